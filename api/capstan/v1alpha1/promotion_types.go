@@ -1,0 +1,274 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// PromotionKind is the kind of a Promotion.
+const PromotionKind = "Promotion"
+
+// Labels of a Promotion, by which the hub and people select them.
+const (
+	// PipelineUIDLabel holds the UID of the Pipeline: the ledger's key.
+	PipelineUIDLabel = "capstan.dev/pipeline-uid"
+	// PipelineLabel holds the Pipeline's name, as a slug.
+	PipelineLabel = "capstan.dev/pipeline"
+	// EnvironmentLabel holds the environment's name, as a slug.
+	EnvironmentLabel = "capstan.dev/environment"
+)
+
+// PromotionSpec is the intent, written before any act and complete in itself:
+// nothing of it can change but approval (once) and retry (upwards).
+//
+// +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.base) == has(oldSelf.base) && (!has(self.base) || self.base == oldSelf.base)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && self.approval == oldSelf.approval)",message="an approval cannot be changed or taken back; set spec.suspend on the Pipeline to hold the promotion"
+// +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
+type PromotionSpec struct {
+	// Pipeline that asked for the promotion, in the same namespace.
+	// +required
+	Pipeline PipelineReference `json:"pipeline"`
+
+	// App is the application whose revision is promoted.
+	// +required
+	App pipelinesv1.LocalAppReference `json:"app"`
+
+	// Environment that the revision is promoted into.
+	// +required
+	Environment string `json:"environment"`
+
+	// Number of this promotion among those into the environment. Only the one
+	// with the highest number acts.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Number int64 `json:"number"`
+
+	// Revision that is promoted.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	Revision string `json:"revision"`
+
+	// Source is where the revision was seen.
+	// +required
+	Source PromotionSource `json:"source"`
+
+	// Base is what the environment agreed on when the promotion was decided.
+	// +optional
+	Base *pipelinesv1.AgreedRevision `json:"base,omitempty"`
+
+	// Strategy that carries the promotion out, as the Pipeline had it.
+	// +required
+	Strategy pipelinesv1.Strategy `json:"strategy"`
+
+	// Manual makes the promotion wait for spec.approval.
+	// +optional
+	// +kubebuilder:default=false
+	Manual bool `json:"manual"`
+
+	// Approval lets a manual promotion go on.
+	// +optional
+	Approval *Approval `json:"approval,omitempty"`
+
+	// Retry, raised by hand, starts a finished promotion again under a new
+	// identity.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	Retry int64 `json:"retry"`
+}
+
+// PipelineReference names a Pipeline, and which one of that name.
+type PipelineReference struct {
+	// Name of the Pipeline.
+	// +required
+	Name string `json:"name"`
+
+	// UID of the Pipeline.
+	// +required
+	UID types.UID `json:"uid"`
+}
+
+// PromotionSource is where the promoted revision was seen.
+type PromotionSource struct {
+	// Environment that agreed on the revision.
+	// +required
+	Environment string `json:"environment"`
+
+	// Sequence of that agreement.
+	// +required
+	Sequence int64 `json:"sequence"`
+}
+
+// ApprovalMethod is how an approval was given.
+// +kubebuilder:validation:Enum=Kubernetes;HTTP
+type ApprovalMethod string
+
+// Ways to approve.
+const (
+	// ApprovalByKubernetes is an approval written to spec.approval.
+	ApprovalByKubernetes ApprovalMethod = "Kubernetes"
+	// ApprovalByHTTP is an approval that came by a signed call.
+	ApprovalByHTTP ApprovalMethod = "HTTP"
+)
+
+// Approval says who let a promotion go on.
+type Approval struct {
+	// By is the user name of who approves: the caller's own.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	By string `json:"by"`
+
+	// Method of the approval; Kubernetes when empty.
+	// +optional
+	Method ApprovalMethod `json:"method,omitempty"`
+}
+
+// PromotionPhase is a phase of a promotion's life.
+// +kubebuilder:validation:Enum=AwaitingApproval;Promoting;AwaitingMerge;AwaitingRollout;Succeeded;Failed;Rejected;Superseded
+type PromotionPhase string
+
+// Phases of a promotion's life. The table of how one leads to another is
+// hub/pipeline/decision's.
+const (
+	// PhaseAwaitingApproval waits for spec.approval.
+	PhaseAwaitingApproval PromotionPhase = "AwaitingApproval"
+	// PhasePromoting is being carried out.
+	PhasePromoting PromotionPhase = "Promoting"
+	// PhaseAwaitingMerge waits for the pull request to be merged or closed.
+	PhaseAwaitingMerge PromotionPhase = "AwaitingMerge"
+	// PhaseAwaitingRollout waits for every target to run the revision.
+	PhaseAwaitingRollout PromotionPhase = "AwaitingRollout"
+	// PhaseSucceeded: every target runs the revision.
+	PhaseSucceeded PromotionPhase = "Succeeded"
+	// PhaseFailed: it cannot be carried out until somebody changes something.
+	PhaseFailed PromotionPhase = "Failed"
+	// PhaseRejected: a person closed the pull request.
+	PhaseRejected PromotionPhase = "Rejected"
+	// PhaseSuperseded: something newer took its place.
+	PhaseSuperseded PromotionPhase = "Superseded"
+)
+
+// Finished tells whether the phase ends a promotion's life (spec.retry starts
+// it again).
+func (p PromotionPhase) Finished() bool {
+	switch p {
+	case PhaseSucceeded, PhaseFailed, PhaseRejected, PhaseSuperseded:
+		return true
+	case "", PhaseAwaitingApproval, PhasePromoting, PhaseAwaitingMerge, PhaseAwaitingRollout:
+		return false
+	}
+	return false
+}
+
+// PromotionStatus is how far a promotion has come.
+type PromotionStatus struct {
+	// Phase of its life.
+	// +optional
+	Phase PromotionPhase `json:"phase,omitempty"`
+
+	// Reason for the phase, in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Message for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// Conditions are Ready and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Retry is the spec.retry that the rest of the status is of.
+	// +optional
+	Retry int64 `json:"retry,omitempty"`
+
+	// StartedAt is when this life (see retry) began.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// FinishedAt is when it ended.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// Approval as it was found.
+	// +optional
+	Approval *ApprovalRecord `json:"approval,omitempty"`
+
+	// Attempt is the newest attempt to carry the promotion out, written before it
+	// is made.
+	// +optional
+	Attempt *Attempt `json:"attempt,omitempty"`
+
+	// URL of the pull request, if there is one.
+	// +optional
+	URL string `json:"url,omitempty"`
+}
+
+// ApprovalRecord is an approval as the hub found it.
+type ApprovalRecord struct {
+	// By is who approved.
+	By string `json:"by"`
+	// At is when the hub saw the approval.
+	At metav1.Time `json:"at"`
+	// Method of the approval.
+	Method ApprovalMethod `json:"method"`
+}
+
+// Attempt is one attempt to carry a promotion out.
+type Attempt struct {
+	// Number of the attempt, from 1.
+	Number int64 `json:"number"`
+
+	// At is when it was begun.
+	At metav1.MicroTime `json:"at"`
+
+	// Holder is the process that makes it.
+	Holder string `json:"holder"`
+
+	// NotBefore is the earliest time of another attempt: while this one may still
+	// be under way, the end of its deadline; after it failed, the end of the backoff.
+	NotBefore metav1.MicroTime `json:"notBefore"`
+
+	// Error of the attempt, if it failed.
+	// +optional
+	Error string `json:"error,omitempty"`
+}
+
+// Promotion is one promotion of one revision into one environment: intent,
+// approval, attempts and outcome. It is the audit trail; the hub deletes old ones.
+//
+// Other products have a plural of the same name: use promotions.capstan.dev.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=capstan,shortName=prom
+// +kubebuilder:printcolumn:name="Pipeline",type=string,JSONPath=".spec.pipeline.name"
+// +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=".spec.environment"
+// +kubebuilder:printcolumn:name="No",type=integer,JSONPath=".spec.number"
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=".spec.revision"
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=".status.phase"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=".status.reason"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Approved By",type=string,JSONPath=".status.approval.by",priority=1
+// +kubebuilder:printcolumn:name="Attempts",type=integer,JSONPath=".status.attempt.number",priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=".status.message",priority=1
+type Promotion struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   PromotionSpec   `json:"spec"`
+	Status PromotionStatus `json:"status,omitempty"`
+}
+
+// PromotionList is a list of Promotions.
+//
+// +kubebuilder:object:root=true
+type PromotionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Promotion `json:"items"`
+}

@@ -1,0 +1,62 @@
+package v1alpha1
+
+// LocalAppReference names an application within a namespace that the context
+// gives.
+type LocalAppReference struct {
+	// APIVersion of the application. The version that the cluster serves is found
+	// by discovery; only the group counts.
+	// +required
+	APIVersion string `json:"apiVersion"`
+
+	// Kind of the application, such as HelmRelease.
+	// +required
+	Kind string `json:"kind"`
+
+	// Name of the application.
+	// +required
+	Name string `json:"name"`
+}
+
+// Kinds that a cluster reference may have.
+const (
+	// ClusterKindGitopsCluster is gitops.weave.works GitopsCluster.
+	ClusterKindGitopsCluster = "GitopsCluster"
+	// ClusterKindCluster is cluster.x-k8s.io Cluster.
+	ClusterKindCluster = "Cluster"
+)
+
+// CrossNamespaceClusterReference names a cluster.
+type CrossNamespaceClusterReference struct {
+	// APIVersion of the cluster object.
+	// +optional
+	APIVersion string `json:"apiVersion,omitempty"`
+
+	// Kind of the cluster object.
+	// +kubebuilder:validation:Enum=GitopsCluster;Cluster
+	// +required
+	Kind string `json:"kind"`
+
+	// Name of the cluster object.
+	// +required
+	Name string `json:"name"`
+
+	// Namespace of the cluster object; the pipeline's when empty.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// ClusterAppReference names an application in a cluster.
+type ClusterAppReference struct {
+	LocalAppReference `json:",inline"`
+
+	// ClusterRef names the cluster; absent for the management cluster.
+	// +optional
+	ClusterRef *CrossNamespaceClusterReference `json:"clusterRef,omitempty"`
+}
+
+// LocalObjectReference names an object in the same namespace.
+type LocalObjectReference struct {
+	// Name of the object.
+	// +required
+	Name string `json:"name"`
+}

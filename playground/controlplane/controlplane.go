@@ -1,0 +1,197 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	// startTimeout covers a cold page cache and a machine of two busy cores; on an
+	// idle one a control plane is ready in 2 to 3 seconds.
+	startTimeout = 90 * time.Second
+	stopTimeout  = 30 * time.Second
+)
+
+// ErrNoBinaries is returned by Start when the control plane was not built.
+var ErrNoBinaries = errors.New("kube-apiserver and etcd are not built: run `make controlplane`")
+
+// Options of a control plane.
+type Options struct {
+	// CRDs are files or directories of CustomResourceDefinitions to install.
+	CRDs []string
+}
+
+// ControlPlane is a running kube-apiserver with its etcd.
+type ControlPlane struct {
+	env    *envtest.Environment
+	config *rest.Config
+}
+
+// Start starts a control plane and installs the CRDs.
+func Start(o Options) (*ControlPlane, error) {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		assets = filepath.Join(Root(), "bin", "envtest")
+	}
+	if _, err := os.Stat(filepath.Join(assets, "kube-apiserver")); err != nil {
+		return nil, fmt.Errorf("%w (looked in %s)", ErrNoBinaries, assets)
+	}
+	env := &envtest.Environment{
+		BinaryAssetsDirectory:    assets,
+		CRDDirectoryPaths:        o.CRDs,
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  stopTimeout,
+	}
+	// Nothing here runs pods, so quotas and service accounts' default mounts are
+	// only delay; priority and fairness stays on, as in a real cluster.
+	env.ControlPlane.GetAPIServer().Configure().Append("service-account-max-token-expiration", "24h")
+	config, err := env.Start()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting a control plane: %w", err), env.Stop())
+	}
+	return &ControlPlane{env: env, config: config}, nil
+}
+
+// Stop ends the processes.
+func (c *ControlPlane) Stop() error { return c.env.Stop() }
+
+// Config is the rest.Config of an administrator (system:masters).
+func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Kubeconfig is the administrator's kubeconfig, with a client certificate.
+// A server other than the control plane's own may be named (a Proxy); empty
+// means its own.
+func (c *ControlPlane) Kubeconfig(server string) ([]byte, error) {
+	return c.kubeconfig(server, &clientcmdapi.AuthInfo{
+		ClientCertificateData: c.config.CertData,
+		ClientKeyData:         c.config.KeyData,
+	})
+}
+
+// UserKubeconfig is a kubeconfig with a client certificate of the given user,
+// issued anew at each call.
+func (c *ControlPlane) UserKubeconfig(server, user string, groups ...string) ([]byte, error) {
+	u, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("issuing a certificate for %s: %w", user, err)
+	}
+	config := u.Config()
+	return c.kubeconfig(server, &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData,
+		ClientKeyData:         config.KeyData,
+	})
+}
+
+// UserConfig is a rest.Config of the given user, with a client certificate.
+func (c *ControlPlane) UserConfig(user string, groups ...string) (*rest.Config, error) {
+	u, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("issuing a certificate for %s: %w", user, err)
+	}
+	return u.Config(), nil
+}
+
+// TokenKubeconfig is a kubeconfig with a bearer token: a fresh one, of the given
+// life (ten minutes at least), of the ServiceAccount kube-system/<account>, which
+// is made a cluster-admin if it does not exist, as the user of a CAPI kubeconfig is.
+func (c *ControlPlane) TokenKubeconfig(ctx context.Context, server, account string, life time.Duration) ([]byte, error) {
+	token, err := c.Token(ctx, account, life)
+	if err != nil {
+		return nil, err
+	}
+	return c.kubeconfig(server, &clientcmdapi.AuthInfo{Token: token})
+}
+
+// Token is the token of TokenKubeconfig.
+func (c *ControlPlane) Token(ctx context.Context, account string, life time.Duration) (string, error) {
+	set, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return "", err
+	}
+	const namespace = metav1.NamespaceSystem
+	if err := c.ensureAdmin(ctx, set, namespace, account); err != nil {
+		return "", fmt.Errorf("making ServiceAccount %s/%s: %w", namespace, account, err)
+	}
+	seconds := int64(life.Seconds())
+	request, err := set.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("requesting a token for %s/%s: %w", namespace, account, err)
+	}
+	return request.Status.Token, nil
+}
+
+func (c *ControlPlane) ensureAdmin(ctx context.Context, set kubernetes.Interface, namespace, account string) error {
+	_, err := set.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	_, err = set.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	_, err = set.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "playground-" + account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+func (c *ControlPlane) kubeconfig(server string, user *clientcmdapi.AuthInfo) ([]byte, error) {
+	if server == "" {
+		server = c.config.Host
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["cluster"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: c.config.CAData}
+	config.AuthInfos["user"] = user
+	config.Contexts["context"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "user"}
+	config.CurrentContext = "context"
+	raw, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return raw, nil
+}
+
+// Root is the repository's root directory, found from this file's place, so that
+// tests of any package find bin/.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// CRDs are the directories of the CustomResourceDefinitions of the named
+// products (such as cluster-api), as `make crds` lays them out in bin/crds, with
+// Capstan's own (capstan) from config/crd/bases.
+func CRDs(products ...string) []string {
+	paths := make([]string, 0, len(products))
+	for _, p := range products {
+		if p == "capstan" {
+			paths = append(paths, filepath.Join(Root(), "config", "crd", "bases"))
+			continue
+		}
+		paths = append(paths, filepath.Join(Root(), "bin", "crds", p))
+	}
+	return paths
+}

@@ -1,0 +1,182 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+)
+
+// ProxyMode is what a Proxy does with connections.
+type ProxyMode int
+
+// Modes of a Proxy.
+const (
+	// Pass carries bytes both ways.
+	Pass ProxyMode = iota
+	// Refuse closes what is open and each new connection at once.
+	Refuse
+	// Swallow keeps connections open and carries nothing: a black hole.
+	Swallow
+)
+
+// Proxy carries TCP connections to a control plane, and can be told not to.
+//
+// Locking: mu guards mode and conns; no I/O is done under it.
+type Proxy struct {
+	target   string
+	listener net.Listener
+	done     sync.WaitGroup
+
+	mu    sync.Mutex
+	gate  *sync.Cond
+	mode  ProxyMode
+	ended bool
+	conns map[net.Conn]struct{}
+}
+
+// NewProxy listens on a free port of loopback for connections to the server that
+// the URL names.
+func NewProxy(server string) (*Proxy, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, fmt.Errorf("proxy to %q: %w", server, err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("proxy to %q: %w", server, err)
+	}
+	p := &Proxy{target: u.Host, listener: listener, conns: map[net.Conn]struct{}{}}
+	p.gate = sync.NewCond(&p.mu)
+	p.done.Add(1)
+	go p.accept()
+	return p, nil
+}
+
+// URL that clients use in place of the server's.
+func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
+
+// Set changes the mode.
+func (p *Proxy) Set(mode ProxyMode) {
+	p.mu.Lock()
+	p.mode = mode
+	var open []net.Conn
+	if mode == Refuse {
+		for c := range p.conns {
+			open = append(open, c)
+		}
+	}
+	p.gate.Broadcast()
+	p.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
+	}
+}
+
+// Close ends the proxy and all its connections, and waits for its goroutines.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.ended = true
+	open := make([]net.Conn, 0, len(p.conns))
+	for c := range p.conns {
+		open = append(open, c)
+	}
+	p.gate.Broadcast()
+	p.mu.Unlock()
+	err := p.listener.Close()
+	for _, c := range open {
+		_ = c.Close()
+	}
+	p.done.Wait()
+	return err
+}
+
+func (p *Proxy) accept() {
+	defer p.done.Done()
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		if !p.track(client) {
+			_ = client.Close()
+			continue
+		}
+		p.done.Add(1)
+		go p.serve(client)
+	}
+}
+
+// track remembers a connection; false when it is to be refused.
+func (p *Proxy) track(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.mode == Refuse {
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) forget(c net.Conn) {
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+	_ = c.Close()
+}
+
+// pass waits while the proxy swallows; false when it ends.
+func (p *Proxy) pass() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.mode == Swallow && !p.ended {
+		p.gate.Wait()
+	}
+	return !p.ended
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	defer p.done.Done()
+	defer p.forget(client)
+	if !p.pass() {
+		return
+	}
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	if !p.track(server) {
+		_ = server.Close()
+		return
+	}
+	defer p.forget(server)
+
+	var both sync.WaitGroup
+	both.Add(2)
+	carry := func(dst, src net.Conn) {
+		defer both.Done()
+		defer dst.Close()
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := src.Read(buf)
+			if n > 0 {
+				if !p.pass() {
+					return
+				}
+				if _, werr := dst.Write(buf[:n]); werr != nil {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	go carry(server, client)
+	go carry(client, server)
+	both.Wait()
+}
