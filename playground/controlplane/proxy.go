@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -27,6 +28,8 @@ const (
 type Proxy struct {
 	target   string
 	listener net.Listener
+	dialling context.Context // ends with Close
+	end      context.CancelFunc
 	done     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -48,6 +51,7 @@ func NewProxy(server string) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy to %q: %w", server, err)
 	}
 	p := &Proxy{target: u.Host, listener: listener, conns: map[net.Conn]struct{}{}}
+	p.dialling, p.end = context.WithCancel(context.Background())
 	p.gate = sync.NewCond(&p.mu)
 	p.done.Add(1)
 	go p.accept()
@@ -84,6 +88,7 @@ func (p *Proxy) Close() error {
 	}
 	p.gate.Broadcast()
 	p.mu.Unlock()
+	p.end()
 	err := p.listener.Close()
 	for _, c := range open {
 		_ = c.Close()
@@ -145,7 +150,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if !p.pass() {
 		return
 	}
-	server, err := net.Dial("tcp", p.target)
+	server, err := (&net.Dialer{}).DialContext(p.dialling, "tcp", p.target)
 	if err != nil {
 		return
 	}

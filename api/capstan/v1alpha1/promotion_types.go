@@ -23,7 +23,7 @@ const (
 // PromotionSpec is the intent, written before any act and complete in itself:
 // nothing of it can change but approval (once) and retry (upwards).
 //
-// +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.base) == has(oldSelf.base) && (!has(self.base) || self.base == oldSelf.base)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
+// +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && self.approval == oldSelf.approval)",message="an approval cannot be changed or taken back; set spec.suspend on the Pipeline to hold the promotion"
 // +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
 type PromotionSpec struct {
@@ -54,9 +54,9 @@ type PromotionSpec struct {
 	// +required
 	Source PromotionSource `json:"source"`
 
-	// Base is what the environment agreed on when the promotion was decided.
+	// From is what the environment ran when the promotion was decided.
 	// +optional
-	Base *pipelinesv1.AgreedRevision `json:"base,omitempty"`
+	From *PromotionBase `json:"from,omitempty"`
 
 	// Strategy that carries the promotion out, as the Pipeline had it.
 	// +required
@@ -99,6 +99,18 @@ type PromotionSource struct {
 	// Sequence of that agreement.
 	// +required
 	Sequence int64 `json:"sequence"`
+}
+
+// PromotionBase is what an environment ran when a promotion into it was decided.
+type PromotionBase struct {
+	// Revisions of the targets; an empty string stands for a target that ran none.
+	// +optional
+	// +listType=set
+	Revisions []string `json:"revisions,omitempty"`
+
+	// Sequence of the environment's agreement at that time; 0 for none.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
 }
 
 // ApprovalMethod is how an approval was given.
@@ -272,3 +284,13 @@ type PromotionList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Promotion `json:"items"`
 }
+
+// Condition types of a Promotion and of a ClusterConnection.
+const (
+	// ReadyCondition of a Promotion is True when it succeeded, False when it ended
+	// otherwise, Unknown while it is under way.
+	ReadyCondition = "Ready"
+	// StalledCondition of a Promotion is True when it is older than --stall-after
+	// or failed.
+	StalledCondition = "Stalled"
+)

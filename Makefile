@@ -1,0 +1,118 @@
+# `make help` lists the targets. Two commands do everything on a machine with Go:
+# `make demo` and `make test`. What they need is built once into bin/.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO   ?= go
+ROOT := $(CURDIR)
+BIN  := $(ROOT)/bin
+
+# What tests, benchmarks and linters look at; such as `make test PKG=./clusters/...`.
+PKG ?= ./...
+# Appended to `go test`; such as `make test PKG=./hub/promotion FLAGS='-run Fork -v'`.
+FLAGS ?=
+# Appended to the playground; such as `make demo ARGS=--once`.
+ARGS ?=
+
+# The race detector needs a C compiler; without one the tests run, and say so.
+HAVE_CC := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo yes)
+RACE := $(if $(HAVE_CC),-race)
+
+# Two packages at a time: most of them start a control plane, of 280 MB and a core.
+PARALLEL ?= 2
+# For the slowest package on a cold machine of two cores.
+TEST_TIMEOUT ?= 15m
+SOAK_TIMEOUT ?= 6h
+# Random histories that each property test tries in `make soak` (100 in `make test`).
+SOAK_CHECKS ?= 20000
+
+# Outside a checkout that git can read (an unpacked archive, another user's
+# checkout in a container) Go cannot stamp the commit and would refuse to build.
+BUILDFLAGS := $(shell git -C $(ROOT) rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
+
+export KUBEBUILDER_ASSETS := $(BIN)/envtest
+
+##@ Use
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: controlplane crds $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
+	@exec $(BIN)/playground $(ARGS)
+
+.PHONY: build
+build: $(BIN)/capstan $(BIN)/playground ## Build the binaries into bin/
+
+.PHONY: manifests
+manifests: generate controlplane ## Render what is to be applied to clusters into bin/manifests
+	@mkdir -p $(BIN)/manifests
+	@for what in default rbac/workload rbac/cluster-secrets samples; do \
+	  out=$(BIN)/manifests/capstan-$$(basename $$what).yaml; \
+	  $(BIN)/envtest/kubectl kustomize config/$$what >$$out; \
+	  echo "  bin/manifests/$$(basename $$out)"; \
+	done
+
+##@ Develop
+
+.PHONY: test
+test: controlplane crds ## Test everything with the race detector; PKG and FLAGS narrow it
+	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
+	$(GO) test $(RACE) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(PKG) $(FLAGS)
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Lint, walls between packages included
+	@$(BIN)/golangci-lint run $(PKG)
+
+.PHONY: fmt
+fmt: $(BIN)/golangci-lint ## Format as lint wants it
+	@$(BIN)/golangci-lint fmt $(PKG)
+
+.PHONY: generate
+generate: $(BIN)/controller-gen ## Generate deep copies, CRDs and documents
+	@$(BIN)/controller-gen object paths=./api/...
+	@$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	@$(GO) generate ./...
+
+.PHONY: bench
+bench: controlplane crds ## Measure against the budgets: every benchmark, one package at a time
+	@$(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout $(SOAK_TIMEOUT) $(PKG) $(FLAGS) | { grep -vE 'no test files|^PASS$$' || true; }
+
+.PHONY: soak
+soak: controlplane crds ## The tests that have a full count, with it: hours
+	@hack/soak.sh $(SOAK_CHECKS) $(PKG) -- $(RACE) -timeout $(SOAK_TIMEOUT) $(FLAGS)
+
+.PHONY: clean
+clean: ## Remove bin/
+	rm -rf $(BIN)
+
+##@ Prepare (the targets above do so when needed)
+
+.PHONY: controlplane
+controlplane: ## Build kube-apiserver, etcd and kubectl: minutes, once
+	@hack/controlplane/build.sh
+
+.PHONY: crds
+crds: ## Lay out the CRDs of other products
+	@hack/crds/sync.sh
+
+.PHONY: tools
+tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the generator
+
+# Go knows best what is up to date: these are always asked and seldom do anything.
+.PHONY: $(BIN)/capstan $(BIN)/playground $(BIN)/golangci-lint $(BIN)/controller-gen
+$(BIN)/capstan $(BIN)/playground:
+	@echo "  building $(@F)"
+	@$(GO) build $(BUILDFLAGS) -o $@ ./cmd/$(@F)
+
+$(BIN)/golangci-lint:
+	@hack/tool.sh lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/controller-gen:
+	@hack/tool.sh tools sigs.k8s.io/controller-tools/cmd/controller-gen

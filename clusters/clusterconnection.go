@@ -1,0 +1,152 @@
+package clusters
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+const (
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "capstan"
+	// clusterKindLabel selects the ClusterConnections of one kind of cluster object.
+	clusterKindLabel = "capstan.dev/cluster-kind"
+
+	// maxObjectName is Kubernetes' bound; a longer name is cut and ends in a hash.
+	maxObjectName = 253
+	hashLength    = 8
+
+	conditionReady = "Ready"
+)
+
+// connectionName of the ClusterConnection of a cluster: "<kind lower>.<name>".
+func connectionName(ref Ref) string {
+	name := strings.ToLower(ref.Kind) + "." + ref.Name
+	if len(name) <= maxObjectName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:maxObjectName-hashLength-1], "-.") + "-" + hex.EncodeToString(sum[:])[:hashLength]
+}
+
+func newClusterConnection(key client.ObjectKey, ref Ref, owner clusterObject) *capstanv1.ClusterConnection {
+	object := &capstanv1.ClusterConnection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{
+			APIVersion: owner.APIVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name,
+		}},
+	}
+	own(object, ref, owner)
+	return object
+}
+
+// own labels the object and makes the cluster object its owner, so that it goes
+// with it also where no hub runs.
+func own(object *capstanv1.ClusterConnection, ref Ref, owner clusterObject) {
+	if object.Labels == nil {
+		object.Labels = map[string]string{}
+	}
+	object.Labels[managedByLabel] = managedBy
+	object.Labels[clusterKindLabel] = ref.Kind
+	object.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: owner.UID}}
+}
+
+// statusOf is what a snapshot shows as.
+func statusOf(s Snapshot, kinds []capstanv1.WatchedKind, apps int) capstanv1.ClusterConnectionStatus {
+	status := capstanv1.ClusterConnectionStatus{
+		State: s.State, Reason: s.Reason, Message: s.Message,
+		Since:             &metav1.Time{Time: s.Since.Truncate(time.Second)},
+		KubernetesVersion: s.KubernetesVersion,
+		Server:            s.Server,
+		Kinds:             kinds,
+		Apps:              int32(apps),
+	}
+	if !s.CredentialExpiry.IsZero() {
+		status.CredentialExpiry = &metav1.Time{Time: s.CredentialExpiry.Truncate(time.Second)}
+	}
+	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message, LastTransitionTime: *status.Since}
+	switch s.State {
+	case capstanv1.ConnectionReady:
+		ready.Status = metav1.ConditionTrue
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
+		ready.Status = metav1.ConditionUnknown
+	case capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
+	}
+	meta.SetStatusCondition(&status.Conditions, ready)
+	return status
+}
+
+// merged is the status to write, given the one that stands.
+//
+// What stands is kept where it says the same: times first of all, so that a
+// restarted hub, which goes through Connecting to where it was, writes nothing.
+func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnectionStatus {
+	if want.State == capstanv1.ConnectionConnecting && settles(old.State) && want.Reason != ReasonEndpointChanged {
+		return old
+	}
+	if old.State == want.State && old.Since != nil {
+		want.Since = old.Since
+	}
+	conditions := append([]metav1.Condition(nil), old.Conditions...)
+	for _, c := range want.Conditions {
+		meta.SetStatusCondition(&conditions, c)
+	}
+	want.Conditions = conditions
+	return want
+}
+
+// settles is whether a state stands until the outcome of a new attempt is known,
+// which takes seconds.
+func settles(s capstanv1.ConnectionState) bool {
+	switch s {
+	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable:
+		return true
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
+	}
+	return false
+}
+
+// adopt takes over the ClusterConnections of an earlier hub: those that nobody
+// demands any more become Unused after the linger, or go with their cluster.
+func (m *Manager) adopt(ctx context.Context) {
+	var list capstanv1.ClusterConnectionList
+	wait := backoff{least: writeRetry, most: writeRetryMax}
+	for {
+		call, cancel := context.WithTimeout(ctx, m.timings.HubTimeout)
+		err := m.hub.List(call, &list, client.InNamespace(m.options.Namespace), client.MatchingLabels{managedByLabel: managedBy})
+		cancel()
+		if err == nil {
+			break
+		}
+		if wait.next <= writeRetry && ctx.Err() == nil {
+			m.log.Error(err, "ClusterConnections cannot be listed")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.clock.After(wait.wait()):
+		}
+	}
+	for i := range list.Items {
+		object := &list.Items[i]
+		ref := RefOf(&object.Spec.ClusterRef, object.Namespace)
+		if ref.Namespace != object.Namespace || connectionName(ref) != object.Name {
+			continue
+		}
+		m.mu.Lock()
+		k := m.keeperLocked(ref.ClusterName())
+		m.mu.Unlock()
+		if k != nil {
+			m.wake(k)
+		}
+	}
+}

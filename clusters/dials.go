@@ -1,0 +1,45 @@
+package clusters
+
+import "context"
+
+const (
+	// dialPlaces bounds the connections that are being made at once.
+	dialPlaces = 64
+	// retryPlaces of them may be taken by clusters that have failed before, so that
+	// dead ones, each of which holds its place for the whole timeout, cannot starve
+	// those that are tried for the first time.
+	retryPlaces = 16
+)
+
+// dials are places for those that may dial.
+type dials struct {
+	all, retry chan struct{}
+}
+
+func newDials() dials {
+	return dials{all: make(chan struct{}, dialPlaces), retry: make(chan struct{}, retryPlaces)}
+}
+
+// acquire waits for a place.
+func (d dials) acquire(ctx context.Context, retry bool) (release func(), err error) {
+	taken := make([]chan struct{}, 0, 2)
+	release = func() {
+		for _, lane := range taken {
+			<-lane
+		}
+	}
+	lanes := []chan struct{}{d.all}
+	if retry {
+		lanes = []chan struct{}{d.retry, d.all}
+	}
+	for _, lane := range lanes {
+		select {
+		case lane <- struct{}{}:
+			taken = append(taken, lane)
+		case <-ctx.Done():
+			release()
+			return nil, ctx.Err()
+		}
+	}
+	return release, nil
+}

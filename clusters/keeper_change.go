@@ -1,0 +1,123 @@
+package clusters
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// apply puts an event to the state machine.
+func (k *keeper) apply(e event, message string) { k.change(e, message, nil) }
+
+// change is the one place where state changes: it edits what is locked, then tells
+// the transport, the log, the listeners and the ClusterConnection, in this order
+// and with no lock held.
+func (k *keeper) change(e event, message string, edit func(*keeperState)) {
+	k.mu.Lock()
+	from := k.snapshotLocked()
+	if edit != nil {
+		edit(&k.lockedState)
+	}
+	was := outcome{from.State, from.Reason}
+	is := next(was, e)
+	s := &k.lockedState.snapshot
+	s.State, s.Reason = is.State, is.Reason
+	if is.State != was.State {
+		s.Since = k.m.clock.Now()
+	}
+	said := s.Message
+	if is != was || describes(e) {
+		s.Message = message
+	}
+	reworded := s.Message != said
+	connection := k.lockedState.connection
+	to := k.snapshotLocked()
+	k.mu.Unlock()
+
+	if connection != nil {
+		connection.transport.SetOpen(passes(to.State))
+		if passes(from.State) && !passes(to.State) {
+			// Streams that are still open would end one by one, each at its own
+			// timeout; cut now, they resume through the gate.
+			connection.transport.Sever()
+		}
+	}
+	if is == was && from.Epoch == to.Epoch {
+		if reworded {
+			k.publish()
+		}
+		return
+	}
+	k.log.Info("connection changed", "from", from.State, "to", to.State, "reason", to.Reason, "epoch", to.Epoch, "message", to.Message)
+	for _, l := range k.m.listeners {
+		l.ConnectionChanged(from, to)
+	}
+	k.publish()
+	if passes(to.State) {
+		k.engage(connection)
+	}
+}
+
+// describes is whether an event's message replaces one that stands for the same
+// state and reason. That of a failed probe does not: it may vary from one to the
+// next, and each would be a write.
+func describes(e event) bool {
+	switch e {
+	case eventHubSilent, eventSecretMissing, eventSecretForbidden, eventRefused, eventGone, eventKinds:
+		return true
+	case eventDemanded, eventReleased, eventAccepted, eventReplaced, eventAnswered, eventHealthy,
+		eventProbeForbidden, eventMissed, eventFailing, eventLost, eventUnauthorized, eventCount:
+	}
+	return false
+}
+
+// publish hands what a ClusterConnection shall show to the writer.
+func (k *keeper) publish() {
+	if k.ref.IsLocal() {
+		return
+	}
+	object, found := k.m.objects.find(k.ref)
+	k.mu.Lock()
+	want := wanted{
+		ref:    k.ref,
+		status: statusOf(k.lockedState.snapshot, k.lockedState.kinds, k.lockedState.apps),
+	}
+	k.mu.Unlock()
+	if found == presencePresent && !object.Deleting {
+		want.owner, want.create = object, true
+	}
+	k.m.writer.set(k.name, want)
+}
+
+// Retries of an Engage that failed.
+const (
+	engageRetry    = time.Second
+	engageRetryMax = 5 * time.Minute
+)
+
+// engage tells the Aware of the connection, once per epoch and in a goroutine of
+// its own: an Engage that blocks holds nobody.
+func (k *keeper) engage(connection *Connection) {
+	if k.m.aware == nil || k.ref.IsLocal() || k.engaged == connection.epoch {
+		return
+	}
+	k.engaged = connection.epoch
+	k.m.spawn(func(context.Context) {
+		wait := backoff{least: engageRetry, most: engageRetryMax}
+		for connection.ctx.Err() == nil {
+			c, err := connection.built()
+			if err == nil {
+				err = k.m.aware.Engage(connection.ctx, k.name, cluster.Cluster(c))
+			}
+			if err == nil {
+				return
+			}
+			k.log.Error(err, "cluster cannot be engaged", "epoch", connection.epoch)
+			select {
+			case <-connection.ctx.Done():
+			case <-k.m.clock.After(wait.wait()):
+			}
+		}
+	})
+}

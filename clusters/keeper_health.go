@@ -1,0 +1,155 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// probeIfDue probes if it is time, and draws the conclusions.
+func (k *keeper) probeIfDue(ctx context.Context) {
+	connection := k.connection()
+	if connection == nil || !k.creds.usable {
+		return
+	}
+	now := k.m.clock.Now()
+	was := k.outcome()
+	if passes(was.State) && k.health.bad == 0 && was != probeFailing {
+		// Heard of lately is as good as probed.
+		if heard := connection.LastContact(); !heard.IsZero() {
+			if due := heard.Add(k.m.timings.ProbeInterval); due.After(k.nextProbe) {
+				k.nextProbe = due
+			}
+		}
+	}
+	if !k.asked && now.Before(k.nextProbe) {
+		k.judgeKinds()
+		return
+	}
+	result, problem := k.probe(ctx, connection)
+	if ctx.Err() != nil || k.connection() != connection || !k.creds.usable {
+		return // ended; or a 401 led to another connection, or to a Secret that is gone
+	}
+	now = k.m.clock.Now()
+	silent := now.Sub(connection.LastContact()) >= k.m.timings.Silence
+	failing := k.kindsProblem(now)
+	e := k.health.judge(result, was, silent, failing == nil)
+	if result == probeGood && now.Sub(k.versionAt) >= versionAge {
+		k.identify(ctx, connection)
+	}
+	k.apply(e, k.describe(e, problem, failing))
+	k.nextProbe = now.Add(k.untilProbe(e))
+}
+
+// probe probes, with the Secret read again if the credentials are rejected. While
+// the connection is not up it takes a place among those that may dial.
+func (k *keeper) probe(ctx context.Context, connection *Connection) (probeResult, error) {
+	if !passes(k.outcome().State) {
+		release, err := k.m.dials.acquire(ctx, k.failed)
+		if err != nil {
+			return probeFailed, err
+		}
+		defer release()
+	}
+	result, problem := k.probeOnce(ctx, connection)
+	if result == probe401 && !k.ref.IsLocal() && k.readSecret(ctx) && k.connection() == connection {
+		result, problem = k.probeOnce(ctx, connection)
+	}
+	k.failed = k.failed || result != probeGood
+	return result, problem
+}
+
+func (k *keeper) probeOnce(ctx context.Context, connection *Connection) (probeResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, k.m.timings.ProbeTimeout)
+	defer cancel()
+	start := k.m.clock.Now()
+	result, problem := connection.probe(ctx)
+	k.m.metrics.probed(result, k.m.clock.Since(start))
+	if result == probeFailed && !passes(k.outcome().State) {
+		connection.transport.Sever() // the next probe dials: this TCP connection may be dead
+	}
+	return result, problem
+}
+
+// identify reads what tells the cluster.
+func (k *keeper) identify(ctx context.Context, connection *Connection) {
+	ctx, cancel := context.WithTimeout(ctx, k.m.timings.ProbeTimeout)
+	defer cancel()
+	version, uid := connection.identify(ctx)
+	k.versionAt = k.m.clock.Now()
+	k.mu.Lock()
+	if version != "" {
+		k.lockedState.snapshot.KubernetesVersion = version
+	}
+	if uid != "" {
+		k.lockedState.snapshot.ClusterUID = uid
+	}
+	k.mu.Unlock()
+	k.publish()
+}
+
+// untilProbe is the wait after a probe.
+func (k *keeper) untilProbe(e event) time.Duration {
+	state := k.outcome().State
+	switch state {
+	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
+		if k.health.bad > 0 || e == eventAnswered {
+			return k.m.timings.ProbeRetry
+		}
+		k.lostWait.reset()
+		k.authWait.reset()
+		k.failed = false
+		return jittered(k.m.timings.ProbeInterval)
+	case capstanv1.ConnectionUnreachable:
+		if k.health.good > 0 {
+			return k.m.timings.ProbeRetry
+		}
+		return k.lostWait.wait()
+	case capstanv1.ConnectionAuthFailed:
+		return k.authWait.wait()
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
+	}
+	return k.m.timings.ProbeRetry
+}
+
+// judgeKinds draws conclusions when only the watched kinds may have changed.
+func (k *keeper) judgeKinds() {
+	if k.health.good == 0 || !passes(k.outcome().State) {
+		return
+	}
+	failing := k.kindsProblem(k.m.clock.Now())
+	e := k.health.standing(k.outcome(), failing == nil)
+	k.apply(e, k.describe(e, nil, failing))
+}
+
+// kindsProblem is a copy of the first kind that counts against the cluster.
+func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	failing, _ := failingKind(k.lockedState.kinds, k.lockedState.kindSince, k.m.timings.KindGrace, now)
+	if failing == nil {
+		return nil
+	}
+	return failing.DeepCopy()
+}
+
+// describe is the message for people.
+func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind) string {
+	switch {
+	case e == eventHealthy:
+		return "connected"
+	case e == eventKinds && failing != nil:
+		reason := failing.Reason
+		if reason == "" {
+			reason = ReasonSyncing
+		}
+		return fmt.Sprintf("%s cannot be watched: %s: %s", failing.Kind, reason, failing.Message)
+	case e == eventUnauthorized && !k.ref.IsLocal():
+		return fmt.Sprintf("%s with the credentials of Secret %s: renew them there", problem, k.creds.secret)
+	case problem != nil:
+		return problem.Error()
+	}
+	return ""
+}

@@ -1,0 +1,400 @@
+package clusters
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// Snapshot is what is known of a connection at one moment.
+type Snapshot struct {
+	Name            multicluster.ClusterName
+	State           capstanv1.ConnectionState
+	Reason, Message string
+	// Since is when State was entered.
+	Since time.Time
+	// LastContact is when the API server was last heard.
+	LastContact time.Time
+	// Epoch of the Connection; 0 before the first.
+	Epoch             int64
+	KubernetesVersion string
+	Server            string
+	// ClusterUID is that of the namespace kube-system, which tells whether a new
+	// epoch is still the same cluster; "" if it is not known or may not be read.
+	ClusterUID       string
+	CredentialExpiry time.Time
+}
+
+// Listener is told of changes, from goroutines of the Manager with no lock held.
+// It must not block, and may call the Manager.
+type Listener interface {
+	// ConnectionChanged is called after a change of state, reason or epoch. For one
+	// cluster calls come in order and not at once.
+	ConnectionChanged(from, to Snapshot)
+	// ReferenceChanged is called when what Resolve(ref) answers may have changed.
+	ReferenceChanged(ref Ref)
+}
+
+// Manager keeps the connections to workload clusters. See the package comment.
+type Manager struct {
+	options   Options
+	timings   Timings
+	clock     clock.WithTicker
+	log       logr.Logger
+	hub       client.Client // uncached
+	objects   *objects
+	watches   []*objectWatch
+	secrets   *secretWatches
+	writer    *writer
+	metrics   *metrics
+	dials     dials
+	listeners []Listener
+	aware     multicluster.Aware
+
+	mu          sync.Mutex
+	lockedState struct {
+		keepers map[multicluster.ClusterName]*keeper
+		// ctx is that of Start; nil before it and after its end.
+		ctx context.Context
+	}
+	goroutines sync.WaitGroup
+}
+
+// New makes a Manager. It calls no API server.
+func New(o Options) (*Manager, error) {
+	if o.Local == nil {
+		return nil, errors.New("clusters: Options.Local is required")
+	}
+	o = withDefaults(o)
+	m := &Manager{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials()}
+	m.lockedState.keepers = map[multicluster.ClusterName]*keeper{}
+	m.metrics = newMetrics(m.Snapshots)
+	if err := m.makeHubClients(); err != nil {
+		return nil, fmt.Errorf("clients of the management cluster: %w", err)
+	}
+	local := newKeeper(m, LocalName, Ref{})
+	connection, err := m.newLocalConnection(context.Background()) // ended by the keeper
+	if err != nil {
+		return nil, err
+	}
+	local.creds.usable = true
+	s := &local.lockedState
+	s.connection, s.snapshot.Epoch, s.snapshot.Server = connection, connection.epoch, connection.server.String()
+	s.snapshot.State, s.snapshot.Reason = dialling.State, dialling.Reason
+	m.lockedState.keepers[LocalName] = local
+	return m, nil
+}
+
+func withDefaults(o Options) Options {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = logr.Discard()
+	}
+	if o.WorkloadScheme == nil {
+		o.WorkloadScheme = clientscheme.Scheme
+	}
+	if o.WorkloadMapper == nil {
+		o.WorkloadMapper = StaticMapper(o.WorkloadScheme, coreClusterScoped...)
+	}
+	o.Timings = o.Timings.orDefaults()
+	return o
+}
+
+func (m *Manager) makeHubClients() error {
+	config := rest.CopyConfig(m.options.Local)
+	// Every call of the Manager has a bounded number of callers (those that may
+	// dial, one writer), so that a client-side limit would only delay a cold start.
+	config.QPS, config.RateLimiter = -1, nil
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	mapper := m.options.Mapper
+	if mapper == nil {
+		// Discovery has no context to end it, so its client has a timeout.
+		bounded := &http.Client{Transport: httpClient.Transport, Timeout: m.timings.HubTimeout}
+		if mapper, err = apiutil.NewDynamicRESTMapper(config, bounded); err != nil {
+			return err
+		}
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), capstanv1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	// Kinds of its own are mapped statically: discovery is only for those of others.
+	m.hub, err = client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: StaticMapper(scheme)})
+	if err != nil {
+		return err
+	}
+	metadataClient, err := metadata.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return err
+	}
+	dynamicClient, err := dynamic.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return err
+	}
+	m.secrets = newSecretWatches(metadataClient, m.log, m.poke, m.spawn)
+	m.writer = newWriter(m.hub, m.options, m.log)
+	for _, kind := range clusterKinds {
+		m.watches = append(m.watches, &objectWatch{
+			kind: kind, namespace: m.options.Namespace, mapper: mapper, metadata: metadataClient, dynamic: dynamicClient,
+			retry: m.timings.KindRetry, clock: m.clock, log: m.log, objects: m.objects,
+			changed: m.objectsChanged, decided: m.kindDecided,
+		})
+	}
+	return nil
+}
+
+// NeedLeaderElection: one hub at a time has connections.
+func (m *Manager) NeedLeaderElection() bool { return true }
+
+// AddListener adds a Listener. Before Start only.
+func (m *Manager) AddListener(l Listener) { m.listeners = append(m.listeners, l) }
+
+// SetAware makes the Manager engage each cluster once per epoch, when it is first
+// Ready or Degraded. Before Start only.
+func (m *Manager) SetAware(a multicluster.Aware) { m.aware = a }
+
+// Start runs until ctx ends and all goroutines have. A Manager starts once.
+func (m *Manager) Start(ctx context.Context) error {
+	undo, err := m.metrics.register(m.options.Registerer)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	defer undo()
+	m.mu.Lock()
+	m.lockedState.ctx = ctx
+	waiting := slices.Collect(maps.Values(m.lockedState.keepers))
+	m.mu.Unlock()
+	for _, k := range waiting {
+		m.ensureRunning(k)
+	}
+	for _, w := range m.watches {
+		m.spawn(w.run)
+	}
+	m.spawn(m.writer.run)
+	m.spawn(m.adopt)
+	<-ctx.Done()
+	m.mu.Lock()
+	m.lockedState.ctx = nil
+	m.mu.Unlock()
+	m.goroutines.Wait()
+	return nil
+}
+
+// spawn runs a goroutine that ends with the Manager's context; false when the
+// Manager does not run.
+func (m *Manager) spawn(run func(context.Context)) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ctx := m.lockedState.ctx
+	if ctx == nil {
+		return false
+	}
+	m.goroutines.Go(func() { run(ctx) })
+	return true
+}
+
+// Demand makes the cluster demanded by owner. It returns at once and never dials.
+// Malformed names are never connected.
+func (m *Manager) Demand(name multicluster.ClusterName, owner string) {
+	m.mu.Lock()
+	k := m.keeperLocked(name)
+	first := k != nil && k.own(owner) // under mu, or the keeper might be dropped in between
+	m.mu.Unlock()
+	if first {
+		m.wake(k)
+	}
+}
+
+// Release ends a demand. The connection lingers.
+func (m *Manager) Release(name multicluster.ClusterName, owner string) {
+	if k := m.keeper(name); k != nil && k.disown(owner) {
+		m.wake(k)
+	}
+}
+
+// keeperLocked finds or makes a keeper; nil for a malformed name. Called with mu
+// held.
+func (m *Manager) keeperLocked(name multicluster.ClusterName) *keeper {
+	if k := m.lockedState.keepers[name]; k != nil {
+		return k
+	}
+	ref, err := ParseClusterName(name)
+	if err != nil {
+		return nil
+	}
+	k := newKeeper(m, name, ref)
+	m.lockedState.keepers[name] = k
+	return k
+}
+
+func (m *Manager) keeper(name multicluster.ClusterName) *keeper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lockedState.keepers[name]
+}
+
+// forget drops a keeper that nobody demands, and its ClusterConnection.
+func (m *Manager) forget(k *keeper) {
+	if m.drop(k) {
+		m.writer.remove(k.name, k.ref)
+	}
+}
+
+// drop takes a keeper out of the map unless it is demanded.
+func (m *Manager) drop(k *keeper) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.lockedState.owners) > 0 {
+		return false
+	}
+	k.lockedState.forgotten = true
+	delete(m.lockedState.keepers, k.name)
+	return true
+}
+
+// wake makes a keeper look, and its goroutine run if it rests.
+func (m *Manager) wake(k *keeper) {
+	k.poke()
+	m.ensureRunning(k)
+}
+
+// poke wakes the keeper of a cluster, if there is one.
+func (m *Manager) poke(name multicluster.ClusterName) {
+	if k := m.keeper(name); k != nil {
+		m.wake(k)
+	}
+}
+
+// ensureRunning starts a keeper's goroutine if it has none and the Manager runs.
+func (m *Manager) ensureRunning(k *keeper) {
+	if !k.takeOff() {
+		return
+	}
+	if !m.spawn(k.run) {
+		k.land()
+	}
+}
+
+// objectsChanged is told of references whose object changed.
+func (m *Manager) objectsChanged(refs []Ref) {
+	for _, ref := range refs {
+		object, found := m.objects.find(ref)
+		if found == presencePresent && object.SelfManaged && !object.Deleting {
+			m.Demand(ref.ClusterName(), SelfManagedOwner)
+		} else {
+			m.Release(ref.ClusterName(), SelfManagedOwner)
+		}
+		m.poke(ref.ClusterName())
+		for _, l := range m.listeners {
+			l.ReferenceChanged(ref)
+		}
+	}
+}
+
+// kindDecided is told that a kind was read, or is not installed.
+func (m *Manager) kindDecided(kind string, asked []Ref) {
+	m.mu.Lock()
+	var concerned []*keeper
+	for _, k := range m.lockedState.keepers {
+		if k.ref.Kind == kind {
+			concerned = append(concerned, k)
+		}
+	}
+	m.mu.Unlock()
+	for _, k := range concerned {
+		m.wake(k)
+	}
+	for _, ref := range asked {
+		for _, l := range m.listeners {
+			l.ReferenceChanged(ref)
+		}
+	}
+}
+
+// Resolve follows a reference to the name of the cluster that serves it: itself, or
+// for a GitopsCluster with capiClusterRef the Cluster. No I/O. The error is of one
+// of the classes ErrNotFound, ErrNotReady, ErrInvalid, ErrNotSynced, and its message
+// names the object. Whether the cluster can be reached is its Snapshot's matter.
+func (m *Manager) Resolve(ref Ref) (multicluster.ClusterName, error) {
+	target, err := m.objects.resolve(ref)
+	if err != nil {
+		return "", err
+	}
+	return target.ClusterName(), nil
+}
+
+// Snapshot of a cluster that is demanded, or was.
+func (m *Manager) Snapshot(name multicluster.ClusterName) (Snapshot, bool) {
+	k := m.keeper(name)
+	if k == nil {
+		return Snapshot{}, false
+	}
+	return k.snapshot(), true
+}
+
+// Snapshots of all, by name; the management cluster comes first.
+func (m *Manager) Snapshots() []Snapshot {
+	m.mu.Lock()
+	keepers := slices.Collect(maps.Values(m.lockedState.keepers))
+	m.mu.Unlock()
+	all := make([]Snapshot, 0, len(keepers))
+	for _, k := range keepers {
+		all = append(all, k.snapshot())
+	}
+	slices.SortFunc(all, func(a, b Snapshot) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Connection of a cluster, in whatever state: requests park while it is not Ready
+// or Degraded. ErrNotConnected until a kubeconfig was read and accepted.
+func (m *Manager) Connection(name multicluster.ClusterName) (*Connection, error) {
+	k := m.keeper(name)
+	if k == nil {
+		return nil, failure(ErrNotConnected, "cluster %q is not demanded", name)
+	}
+	if c := k.connection(); c != nil {
+		return c, nil
+	}
+	s := k.snapshot()
+	return nil, failure(ErrNotConnected, "cluster %q is %s: %s: %s", name, s.State, s.Reason, s.Message)
+}
+
+// ReportKinds says what is watched in a cluster, for its ClusterConnection and its
+// state: a kind that is not synced makes it Degraded, unless its reason is "" or
+// ReasonSyncing and Timings.KindGrace is not over.
+func (m *Manager) ReportKinds(name multicluster.ClusterName, kinds []capstanv1.WatchedKind, apps int) {
+	k := m.keeper(name)
+	if k == nil {
+		return
+	}
+	k.report(kinds, apps)
+	k.publish()
+	m.wake(k)
+}

@@ -1,0 +1,246 @@
+package clusters
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// clusterObject is all that is kept of a Cluster or GitopsCluster.
+type clusterObject struct {
+	APIVersion  string
+	UID         types.UID
+	Deleting    bool
+	SelfManaged bool
+	// SecretRef and CAPIRef are a GitopsCluster's.
+	SecretRef, CAPIRef string
+	// Unready is an explicit Ready=False of a GitopsCluster, Problem its message.
+	Unready bool
+	Problem string
+}
+
+// presence of an object, as far as the hub knows.
+type presence int
+
+const (
+	// presenceUnknown: the objects of the kind were not listed yet.
+	presenceUnknown presence = iota
+	presenceAbsent
+	presencePresent
+)
+
+// kindState is how far the reading of a kind is.
+type kindState struct {
+	synced bool
+	// absent: the management cluster does not serve the kind.
+	absent bool
+	// problem of the last attempt, "" if none.
+	problem string
+}
+
+// objects are the cluster objects of the management cluster: pure data.
+type objects struct {
+	mu          sync.Mutex
+	lockedState struct {
+		known map[Ref]clusterObject
+		kinds map[string]kindState
+		// asked are the references that were asked for before their kind was known.
+		asked map[Ref]struct{}
+	}
+}
+
+func newObjects() *objects {
+	o := &objects{}
+	o.lockedState.known = map[Ref]clusterObject{}
+	o.lockedState.kinds = map[string]kindState{}
+	o.lockedState.asked = map[Ref]struct{}{}
+	return o
+}
+
+// put stores an object and gives the references it concerns; none if nothing
+// changed.
+func (o *objects) put(ref Ref, object clusterObject) []Ref {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if old, ok := o.lockedState.known[ref]; ok && old == object {
+		return nil
+	}
+	o.lockedState.known[ref] = object
+	return o.concerned(ref)
+}
+
+// drop forgets an object.
+func (o *objects) drop(ref Ref) []Ref {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, ok := o.lockedState.known[ref]; !ok {
+		return nil
+	}
+	delete(o.lockedState.known, ref)
+	return o.concerned(ref)
+}
+
+// concerned are a reference and, for a Cluster, the GitopsClusters that point to
+// it. Called with mu held.
+func (o *objects) concerned(ref Ref) []Ref {
+	refs := []Ref{ref}
+	if ref.Kind != pipelinesv1.ClusterKindCluster {
+		return refs
+	}
+	for other, object := range o.lockedState.known {
+		if other.Kind == pipelinesv1.ClusterKindGitopsCluster && other.Namespace == ref.Namespace && object.CAPIRef == ref.Name {
+			refs = append(refs, other)
+		}
+	}
+	return refs
+}
+
+// retain drops what is not among those listed.
+func (o *objects) retain(kind string, listed map[Ref]struct{}) []Ref {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var refs []Ref
+	for ref := range o.lockedState.known {
+		if _, ok := listed[ref]; !ok && ref.Kind == kind {
+			delete(o.lockedState.known, ref)
+			refs = append(refs, o.concerned(ref)...)
+		}
+	}
+	return refs
+}
+
+// setKind notes how far the reading of a kind is, and gives the references that
+// were asked for too early if that is decided now. changed is false when it was
+// so before.
+func (o *objects) setKind(kind string, state kindState) (asked []Ref, changed bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.lockedState.kinds[kind] == state {
+		return nil, false
+	}
+	o.lockedState.kinds[kind] = state
+	if state.synced || state.absent {
+		asked = slices.Collect(maps.Keys(o.lockedState.asked))
+		clear(o.lockedState.asked)
+	}
+	return asked, true
+}
+
+// problem of reading a kind that is synced or not yet: keeps the rest.
+func (o *objects) setProblem(kind, problem string) (changed bool) {
+	o.mu.Lock()
+	state := o.lockedState.kinds[kind]
+	state.problem = problem
+	o.mu.Unlock()
+	_, changed = o.setKind(kind, state)
+	return changed
+}
+
+// find looks an object up.
+func (o *objects) find(ref Ref) (clusterObject, presence) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.findLocked(ref)
+}
+
+func (o *objects) findLocked(ref Ref) (clusterObject, presence) {
+	if object, ok := o.lockedState.known[ref]; ok {
+		return object, presencePresent
+	}
+	if kind := o.lockedState.kinds[ref.Kind]; kind.synced || kind.absent {
+		return clusterObject{}, presenceAbsent
+	}
+	return clusterObject{}, presenceUnknown
+}
+
+// describe says that a kind is not read yet, and why.
+func (o *objects) describe(kind string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.describeLocked(kind)
+}
+
+func (o *objects) describeLocked(kind string) string {
+	message := "the hub has not read the " + kind + "s of the management cluster yet"
+	if problem := o.lockedState.kinds[kind].problem; problem != "" {
+		message += ": " + problem
+	}
+	return message
+}
+
+// resolve follows a reference to the cluster whose connection serves it.
+func (o *objects) resolve(ref Ref) (Ref, error) {
+	if ref.IsLocal() {
+		return ref, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	object, err := o.resolveOne(ref, ref)
+	if err != nil || ref.Kind == pipelinesv1.ClusterKindCluster {
+		return ref, err
+	}
+	switch {
+	case (object.SecretRef == "") == (object.CAPIRef == ""):
+		return Ref{}, failure(ErrInvalid, "%s must have one of spec.secretRef and spec.capiClusterRef", ref)
+	case object.Unready:
+		return Ref{}, failure(ErrNotReady, "%s has the condition Ready=False: %s", ref, object.Problem)
+	case object.SecretRef != "":
+		return ref, nil
+	}
+	target := Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: object.CAPIRef}
+	_, err = o.resolveOne(target, ref)
+	return target, err
+}
+
+// resolveOne finds an object that asker needs. Called with mu held.
+func (o *objects) resolveOne(ref, asker Ref) (clusterObject, error) {
+	switch ref.Kind {
+	case pipelinesv1.ClusterKindCluster, pipelinesv1.ClusterKindGitopsCluster:
+	default:
+		return clusterObject{}, failure(ErrInvalid, "kind %q is no cluster: use GitopsCluster or Cluster", ref.Kind)
+	}
+	via := ""
+	if ref != asker {
+		via = ", which " + asker.String() + " points to,"
+	}
+	object, found := o.findLocked(ref)
+	switch found {
+	case presenceUnknown:
+		o.lockedState.asked[asker] = struct{}{}
+		return object, failure(ErrNotSynced, "%s", o.describeLocked(ref.Kind))
+	case presenceAbsent:
+		if o.lockedState.kinds[ref.Kind].absent {
+			return object, failure(ErrNotFound, "%s%s does not exist: its CustomResourceDefinition is not installed in the management cluster", ref, via)
+		}
+		return object, failure(ErrNotFound, "%s%s does not exist: create it or mend the reference", ref, via)
+	case presencePresent:
+	}
+	if object.Deleting {
+		return object, failure(ErrNotFound, "%s%s is being deleted", ref, via)
+	}
+	return object, nil
+}
+
+// credentialSource is the Secret of a cluster object and its keys in the order of
+// preference.
+func credentialSource(ref Ref, object clusterObject) (types.NamespacedName, []string, error) {
+	if ref.Kind == pipelinesv1.ClusterKindCluster {
+		return types.NamespacedName{Namespace: ref.Namespace, Name: secret.Name(ref.Name, secret.Kubeconfig)}, []string{secret.KubeconfigDataName}, nil
+	}
+	switch {
+	case (object.SecretRef == "") == (object.CAPIRef == ""):
+		return types.NamespacedName{}, nil, errors.New("it must have one of spec.secretRef and spec.capiClusterRef")
+	case object.CAPIRef != "":
+		return types.NamespacedName{Namespace: ref.Namespace, Name: secret.Name(object.CAPIRef, secret.Kubeconfig)}, []string{secret.KubeconfigDataName}, nil
+	}
+	return types.NamespacedName{Namespace: ref.Namespace, Name: object.SecretRef}, []string{gitopsKubeconfigKey, secret.KubeconfigDataName}, nil
+}
+
+// gitopsKubeconfigKey is where the Secret of a GitopsCluster holds its kubeconfig.
+const gitopsKubeconfigKey = "kubeconfig"

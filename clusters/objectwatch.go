@@ -1,0 +1,246 @@
+package clusters
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// SelfManagedLabel on a Cluster, with the value "true", is a demand of its own: the
+// cluster's CAPI objects live inside it.
+const SelfManagedLabel = "capstan.dev/self-managed"
+
+// The kinds that a reference may name. The version served is found by the mapper.
+var (
+	clusterGroupKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: pipelinesv1.ClusterKindCluster}
+	gitopsGroupKind  = schema.GroupKind{Group: "gitops.weave.works", Kind: pipelinesv1.ClusterKindGitopsCluster}
+)
+
+var clusterKinds = []schema.GroupKind{clusterGroupKind, gitopsGroupKind}
+
+// objectWatch reads the cluster objects of one kind into objects, for as long as
+// the management cluster serves it. Neither kind need be installed.
+type objectWatch struct {
+	kind      schema.GroupKind
+	namespace string
+	mapper    meta.RESTMapper
+	metadata  metadata.Interface
+	dynamic   dynamic.Interface
+	retry     time.Duration
+	clock     clock.Clock
+	log       logr.Logger
+	objects   *objects
+	// changed is told of references whose object changed.
+	changed func([]Ref)
+	// decided is told that the kind is read for the first time, or known not to be
+	// served, with the references asked for before.
+	decided func(kind string, asked []Ref)
+}
+
+// run until ctx ends.
+func (w *objectWatch) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		mapping, err := w.mapper.RESTMapping(w.kind)
+		switch {
+		case meta.IsNoMatchError(err):
+			w.note(kindState{absent: true})
+		case err != nil:
+			w.trouble(err)
+		default:
+			w.watch(ctx, mapping)
+			// A version that is no longer served is only found to be gone by asking anew.
+			meta.MaybeResetRESTMapper(w.mapper)
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.clock.After(w.retry):
+		}
+	}
+}
+
+// watch returns when ctx ends or the server does not know the kind any more.
+//
+// Objects stay known then: while a CRD is removed its objects are deleted one by
+// one, and a 404 without that is an API server that has lost its aggregation for a
+// moment, which must not take every connection down.
+func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	informer := w.informer(mapping)
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsNotFound(err) {
+			cancel()
+			return
+		}
+		w.trouble(err)
+	})
+	if err == nil {
+		err = informer.SetTransform(reduceObject)
+	}
+	var registration cache.ResourceEventHandlerRegistration
+	if err == nil {
+		registration, err = informer.AddEventHandler(w.handler(mapping.GroupVersionKind))
+	}
+	if err != nil { // an informer that was started or stopped: not this one
+		w.trouble(err)
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		informer.RunWithContext(ctx)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-registration.HasSyncedChecker().Done():
+		listed := map[Ref]struct{}{}
+		for _, key := range informer.GetStore().ListKeys() {
+			namespace, name, _ := cache.SplitMetaNamespaceKey(key)
+			listed[Ref{Kind: w.kind.Kind, Namespace: namespace, Name: name}] = struct{}{}
+		}
+		w.changed(w.objects.retain(w.kind.Kind, listed))
+		w.note(kindState{synced: true})
+	}
+	<-ended
+}
+
+func (w *objectWatch) note(state kindState) {
+	if asked, changed := w.objects.setKind(w.kind.Kind, state); changed {
+		w.log.Info("cluster objects", "kind", w.kind.String(), "installed", !state.absent, "read", state.synced)
+		w.decided(w.kind.Kind, asked)
+	}
+}
+
+// trouble is logged when it is news.
+func (w *objectWatch) trouble(err error) {
+	if w.objects.setProblem(w.kind.Kind, err.Error()) {
+		w.log.Error(err, "cluster objects cannot be read", "kind", w.kind.String())
+	}
+}
+
+func (w *objectWatch) informer(mapping *meta.RESTMapping) cache.SharedIndexInformer {
+	if w.kind == gitopsGroupKind {
+		return dynamicinformer.NewFilteredDynamicInformer(w.dynamic, mapping.Resource, w.namespace, 0, cache.Indexers{}, nil).Informer()
+	}
+	return metadatainformer.NewFilteredMetadataInformer(w.metadata, mapping.Resource, w.namespace, 0, cache.Indexers{}, nil).Informer()
+}
+
+func (w *objectWatch) handler(kind schema.GroupVersionKind) cache.ResourceEventHandler {
+	put := func(o any) {
+		if object, ok := o.(metav1.Object); ok {
+			w.changed(w.objects.put(w.refOf(object), objectOf(object, kind)))
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    put,
+		UpdateFunc: func(_, o any) { put(o) },
+		DeleteFunc: func(o any) {
+			if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = unknown.Obj
+			}
+			if object, ok := o.(metav1.Object); ok {
+				w.changed(w.objects.drop(w.refOf(object)))
+			}
+		},
+	}
+}
+
+func (w *objectWatch) refOf(object metav1.Object) Ref {
+	return Ref{Kind: w.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// reduceObject keeps of an object what objectOf reads.
+func reduceObject(o any) (any, error) {
+	switch object := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		return &metav1.PartialObjectMetadata{TypeMeta: object.TypeMeta, ObjectMeta: reduceMeta(object)}, nil
+	case *unstructured.Unstructured:
+		reduced := &unstructured.Unstructured{Object: map[string]any{}}
+		reduced.SetGroupVersionKind(object.GroupVersionKind())
+		kept := reduceMeta(object)
+		reduced.SetName(kept.Name)
+		reduced.SetNamespace(kept.Namespace)
+		reduced.SetUID(kept.UID)
+		reduced.SetResourceVersion(kept.ResourceVersion)
+		reduced.SetDeletionTimestamp(kept.DeletionTimestamp)
+		reduced.SetLabels(kept.Labels)
+		for _, field := range []string{"secretRef", "capiClusterRef"} {
+			if name, _, _ := unstructured.NestedString(object.Object, "spec", field, "name"); name != "" {
+				_ = unstructured.SetNestedField(reduced.Object, name, "spec", field, "name")
+			}
+		}
+		if ready := readyCondition(object); ready != nil {
+			_ = unstructured.SetNestedSlice(reduced.Object, []any{ready}, "status", "conditions")
+		}
+		return reduced, nil
+	}
+	return o, nil
+}
+
+func reduceMeta(object metav1.Object) metav1.ObjectMeta {
+	kept := metav1.ObjectMeta{
+		Name:              object.GetName(),
+		Namespace:         object.GetNamespace(),
+		UID:               object.GetUID(),
+		ResourceVersion:   object.GetResourceVersion(),
+		DeletionTimestamp: object.GetDeletionTimestamp(),
+	}
+	if value, ok := object.GetLabels()[SelfManagedLabel]; ok {
+		kept.Labels = map[string]string{SelfManagedLabel: value}
+	}
+	return kept
+}
+
+// readyCondition is the condition Ready with the fields that count.
+func readyCondition(object *unstructured.Unstructured) map[string]any {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, ok := c.(map[string]any)
+		if !ok || condition["type"] != "Ready" {
+			continue
+		}
+		kept := map[string]any{"type": "Ready"}
+		for _, field := range []string{"status", "message"} {
+			if value, ok := condition[field].(string); ok {
+				kept[field] = value
+			}
+		}
+		return kept
+	}
+	return nil
+}
+
+// objectOf reads a reduced object.
+func objectOf(object metav1.Object, kind schema.GroupVersionKind) clusterObject {
+	read := clusterObject{
+		APIVersion:  kind.GroupVersion().String(),
+		UID:         object.GetUID(),
+		Deleting:    object.GetDeletionTimestamp() != nil,
+		SelfManaged: kind.Kind == pipelinesv1.ClusterKindCluster && object.GetLabels()[SelfManagedLabel] == "true",
+	}
+	content, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return read
+	}
+	read.SecretRef, _, _ = unstructured.NestedString(content.Object, "spec", "secretRef", "name")
+	read.CAPIRef, _, _ = unstructured.NestedString(content.Object, "spec", "capiClusterRef", "name")
+	if ready := readyCondition(content); ready != nil && ready["status"] == string(metav1.ConditionFalse) {
+		read.Unready = true
+		read.Problem, _ = ready["message"].(string)
+	}
+	return read
+}

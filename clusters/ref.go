@@ -1,0 +1,68 @@
+package clusters
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// LocalName is the name of the management cluster.
+const LocalName multicluster.ClusterName = ""
+
+// Ref names the object that a cluster's credentials belong to. The zero value is
+// the management cluster.
+type Ref struct {
+	Kind, Namespace, Name string
+}
+
+// RefOf is the Ref of a reference in an object of the given namespace; nil is the
+// management cluster.
+func RefOf(r *pipelinesv1.CrossNamespaceClusterReference, namespace string) Ref {
+	if r == nil {
+		return Ref{}
+	}
+	if r.Namespace != "" {
+		namespace = r.Namespace
+	}
+	return Ref{Kind: r.Kind, Namespace: namespace, Name: r.Name}
+}
+
+// IsLocal is whether the management cluster is meant.
+func (r Ref) IsLocal() bool { return r == Ref{} }
+
+// ClusterName is "Kind/namespace/name", since a GitopsCluster and a Cluster may
+// share namespace and name; "" for the management cluster.
+func (r Ref) ClusterName() multicluster.ClusterName {
+	if r.IsLocal() {
+		return LocalName
+	}
+	return multicluster.ClusterName(r.Kind + "/" + r.Namespace + "/" + r.Name)
+}
+
+// String is for people: "Cluster team-a/prod".
+func (r Ref) String() string {
+	if r.IsLocal() {
+		return "the management cluster"
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// ParseClusterName is the reverse of Ref.ClusterName.
+func ParseClusterName(name multicluster.ClusterName) (Ref, error) {
+	if name == LocalName {
+		return Ref{}, nil
+	}
+	parts := strings.Split(string(name), "/")
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return Ref{}, fmt.Errorf("%w: %q is not Kind/namespace/name", ErrInvalid, name)
+	}
+	switch parts[0] {
+	case pipelinesv1.ClusterKindCluster, pipelinesv1.ClusterKindGitopsCluster:
+		return Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, nil
+	default:
+		return Ref{}, fmt.Errorf("%w: %q is of a kind that is no cluster", ErrInvalid, name)
+	}
+}

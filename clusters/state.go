@@ -1,0 +1,228 @@
+package clusters
+
+import (
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// event is what the keeper of a cluster learns; with the state it gives the next.
+type event int
+
+const (
+	// eventDemanded: an owner demands the cluster.
+	eventDemanded event = iota
+	// eventReleased: no owner demands it, and the linger is over.
+	eventReleased
+	// eventGone: the cluster object does not exist or is being deleted.
+	eventGone
+	// eventHubSilent: the management cluster does not tell the object or the Secret.
+	eventHubSilent
+	// eventSecretMissing: the object names no Secret that exists and holds a kubeconfig.
+	eventSecretMissing
+	// eventSecretForbidden: the hub may not read the Secret.
+	eventSecretForbidden
+	// eventRefused: the kubeconfig holds what the allow-list does not.
+	eventRefused
+	// eventAccepted: a kubeconfig was accepted that is new, or that was missed before.
+	eventAccepted
+	// eventReplaced: the kubeconfig names another server or CA: a new epoch begins.
+	eventReplaced
+	// eventAnswered: a good probe, of which more are needed after an outage.
+	eventAnswered
+	// eventHealthy: good probes enough, and every watched kind is synced.
+	eventHealthy
+	// eventKinds: good probes enough, and a watched kind cannot be synced.
+	eventKinds
+	// eventProbeForbidden: 403 to a probe.
+	eventProbeForbidden
+	// eventMissed: one failed probe.
+	eventMissed
+	// eventFailing: a second failed probe, or a later one while bytes still come.
+	eventFailing
+	// eventLost: lossThreshold failed probes and silence.
+	eventLost
+	// eventUnauthorized: 401, also with the Secret as it is now.
+	eventUnauthorized
+
+	eventCount
+)
+
+// String is the event's name in the table.
+func (e event) String() string {
+	switch e {
+	case eventDemanded:
+		return "demanded"
+	case eventReleased:
+		return "released, linger over"
+	case eventGone:
+		return "cluster object gone"
+	case eventHubSilent:
+		return "hub objects unreadable"
+	case eventSecretMissing:
+		return "Secret missing"
+	case eventSecretForbidden:
+		return "Secret forbidden"
+	case eventRefused:
+		return "kubeconfig refused"
+	case eventAccepted:
+		return "kubeconfig accepted"
+	case eventReplaced:
+		return "other server or CA"
+	case eventAnswered:
+		return "good probe, too few yet"
+	case eventHealthy:
+		return "good probes, kinds synced"
+	case eventKinds:
+		return "good probes, kind not synced"
+	case eventProbeForbidden:
+		return "probe forbidden"
+	case eventMissed:
+		return "one failed probe"
+	case eventFailing:
+		return "two failed probes"
+	case eventLost:
+		return "three failed probes, silence"
+	case eventUnauthorized:
+		return "unauthorized"
+	case eventCount:
+	}
+	return "unknown"
+}
+
+// Reasons of states.
+const (
+	ReasonNotDemanded       = "NotDemanded"
+	ReasonWaiting           = "ReadingCredentials"
+	ReasonHubUnreadable     = "HubUnreadable"
+	ReasonDialling          = "Dialling"
+	ReasonEndpointChanged   = "EndpointChanged"
+	ReasonConnected         = "Connected"
+	ReasonKindNotSynced     = "KindNotSynced"
+	ReasonProbeForbidden    = "ProbeForbidden"
+	ReasonProbeFailing      = "ProbeFailing"
+	ReasonProbesFailed      = "ProbesFailed"
+	ReasonSecretMissing     = "SecretMissing"
+	ReasonSecretForbidden   = "SecretForbidden"
+	ReasonKubeconfigRefused = "KubeconfigRefused"
+	ReasonUnauthorized      = "Unauthorized"
+	ReasonClusterGone       = "ClusterGone"
+)
+
+// outcome is a state with its reason.
+type outcome struct {
+	State  capstanv1.ConnectionState
+	Reason string
+}
+
+// states in the order of the table.
+var states = []capstanv1.ConnectionState{
+	capstanv1.ConnectionUnused,
+	capstanv1.ConnectionConnecting,
+	capstanv1.ConnectionReady,
+	capstanv1.ConnectionDegraded,
+	capstanv1.ConnectionUnreachable,
+	capstanv1.ConnectionAuthFailed,
+	capstanv1.ConnectionRemoved,
+}
+
+// Outcomes that stand in the table more than once.
+var (
+	unused          = outcome{capstanv1.ConnectionUnused, ReasonNotDemanded}
+	waiting         = outcome{capstanv1.ConnectionConnecting, ReasonWaiting}
+	hubUnreadable   = outcome{capstanv1.ConnectionConnecting, ReasonHubUnreadable}
+	dialling        = outcome{capstanv1.ConnectionConnecting, ReasonDialling}
+	replaced        = outcome{capstanv1.ConnectionConnecting, ReasonEndpointChanged}
+	connected       = outcome{capstanv1.ConnectionReady, ReasonConnected}
+	kindNotSynced   = outcome{capstanv1.ConnectionDegraded, ReasonKindNotSynced}
+	probeForbidden  = outcome{capstanv1.ConnectionDegraded, ReasonProbeForbidden}
+	probeFailing    = outcome{capstanv1.ConnectionDegraded, ReasonProbeFailing}
+	probesFailed    = outcome{capstanv1.ConnectionUnreachable, ReasonProbesFailed}
+	secretMissing   = outcome{capstanv1.ConnectionAuthFailed, ReasonSecretMissing}
+	secretForbidden = outcome{capstanv1.ConnectionAuthFailed, ReasonSecretForbidden}
+	refused         = outcome{capstanv1.ConnectionAuthFailed, ReasonKubeconfigRefused}
+	unauthorized    = outcome{capstanv1.ConnectionAuthFailed, ReasonUnauthorized}
+	gone            = outcome{capstanv1.ConnectionRemoved, ReasonClusterGone}
+)
+
+// stay marks the pairs that change neither state nor reason.
+var stay = outcome{}
+
+// table is the whole machine. A row gives, for each event, the outcome in each
+// state, in the order of states.
+//
+// What it decides that is not plain: one failed probe changes nothing (a lost
+// packet greys nothing). Silence of the management cluster takes nothing from a
+// connection that works. A cluster that never answered is Unreachable, too, once
+// the probes have failed.
+var table = [eventCount][7]outcome{
+	//                     Unused          Connecting       Ready            Degraded         Unreachable      AuthFailed       Removed
+	eventDemanded:        {waiting, stay, stay, stay, stay, stay, waiting},
+	eventReleased:        {stay, unused, unused, unused, unused, unused, unused},
+	eventGone:            {gone, gone, gone, gone, gone, gone, stay},
+	eventHubSilent:       {stay, hubUnreadable, stay, stay, stay, stay, hubUnreadable},
+	eventSecretMissing:   {stay, secretMissing, secretMissing, secretMissing, secretMissing, secretMissing, secretMissing},
+	eventSecretForbidden: {stay, secretForbidden, stay, stay, stay, secretForbidden, secretForbidden},
+	eventRefused:         {stay, refused, refused, refused, refused, refused, refused},
+	eventAccepted:        {stay, dialling, stay, stay, stay, dialling, dialling},
+	eventReplaced:        {stay, replaced, replaced, replaced, replaced, replaced, replaced},
+	eventAnswered:        {stay, stay, stay, stay, stay, stay, stay},
+	eventHealthy:         {stay, connected, connected, connected, connected, connected, stay},
+	eventKinds:           {stay, kindNotSynced, kindNotSynced, kindNotSynced, kindNotSynced, kindNotSynced, stay},
+	eventProbeForbidden:  {stay, probeForbidden, probeForbidden, probeForbidden, probeForbidden, probeForbidden, stay},
+	eventMissed:          {stay, stay, stay, stay, stay, stay, stay},
+	eventFailing:         {stay, stay, probeFailing, probeFailing, stay, stay, stay},
+	eventLost:            {stay, probesFailed, probesFailed, probesFailed, probesFailed, probesFailed, stay},
+	eventUnauthorized:    {stay, unauthorized, unauthorized, unauthorized, unauthorized, unauthorized, stay},
+}
+
+// next is the machine: pure. The reason given is the one of the state before, for
+// where it stays.
+func next(from outcome, e event) outcome {
+	for i, s := range states {
+		if s == from.State {
+			if to := table[e][i]; to != stay {
+				return to
+			}
+			return from
+		}
+	}
+	return from
+}
+
+// passes is whether requests pass in a state. Everywhere else they park.
+func passes(s capstanv1.ConnectionState) bool {
+	switch s {
+	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
+		return true
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionUnreachable,
+		capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
+	}
+	return false
+}
+
+// Row is a line of the table, for documents.
+type Row struct {
+	Event string
+	// To holds an outcome ("State/Reason") for each of States(); "" where nothing
+	// changes.
+	To []string
+}
+
+// States are the columns of Table.
+func States() []capstanv1.ConnectionState { return append([]capstanv1.ConnectionState(nil), states...) }
+
+// Table is the state machine of a connection.
+func Table() []Row {
+	rows := make([]Row, 0, eventCount)
+	for e := range eventCount {
+		row := Row{Event: e.String()}
+		for _, to := range table[e] {
+			cell := ""
+			if to != stay {
+				cell = string(to.State) + "/" + to.Reason
+			}
+			row.To = append(row.To, cell)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}

@@ -1,0 +1,67 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"syscall"
+)
+
+// body notes contact at each read and the end of the request at Close.
+type body struct {
+	io.ReadCloser
+	ctx     context.Context
+	watch   bool
+	contact func() // nil when the answer is not the API server's
+	leave   func()
+	once    sync.Once
+}
+
+// Read reads from the answer.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 && b.contact != nil {
+		b.contact()
+	}
+	if err != nil && !errors.Is(err, io.EOF) && b.watch && b.ctx.Err() == nil {
+		// The words after which a reflector resumes; any other error of the stream
+		// makes it list anew.
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// Close ends the request.
+func (b *body) Close() error {
+	err := b.ReadCloser.Close()
+	b.once.Do(b.leave)
+	return err
+}
+
+// isWatch is whether the answer is a stream of events.
+func isWatch(request *http.Request) bool {
+	switch request.URL.Query().Get("watch") {
+	case "true", "1":
+		return true
+	}
+	return false
+}
+
+// lostError is the failure of a watch to get any answer. It poses as "connection
+// refused", the one network error after which a reflector backs off and resumes
+// instead of listing anew.
+type lostError struct{ error }
+
+// Unwrap gives the true error.
+func (e lostError) Unwrap() error { return e.error }
+
+// As answers for syscall.Errno.
+func (e lostError) As(target any) bool {
+	errno, ok := target.(*syscall.Errno)
+	if ok {
+		*errno = syscall.ECONNREFUSED
+	}
+	return ok
+}

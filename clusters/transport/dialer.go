@@ -1,0 +1,107 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/capstan-hub/capstan/clusters/kubeconfig"
+)
+
+const (
+	// dialTimeout and tlsTimeout bound how long one connection attempt holds a
+	// place among those that may dial; a healthy server far away needs well under 1 s.
+	dialTimeout = 5 * time.Second
+	tlsTimeout  = 5 * time.Second
+	// keepAlive finds a dead peer below HTTP/2's own pings.
+	keepAlive = 30 * time.Second
+)
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// newDialer dials what kubeconfig.CheckAddress allows. The check comes after the
+// name is resolved and before a packet is sent, so a name cannot change its
+// address in between.
+func newDialer(allowLoopback bool) dialFunc {
+	dialer := &net.Dialer{
+		Timeout:   dialTimeout,
+		KeepAlive: keepAlive,
+		Control: func(_, address string, _ syscall.RawConn) error {
+			resolved, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("%w: dialling %q: not an IP address", ErrRefused, address)
+			}
+			if err := kubeconfig.CheckAddress(resolved.Addr(), allowLoopback); err != nil {
+				return fmt.Errorf("%w: dialling %s: %w", ErrRefused, resolved.Addr(), err)
+			}
+			return nil
+		},
+	}
+	return dialer.DialContext
+}
+
+// connections are the open ones of a Transport, of all generations.
+type connections struct {
+	mu          sync.Mutex
+	lockedState struct {
+		open  map[*connection]struct{}
+		ended bool
+	}
+}
+
+// connection leaves the set when it is closed.
+type connection struct {
+	net.Conn
+	of *connections
+}
+
+// Close closes the connection.
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.lockedState.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// through dials and tracks.
+func (s *connections) through(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		c := &connection{Conn: raw, of: s}
+		s.mu.Lock()
+		ended := s.lockedState.ended
+		if !ended {
+			if s.lockedState.open == nil {
+				s.lockedState.open = map[*connection]struct{}{}
+			}
+			s.lockedState.open[c] = struct{}{}
+		}
+		s.mu.Unlock()
+		if ended {
+			_ = raw.Close()
+			return nil, ErrClosed
+		}
+		return c, nil
+	}
+}
+
+// sever closes all that are open; end also refuses new ones.
+func (s *connections) sever(end bool) {
+	s.mu.Lock()
+	open := make([]*connection, 0, len(s.lockedState.open))
+	for c := range s.lockedState.open {
+		open = append(open, c)
+	}
+	s.lockedState.ended = s.lockedState.ended || end
+	s.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close()
+	}
+}

@@ -1,0 +1,89 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// ErrClosed is returned for requests after the connection has ended.
+var ErrClosed = errors.New("the connection to the cluster has ended")
+
+// gate holds requests back while a cluster is not fit for traffic.
+type gate struct {
+	mu          sync.Mutex
+	lockedState struct {
+		// passable is closed while the gate is open.
+		passable chan struct{}
+		open     bool
+		closed   bool
+	}
+	// ended is closed for good by end.
+	ended chan struct{}
+}
+
+func newGate() *gate {
+	g := &gate{ended: make(chan struct{})}
+	g.lockedState.passable = make(chan struct{})
+	return g
+}
+
+// set opens or shuts the gate.
+func (g *gate) set(open bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lockedState.open == open {
+		return
+	}
+	g.lockedState.open = open
+	if open {
+		close(g.lockedState.passable)
+	} else {
+		g.lockedState.passable = make(chan struct{})
+	}
+}
+
+func (g *gate) isOpen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lockedState.open
+}
+
+// end fails all that wait and all that come.
+func (g *gate) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.lockedState.closed {
+		g.lockedState.closed = true
+		close(g.ended)
+	}
+}
+
+func (g *gate) hasEnded() bool {
+	select {
+	case <-g.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait until the gate is open.
+func (g *gate) wait(ctx context.Context) error {
+	g.mu.Lock()
+	passable := g.lockedState.passable
+	g.mu.Unlock()
+	select {
+	case <-g.ended:
+		return ErrClosed
+	default:
+	}
+	select {
+	case <-passable:
+		return nil
+	case <-g.ended:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

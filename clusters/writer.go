@@ -1,0 +1,234 @@
+package clusters
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// Retries of a write that failed.
+const (
+	writeRetry    = time.Second
+	writeRetryMax = time.Minute
+)
+
+// wanted is what a ClusterConnection shall be.
+type wanted struct {
+	ref Ref
+	// create it, owned by owner, if it does not exist: the cluster object exists.
+	create bool
+	owner  clusterObject
+	status capstanv1.ClusterConnectionStatus
+	// remove it; nothing else counts then.
+	remove bool
+}
+
+// writer writes ClusterConnections, all from one goroutine, so that a slow
+// management cluster holds back what is shown and no connection. Of several wishes
+// for one object only the newest is kept.
+type writer struct {
+	hub      client.Client
+	recorder events.EventRecorder
+	clock    clock.Clock
+	log      logr.Logger
+	delay    time.Duration
+	timeout  time.Duration
+	wake     chan struct{} // of capacity 1
+
+	mu          sync.Mutex
+	lockedState struct {
+		queue map[multicluster.ClusterName]queued
+	}
+
+	// written are the objects as they were last seen; the goroutine's own.
+	written map[multicluster.ClusterName]*capstanv1.ClusterConnection
+}
+
+// queued is a wish and when its turn is.
+type queued struct {
+	wanted wanted
+	due    time.Time
+	wait   backoff
+	logged bool // that it failed
+}
+
+func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
+	w := &writer{
+		hub: hub, recorder: o.Recorder, clock: o.Clock, log: log,
+		delay: o.Timings.WriteDelay, timeout: o.Timings.HubTimeout,
+		wake:    make(chan struct{}, 1),
+		written: map[multicluster.ClusterName]*capstanv1.ClusterConnection{},
+	}
+	w.lockedState.queue = map[multicluster.ClusterName]queued{}
+	return w
+}
+
+// set wishes; it returns at once.
+func (w *writer) set(name multicluster.ClusterName, want wanted) {
+	w.mu.Lock()
+	item, waiting := w.lockedState.queue[name]
+	if !waiting {
+		item = queued{due: w.clock.Now().Add(w.delay), wait: backoff{least: writeRetry, most: writeRetryMax}}
+	}
+	item.wanted = want
+	w.lockedState.queue[name] = item
+	w.mu.Unlock()
+	w.poke()
+}
+
+// remove wishes an object away.
+func (w *writer) remove(name multicluster.ClusterName, ref Ref) {
+	w.set(name, wanted{ref: ref, remove: true})
+}
+
+func (w *writer) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *writer) run(ctx context.Context) {
+	for {
+		name, item, next := w.pick()
+		if item != nil {
+			w.attempt(ctx, name, *item)
+			if ctx.Err() != nil {
+				return
+			}
+			continue
+		}
+		timer := w.clock.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-w.wake:
+		case <-timer.C():
+		}
+		timer.Stop()
+	}
+}
+
+// pick takes one that is due out of the queue, or says how long until one is.
+func (w *writer) pick() (multicluster.ClusterName, *queued, time.Duration) {
+	now := w.clock.Now()
+	next := idle
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, item := range w.lockedState.queue {
+		if wait := item.due.Sub(now); wait > 0 {
+			next = min(next, wait)
+			continue
+		}
+		delete(w.lockedState.queue, name)
+		return name, &item, 0
+	}
+	return "", nil, next
+}
+
+// attempt writes, and on failure puts the wish back unless there is a newer one.
+func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, item queued) {
+	call, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	err := w.write(call, name, item.wanted)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	delete(w.written, name) // whatever was thought to be there: look again
+	if !item.logged && !apierrors.IsNotFound(err) { // it went, with its cluster: no news
+		item.logged = true
+		w.log.Error(err, "ClusterConnection cannot be written", "cluster", string(name))
+	}
+	item.due = w.clock.Now().Add(item.wait.wait())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if newer, ok := w.lockedState.queue[name]; ok {
+		item.wanted = newer.wanted
+	}
+	w.lockedState.queue[name] = item
+}
+
+// write brings the object in line.
+func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want wanted) error {
+	key := client.ObjectKey{Namespace: want.ref.Namespace, Name: connectionName(want.ref)}
+	if want.remove {
+		delete(w.written, name)
+		gone := &capstanv1.ClusterConnection{}
+		gone.Namespace, gone.Name = key.Namespace, key.Name
+		return client.IgnoreNotFound(w.hub.Delete(ctx, gone))
+	}
+	current, err := w.current(ctx, name, key, want)
+	if current == nil || err != nil {
+		return err
+	}
+	if want.create {
+		labelled := current.DeepCopy()
+		own(labelled, want.ref, want.owner)
+		if !equality.Semantic.DeepEqual(labelled.ObjectMeta, current.ObjectMeta) {
+			if err := w.hub.Patch(ctx, labelled, client.MergeFrom(current)); err != nil {
+				return err
+			}
+			current = labelled
+			w.written[name] = current
+		}
+	}
+	status := merged(current.Status, want.status)
+	if equality.Semantic.DeepEqual(status, current.Status) {
+		return nil
+	}
+	changed := current.DeepCopy()
+	changed.Status = status
+	if err := w.hub.Status().Patch(ctx, changed, client.MergeFrom(current)); err != nil {
+		return err
+	}
+	w.written[name] = changed
+	w.announce(changed, current.Status)
+	return nil
+}
+
+// current is the object as it is; nil if it does not exist and shall not.
+func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key client.ObjectKey, want wanted) (*capstanv1.ClusterConnection, error) {
+	if known := w.written[name]; known != nil {
+		return known, nil
+	}
+	object := &capstanv1.ClusterConnection{}
+	err := w.hub.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		if !want.create {
+			return nil, nil
+		}
+		object = newClusterConnection(key, want.ref, want.owner)
+		err = w.hub.Create(ctx, object)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.written[name] = object
+	return object, nil
+}
+
+// announce emits an Event for a transition of state.
+func (w *writer) announce(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus) {
+	if w.recorder == nil || object.Status.State == before.State {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	switch object.Status.State {
+	case capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed:
+		kind = corev1.EventTypeWarning
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionReady, capstanv1.ConnectionRemoved:
+	}
+	w.recorder.Eventf(object, nil, kind, string(object.Status.State), "Connect", "%s: %s", object.Status.Reason, object.Status.Message)
+}

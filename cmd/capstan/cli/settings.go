@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/watchers/apps"
+)
+
+const (
+	// minLease is the shortest lease: renewed by two thirds of it, every two
+	// fifteenths, it leaves a slow API server two tries of a second each.
+	minLease = 5 * time.Second
+
+	// runtimeNamespace names the namespace of the lease where the process is not in
+	// a pod, as in Flux's controllers.
+	runtimeNamespace = "RUNTIME_NAMESPACE"
+
+	addressOff = "0"
+)
+
+// settings are the flags of the hub as given.
+type settings struct {
+	hub        hub.Options
+	appKinds   []string
+	kubeconfig string
+	level      string
+	encoding   string
+}
+
+func defaultSettings() *settings {
+	s := &settings{
+		hub: hub.Options{
+			MetricsBindAddress:  ":8080",
+			HealthAddress:       ":9440",
+			LeaderElectionLease: hub.DefaultLease,
+			StallAfter:          promotion.DefaultStallAfter,
+			PromotionRetention:  promotion.DefaultRetention,
+		},
+		level: levelInfo, encoding: encodingJSON,
+	}
+	for _, k := range apps.DefaultKinds() {
+		s.appKinds = append(s.appKinds, k.String())
+	}
+	return s
+}
+
+// register binds the flags. The values that stand in s are the defaults.
+func (s *settings) register(f *pflag.FlagSet) {
+	o := &s.hub
+	f.SortFlags = false
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "the one namespace of the management cluster to look after, such as team-a; when empty, all of them")
+	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "act only while holding a lease, so that further replicas stand by; losing it ends the process")
+	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease lasts unless renewed, and so how long a crash goes unnoticed, such as 30s; at least "+minLease.String())
+	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics by plain HTTP, such as :8080 or 127.0.0.1:8080; 0 for none")
+	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz by plain HTTP, such as :9440; 0 for none")
+	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL that Flux events are posted to, such as http://notification-controller.flux-system/; when empty, only Kubernetes Events are made")
+	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, with commas between; never kinds of Kubernetes itself")
+	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "keep a Pipeline to the clusters of its own namespace")
+	f.DurationVar(&o.StallAfter, "stall-after", o.StallAfter, "how long a promotion may take before it is called Stalled, such as 30m or 2h")
+	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest into each environment always is")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "let kubeconfigs name loopback addresses, for a fleet on one machine; otherwise they are refused")
+	f.StringVar(&s.level, "log-level", s.level, "how much is logged: "+strings.Join(levels, ", "))
+	f.StringVar(&s.encoding, "log-encoding", s.encoding, "how it is logged: "+strings.Join(encodings, ", "))
+}
+
+// options checks the settings, all of them, and returns the hub's options.
+func (s *settings) options() (hub.Options, error) {
+	o := s.hub
+	var errs []error
+	refuse := func(flag, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("--%s: %s", flag, fmt.Sprintf(format, args...)))
+	}
+	if o.Namespace != "" {
+		if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
+			refuse("namespace", "%q is no namespace's name: %s", o.Namespace, problems[0])
+		}
+	}
+	if o.LeaderElectionLease < minLease {
+		refuse("leader-elect-lease-duration", "%s is too short: the lease would change hands whenever the API server is slow; give %s or more", o.LeaderElectionLease, minLease)
+	}
+	if o.LeaderElectionLease%time.Second != 0 {
+		refuse("leader-elect-lease-duration", "%s is not in whole seconds, which is how a Lease holds it", o.LeaderElectionLease)
+	}
+	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}} {
+		if err := checkAddress(a.address); err != nil {
+			refuse(a.flag, "%q is not host:port (such as :8080), nor 0: %v", a.address, err)
+		}
+	}
+	if o.EventsAddress != "" {
+		if u, err := url.Parse(o.EventsAddress); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			refuse("events-addr", "%q is not an http:// or https:// URL", o.EventsAddress)
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"stall-after", o.StallAfter}, {"promotion-retention", o.PromotionRetention}} {
+		if d.value <= 0 {
+			refuse(d.flag, "%s is no time to wait; give more than 0", d.value)
+		}
+	}
+	if !slices.Contains(levels, s.level) {
+		refuse("log-level", "%q is not one of %s", s.level, strings.Join(levels, ", "))
+	}
+	if !slices.Contains(encodings, s.encoding) {
+		refuse("log-encoding", "%q is not one of %s", s.encoding, strings.Join(encodings, ", "))
+	}
+	kinds, err := parseAppKinds(s.appKinds)
+	if err != nil {
+		refuse("app-kinds", "%v", err)
+	}
+	o.AppKinds = kinds
+	o.LeaderElectionNamespace = leaseNamespace(o.Namespace)
+	return o, errors.Join(errs...)
+}
+
+// checkAddress admits what net.Listen does, and 0.
+func checkAddress(address string) error {
+	if address == addressOff {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	const bits = 16
+	if _, err := strconv.ParseUint(port, 10, bits); err != nil {
+		return fmt.Errorf("port %q", port)
+	}
+	return nil
+}
+
+// parseAppKinds reads Kind.group and refuses what is Kubernetes's own: a Pipeline
+// names any object of an allowed kind, and its author would learn of Secrets,
+// Roles and workloads in clusters that the author may not read.
+func parseAppKinds(given []string) ([]schema.GroupKind, error) {
+	if len(given) == 0 {
+		return nil, errors.New("name at least one kind")
+	}
+	var kinds []schema.GroupKind
+	for _, g := range given {
+		kind := schema.ParseGroupKind(strings.TrimSpace(g))
+		switch {
+		case kind.Kind == "" || strings.ToUpper(kind.Kind[:1]) != kind.Kind[:1] || strings.Contains(g, "*"):
+			return nil, fmt.Errorf("%q is not Kind.group, such as HelmRelease.helm.toolkit.fluxcd.io", g)
+		case !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io"):
+			// Groups of Kubernetes itself have no dot (core, apps, batch) or end so
+			// (rbac.authorization.k8s.io); those of Cluster API end in .x-k8s.io.
+			return nil, fmt.Errorf("%q is a kind of Kubernetes itself, which Pipelines may not follow", g)
+		case len(validation.IsDNS1123Subdomain(kind.Group)) > 0:
+			return nil, fmt.Errorf("%q is no API group", kind.Group)
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds, nil
+}
+
+// leaseNamespace is where the lease is: the namespace that the hub is kept to, or
+// that the environment names; in a pod, when empty, its own.
+func leaseNamespace(namespace string) string {
+	if namespace != "" {
+		return namespace
+	}
+	return os.Getenv(runtimeNamespace)
+}
+
+// config of the management cluster, by kubectl's rules.
+func (s *settings) config() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = s.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no credentials of a management cluster: give --kubeconfig, set KUBECONFIG, or run in a pod")
+	case err != nil:
+		return nil, fmt.Errorf("reading the credentials of the management cluster: %w", err)
+	}
+	return rest.AddUserAgent(config, "capstan/"+version()), nil
+}

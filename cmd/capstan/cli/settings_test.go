@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func parse(t *testing.T, args ...string) *settings {
+	t.Helper()
+	s := defaultSettings()
+	flags := pflag.NewFlagSet("capstan", pflag.ContinueOnError)
+	s.register(flags)
+	NewWithT(t).Expect(flags.Parse(args)).To(Succeed())
+	return s
+}
+
+func TestDefaults(t *testing.T) {
+	g := NewWithT(t)
+	o, err := parse(t).options()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.MetricsBindAddress).To(Equal(":8080"))
+	g.Expect(o.HealthAddress).To(Equal(":9440"))
+	g.Expect(o.LeaderElect).To(BeFalse())
+	g.Expect(o.LeaderElectionLease).To(Equal(30 * time.Second))
+	g.Expect(o.StallAfter).To(Equal(30 * time.Minute))
+	g.Expect(o.PromotionRetention).To(Equal(30 * 24 * time.Hour))
+	g.Expect(o.AllowLoopback).To(BeFalse())
+	g.Expect(o.AppKinds).To(ConsistOf(
+		schema.GroupKind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"},
+		schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}))
+}
+
+func TestFlagsReachTheHub(t *testing.T) {
+	g := NewWithT(t)
+	o, err := parse(t,
+		"--namespace=team-a", "--leader-elect", "--leader-elect-lease-duration=15s",
+		"--metrics-bind-address=0", "--health-addr=[::1]:9440", "--events-addr=http://nc.flux-system/",
+		"--app-kinds=HelmRelease.helm.toolkit.fluxcd.io,Rollout.argoproj.io",
+		"--no-cross-namespace-refs", "--stall-after=1h", "--promotion-retention=24h", "--allow-loopback-clusters").options()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.Namespace).To(Equal("team-a"))
+	g.Expect(o.LeaderElectionNamespace).To(Equal("team-a"))
+	g.Expect(o.LeaderElect).To(BeTrue())
+	g.Expect(o.LeaderElectionLease).To(Equal(15 * time.Second))
+	g.Expect(o.MetricsBindAddress).To(Equal("0"))
+	g.Expect(o.HealthAddress).To(Equal("[::1]:9440"))
+	g.Expect(o.EventsAddress).To(Equal("http://nc.flux-system/"))
+	g.Expect(o.AppKinds).To(ContainElement(schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}))
+	g.Expect(o.NoCrossNamespaceRefs).To(BeTrue())
+	g.Expect(o.StallAfter).To(Equal(time.Hour))
+	g.Expect(o.PromotionRetention).To(Equal(24 * time.Hour))
+	g.Expect(o.AllowLoopback).To(BeTrue())
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	for _, tc := range []struct{ flag, says string }{
+		{"--namespace=Team_A", `--namespace: "Team_A" is no namespace's name`},
+		{"--leader-elect-lease-duration=1s", "--leader-elect-lease-duration: 1s is too short"},
+		{"--leader-elect-lease-duration=15500ms", "not in whole seconds"},
+		{"--metrics-bind-address=8080", `--metrics-bind-address: "8080" is not host:port`},
+		{"--health-addr=:http", `--health-addr: ":http" is not host:port`},
+		{"--health-addr=:70000", `--health-addr: ":70000" is not host:port`},
+		{"--events-addr=notification-controller", "--events-addr: \"notification-controller\" is not an http:// or https:// URL"},
+		{"--events-addr=ftp://x/", "is not an http:// or https:// URL"},
+		{"--stall-after=0s", "--stall-after: 0s is no time to wait"},
+		{"--promotion-retention=-1h", "--promotion-retention: -1h0m0s is no time to wait"},
+		{"--log-level=warn", `--log-level: "warn" is not one of trace, debug, info, error`},
+		{"--log-encoding=text", `--log-encoding: "text" is not one of json, console`},
+		{"--app-kinds=", "--app-kinds: name at least one kind"},
+		{"--app-kinds=helmreleases.helm.toolkit.fluxcd.io", "is not Kind.group"},
+		{"--app-kinds=*.helm.toolkit.fluxcd.io", "is not Kind.group"},
+		{"--app-kinds=Secret", `"Secret" is a kind of Kubernetes itself`},
+		{"--app-kinds=Deployment.apps", `"Deployment.apps" is a kind of Kubernetes itself`},
+		{"--app-kinds=ClusterRole.rbac.authorization.k8s.io", "is a kind of Kubernetes itself"},
+		{"--app-kinds=Thing.Not_A_Group.io", `"Not_A_Group.io" is no API group`},
+	} {
+		t.Run(strings.TrimPrefix(tc.flag, "--"), func(t *testing.T) {
+			_, err := parse(t, tc.flag).options()
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.says)))
+		})
+	}
+}
+
+func TestAllMistakesAreToldAtOnce(t *testing.T) {
+	_, err := parse(t, "--log-level=warn", "--stall-after=0s").options()
+	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("--log-level"), ContainSubstring("--stall-after"))))
+}
+
+func TestNamespaceOfTheLease(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv(runtimeNamespace, "capstan-system")
+	o, err := parse(t).options()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.LeaderElectionNamespace).To(Equal("capstan-system"))
+}
+
+func TestLogLevelsAndEncodings(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	parse(t, "--log-level=info").logger(&out).V(1).Info("hidden")
+	parse(t, "--log-level=debug").logger(&out).V(2).Info("hidden")
+	parse(t, "--log-level=error").logger(&out).Info("hidden")
+	g.Expect(out.String()).To(BeEmpty())
+	parse(t, "--log-level=trace").logger(&out).V(2).Info("shown", "key", "value")
+	g.Expect(out.String()).To(And(HavePrefix("{"), ContainSubstring(`"msg":"shown","key":"value"`)))
+	out.Reset()
+	parse(t, "--log-encoding=console").logger(&out).Info("shown", "key", "value")
+	g.Expect(out.String()).To(ContainSubstring("shown\t{\"key\": \"value\"}"))
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/does/not/exist")
+	t.Setenv("HOME", t.TempDir())
+	for _, tc := range []struct {
+		name     string
+		args     []string
+		code     int
+		out, err string
+	}{
+		{"version command", []string{"version"}, 0, "capstan ", ""},
+		{"version flag", []string{"--version"}, 0, "capstan ", ""},
+		{"help", []string{"--help"}, 0, "--leader-elect-lease-duration", ""},
+		{"unknown flag", []string{"--leader-election"}, 1, "", "see capstan --help"},
+		{"bad value", []string{"--stall-after=soon"}, 1, "", "stall-after"},
+		{"argument", []string{"run"}, 1, "", "unknown command"},
+		{"no credentials", nil, 1, "", "no credentials of a management cluster"},
+		{"no such file", []string{"--kubeconfig=/does/not/exist"}, 1, "", "/does/not/exist"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			var out, errOut bytes.Buffer
+			g.Expect(Main(context.Background(), tc.args, &out, &errOut)).To(Equal(tc.code))
+			g.Expect(out.String()).To(ContainSubstring(tc.out))
+			g.Expect(errOut.String()).To(ContainSubstring(tc.err))
+		})
+	}
+}

@@ -1,0 +1,15 @@
+// Capstan is the hub: one controller in a management cluster that looks after
+// every workload cluster from there.
+package main
+
+import (
+	"os"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capstan-hub/capstan/cmd/capstan/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
+}

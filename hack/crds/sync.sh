@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Lays out the CustomResourceDefinitions of other products, one directory per
+# product, in bin/crds. They are read from the downloaded Go modules that go.mod,
+# old/go.mod and helm-old/go.mod name; nothing is compiled but, for helm-old, their
+# API is read by controller-gen.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+. "$here/../compile.sh"
+out=$root/bin/crds
+
+stamp=$(cd "$here" && stamp_of sync.sh go.mod go.sum old/go.mod old/go.sum helm-old/go.mod helm-old/go.sum)
+if [ "$(cat "$out/.stamp" 2>/dev/null)" = "$stamp" ]; then
+  exit 0
+fi
+new=$root/bin/.crds.new
+rm -rf "$new"
+mkdir -p "$new"
+
+# copy takes CRD files, named by their part before .yaml (plurals, or * for all),
+# out of the module's config/crd/bases.
+copy() { # product directory-of-go.mod module group plurals...
+  local product=$1 module=$3 group=$4 dir version plural
+  dir=$(cd "$here/$2" && go mod download "$module" && go list -m -f '{{.Dir}}' "$module")
+  version=$(cd "$here/$2" && go list -m -f '{{.Version}}' "$module")
+  shift 4
+  mkdir -p "$new/$product"
+  for plural in "$@"; do
+    # Unquoted on purpose: the plural may be a pattern.
+    install -m 0644 "$dir/config/crd/bases/$group"_$plural.yaml "$new/$product/"
+  done
+  echo "  $product: $(ls "$new/$product" | wc -l | tr -d ' ') from $module $version"
+}
+
+echo "CRDs of other products into bin/crds (kept afterwards)"
+core="clusters machinedeployments machinesets machinepools machines"
+# What CAPA has for machines, and for every place where a cluster's region stands.
+aws="awsclusters awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools"
+
+copy cluster-api . sigs.k8s.io/cluster-api cluster.x-k8s.io $core
+copy cluster-api-old old sigs.k8s.io/cluster-api cluster.x-k8s.io $core
+copy cluster-api-provider-aws . sigs.k8s.io/cluster-api-provider-aws/v2 infrastructure.cluster.x-k8s.io $aws rosaclusters rosamachinepools
+copy cluster-api-provider-aws . sigs.k8s.io/cluster-api-provider-aws/v2 controlplane.cluster.x-k8s.io awsmanagedcontrolplanes rosacontrolplanes
+copy cluster-api-provider-aws-old old sigs.k8s.io/cluster-api-provider-aws/v2 infrastructure.cluster.x-k8s.io $aws rosaclusters rosamachinepools
+copy cluster-api-provider-aws-old old sigs.k8s.io/cluster-api-provider-aws/v2 controlplane.cluster.x-k8s.io awsmanagedcontrolplanes rosacontrolplanes
+copy helm-controller . github.com/fluxcd/helm-controller helm.toolkit.fluxcd.io helmreleases
+copy kustomize-controller . github.com/fluxcd/kustomize-controller kustomize.toolkit.fluxcd.io kustomizations
+copy source-controller . github.com/fluxcd/source-controller source.toolkit.fluxcd.io '*'
+copy cluster-controller . github.com/weaveworks/cluster-controller gitops.weave.works gitopsclusters
+
+"$here/../tool.sh" tools sigs.k8s.io/controller-tools/cmd/controller-gen
+api=github.com/fluxcd/helm-controller/api
+(cd "$here/helm-old" && "$root/bin/controller-gen" crd \
+  paths="$api/v2;$api/v2beta2;$api/v2beta1" output:crd:dir="$new/helm-controller-old")
+echo "  helm-controller-old: generated from $api $(cd "$here/helm-old" && go list -m -f '{{.Version}}' $api)"
+
+# There are no webhooks beside a bare control plane: a CRD that asks for one to
+# convert would be refused or would hang its readers. None of these files does
+# (the products add it by a kustomize patch); should one start to, be told here.
+if grep -rlE '^ +strategy: Webhook' "$new"; then
+  echo "the CRDs above ask for a conversion webhook; take that out here" >&2
+  exit 1
+fi
+
+rm -rf "$out"
+mv "$new" "$out"
+echo "$stamp" >"$out/.stamp"

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs the tests that have a full count beside the small one of `make test`: those
+# that read CAPSTAN_SOAK, and property tests, with many more histories. Other tests
+# say nothing new when repeated, and are left out.
+#   hack/soak.sh CHECKS PACKAGES -- FLAGS OF GO TEST
+set -euo pipefail
+checks=$1
+shift
+packages=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  packages+=("$1")
+  shift
+done
+[ $# -gt 0 ] && shift
+
+export CAPSTAN_SOAK=1
+found=
+format='{{.ImportPath}}{{$d := .Dir}}{{range .TestGoFiles}} {{$d}}/{{.}}{{end}}{{range .XTestGoFiles}} {{$d}}/{{.}}{{end}}'
+listed=$(go list -f "$format" "${packages[@]}")
+while read -r package files; do
+  [ -n "$files" ] || continue
+  # Only a test binary with property tests knows the flag.
+  property=
+  if grep -q '"pgregory.net/rapid"' $files; then
+    property="-rapid.checks=$checks"
+  elif ! grep -q CAPSTAN_SOAK $files; then
+    continue
+  fi
+  found=yes
+  echo "$(date +%T) $package $property"
+  go test -count=1 "$@" "$package" $property
+done <<<"$listed"
+[ -n "$found" ] || echo "none of these packages has tests with a full count"

@@ -1,0 +1,499 @@
+package hub_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// C7, C8: a revision goes through all environments in order; and the next one too.
+func TestPromotesThroughAllEnvironments(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
+	g.Expect(w.promotions(ctx)).To(BeEmpty(), "all run 1.0")
+	for i, revision := range []string{"1.1", "1.2"} {
+		w.runs("dev", revision)
+		h.settle(ctx)
+		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+		g.Expect(w.into(ctx, "prod")).To(HaveLen(i), "not before staging runs it")
+		w.runs("staging", revision)
+		h.settle(ctx)
+		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+		w.runs("prod", revision)
+		h.settle(ctx)
+		g.Expect(w.newest(ctx, "prod").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+		g.Expect(w.newest(ctx, "prod").Status.Reason).To(Equal("RolledOut"))
+		g.Expect(w.newest(ctx, "prod").Spec.Number).To(Equal(int64(i + 1)))
+	}
+	var told []string
+	for _, e := range w.receiver.received() {
+		told = append(told, e.Message)
+		g.Expect(e.Reason).To(Equal("Promote"))
+	}
+	message := func(env, version string) string {
+		return fmt.Sprintf("Promote pipeline %s/web to %s with version %s", w.ns, env, version)
+	}
+	g.Expect(told).To(Equal([]string{message("staging", "1.1"), message("prod", "1.1"), message("staging", "1.2"), message("prod", "1.2")}))
+	status := w.pipeline(ctx, "web").Status.Environments["prod"]
+	g.Expect(status.Agreed).To(Equal(&pipelinesv1.AgreedRevision{Revision: "1.2", Sequence: 3}))
+	g.Expect(status.LastPromotion).To(Equal(int64(2)))
+	g.Expect(status.Promotion.Phase).To(Equal("Succeeded"))
+}
+
+// The hub is stopped, dev moves 1.0 → 1.1 → 1.2, the hub starts: 1.2 is promoted once.
+func TestMissedRevisions(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.runs("dev", "1.1")
+	w.runs("dev", "1.2")
+	w.hub("the next hub", w.c, nil).settle(ctx)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"))
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+}
+
+// N2: 1.0 → 1.1 → 1.0 is three states; the third is promoted, once.
+func TestABA(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	for _, revision := range []string{"1.1", "1.0", "1.1"} {
+		w.runs("dev", revision)
+		h.settle(ctx)
+		w.runs("staging", revision)
+		h.settle(ctx)
+	}
+	all := w.into(ctx, "staging")
+	g.Expect(all).To(HaveLen(3))
+	for i, p := range all {
+		g.Expect(p.Spec.Number).To(Equal(int64(i + 1)))
+		g.Expect(p.Spec.Source.Sequence).To(Equal(int64(i + 2)))
+		g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+	}
+	g.Expect(w.receiver.received()).To(HaveLen(3))
+}
+
+// C9: mixed or unready targets of the first environment hold everything, and say so.
+func TestPromotionPending(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.stale("dev")
+	h.settle(ctx)
+	p := w.pipeline(ctx, "web")
+	c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.PromotionPendingCondition)
+	g.Expect(c).NotTo(BeNil())
+	g.Expect(c.Reason).To(Equal("EnvironmentNotReady"))
+	target := p.Status.Environments["dev"].Targets[0]
+	g.Expect(target.Stale).To(BeTrue())
+	g.Expect(target.Ready).To(BeFalse(), "stale is never healthy")
+	g.Expect(target.Revision).To(Equal("1.0"), "what was last seen stays")
+	w.runs("dev", "1.0")
+	h.settle(ctx)
+	g.Expect(meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.PromotionPendingCondition)).To(BeNil())
+}
+
+// A stale environment is not promoted into; a stale source is not promoted from.
+func TestNothingIsDecidedFromStaleTargets(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.stale("staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	g.Expect(w.promotions(ctx)).To(BeEmpty())
+	w.runs("staging", "1.0")
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+}
+
+func approve(ctx context.Context, g Gomega, w *world, p capstanv1.Promotion) {
+	before := p.DeepCopy()
+	p.Spec.Approval = &capstanv1.Approval{By: "alice"}
+	g.Expect(w.c.Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
+}
+
+func TestManualWaitsForApproval(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "prod").Status.Phase).To(Equal(capstanv1.PhaseAwaitingApproval))
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(Equal("1.1"))
+	g.Expect(w.receiver.received()).To(BeEmpty())
+	approve(ctx, g, w, w.newest(ctx, "prod"))
+	h.settle(ctx)
+	p := w.newest(ctx, "prod")
+	g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	g.Expect(p.Status.Approval.By).To(Equal("alice"))
+	g.Expect(p.Status.Approval.Method).To(Equal(capstanv1.ApprovalByKubernetes))
+	g.Expect(p.Status.Approval.At.IsZero()).To(BeFalse())
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(BeEmpty())
+}
+
+// An approval that crosses the next revision lets nothing go.
+func TestApproveWhileSuperseding(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	first := w.newest(ctx, "prod")
+	w.runs("dev", "1.2")
+	approve(ctx, g, w, first)
+	h.settle(ctx)
+	all := w.into(ctx, "prod")
+	g.Expect(all).To(HaveLen(2))
+	g.Expect(all[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(all[1].Status.Phase).To(Equal(capstanv1.PhaseAwaitingApproval))
+	g.Expect(w.receiver.received()).To(BeEmpty())
+}
+
+func TestApproveASupersededOne(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
+	for _, revision := range []string{"1.1", "1.2"} {
+		w.runs("dev", revision)
+		h.settle(ctx)
+	}
+	approve(ctx, g, w, w.into(ctx, "prod")[0])
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "prod")[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(w.into(ctx, "prod")[0].Status.Approval.By).To(Equal("alice"), "it is recorded all the same")
+	g.Expect(w.receiver.received()).To(BeEmpty())
+}
+
+func TestSourceMovedOn(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.runs("dev", "1.0") // Rolled back while the promotion is in flight; staging runs it already.
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("SourceMovedOn"))
+	// The notification was out: staging follows it late. It is brought back.
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.0"))
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+}
+
+func TestEnvironmentMovedOn(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.runs("staging", "9.9") // By hand, past the promotion.
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("EnvironmentMovedOn"))
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1), "what a person did stays")
+	g.Expect(w.into(ctx, "prod")).To(BeEmpty(), "and does not travel")
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"), "until there is something new")
+}
+
+// A fast dev under a slow staging: prod is not starved, and the last one arrives.
+func TestFastDevSlowStaging(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
+	for i := 1; i <= 5; i++ {
+		w.runs("dev", fmt.Sprintf("1.%d", i))
+		h.settle(ctx)
+	}
+	g.Expect(w.newest(ctx, "staging").Spec.Number).To(Equal(int64(5)))
+	w.runs("staging", "1.3") // A late carrier of an earlier one: no person's hand.
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout), "1.5 is still awaited")
+	w.runs("staging", "1.5")
+	w.runs("dev", "1.6")
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.6"))
+	w.runs("staging", "1.6")
+	h.settle(ctx)
+	w.runs("dev", "1.7")
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.6"), "staging got it by promotion: it travels though dev is ahead")
+}
+
+func retry(ctx context.Context, g Gomega, w *world, p capstanv1.Promotion) {
+	before := p.DeepCopy()
+	p.Spec.Retry++
+	g.Expect(w.c.Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
+}
+
+func TestRetryOfARejectedOne(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	p := w.newest(ctx, "staging")
+	before := p.DeepCopy()
+	p.Status.Phase, p.Status.Reason = capstanv1.PhaseRejected, "PullRequestClosed" // What a closed pull request leads to.
+	g.Expect(w.c.Status().Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseRejected), "it is not begun again by itself")
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+	retry(ctx, g, w, w.newest(ctx, "staging"))
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	g.Expect(w.newest(ctx, "staging").Status.Retry).To(Equal(int64(1)))
+	g.Expect(w.receiver.ids).To(HaveLen(2), "a retry is another act: it has another id")
+}
+
+func TestDeletionOfTheNewest(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	p := w.newest(ctx, "staging")
+	g.Expect(w.c.Delete(ctx, &p)).To(Succeed())
+	h.settle(ctx)
+	all := w.into(ctx, "staging")
+	g.Expect(all).To(HaveLen(1))
+	g.Expect(all[0].Spec.Number).To(Equal(int64(2)), "a number is not used twice")
+	g.Expect(all[0].Name).NotTo(Equal(p.Name))
+}
+
+// The fork: two hubs decide different revisions from the same list. One gets the
+// slot; the other decides again.
+func TestFork(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	// The second hub reads what there is, and is then held until the first is done.
+	w.runs("dev", "1.1")
+	held := false
+	slow := interceptor.NewClient(w.c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, ok := o.(*capstanv1.Promotion); ok && !held {
+				held = true
+				w.runs("dev", "1.2")
+				h.settle(ctx)
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	second := w.hub("second", slow, nil)
+	second.settle(ctx)
+	g.Expect(held).To(BeTrue())
+	all := w.into(ctx, "staging")
+	g.Expect(all).To(HaveLen(1), "the second hub's create met the first one's")
+	g.Expect(all[0].Spec.Revision).To(Equal("1.2"))
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+}
+
+// The late create: a create that timed out and lands afterwards takes no effect.
+func TestLateCreate(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	var late *capstanv1.Promotion
+	slow := interceptor.NewClient(w.c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if p, ok := o.(*capstanv1.Promotion); ok && late == nil {
+				late = p.DeepCopy()
+				return apierrors.NewTimeoutError("the create is under way", 1)
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	h := w.hub("hub", slow, nil)
+	w.runs("dev", "1.1")
+	h.pass(ctx)
+	g.Expect(late).NotTo(BeNil())
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	g.Expect(w.c.Create(ctx, late)).To(MatchError(apierrors.IsAlreadyExists, "AlreadyExists"), "its slot is taken")
+	// Even with the slot free again it would not act: it is not the highest.
+	w.runs("dev", "1.3")
+	h.settle(ctx)
+	first := w.into(ctx, "staging")[0]
+	g.Expect(w.c.Delete(ctx, &first)).To(Succeed())
+	late.ResourceVersion = ""
+	g.Expect(w.c.Create(ctx, late)).To(Succeed())
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "staging")[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	for _, e := range w.receiver.received() {
+		g.Expect(e.Message).NotTo(HaveSuffix("1.1"))
+	}
+}
+
+// N10: two hubs reconcile at once: one Promotion, one notification.
+func TestTwoHubsAtOnce(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	a := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	b := w.hub("b", w.c, nil)
+	w.runs("dev", "1.1")
+	done := make(chan struct{}, 2)
+	for _, h := range []*hubUnder{a, b} {
+		go func() {
+			for range 10 {
+				h.pass(ctx)
+			}
+			done <- struct{}{}
+		}()
+	}
+	<-done
+	<-done
+	a.settle(ctx)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+}
+
+// A Pipeline that is re-created has another UID: its own ledger, its own slots.
+func TestRecreatedPipeline(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	p := w.newPipeline("web", notify(false), "dev", "staging")
+	again := p.DeepCopy()
+	h := w.began(ctx, p)
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	old := w.newest(ctx, "staging")
+	g.Expect(w.c.Delete(ctx, p)).To(Succeed())
+	h.settle(ctx)
+	_, err := h.pipelines.Reconcile(ctx, requestFor(p))
+	g.Expect(err).NotTo(HaveOccurred())
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("PipelineDeleted"), "the audit trail stays")
+	g.Expect(w.c.Create(ctx, again)).To(Succeed())
+	h.settle(ctx)
+	w.runs("dev", "1.1")
+	w.runs("staging", "1.0")
+	h.settle(ctx)
+	all := w.into(ctx, "staging")
+	g.Expect(all).To(HaveLen(2))
+	g.Expect(all[0].Spec.Number).To(Equal(all[1].Spec.Number))
+	g.Expect(all[0].Spec.Pipeline.UID).NotTo(Equal(all[1].Spec.Pipeline.UID))
+	g.Expect(old.Name).To(BeElementOf(all[0].Name, all[1].Name))
+}
+
+func TestSuspendHoldsTheAct(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	p := w.pipeline(ctx, "web")
+	before := p.DeepCopy()
+	p.Spec.Suspend = true
+	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+	approve(ctx, g, w, w.newest(ctx, "staging"))
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("Suspended"))
+	g.Expect(w.receiver.received()).To(BeEmpty())
+	before = p.DeepCopy()
+	p.Spec.Suspend = false
+	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+	h.settle(ctx)
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+}
+
+// An edit of the strategy under way takes effect under the next number.
+func TestEditedStrategySupersedes(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	p := w.pipeline(ctx, "web")
+	before := p.DeepCopy()
+	p.Spec.Promotion.Manual = false
+	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+	h.settle(ctx)
+	all := w.into(ctx, "staging")
+	g.Expect(all).To(HaveLen(2))
+	g.Expect(all[0].Status.Reason).To(Equal("NewerPromotion"))
+	g.Expect(all[1].Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+}
+
+// A receiver that fails is asked again, after a backoff that stands in the status.
+func TestFailedAttemptsAreRepeated(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.receiver.fail = 3
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	for n := int64(1); n <= 3; n++ {
+		p := w.newest(ctx, "staging")
+		g.Expect(p.Status.Phase).To(Equal(capstanv1.PhasePromoting))
+		g.Expect(p.Status.Reason).To(Equal("Retrying"))
+		g.Expect(p.Status.Attempt.Number).To(Equal(n))
+		g.Expect(p.Status.Attempt.Error).To(ContainSubstring("503"))
+		wait := p.Status.Attempt.NotBefore.Sub(w.clock.Now())
+		g.Expect(wait).To(BeNumerically("~", 5*time.Second<<(n-1), wait/5))
+		w.clock.Step(wait)
+		h.settle(ctx)
+	}
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+}
+
+func TestStalledIsSaidOnce(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.clock.Step(31 * time.Minute)
+	h.settle(ctx)
+	g.Expect(meta.IsStatusConditionTrue(w.newest(ctx, "staging").Status.Conditions, capstanv1.StalledCondition)).To(BeTrue())
+	c := meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)
+	g.Expect(c).NotTo(BeNil())
+	g.Expect(c.Reason).To(Equal(pipelinesv1.PromotionStalledReason))
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	g.Expect(meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)).To(BeNil())
+}
+
+// Old promotions are deleted, but neither the newest nor the newest succeeded one.
+func TestRetention(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	for _, revision := range []string{"1.1", "1.2"} {
+		w.runs("dev", revision)
+		h.settle(ctx)
+		w.runs("staging", revision)
+		h.settle(ctx)
+	}
+	w.runs("dev", "1.3")
+	h.settle(ctx)
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(3))
+	w.clock.Step(31 * 24 * time.Hour)
+	h.settle(ctx)
+	kept := w.into(ctx, "staging")
+	g.Expect(kept).To(HaveLen(2))
+	g.Expect(kept[0].Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+	g.Expect(kept[1].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+}
+
+// The status was lost (a restored Pipeline): numbering and sequences go on.
+func TestLostStatus(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	p := w.pipeline(ctx, "web")
+	p.Status = pipelinesv1.PipelineStatus{}
+	g.Expect(w.c.Status().Update(ctx, p)).To(Succeed())
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["dev"].Agreed.Sequence).To(Equal(int64(2)))
+}
+
+func TestConditionsCarryTheClock(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	w.began(ctx, w.newPipeline("web", notify(false), "dev"))
+	c := meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.ReadyCondition)
+	g.Expect(c.Status).To(Equal(metav1.ConditionTrue))
+	g.Expect(c.LastTransitionTime.Time).To(BeTemporally("==", w.clock.Now()))
+}

@@ -1,0 +1,34 @@
+package hub_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// management is the API server that the tests of this package share; each test has
+// a namespace of its own.
+var management *rest.Config
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := plane.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	management = plane.Config()
+	return m.Run()
+}

@@ -1,0 +1,153 @@
+package decision
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+var (
+	notify = Intent{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}}
+	manual = Intent{Strategy: notify.Strategy, Manual: true}
+)
+
+// at is a target that runs a revision, fresh and ready.
+func at(revision string) Target { return Target{Fresh: true, Ready: true, Revision: revision} }
+
+func unready(revision string) Target { return Target{Fresh: true, Revision: revision} }
+func stale(revision string) Target   { return Target{Ready: true, Revision: revision} }
+
+func agreed(revision string, sequence int64) *pipelinesv1.AgreedRevision {
+	return &pipelinesv1.AgreedRevision{Revision: revision, Sequence: sequence}
+}
+
+// entry is a promotion from the first environment.
+func entry(n int64, revision string, sequence int64, phase capstanv1.PromotionPhase) Entry {
+	return Entry{Number: n, Revision: revision, Sequence: sequence, Source: "dev", Intent: notify, Phase: phase}
+}
+
+// question asks about staging: dev agreed on 1.1 (its second), staging runs 1.0.
+func question(edit ...func(*Question)) Question {
+	dev := Environment{Name: "dev", Targets: []Target{at("1.1")}, Agreed: agreed("1.1", 2)}
+	q := Question{
+		First: dev, Source: dev,
+		Into: Environment{Name: "staging", Targets: []Target{at("1.0")}, Agreed: agreed("1.0", 1), Intent: &notify},
+	}
+	for _, e := range edit {
+		e(&q)
+	}
+	return q
+}
+
+func with(entries ...Entry) func(*Question) {
+	return func(q *Question) { q.Into.Ledger = NewLedger(entries, 0) }
+}
+
+// fromStaging turns the question to prod: staging agreed on a revision, dev on another.
+func fromStaging(revision string, entries ...Entry) func(*Question) {
+	return func(q *Question) {
+		q.Source = Environment{Name: "staging", Targets: []Target{at(revision)}, Agreed: agreed(revision, 7), Ledger: NewLedger(entries, 0)}
+		q.Into.Name = "prod"
+	}
+}
+
+func TestDecide(t *testing.T) {
+	const inFlight = capstanv1.PhaseAwaitingRollout
+	for name, tc := range map[string]struct {
+		q    Question
+		want Reason
+	}{
+		"a new revision":                     {question(), NewRevision},
+		"suspended":                          {question(func(q *Question) { q.Suspended = true }), Suspended},
+		"no promotion":                       {question(func(q *Question) { q.Into.Intent = nil }), NoPromotion},
+		"no targets":                         {question(func(q *Question) { q.Into.Targets = nil }), NoTargets},
+		"source mixed":                       {question(func(q *Question) { q.Source.Targets = []Target{at("1.1"), at("1.0")} }), SourceNotAgreed},
+		"source unready":                     {question(func(q *Question) { q.Source.Targets = []Target{unready("1.1")} }), SourceNotAgreed},
+		"source stale":                       {question(func(q *Question) { q.Source.Targets = []Target{stale("1.1")} }), SourceNotAgreed},
+		"source without targets":             {question(func(q *Question) { q.Source.Targets = nil }), SourceNotAgreed},
+		"source agreed, not yet recorded":    {question(func(q *Question) { q.Source.Agreed = nil }), SourceNotAgreed},
+		"environment stale":                  {question(func(q *Question) { q.Into.Targets = []Target{stale("1.0")} }), EnvironmentNotFresh},
+		"environment runs it":                {question(func(q *Question) { q.Into.Targets = []Target{at("1.1")} }), UpToDate},
+		"environment half there":             {question(func(q *Question) { q.Into.Targets = []Target{at("1.1"), at("1.0")} }), NewRevision},
+		"environment there, unready":         {question(func(q *Question) { q.Into.Targets = []Target{unready("1.1")} }), NewRevision},
+		"environment runs nothing":           {question(func(q *Question) { q.Into.Targets = []Target{{Fresh: true}} }), NewRevision},
+		"in flight":                          {question(with(entry(1, "1.1", 2, inFlight))), AlreadyDecided},
+		"created, not begun":                 {question(with(entry(1, "1.1", 2, ""))), AlreadyDecided},
+		"succeeded, then rolled back":        {question(with(entry(1, "1.1", 2, capstanv1.PhaseSucceeded))), AlreadyDecided},
+		"rejected":                           {question(with(entry(1, "1.1", 2, capstanv1.PhaseRejected))), AlreadyDecided},
+		"failed":                             {question(with(entry(1, "1.1", 2, capstanv1.PhaseFailed))), AlreadyDecided},
+		"the same revision again (ABA)":      {question(with(entry(1, "1.1", 1, capstanv1.PhaseSucceeded))), NewRevision},
+		"an older one in flight":             {question(with(entry(1, "1.0", 1, inFlight))), NewRevision},
+		"an older one for it, newer other":   {question(with(entry(1, "1.1", 2, capstanv1.PhaseSuperseded), entry(2, "1.0", 1, inFlight))), NewRevision},
+		"same sequence, other source":        {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "qa", Intent: notify, Phase: inFlight})), NewRevision},
+		"strategy edited under way":          {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseAwaitingApproval})), IntentChanged},
+		"strategy edited after failure":      {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseFailed})), IntentChanged},
+		"strategy edited after rejection":    {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseRejected})), AlreadyDecided},
+		"promotion taken out, back again":    {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(PromotionRemoved)})), PromotionRestored},
+		"environment was changed by hand":    {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(EnvironmentMovedOn)})), AlreadyDecided},
+		"staging at dev's revision":          {question(fromStaging("1.1")), NewRevision},
+		"fast dev: promoted into staging":    {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), NewRevision},
+		"staging made by hand":               {question(fromStaging("9.9", entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
+		"staging rolled back by hand":        {question(fromStaging("1.04", entry(2, "1.04", 1, capstanv1.PhaseSucceeded), entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
+		"staging's newest failed, as before": {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded), entry(4, "1.06", 1, capstanv1.PhaseFailed))), NewRevision},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			v := Decide(tc.q)
+			g.Expect(v.Reason).To(Equal(tc.want))
+			if v.Create {
+				g.Expect(v.Revision).To(Equal(tc.q.Source.Agreed.Revision))
+				g.Expect(v.Sequence).To(Equal(tc.q.Source.Agreed.Sequence))
+			}
+		})
+	}
+}
+
+// Every row of the table is reached by a case above: a row that no case reaches
+// is untested or dead.
+func TestDecisionRowsAreDistinct(t *testing.T) {
+	g := NewWithT(t)
+	seen := map[Reason]bool{}
+	for _, row := range decisionTable {
+		g.Expect(seen[row.reason]).To(BeFalse(), string(row.reason))
+		seen[row.reason] = true
+	}
+}
+
+func TestRecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		last     *pipelinesv1.AgreedRevision
+		targets  []Target
+		outbound []Entry
+		want     *pipelinesv1.AgreedRevision
+	}{
+		"first":                        {nil, []Target{at("1.0")}, nil, agreed("1.0", 1)},
+		"same":                         {agreed("1.0", 3), []Target{at("1.0")}, nil, agreed("1.0", 3)},
+		"another":                      {agreed("1.0", 3), []Target{at("1.1"), at("1.1")}, nil, agreed("1.1", 4)},
+		"mixed keeps the last":         {agreed("1.0", 3), []Target{at("1.1"), at("1.0")}, nil, agreed("1.0", 3)},
+		"stale keeps the last":         {agreed("1.0", 3), []Target{stale("1.1")}, nil, agreed("1.0", 3)},
+		"unready keeps the last":       {agreed("1.0", 3), []Target{unready("1.1")}, nil, agreed("1.0", 3)},
+		"no targets":                   {nil, nil, nil, nil},
+		"status lost, same revision":   {nil, []Target{at("1.1")}, []Entry{entry(1, "1.0", 4, ""), entry(2, "1.1", 5, "")}, agreed("1.1", 5)},
+		"status lost, revision passed": {nil, []Target{at("1.2")}, []Entry{entry(1, "1.0", 4, ""), entry(2, "1.1", 5, "")}, agreed("1.2", 6)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(Record(tc.last, tc.targets, tc.outbound)).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestLedger(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(NewLedger(nil, 0).Next()).To(Equal(int64(1)))
+	g.Expect(NewLedger(nil, 7).Next()).To(Equal(int64(8)), "the newest was deleted: its number is not used again")
+	l := NewLedger([]Entry{entry(2, "b", 1, ""), entry(9, "d", 1, ""), entry(3, "c", 1, capstanv1.PhaseSucceeded)}, 7)
+	g.Expect(l.Next()).To(Equal(int64(10)))
+	g.Expect(l.Newest().Number).To(Equal(int64(9)))
+	g.Expect(l.NewestSucceeded().Number).To(Equal(int64(3)))
+	g.Expect(l.Brought("c", 9)).To(BeTrue())
+	g.Expect(l.Brought("d", 9)).To(BeFalse(), "not its own")
+}

@@ -1,0 +1,223 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+)
+
+// errMovedOn is returned when what was decided from is no longer so.
+var errMovedOn = errors.New("the Pipeline or its Promotions changed meanwhile")
+
+// raceDelay lets the cache catch up with what won the race.
+const raceDelay = 200 * time.Millisecond
+
+// promote creates the Promotions that are due. The status that p carries has been
+// written.
+func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen sights, cached []capstanv1.Promotion) error {
+	found := r.problems(p)
+	if wholes(found) {
+		return nil
+	}
+	var promotions []capstanv1.Promotion
+	for i := 1; i < len(p.Spec.Environments); i++ {
+		env := p.Spec.Environments[i].Name
+		if slices.ContainsFunc(found, func(f problem) bool { return f.environment == env }) {
+			continue
+		}
+		if !decision.Decide(question(p, seen, cached, i)).Create {
+			continue
+		}
+		if promotions == nil {
+			var err error
+			if promotions, err = r.lookAgain(ctx, p); err != nil {
+				return err
+			}
+		}
+		q := question(p, seen, promotions, i)
+		verdict := decision.Decide(q)
+		if !verdict.Create {
+			continue
+		}
+		if err := r.create(ctx, p, q, verdict); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAgain reads the Pipeline and its Promotions uncached. A cache, or a leader
+// that is none any more, may have decided from what is no longer so.
+func (r *Reconciler) lookAgain(ctx context.Context, p *pipelinesv1.Pipeline) ([]capstanv1.Promotion, error) {
+	now := &pipelinesv1.Pipeline{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, errMovedOn
+		}
+		return nil, fmt.Errorf("reading Pipeline %s/%s again: %w", p.Namespace, p.Name, err)
+	}
+	if now.UID != p.UID || now.ResourceVersion != p.ResourceVersion {
+		return nil, errMovedOn
+	}
+	promotions, err := listPromotions(ctx, r.APIReader, p)
+	if err != nil {
+		return nil, err
+	}
+	if promotions == nil {
+		promotions = []capstanv1.Promotion{}
+	}
+	return promotions, nil
+}
+
+// question puts together what is decided upon for environment i.
+func question(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, i int) decision.Question {
+	return decision.Question{
+		Suspended: p.Spec.Suspend,
+		First:     environment(p, seen, promotions, 0),
+		Source:    environment(p, seen, promotions, i-1),
+		Into:      environment(p, seen, promotions, i),
+	}
+}
+
+func environment(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, i int) decision.Environment {
+	env := &p.Spec.Environments[i]
+	e := decision.Environment{Name: env.Name, Targets: seen.targets(i), Intent: intent(p, env)}
+	var mark int64
+	if status := p.Status.Environments[env.Name]; status != nil {
+		e.Agreed, mark = status.Agreed, status.LastPromotion
+	}
+	e.Ledger = ledgerOf(promotions, env.Name, mark)
+	return e
+}
+
+// ledgerOf makes the ledger of one environment.
+func ledgerOf(promotions []capstanv1.Promotion, env string, mark int64) decision.Ledger {
+	var entries []decision.Entry
+	for i := range promotions {
+		if promotions[i].Spec.Environment == env {
+			entries = append(entries, decision.EntryOf(&promotions[i]))
+		}
+	}
+	return decision.NewLedger(entries, mark)
+}
+
+// outbound are the promotions that were decided from an environment.
+func outbound(promotions []capstanv1.Promotion, env string) []decision.Entry {
+	var entries []decision.Entry
+	for i := range promotions {
+		if promotions[i].Spec.Source.Environment == env {
+			entries = append(entries, decision.EntryOf(&promotions[i]))
+		}
+	}
+	return entries
+}
+
+func newestOf(promotions []capstanv1.Promotion, env string, number int64) *capstanv1.Promotion {
+	i := slices.IndexFunc(promotions, func(p capstanv1.Promotion) bool { return p.Spec.Environment == env && p.Spec.Number == number })
+	return &promotions[i]
+}
+
+// create writes the intent into the slot that only one promotion can have. Who
+// comes second decides again.
+func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict) error {
+	promotion := newPromotion(p, q, v)
+	err := r.Client.Create(ctx, promotion)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("%w: Promotion %s/%s exists", errMovedOn, promotion.Namespace, promotion.Name)
+	case err != nil:
+		return fmt.Errorf("creating Promotion %s/%s: %w", promotion.Namespace, promotion.Name, err)
+	}
+	promotionsCreated.WithLabelValues(string(v.Reason)).Inc()
+	logger(ctx).Info("promotion decided", "environment", q.Into.Name, "revision", v.Revision, "sequence", v.Sequence,
+		"promotion", promotion.Name, "why", v.Reason)
+	return nil
+}
+
+func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict) *capstanv1.Promotion {
+	from := &capstanv1.PromotionBase{Revisions: decision.Revisions(q.Into.Targets)}
+	if q.Into.Agreed != nil {
+		from.Sequence = q.Into.Agreed.Sequence
+	}
+	number := q.Into.Ledger.Next()
+	return &capstanv1.Promotion{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace,
+			Name:      PromotionName(p.Name, p.UID, q.Into.Name, number),
+			Labels: map[string]string{
+				capstanv1.PipelineUIDLabel: string(p.UID),
+				capstanv1.PipelineLabel:    slug(p.Name, maxLabel),
+				capstanv1.EnvironmentLabel: slug(q.Into.Name, maxLabel),
+			},
+		},
+		Spec: capstanv1.PromotionSpec{
+			Pipeline:    capstanv1.PipelineReference{Name: p.Name, UID: p.UID},
+			App:         q.Into.Intent.App,
+			Environment: q.Into.Name,
+			Number:      number,
+			Revision:    v.Revision,
+			Source:      capstanv1.PromotionSource{Environment: q.Source.Name, Sequence: v.Sequence},
+			From:        from,
+			Strategy:    *q.Into.Intent.Strategy.DeepCopy(),
+			Manual:      q.Into.Intent.Manual,
+		},
+	}
+}
+
+const (
+	// maxLabel is the longest label value that Kubernetes takes.
+	maxLabel = 63
+	// maxNamePart keeps a Promotion's name short enough to be typed and to leave
+	// room for what derives from it.
+	maxNamePart = 40
+	// hashBytes of sha256 that tell environments and Pipelines apart in a name.
+	hashBytes = 4
+)
+
+// PromotionName is the name of the Promotion with a number into an environment.
+// Two Promotions of one number cannot both exist: that is the slot. Environment
+// names have no pattern in weave's CRD, so the hash carries the identity and the
+// readable parts are for people.
+func PromotionName(pipeline string, uid types.UID, environment string, number int64) string {
+	sum := sha256.Sum256([]byte(string(uid) + "|" + environment))
+	return fmt.Sprintf("%s-%s-%s-%d", slug(pipeline, maxNamePart), slug(environment, maxNamePart), hex.EncodeToString(sum[:hashBytes]), number)
+}
+
+// slug makes a DNS label of a name, cut to a length.
+func slug(name string, length int) string {
+	var b strings.Builder
+	dash := false
+	for _, c := range strings.ToLower(name) {
+		if (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') {
+			if dash && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			dash = false
+			b.WriteRune(c)
+		} else {
+			dash = true
+		}
+		if b.Len() >= length {
+			break
+		}
+	}
+	s := strings.Trim(b.String()[:min(b.Len(), length)], "-")
+	if s == "" {
+		return "x"
+	}
+	return s
+}

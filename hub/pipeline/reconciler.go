@@ -1,0 +1,170 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+// workers bounds how many Pipelines are reconciled at a time. Each waits for the
+// management cluster's API server only.
+const workers = 8
+
+// Resolver finds the cluster that a reference means, without asking anybody.
+type Resolver interface {
+	Resolve(clusters.Ref) (multicluster.ClusterName, error)
+}
+
+// Demander is told what is to be watched.
+type Demander interface {
+	SetDemand(owner string, want []watchers.Demand)
+}
+
+// Options of the reconciler.
+type Options struct {
+	// Client reads from the hub's cache and writes.
+	Client client.Client
+	// APIReader reads from the API server, for the look before a Promotion is made.
+	APIReader client.Reader
+	// Clusters resolves references.
+	Clusters Resolver
+	// Watchers is told what is to be watched.
+	Watchers Demander
+	// Index knows what was seen.
+	Index *index.Index
+	// AppKinds are the kinds that the administrator allows.
+	AppKinds []schema.GroupKind
+	// NoCrossNamespaceRefs keeps a Pipeline to clusters of its own namespace.
+	NoCrossNamespaceRefs bool
+	// Recorder of Events.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// Reconciler reconciles Pipelines.
+type Reconciler struct{ Options }
+
+var _ reconcile.Reconciler = &Reconciler{}
+
+// New makes a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Reconciler{Options: o}
+}
+
+// SetupWithManager adds the controller to the manager. The waker brings what the
+// watchers and the connections have to tell.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("pipeline").
+		For(&pipelinesv1.Pipeline{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&capstanv1.Promotion{}, handler.EnqueueRequestsFromMapFunc(pipelineOf)).
+		WatchesRawSource(waker).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// pipelineOf maps a Promotion to its Pipeline.
+func pipelineOf(_ context.Context, o client.Object) []reconcile.Request {
+	p, ok := o.(*capstanv1.Promotion)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}}}
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	key := request.NamespacedName
+	p := &pipelinesv1.Pipeline{}
+	if err := r.Client.Get(ctx, key, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(key)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading Pipeline %s: %w", key, err)
+	}
+	if !p.DeletionTimestamp.IsZero() {
+		r.forget(key)
+		return ctrl.Result{}, nil
+	}
+
+	promotions, err := listPromotions(ctx, r.Client, p)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	seen := r.observe(p)
+	if err := r.writeStatus(ctx, p, r.status(p, seen, promotions)); err != nil {
+		return r.again(ctx, err)
+	}
+	return r.again(ctx, r.promote(ctx, p, seen, promotions))
+}
+
+// again turns losing a race into another look, which is not an error.
+func (r *Reconciler) again(ctx context.Context, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || errors.Is(err, errMovedOn) {
+		log.FromContext(ctx).V(1).Info("somebody else was faster, looking again", "cause", err.Error())
+		return ctrl.Result{RequeueAfter: raceDelay}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.Index.RemovePipeline(key)
+	r.Watchers.SetDemand(owner(key), nil)
+}
+
+// owner is a Pipeline's name as an owner of demand.
+func owner(key types.NamespacedName) string { return "Pipeline/" + key.String() }
+
+// listPromotions returns the Promotions of exactly this Pipeline, not of one that
+// had its name before.
+func listPromotions(ctx context.Context, reader client.Reader, p *pipelinesv1.Pipeline) ([]capstanv1.Promotion, error) {
+	var list capstanv1.PromotionList
+	if err := reader.List(ctx, &list, client.InNamespace(p.Namespace), client.MatchingLabels{capstanv1.PipelineUIDLabel: string(p.UID)}); err != nil {
+		return nil, fmt.Errorf("listing the Promotions of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return list.Items, nil
+}
+
+// writeStatus writes the status if it changed, on the resourceVersion that was
+// read, and tells of transitions. p carries the new resourceVersion afterwards.
+func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, status pipelinesv1.PipelineStatus) error {
+	if equality.Semantic.DeepEqual(p.Status, status) {
+		return nil
+	}
+	before := p.DeepCopy()
+	p.Status = status
+	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	r.tell(ctx, before, p)
+	return nil
+}
+
+func logger(ctx context.Context) logr.Logger { return log.FromContext(ctx) }

@@ -1,0 +1,104 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+// problem is something in a spec that cannot be carried out. The CRD admits it,
+// because weave's did.
+type problem struct {
+	// environment that it is confined to; empty when it is the whole Pipeline's.
+	environment string
+	message     string
+}
+
+// appKind is the kind of the Pipeline's application; the version is the cluster's
+// to say.
+func appKind(p *pipelinesv1.Pipeline) (schema.GroupKind, error) {
+	gv, err := schema.ParseGroupVersion(p.Spec.AppRef.APIVersion)
+	if err != nil {
+		return schema.GroupKind{}, fmt.Errorf("spec.appRef.apiVersion %q is not of the form group/version", p.Spec.AppRef.APIVersion)
+	}
+	return schema.GroupKind{Group: gv.Group, Kind: p.Spec.AppRef.Kind}, nil
+}
+
+// problems of a Pipeline's spec, in the order of the spec.
+func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
+	var found []problem
+	whole := func(format string, args ...any) {
+		found = append(found, problem{message: fmt.Sprintf(format, args...)})
+	}
+
+	if kind, err := appKind(p); err != nil {
+		whole("%v", err)
+	} else if !slices.Contains(r.AppKinds, kind) {
+		whole("spec.appRef: the kind %s is not allowed; use one of %s, or ask the administrator to add it to --app-kinds", kind, kinds(r.AppKinds))
+	}
+	if p.Spec.AppRef.Name == "" {
+		whole("spec.appRef.name is empty")
+	}
+	if len(p.Spec.Environments) == 0 {
+		whole("spec.environments is empty: name at least one environment")
+	}
+	seen := map[string]bool{}
+	for i := range p.Spec.Environments {
+		env := &p.Spec.Environments[i]
+		switch {
+		case env.Name == "":
+			whole("spec.environments[%d].name is empty", i)
+		case seen[env.Name]:
+			whole("spec.environments[%d]: the name %q is used twice; give each environment a name of its own", i, env.Name)
+		}
+		seen[env.Name] = true
+		if len(env.Targets) == 0 {
+			found = append(found, problem{env.Name, fmt.Sprintf("environment %q has no targets: nothing is promoted into it or beyond it", env.Name)})
+		}
+		if i == 0 {
+			continue
+		}
+		if promotion := p.PromotionFor(env); promotion != nil {
+			if wrong := strategy.Check(promotion.Strategy); wrong != "" {
+				found = append(found, problem{env.Name, fmt.Sprintf("the promotion into environment %q cannot be carried out: in strategy, %s", env.Name, wrong)})
+			}
+		}
+	}
+	return found
+}
+
+// intent of a promotion into an environment; nil when there is none to carry out.
+func intent(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment) *decision.Intent {
+	promotion := p.PromotionFor(env)
+	if promotion == nil {
+		return nil
+	}
+	return &decision.Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
+}
+
+func kinds(allowed []schema.GroupKind) string {
+	names := make([]string, len(allowed))
+	for i, k := range allowed {
+		names[i] = k.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// wholes tells whether a problem concerns the whole Pipeline.
+func wholes(found []problem) bool {
+	return slices.ContainsFunc(found, func(p problem) bool { return p.environment == "" })
+}
+
+func messages(found []problem) string {
+	all := make([]string, len(found))
+	for i, p := range found {
+		all[i] = p.message
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,268 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+)
+
+// status is what Pipeline.status is to be: a function of what was there, what is
+// seen, and the Promotions.
+func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion) pipelinesv1.PipelineStatus {
+	found := r.problems(p)
+	status := *p.Status.DeepCopy()
+	status.ObservedGeneration = p.Generation
+	status.Environments = r.environments(p, seen, promotions, found)
+
+	set := func(c metav1.Condition) {
+		c.ObservedGeneration = p.Generation
+		c.LastTransitionTime = metav1.NewTime(r.Clock.Now())
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	set(ready(seen, found))
+	if c := pending(p, seen); c != nil && !wholes(found) {
+		set(*c)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.PromotionPendingCondition)
+	}
+	if c := stalled(p, seen, promotions, found); c != nil {
+		set(*c)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.StalledCondition)
+	}
+	return status
+}
+
+// environments of the status. What the spec no longer names goes, unless names
+// are used twice: then nothing can be told by name, and what is there stays.
+func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, found []problem) map[string]*pipelinesv1.EnvironmentStatus {
+	if wholes(found) {
+		return p.Status.DeepCopy().Environments
+	}
+	all := make(map[string]*pipelinesv1.EnvironmentStatus, len(p.Spec.Environments))
+	for i := range p.Spec.Environments {
+		env := &p.Spec.Environments[i]
+		last := p.Status.Environments[env.Name]
+		if last == nil {
+			last = &pipelinesv1.EnvironmentStatus{}
+		}
+		status := &pipelinesv1.EnvironmentStatus{
+			Targets: r.targetStatuses(p, env, last, seen[i]),
+			Agreed:  decision.Record(last.Agreed.DeepCopy(), seen.targets(i), outbound(promotions, env.Name)),
+		}
+		ledger := ledgerOf(promotions, env.Name, last.LastPromotion)
+		status.LastPromotion = ledger.Highest()
+		if n := ledger.Newest(); n != nil {
+			newest := newestOf(promotions, env.Name, n.Number)
+			status.Promotion = &pipelinesv1.PromotionSummary{
+				Name: newest.Name, Revision: newest.Spec.Revision, Phase: string(newest.Status.Phase),
+				Reason: newest.Status.Reason, Message: newest.Status.Message, URL: newest.Status.URL,
+			}
+			if newest.Status.Phase == capstanv1.PhaseAwaitingApproval {
+				status.WaitingApproval.Revision = newest.Spec.Revision
+			}
+		}
+		all[env.Name] = status
+	}
+	return all
+}
+
+func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus, seen []sight) []pipelinesv1.TargetStatus {
+	statuses := make([]pipelinesv1.TargetStatus, 0, len(env.Targets))
+	for j := range env.Targets {
+		status := pipelinesv1.TargetStatus{ClusterAppRef: pipelinesv1.ClusterAppReference{LocalAppReference: p.Spec.AppRef}}
+		if ref := env.Targets[j].ClusterRef; ref != nil {
+			status.ClusterAppRef.ClusterRef = ref.DeepCopy()
+			status.ClusterAppRef.ClusterRef.Namespace = reference(p, &env.Targets[j]).Namespace
+		}
+		before := lastSeen(last, j, status.ClusterAppRef)
+		s := seen[j]
+		status.Ready, status.Revision, status.Error = s.target.Ready, s.target.Revision, s.err
+		if !s.known && before != nil {
+			// This process has not seen the target: what an earlier one saw still stands.
+			status.Revision = before.Revision
+		}
+		status.Stale = !s.target.Fresh && status.Revision != ""
+		status.ObservedAt = r.observedAt(before, status, s)
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+// lastSeen is the target's status before, if it is of the same application.
+func lastSeen(last *pipelinesv1.EnvironmentStatus, j int, ref pipelinesv1.ClusterAppReference) *pipelinesv1.TargetStatus {
+	if j >= len(last.Targets) {
+		return nil
+	}
+	before := &last.Targets[j]
+	a, b := before.ClusterAppRef, ref
+	if a.LocalAppReference != b.LocalAppReference || (a.ClusterRef == nil) != (b.ClusterRef == nil) || (a.ClusterRef != nil && *a.ClusterRef != *b.ClusterRef) {
+		return nil
+	}
+	return before
+}
+
+// observedAt is when the application was first seen as it is shown. It moves only
+// when what is shown does: a cluster that goes stale keeps the time.
+func (r *Reconciler) observedAt(before *pipelinesv1.TargetStatus, now pipelinesv1.TargetStatus, s sight) *metav1.Time {
+	same := before != nil && before.Revision == now.Revision && (before.Ready == now.Ready || now.Stale || before.Stale)
+	switch {
+	case same && before.ObservedAt != nil:
+		return before.ObservedAt
+	case s.known && !s.obs.At.IsZero():
+		return &metav1.Time{Time: s.obs.At.Truncate(1e9)}
+	default:
+		return nil
+	}
+}
+
+// unreadyOrder is which of several reasons Ready shows.
+var unreadyOrder = []string{
+	pipelinesv1.InvalidSpecReason,
+	pipelinesv1.TargetClusterNotFoundReason,
+	pipelinesv1.TargetClusterNotReadyReason,
+	pipelinesv1.TargetNotReadableReason,
+}
+
+func ready(seen sights, found []problem) metav1.Condition {
+	if wholes(found) {
+		return metav1.Condition{Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
+	}
+	for _, reason := range unreadyOrder {
+		var errs []string
+		for i := range seen {
+			for _, s := range seen[i] {
+				if s.unready == reason {
+					errs = append(errs, s.err)
+				}
+			}
+		}
+		if len(errs) == 0 {
+			continue
+		}
+		return metav1.Condition{Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: reason, Message: shorten(errs)}
+	}
+	return metav1.Condition{
+		Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionTrue,
+		Reason: pipelinesv1.ReconciliationSucceededReason, Message: "All clusters checked",
+	}
+}
+
+// maxShown is how many targets a message names; the others are counted.
+const maxShown = 3
+
+func shorten(errs []string) string {
+	if len(errs) > maxShown {
+		return fmt.Sprintf("%s; and %d more targets", strings.Join(errs[:maxShown], "; "), len(errs)-maxShown)
+	}
+	return strings.Join(errs, "; ")
+}
+
+// pending is the condition that the first environment has nothing to promote; nil
+// when it has.
+func pending(p *pipelinesv1.Pipeline, seen sights) *metav1.Condition {
+	if len(seen) == 0 || len(seen[0]) == 0 {
+		return nil
+	}
+	targets := seen.targets(0)
+	if _, ok := decision.Agree(targets); ok {
+		return nil
+	}
+	message := "Waiting for all targets to be ready"
+	if revisions := decision.Revisions(targets); len(revisions) != 1 || revisions[0] == "" {
+		message = "Waiting for all targets to have the same revision"
+	}
+	var which []string
+	for j, t := range targets {
+		if t.Ready && t.Fresh {
+			which = append(which, fmt.Sprintf("%s has %s", targetText(p, 0, j), t.Revision))
+			continue
+		}
+		why := seen[0][j].err
+		if why == "" {
+			why = seen[0][j].obs.Message
+		}
+		which = append(which, fmt.Sprintf("%s is not ready: %s", targetText(p, 0, j), why))
+	}
+	return &metav1.Condition{
+		Type: pipelinesv1.PromotionPendingCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.EnvironmentNotReadyReason,
+		Message: fmt.Sprintf("%s of environment %q: %s", message, p.Spec.Environments[0].Name, shorten(which)),
+	}
+}
+
+// targetText names a target in a sentence.
+func targetText(p *pipelinesv1.Pipeline, i, j int) string {
+	t := &p.Spec.Environments[i].Targets[j]
+	return fmt.Sprintf("%s/%s in %s", t.Namespace, p.Spec.AppRef.Name, clusterText(string(reference(p, t).ClusterName())))
+}
+
+// stalled is the condition that something keeps the Pipeline from going on; nil
+// when nothing does.
+func stalled(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, found []problem) *metav1.Condition {
+	if len(found) > 0 {
+		return &metav1.Condition{Type: pipelinesv1.StalledCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
+	}
+	var failed, old []string
+	for i := 1; i < len(p.Spec.Environments); i++ {
+		env := &p.Spec.Environments[i]
+		n := ledgerOf(promotions, env.Name, 0).Newest()
+		if n == nil {
+			continue
+		}
+		newest := newestOf(promotions, env.Name, n.Number)
+		if revision, ok := decision.Agree(seen.targets(i)); ok && revision == newest.Spec.Revision {
+			continue
+		}
+		if newest.Status.Phase == capstanv1.PhaseFailed {
+			failed = append(failed, fmt.Sprintf("promotion %s into environment %q failed: %s; mend it and edit the Pipeline, or raise the Promotion's spec.retry", newest.Name, env.Name, newest.Status.Message))
+			continue
+		}
+		if c := meta.FindStatusCondition(newest.Status.Conditions, capstanv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue {
+			old = append(old, fmt.Sprintf("promotion %s into environment %q: %s", newest.Name, env.Name, c.Message))
+		}
+	}
+	switch {
+	case len(failed) > 0:
+		return &metav1.Condition{Type: pipelinesv1.StalledCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.PromotionFailedReason, Message: shorten(failed)}
+	case len(old) > 0:
+		return &metav1.Condition{Type: pipelinesv1.StalledCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.PromotionStalledReason, Message: shorten(old)}
+	default:
+		return nil
+	}
+}
+
+// tell of transitions: an Event and a line of log when a condition's status or
+// reason changed, never when only its words did.
+func (r *Reconciler) tell(ctx context.Context, before, after *pipelinesv1.Pipeline) {
+	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition} {
+		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
+		if now == nil {
+			if old != nil {
+				logger(ctx).Info("condition removed", "condition", kind)
+			}
+			continue
+		}
+		if old != nil && old.Status == now.Status && old.Reason == now.Reason {
+			continue
+		}
+		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
+		severity, reason := corev1.EventTypeWarning, now.Reason
+		switch {
+		case kind == pipelinesv1.ReadyCondition && now.Status == metav1.ConditionTrue:
+			severity = corev1.EventTypeNormal
+		case reason == pipelinesv1.TargetClusterNotFoundReason, reason == pipelinesv1.TargetClusterNotReadyReason:
+			reason = "GetClusterError" // weave's word, on which alerts may hang
+		case reason == pipelinesv1.TargetNotReadableReason:
+			reason = "GetAppError" // likewise
+		}
+		r.Recorder.Eventf(after, nil, severity, reason, "Reconcile", "%s", now.Message)
+	}
+}

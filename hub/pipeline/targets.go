@@ -1,0 +1,167 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+// sight is what is known of one target at this moment.
+type sight struct {
+	target decision.Target
+	obs    index.Observation
+	// known is set when the target has been seen at all in the life of this process.
+	known bool
+	// unready is the reason why Ready is False on the target's account; empty when
+	// it is not.
+	unready string
+	// err says what kept the target from being read.
+	err string
+}
+
+// sights by environment, in the order of the spec.
+type sights [][]sight
+
+// targets of one environment, as the decision sees them.
+func (s sights) targets(i int) []decision.Target {
+	targets := make([]decision.Target, len(s[i]))
+	for j := range s[i] {
+		targets[j] = s[i][j].target
+	}
+	return targets
+}
+
+// observe tells the index and the watchers what the Pipeline needs, and reads from
+// the index what is known of it.
+func (r *Reconciler) observe(p *pipelinesv1.Pipeline) sights {
+	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	kind, kindErr := appKind(p)
+	blocked := wholes(r.problems(p))
+
+	var use index.Use
+	var demands []watchers.Demand
+	type place struct {
+		object index.Object
+		err    error
+	}
+	places := make([][]place, len(p.Spec.Environments))
+	for i := range p.Spec.Environments {
+		env := &p.Spec.Environments[i]
+		places[i] = make([]place, len(env.Targets))
+		for j := range env.Targets {
+			t := &env.Targets[j]
+			ref := reference(p, t)
+			use.Refs = append(use.Refs, string(ref.ClusterName()))
+			name, err := r.resolve(p, ref)
+			if err != nil || blocked || kindErr != nil {
+				places[i][j].err = err
+				continue
+			}
+			o := index.Object{
+				Cluster:   string(name),
+				Kind:      index.Kind{Group: kind.Group, Kind: kind.Kind},
+				Namespace: t.Namespace,
+				Name:      p.Spec.AppRef.Name,
+			}
+			places[i][j].object = o
+			use.Objects = append(use.Objects, o)
+			demands = append(demands, watchers.Demand{Cluster: name, Kind: kind, Namespace: t.Namespace, Name: p.Spec.AppRef.Name})
+		}
+	}
+	r.Index.SetPipeline(key, use)
+	r.Watchers.SetDemand(owner(key), demands)
+
+	seen := make(sights, len(places))
+	for i := range places {
+		seen[i] = make([]sight, len(places[i]))
+		for j := range places[i] {
+			switch {
+			case places[i][j].err != nil:
+				seen[i][j] = unresolved(places[i][j].err)
+			case blocked:
+				seen[i][j] = sight{err: "not watched: the Pipeline's spec is invalid", unready: pipelinesv1.InvalidSpecReason}
+			default:
+				seen[i][j] = r.look(places[i][j].object)
+			}
+		}
+	}
+	return seen
+}
+
+// reference of a target; the zero Ref means the management cluster.
+func reference(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) clusters.Ref {
+	if t.ClusterRef == nil {
+		return clusters.Ref{}
+	}
+	ref := clusters.Ref{Kind: t.ClusterRef.Kind, Namespace: t.ClusterRef.Namespace, Name: t.ClusterRef.Name}
+	if ref.Namespace == "" {
+		ref.Namespace = p.Namespace
+	}
+	return ref
+}
+
+// errCrossNamespace is the refusal of --no-cross-namespace-refs.
+var errCrossNamespace = errors.New("references to clusters of other namespaces are not allowed (--no-cross-namespace-refs)")
+
+func (r *Reconciler) resolve(p *pipelinesv1.Pipeline, ref clusters.Ref) (multicluster.ClusterName, error) {
+	if ref == (clusters.Ref{}) {
+		return "", nil
+	}
+	if r.NoCrossNamespaceRefs && ref.Namespace != p.Namespace {
+		return "", fmt.Errorf("%s %s/%s: %w; move the Pipeline or the cluster", ref.Kind, ref.Namespace, ref.Name, errCrossNamespace)
+	}
+	return r.Clusters.Resolve(ref)
+}
+
+// unresolved is the sight of a target whose cluster could not be told.
+func unresolved(err error) sight {
+	s := sight{err: err.Error()}
+	switch {
+	case errors.Is(err, clusters.ErrNotFound):
+		s.unready = pipelinesv1.TargetClusterNotFoundReason
+	case errors.Is(err, clusters.ErrNotReady):
+		s.unready = pipelinesv1.TargetClusterNotReadyReason
+	case errors.Is(err, errCrossNamespace):
+		s.unready = pipelinesv1.InvalidSpecReason
+	default:
+		s.unready = pipelinesv1.TargetNotReadableReason
+	}
+	return s
+}
+
+// look reads the index.
+func (r *Reconciler) look(o index.Object) sight {
+	obs, known, freshness := r.Index.Last(o)
+	s := sight{obs: obs, known: known}
+	s.target = decision.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
+	s.target.Ready = s.target.Fresh && obs.Found && obs.Ready
+	switch {
+	case !freshness.Fresh:
+		s.unready, s.err = pipelinesv1.TargetNotReadableReason, freshness.Message
+		if s.err == "" {
+			s.err = "not observed yet"
+		}
+	case !known:
+		s.unready, s.err = pipelinesv1.TargetNotReadableReason, "not observed yet"
+	case !obs.Found:
+		s.unready = pipelinesv1.TargetNotReadableReason
+		s.err = fmt.Sprintf("%s %s/%s not found in %s: create it, or correct spec.appRef or the target's namespace", o.Kind.Kind, o.Namespace, o.Name, clusterText(o.Cluster))
+	}
+	return s
+}
+
+// clusterText names a cluster in a sentence.
+func clusterText(name string) string {
+	if name == index.LocalCluster {
+		return "the management cluster"
+	}
+	return name
+}

@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/index"
+)
+
+// Waker brings to the Pipelines' queue what the watchers saw and what became of
+// connections and references.
+//
+// Contract: Wake and the Listener's methods never block. Live changes go ahead of
+// what an initial list brought: after a restart, a release of this minute does not
+// wait behind a thousand clusters' lists.
+//
+// Locking: lockedQueue and lockedEarly are guarded by mu; nothing is added to the
+// queue under it.
+type Waker struct {
+	index *index.Index
+
+	mu          sync.Mutex
+	lockedQueue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	lockedEarly map[types.NamespacedName]bool
+}
+
+var (
+	_ source.Source     = &Waker{}
+	_ clusters.Listener = &Waker{}
+)
+
+// NewWaker makes a Waker.
+func NewWaker(x *index.Index) *Waker {
+	return &Waker{index: x, lockedEarly: map[types.NamespacedName]bool{}}
+}
+
+// Start implements source.Source.
+func (w *Waker) Start(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	w.lockedQueue = q
+	early := w.lockedEarly
+	w.lockedEarly = nil
+	w.mu.Unlock()
+	for key, initial := range early {
+		enqueue(q, key, initial)
+	}
+	return nil
+}
+
+// Wake has Pipelines looked at; initial ones after all others.
+func (w *Waker) Wake(pipelines []types.NamespacedName, initial bool) {
+	w.mu.Lock()
+	q := w.lockedQueue
+	if q == nil {
+		for _, key := range pipelines {
+			before, known := w.lockedEarly[key]
+			w.lockedEarly[key] = initial && (before || !known)
+		}
+	}
+	w.mu.Unlock()
+	if q == nil {
+		return
+	}
+	for _, key := range pipelines {
+		enqueue(q, key, initial)
+	}
+}
+
+func enqueue(q workqueue.TypedRateLimitingInterface[reconcile.Request], key types.NamespacedName, initial bool) {
+	request := reconcile.Request{NamespacedName: key}
+	pq, ok := q.(priorityqueue.PriorityQueue[reconcile.Request])
+	if !ok {
+		q.Add(request)
+		return
+	}
+	priority := 0
+	if initial {
+		priority = handler.LowPriority
+	}
+	pq.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+}
+
+// ConnectionChanged implements clusters.Listener.
+func (w *Waker) ConnectionChanged(_, to clusters.Snapshot) {
+	w.Wake(w.index.PipelinesOfRef(string(to.Name)), false)
+}
+
+// ReferenceChanged implements clusters.Listener.
+func (w *Waker) ReferenceChanged(ref clusters.Ref) {
+	w.Wake(w.index.PipelinesOfRef(string(ref.ClusterName())), false)
+}

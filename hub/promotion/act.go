@@ -1,0 +1,221 @@
+package promotion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+const (
+	// claimMargin is how much longer an attempt holds the place than the strategy
+	// may take: for the write of the outcome, and for clocks that differ.
+	claimMargin = 5 * time.Second
+
+	// firstBackoff and maxBackoff bound the time between failed attempts, which
+	// doubles. A receiver that restarts is back within the first; one that is gone
+	// for a day is asked 150 times.
+	firstBackoff = 5 * time.Second
+	maxBackoff   = 10 * time.Minute
+
+	// maxError is how much of an error is kept in the status.
+	maxError = 512
+)
+
+// outcomeBackoff is for the write of an outcome: what was done outside must not
+// be forgotten for a moment's trouble of the API server. Some 6 s in all.
+var outcomeBackoff = wait.Backoff{Steps: 8, Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1}
+
+// untilNextAttempt is how long to wait before another attempt may be made.
+func (r *Reconciler) untilNextAttempt(p *capstanv1.Promotion) time.Duration {
+	if p.Status.Attempt == nil {
+		return 0
+	}
+	return p.Status.Attempt.NotBefore.Sub(r.Clock.Now())
+}
+
+// act makes one attempt: look again, claim, carry out, record.
+func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion) error {
+	p := &capstanv1.Promotion{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), p); err != nil {
+		return err
+	}
+	v, err := r.view(ctx, r.APIReader, p)
+	if err != nil {
+		return err
+	}
+	before := p.DeepCopy()
+	r.live(p, v, decision.OutcomeNone, "", "")
+	if p.UID != cached.UID || p.Status.Phase != capstanv1.PhasePromoting || v.suspended() || r.untilNextAttempt(p) > 0 {
+		return r.write(ctx, before, p)
+	}
+
+	way, err := r.Strategies.For(p)
+	if err != nil {
+		return r.record(ctx, before, p, strategy.Result{}, err)
+	}
+	r.claim(p, way.Deadline())
+	if err := r.write(ctx, before, p); err != nil {
+		return err
+	}
+	result, err := r.carryOut(ctx, way, p)
+	return r.record(ctx, p.DeepCopy(), p, result, err)
+}
+
+// claim writes the attempt before it is made.
+func (r *Reconciler) claim(p *capstanv1.Promotion, deadline time.Duration) {
+	now := r.Clock.Now()
+	attempt := &capstanv1.Attempt{
+		Number: 1, Holder: r.Holder,
+		At:        metav1.NewMicroTime(now),
+		NotBefore: metav1.NewMicroTime(now.Add(deadline + claimMargin)),
+	}
+	if last := p.Status.Attempt; last != nil {
+		attempt.Number = last.Number + 1
+	}
+	p.Status.Attempt = attempt
+	p.Status.Reason, p.Status.Message = "Acting", fmt.Sprintf("attempt %d is under way", attempt.Number)
+	r.conditions(p, metav1.NewTime(now))
+}
+
+func (r *Reconciler) carryOut(ctx context.Context, way strategy.Strategy, p *capstanv1.Promotion) (strategy.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, way.Deadline())
+	defer cancel()
+	started := r.Clock.Now()
+	result, err := way.Promote(ctx, p.DeepCopy())
+	attempts.WithLabelValues(way.Name(), verdict(err)).Inc()
+	attemptSeconds.WithLabelValues(way.Name()).Observe(r.Clock.Since(started).Seconds())
+	return result, err
+}
+
+func verdict(err error) string {
+	var terminal *strategy.TerminalError
+	switch {
+	case err == nil:
+		return "done"
+	case errors.As(err, &terminal):
+		return "impossible"
+	default:
+		return "failed"
+	}
+}
+
+// record writes what came of an attempt, on the attempt's own resourceVersion if
+// nobody wrote since, and else onto what there is as long as the attempt is ours.
+func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion, result strategy.Result, cause error) error {
+	mine := p.Status.Attempt.DeepCopy()
+	worthAnother := func(err error) bool { return err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) }
+	err := retry.OnError(outcomeBackoff, worthAnother, func() error {
+		v, err := r.view(ctx, r.APIReader, p)
+		if err != nil {
+			return err
+		}
+		r.outcome(ctx, p, v, result, cause)
+		err = r.write(ctx, before, p)
+		if err == nil {
+			return nil
+		}
+		// Somebody wrote meanwhile (an approval, a retry), or the answer was lost.
+		if gerr := r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), p); gerr != nil {
+			return gerr
+		}
+		before = p.DeepCopy()
+		if !sameAttempt(p.Status.Attempt, mine) {
+			return nil
+		}
+		return err
+	})
+	return client.IgnoreNotFound(err)
+}
+
+// sameAttempt tells whether the attempt that stands in the status is still open
+// and the one that was made.
+func sameAttempt(now, mine *capstanv1.Attempt) bool {
+	switch {
+	case now == nil || mine == nil:
+		return now == nil && mine == nil
+	default:
+		return now.Number == mine.Number && now.Holder == mine.Holder && now.Error == ""
+	}
+}
+
+// outcome puts what came of an attempt into the status.
+func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
+	if cause == nil {
+		before := p.Status.Phase
+		p.Status.URL = result.URL
+		r.live(p, v, outcomeOf(result.State), "", "")
+		if result.Message != "" && p.Status.Phase != before && !p.Status.Phase.Finished() {
+			p.Status.Message = fmt.Sprintf("%s; %s", result.Message, p.Status.Message)
+			r.conditions(p, metav1.NewTime(r.Clock.Now()))
+		}
+		return
+	}
+	message := cut(cause.Error())
+	var terminal *strategy.TerminalError
+	if errors.As(cause, &terminal) {
+		r.live(p, v, decision.OutcomeImpossible, terminal.Reason, message)
+		return
+	}
+	log.FromContext(ctx).Info("an attempt failed, another follows", "attempt", p.Status.Attempt.Number, "error", message)
+	wait := backoff(p)
+	var after *strategy.RetryAfterError
+	if errors.As(cause, &after) {
+		wait = max(wait, after.After)
+	}
+	p.Status.Attempt.Error = message
+	p.Status.Attempt.NotBefore = metav1.NewMicroTime(r.Clock.Now().Add(wait))
+	r.live(p, v, decision.OutcomeNone, "", "")
+	if p.Status.Phase == capstanv1.PhasePromoting {
+		p.Status.Reason = "Retrying"
+		p.Status.Message = fmt.Sprintf("attempt %d failed, the next follows in %s: %s", p.Status.Attempt.Number, wait.Round(time.Second), message)
+		r.conditions(p, metav1.NewTime(r.Clock.Now()))
+	}
+}
+
+func outcomeOf(s strategy.State) decision.Outcome {
+	switch s {
+	case strategy.Done:
+		return decision.OutcomeDone
+	case strategy.Open:
+		return decision.OutcomeOpen
+	case strategy.Merged:
+		return decision.OutcomeMerged
+	case strategy.Closed:
+		return decision.OutcomeClosed
+	}
+	return decision.OutcomeNone
+}
+
+// backoff doubles with each attempt. Its jitter comes from the identity, so that
+// promotions that failed together do not come back together, and a repetition of
+// this computation gives the same time.
+func backoff(p *capstanv1.Promotion) time.Duration {
+	wait := firstBackoff
+	for n := int64(1); n < p.Status.Attempt.Number && wait < maxBackoff; n++ {
+		wait *= 2
+	}
+	wait = min(wait, maxBackoff)
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%d", p.UID, p.Status.Attempt.Number)
+	return wait + wait*time.Duration(h.Sum32()%20)/100
+}
+
+func cut(s string) string {
+	if len(s) > maxError {
+		return s[:maxError] + "…"
+	}
+	return s
+}

@@ -1,0 +1,21 @@
+// Package promotion carries Promotions through their life.
+//
+// Contract: the life is the table of hub/pipeline/decision; this package gathers
+// the facts that the table asks for, writes what it answers, and calls a strategy
+// while the phase is Promoting. It never calls a workload cluster: what an
+// environment runs, and what its source agreed on, stand in Pipeline.status.
+//
+// Exactly once: before each outside step the Promotion, its Pipeline and all
+// Promotions of the Pipeline are read uncached, and the table is asked again; then
+// the attempt is written into the status with the resourceVersion that was read,
+// so that of two hubs one goes on; then the strategy acts under the Promotion's
+// identity; then the outcome is written. An attempt holds the place until its
+// deadline has passed, so that a second hub, or this one after a crash, waits
+// rather than acts beside the first.
+//
+// Old Promotions are deleted after the retention time, but never the newest of an
+// environment, on which numbering rests, nor its newest succeeded one, which
+// tells a promoted state from one made by hand.
+//
+// Locking: none. One worker at a time has a Promotion.
+package promotion

@@ -1,0 +1,168 @@
+package promotion
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+)
+
+// maxSteps bounds how many rows of the table one look may take; the longest way
+// is retry, created, Promoting, AwaitingRollout.
+const maxSteps = 8
+
+// live takes the promotion as far through the life table as the facts carry it.
+// The reason and message of an impossible act are the strategy's.
+func (r *Reconciler) live(p *capstanv1.Promotion, v view, outcome decision.Outcome, reason, message string) {
+	now := metav1.NewTime(r.Clock.Now())
+	for range maxSteps {
+		phase, why, moved := decision.Next(p.Status.Phase, v.facts(p, outcome))
+		if !moved {
+			break
+		}
+		if why == decision.Retried {
+			p.Status = capstanv1.PromotionStatus{Retry: p.Spec.Retry, Approval: p.Status.Approval}
+			continue
+		}
+		r.enter(p, phase, why, now)
+		if why == decision.Impossible {
+			p.Status.Reason, p.Status.Message = reason, message
+		}
+	}
+	noteApproval(p, now)
+	if p.Status.Phase == capstanv1.PhasePromoting && v.suspended() {
+		p.Status.Reason, p.Status.Message = "Suspended", fmt.Sprintf("held: spec.suspend of Pipeline %s is true", p.Spec.Pipeline.Name)
+	}
+	r.conditions(p, now)
+}
+
+// enter a phase.
+func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhase, why decision.LifeReason, now metav1.Time) {
+	s := &p.Status
+	if s.StartedAt == nil {
+		s.StartedAt = &now
+	}
+	s.Phase, s.Reason, s.Message = phase, string(why), sentence(p, why)
+	if phase.Finished() {
+		s.FinishedAt = &now
+	}
+}
+
+// noteApproval records who approved, and when that was seen: also where it came
+// too late to have an effect.
+func noteApproval(p *capstanv1.Promotion, now metav1.Time) {
+	if p.Spec.Approval == nil || p.Status.Approval != nil {
+		return
+	}
+	method := p.Spec.Approval.Method
+	if method == "" {
+		method = capstanv1.ApprovalByKubernetes
+	}
+	p.Status.Approval = &capstanv1.ApprovalRecord{By: p.Spec.Approval.By, At: now, Method: method}
+}
+
+// sentence is the message of a phase: what is, and what is waited for or to be done.
+func sentence(p *capstanv1.Promotion, why decision.LifeReason) string {
+	env, revision := p.Spec.Environment, p.Spec.Revision
+	switch why {
+	case decision.PipelineDeleted:
+		return fmt.Sprintf("Pipeline %s was deleted, or re-created under another UID", p.Spec.Pipeline.Name)
+	case decision.EnvironmentRemoved:
+		return fmt.Sprintf("environment %q was taken out of Pipeline %s", env, p.Spec.Pipeline.Name)
+	case decision.PromotionRemoved:
+		return fmt.Sprintf("the promotion into environment %q was taken out of Pipeline %s", env, p.Spec.Pipeline.Name)
+	case decision.NewerPromotion:
+		return "a promotion with a higher number took its place"
+	case decision.AlreadyThere:
+		return fmt.Sprintf("environment %q ran %s already; nothing was done", env, revision)
+	case decision.RolledOut:
+		return fmt.Sprintf("every target of environment %q runs %s", env, revision)
+	case decision.SourceMovedOn:
+		return fmt.Sprintf("environment %q, where %s came from, agreed on another revision", p.Spec.Source.Environment, revision)
+	case decision.EnvironmentMovedOn:
+		return fmt.Sprintf("environment %q agreed on a revision that no promotion was to bring; it stays until %q agrees on a new one, or spec.retry of this Promotion is raised", env, p.Spec.Source.Environment)
+	case decision.ApprovalRequired:
+		return fmt.Sprintf("waiting for an approval: set spec.approval.by of promotions.capstan.dev %s to your user name", p.Name)
+	case decision.Approved:
+		return fmt.Sprintf("approved by %s, being carried out", p.Spec.Approval.By)
+	case decision.Automatic:
+		return "being carried out"
+	case decision.PullRequestOpened:
+		return "waiting for the pull request to be merged"
+	case decision.PullRequestMerged, decision.CarriedOut:
+		return fmt.Sprintf("carried out; waiting for every target of environment %q to run %s", env, revision)
+	case decision.PullRequestClosed:
+		return "the pull request was closed unmerged; it is not opened again until there is a new revision, or spec.retry is raised"
+	case decision.Impossible, decision.Retried:
+		return ""
+	}
+	return ""
+}
+
+// conditions follow from the phase and the age.
+func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message,
+			ObservedGeneration: p.Generation, LastTransitionTime: now,
+		})
+	}
+	switch p.Status.Phase {
+	case capstanv1.PhaseSucceeded:
+		set(capstanv1.ReadyCondition, metav1.ConditionTrue, p.Status.Reason, p.Status.Message)
+	case capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
+		set(capstanv1.ReadyCondition, metav1.ConditionFalse, p.Status.Reason, p.Status.Message)
+	case capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, "":
+		set(capstanv1.ReadyCondition, metav1.ConditionUnknown, string(p.Status.Phase), p.Status.Message)
+	}
+	switch {
+	case p.Status.Phase == capstanv1.PhaseFailed:
+		set(capstanv1.StalledCondition, metav1.ConditionTrue, p.Status.Reason, p.Status.Message)
+	case !p.Status.Phase.Finished() && r.old(p, now.Time):
+		set(capstanv1.StalledCondition, metav1.ConditionTrue, "TooOld", fmt.Sprintf("%s since %s, longer than --stall-after %s: %s",
+			p.Status.Phase, p.Status.StartedAt.UTC().Format(time.RFC3339), r.StallAfter, p.Status.Message))
+	default:
+		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.StalledCondition)
+	}
+}
+
+func (r *Reconciler) old(p *capstanv1.Promotion, now time.Time) bool {
+	return p.Status.StartedAt != nil && now.Sub(p.Status.StartedAt.Time) >= r.StallAfter
+}
+
+func stalledAlready(p *capstanv1.Promotion) bool {
+	return meta.IsStatusConditionTrue(p.Status.Conditions, capstanv1.StalledCondition)
+}
+
+// tell of transitions: one Event and one line of log for each.
+func (r *Reconciler) tell(ctx context.Context, before, p *capstanv1.Promotion) {
+	if before.Status.Phase != p.Status.Phase {
+		severity := corev1.EventTypeNormal
+		switch p.Status.Phase {
+		case capstanv1.PhaseFailed, capstanv1.PhaseRejected:
+			severity = corev1.EventTypeWarning
+		case capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+			capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded:
+		}
+		r.Recorder.Eventf(p, nil, severity, string(p.Status.Phase), "Promote", "%s: %s", p.Status.Reason, p.Status.Message)
+		log.FromContext(ctx).Info("promotion's phase changed", "from", before.Status.Phase, "to", p.Status.Phase, "reason", p.Status.Reason,
+			"environment", p.Spec.Environment, "revision", p.Spec.Revision, "number", p.Spec.Number)
+		count(p)
+	}
+	if stalledAlready(p) && !stalledAlready(before) {
+		c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.StalledCondition)
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "Stalled", "Promote", "%s", c.Message)
+		log.FromContext(ctx).Info("promotion is stalled", "reason", c.Reason, "message", c.Message)
+	}
+	if before.Status.Phase.Finished() && p.Status.Phase.Finished() && before.Status.Approval == nil && p.Status.Approval != nil {
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "ApprovalTooLate", "Approve", "approved by %s when it was %s already; nothing follows from it", p.Status.Approval.By, p.Status.Phase)
+		log.FromContext(ctx).Info("an approval came too late", "by", p.Status.Approval.By, "phase", p.Status.Phase)
+	}
+}

@@ -1,0 +1,106 @@
+package promotion
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+var (
+	ended = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "capstan_promotions_total",
+		Help: "Promotions that ended, by phase and reason.",
+	}, []string{"phase", "reason"})
+
+	leadSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "capstan_promotion_lead_seconds",
+		Help:    "Time from the decision to promote to every target running the revision, approvals included.",
+		Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
+	})
+
+	attempts = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "capstan_promotion_attempts_total",
+		Help: "Attempts to carry a promotion out, by strategy and result (done, failed, impossible).",
+	}, []string{"strategy", "result"})
+
+	attemptSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "capstan_promotion_attempt_seconds",
+		Help:    "Time that an attempt took, by strategy.",
+		Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
+	}, []string{"strategy"})
+)
+
+func init() { metrics.Registry.MustRegister(ended, leadSeconds, attempts, attemptSeconds) }
+
+// count a promotion that has just entered its phase. The reasons of Failed come
+// from strategies, which have a fixed set.
+func count(p *capstanv1.Promotion) {
+	if !p.Status.Phase.Finished() {
+		return
+	}
+	ended.WithLabelValues(string(p.Status.Phase), p.Status.Reason).Inc()
+	if p.Status.Phase == capstanv1.PhaseSucceeded {
+		leadSeconds.Observe(p.Status.FinishedAt.Sub(p.CreationTimestamp.Time).Seconds())
+	}
+}
+
+// collectTimeout bounds a list of the cache, which may not have started.
+const collectTimeout = 5 * time.Second
+
+var (
+	underWay = prometheus.NewDesc("capstan_promotions_under_way", "Promotions under way, by phase.", []string{"phase"}, nil)
+	oldest   = prometheus.NewDesc("capstan_promotion_oldest_seconds", "Age of the oldest promotion under way, by phase; alert on it.", []string{"phase"}, nil)
+	stalled  = prometheus.NewDesc("capstan_promotions_stalled", "Promotions under way, or failed, that are stalled.", nil, nil)
+)
+
+// Collector reads the promotions under way from the hub's cache at each scrape.
+type Collector struct {
+	// Reader of the cache.
+	Reader client.Reader
+	Clock  clock.PassiveClock
+}
+
+var _ prometheus.Collector = &Collector{}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- underWay
+	ch <- oldest
+	ch <- stalled
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
+	defer cancel()
+	var list capstanv1.PromotionList
+	if err := c.Reader.List(ctx, &list); err != nil {
+		return // The cache has not started: there is nothing to tell yet.
+	}
+	number, age, stuck := map[capstanv1.PromotionPhase]float64{}, map[capstanv1.PromotionPhase]float64{}, 0.0
+	now := c.Clock.Now()
+	for i := range list.Items {
+		p := &list.Items[i]
+		if stalledAlready(p) {
+			stuck++
+		}
+		if p.Status.Phase.Finished() || p.Status.Phase == "" {
+			continue
+		}
+		number[p.Status.Phase]++
+		age[p.Status.Phase] = max(age[p.Status.Phase], now.Sub(p.CreationTimestamp.Time).Seconds())
+	}
+	for _, phase := range []capstanv1.PromotionPhase{
+		capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+	} {
+		ch <- prometheus.MustNewConstMetric(underWay, prometheus.GaugeValue, number[phase], string(phase))
+		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age[phase], string(phase))
+	}
+	ch <- prometheus.MustNewConstMetric(stalled, prometheus.GaugeValue, stuck)
+}

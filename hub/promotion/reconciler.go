@@ -1,0 +1,171 @@
+package promotion
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+const (
+	// workers bounds how many Promotions are carried out at a time. A strategy may
+	// wait for a slow receiver until its deadline, so there are more than for Pipelines.
+	workers = 16
+
+	// raceDelay lets the cache catch up with what won a race.
+	raceDelay = 200 * time.Millisecond
+
+	// DefaultStallAfter is when a promotion under way is called stalled.
+	DefaultStallAfter = 30 * time.Minute
+
+	// DefaultRetention is how long finished promotions are kept.
+	DefaultRetention = 30 * 24 * time.Hour
+)
+
+// Options of the reconciler.
+type Options struct {
+	// Client reads from the hub's cache and writes.
+	Client client.Client
+	// APIReader reads from the API server, for the look before each outside step.
+	APIReader client.Reader
+	// Strategies carry promotions out.
+	Strategies strategy.Registry
+	// Holder names this process in attempts; no two processes have the same.
+	Holder string
+	// StallAfter is when a promotion under way is called stalled;
+	// DefaultStallAfter when 0.
+	StallAfter time.Duration
+	// Retention of finished promotions; DefaultRetention when 0.
+	Retention time.Duration
+	// Recorder of Events.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+}
+
+// Reconciler reconciles Promotions.
+type Reconciler struct{ Options }
+
+var _ reconcile.Reconciler = &Reconciler{}
+
+// New makes a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.StallAfter == 0 {
+		o.StallAfter = DefaultStallAfter
+	}
+	if o.Retention == 0 {
+		o.Retention = DefaultRetention
+	}
+	return &Reconciler{Options: o}
+}
+
+// SetupWithManager adds the controller to the manager.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("promotion").
+		For(&capstanv1.Promotion{}).
+		Watches(&pipelinesv1.Pipeline{}, handler.EnqueueRequestsFromMapFunc(r.unfinishedOf)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// unfinishedOf maps a Pipeline to those of its Promotions that are under way. Its
+// status carries the facts that they wait for.
+func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconcile.Request {
+	var list capstanv1.PromotionList
+	if err := r.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+		client.MatchingLabels{capstanv1.PipelineUIDLabel: string(o.GetUID())}); err != nil {
+		log.FromContext(ctx).Error(err, "listing the Promotions of a Pipeline", "pipeline", client.ObjectKeyFromObject(o))
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if !list.Items[i].Status.Phase.Finished() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	p := &capstanv1.Promotion{}
+	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !p.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	v, err := r.view(ctx, r.Client, p)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before := p.DeepCopy()
+	r.live(p, v, decision.OutcomeNone, "", "")
+	if err := r.write(ctx, before, p); err != nil {
+		return again(ctx, err)
+	}
+	if p.Status.Phase.Finished() {
+		return r.retire(ctx, p, v)
+	}
+	if p.Status.Phase != capstanv1.PhasePromoting || v.suspended() {
+		return r.wait(p), nil
+	}
+	if early := r.untilNextAttempt(p); early > 0 {
+		return ctrl.Result{RequeueAfter: early}, nil
+	}
+	if err := r.act(ctx, p); err != nil {
+		return again(ctx, err)
+	}
+	// The write of the outcome brings the next look; this is for when it is lost.
+	return ctrl.Result{RequeueAfter: raceDelay}, nil
+}
+
+// wait until the promotion would be called stalled. Everything else that it waits
+// for comes as an event.
+func (r *Reconciler) wait(p *capstanv1.Promotion) ctrl.Result {
+	if p.Status.StartedAt == nil || stalledAlready(p) {
+		return ctrl.Result{}
+	}
+	left := p.Status.StartedAt.Add(r.StallAfter).Sub(r.Clock.Now())
+	return ctrl.Result{RequeueAfter: max(left, time.Second)}
+}
+
+// again turns losing a race into another look, which is not an error.
+func again(ctx context.Context, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		log.FromContext(ctx).V(1).Info("somebody else was faster, looking again", "cause", err.Error())
+		return ctrl.Result{RequeueAfter: raceDelay}, nil
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// write the status if it changed, on the resourceVersion that was read, and tell
+// of transitions. p carries the new resourceVersion afterwards.
+func (r *Reconciler) write(ctx context.Context, before, p *capstanv1.Promotion) error {
+	if equality.Semantic.DeepEqual(before.Status, p.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the status of Promotion %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	r.tell(ctx, before, p)
+	return nil
+}

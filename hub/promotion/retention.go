@@ -1,0 +1,45 @@
+package promotion
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// longestWait bounds a requeue, since a promotion that is kept for being the
+// newest today may not be it tomorrow.
+const longestWait = 24 * time.Hour
+
+// retire deletes a finished promotion when its time has come.
+func (r *Reconciler) retire(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
+	if p.Status.FinishedAt == nil {
+		return ctrl.Result{}, nil
+	}
+	left := p.Status.FinishedAt.Add(r.Retention).Sub(r.Clock.Now())
+	if left > 0 {
+		return ctrl.Result{RequeueAfter: min(left, longestWait)}, nil
+	}
+	if v.pipeline != nil && kept(p, v) {
+		return ctrl.Result{RequeueAfter: longestWait}, nil
+	}
+	if err := r.Client.Delete(ctx, p, client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}); err != nil {
+		return again(ctx, fmt.Errorf("deleting Promotion %s/%s after its retention: %w", p.Namespace, p.Name, err))
+	}
+	log.FromContext(ctx).Info("promotion deleted after its retention", "finished", p.Status.FinishedAt, "retention", r.Retention)
+	return ctrl.Result{}, nil
+}
+
+// kept tells whether numbering, or the origin of a state, rests on the promotion.
+func kept(p *capstanv1.Promotion, v view) bool {
+	if n := v.ledger.Newest(); n == nil || n.Number <= p.Spec.Number {
+		return true
+	}
+	s := v.ledger.NewestSucceeded()
+	return s != nil && s.Number == p.Spec.Number
+}

@@ -1,0 +1,240 @@
+package index
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Index is the association of clusters, applications and Pipelines.
+type Index struct {
+	mu          sync.RWMutex
+	lockedState state
+}
+
+type state struct {
+	// uses: Pipeline → what it uses.
+	uses map[types.NamespacedName]Use
+	// users: application → Pipelines that use it. Never holds an empty set.
+	users map[Object]keys
+	// refs: cluster name → Pipelines that declare a reference of that name.
+	refs map[string]keys
+	// objects: kind in a cluster → applications that are used there.
+	objects map[place]map[Object]struct{}
+	// last: application → what was last seen. Only of applications in users.
+	last map[Object]Observation
+	// fresh: kind in a cluster → whether last can be relied upon.
+	fresh map[place]Freshness
+}
+
+// New makes an empty Index.
+func New() *Index {
+	return &Index{lockedState: state{
+		uses:    map[types.NamespacedName]Use{},
+		users:   map[Object]keys{},
+		refs:    map[string]keys{},
+		objects: map[place]map[Object]struct{}{},
+		last:    map[Object]Observation{},
+		fresh:   map[place]Freshness{},
+	}}
+}
+
+// SetPipeline replaces what a Pipeline uses.
+func (x *Index) SetPipeline(key types.NamespacedName, use Use) {
+	use = Use{Refs: slices.Clone(use.Refs), Objects: slices.Clone(use.Objects)}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.lockedState
+	old, known := s.uses[key]
+	if known && slices.Equal(old.Refs, use.Refs) && slices.Equal(old.Objects, use.Objects) {
+		return
+	}
+	// Added before the old is removed: what stays in use keeps its observation.
+	s.uses[key] = use
+	for _, ref := range use.Refs {
+		add(s.refs, ref, key)
+	}
+	for _, o := range use.Objects {
+		s.use(o, key)
+	}
+	for _, ref := range old.Refs {
+		if !slices.Contains(use.Refs, ref) {
+			remove(s.refs, ref, key)
+		}
+	}
+	for _, o := range old.Objects {
+		if !slices.Contains(use.Objects, o) {
+			s.release(o, key)
+		}
+	}
+}
+
+// RemovePipeline forgets a Pipeline, and what nobody else uses.
+func (x *Index) RemovePipeline(key types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.lockedState
+	old := s.uses[key]
+	delete(s.uses, key)
+	for _, ref := range old.Refs {
+		remove(s.refs, ref, key)
+	}
+	for _, o := range old.Objects {
+		s.release(o, key)
+	}
+}
+
+// Observe records an observation and returns the Pipelines to wake: none when
+// nothing changed, or nobody uses the application. An equal observation keeps the
+// time of the first.
+func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.lockedState
+	users := s.users[o]
+	if len(users) == 0 {
+		return nil
+	}
+	if last, known := s.last[o]; known && last.equal(seen) {
+		return nil
+	}
+	s.last[o] = seen
+	return sorted(users)
+}
+
+// Last returns what was last seen of an application, whether anything was, and
+// whether it can be relied upon now.
+func (x *Index) Last(o Object) (Observation, bool, Freshness) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := &x.lockedState
+	seen, known := s.last[o]
+	fresh, spoken := s.fresh[place{o.Cluster, o.Kind}]
+	if !spoken {
+		fresh = Freshness{Reason: NotWatched, Message: "not observed yet"}
+	}
+	return seen, known, fresh
+}
+
+// SetFreshness records whether observations of a kind in a cluster can be relied
+// upon, and returns the Pipelines to wake: none when nothing changed.
+func (x *Index) SetFreshness(cluster string, k Kind, f Freshness) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.lockedState
+	p := place{cluster, k}
+	if last, known := s.fresh[p]; known && last == f {
+		return nil
+	}
+	s.fresh[p] = f
+	woken := keys{}
+	for o := range s.objects[p] {
+		for key := range s.users[o] {
+			woken[key] = struct{}{}
+		}
+	}
+	return sorted(woken)
+}
+
+// Forget drops what was seen of a kind in a cluster: another cluster took its
+// name, or it is watched no more.
+func (x *Index) Forget(cluster string, k Kind) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.lockedState
+	p := place{cluster, k}
+	delete(s.fresh, p)
+	for o := range s.objects[p] {
+		delete(s.last, o)
+	}
+}
+
+// PipelinesOf returns the Pipelines that use an application.
+func (x *Index) PipelinesOf(o Object) []types.NamespacedName {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return sorted(x.lockedState.users[o])
+}
+
+// PipelinesOfRef returns the Pipelines that declare a reference of a name, or use
+// an application in the cluster of that name.
+func (x *Index) PipelinesOfRef(ref string) []types.NamespacedName {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := &x.lockedState
+	found := keys{}
+	for key := range s.refs[ref] {
+		found[key] = struct{}{}
+	}
+	for p, objects := range s.objects {
+		if p.cluster != ref {
+			continue
+		}
+		for o := range objects {
+			for key := range s.users[o] {
+				found[key] = struct{}{}
+			}
+		}
+	}
+	return sorted(found)
+}
+
+// Stats counts what the index holds.
+func (x *Index) Stats() Stats {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := &x.lockedState
+	return Stats{Pipelines: len(s.uses), Objects: len(s.users), Observations: len(s.last)}
+}
+
+func (s *state) use(o Object, key types.NamespacedName) {
+	add(s.users, o, key)
+	p := place{o.Cluster, o.Kind}
+	if s.objects[p] == nil {
+		s.objects[p] = map[Object]struct{}{}
+	}
+	s.objects[p][o] = struct{}{}
+}
+
+func (s *state) release(o Object, key types.NamespacedName) {
+	remove(s.users, o, key)
+	if len(s.users[o]) > 0 {
+		return
+	}
+	delete(s.last, o)
+	p := place{o.Cluster, o.Kind}
+	delete(s.objects[p], o)
+	if len(s.objects[p]) == 0 {
+		delete(s.objects, p)
+	}
+}
+
+func add[K comparable](sets map[K]keys, k K, key types.NamespacedName) {
+	if sets[k] == nil {
+		sets[k] = keys{}
+	}
+	sets[k][key] = struct{}{}
+}
+
+func remove[K comparable](sets map[K]keys, k K, key types.NamespacedName) {
+	delete(sets[k], key)
+	if len(sets[k]) == 0 {
+		delete(sets, k)
+	}
+}
+
+func sorted(set keys) []types.NamespacedName {
+	if len(set) == 0 {
+		return nil
+	}
+	all := make([]types.NamespacedName, 0, len(set))
+	for key := range set {
+		all = append(all, key)
+	}
+	slices.SortFunc(all, func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}

@@ -1,0 +1,133 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// credentials of the hub in a workload cluster: the token of a ServiceAccount.
+type credentials struct {
+	account string
+	// life tells them apart in ClusterConnection.status.credentialExpiry.
+	life time.Duration
+}
+
+var (
+	firstCredentials = credentials{account: "capstan-1", life: 8 * time.Hour}
+	nextCredentials  = credentials{account: "capstan-2", life: 16 * time.Hour}
+)
+
+func secretName(cluster string) string { return cluster + "-kubeconfig" }
+
+// kubeconfigKey is the key of a CAPI kubeconfig Secret.
+const kubeconfigKey = "value"
+
+// writeCredentials issues a token and puts it into the cluster's kubeconfig
+// Secret, of the form that CAPI gives it.
+func (f *Fleet) writeCredentials(ctx context.Context, w *workload, c credentials) error {
+	raw, err := w.plane.TokenKubeconfig(ctx, w.proxy.URL(), c.account, c.life)
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: secretName(w.name)}}
+	_, err = controllerutil.CreateOrUpdate(ctx, f.client, secret, func() error {
+		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: w.name}
+		secret.Type = clusterv1.ClusterSecretType
+		secret.Data = map[string][]byte{kubeconfigKey: raw}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// tokenConfigs are configurations with the credentials that now stand in the
+// kubeconfig Secrets: what the hub has.
+func (f *Fleet) tokenConfigs(ctx context.Context) (map[string]*rest.Config, error) {
+	configs := map[string]*rest.Config{}
+	for _, name := range Environments {
+		secret := &corev1.Secret{}
+		if err := f.client.Get(ctx, client.ObjectKey{Namespace: fleetNamespace, Name: secretName(name)}, secret); err != nil {
+			return nil, err
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[kubeconfigKey])
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig of %s: %w", name, err)
+		}
+		configs[name] = config
+	}
+	return configs, nil
+}
+
+// revoke ends every token of the account, for good: a new account of that name
+// would have another UID.
+func (w *workload) revoke(ctx context.Context, c credentials) error {
+	return w.client.Delete(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: c.account}})
+}
+
+// Users of the management cluster. Both may change Promotions; alice also has the
+// verb that lets her approve.
+const (
+	alice   = "alice"
+	mallory = "mallory"
+)
+
+func (f *Fleet) declareUsers(ctx context.Context) error {
+	const viewer, approver = "playground-team", "playground-approver"
+	objects := []client.Object{
+		role(viewer,
+			rbacv1.PolicyRule{APIGroups: []string{"pipelines.weave.works"}, Resources: []string{"pipelines"}, Verbs: []string{"get", "list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"get", "list", "watch", "patch", "update"}}),
+		role(approver,
+			rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"approve"}}),
+		binding(viewer, alice, mallory),
+		binding(approver, alice),
+	}
+	for _, obj := range objects {
+		if err := f.client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("declaring users: %w", err)
+		}
+	}
+	for _, user := range []string{alice, mallory} {
+		raw, err := f.management.UserKubeconfig("", user)
+		if err != nil {
+			return err
+		}
+		if err := f.files.kubeconfig(user, raw); err != nil {
+			return err
+		}
+	}
+	raw, err := f.management.Kubeconfig("")
+	if err != nil {
+		return err
+	}
+	return f.files.kubeconfig(managementName, raw)
+}
+
+func role(name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+}
+
+func binding(role string, users ...string) *rbacv1.ClusterRoleBinding {
+	b := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+	}
+	for _, user := range users {
+		b.Subjects = append(b.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+	}
+	return b
+}

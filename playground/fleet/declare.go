@@ -1,0 +1,224 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// Namespaces of the management cluster, and the two Pipelines.
+const (
+	fleetNamespace = "fleet"
+	appsNamespace  = "apps"
+
+	shop    = "shop"    // automatic all the way
+	billing = "billing" // prod is manual
+)
+
+const (
+	firstRevision = "1.0.0"
+	fieldOwner    = client.FieldOwner("playground")
+	// fluxPause between the steps of a release: long enough to be seen in a watch.
+	fluxPause = 200 * time.Millisecond
+)
+
+// declare puts into the clusters what administrators and teams would.
+func (f *Fleet) declare(ctx context.Context) error {
+	for _, name := range []string{fleetNamespace, appsNamespace} {
+		if err := f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", "admission")); err != nil {
+		return err
+	}
+	if err := f.declareUsers(ctx); err != nil {
+		return err
+	}
+	for _, name := range Environments {
+		if err := f.declareCluster(ctx, f.workloads[name]); err != nil {
+			return fmt.Errorf("declaring cluster %s: %w", name, err)
+		}
+	}
+	gitops := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "gitops.weave.works/v1alpha1",
+		"kind":       pipelinesv1.ClusterKindGitopsCluster,
+		"metadata":   map[string]any{"namespace": fleetNamespace, "name": prod},
+		"spec":       map[string]any{"capiClusterRef": map[string]any{"name": prod}},
+	}}
+	if err := f.client.Create(ctx, gitops); err != nil {
+		return fmt.Errorf("declaring the GitopsCluster: %w", err)
+	}
+	for _, p := range []*pipelinesv1.Pipeline{pipelineShop(), pipelineBilling()} {
+		if err := f.client.Create(ctx, p); err != nil {
+			return fmt.Errorf("declaring Pipeline %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// pipelineShop is automatic; it names the prod cluster by its GitopsCluster.
+func pipelineShop() *pipelinesv1.Pipeline {
+	p := pipeline(shop)
+	p.Spec.Environments[len(p.Spec.Environments)-1].Targets[0].ClusterRef = &pipelinesv1.CrossNamespaceClusterReference{
+		APIVersion: "gitops.weave.works/v1alpha1", Kind: pipelinesv1.ClusterKindGitopsCluster,
+		Namespace: fleetNamespace, Name: prod,
+	}
+	return p
+}
+
+// pipelineBilling waits for an approval before prod.
+func pipelineBilling() *pipelinesv1.Pipeline {
+	p := pipeline(billing)
+	p.Spec.Environments[len(p.Spec.Environments)-1].Promotion = &pipelinesv1.Promotion{Manual: true, Strategy: byNotification}
+	return p
+}
+
+var byNotification = pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}
+
+func pipeline(app string) *pipelinesv1.Pipeline {
+	p := &pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: app},
+		Spec: pipelinesv1.PipelineSpec{
+			AppRef: pipelinesv1.LocalAppReference{
+				APIVersion: helmv2.GroupVersion.String(), Kind: helmv2.HelmReleaseKind, Name: app,
+			},
+			Promotion: &pipelinesv1.Promotion{Strategy: byNotification},
+		},
+	}
+	for _, name := range Environments {
+		p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{
+			Name: name,
+			Targets: []pipelinesv1.Target{{
+				Namespace: app,
+				ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{
+					APIVersion: clusterv1.GroupVersion.String(), Kind: pipelinesv1.ClusterKindCluster,
+					Namespace: fleetNamespace, Name: name,
+				},
+			}},
+		})
+	}
+	return p
+}
+
+// declareCluster declares a CAPI Cluster as its providers would leave it, with
+// the Secret of its kubeconfig.
+func (f *Fleet) declareCluster(ctx context.Context, w *workload) error {
+	host, port, ok := strings.Cut(strings.TrimPrefix(w.proxy.URL(), "https://"), ":")
+	number, err := strconv.ParseInt(port, 10, 32)
+	if !ok || err != nil {
+		return fmt.Errorf("the proxy's address %q: %w", w.proxy.URL(), err)
+	}
+	cluster := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: w.name},
+		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(number)}},
+	}
+	if err := f.client.Create(ctx, cluster); err != nil {
+		return err
+	}
+	cluster.Status.SetTypedPhase(clusterv1.ClusterPhaseProvisioned)
+	if err := f.client.Status().Update(ctx, cluster); err != nil {
+		return err
+	}
+	if err := f.writeCredentials(ctx, w, firstCredentials); err != nil {
+		return err
+	}
+	straight, err := w.plane.Kubeconfig("")
+	if err != nil {
+		return err
+	}
+	return f.files.kubeconfig(w.name, straight)
+}
+
+// deployAll declares the revision everywhere and waits until Flux has it there.
+func (f *Fleet) deployAll(ctx context.Context, revision string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range Environments {
+		for _, app := range []string{shop, billing} {
+			release := f.workloads[name].release(app)
+			group.Go(func() error {
+				if err := release.Declare(ctx, revision); err != nil {
+					return err
+				}
+				return eventually(ctx, func(ctx context.Context) error {
+					obj := &helmv2.HelmRelease{}
+					if err := release.Client.Get(ctx, release.Key, obj); err != nil {
+						return err
+					}
+					if obj.Status.ObservedGeneration != obj.Generation {
+						return fmt.Errorf("HelmRelease %s in %s is not deployed yet", release.Key, name)
+					}
+					return nil
+				})
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// applyManifests applies the Kubernetes objects of a folder of config.
+func (f *Fleet) applyManifests(ctx context.Context, dir string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	applied := 0
+	for _, path := range paths {
+		objects, err := readManifest(path)
+		if err != nil {
+			return err
+		}
+		for _, obj := range objects {
+			if obj.GroupVersionKind().Group == "kustomize.config.k8s.io" {
+				continue
+			}
+			if err := f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), fieldOwner, client.ForceOwnership); err != nil {
+				return fmt.Errorf("applying %s: %w", path, err)
+			}
+			applied++
+		}
+	}
+	if applied == 0 {
+		return fmt.Errorf("%s holds no manifest", dir)
+	}
+	return nil
+}
+
+func readManifest(path string) ([]*unstructured.Unstructured, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	const buffer = 4 << 10
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, buffer); ; {
+		obj := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&obj.Object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", path, err)
+		case len(obj.Object) > 0:
+			objects = append(objects, obj)
+		}
+	}
+}

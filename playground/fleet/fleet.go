@@ -1,0 +1,154 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/flux"
+)
+
+// Environments of both Pipelines, in order; each has a cluster of its name.
+var Environments = []string{dev, staging, prod}
+
+const dev, staging, prod = "dev", "staging", "prod"
+
+// Options of a fleet.
+type Options struct {
+	// Dir is where kubeconfigs and the hub's log are written. What Run writes it
+	// removes, Dir as well if Run made it.
+	Dir string
+	// Out is told what happens.
+	Out io.Writer
+	// Verbose shows the hub's log on Out, too.
+	Verbose bool
+}
+
+// Fleet is a running fleet.
+type Fleet struct {
+	out   io.Writer
+	files *files
+
+	management *controlplane.ControlPlane
+	// client is an administrator's of the management cluster.
+	client client.Client
+	// workloads by the name of their environment.
+	workloads map[string]*workload
+	team      *team
+	// metricsURL and healthURL of the hub.
+	metricsURL, healthURL string
+}
+
+// workload is one workload cluster.
+type workload struct {
+	name  string
+	plane *controlplane.ControlPlane
+	// proxy is how the hub reaches it; everything else goes straight.
+	proxy  *controlplane.Proxy
+	client client.Client
+}
+
+// release of a Pipeline's application in the cluster.
+func (w *workload) release(app string) flux.Release {
+	return flux.Release{Client: w.client, Key: client.ObjectKey{Namespace: app, Name: app}}
+}
+
+// Run brings a fleet up, calls use, and takes the fleet down.
+func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error) (err error) {
+	var down teardown
+	defer func() {
+		fmt.Fprintln(o.Out, "\nStopping.")
+		err = errors.Join(err, down.all())
+	}()
+
+	f := &Fleet{out: o.Out, workloads: map[string]*workload{}}
+	f.files, err = newFiles(o.Dir, &down)
+	if err != nil {
+		return err
+	}
+	ctx, breakDown := context.WithCancelCause(ctx)
+	defer breakDown(nil)
+	parts := &parts{broken: breakDown, down: &down}
+
+	started := time.Now()
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, &down) }},
+		{"declaring clusters, credentials, policies and applications", f.declare},
+		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
+		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},
+		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, o, parts) }},
+	}
+	for _, step := range steps {
+		fmt.Fprintf(o.Out, "%6s  %s\n", seconds(time.Since(started)), step.name)
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, because(ctx, err))
+		}
+	}
+	fmt.Fprintf(o.Out, "%6s  up\n", seconds(time.Since(started)))
+	if err := use(ctx, f); err != nil {
+		return because(ctx, err)
+	}
+	return nil
+}
+
+// because adds why the context ended to an error that says only that it did.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
+
+// teardown is what is to be undone, last first.
+type teardown []func() error
+
+func (t *teardown) add(undo func() error) { *t = append(*t, undo) }
+
+func (t *teardown) all() error {
+	var errs []error
+	for i := len(*t) - 1; i >= 0; i-- {
+		errs = append(errs, (*t)[i]())
+	}
+	*t = nil
+	return errors.Join(errs...)
+}
+
+// parts are what runs inside this process: each has a goroutine and an end in
+// the teardown. One that ends by itself breaks the fleet.
+type parts struct {
+	broken context.CancelCauseFunc
+	down   *teardown
+}
+
+func (p *parts) start(name string, run func(context.Context) error) {
+	// The end comes from the teardown, in its order, and not from whatever ends
+	// the caller.
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx)
+		if ctx.Err() == nil {
+			p.broken(fmt.Errorf("%s ended by itself: %w", name, errors.Join(err, errEnded)))
+		}
+		ended <- err
+	}()
+	p.down.add(func() error {
+		stop()
+		if err := <-ended; err != nil {
+			return fmt.Errorf("stopping %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+var errEnded = errors.New("it was to run until the fleet is taken down")

@@ -1,0 +1,232 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/flux"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+const (
+	managementName = "management"
+	// planesAtOnce: starting one keeps a core busy for three seconds.
+	planesAtOnce = 2
+	loopback     = "127.0.0.1:0"
+)
+
+// The hub's own timings, and with them those of its watchers, are for networks
+// that fail now and then; a story that is waited for notices an outage sooner:
+// after 10 s of silence instead of 30, and calls stale what is 15 s old instead of 45.
+var (
+	clusterTimings = clusters.Timings{
+		ProbeInterval:       8 * time.Second,
+		Silence:             10 * time.Second,
+		ProbeRetry:          2 * time.Second,
+		UnreachableRetry:    2 * time.Second,
+		UnreachableRetryMax: 10 * time.Second,
+	}
+	watcherTimings = watchers.Timings{FreshFor: 15 * time.Second}
+)
+
+// startPlanes starts all control planes, a proxy before each workload cluster.
+func (f *Fleet) startPlanes(ctx context.Context, down *teardown) error {
+	scheme, err := scheme()
+	if err != nil {
+		return err
+	}
+	crds := map[string][]string{managementName: controlplane.CRDs(
+		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")}
+	for _, name := range Environments {
+		crds[name] = controlplane.CRDs("helm-controller", "kustomize-controller")
+	}
+
+	planes := &startedPlanes{byName: map[string]*controlplane.ControlPlane{}}
+	down.add(planes.stop)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(planesAtOnce)
+	for _, name := range append([]string{managementName}, Environments...) {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			plane, err := controlplane.Start(controlplane.Options{CRDs: crds[name]})
+			if err != nil {
+				return fmt.Errorf("cluster %s: %w", name, err)
+			}
+			planes.add(name, plane)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+
+	f.management = planes.byName[managementName]
+	if f.client, err = client.New(f.management.Config(), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("client of the management cluster: %w", err)
+	}
+	for _, name := range Environments {
+		w := &workload{name: name, plane: planes.byName[name]}
+		if w.client, err = client.New(w.plane.Config(), client.Options{Scheme: scheme}); err != nil {
+			return fmt.Errorf("client of cluster %s: %w", name, err)
+		}
+		if w.proxy, err = controlplane.NewProxy(w.plane.Config().Host); err != nil {
+			return err
+		}
+		down.add(w.proxy.Close)
+		f.workloads[name] = w
+	}
+	return nil
+}
+
+// startedPlanes are the control planes that run, for their common end.
+type startedPlanes struct {
+	mu     sync.Mutex // guards byName while planes start
+	byName map[string]*controlplane.ControlPlane
+}
+
+func (s *startedPlanes) add(name string, plane *controlplane.ControlPlane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byName[name] = plane
+}
+
+func (s *startedPlanes) stop() error {
+	var group errgroup.Group
+	for name, plane := range s.byName {
+		group.Go(func() error {
+			if err := plane.Stop(); err != nil {
+				return fmt.Errorf("stopping cluster %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// scheme of everything that the playground writes and checks.
+func scheme() (*runtime.Scheme, error) {
+	scheme, err := flux.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	for _, add := range []func(*runtime.Scheme) error{pipelinesv1.AddToScheme, capstanv1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building a scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// startFlux plays helm-controller in each workload cluster.
+func (f *Fleet) startFlux(parts *parts) error {
+	for _, name := range Environments {
+		agent, err := flux.NewAgent(flux.AgentOptions{
+			Config: f.workloads[name].plane.Config(), Pause: fluxPause, Logger: logr.Discard(),
+		})
+		if err != nil {
+			return err
+		}
+		parts.start("Flux in "+name, agent.Start)
+	}
+	return nil
+}
+
+// startHub starts the team's receiver of events and the hub that posts to it,
+// and waits until the hub is ready.
+func (f *Fleet) startHub(ctx context.Context, o Options, parts *parts) error {
+	logs := io.Writer(f.files.hubLog)
+	if o.Verbose {
+		logs = io.MultiWriter(f.files.hubLog, o.Out)
+	}
+	logger := zap.New(zap.WriteTo(logs), zap.UseDevMode(false), zap.ConsoleEncoder())
+	// What the libraries log through their own loggers belongs there, too.
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback)
+	if err != nil {
+		return fmt.Errorf("listening for events: %w", err)
+	}
+	f.team = newTeam(f.act)
+	server := &http.Server{Handler: f.team, ReadHeaderTimeout: receiverTimeout}
+	parts.start("the receiver of events", func(ctx context.Context) error {
+		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+		defer stop()
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+
+	metrics, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	health, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	f.metricsURL, f.healthURL = "http://"+metrics+"/metrics", "http://"+health+"/readyz"
+	h, err := hub.New(hub.Options{
+		Config:             f.management.Config(),
+		MetricsBindAddress: metrics,
+		HealthAddress:      health,
+		EventsAddress:      "http://" + listener.Addr().String() + "/",
+		AllowLoopback:      true,
+		ClusterTimings:     clusterTimings,
+		WatcherTimings:     watcherTimings,
+		Logger:             logger,
+	})
+	if err != nil {
+		return err
+	}
+	parts.start("the hub", h.Start)
+	return eventually(ctx, func(ctx context.Context) error { return answersOK(ctx, f.healthURL) })
+}
+
+// freeAddress is a loopback address that nothing listened on a moment ago.
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback)
+	if err != nil {
+		return "", fmt.Errorf("looking for a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+func answersOK(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+)
+
+const (
+	// pollEvery and remindEvery: how often a check looks, and how often it says
+	// what it still waits for.
+	pollEvery   = 100 * time.Millisecond
+	remindEvery = 5 * time.Second
+	// startPatience is for the parts of the fleet, on a machine of two busy cores.
+	startPatience = time.Minute
+)
+
+// step of a story.
+type step struct {
+	name string
+	// does and expects tell people what is done and what should come of it.
+	does, expects string
+	// within is the whole step's deadline: far more than it takes, for what it
+	// takes is shown.
+	within time.Duration
+	play   func(context.Context, *stage) error
+}
+
+// outcome of a step.
+type outcome struct {
+	name   string
+	took   time.Duration
+	err    error
+	played bool
+}
+
+// playAll plays the steps in order until one fails: those after it build on it.
+func playAll(ctx context.Context, out io.Writer, steps []step) []outcome {
+	outcomes := make([]outcome, len(steps))
+	failed := false
+	for i, s := range steps {
+		outcomes[i].name = s.name
+		if failed || ctx.Err() != nil {
+			continue
+		}
+		fmt.Fprintf(out, "\n%d/%d  %s\n      does:    %s\n      expects: %s\n", i+1, len(steps), s.name, s.does, s.expects)
+		started := time.Now()
+		stepCtx, cancel := context.WithTimeout(ctx, s.within)
+		err := s.play(stepCtx, &stage{out: out})
+		cancel()
+		outcomes[i].took, outcomes[i].err, outcomes[i].played = time.Since(started), err, true
+		if err != nil {
+			failed = true
+			fmt.Fprintf(out, "  ✗   %v\n", err)
+		}
+	}
+	return outcomes
+}
+
+// verdict is nil when every step was played and none failed; otherwise it is the
+// one that failed, or the first that was not played.
+func verdict(outcomes []outcome) error {
+	for _, o := range outcomes {
+		switch {
+		case o.err != nil:
+			return fmt.Errorf("%s: %w", o.name, o.err)
+		case !o.played:
+			return fmt.Errorf("%s: %w", o.name, errNotPlayed)
+		}
+	}
+	return nil
+}
+
+var errNotPlayed = errors.New("not played")
+
+// summary prints one line for each step.
+func summary(out io.Writer, outcomes []outcome) {
+	fmt.Fprintln(out, "\nSummary")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i, o := range outcomes {
+		mark, took, note := "✓", seconds(o.took), ""
+		switch {
+		case !o.played:
+			mark, took, note = "–", "", errNotPlayed.Error()
+		case o.err != nil:
+			mark, note = "✗", o.err.Error()
+		}
+		fmt.Fprintf(table, "  %s %d\t%s\t%s\t%s\n", mark, i+1, o.name, took, note)
+	}
+	_ = table.Flush()
+}
+
+// stage is where one step is played: it shows what is done and awaited.
+type stage struct{ out io.Writer }
+
+// note tells what was done or seen.
+func (s *stage) note(format string, args ...any) {
+	fmt.Fprintf(s.out, "      %s\n", fmt.Sprintf(format, args...))
+}
+
+// await checks until the check passes or the step's deadline is over.
+func (s *stage) await(ctx context.Context, what string, check func(context.Context) error) error {
+	started := time.Now()
+	remind := started.Add(remindEvery)
+	err := poll(ctx, func(ctx context.Context) error {
+		err := check(ctx)
+		if err != nil && time.Now().After(remind) {
+			remind = time.Now().Add(remindEvery)
+			s.note("  … %s after %s: %v", what, seconds(time.Since(started)), err)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: waited %s: %w", what, seconds(time.Since(started)), err)
+	}
+	fmt.Fprintf(s.out, "  ✓   %s  (%s)\n", what, seconds(time.Since(started)))
+	return nil
+}
+
+// expect checks once.
+func (s *stage) expect(ctx context.Context, what string, check func(context.Context) error) error {
+	if err := check(ctx); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	fmt.Fprintf(s.out, "  ✓   %s\n", what)
+	return nil
+}
+
+// eventually is for what people need not be told of.
+func eventually(ctx context.Context, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	return poll(ctx, check)
+}
+
+// poll checks until the check passes; when the context ends first, with what the
+// check said last.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		// A check that the end of the context cut short says less than the one
+		// before it.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", last, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+// Deadlines of steps. A step of the hub alone takes a second or two; the network
+// steps wait for probes, whose times are the hub's own.
+const (
+	aMoment = time.Minute
+	aWhile  = 3 * time.Minute
+)
+
+// Play plays the story and prints its summary. The error is what went wrong.
+func (f *Fleet) Play(ctx context.Context) error {
+	outcomes := playAll(ctx, f.out, f.story())
+	summary(f.out, outcomes)
+	if err := f.ledger(ctx); err != nil {
+		fmt.Fprintf(f.out, "  the Promotions could not be listed: %v\n", err)
+	}
+	err := verdict(outcomes)
+	if err != nil {
+		f.tellLog()
+	}
+	return err
+}
+
+func (f *Fleet) story() []step {
+	return []step{
+		{
+			name:    "the fleet is up",
+			does:    "nothing: " + firstRevision + " runs everywhere, and the hub has just started",
+			expects: "every cluster is connected, both Pipelines are Ready and show their targets, nothing is promoted",
+			within:  aMoment, play: f.fleetIsUp,
+		}, {
+			name:    "a new revision travels",
+			does:    "1.1.0 of shop and billing is released in dev",
+			expects: "one Promotion and one notification each: shop to staging and prod, billing to staging",
+			within:  aMoment, play: f.revisionTravels,
+		}, {
+			name:    "prod of billing waits for an approval",
+			does:    "mallory, and then alice, approve 1.1.0 with kubectl's means",
+			expects: "mallory and a false name are refused; after alice, billing goes on to prod",
+			within:  aMoment, play: f.approval,
+		}, {
+			name:    "the prod cluster goes away and comes back",
+			does:    "the network to prod is cut, 1.2.0 of shop is released in dev, the network is mended",
+			expects: "prod keeps its last seen revision, marked stale; staging gets 1.2.0 meanwhile; prod gets it once, afterwards",
+			within:  aWhile, play: f.outage,
+		}, {
+			name:    "every token is rotated",
+			does:    "new tokens are put into the kubeconfig Secrets, the old ones are revoked, 1.3.0 is released in dev",
+			expects: "the hub goes over without a new connection or a relist, and 1.3.0 travels",
+			within:  aMoment, play: f.rotation,
+		}, {
+			name:    "exactly once",
+			does:    "nothing: all Promotions are held against all notifications",
+			expects: "each Promotion that acted was notified once, and no notification is of anything else",
+			within:  aMoment, play: f.exactlyOnce,
+		},
+	}
+}
+
+func (f *Fleet) fleetIsUp(ctx context.Context, s *stage) error {
+	if err := s.await(ctx, "ClusterConnections of dev, staging and prod are Ready",
+		f.connected(capstanv1.ConnectionReady, Environments...)); err != nil {
+		return err
+	}
+	for _, app := range []string{shop, billing} {
+		if err := s.await(ctx, fmt.Sprintf("%s is Ready and shows %s in dev, staging and prod", app, firstRevision),
+			all(f.pipelineReady(app), f.runs(app, firstRevision, Environments...))); err != nil {
+			return err
+		}
+	}
+	return s.expect(ctx, "there is no Promotion", func(ctx context.Context) error {
+		if every, err := f.promotions(ctx); err != nil || len(every) > 0 {
+			return errors.Join(err, fmt.Errorf("there are %d", len(every)))
+		}
+		return nil
+	})
+}
+
+func (f *Fleet) revisionTravels(ctx context.Context, s *stage) error {
+	const revision = "1.1.0"
+	if err := f.releaseInDev(ctx, s, revision, shop, billing); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "shop runs "+revision+" everywhere, promoted once to staging and once to prod",
+		all(f.runs(shop, revision, Environments...), f.promotedOnce(shop, revision, staging, prod))); err != nil {
+		return err
+	}
+	return s.await(ctx, "billing runs "+revision+" in dev and staging, promoted once to staging",
+		all(f.runs(billing, revision, dev, staging), f.promotedOnce(billing, revision, staging)))
+}
+
+func (f *Fleet) approval(ctx context.Context, s *stage) error {
+	const revision = "1.1.0"
+	var waiting *capstanv1.Promotion
+	if err := s.await(ctx, "the Promotion of billing into prod is AwaitingApproval, and waitingApproval.revision says "+revision,
+		func(ctx context.Context) (err error) {
+			if waiting, err = f.only(ctx, billing, prod, revision, capstanv1.PhaseAwaitingApproval); err != nil {
+				return err
+			}
+			return f.waitsForApproval(billing, prod, revision)(ctx)
+		}); err != nil {
+		return err
+	}
+	if err := s.expect(ctx, "nothing was notified of it", func(context.Context) error {
+		if n := f.team.deliveries(strategy.Identity(waiting)); n != 0 {
+			return fmt.Errorf("%d notifications", n)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, attempt := range []struct{ user, by, why string }{
+		{mallory, mallory, "mallory, who lacks the verb approve, is refused"},
+		{alice, "bob", "alice, who writes another's name, is refused"},
+	} {
+		if err := s.expect(ctx, attempt.why, func(ctx context.Context) error {
+			err := f.approve(ctx, waiting.Name, attempt.user, attempt.by)
+			if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+				return fmt.Errorf("the API server answered: %w", errors.Join(err, errNotRefused))
+			}
+			s.note("%v", err)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	s.note("%s", f.approveCommand(waiting.Name))
+	if err := s.expect(ctx, "alice is not refused", func(ctx context.Context) error {
+		return f.approve(ctx, waiting.Name, alice, alice)
+	}); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "billing runs "+revision+" everywhere, promoted once to prod",
+		all(f.runs(billing, revision, Environments...), f.promotedOnce(billing, revision, prod), f.waitsForApproval(billing, prod, ""))); err != nil {
+		return err
+	}
+	return s.expect(ctx, "the Promotion says that alice approved it", func(ctx context.Context) error {
+		p, err := f.only(ctx, billing, prod, revision, capstanv1.PhaseSucceeded)
+		if err == nil && (p.Status.Approval == nil || p.Status.Approval.By != alice) {
+			err = fmt.Errorf("it says %+v", p.Status.Approval)
+		}
+		return err
+	})
+}
+
+var errNotRefused = errors.New("this was to be refused")
+
+func (f *Fleet) outage(ctx context.Context, s *stage) error {
+	const before, revision = "1.1.0", "1.2.0"
+	f.workloads[prod].proxy.Set(controlplane.Refuse)
+	defer f.workloads[prod].proxy.Set(controlplane.Pass)
+	s.note("the network to prod is cut")
+	if err := s.await(ctx, "the ClusterConnection of prod is Unreachable", f.connected(capstanv1.ConnectionUnreachable, prod)); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "prod of shop is stale, and still shows "+before, f.stale(shop, prod, before)); err != nil {
+		return err
+	}
+	if err := f.releaseInDev(ctx, s, revision, shop); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "shop runs "+revision+" in dev and staging, promoted once to staging, while prod is away",
+		all(f.runs(shop, revision, dev, staging), f.promotedOnce(shop, revision, staging), f.agreed(shop, staging, revision))); err != nil {
+		return err
+	}
+	if err := s.expect(ctx, "nothing is promoted into prod, which nobody can see", all(
+		f.notPromoted(shop, prod, revision), f.stale(shop, prod, before), f.connected(capstanv1.ConnectionReady, dev, staging))); err != nil {
+		return err
+	}
+	f.workloads[prod].proxy.Set(controlplane.Pass)
+	s.note("the network to prod is mended")
+	if err := s.await(ctx, "the ClusterConnection of prod is Ready again", f.connected(capstanv1.ConnectionReady, prod)); err != nil {
+		return err
+	}
+	return s.await(ctx, "shop runs "+revision+" everywhere, promoted once to prod",
+		all(f.runs(shop, revision, Environments...), f.promotedOnce(shop, revision, prod)))
+}
+
+func (f *Fleet) rotation(ctx context.Context, s *stage) error {
+	const revision = "1.3.0"
+	listed, err := lists()
+	if err != nil {
+		return err
+	}
+	connections := map[string]*capstanv1.ClusterConnection{}
+	for _, name := range Environments {
+		if connections[name], err = f.connection(ctx, name); err != nil {
+			return err
+		}
+	}
+	old, err := f.tokenConfigs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range Environments {
+		if err := f.writeCredentials(ctx, f.workloads[name], nextCredentials); err != nil {
+			return err
+		}
+	}
+	s.note("new tokens are in the kubeconfig Secrets")
+	if err := s.await(ctx, "the ClusterConnections show the new tokens' expiry", func(ctx context.Context) error {
+		for name, was := range connections {
+			is, err := f.connection(ctx, name)
+			if err != nil {
+				return err
+			}
+			if is.Status.CredentialExpiry.Equal(was.Status.CredentialExpiry) {
+				return fmt.Errorf("ClusterConnection %s shows %v", is.Name, is.Status.CredentialExpiry)
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, name := range Environments {
+		if err := f.workloads[name].revoke(ctx, firstCredentials); err != nil {
+			return err
+		}
+	}
+	for _, name := range Environments {
+		if err := s.await(ctx, "the old token of "+name+" is refused there", refused(old[name])); err != nil {
+			return err
+		}
+	}
+	if err := f.releaseInDev(ctx, s, revision, shop, billing); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "shop runs "+revision+" everywhere, promoted once to staging and once to prod",
+		all(f.runs(shop, revision, Environments...), f.promotedOnce(shop, revision, staging, prod))); err != nil {
+		return err
+	}
+	if err := s.await(ctx, "billing runs "+revision+" in dev and staging, and waits for an approval",
+		all(f.promotedOnce(billing, revision, staging), f.waitsForApproval(billing, prod, revision))); err != nil {
+		return err
+	}
+	return s.expect(ctx, "the connections are the same as before, and no informer has listed again", func(ctx context.Context) error {
+		for name, was := range connections {
+			is, err := f.connection(ctx, name)
+			if err != nil {
+				return err
+			}
+			if is.Status.State != was.Status.State || !is.Status.Since.Equal(was.Status.Since) {
+				return fmt.Errorf("ClusterConnection %s is %s since %v", is.Name, is.Status.State, is.Status.Since)
+			}
+		}
+		now, err := lists()
+		if err == nil && now != listed {
+			err = fmt.Errorf("%g initial lists were made", now-listed)
+		}
+		return err
+	})
+}
+
+// exactlyOnce holds Promotions and notifications against each other, both ways.
+func (f *Fleet) exactlyOnce(ctx context.Context, s *stage) error {
+	return s.expect(ctx, "Promotions and notifications match, one to one", func(ctx context.Context) error {
+		every, err := f.promotions(ctx)
+		if err != nil {
+			return err
+		}
+		acted := map[string]bool{}
+		for i := range every {
+			p := &every[i]
+			expected := 1
+			if p.Status.Phase == capstanv1.PhaseAwaitingApproval {
+				expected = 0
+			}
+			acted[strategy.Identity(p)] = true
+			if n := f.team.deliveries(strategy.Identity(p)); n != expected {
+				return fmt.Errorf("Promotion %s (%s) was notified %d times, not %d", p.Name, p.Status.Phase, n, expected)
+			}
+		}
+		for _, n := range f.team.all() {
+			if !acted[n.ID] {
+				return fmt.Errorf("a notification of %s %s into %s is of no Promotion: %s", n.Pipeline, n.Revision, n.Environment, n.ID)
+			}
+		}
+		return nil
+	})
+}
+
+// releaseInDev is a team's commit; Flux does the rest.
+func (f *Fleet) releaseInDev(ctx context.Context, s *stage, revision string, apps ...string) error {
+	for _, app := range apps {
+		if err := f.workloads[dev].release(app).Declare(ctx, revision); err != nil {
+			return err
+		}
+		s.note("%s %s is released in dev", app, revision)
+	}
+	return nil
+}
+
+// approve a Promotion as a user.
+func (f *Fleet) approve(ctx context.Context, name, user, by string) error {
+	config, err := f.management.UserConfig(user)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{Scheme: f.client.Scheme()})
+	if err != nil {
+		return err
+	}
+	p := &capstanv1.Promotion{}
+	p.Namespace, p.Name = appsNamespace, name
+	return c.Patch(ctx, p, client.RawPatch("application/merge-patch+json", []byte(approvalPatch(by))))
+}
+
+func approvalPatch(by string) string { return fmt.Sprintf(`{"spec":{"approval":{"by":%q}}}`, by) }
+
+// ledger prints every Promotion with the notifications of it.
+func (f *Fleet) ledger(ctx context.Context) error {
+	// The story may have ended with its context; the list is then of use all the more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aMoment)
+	defer cancel()
+	every, err := f.promotions(ctx)
+	if err != nil || len(every) == 0 {
+		return err
+	}
+	printLedger(f.out, every, f.team.deliveries)
+	return nil
+}
+
+func printLedger(out io.Writer, promotions []capstanv1.Promotion, deliveries func(id string) int) {
+	fmt.Fprintln(out, "\nPromotions, and how often the team's CI was told of each")
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  PIPELINE\tENVIRONMENT\tREVISION\tPHASE\tREASON\tAPPROVED BY\tTOLD\tID")
+	for i := range promotions {
+		p := &promotions[i]
+		by := "-"
+		if p.Status.Approval != nil {
+			by = p.Status.Approval.By
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision,
+			p.Status.Phase, p.Status.Reason, by, deliveries(strategy.Identity(p)), strategy.Identity(p))
+	}
+	_ = table.Flush()
+}

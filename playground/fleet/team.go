@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
+)
+
+// What a receiver finds in a Promote event: the wire, as a team would read it.
+const (
+	promoteReason  = "Promote"
+	keyEnvironment = "pipelines.weave.works/environment"
+	keyRevision    = "pipelines.weave.works/revision"
+	keyPromotionID = "pipelines.weave.works/promotion-id"
+
+	receiverTimeout = 5 * time.Second
+	maxEventBytes   = 1 << 20
+)
+
+// notification is what one promotion has told.
+type notification struct {
+	ID, Pipeline, Environment, Revision string
+	// Deliveries of this id; more than one is admitted by the promise (at least
+	// once), and acted upon once.
+	Deliveries int
+}
+
+// team is the CI of the teams: an HTTP receiver of Flux events that carries out
+// what a Promote event asks for, once for each promotion id.
+//
+// Locking: mu guards told; nothing is called under it.
+type team struct {
+	act func(ctx context.Context, n notification) error
+
+	mu   sync.Mutex
+	told map[string]*notification
+}
+
+func newTeam(act func(context.Context, notification) error) *team {
+	return &team{act: act, told: map[string]*notification{}}
+}
+
+// ServeHTTP receives one event.
+func (t *team) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var event eventv1.Event
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEventBytes)).Decode(&event); err != nil {
+		http.Error(w, "not a Flux event: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if event.Reason != promoteReason {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	n := notification{
+		ID:          event.Metadata[keyPromotionID],
+		Pipeline:    event.InvolvedObject.Name,
+		Environment: event.Metadata[keyEnvironment],
+		Revision:    event.Metadata[keyRevision],
+	}
+	if n.ID == "" || n.Environment == "" || n.Revision == "" {
+		http.Error(w, fmt.Sprintf("a Promote event without %s, %s or %s", keyPromotionID, keyEnvironment, keyRevision), http.StatusUnprocessableEntity)
+		return
+	}
+	if first := t.record(n); first {
+		if err := t.act(r.Context(), n); err != nil {
+			t.forget(n.ID)
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// record counts a delivery; true for the first of its id.
+func (t *team) record(n notification) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known, ok := t.told[n.ID]
+	if !ok {
+		known = &n
+		t.told[n.ID] = known
+	}
+	known.Deliveries++
+	return !ok
+}
+
+// forget an id that could not be acted upon: the hub will tell it again.
+func (t *team) forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.told, id)
+}
+
+// deliveries of a promotion id.
+func (t *team) deliveries(id string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n, ok := t.told[id]; ok {
+		return n.Deliveries
+	}
+	return 0
+}
+
+// all that was told, in no order.
+func (t *team) all() []notification {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]notification, 0, len(t.told))
+	for _, n := range t.told {
+		all = append(all, *n)
+	}
+	return all
+}
+
+// act is what the teams' CI does with a Promote event: the commit that sets the
+// chart version in the environment. Flux does the rest.
+func (f *Fleet) act(ctx context.Context, n notification) error {
+	w, ok := f.workloads[n.Environment]
+	if !ok {
+		return fmt.Errorf("no environment %q", n.Environment)
+	}
+	return w.release(n.Pipeline).Declare(ctx, n.Revision)
+}

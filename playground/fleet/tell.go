@@ -1,0 +1,68 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// logLines of the hub are shown when the story failed.
+const logLines = 40
+
+// TellWhere prints where the kubeconfigs are and how to look.
+func (f *Fleet) TellWhere() {
+	fmt.Fprintf(f.out, "\nKubeconfigs (administrators' but for alice and mallory) and the hub's log are in %s\n", f.files.path(""))
+	fmt.Fprintln(f.out, "Look, from another terminal:")
+	f.tell(
+		f.kubectl(managementName)+" get clusterconnections,pipelines,promotions.capstan.dev -A",
+		f.kubectl(managementName)+" -n "+appsNamespace+" get pipelines "+shop+" -o yaml",
+		f.kubectl(managementName)+" -n "+appsNamespace+" get events",
+		f.kubectl(prod)+" get helmreleases -A",
+		"curl -s "+f.metricsURL+" | grep ^capstan_",
+		"tail -f "+f.files.path(hubLogName),
+	)
+}
+
+// TellWhat prints what to try on the fleet as the story left it.
+func (f *Fleet) TellWhat(ctx context.Context) {
+	fmt.Fprintln(f.out, "\nThe fleet stays up until Ctrl-C. Try a new revision in dev, and watch it travel:")
+	f.tell(
+		f.kubectl(dev)+" -n "+shop+` patch helmrelease `+shop+` --type=merge -p '{"spec":{"chart":{"spec":{"version":"2.0.0"}}}}'`,
+		f.kubectl(managementName)+" -n "+appsNamespace+" get promotions.capstan.dev -w",
+	)
+	every, err := f.promotions(ctx)
+	if err != nil {
+		return
+	}
+	for _, p := range every {
+		if p.Status.Phase == capstanv1.PhaseAwaitingApproval {
+			fmt.Fprintf(f.out, "Approve %s %s into %s (as mallory it is refused):\n", p.Spec.Pipeline.Name, p.Spec.Revision, p.Spec.Environment)
+			f.tell(f.approveCommand(p.Name))
+		}
+	}
+}
+
+func (f *Fleet) tell(commands ...string) {
+	for _, c := range commands {
+		fmt.Fprintln(f.out, "  "+c)
+	}
+}
+
+// tellLog prints the end of the hub's log.
+func (f *Fleet) tellLog() {
+	fmt.Fprintln(f.out, "\nThe end of the hub's log:")
+	f.tell(f.files.logTail(logLines)...)
+}
+
+func (f *Fleet) approveCommand(promotion string) string {
+	return f.kubectl(alice) + " -n " + appsNamespace + " patch promotions.capstan.dev " + promotion +
+		" --type=merge -p '" + approvalPatch(alice) + "'"
+}
+
+// kubectl as one would type it: the one that was built with the control planes.
+func (f *Fleet) kubectl(name string) string {
+	return typed(filepath.Join(controlplane.Root(), "bin", "envtest", "kubectl")) + " --kubeconfig " + f.files.path(name+kubeconfigEnds)
+}

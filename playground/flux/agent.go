@@ -1,0 +1,115 @@
+package flux
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// concurrent releases of one agent; each is mostly asleep in its pauses.
+	concurrent = 8
+	// shutdown is what an agent's reconciliations get to end.
+	shutdown = 5 * time.Second
+)
+
+// AgentOptions of an Agent.
+type AgentOptions struct {
+	// Config of the cluster that the agent runs in.
+	Config *rest.Config
+	// Pause between the steps of a release.
+	Pause time.Duration
+	// Logger of the agent.
+	Logger logr.Logger
+}
+
+// Agent plays helm-controller in one cluster: whenever the spec of a HelmRelease
+// changes, it brings the status up to the chart version of the spec.
+type Agent struct {
+	manager ctrl.Manager
+	// client reads past the cache: right after a reconciliation that can still
+	// hold the status from before, and the release would be made twice.
+	client client.Client
+	pause  time.Duration
+}
+
+// NewAgent makes the agent; Start runs it.
+func NewAgent(o AgentOptions) (*Agent, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	manager, err := ctrl.NewManager(o.Config, ctrl.Options{
+		Scheme:                  scheme,
+		Logger:                  o.Logger,
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(shutdown),
+		// One process has an agent for every cluster.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a Flux agent: %w", err)
+	}
+	direct, err := client.New(o.Config, client.Options{Scheme: scheme, HTTPClient: manager.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("making a Flux agent: %w", err)
+	}
+	a := &Agent{manager: manager, client: direct, pause: o.Pause}
+	err = ctrl.NewControllerManagedBy(manager).
+		Named("helm-controller").
+		For(&helmv2.HelmRelease{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
+		Complete(a)
+	if err != nil {
+		return nil, fmt.Errorf("making a Flux agent: %w", err)
+	}
+	return a, nil
+}
+
+// Start runs the agent until the context ends.
+func (a *Agent) Start(ctx context.Context) error {
+	defer a.manager.GetHTTPClient().CloseIdleConnections()
+	return a.manager.Start(ctx)
+}
+
+// Reconcile plays the controller for one HelmRelease.
+func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	obj := &helmv2.HelmRelease{}
+	if err := a.client.Get(ctx, request.NamespacedName, obj); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	settled := obj.Status.ObservedGeneration == obj.Generation
+	if settled || obj.Spec.Suspend || !obj.DeletionTimestamp.IsZero() || !obj.HasChartTemplate() {
+		return ctrl.Result{}, nil
+	}
+	version := obj.Spec.Chart.Spec.Version
+	if err := exact(version); err != nil {
+		return ctrl.Result{}, reconcile.TerminalError(fmt.Errorf("HelmRelease %s: %w: %q", request, err, version))
+	}
+	release := Release{Client: a.client, Key: request.NamespacedName, Pause: a.pause}
+	return ctrl.Result{}, release.reconcile(ctx, version, nil)
+}
+
+// Scheme knows HelmReleases and the kinds of Kubernetes.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, helmv2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building a scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}

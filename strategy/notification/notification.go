@@ -1,0 +1,212 @@
+package notification
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+const (
+	// Reason of the event.
+	Reason = "Promote"
+
+	// Component that reports the event.
+	Component = "capstan"
+
+	// deadline of one delivery. A receiver on the same network answers in
+	// milliseconds; after this long it is taken to be gone.
+	deadline = 15 * time.Second
+
+	// maxAnswer is how much of a refusing receiver's answer is shown.
+	maxAnswer = 256
+)
+
+// Metadata keys of the Flux event, prefixed so that notification-controller keeps
+// them.
+var (
+	KeyEnvironment = key("environment")
+	KeyVersion     = key("version")
+	KeyRevision    = key("revision")
+	// KeyPromotionID holds the identity by which a receiver knows a repetition.
+	KeyPromotionID = key("promotion-id")
+	// keyToken makes notification-controller's own folding of equal events tell
+	// two promotions of one revision apart (internal/server, eventKeyFunc).
+	keyToken = key(eventv1.MetaTokenKey)
+)
+
+func key(name string) string { return pipelinesv1.GroupVersion.Group + "/" + name }
+
+// Options of the strategy.
+type Options struct {
+	// Client writes the Kubernetes Event.
+	Client client.Client
+	// Address that Flux events are posted to, as Flux' --events-addr; empty for none.
+	Address string
+	// HTTPClient for it; http.DefaultClient's settings when nil. Deadlines come
+	// from the context.
+	HTTPClient *http.Client
+}
+
+// Strategy tells of promotions.
+type Strategy struct{ o Options }
+
+var _ strategy.Strategy = &Strategy{}
+
+// New makes the strategy.
+func New(o Options) *Strategy {
+	if o.HTTPClient == nil {
+		o.HTTPClient = &http.Client{}
+	}
+	return &Strategy{o: o}
+}
+
+// Name implements strategy.Strategy.
+func (*Strategy) Name() string { return "notification" }
+
+// Handles implements strategy.Strategy.
+func (*Strategy) Handles(s pipelinesv1.Strategy) bool { return s.Notification != nil }
+
+// Deadline implements strategy.Strategy.
+func (*Strategy) Deadline() time.Duration { return deadline }
+
+// Promote posts the Flux event first and records the Kubernetes Event last, so
+// that the Event tells of what was accepted.
+func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
+	if s.o.Address != "" {
+		if err := s.post(ctx, p); err != nil {
+			return strategy.Result{}, err
+		}
+	}
+	if err := s.record(ctx, p); err != nil {
+		return strategy.Result{}, err
+	}
+	to := "a Kubernetes Event on the Pipeline"
+	if s.o.Address != "" {
+		to = "a Flux event to --events-addr, and " + to
+	}
+	return strategy.Result{State: strategy.Done, Message: "told by " + to}, nil
+}
+
+// Message of the event: weave's, to the letter.
+func Message(p *capstanv1.Promotion) string {
+	return fmt.Sprintf("Promote pipeline %s/%s to %s with version %s", p.Namespace, p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision)
+}
+
+func (s *Strategy) post(ctx context.Context, p *capstanv1.Promotion) error {
+	body, err := json.Marshal(fluxEvent(p))
+	if err != nil {
+		return fmt.Errorf("encoding the event of promotion %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.o.Address, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("--events-addr: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := s.o.HTTPClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("posting to --events-addr: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // Nothing follows from it.
+	answer, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return accepted(response, string(answer), p)
+}
+
+// accepted judges the receiver's answer.
+func accepted(response *http.Response, answer string, p *capstanv1.Promotion) error {
+	switch {
+	case response.StatusCode >= 200 && response.StatusCode < 300:
+		return nil
+	case response.StatusCode == http.StatusTooManyRequests && p.Status.Attempt != nil && p.Status.Attempt.Number > 1:
+		// notification-controller answers a repetition of what it has accepted so;
+		// the token in the metadata makes sure that it was this very promotion.
+		return nil
+	}
+	err := fmt.Errorf("--events-addr answered %s: %q", response.Status, strings.ToValidUTF8(answer, ""))
+	if seconds, perr := strconv.Atoi(response.Header.Get("Retry-After")); perr == nil && seconds > 0 {
+		return &strategy.RetryAfterError{After: time.Duration(seconds) * time.Second, Err: err}
+	}
+	return err
+}
+
+// fluxEvent is the same to the byte for one identity.
+func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
+	id := strategy.Identity(p)
+	return &eventv1.Event{
+		InvolvedObject:      involved(p),
+		Severity:            eventv1.EventSeverityInfo,
+		Timestamp:           startedAt(p),
+		Message:             Message(p),
+		Reason:              Reason,
+		ReportingController: Component,
+		ReportingInstance:   Component,
+		Metadata: map[string]string{
+			KeyEnvironment: p.Spec.Environment,
+			KeyVersion:     p.Spec.Revision,
+			KeyRevision:    p.Spec.Revision,
+			KeyPromotionID: id,
+			keyToken:       id,
+		},
+	}
+}
+
+// startedAt is the time of both events: that of the promotion, not of the
+// attempt, so that a repetition is the same event.
+func startedAt(p *capstanv1.Promotion) metav1.Time {
+	if p.Status.StartedAt != nil {
+		return *p.Status.StartedAt
+	}
+	return p.CreationTimestamp
+}
+
+func involved(p *capstanv1.Promotion) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: pipelinesv1.GroupVersion.String(),
+		Kind:       pipelinesv1.PipelineKind,
+		Namespace:  p.Namespace,
+		Name:       p.Spec.Pipeline.Name,
+		UID:        p.Spec.Pipeline.UID,
+	}
+}
+
+func (s *Strategy) record(ctx context.Context, p *capstanv1.Promotion) error {
+	now := startedAt(p)
+	sum := sha256.Sum256([]byte(strategy.Identity(p)))
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   p.Namespace,
+			Name:        "promote-" + hex.EncodeToString(sum[:8]),
+			Annotations: map[string]string{KeyEnvironment: p.Spec.Environment, KeyRevision: p.Spec.Revision, KeyPromotionID: strategy.Identity(p)},
+		},
+		InvolvedObject:      involved(p),
+		Type:                corev1.EventTypeNormal,
+		Reason:              Reason,
+		Message:             Message(p),
+		Source:              corev1.EventSource{Component: Component},
+		ReportingController: Component,
+		FirstTimestamp:      now,
+		LastTimestamp:       now,
+		Count:               1,
+	}
+	if err := s.o.Client.Create(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("recording Event %s/%s: %w", event.Namespace, event.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package strategy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// Result is what a strategy has reached.
+type Result struct {
+	// State of the act.
+	State State
+	// URL of the pull request, if there is one.
+	URL string
+	// Message for people: one sentence on what was done.
+	Message string
+}
+
+// State of an act.
+type State string
+
+// States of an act.
+const (
+	// Done: there is nothing left for the strategy to do.
+	Done State = "Done"
+	// Open: a pull request waits for people; Promote is called again to follow it.
+	Open State = "Open"
+	// Merged: the pull request was merged.
+	Merged State = "Merged"
+	// Closed: a person closed the pull request unmerged.
+	Closed State = "Closed"
+)
+
+// Strategy carries promotions out.
+type Strategy interface {
+	// Name of the strategy, as in the Pipeline's spec.
+	Name() string
+
+	// Handles tells whether the spec asks for this strategy.
+	Handles(pipelinesv1.Strategy) bool
+
+	// Deadline bounds one call of Promote. Until it has passed nobody else tries.
+	Deadline() time.Duration
+
+	// Promote carries the promotion out, or looks how far it has come.
+	// An error that Terminal made stops the promotion; every other is retried.
+	Promote(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
+}
+
+// Identity is the identity of the act towards Git and receivers of events: it is
+// the same however often the act is repeated, and another after spec.retry was
+// raised and the promotion begun anew (status.retry follows it then, so that
+// raising it under way does not change what is under way).
+func Identity(p *capstanv1.Promotion) string {
+	return fmt.Sprintf("%s.%d", p.UID, p.Status.Retry)
+}
+
+// TerminalError is an error that no repetition heals.
+type TerminalError struct {
+	// Reason in one word, for the Promotion's status.
+	Reason string
+	Err    error
+}
+
+// Error implements error.
+func (e *TerminalError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *TerminalError) Unwrap() error { return e.Err }
+
+// Terminal marks an error as one that no repetition heals, with a reason.
+func Terminal(reason string, err error) error { return &TerminalError{Reason: reason, Err: err} }
+
+// RetryAfterError is an error of a service that said when to come back.
+type RetryAfterError struct {
+	// After is how long to wait at least.
+	After time.Duration
+	Err   error
+}
+
+// Error implements error.
+func (e *RetryAfterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// Problem is a reason why a spec cannot be carried out by any strategy.
+type Problem string
+
+// Problems of a spec.
+const (
+	NoStrategy    Problem = "neither pull-request nor notification is set; set one of them"
+	TwoStrategies Problem = "pull-request and notification are both set; keep one of them"
+)
+
+// ErrUnknown is the cause of the terminal error for a strategy that no part of
+// this build carries out.
+var ErrUnknown = errors.New("no strategy of this build carries it out")
+
+// Check returns what is wrong with a strategy's spec; empty when nothing is. The
+// CRD admits both, as weave's did.
+func Check(s pipelinesv1.Strategy) Problem {
+	switch {
+	case s.PullRequest == nil && s.Notification == nil:
+		return NoStrategy
+	case s.PullRequest != nil && s.Notification != nil:
+		return TwoStrategies
+	default:
+		return ""
+	}
+}
+
+// Registry is the strategies that the hub was wired with.
+type Registry []Strategy
+
+// For returns the strategy that a Promotion asks for, or a terminal error.
+func (r Registry) For(p *capstanv1.Promotion) (Strategy, error) {
+	if problem := Check(p.Spec.Strategy); problem != "" {
+		return nil, Terminal("InvalidSpec", fmt.Errorf("promotion %s/%s: %s", p.Namespace, p.Name, problem))
+	}
+	for _, s := range r {
+		if s.Handles(p.Spec.Strategy) {
+			return s, nil
+		}
+	}
+	return nil, Terminal("UnknownStrategy", fmt.Errorf("promotion %s/%s: %w; use strategy.notification", p.Namespace, p.Name, ErrUnknown))
+}
