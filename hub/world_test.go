@@ -208,10 +208,14 @@ func (w *world) cluster(env string) string { return "Cluster/" + w.ns + "/" + en
 
 var helm = index.Kind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}
 
+func (w *world) object(env string) index.Object {
+	return index.Object{Cluster: w.cluster(env), Kind: helm, Namespace: "shop", Name: "web"}
+}
+
 // runs has an environment seen at a revision, fresh and ready.
 func (w *world) runs(env, revision string) {
 	w.x.SetFreshness(w.cluster(env), helm, index.Freshness{Fresh: true})
-	w.x.Observe(index.Object{Cluster: w.cluster(env), Kind: helm, Namespace: "shop", Name: "web"},
+	w.x.Observe(w.object(env),
 		index.Observation{Found: true, Ready: true, Revision: revision, At: w.clock.Now()})
 }
 
@@ -275,6 +279,8 @@ type killer struct {
 	after bool
 	calls int
 	dead  bool
+	// end the process's context with it: a dead process does not try again.
+	end context.CancelFunc
 }
 
 // step returns whether the call is made, and whether its answer is lost.
@@ -295,13 +301,21 @@ func (k *killer) step() (made, lost bool) {
 func (k *killer) around(call func() error) error {
 	made, lost := k.step()
 	if !made {
+		k.end()
 		return errKilled
 	}
 	err := call()
 	if lost {
+		k.end()
 		return errKilled
 	}
 	return err
+}
+
+// process is the context of the hub that is to be killed.
+func (k *killer) process(ctx context.Context) context.Context {
+	ctx, k.end = context.WithCancel(ctx)
+	return ctx
 }
 
 func (k *killer) client(c client.WithWatch) client.Client {

@@ -102,8 +102,12 @@ func TestAllowList(t *testing.T) {
 		{name: "missing context", edit: func(f *clientcmdapi.Config, _ *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			f.CurrentContext = canary
 		}, reason: kubeconfig.ReasonContext, names: "current-context"},
-		{name: "missing cluster", edit: func(f *clientcmdapi.Config, _ *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { delete(f.Clusters, "c") }, reason: kubeconfig.ReasonCluster, names: "cluster"},
-		{name: "missing user", edit: func(f *clientcmdapi.Config, _ *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { delete(f.AuthInfos, "u") }, reason: kubeconfig.ReasonUser, names: "user"},
+		{name: "missing cluster", edit: func(f *clientcmdapi.Config, _ *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			delete(f.Clusters, "c")
+		}, reason: kubeconfig.ReasonCluster, names: "cluster"},
+		{name: "missing user", edit: func(f *clientcmdapi.Config, _ *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			delete(f.AuthInfos, "u")
+		}, reason: kubeconfig.ReasonUser, names: "user"},
 
 		{name: "no server", edit: server(""), reason: kubeconfig.ReasonServer, names: "server"},
 		{name: "not a URL", edit: server("https://%zz"), reason: kubeconfig.ReasonServer, names: "server"},

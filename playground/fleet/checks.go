@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -227,13 +228,14 @@ func refused(config *rest.Config) check {
 			return err
 		}
 		_, err = set.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
-		if err == nil {
-			return fmt.Errorf("%s still takes the token", config.Host)
-		}
-		if !strings.Contains(err.Error(), "Unauthorized") {
+		switch {
+		case err == nil:
+			return fmt.Errorf("%s still takes the token (API servers remember a good one for 10 s)", config.Host)
+		case apierrors.IsUnauthorized(err):
+			return nil
+		default:
 			return err
 		}
-		return nil
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -70,6 +72,19 @@ func (f *Fleet) tokenConfigs(ctx context.Context) (map[string]*rest.Config, erro
 		configs[name] = config
 	}
 	return configs, nil
+}
+
+// hubConfig is the hub's own: with the rights of its ServiceAccount, and no more.
+func (f *Fleet) hubConfig(ctx context.Context) (*rest.Config, error) {
+	const life = 24 * time.Hour
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(life.Seconds()))}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: hubAccount}}
+	if err := f.client.SubResource("token").Create(ctx, account, request); err != nil {
+		return nil, fmt.Errorf("requesting the hub's token: %w", err)
+	}
+	config := rest.AnonymousClientConfig(f.management.Config())
+	config.BearerToken = request.Status.Token
+	return config, nil
 }
 
 // revoke ends every token of the account, for good: a new account of that name

@@ -26,6 +26,9 @@ import (
 
 // Namespaces of the management cluster, and the two Pipelines.
 const (
+	// hubNamespace and hubAccount are those of config/rbac.
+	hubNamespace   = "capstan-system"
+	hubAccount     = "capstan-hub"
 	fleetNamespace = "fleet"
 	appsNamespace  = "apps"
 
@@ -42,13 +45,19 @@ const (
 
 // declare puts into the clusters what administrators and teams would.
 func (f *Fleet) declare(ctx context.Context) error {
-	for _, name := range []string{fleetNamespace, appsNamespace} {
+	for _, name := range []string{hubNamespace, fleetNamespace, appsNamespace} {
 		if err := f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
 	}
-	if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", "admission")); err != nil {
-		return err
+	// What is shipped: the approval policy, the hub's rights, and those to the
+	// Secrets of one namespace.
+	for _, shipped := range []struct{ dir, namespace string }{
+		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace},
+	} {
+		if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", shipped.dir), shipped.namespace); err != nil {
+			return err
+		}
 	}
 	if err := f.declareUsers(ctx); err != nil {
 		return err
@@ -174,8 +183,9 @@ func (f *Fleet) deployAll(ctx context.Context, revision string) error {
 	return group.Wait()
 }
 
-// applyManifests applies the Kubernetes objects of a folder of config.
-func (f *Fleet) applyManifests(ctx context.Context, dir string) error {
+// applyManifests applies the Kubernetes objects of a folder of config, into the
+// namespace if one is given.
+func (f *Fleet) applyManifests(ctx context.Context, dir, namespace string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return err
@@ -189,6 +199,9 @@ func (f *Fleet) applyManifests(ctx context.Context, dir string) error {
 		for _, obj := range objects {
 			if obj.GroupVersionKind().Group == "kustomize.config.k8s.io" {
 				continue
+			}
+			if namespace != "" {
+				obj.SetNamespace(namespace)
 			}
 			if err := f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), fieldOwner, client.ForceOwnership); err != nil {
 				return fmt.Errorf("applying %s: %w", path, err)

@@ -8,7 +8,8 @@
 // when a part of the fleet breaks.
 //
 // What is real: the API servers, the hub with its defaults but for the times
-// after which it notices an outage (planes.go), the credentials, the admission policy, the network between
+// after which it notices an outage (planes.go) and with the rights of config/rbac,
+// the credentials, the admission policy, the network between
 // hub and workload clusters (a proxy each, which can be cut). What is played:
 // helm-controller (playground/flux), and the team's CI, which receives the hub's
 // Flux events and does what each Promote event asks for: it sets the chart

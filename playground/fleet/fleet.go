@@ -71,7 +71,8 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 	if err != nil {
 		return err
 	}
-	ctx, breakDown := context.WithCancelCause(ctx)
+	asked := ctx
+	ctx, breakDown := context.WithCancelCause(asked)
 	defer breakDown(nil)
 	parts := &parts{broken: breakDown, down: &down}
 
@@ -89,19 +90,20 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 	for _, step := range steps {
 		fmt.Fprintf(o.Out, "%6s  %s\n", seconds(time.Since(started)), step.name)
 		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, because(ctx, err))
+			return fmt.Errorf("%s: %w", step.name, because(asked, ctx, err))
 		}
 	}
 	fmt.Fprintf(o.Out, "%6s  up\n", seconds(time.Since(started)))
 	if err := use(ctx, f); err != nil {
-		return because(ctx, err)
+		return because(asked, ctx, err)
 	}
 	return nil
 }
 
-// because adds why the context ended to an error that says only that it did.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+// because adds what broke to an error that may say only that a context ended.
+// That the caller ended it needs no telling.
+func because(asked, ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && asked.Err() == nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err

@@ -189,8 +189,12 @@ func (f *Fleet) startHub(ctx context.Context, o Options, parts *parts) error {
 		return err
 	}
 	f.metricsURL, f.healthURL = "http://"+metrics+"/metrics", "http://"+health+"/readyz"
+	config, err := f.hubConfig(ctx)
+	if err != nil {
+		return err
+	}
 	h, err := hub.New(hub.Options{
-		Config:             f.management.Config(),
+		Config:             config,
 		MetricsBindAddress: metrics,
 		HealthAddress:      health,
 		EventsAddress:      "http://" + listener.Addr().String() + "/",

@@ -26,6 +26,7 @@ const (
 // Play plays the story and prints its summary. The error is what went wrong.
 func (f *Fleet) Play(ctx context.Context) error {
 	outcomes := playAll(ctx, f.out, f.story())
+	f.show(ctx, "get", "clusterconnections,pipelines", "-A")
 	summary(f.out, outcomes)
 	if err := f.ledger(ctx); err != nil {
 		fmt.Fprintf(f.out, "  the Promotions could not be listed: %v\n", err)

@@ -3,7 +3,9 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -51,6 +53,20 @@ func (f *Fleet) tell(commands ...string) {
 	}
 }
 
+// show runs a kubectl command as people would, and prints it with its answer.
+func (f *Fleet) show(ctx context.Context, args ...string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aMoment)
+	defer cancel()
+	command := f.kubectl(managementName) + " " + strings.Join(args, " ")
+	fmt.Fprintln(f.out, "\n$ "+command)
+	args = append([]string{"--kubeconfig", filepath.Join(f.files.dir, managementName+kubeconfigEnds)}, args...)
+	answer, err := exec.CommandContext(ctx, kubectlPath(), args...).CombinedOutput()
+	fmt.Fprint(f.out, string(answer))
+	if err != nil {
+		fmt.Fprintln(f.out, err)
+	}
+}
+
 // tellLog prints the end of the hub's log.
 func (f *Fleet) tellLog() {
 	fmt.Fprintln(f.out, "\nThe end of the hub's log:")
@@ -64,5 +80,7 @@ func (f *Fleet) approveCommand(promotion string) string {
 
 // kubectl as one would type it: the one that was built with the control planes.
 func (f *Fleet) kubectl(name string) string {
-	return typed(filepath.Join(controlplane.Root(), "bin", "envtest", "kubectl")) + " --kubeconfig " + f.files.path(name+kubeconfigEnds)
+	return typed(kubectlPath()) + " --kubeconfig " + f.files.path(name+kubeconfigEnds)
 }
+
+func kubectlPath() string { return filepath.Join(controlplane.Root(), "bin", "envtest", "kubectl") }

@@ -1,0 +1,179 @@
+package config_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+func TestDefaultHasEverything(t *testing.T) {
+	g := NewWithT(t)
+	bases, err := filepath.Glob("crd/bases/*.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(bases).NotTo(BeEmpty())
+	rendered, _, err := kubectl(t.Context(), "kustomize", "crd")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(strings.Count(rendered, "kind: CustomResourceDefinition\n")).To(Equal(len(bases)),
+		"config/crd/kustomization.yaml lists every generated CRD")
+
+	// A generation rises when what was asked for differs from what stands there.
+	generations := func() string {
+		out, _, err := kubectl(t.Context(), "get", "-k", "default", "-o",
+			`jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}{"\n"}{end}`)
+		g.Expect(err).NotTo(HaveOccurred())
+		return out
+	}
+	before := generations()
+	for _, object := range []string{
+		"Deployment/capstan-hub", "PodDisruptionBudget/capstan-hub", "NetworkPolicy/capstan-hub", "Service/capstan-hub-metrics",
+		"ValidatingAdmissionPolicy/capstan-approval", "ValidatingAdmissionPolicyBinding/capstan-approval",
+		"ClusterRole/capstan-hub", "ClusterRole/capstan-approver", "Namespace/capstan-system",
+	} {
+		g.Expect(before).To(ContainSubstring(object + " "))
+	}
+	_, _, err = kubectl(t.Context(), "apply", "-k", "default")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(generations()).To(Equal(before), "applying again changes nothing")
+}
+
+func TestSamplesApply(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t, "samples")
+	_, warnings, err := kubectl(t.Context(), "apply", "-n", ns, "-k", "samples")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(warnings).To(BeEmpty())
+
+	var pipeline pipelinesv1.Pipeline
+	g.Expect(world.admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "podinfo"}, &pipeline)).To(Succeed())
+	g.Expect(pipeline.Spec.Environments).To(HaveLen(3))
+	manual := map[string]bool{}
+	for _, environment := range pipeline.Spec.Environments {
+		manual[environment.Name] = pipeline.PromotionFor(&environment).Manual
+		for _, target := range environment.Targets {
+			if target.ClusterRef != nil {
+				_, _, err := kubectl(t.Context(), "get", "-n", ns, target.ClusterRef.Kind+"/"+target.ClusterRef.Name)
+				g.Expect(err).NotTo(HaveOccurred(), "what the sample names is among the samples")
+			}
+		}
+	}
+	g.Expect(manual).To(Equal(map[string]bool{"dev": false, "staging": false, "prod": true}))
+}
+
+// right is one question of who may do what.
+type right struct {
+	verb, group, resource, subresource, namespace, name string
+	path                                                string
+}
+
+func (r right) String() string {
+	if r.path != "" {
+		return r.verb + " " + r.path
+	}
+	return strings.TrimSpace(r.verb + " " + r.resource + "." + r.group + " " + r.subresource + " " + r.namespace + "/" + r.name)
+}
+
+func TestHubRights(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t, "with-clusters")
+	_, _, err := kubectl(t.Context(), "apply", "-n", ns, "-k", "rbac/cluster-secrets")
+	g.Expect(err).NotTo(HaveOccurred())
+
+	const pipelines, capstan, core, coordination = "pipelines.weave.works", "capstan.dev", "", "coordination.k8s.io"
+	check(t, hubUser, map[bool][]right{
+		true: {
+			{verb: "watch", group: pipelines, resource: "pipelines"},
+			{verb: "patch", group: pipelines, resource: "pipelines", subresource: "status"},
+			{verb: "create", group: capstan, resource: "promotions"},
+			{verb: "delete", group: capstan, resource: "promotions"},
+			{verb: "patch", group: capstan, resource: "promotions", subresource: "status"},
+			{verb: "record-approval", group: capstan, resource: "promotions"},
+			{verb: "create", group: capstan, resource: "clusterconnections"},
+			{verb: "patch", group: capstan, resource: "clusterconnections", subresource: "status"},
+			{verb: "watch", group: "cluster.x-k8s.io", resource: "clusters"},
+			{verb: "watch", group: "gitops.weave.works", resource: "gitopsclusters"},
+			{verb: "watch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
+			{verb: "watch", group: "kustomize.toolkit.fluxcd.io", resource: "kustomizations"},
+			{verb: "get", group: core, resource: "namespaces", name: "kube-system"},
+			{verb: "create", group: core, resource: "events"},
+			{verb: "patch", group: "events.k8s.io", resource: "events"},
+			{verb: "create", group: coordination, resource: "leases", namespace: "capstan-system"},
+			{verb: "update", group: coordination, resource: "leases", namespace: "capstan-system", name: "capstan-hub"},
+			{verb: "get", group: core, resource: "secrets", namespace: ns, name: "a-kubeconfig"},
+			{verb: "watch", group: core, resource: "secrets", namespace: ns},
+			{verb: "get", path: "/readyz"},
+		},
+		false: {
+			{verb: "get", group: core, resource: "secrets", namespace: "default", name: "a-kubeconfig"},
+			{verb: "list", group: core, resource: "secrets"},
+			{verb: "watch", group: core, resource: "secrets"},
+			{verb: "get", group: core, resource: "secrets", namespace: "capstan-system"},
+			{verb: "update", group: core, resource: "secrets", namespace: ns},
+			{verb: "patch", group: pipelines, resource: "pipelines"},
+			{verb: "delete", group: pipelines, resource: "pipelines"},
+			{verb: "approve", group: capstan, resource: "promotions"},
+			{verb: "patch", group: "cluster.x-k8s.io", resource: "clusters"},
+			{verb: "patch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
+			{verb: "get", group: core, resource: "namespaces", name: "default"},
+			{verb: "update", group: coordination, resource: "leases", namespace: "kube-system", name: "capstan-hub"},
+			{verb: "update", group: coordination, resource: "leases", namespace: "capstan-system", name: "other"},
+			{verb: "create", group: core, resource: "pods"},
+		},
+	})
+}
+
+func TestWorkloadRights(t *testing.T) {
+	g := NewWithT(t)
+	_, _, err := kubectl(t.Context(), "apply", "-k", "rbac/workload")
+	g.Expect(err).NotTo(HaveOccurred())
+
+	const core = ""
+	check(t, "system:serviceaccount:capstan-system:capstan", map[bool][]right{
+		true: {
+			{verb: "list", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
+			{verb: "watch", group: "kustomize.toolkit.fluxcd.io", resource: "kustomizations"},
+			{verb: "get", group: core, resource: "namespaces", name: "kube-system"},
+			{verb: "get", path: "/readyz"},
+			{verb: "get", path: "/version"},
+			{verb: "get", path: "/api"},
+			{verb: "get", path: "/apis/helm.toolkit.fluxcd.io/v2"},
+		},
+		false: {
+			{verb: "get", group: core, resource: "secrets", namespace: "default"},
+			{verb: "patch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
+			{verb: "list", group: core, resource: "namespaces"},
+			{verb: "list", group: core, resource: "pods"},
+			{verb: "get", path: "/metrics"},
+		},
+	})
+}
+
+func check(t *testing.T, user string, rights map[bool][]right) {
+	t.Helper()
+	g := NewWithT(t)
+	ask := func(r right) bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, Groups: []string{"system:serviceaccounts", "system:authenticated"},
+		}}
+		if r.path != "" {
+			review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: r.verb, Path: r.path}
+		} else {
+			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name,
+			}
+		}
+		g.Expect(world.admin.Create(t.Context(), review)).To(Succeed())
+		return review.Status.Allowed
+	}
+	for want, asked := range rights {
+		for _, r := range asked {
+			// The authorizer learns of new roles through a watch.
+			g.Eventually(ask).WithArguments(r).WithTimeout(patience).Should(Equal(want), "%s: %s", user, r)
+		}
+	}
+}
