@@ -243,7 +243,9 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	}
 	k.apply(eventDemanded, "")
 	if found == presenceUnknown {
-		k.apply(eventHubSilent, k.m.objects.describe(k.ref.Kind))
+		if problem := k.m.objects.problem(k.ref.Kind); problem != "" {
+			k.apply(eventHubSilent, problem)
+		}
 	} else {
 		if k.objectUID != "" && k.objectUID != object.UID {
 			k.disconnect()

@@ -62,6 +62,7 @@ type Manager struct {
 	clock     clock.WithTicker
 	log       logr.Logger
 	hub       client.Client // uncached
+	hubIdle   func()        // closes what the hub client keeps open
 	objects   *objects
 	watches   []*objectWatch
 	secrets   *secretWatches
@@ -131,6 +132,7 @@ func (m *Manager) makeHubClients() error {
 	if err != nil {
 		return err
 	}
+	m.hubIdle = httpClient.CloseIdleConnections
 	mapper := m.options.Mapper
 	if mapper == nil {
 		// Discovery has no context to end it, so its client has a timeout.
@@ -202,6 +204,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.lockedState.ctx = nil
 	m.mu.Unlock()
 	m.goroutines.Wait()
+	m.hubIdle()
 	return nil
 }
 

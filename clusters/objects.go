@@ -159,10 +159,13 @@ func (o *objects) findLocked(ref Ref) (clusterObject, presence) {
 	return clusterObject{}, presenceUnknown
 }
 
-// describe says that a kind is not read yet, and why.
-func (o *objects) describe(kind string) string {
+// problem says why a kind is not read; "" while it may just take its time.
+func (o *objects) problem(kind string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.lockedState.kinds[kind].problem == "" {
+		return ""
+	}
 	return o.describeLocked(kind)
 }
 

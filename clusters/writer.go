@@ -146,7 +146,7 @@ func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, ite
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	delete(w.written, name) // whatever was thought to be there: look again
+	delete(w.written, name)                         // whatever was thought to be there: look again
 	if !item.logged && !apierrors.IsNotFound(err) { // it went, with its cluster: no news
 		item.logged = true
 		w.log.Error(err, "ClusterConnection cannot be written", "cluster", string(name))

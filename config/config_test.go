@@ -70,7 +70,11 @@ func run(m *testing.M) (code int) {
 	if err != nil {
 		return failed(err)
 	}
-	defer os.RemoveAll(home)
+	defer func() {
+		if err := os.RemoveAll(home); err != nil {
+			code = failed(err)
+		}
+	}()
 	if err := setUp(home); err != nil {
 		return failed(err)
 	}

@@ -21,12 +21,15 @@ type state struct {
 	users map[Object]keys
 	// refs: cluster name → Pipelines that declare a reference of that name.
 	refs map[string]keys
-	// objects: kind in a cluster → applications that are used there.
-	objects map[place]map[Object]struct{}
+	// objects: cluster → kind → applications that are used there. Never holds an
+	// empty map.
+	objects map[string]map[Kind]map[Object]struct{}
 	// last: application → what was last seen. Only of applications in users.
 	last map[Object]Observation
 	// fresh: kind in a cluster → whether last can be relied upon.
 	fresh map[place]Freshness
+	// stale: kind in a cluster → namespaces that are not fresh where the kind is.
+	stale map[place]map[string]Freshness
 }
 
 // New makes an empty Index.
@@ -35,9 +38,10 @@ func New() *Index {
 		uses:    map[types.NamespacedName]Use{},
 		users:   map[Object]keys{},
 		refs:    map[string]keys{},
-		objects: map[place]map[Object]struct{}{},
+		objects: map[string]map[Kind]map[Object]struct{}{},
 		last:    map[Object]Observation{},
 		fresh:   map[place]Freshness{},
+		stale:   map[place]map[string]Freshness{},
 	}}
 }
 
@@ -111,9 +115,13 @@ func (x *Index) Last(o Object) (Observation, bool, Freshness) {
 	defer x.mu.RUnlock()
 	s := &x.lockedState
 	seen, known := s.last[o]
-	fresh, spoken := s.fresh[place{o.Cluster, o.Kind}]
+	p := place{o.Cluster, o.Kind}
+	fresh, spoken := s.fresh[p]
 	if !spoken {
 		fresh = Freshness{Reason: NotWatched, Message: "not observed yet"}
+	}
+	if stale, is := s.stale[p][o.Namespace]; is && fresh.Fresh {
+		fresh = stale
 	}
 	return seen, known, fresh
 }
@@ -129,13 +137,34 @@ func (x *Index) SetFreshness(cluster string, k Kind, f Freshness) []types.Namesp
 		return nil
 	}
 	s.fresh[p] = f
-	woken := keys{}
-	for o := range s.objects[p] {
-		for key := range s.users[o] {
-			woken[key] = struct{}{}
+	return s.usersWhere(p, func(Object) bool { return true })
+}
+
+// SetNamespaceFreshness records the same of one namespace, where namespaces are
+// watched one by one: what the credentials do not allow in one is not held against
+// the others. A namespace is fresh when it is said to be, or nothing is said of it,
+// and its kind is.
+func (x *Index) SetNamespaceFreshness(cluster string, k Kind, namespace string, f Freshness) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.lockedState
+	p := place{cluster, k}
+	last, was := s.stale[p][namespace]
+	switch {
+	case f.Fresh && !was, was && last == f:
+		return nil
+	case f.Fresh:
+		delete(s.stale[p], namespace)
+		if len(s.stale[p]) == 0 {
+			delete(s.stale, p)
 		}
+	default:
+		if s.stale[p] == nil {
+			s.stale[p] = map[string]Freshness{}
+		}
+		s.stale[p][namespace] = f
 	}
-	return sorted(woken)
+	return s.usersWhere(p, func(o Object) bool { return o.Namespace == namespace })
 }
 
 // Forget drops what was seen of a kind in a cluster: another cluster took its
@@ -146,7 +175,8 @@ func (x *Index) Forget(cluster string, k Kind) {
 	s := &x.lockedState
 	p := place{cluster, k}
 	delete(s.fresh, p)
-	for o := range s.objects[p] {
+	delete(s.stale, p)
+	for o := range s.objects[cluster][k] {
 		delete(s.last, o)
 	}
 }
@@ -168,10 +198,7 @@ func (x *Index) PipelinesOfRef(ref string) []types.NamespacedName {
 	for key := range s.refs[ref] {
 		found[key] = struct{}{}
 	}
-	for p, objects := range s.objects {
-		if p.cluster != ref {
-			continue
-		}
+	for _, objects := range s.objects[ref] {
 		for o := range objects {
 			for key := range s.users[o] {
 				found[key] = struct{}{}
@@ -191,11 +218,15 @@ func (x *Index) Stats() Stats {
 
 func (s *state) use(o Object, key types.NamespacedName) {
 	add(s.users, o, key)
-	p := place{o.Cluster, o.Kind}
-	if s.objects[p] == nil {
-		s.objects[p] = map[Object]struct{}{}
+	kinds := s.objects[o.Cluster]
+	if kinds == nil {
+		kinds = map[Kind]map[Object]struct{}{}
+		s.objects[o.Cluster] = kinds
 	}
-	s.objects[p][o] = struct{}{}
+	if kinds[o.Kind] == nil {
+		kinds[o.Kind] = map[Object]struct{}{}
+	}
+	kinds[o.Kind][o] = struct{}{}
 }
 
 func (s *state) release(o Object, key types.NamespacedName) {
@@ -204,11 +235,28 @@ func (s *state) release(o Object, key types.NamespacedName) {
 		return
 	}
 	delete(s.last, o)
-	p := place{o.Cluster, o.Kind}
-	delete(s.objects[p], o)
-	if len(s.objects[p]) == 0 {
-		delete(s.objects, p)
+	kinds := s.objects[o.Cluster]
+	delete(kinds[o.Kind], o)
+	if len(kinds[o.Kind]) == 0 {
+		delete(kinds, o.Kind)
 	}
+	if len(kinds) == 0 {
+		delete(s.objects, o.Cluster)
+	}
+}
+
+// usersWhere are the Pipelines that use applications of a kind in a cluster.
+func (s *state) usersWhere(p place, concerned func(Object) bool) []types.NamespacedName {
+	found := keys{}
+	for o := range s.objects[p.cluster][p.kind] {
+		if !concerned(o) {
+			continue
+		}
+		for key := range s.users[o] {
+			found[key] = struct{}{}
+		}
+	}
+	return sorted(found)
 }
 
 func add[K comparable](sets map[K]keys, k K, key types.NamespacedName) {

@@ -96,6 +96,35 @@ func TestFreshness(t *testing.T) {
 	g.Expect(f.Fresh).To(BeFalse())
 }
 
+func TestFreshnessOfANamespace(t *testing.T) {
+	g := NewWithT(t)
+	x := New()
+	other := app("dev", "web")
+	other.Namespace = "bank"
+	x.SetPipeline(pipeline("shop"), Use{Objects: []Object{app("dev", "web")}})
+	x.SetPipeline(pipeline("bank"), Use{Objects: []Object{other}})
+	forbidden := Freshness{Reason: "Forbidden", Message: "not allowed"}
+	fresh := func(o Object) Freshness { _, _, f := x.Last(o); return f }
+
+	g.Expect(names(x.SetNamespaceFreshness("dev", helm, "bank", Freshness{Fresh: true}))).To(BeEmpty(), "nothing was said")
+	g.Expect(names(x.SetNamespaceFreshness("dev", helm, "bank", forbidden))).To(Equal([]string{"bank"}))
+	g.Expect(x.SetNamespaceFreshness("dev", helm, "bank", forbidden)).To(BeEmpty())
+	g.Expect(fresh(other).Reason).To(Equal(NotWatched), "nothing is fresh in a kind that is not")
+	x.SetFreshness("dev", helm, Freshness{Fresh: true})
+	g.Expect(fresh(app("dev", "web")).Fresh).To(BeTrue(), "another namespace's trouble is its own")
+	g.Expect(fresh(other)).To(Equal(forbidden))
+	x.SetFreshness("dev", helm, Freshness{Reason: "Unreachable"})
+	g.Expect(fresh(other).Reason).To(Equal("Unreachable"), "the kind's trouble goes before")
+	x.SetFreshness("dev", helm, Freshness{Fresh: true})
+	g.Expect(names(x.SetNamespaceFreshness("dev", helm, "bank", Freshness{Fresh: true}))).To(Equal([]string{"bank"}))
+	g.Expect(fresh(other).Fresh).To(BeTrue())
+
+	x.SetNamespaceFreshness("dev", helm, "bank", forbidden)
+	x.Forget("dev", helm)
+	x.SetFreshness("dev", helm, Freshness{Fresh: true})
+	g.Expect(fresh(other).Fresh).To(BeTrue(), "forgotten with the kind")
+}
+
 func TestPipelinesOfRef(t *testing.T) {
 	g := NewWithT(t)
 	x := New()
@@ -183,6 +212,7 @@ func TestConcurrentUse(t *testing.T) {
 					x.Observe(o, Observation{Found: true, Revision: fmt.Sprint(i)})
 				case 3:
 					x.SetFreshness("dev", helm, Freshness{Fresh: i%2 == 0})
+					x.SetNamespaceFreshness("dev", helm, "shop", Freshness{Fresh: i%3 == 0})
 				default:
 					x.Last(o)
 					x.PipelinesOfRef("dev")

@@ -66,19 +66,21 @@ func play(asked context.Context, once bool) func(context.Context, *fleet.Fleet) 
 	return func(ctx context.Context, f *fleet.Fleet) error {
 		f.TellWhere()
 		err := f.Play(ctx)
-		switch {
-		case once:
-			return err
-		case ctx.Err() == nil:
-			f.TellWhat(ctx)
-			<-ctx.Done()
-		case asked.Err() != nil:
-			return nil
+		if once || over(ctx) {
+			return unless(over(asked) && !once, err)
 		}
-		if asked.Err() == nil {
-			// A part of the fleet broke.
-			return errors.Join(err, context.Cause(ctx))
-		}
-		return err
+		f.TellWhat(ctx)
+		<-ctx.Done()
+		// When a part of the fleet broke, that is the context's cause.
+		return errors.Join(err, unless(over(asked), context.Cause(ctx)))
 	}
+}
+
+func over(ctx context.Context) bool { return ctx.Err() != nil }
+
+func unless(excused bool, err error) error {
+	if excused {
+		return nil
+	}
+	return err
 }

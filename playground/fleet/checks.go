@@ -159,7 +159,7 @@ func (f *Fleet) only(ctx context.Context, pipeline, env, revision string, phase 
 	case len(found) != 1:
 		return nil, fmt.Errorf("%d Promotions of %s %s into %s", len(found), pipeline, revision, env)
 	case found[0].Status.Phase != phase:
-		return nil, fmt.Errorf("Promotion %s is %s: %s: %s", found[0].Name, found[0].Status.Phase, found[0].Status.Reason, found[0].Status.Message)
+		return nil, fmt.Errorf("the Promotion %s is %s: %s: %s", found[0].Name, found[0].Status.Phase, found[0].Status.Reason, found[0].Status.Message)
 	}
 	return &found[0], nil
 }
@@ -173,7 +173,7 @@ func (f *Fleet) promotedOnce(pipeline, revision string, envs ...string) check {
 				return err
 			}
 			if n := f.team.deliveries(strategy.Identity(p)); n != 1 {
-				return fmt.Errorf("Promotion %s was notified %d times", p.Name, n)
+				return fmt.Errorf("the Promotion %s was notified %d times", p.Name, n)
 			}
 		}
 		return nil
@@ -185,7 +185,7 @@ func (f *Fleet) notPromoted(pipeline, env, revision string) check {
 	return func(ctx context.Context) error {
 		found, err := f.promotionsOf(ctx, pipeline, env, revision)
 		if err == nil && len(found) > 0 {
-			err = fmt.Errorf("Promotion %s exists", found[0].Name)
+			err = fmt.Errorf("the Promotion %s exists", found[0].Name)
 		}
 		return err
 	}

@@ -62,7 +62,7 @@ func (w *workload) release(app string) flux.Release {
 func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error) (err error) {
 	var down teardown
 	defer func() {
-		fmt.Fprintln(o.Out, "\nStopping.")
+		say(o.Out, "\nStopping.")
 		err = errors.Join(err, down.all())
 	}()
 
@@ -88,12 +88,12 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, o, parts) }},
 	}
 	for _, step := range steps {
-		fmt.Fprintf(o.Out, "%6s  %s\n", seconds(time.Since(started)), step.name)
+		say(o.Out, "%6s  %s", seconds(time.Since(started)), step.name)
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, because(asked, ctx, err))
 		}
 	}
-	fmt.Fprintf(o.Out, "%6s  up\n", seconds(time.Since(started)))
+	say(o.Out, "%6s  up", seconds(time.Since(started)))
 	if err := use(ctx, f); err != nil {
 		return because(asked, ctx, err)
 	}

@@ -46,7 +46,7 @@ func playAll(ctx context.Context, out io.Writer, steps []step) []outcome {
 		if failed || ctx.Err() != nil {
 			continue
 		}
-		fmt.Fprintf(out, "\n%d/%d  %s\n      does:    %s\n      expects: %s\n", i+1, len(steps), s.name, s.does, s.expects)
+		say(out, "\n%d/%d  %s\n      does:    %s\n      expects: %s", i+1, len(steps), s.name, s.does, s.expects)
 		started := time.Now()
 		stepCtx, cancel := context.WithTimeout(ctx, s.within)
 		err := s.play(stepCtx, &stage{out: out})
@@ -54,7 +54,7 @@ func playAll(ctx context.Context, out io.Writer, steps []step) []outcome {
 		outcomes[i].took, outcomes[i].err, outcomes[i].played = time.Since(started), err, true
 		if err != nil {
 			failed = true
-			fmt.Fprintf(out, "  ✗   %v\n", err)
+			say(out, "  ✗   %v", err)
 		}
 	}
 	return outcomes
@@ -76,19 +76,25 @@ func verdict(outcomes []outcome) error {
 
 var errNotPlayed = errors.New("not played")
 
+// say prints a line. What cannot be written to a terminal cannot be told there
+// either.
+func say(out io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(out, format+"\n", args...)
+}
+
 // summary prints one line for each step.
 func summary(out io.Writer, outcomes []outcome) {
-	fmt.Fprintln(out, "\nSummary")
+	say(out, "\nSummary")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, o := range outcomes {
-		mark, took, note := "✓", seconds(o.took), ""
 		switch {
 		case !o.played:
-			mark, took, note = "–", "", errNotPlayed.Error()
+			say(table, "  – %d\t%s\t%v", i+1, o.name, errNotPlayed)
 		case o.err != nil:
-			mark, note = "✗", o.err.Error()
+			say(table, "  ✗ %d\t%s\t%s\t%v", i+1, o.name, seconds(o.took), o.err)
+		default:
+			say(table, "  ✓ %d\t%s\t%s", i+1, o.name, seconds(o.took))
 		}
-		fmt.Fprintf(table, "  %s %d\t%s\t%s\t%s\n", mark, i+1, o.name, took, note)
 	}
 	_ = table.Flush()
 }
@@ -98,7 +104,7 @@ type stage struct{ out io.Writer }
 
 // note tells what was done or seen.
 func (s *stage) note(format string, args ...any) {
-	fmt.Fprintf(s.out, "      %s\n", fmt.Sprintf(format, args...))
+	say(s.out, "      "+format, args...)
 }
 
 // await checks until the check passes or the step's deadline is over.
@@ -116,7 +122,7 @@ func (s *stage) await(ctx context.Context, what string, check func(context.Conte
 	if err != nil {
 		return fmt.Errorf("%s: waited %s: %w", what, seconds(time.Since(started)), err)
 	}
-	fmt.Fprintf(s.out, "  ✓   %s  (%s)\n", what, seconds(time.Since(started)))
+	say(s.out, "  ✓   %s  (%s)", what, seconds(time.Since(started)))
 	return nil
 }
 
@@ -125,7 +131,7 @@ func (s *stage) expect(ctx context.Context, what string, check func(context.Cont
 	if err := check(ctx); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	fmt.Fprintf(s.out, "  ✓   %s\n", what)
+	say(s.out, "  ✓   %s", what)
 	return nil
 }
 

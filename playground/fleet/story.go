@@ -29,7 +29,7 @@ func (f *Fleet) Play(ctx context.Context) error {
 	f.show(ctx, "get", "clusterconnections,pipelines", "-A")
 	summary(f.out, outcomes)
 	if err := f.ledger(ctx); err != nil {
-		fmt.Fprintf(f.out, "  the Promotions could not be listed: %v\n", err)
+		say(f.out, "  the Promotions could not be listed: %v", err)
 	}
 	err := verdict(outcomes)
 	if err != nil {
@@ -338,16 +338,16 @@ func (f *Fleet) ledger(ctx context.Context) error {
 }
 
 func printLedger(out io.Writer, promotions []capstanv1.Promotion, deliveries func(id string) int) {
-	fmt.Fprintln(out, "\nPromotions, and how often the team's CI was told of each")
+	say(out, "\nPromotions, and how often the team's CI was told of each")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "  PIPELINE\tENVIRONMENT\tREVISION\tPHASE\tREASON\tAPPROVED BY\tTOLD\tID")
+	say(table, "  PIPELINE\tENVIRONMENT\tREVISION\tPHASE\tREASON\tAPPROVED BY\tTOLD\tID")
 	for i := range promotions {
 		p := &promotions[i]
 		by := "-"
 		if p.Status.Approval != nil {
 			by = p.Status.Approval.By
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision,
+		say(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\t%s", p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision,
 			p.Status.Phase, p.Status.Reason, by, deliveries(strategy.Identity(p)), strategy.Identity(p))
 	}
 	_ = table.Flush()

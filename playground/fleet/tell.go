@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,8 +15,8 @@ const logLines = 40
 
 // TellWhere prints where the kubeconfigs are and how to look.
 func (f *Fleet) TellWhere() {
-	fmt.Fprintf(f.out, "\nKubeconfigs (administrators' but for alice and mallory) and the hub's log are in %s\n", f.files.path(""))
-	fmt.Fprintln(f.out, "Look, from another terminal:")
+	say(f.out, "\nKubeconfigs (administrators' but for alice and mallory) and the hub's log are in %s", f.files.path(""))
+	say(f.out, "Look, from another terminal:")
 	f.tell(
 		f.kubectl(managementName)+" get clusterconnections,pipelines,promotions.capstan.dev -A",
 		f.kubectl(managementName)+" -n "+appsNamespace+" get pipelines "+shop+" -o yaml",
@@ -30,7 +29,7 @@ func (f *Fleet) TellWhere() {
 
 // TellWhat prints what to try on the fleet as the story left it.
 func (f *Fleet) TellWhat(ctx context.Context) {
-	fmt.Fprintln(f.out, "\nThe fleet stays up until Ctrl-C. Try a new revision in dev, and watch it travel:")
+	say(f.out, "\nThe fleet stays up until Ctrl-C. Try a new revision in dev, and watch it travel:")
 	f.tell(
 		f.kubectl(dev)+" -n "+shop+` patch helmrelease `+shop+` --type=merge -p '{"spec":{"chart":{"spec":{"version":"2.0.0"}}}}'`,
 		f.kubectl(managementName)+" -n "+appsNamespace+" get promotions.capstan.dev -w",
@@ -41,7 +40,7 @@ func (f *Fleet) TellWhat(ctx context.Context) {
 	}
 	for _, p := range every {
 		if p.Status.Phase == capstanv1.PhaseAwaitingApproval {
-			fmt.Fprintf(f.out, "Approve %s %s into %s (as mallory it is refused):\n", p.Spec.Pipeline.Name, p.Spec.Revision, p.Spec.Environment)
+			say(f.out, "Approve %s %s into %s (as mallory it is refused):", p.Spec.Pipeline.Name, p.Spec.Revision, p.Spec.Environment)
 			f.tell(f.approveCommand(p.Name))
 		}
 	}
@@ -49,7 +48,7 @@ func (f *Fleet) TellWhat(ctx context.Context) {
 
 func (f *Fleet) tell(commands ...string) {
 	for _, c := range commands {
-		fmt.Fprintln(f.out, "  "+c)
+		say(f.out, "  %s", c)
 	}
 }
 
@@ -58,18 +57,18 @@ func (f *Fleet) show(ctx context.Context, args ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aMoment)
 	defer cancel()
 	command := f.kubectl(managementName) + " " + strings.Join(args, " ")
-	fmt.Fprintln(f.out, "\n$ "+command)
+	say(f.out, "\n$ %s", command)
 	args = append([]string{"--kubeconfig", filepath.Join(f.files.dir, managementName+kubeconfigEnds)}, args...)
 	answer, err := exec.CommandContext(ctx, kubectlPath(), args...).CombinedOutput()
-	fmt.Fprint(f.out, string(answer))
+	say(f.out, "%s", strings.TrimSpace(string(answer)))
 	if err != nil {
-		fmt.Fprintln(f.out, err)
+		say(f.out, "%v", err)
 	}
 }
 
 // tellLog prints the end of the hub's log.
 func (f *Fleet) tellLog() {
-	fmt.Fprintln(f.out, "\nThe end of the hub's log:")
+	say(f.out, "\nThe end of the hub's log:")
 	f.tell(f.files.logTail(logLines)...)
 }
 

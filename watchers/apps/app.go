@@ -5,13 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// Groups and kinds with a reading of their own.
+// Kinds with a reading of their own.
 var (
 	HelmRelease   = schema.GroupKind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}
 	Kustomization = schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}
@@ -21,10 +22,12 @@ var (
 // otherwise.
 func DefaultKinds() []schema.GroupKind { return []schema.GroupKind{HelmRelease, Kustomization} }
 
-// App is what is stored of an application.
+// App is what is stored of an application. Of its metadata only name, namespace,
+// UID, resourceVersion, generation and deletionTimestamp are kept.
 type App struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
+	// Observation was made when the object was read; its At is not set.
 	Observation index.Observation
 }
 
@@ -39,29 +42,49 @@ func (a *App) DeepCopyObject() runtime.Object {
 
 // Kind is how a kind of application is read.
 func Kind(kind schema.GroupKind) watchers.Kind {
-	k := watchers.Kind{
+	versions, read := reading(kind)
+	return watchers.Kind{
 		GroupKind: kind,
+		Versions:  versions,
+		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
+			return &App{ObjectMeta: metadata(u), Observation: read(u)}, nil
+		},
 		Observe: func(o client.Object) index.Observation {
-			if a, ok := o.(*App); ok {
-				return a.Observation
+			a, ok := o.(*App)
+			if !ok {
+				return index.Observation{Found: true, Message: "cannot be read"}
 			}
-			return index.Observation{Found: true, Message: "not read"}
+			return a.Observation
 		},
 	}
-	read := generic
+}
+
+// reading is which versions of a kind are preferred, and how any is read.
+func reading(kind schema.GroupKind) ([]string, func(*unstructured.Unstructured) index.Observation) {
 	switch kind {
 	case HelmRelease:
-		k.Versions = []string{"v2", "v2beta2", "v2beta1"}
-		read = helmRelease
+		return []string{"v2", "v2beta2", "v2beta1"}, helmRelease
 	case Kustomization:
-		k.Versions = []string{"v1"}
+		return []string{"v1"}, kustomization
+	default:
+		return nil, generic
 	}
-	k.Reduce = func(u *unstructured.Unstructured) (client.Object, error) {
-		a := &App{ObjectMeta: metav1.ObjectMeta{
-			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
-		}}
-		a.Observation = read(status(u))
-		return a, nil
+}
+
+func metadata(u *unstructured.Unstructured) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace:         text(u.Object, "metadata", "namespace"),
+		Name:              text(u.Object, "metadata", "name"),
+		UID:               types.UID(text(u.Object, "metadata", "uid")),
+		ResourceVersion:   text(u.Object, "metadata", "resourceVersion"),
+		Generation:        u.GetGeneration(),
+		DeletionTimestamp: deletionTimestamp(u),
 	}
-	return k
+}
+
+func deletionTimestamp(u *unstructured.Unstructured) *metav1.Time {
+	if text(u.Object, "metadata", "deletionTimestamp") == "" {
+		return nil
+	}
+	return u.GetDeletionTimestamp()
 }

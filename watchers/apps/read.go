@@ -2,7 +2,6 @@ package apps
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -11,37 +10,61 @@ import (
 	"github.com/capstan-hub/capstan/index"
 )
 
-// maxMessage is how much of a foreign message is kept, in bytes.
-const maxMessage = 512
+// maxText is how much of a foreign text is kept, in bytes: a message of
+// helm-controller can hold the whole output of a hook.
+const maxText = 512
 
-// state is what all kinds share of an object's status.
-type state struct {
-	object   map[string]any
-	ready    bool
-	message  string
-	deleting bool
+// generic reads a kind by its condition Ready and status.lastAppliedRevision. Not
+// every kind has an observedGeneration; where there is one, it counts.
+func generic(u *unstructured.Unstructured) index.Observation {
+	_, has, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	return applied(u, has)
 }
 
-// status reads what all kinds share.
-func status(u *unstructured.Unstructured) state {
-	s := state{object: u.Object, deleting: u.GetDeletionTimestamp() != nil}
-	s.ready, s.message = readyCondition(u.Object)
-	if observed, found, err := unstructured.NestedInt64(u.Object, "status", "observedGeneration"); err == nil && found && observed != u.GetGeneration() {
-		s.ready, s.message = false, fmt.Sprintf("generation %d is not observed yet", u.GetGeneration())
-	}
-	if s.deleting {
-		s.ready, s.message = false, "is being deleted"
-	}
-	return s
+// kustomization reads a Kustomization, which has an observedGeneration.
+func kustomization(u *unstructured.Unstructured) index.Observation { return applied(u, true) }
+
+// applied reads status.lastAppliedRevision.
+func applied(u *unstructured.Unstructured, generation bool) index.Observation {
+	o := health(u, generation)
+	o.Revision = clean(text(u.Object, "status", "lastAppliedRevision"))
+	return withRevision(o, "status.lastAppliedRevision is empty")
 }
 
-// readyCondition reads the condition Ready, of which the observedGeneration must
-// not be behind where it is given.
+// health is everything but the revision.
+func health(u *unstructured.Unstructured, generation bool) index.Observation {
+	o := index.Observation{Found: true}
+	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
+	ready, message := readyCondition(u.Object)
+	switch {
+	case text(u.Object, "metadata", "deletionTimestamp") != "":
+		o.Message = "is being deleted"
+	case generation && observed != u.GetGeneration() && suspended:
+		// A change of the spec, the suspension itself included, waits for its end.
+		o.Message = fmt.Sprintf("is suspended: generation %d is not reconciled (observed: %d)", u.GetGeneration(), observed)
+	case !ready:
+		o.Message = message
+	case generation && observed != u.GetGeneration():
+		o.Message = fmt.Sprintf("generation %d is not reconciled yet (observed: %d)", u.GetGeneration(), observed)
+	default:
+		o.Ready = true
+	}
+	return o
+}
+
+// withRevision refuses to call ready what has no revision.
+func withRevision(o index.Observation, missing string) index.Observation {
+	if o.Ready && o.Revision == "" {
+		o.Ready, o.Message = false, "is Ready, but "+missing
+	}
+	return o
+}
+
+// readyCondition reads the condition Ready, and why it is not True.
 func readyCondition(object map[string]any) (bool, string) {
-	conditions, _, err := unstructured.NestedSlice(object, "status", "conditions")
-	if err != nil {
-		return false, "status.conditions cannot be read"
-	}
+	field, _, _ := unstructured.NestedFieldNoCopy(object, "status", "conditions")
+	conditions, _ := field.([]any)
 	for _, c := range conditions {
 		condition, ok := c.(map[string]any)
 		if !ok || condition["type"] != "Ready" {
@@ -50,95 +73,37 @@ func readyCondition(object map[string]any) (bool, string) {
 		if condition["status"] == "True" {
 			return true, ""
 		}
-		return false, clean(fmt.Sprintf("%v: %v", condition["reason"], condition["message"]))
+		reason, message := text(condition, "reason"), text(condition, "message")
+		switch {
+		case reason == "" && message == "":
+			return false, "is not Ready, and does not say why"
+		case reason == "" || message == "":
+			return false, clean(reason + message)
+		}
+		return false, clean(reason + ": " + message)
 	}
 	return false, "has no condition Ready yet"
 }
 
-// generic reads a kind by its condition Ready and status.lastAppliedRevision.
-func generic(s state) index.Observation {
-	o := index.Observation{Found: true, Ready: s.ready, Message: s.message, Revision: text(s.object, "status", "lastAppliedRevision")}
-	if o.Ready && o.Revision == "" {
-		o.Ready, o.Message = false, "is Ready, but has no status.lastAppliedRevision"
-	}
-	return o
-}
-
-// helmRelease reads the newest deployed snapshot of v2, and lastAppliedRevision of
-// the versions before.
-func helmRelease(s state) index.Observation {
-	history, _, err := unstructured.NestedSlice(s.object, "status", "history")
-	if err != nil {
-		return index.Observation{Found: true, Message: "status.history cannot be read"}
-	}
-	if applied := text(s.object, "status", "lastAppliedRevision"); applied != "" || len(history) == 0 {
-		o := generic(s)
-		o.Revision, o.Digest = normalise(o.Revision, "")
-		if s.ready && applied == "" {
-			o.Message = "is Ready, but has no deployed release in status.history"
-		}
-		return o
-	}
-	o := index.Observation{Found: true, Ready: s.ready, Message: s.message}
-	// Newest first (api/v2 Snapshots). What was superseded or failed is not what runs.
-	for i, h := range history {
-		snapshot, ok := h.(map[string]any)
-		if !ok {
-			continue
-		}
-		if text(snapshot, "status") != "deployed" {
-			if i == 0 && o.Ready {
-				o.Ready, o.Message = false, clean(fmt.Sprintf("the newest release is %s", text(snapshot, "status")))
-			}
-			continue
-		}
-		o.Revision, o.Digest = normalise(text(snapshot, "chartVersion"), text(snapshot, "ociDigest"))
-		break
-	}
-	if o.Revision == "" {
-		o.Ready = false
-		if o.Message == "" {
-			o.Message = "has no deployed release in status.history"
-		}
-	}
-	return o
-}
-
-// ociSuffix is what helm-controller appends to the version of a chart from an OCI
-// artifact: the first 12 hex digits of its digest.
-var ociSuffix = regexp.MustCompile(`^(.+)\+([0-9a-f]{12})$`)
-
-// normalise splits the digest from a chart version: 6.6.1+0cc9a8446c95 is 6.6.1.
-// Build metadata of the chart's own stays: it is part of the version.
-func normalise(version, digest string) (string, string) {
-	m := ociSuffix.FindStringSubmatch(version)
-	if m == nil {
-		return clean(version), ""
-	}
-	_, hex, found := strings.Cut(digest, ":")
-	if !found || !strings.HasPrefix(hex, m[2]) {
-		return clean(version), ""
-	}
-	return clean(m[1]), m[2]
-}
-
+// text of a field; empty if it is none.
 func text(object map[string]any, fields ...string) string {
-	s, _, err := unstructured.NestedString(object, fields...)
-	if err != nil {
-		return ""
-	}
+	s, _, _ := unstructured.NestedString(object, fields...)
 	return s
 }
 
-// clean cuts a foreign text and takes out what would upset a terminal or a log.
+// clean cuts a foreign text, and takes out what would upset a terminal or a log.
+// The answer shares no memory with a long original, which it would keep alive.
 func clean(s string) string {
-	if len(s) > maxMessage {
-		s = s[:maxMessage]
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "")
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+	return strings.Clone(strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
 			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), r == unicode.ReplacementChar:
+			return -1
 		}
 		return r
-	}, strings.ToValidUTF8(s, ""))
+	}, s)))
 }

@@ -19,7 +19,7 @@ func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(errOut, "Error: %v\n", err)
+		_, _ = fmt.Fprintf(errOut, "Error: %v\n", err)
 		return 1
 	}
 	return 0

@@ -7,6 +7,8 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
+//go:generate go test . -run TestDocumentIsCurrent -update
+
 // Document returns both tables as Markdown, for docs/promotion-life.md.
 func Document() string {
 	var b strings.Builder

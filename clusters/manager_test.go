@@ -1,0 +1,359 @@
+package clusters_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+)
+
+// TestLife: a cluster from before it exists to after it is gone, and every way its
+// Secret can be wrong on the way.
+func TestLife(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	g, name := w.g, w.clusterName("prod")
+	ref := w.ref("Cluster", "prod")
+
+	g.Eventually(func() error { _, err := w.manager.Resolve(ref); return err }).Should(MatchError(clusters.ErrNotFound))
+	w.manager.Demand(name, "pipeline")
+	w.manager.Demand(name, "pipeline")
+	g.Expect(w.reaches("prod", capstanv1.ConnectionRemoved, clusters.ReasonClusterGone).Message).To(ContainSubstring("does not exist"))
+	_, err := w.manager.Resolve(ref)
+	g.Expect(err).To(MatchError(clusters.ErrNotFound))
+	_, err = w.shown("cluster.prod")
+	g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there is nothing to own it")
+
+	object := w.createCluster("prod")
+	missing := w.reaches("prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretMissing)
+	g.Expect(missing.Message).To(And(ContainSubstring(w.namespace+"/prod-kubeconfig"), ContainSubstring(`"value"`)))
+	g.Eventually(func() int { return w.heard.told(ref) }).Should(BeNumerically(">=", 1))
+	g.Expect(w.manager.Resolve(ref)).To(Equal(name))
+	_, err = w.manager.Connection(name)
+	g.Expect(err).To(MatchError(clusters.ErrNotConnected))
+
+	w.secret("prod-kubeconfig", "other", []byte("x"))
+	g.Eventually(func() string { s, _ := w.manager.Snapshot(name); return s.Message }).Should(ContainSubstring("has no key"))
+	w.secret("prod-kubeconfig", "value", []byte{})
+	g.Expect(w.reaches("prod", capstanv1.ConnectionAuthFailed, clusters.ReasonKubeconfigRefused).Message).To(ContainSubstring("is empty"))
+	w.secret("prod-kubeconfig", "value", []byte("apiVersion: v1\nkind: Config\ncurrent-context: nowhere"))
+	shown := w.shows("cluster.prod", capstanv1.ConnectionAuthFailed, clusters.ReasonKubeconfigRefused)
+	g.Expect(shown.Status.Conditions).To(ContainElement(HaveField("Status", metav1.ConditionFalse)))
+
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	ready := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	g.Expect(ready.Epoch).To(BeEquivalentTo(1))
+	g.Expect(ready.LastContact).NotTo(BeZero())
+	g.Expect(ready.ClusterUID).NotTo(BeEmpty())
+	g.Eventually(func() string {
+		return w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected).Status.KubernetesVersion
+	}).Should(Equal("v1.36.3"))
+	shown, err = w.shown("cluster.prod")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(shown.Spec.ClusterRef.Name).To(Equal("prod"))
+	g.Expect(shown.OwnerReferences).To(ConsistOf(HaveField("UID", object.GetUID())))
+	g.Expect(shown.Labels).To(HaveKeyWithValue("capstan.dev/cluster-kind", "Cluster"))
+	g.Expect(shown.Status.Server).To(Equal(strings.TrimSuffix(workload.get(t).Config().Host, "/")))
+	g.Expect(shown.Status.CredentialExpiry.Time).To(BeTemporally("~", time.Now().Add(time.Hour), 10*time.Minute))
+	g.Expect(shown.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))
+
+	connection, err := w.manager.Connection(name)
+	g.Expect(err).NotTo(HaveOccurred())
+	config := connection.Config()
+	g.Expect(config.BearerToken + string(config.KeyData) + string(config.CertData)).To(BeEmpty())
+	g.Expect(config.RateLimiter).NotTo(BeNil())
+	reader, err := client.New(config, client.Options{HTTPClient: connection.HTTPClient()})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(reader.List(t.Context(), &corev1.NamespaceList{})).To(Succeed())
+	g.Expect(reader.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "written"}})).To(MatchError(ContainSubstring("only reads")))
+
+	// The Secret goes: traffic stops at once; it comes back as it was: it goes on.
+	kept := &corev1.Secret{}
+	g.Expect(w.hub.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "prod-kubeconfig"}, kept)).To(Succeed())
+	g.Expect(w.hub.Delete(t.Context(), kept.DeepCopy())).To(Succeed())
+	w.reaches("prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretMissing)
+	w.secret("prod-kubeconfig", "value", kept.Data["value"])
+	g.Expect(w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).Epoch).To(BeEquivalentTo(1))
+
+	// The cluster goes while demanded: Removed is shown; without demand nothing is.
+	g.Expect(w.hub.Delete(t.Context(), object)).To(Succeed())
+	w.reaches("prod", capstanv1.ConnectionRemoved, clusters.ReasonClusterGone)
+	g.Eventually(connection.Context().Done()).Should(BeClosed())
+	w.shows("cluster.prod", capstanv1.ConnectionRemoved, clusters.ReasonClusterGone)
+	w.manager.Release(name, "pipeline")
+	g.Eventually(func() bool { _, known := w.manager.Snapshot(name); return known }).Should(BeFalse())
+	g.Eventually(func() bool { _, err := w.shown("cluster.prod"); return apierrors.IsNotFound(err) }).Should(BeTrue())
+
+	g.Expect(w.heard.of(name)).To(HaveExactElements(
+		"Unused>Removed/ClusterGone",
+		"Removed>Connecting/ReadingCredentials",
+		"Connecting>AuthFailed/SecretMissing",
+		"AuthFailed>AuthFailed/KubeconfigRefused",
+		"AuthFailed>Connecting/Dialling",
+		"Connecting>Ready/Connected",
+		"Ready>AuthFailed/SecretMissing",
+		"AuthFailed>Connecting/Dialling",
+		"Connecting>Ready/Connected",
+		"Ready>Removed/ClusterGone",
+	))
+}
+
+// TestSameNameAnotherCluster: a Cluster that is deleted and made anew while the hub
+// looks away is not taken for the old one.
+func TestSameNameAnotherCluster(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	old := w.connected("prod", "")
+	object := w.newCluster("prod")
+	w.g.Expect(w.hub.Delete(t.Context(), object)).To(Succeed())
+	w.createCluster("prod")
+	w.g.Eventually(old.Context().Done()).Should(BeClosed())
+	w.g.Eventually(func() int64 { s, _ := w.manager.Snapshot(w.clusterName("prod")); return s.Epoch }).Should(BeEquivalentTo(2))
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Eventually(func() (int, error) { o, err := w.shown("cluster.prod"); return len(o.OwnerReferences), err }).Should(Equal(1))
+}
+
+// TestGitopsClusters: with a Secret, by way of a Cluster, and what blocks; first
+// without the CRD.
+func TestGitopsClusters(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	g := w.g
+	ref := w.ref("GitopsCluster", "g")
+	g.Eventually(func() error { _, err := w.manager.Resolve(ref); return err }).Should(MatchError(clusters.ErrNotFound))
+	_, err := w.manager.Resolve(ref)
+	g.Expect(err.Error()).To(ContainSubstring("CustomResourceDefinition is not installed"))
+
+	installCRDs(t, "cluster-controller")
+	create := func(name string, spec map[string]any) clusters.Ref {
+		g.Expect(w.hub.Create(t.Context(), w.newGitopsCluster(name, spec))).To(Succeed())
+		return w.ref("GitopsCluster", name)
+	}
+	named := func(name string) map[string]any { return map[string]any{"name": name} }
+	create("g", map[string]any{"secretRef": named("g-kc")})
+	g.Eventually(func() error { _, err := w.manager.Resolve(ref); return err }).Should(Succeed())
+	g.Expect(w.manager.Resolve(ref)).To(BeEquivalentTo(w.ref("GitopsCluster", "g").ClusterName()), "no condition blocks nothing")
+	g.Expect(w.heard.told(ref)).To(BeNumerically(">=", 1))
+
+	// Its Secret's key is kubeconfig; value serves, too.
+	w.manager.Demand(ref.ClusterName(), "test")
+	w.secret("g-kc", "value", w.kubeconfig(""))
+	w.nameReaches(ref.ClusterName(), capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.shows("gitopscluster.g", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.secret("g-kc", "kubeconfig", []byte("rubbish"))
+	w.nameReaches(ref.ClusterName(), capstanv1.ConnectionAuthFailed, clusters.ReasonKubeconfigRefused)
+	w.secret("g-kc", "kubeconfig", w.kubeconfig(""))
+	w.nameReaches(ref.ClusterName(), capstanv1.ConnectionReady, clusters.ReasonConnected)
+
+	// capiClusterRef is the Cluster.
+	points := create("points", map[string]any{"capiClusterRef": named("prod")})
+	g.Eventually(func() error { _, err := w.manager.Resolve(points); return err }).Should(MatchError(ContainSubstring("Cluster " + w.namespace + "/prod, which")))
+	told := w.heard.told(points)
+	w.createCluster("prod")
+	g.Eventually(func() error { _, err := w.manager.Resolve(points); return err }).Should(Succeed())
+	g.Expect(w.manager.Resolve(points)).To(Equal(w.clusterName("prod")))
+	g.Expect(w.heard.told(points)).To(BeNumerically(">", told))
+
+	// An explicit Ready=False blocks, and its end is told.
+	object := w.newGitopsCluster("g", nil)
+	set := func(status string) {
+		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"X","message":"because","lastTransitionTime":"2030-01-01T00:00:00Z"}]}}`, status)
+		g.Expect(w.hub.Status().Patch(t.Context(), object.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	}
+	set("False")
+	g.Eventually(func() error { _, err := w.manager.Resolve(ref); return err }).Should(And(MatchError(clusters.ErrNotReady), MatchError(ContainSubstring("because"))))
+	told = w.heard.told(ref)
+	set("True")
+	g.Eventually(func() int { return w.heard.told(ref) }).Should(BeNumerically(">", told))
+	g.Expect(w.manager.Resolve(ref)).To(Equal(ref.ClusterName()))
+
+	none := create("none", map[string]any{})
+	g.Eventually(func() error { _, err := w.manager.Resolve(none); return err }).Should(MatchError(clusters.ErrInvalid))
+}
+
+// TestManagementCluster: the name "" is a connection like others, always demanded.
+func TestManagementCluster(t *testing.T) {
+	w := newWorld(t, nil)
+	connection, err := w.manager.Connection(clusters.LocalName)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.manager.Resolve(clusters.Ref{})).To(Equal(clusters.LocalName))
+	stop := w.start()
+	w.nameReaches(clusters.LocalName, capstanv1.ConnectionReady, clusters.ReasonConnected)
+	reader, err := client.New(connection.Config(), client.Options{HTTPClient: connection.HTTPClient()})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(reader.List(t.Context(), &corev1.NamespaceList{})).To(Succeed())
+	w.g.Expect(connection.LastContact()).NotTo(BeZero())
+	var all capstanv1.ClusterConnectionList
+	w.g.Expect(w.hub.List(t.Context(), &all, client.InNamespace(w.namespace))).To(Succeed())
+	w.g.Expect(all.Items).To(BeEmpty())
+	stop()
+	w.g.Expect(connection.Context().Err()).To(HaveOccurred())
+}
+
+// TestSelfManagedLabel: the label is a demand.
+func TestSelfManagedLabel(t *testing.T) {
+	w := newWorld(t, func(o *clusters.Options) { o.Timings.Linger = 300 * time.Millisecond })
+	w.start()
+	name := w.clusterName("pivoted")
+	w.secret("pivoted-kubeconfig", "value", w.kubeconfig(""))
+	object := w.newCluster("pivoted")
+	object.SetLabels(map[string]string{clusters.SelfManagedLabel: "true"})
+	w.g.Expect(w.hub.Create(t.Context(), object)).To(Succeed())
+	w.reaches("pivoted", capstanv1.ConnectionReady, clusters.ReasonConnected)
+
+	object.SetLabels(nil)
+	w.g.Expect(w.hub.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
+	w.reaches("pivoted", capstanv1.ConnectionUnused, clusters.ReasonNotDemanded)
+	w.shows("cluster.pivoted", capstanv1.ConnectionUnused, clusters.ReasonNotDemanded)
+	_, err := w.manager.Connection(name)
+	w.g.Expect(err).To(MatchError(clusters.ErrNotConnected))
+
+	// A cluster that was never demanded is not shown.
+	w.createCluster("other")
+	w.g.Consistently(func() bool { _, err := w.shown("cluster.other"); return apierrors.IsNotFound(err) }, "300ms").Should(BeTrue())
+}
+
+// TestLinger: owners are a set, and the connection outlives the last by five
+// minutes, on the hub's clock.
+func TestLinger(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Now())
+	w := newWorld(t, func(o *clusters.Options) { o.Clock, o.Timings = clock, clusters.Timings{} })
+	w.start()
+	tick := func(step time.Duration) func() capstanv1.ConnectionState {
+		return func() capstanv1.ConnectionState {
+			clock.Step(step)
+			s, _ := w.manager.Snapshot(w.clusterName("prod"))
+			return s.State
+		}
+	}
+	w.createCluster("prod")
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	for _, owner := range []string{"a", "b", "a"} {
+		w.manager.Demand(w.clusterName("prod"), owner)
+	}
+	w.g.Eventually(tick(time.Millisecond)).Should(Equal(capstanv1.ConnectionReady))
+	connection, err := w.manager.Connection(w.clusterName("prod"))
+	w.g.Expect(err).NotTo(HaveOccurred())
+
+	w.manager.Release(w.clusterName("prod"), "a")
+	w.manager.Release(w.clusterName("prod"), "a")
+	clock.Step(10 * time.Minute)
+	w.g.Consistently(tick(0), "200ms").Should(Equal(capstanv1.ConnectionReady), "b is left")
+
+	w.manager.Release(w.clusterName("prod"), "b")
+	clock.Step(5*time.Minute - 2*time.Second)
+	w.g.Consistently(tick(0), "200ms").Should(Equal(capstanv1.ConnectionReady), "it lingers")
+	w.manager.Demand(w.clusterName("prod"), "c")
+	clock.Step(time.Minute)
+	w.g.Consistently(tick(0), "200ms").Should(Equal(capstanv1.ConnectionReady), "demanded again")
+	w.g.Expect(connection.Context().Err()).NotTo(HaveOccurred(), "and it is the same connection")
+
+	w.manager.Release(w.clusterName("prod"), "c")
+	clock.Step(5 * time.Minute)
+	w.g.Eventually(tick(0)).Should(Equal(capstanv1.ConnectionUnused))
+	w.g.Expect(connection.Context().Err()).To(HaveOccurred())
+	w.g.Eventually(func() capstanv1.ConnectionState {
+		clock.Step(time.Second)
+		o, _ := w.shown("cluster.prod")
+		return o.Status.State
+	}).Should(Equal(capstanv1.ConnectionUnused))
+}
+
+// TestAdopts: what an earlier hub left behind is taken over.
+func TestAdopts(t *testing.T) {
+	first := newWorld(t, nil)
+	stop := first.start()
+	for _, name := range []string{"kept", "unused", "gone"} {
+		first.connected(name, "")
+		first.shows("cluster."+name, capstanv1.ConnectionReady, clusters.ReasonConnected)
+	}
+	before, err := first.shown("cluster.kept")
+	first.g.Expect(err).NotTo(HaveOccurred())
+	stop()
+	first.g.Expect(first.hub.Delete(t.Context(), first.newCluster("gone"))).To(Succeed())
+
+	second := newWorld(t, func(o *clusters.Options) { o.Namespace = first.namespace; o.Timings.Linger = time.Second })
+	second.namespace = first.namespace
+	second.manager.Demand(second.clusterName("kept"), "test")
+	second.start()
+	second.shows("cluster.unused", capstanv1.ConnectionUnused, clusters.ReasonNotDemanded)
+	second.g.Eventually(func() bool { _, err := second.shown("cluster.gone"); return apierrors.IsNotFound(err) }).Should(BeTrue())
+	second.reaches("kept", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	after, err := second.shown("cluster.kept")
+	second.g.Expect(err).NotTo(HaveOccurred())
+	second.g.Expect(after.ResourceVersion).To(Equal(before.ResourceVersion), "a restart writes nothing where nothing changed")
+}
+
+// TestReportedKinds: what watchers say shows, and a kind that fails degrades.
+func TestReportedKinds(t *testing.T) {
+	w := newWorld(t, func(o *clusters.Options) { o.Timings.KindGrace = 500 * time.Millisecond })
+	w.start()
+	w.connected("prod", "")
+	name := w.clusterName("prod")
+	kind := capstanv1.WatchedKind{Kind: "HelmRelease.helm.toolkit.fluxcd.io", Version: "v2"}
+	report := func(synced bool, reason string) {
+		k := kind
+		k.Synced, k.Reason, k.Message = synced, reason, "say why"
+		w.manager.ReportKinds(name, []capstanv1.WatchedKind{k}, 7)
+	}
+	report(true, "")
+	w.g.Eventually(func() int32 { o, _ := w.shown("cluster.prod"); return o.Status.Apps }).Should(BeEquivalentTo(7))
+	report(false, "Forbidden")
+	w.g.Expect(w.reaches("prod", capstanv1.ConnectionDegraded, clusters.ReasonKindNotSynced).Message).To(ContainSubstring("HelmRelease.helm.toolkit.fluxcd.io cannot be watched: Forbidden: say why"))
+	shown := w.shows("cluster.prod", capstanv1.ConnectionDegraded, clusters.ReasonKindNotSynced)
+	w.g.Expect(shown.Status.Kinds).To(ConsistOf(And(HaveField("Synced", false), HaveField("Version", "v2"))))
+	report(true, "")
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	report(false, clusters.ReasonSyncing)
+	w.reaches("prod", capstanv1.ConnectionDegraded, clusters.ReasonKindNotSynced) // once the grace is over
+	report(true, "")
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Eventually(w.recorder.Events).Should(Receive(ContainSubstring("Warning Degraded KindNotSynced")))
+}
+
+// TestConcurrentDemands: demands from many goroutines at once neither race nor get
+// lost.
+func TestConcurrentDemands(t *testing.T) {
+	w := newWorld(t, func(o *clusters.Options) { o.Timings.Linger = time.Millisecond })
+	w.start()
+	w.createCluster("prod")
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	name := w.clusterName("prod")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{}, 8)
+	for i := range 8 {
+		go func() {
+			defer func() { ended <- struct{}{} }()
+			owner := fmt.Sprint(i)
+			for ctx.Err() == nil {
+				w.manager.Demand(name, owner)
+				_, _ = w.manager.Resolve(w.ref("Cluster", "prod"))
+				_ = w.manager.Snapshots()
+				w.manager.ReportKinds(name, []capstanv1.WatchedKind{{Kind: "x", Synced: i%2 == 0}}, i)
+				if c, err := w.manager.Connection(name); err == nil {
+					_ = c.LastContact()
+				}
+				w.manager.Release(name, owner)
+			}
+		}()
+	}
+	time.AfterFunc(time.Second, cancel)
+	for range 8 {
+		<-ended
+	}
+	w.manager.ReportKinds(name, nil, 0)
+	w.manager.Demand(name, "last")
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+}

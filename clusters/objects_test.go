@@ -1,0 +1,166 @@
+package clusters
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+func TestClusterNames(t *testing.T) {
+	g := NewWithT(t)
+	for name, ref := range map[multicluster.ClusterName]Ref{
+		"":                      {},
+		"Cluster/team/prod":     {Kind: "Cluster", Namespace: "team", Name: "prod"},
+		"GitopsCluster/a/b.c-d": {Kind: "GitopsCluster", Namespace: "a", Name: "b.c-d"},
+	} {
+		g.Expect(ref.ClusterName()).To(Equal(name))
+		g.Expect(ParseClusterName(name)).To(Equal(ref))
+	}
+	for _, name := range []multicluster.ClusterName{"prod", "team/prod", "Pod/a/b", "Cluster/a/b/c", "Cluster//b", "Cluster/a/"} {
+		_, err := ParseClusterName(name)
+		g.Expect(err).To(MatchError(ErrInvalid), string(name))
+	}
+	g.Expect(RefOf(nil, "x")).To(Equal(Ref{}))
+	g.Expect(RefOf(&pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: "n"}, "x")).To(Equal(Ref{"Cluster", "x", "n"}))
+	g.Expect(RefOf(&pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: "n", Namespace: "y"}, "x")).To(Equal(Ref{"Cluster", "y", "n"}))
+}
+
+func TestResolve(t *testing.T) {
+	capi := func(name string) Ref { return Ref{"Cluster", "ns", name} }
+	gitops := func(name string) Ref { return Ref{"GitopsCluster", "ns", name} }
+	o := newObjects()
+	o.setKind("Cluster", kindState{synced: true})
+	o.setKind("GitopsCluster", kindState{synced: true})
+	o.put(capi("prod"), clusterObject{UID: "1"})
+	o.put(capi("going"), clusterObject{UID: "2", Deleting: true})
+	o.put(gitops("prod"), clusterObject{CAPIRef: "prod"})
+	o.put(gitops("secret"), clusterObject{SecretRef: "kc"})
+	o.put(gitops("both"), clusterObject{SecretRef: "kc", CAPIRef: "prod"})
+	o.put(gitops("none"), clusterObject{})
+	o.put(gitops("unready"), clusterObject{SecretRef: "kc", Unready: true, Problem: "secret is missing"})
+	o.put(gitops("dangling"), clusterObject{CAPIRef: "nowhere"})
+	for _, tc := range []struct {
+		ref  Ref
+		want Ref
+		err  error
+		says string
+	}{
+		{ref: Ref{}, want: Ref{}},
+		{ref: capi("prod"), want: capi("prod")},
+		{ref: gitops("prod"), want: capi("prod")},
+		{ref: gitops("secret"), want: gitops("secret")},
+		{ref: gitops("both"), err: ErrInvalid, says: "GitopsCluster ns/both must have one of"},
+		{ref: gitops("none"), err: ErrInvalid, says: "spec.secretRef and spec.capiClusterRef"},
+		{ref: gitops("unready"), err: ErrNotReady, says: "secret is missing"},
+		{ref: gitops("dangling"), err: ErrNotFound, says: "Cluster ns/nowhere, which GitopsCluster ns/dangling points to"},
+		{ref: gitops("nowhere"), err: ErrNotFound, says: "GitopsCluster ns/nowhere does not exist"},
+		{ref: capi("going"), err: ErrNotFound, says: "is being deleted"},
+		{ref: Ref{"Pod", "ns", "x"}, err: ErrInvalid, says: "use GitopsCluster or Cluster"},
+	} {
+		t.Run(tc.ref.String(), func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := o.resolve(tc.ref)
+			if tc.err == nil {
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(got).To(Equal(tc.want))
+				return
+			}
+			g.Expect(err).To(MatchError(tc.err))
+			g.Expect(err.Error()).To(ContainSubstring(tc.says))
+		})
+	}
+}
+
+// TestConcerned: who is told of what.
+func TestConcerned(t *testing.T) {
+	g := NewWithT(t)
+	cluster, points, other := Ref{"Cluster", "ns", "prod"}, Ref{"GitopsCluster", "ns", "g"}, Ref{"GitopsCluster", "other", "g"}
+	o := newObjects()
+	_, err := o.resolve(points)
+	g.Expect(err).To(MatchError(ErrNotSynced))
+	asked, changed := o.setKind("GitopsCluster", kindState{synced: true})
+	g.Expect(changed).To(BeTrue())
+	g.Expect(asked).To(ConsistOf(points), "those who asked too early hear of it")
+	g.Expect(o.put(points, clusterObject{CAPIRef: "prod"})).To(ConsistOf(points))
+	g.Expect(o.put(other, clusterObject{CAPIRef: "prod"})).To(ConsistOf(other))
+	g.Expect(o.put(cluster, clusterObject{UID: "1"})).To(ConsistOf(cluster, points))
+	g.Expect(o.put(cluster, clusterObject{UID: "1"})).To(BeEmpty(), "equal")
+	g.Expect(o.put(cluster, clusterObject{UID: "1", Deleting: true})).To(ConsistOf(cluster, points))
+	g.Expect(o.retain("Cluster", nil)).To(ConsistOf(cluster, points), "what a new list lacks is gone")
+	g.Expect(o.drop(cluster)).To(BeEmpty())
+	o.setKind("Cluster", kindState{absent: true})
+	_, err = o.resolve(cluster)
+	g.Expect(err).To(MatchError(ErrNotFound))
+	g.Expect(err.Error()).To(ContainSubstring("CustomResourceDefinition is not installed"))
+}
+
+func TestReduceObject(t *testing.T) {
+	g := NewWithT(t)
+	now := metav1.Now()
+	full := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
+		"metadata": map[string]any{"name": "n", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+			"annotations": map[string]any{"big": strings.Repeat("x", 1000)}, "labels": map[string]any{"a": "b", SelfManagedLabel: "true"}},
+		"spec":   map[string]any{"secretRef": map[string]any{"name": "kc"}, "other": "x"},
+		"status": map[string]any{"conditions": []any{"rubbish", map[string]any{"type": "Other", "status": "False"}, map[string]any{"type": "Ready", "status": "False", "message": "why", "reason": "X"}}},
+	}}
+	full.SetDeletionTimestamp(&now)
+	once, err := reduceObject(full)
+	g.Expect(err).NotTo(HaveOccurred())
+	twice, err := reduceObject(once)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(twice).To(Equal(once), "idempotent")
+	kind := schema.GroupVersionKind{Group: "gitops.weave.works", Version: "v1alpha1", Kind: "GitopsCluster"}
+	g.Expect(objectOf(once.(*unstructured.Unstructured), kind)).To(Equal(clusterObject{
+		APIVersion: "gitops.weave.works/v1alpha1", UID: "u", Deleting: true, SecretRef: "kc", Unready: true, Problem: "why"}))
+	g.Expect(once.(*unstructured.Unstructured).GetAnnotations()).To(BeEmpty())
+
+	cluster := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{SelfManagedLabel: "true", "x": "y"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
+	reduced, err := reduceObject(cluster)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(reduced.(*metav1.PartialObjectMetadata).ManagedFields).To(BeEmpty())
+	kind = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}
+	g.Expect(objectOf(reduced.(metav1.Object), kind)).To(Equal(clusterObject{APIVersion: "cluster.x-k8s.io/v1beta2", UID: "u", SelfManaged: true}))
+}
+
+func TestConnectionName(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(connectionName(Ref{"Cluster", "team", "prod-eu"})).To(Equal("cluster.prod-eu"))
+	g.Expect(connectionName(Ref{"GitopsCluster", "team", "prod-eu"})).To(Equal("gitopscluster.prod-eu"))
+	long := strings.Repeat("a", 250)
+	first, second := connectionName(Ref{"Cluster", "t", long + "1"}), connectionName(Ref{"Cluster", "t", long + "2"})
+	g.Expect(len(first)).To(BeNumerically("<=", maxObjectName))
+	g.Expect(first).NotTo(Equal(second))
+}
+
+func TestMerged(t *testing.T) {
+	g := NewWithT(t)
+	earlier, later := time.Unix(1000, 0), time.Unix(2000, 0)
+	status := func(state capstanv1.ConnectionState, at time.Time) capstanv1.ClusterConnectionStatus {
+		return statusOf(Snapshot{State: state, Reason: "Some", Since: at}, nil, 0)
+	}
+	stands := status(capstanv1.ConnectionReady, earlier)
+	g.Expect(merged(stands, status(capstanv1.ConnectionConnecting, later))).To(Equal(stands), "what was last known stands")
+	g.Expect(merged(stands, status(capstanv1.ConnectionReady, later))).To(Equal(stands), "a restart writes nothing")
+	lost := merged(stands, status(capstanv1.ConnectionUnreachable, later))
+	g.Expect(lost.Since.Time).To(BeTemporally("==", later))
+	g.Expect(lost.Conditions[0].LastTransitionTime.Time).To(BeTemporally("==", later))
+	rejected := status(capstanv1.ConnectionAuthFailed, earlier)
+	g.Expect(merged(rejected, status(capstanv1.ConnectionConnecting, later)).State).To(Equal(capstanv1.ConnectionConnecting))
+}
+
+func TestPlain(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(plain("v1.36.3+k3s1")).To(Equal("v1.36.3+k3s1"))
+	g.Expect(plain("v1\n\x1b[31m" + strings.Repeat("é", 100))).To(Equal("v1[31m"))
+	g.Expect(plain(strings.Repeat("v", 1000))).To(HaveLen(versionLength))
+}

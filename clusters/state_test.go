@@ -1,0 +1,255 @@
+package clusters
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"pgregory.net/rapid"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+var update = flag.Bool("update", false, "write generated documents instead of checking them")
+
+// TestTableDocument: docs/connection-states.md is what the table says.
+func TestTableDocument(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(controlplane.Root(), "docs", "connection-states.md")
+	if *update {
+		g.Expect(os.MkdirAll(filepath.Dir(path), 0o755)).To(Succeed())
+		g.Expect(os.WriteFile(path, []byte(document()), 0o644)).To(Succeed())
+	}
+	written, err := os.ReadFile(path)
+	g.Expect(err).NotTo(HaveOccurred(), "run go test ./clusters -run TestTableDocument -update")
+	g.Expect(string(written)).To(Equal(document()), "run go test ./clusters -run TestTableDocument -update")
+}
+
+func document() string {
+	var b strings.Builder
+	b.WriteString("# States of a connection\n\n")
+	b.WriteString("Generated from the table in clusters/state.go by its test (`go test ./clusters -run TestTableDocument -update`).\n")
+	b.WriteString("Columns are states, rows are what happens; a cell is the state and reason that follow, a dot means that nothing changes.\n")
+	b.WriteString("Requests pass in Ready and Degraded and wait in every other state.\n\n| |")
+	for _, s := range States() {
+		fmt.Fprintf(&b, " %s |", s)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(States())) + "\n")
+	for _, row := range Table() {
+		fmt.Fprintf(&b, "| %s |", row.Event)
+		for _, to := range row.To {
+			if to == "" {
+				to = "·"
+			}
+			fmt.Fprintf(&b, " %s |", to)
+		}
+		b.WriteString("\n")
+	}
+	d := DefaultTimings()
+	fmt.Fprintf(&b, `
+| what | when |
+|---|---|
+| probe (GET %s, %s at most) | every %s ±%.0f %%, unless the cluster was heard of within that time |
+| after a failed probe, and between the good ones that end an outage | %s |
+| Degraded | %d failed probes in a row |
+| Unreachable | %d failed probes in a row, and no byte for %s |
+| Ready again | %d good probes in a row |
+| probes of an Unreachable cluster | %s, doubling to %s, jittered |
+| after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
+| a kind that is still being listed counts against the state | after %s |
+| a connection that nothing demands is kept | %s |
+`, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, failingThreshold, lossThreshold, d.Silence,
+		steadyThreshold, d.UnreachableRetry, d.UnreachableRetryMax, d.AuthRetry, d.AuthRetryMax, d.KindGrace, d.Linger)
+	return b.String()
+}
+
+func TestTableIsWhole(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(states).To(HaveLen(7))
+	for e := range eventCount {
+		g.Expect(e.String()).NotTo(Equal("unknown"))
+		if e != eventAnswered && e != eventMissed { // which change nothing, on purpose
+			g.Expect(table[e]).NotTo(BeZero(), "a row was forgotten: %s", e)
+		}
+	}
+}
+
+func TestTableRules(t *testing.T) {
+	g := NewWithT(t)
+	for _, s := range states {
+		from := outcome{State: s, Reason: "Some"}
+		// One lost packet greys nothing.
+		g.Expect(next(from, eventMissed)).To(Equal(from))
+		// Silence of the management cluster takes nothing from what works.
+		if passes(s) {
+			g.Expect(next(from, eventHubSilent)).To(Equal(from))
+		}
+		// What nobody demands does not move, but for its cluster's end and a demand.
+		if s == capstanv1.ConnectionUnused {
+			for e := range eventCount {
+				if e != eventDemanded && e != eventGone {
+					g.Expect(next(from, e)).To(Equal(from), "%s", e)
+				}
+			}
+		}
+		// No probe brings a removed cluster back.
+		if s == capstanv1.ConnectionRemoved {
+			for _, e := range []event{eventAnswered, eventHealthy, eventKinds, eventProbeForbidden, eventFailing, eventLost, eventUnauthorized} {
+				g.Expect(next(from, e)).To(Equal(from), "%s", e)
+			}
+		}
+		g.Expect(next(from, eventGone).State).To(Equal(capstanv1.ConnectionRemoved))
+	}
+}
+
+func TestHealth(t *testing.T) {
+	ready, away := connected, probesFailed
+	type probe struct {
+		result probeResult
+		loud   bool // bytes still come
+		bad    bool // a kind fails
+		want   event
+	}
+	for _, tc := range []struct {
+		name   string
+		was    outcome
+		probes []probe
+		ends   outcome
+	}{
+		{"first connect", dialling, []probe{{result: probeGood, want: eventHealthy}}, ready},
+		{"one failure", ready, []probe{{result: probeFailed, want: eventMissed}, {result: probeGood, want: eventHealthy}}, ready},
+		{"two failures, two good", ready, []probe{{result: probeFailed, want: eventMissed}, {result: probeFailed, want: eventFailing}, {result: probeGood, want: eventAnswered}, {result: probeGood, want: eventHealthy}}, ready},
+		{"three failures", ready, []probe{{result: probeFailed, want: eventMissed}, {result: probeFailed, want: eventFailing}, {result: probeFailed, want: eventLost}}, away},
+		{"failures while bytes come", ready, []probe{{result: probeFailed, loud: true, want: eventMissed}, {result: probeFailed, loud: true, want: eventFailing}, {result: probeFailed, loud: true, want: eventFailing}, {result: probeFailed, want: eventLost}}, away},
+		{"recovery", away, []probe{{result: probeGood, want: eventAnswered}, {result: probeGood, want: eventHealthy}}, ready},
+		{"flapping", away, []probe{{result: probeGood, want: eventAnswered}, {result: probeFailed, want: eventMissed}, {result: probeGood, want: eventAnswered}, {result: probeFailed, want: eventMissed}}, away},
+		{"recovery with a failing kind", away, []probe{{result: probeGood, bad: true, want: eventAnswered}, {result: probeGood, bad: true, want: eventKinds}}, kindNotSynced},
+		{"forbidden", ready, []probe{{result: probe403, want: eventProbeForbidden}, {result: probeGood, want: eventHealthy}}, ready},
+		{"rejected, renewed", ready, []probe{{result: probe401, want: eventUnauthorized}, {result: probeGood, want: eventHealthy}}, ready},
+		{"never there", dialling, []probe{{result: probeFailed, want: eventMissed}, {result: probeFailed, want: eventFailing}, {result: probeFailed, want: eventLost}}, away},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			h, at := health{}, tc.was
+			for i, p := range tc.probes {
+				e := h.judge(p.result, at, !p.loud, !p.bad)
+				g.Expect(e).To(Equal(p.want), "probe %d", i)
+				at = next(at, e)
+			}
+			g.Expect(at).To(Equal(tc.ends))
+		})
+	}
+}
+
+// TestHealthProperty: however probes fall, a cluster is only Unreachable after
+// three failures in a row, and only leaves that with two good ones in a row.
+func TestHealthProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h, at := health{}, connected
+		var results []probeResult
+		lastN := func(n int, r probeResult) bool {
+			if len(results) < n {
+				return false
+			}
+			for _, x := range results[len(results)-n:] {
+				if x != r {
+					return false
+				}
+			}
+			return true
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "probes") {
+			r := rapid.SampledFrom([]probeResult{probeGood, probeFailed}).Draw(t, "result")
+			silent := rapid.Bool().Draw(t, "silent")
+			results = append(results, r)
+			was := at
+			at = next(at, h.judge(r, at, silent, true))
+			entered := was.State != capstanv1.ConnectionUnreachable && at.State == capstanv1.ConnectionUnreachable
+			left := was.State == capstanv1.ConnectionUnreachable && at.State != capstanv1.ConnectionUnreachable
+			if entered && (!silent || !lastN(lossThreshold, probeFailed)) {
+				t.Fatalf("Unreachable after %v, silent %t", results, silent)
+			}
+			if left && !lastN(steadyThreshold, probeGood) {
+				t.Fatalf("left Unreachable after %v", results)
+			}
+			if lastN(steadyThreshold, probeGood) && at != connected {
+				t.Fatalf("%v after %v", at, results)
+			}
+		}
+	})
+}
+
+func TestFailingKind(t *testing.T) {
+	now := time.Unix(1000, 0)
+	since := map[string]time.Time{"a": now.Add(-20 * time.Second), "b": now.Add(-40 * time.Second), "c": now.Add(-10 * time.Second)}
+	for _, tc := range []struct {
+		name    string
+		kinds   []capstanv1.WatchedKind
+		failing string
+		until   time.Time
+	}{
+		{name: "none"},
+		{name: "synced", kinds: []capstanv1.WatchedKind{{Kind: "b", Synced: true, Reason: "Forbidden"}}},
+		{name: "being listed", kinds: []capstanv1.WatchedKind{{Kind: "a"}, {Kind: "c", Reason: ReasonSyncing}}, until: now.Add(10 * time.Second)},
+		{name: "listed too long", kinds: []capstanv1.WatchedKind{{Kind: "a"}, {Kind: "b", Reason: ReasonSyncing}}, failing: "b"},
+		{name: "failing", kinds: []capstanv1.WatchedKind{{Kind: "a", Reason: "Forbidden"}}, failing: "a"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			failing, until := failingKind(tc.kinds, since, 30*time.Second, now)
+			if tc.failing == "" {
+				g.Expect(failing).To(BeNil())
+			} else {
+				g.Expect(failing.Kind).To(Equal(tc.failing))
+			}
+			g.Expect(until).To(Equal(tc.until))
+		})
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	g := NewWithT(t)
+	b := backoff{least: 5 * time.Second, most: 5 * time.Minute}
+	for _, full := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
+		g.Expect(b.wait()).To(And(BeNumerically(">=", full*time.Second/2), BeNumerically("<=", full*time.Second)))
+	}
+	b.reset()
+	g.Expect(b.wait()).To(BeNumerically("<=", 5*time.Second))
+	for range 100 {
+		g.Expect(jittered(30 * time.Second)).To(And(BeNumerically(">=", 24*time.Second), BeNumerically("<=", 36*time.Second)))
+	}
+}
+
+// TestDialsDoNotStarve: clusters that have failed cannot take the places of those
+// that are tried for the first time.
+func TestDialsDoNotStarve(t *testing.T) {
+	g := NewWithT(t)
+	d := newDials()
+	taken := make(chan func(), 1000)
+	for range 200 {
+		go func() {
+			if release, err := d.acquire(t.Context(), true); err == nil {
+				taken <- release
+			}
+		}()
+	}
+	g.Eventually(taken).Should(HaveLen(retryPlaces))
+	g.Consistently(taken, "50ms").Should(HaveLen(retryPlaces))
+	var fresh []func()
+	for range dialPlaces - retryPlaces {
+		release, err := d.acquire(t.Context(), false)
+		g.Expect(err).NotTo(HaveOccurred())
+		fresh = append(fresh, release)
+	}
+	for _, release := range fresh {
+		release()
+	}
+	(<-taken)()
+	g.Eventually(taken).Should(HaveLen(retryPlaces), "a place that is given back is taken again")
+}

@@ -1,0 +1,94 @@
+package apps
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-hub/capstan/index"
+)
+
+// Statuses of a release in a snapshot of status.history (Helm's release.Status).
+const (
+	statusDeployed   = "deployed"
+	statusSuperseded = "superseded"
+)
+
+// helmRelease reads a HelmRelease of any version. v2beta1 has lastAppliedRevision;
+// v2beta2 had it too at first, and history alone since helm-controller 1.0 writes
+// it; v2 has history alone.
+func helmRelease(u *unstructured.Unstructured) index.Observation {
+	_, version, _ := strings.Cut(u.GetAPIVersion(), "/")
+	if version == "v2beta1" || (version == "v2beta2" && text(u.Object, "status", "lastAppliedRevision") != "") {
+		return applied(u, true)
+	}
+	o := health(u, true)
+	history := snapshots(u.Object)
+	if len(history) == 0 {
+		return withRevision(o, "status.history is empty")
+	}
+	if newest := history[0]; newest.status != statusDeployed && o.Ready {
+		o.Ready, o.Message = false, clean("the newest release is "+newest.status+", not "+statusDeployed)
+	}
+	// What runs is the newest that is deployed. While a failed upgrade is newest,
+	// that is the one before, which Helm may have marked as superseded.
+	runs := slices.IndexFunc(history, func(s snapshot) bool { return s.status == statusDeployed })
+	if runs < 0 {
+		runs = slices.IndexFunc(history, func(s snapshot) bool { return s.status == statusSuperseded })
+	}
+	if runs >= 0 {
+		o.Revision, o.Digest = normalise(history[runs].chartVersion, history[runs].ociDigest)
+	}
+	return withRevision(o, "no release in status.history is "+statusDeployed)
+}
+
+// snapshot is what is read of an entry of status.history.
+type snapshot struct {
+	version                         int64
+	status, chartVersion, ociDigest string
+}
+
+// snapshots are newest first, as helm-controller writes them; sorted, lest another
+// writer's order be believed.
+func snapshots(object map[string]any) []snapshot {
+	field, _, _ := unstructured.NestedFieldNoCopy(object, "status", "history")
+	history, _ := field.([]any)
+	all := make([]snapshot, 0, len(history))
+	for _, entry := range history {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			continue
+		}
+		version, _, _ := unstructured.NestedInt64(fields, "version")
+		all = append(all, snapshot{version, text(fields, "status"), text(fields, "chartVersion"), text(fields, "ociDigest")})
+	}
+	slices.SortStableFunc(all, func(a, b snapshot) int {
+		switch {
+		case a.version > b.version:
+			return -1
+		case a.version < b.version:
+			return 1
+		}
+		return 0
+	})
+	return all
+}
+
+// shortDigest is how much of an OCI artifact's digest helm-controller appends to
+// the version of its chart.
+const shortDigest = 12
+
+// normalise splits the digest from a chart version: 6.6.1+0cc9a8446c95 is 6.6.1.
+// Build metadata of the chart's own stays: it is part of the version.
+func normalise(version, ociDigest string) (revision, digest string) {
+	base, suffix, found := strings.Cut(version, "+")
+	// A digest is <algorithm>:<hex>, for some sources with <tag>@ before it.
+	hex := ociDigest[strings.LastIndexByte(ociDigest, ':')+1:]
+	if found && base != "" && len(suffix) == shortDigest && isHex(suffix) && strings.HasPrefix(hex, suffix) {
+		return clean(base), strings.Clone(suffix)
+	}
+	return clean(version), ""
+}
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
