@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -35,7 +36,7 @@ func (w *world) follow(connection *clusters.Connection) (cache.Store, *counting)
 	counted := &counting{RoundTripper: connection.HTTPClient().Transport}
 	set, err := kubernetes.NewForConfigAndClient(connection.Config(), &http.Client{Transport: counted})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	lw := cache.NewListWatchFromClient(set.CoreV1().RESTClient(), "configmaps", w.namespace, nil)
+	lw := cache.NewListWatchFromClient(set.CoreV1().RESTClient(), "configmaps", w.namespace, fields.Everything())
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, set), &corev1.ConfigMap{}, 0, cache.Indexers{})
 	ctx, cancel := context.WithCancel(connection.Context())
 	ended := make(chan struct{})
@@ -220,19 +221,315 @@ func TestUnauthorized(t *testing.T) {
 	w.g.Expect(after).To(Equal(lists))
 }
 
+// limited is the config of a hub with the rights it needs for one namespace, where
+// it has the given verbs on Secrets.
+func limited(t *testing.T, namespace string, onSecrets ...string) *rest.Config {
+	t.Helper()
+	g, ctx := NewWithT(t), t.Context()
+	set, err := kubernetes.NewForConfig(management.get(t).Config())
+	g.Expect(err).NotTo(HaveOccurred())
+	user := "hub-" + namespace
+	_, err = set.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "hub"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"cluster.x-k8s.io"}, Resources: []string{"clusters"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"gitops.weave.works"}, Resources: []string{"gitopsclusters"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{"capstan.dev"}, Resources: []string{"clusterconnections"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+		{APIGroups: []string{"capstan.dev"}, Resources: []string{"clusterconnections/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: onSecrets},
+	}}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = set.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "hub"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	config, err := management.get(t).UserConfig(user)
+	g.Expect(err).NotTo(HaveOccurred())
+	return config
+}
+
+// TestLeastRights: a Role in the namespace is enough, and without rights on Secrets
+// the state says so until they are given.
+func TestLeastRights(t *testing.T) {
+	t.Run("enough", func(t *testing.T) {
+		w := newWorld(t, func(o *clusters.Options) { o.Local = limited(t, o.Namespace, "get", "list", "watch") })
+		w.start()
+		w.connected("prod", "")
+		w.secret("prod-kubeconfig", "value", []byte("rubbish"))
+		w.shows("cluster.prod", capstanv1.ConnectionAuthFailed, clusters.ReasonKubeconfigRefused)
+	})
+	t.Run("none on Secrets", func(t *testing.T) {
+		w := newWorld(t, func(o *clusters.Options) {
+			o.Local = limited(t, o.Namespace)
+			o.Timings.AuthRetry = 200 * time.Millisecond
+		})
+		w.start()
+		w.createCluster("prod")
+		w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+		w.manager.Demand(w.clusterName("prod"), "test")
+		s := w.reaches("prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretForbidden)
+		w.g.Expect(s.Message).To(ContainSubstring("get, list and watch on secrets in namespace " + w.namespace))
+		patch := `{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list","watch"]}]}`
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "hub"}}
+		w.g.Expect(w.hub.Patch(t.Context(), role, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+		w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	})
+}
+
 // TestRequestRenewsCredentials: a 401 to a request has the Secret read again at
 // once, even where no watch tells of it, and the request succeeds.
 func TestRequestRenewsCredentials(t *testing.T) {
 	w := newWorld(t, func(o *clusters.Options) {
-		// A hub that may read Secrets one by one and not watch them.
-		o.Local = w0(t).limitedConfig(t, []string{"get"})
+		o.Local = limited(t, o.Namespace, "get") // one by one, and no watch
+		o.Registerer = prometheus.NewRegistry()
 		o.Timings.ProbeInterval = time.Hour
 	})
-	w.limit("get")
 	w.start()
-	connection := w.connected("prod", "")
+	w.createCluster("prod")
 	raw, err := workload.get(t).TokenKubeconfig(t.Context(), "", w.namespace, time.Hour)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.secret("prod-kubeconfig", "value", raw)
-	_ = connection
+	w.manager.Demand(w.clusterName("prod"), "test")
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	connection, err := w.manager.Connection(w.clusterName("prod"))
+	w.g.Expect(err).NotTo(HaveOccurred())
+
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	set, err := kubernetes.NewForConfig(workload.get(t).Config())
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(set.CoreV1().ServiceAccounts("kube-system").Delete(t.Context(), w.namespace, metav1.DeleteOptions{})).To(Succeed())
+	w.g.Eventually(func() float64 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, connection.Config().Host+"/version", nil)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		response, err := connection.HTTPClient().Do(request)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.g.Expect(response.Body.Close()).To(Succeed())
+		w.g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+		return metric(t, w.options.Registerer, "capstan_cluster_rotations_total", "token")
+	}).Should(BeEquivalentTo(1))
+	w.g.Expect(w.heard.of(w.clusterName("prod"))).NotTo(ContainElement(ContainSubstring("Ready>")))
+}
+
+// TestEndpointChange: another server is another epoch, and the old one ends.
+func TestEndpointChange(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	old := w.connected("prod", "")
+	uid := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ClusterUID
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(w.proxy().URL()))
+	w.g.Eventually(func() int64 { s, _ := w.manager.Snapshot(w.clusterName("prod")); return s.Epoch }).Should(BeEquivalentTo(2))
+	w.g.Eventually(old.Context().Done()).Should(BeClosed())
+	s := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Expect(s.ClusterUID).To(Equal(uid), "the same cluster behind another address")
+	w.g.Expect(w.heard.of(w.clusterName("prod"))).To(ContainElement("Ready>Connecting/EndpointChanged"))
+}
+
+// aware engages as told.
+type aware struct {
+	mu      sync.Mutex
+	engaged []string
+	engage  func(context.Context, multicluster.ClusterName) error
+}
+
+func (a *aware) Engage(ctx context.Context, name multicluster.ClusterName, c cluster.Cluster) error {
+	a.mu.Lock()
+	a.engaged = append(a.engaged, string(name))
+	a.mu.Unlock()
+	if c == nil {
+		return errors.New("no cluster")
+	}
+	return a.engage(ctx, name)
+}
+
+func (a *aware) count(name multicluster.ClusterName) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, e := range a.engaged {
+		if e == string(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestEngage: an Aware that blocks on one cluster, or fails, holds no other; a
+// cluster is engaged once per epoch, whatever rotates.
+func TestEngage(t *testing.T) {
+	w := newWorld(t, nil)
+	blocks, fails, works := w.clusterName("blocks"), w.clusterName("fails"), w.clusterName("works")
+	failures := 2
+	var ended sync.WaitGroup
+	a := &aware{engage: func(ctx context.Context, name multicluster.ClusterName) error {
+		switch name {
+		case blocks:
+			ended.Add(1)
+			defer ended.Done()
+			<-ctx.Done()
+		case fails:
+			if failures > 0 {
+				failures--
+				return errors.New("not yet")
+			}
+		}
+		return nil
+	}}
+	w.manager.SetAware(a)
+	w.start()
+	w.connected("blocks", "")
+	w.g.Eventually(func() int { return a.count(blocks) }).Should(Equal(1))
+	w.connected("fails", "")
+	w.connected("works", "")
+	w.g.Eventually(func() int { return a.count(works) }).Should(Equal(1))
+	w.g.Eventually(func() int { return a.count(fails) }).Should(Equal(3))
+
+	w.secret("works-kubeconfig", "value", w.kubeconfig(""))
+	w.manager.ReportKinds(works, []capstanv1.WatchedKind{{Kind: "x", Reason: "Forbidden"}}, 0)
+	w.reaches("works", capstanv1.ConnectionDegraded, clusters.ReasonKindNotSynced)
+	w.manager.ReportKinds(works, nil, 0)
+	w.reaches("works", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Expect(a.count(works)).To(Equal(1))
+	w.g.Expect(a.count(clusters.LocalName)).To(BeZero(), "the management cluster is the manager's own to engage")
+
+	c, err := w.manager.Get(t.Context(), works)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(c.GetAPIReader().Get(t.Context(), client.ObjectKey{Name: "kube-system"}, &corev1.Namespace{})).To(Succeed())
+	again, err := w.manager.Get(t.Context(), works)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(again).To(BeIdenticalTo(c))
+	_, err = w.manager.Get(t.Context(), "Cluster/no/where")
+	w.g.Expect(err).To(MatchError(multicluster.ErrClusterNotFound))
+	w.g.Expect(w.manager.IndexField(t.Context(), &corev1.Pod{}, "x", nil)).To(MatchError(clusters.ErrNoIndexes))
+
+	// The epoch's end ends what was engaged.
+	w.g.Expect(w.hub.Delete(t.Context(), w.newCluster("blocks"))).To(Succeed())
+	ended.Wait()
+}
+
+// TestCanary: no byte of a Secret reaches logs, errors, ClusterConnections or
+// Events, whatever is wrong with it.
+func TestCanary(t *testing.T) {
+	const canary = "CANARY5f1d0e"
+	w := newWorld(t, nil)
+	w.start()
+	name := w.clusterName("prod")
+	good := w.kubeconfig("")
+	connection := w.connected("prod", "")
+	config, err := clientcmd.Load(good)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	secrets := []string{canary, config.AuthInfos["user"].Token}
+
+	certificate, err := workload.get(t).UserKubeconfig("", "hub", "system:masters")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	config, err = clientcmd.Load(certificate)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	block, _ := pem.Decode(config.AuthInfos["user"].ClientKeyData)
+	key := strings.Split(strings.TrimSpace(string(config.AuthInfos["user"].ClientKeyData)), "\n")
+	secrets = append(secrets, key[1], string(block.Bytes))
+
+	var said []string
+	for _, raw := range [][]byte{
+		good, certificate, []byte(canary), []byte("{" + canary), []byte("token: " + canary),
+		withToken(t, good, canary), withToken(t, good, canary+"\n"+canary),
+		[]byte(strings.Replace(string(good), "token:", "tokenFile: /"+canary+"\n    token:", 1)),
+		[]byte(strings.Replace(string(good), "https://", "https://user:"+canary+"@", 1)),
+		[]byte(strings.Replace(string(good), "certificate-authority-data: ", "certificate-authority-data: "+canary, 1)),
+		good,
+	} {
+		before, _ := w.manager.Snapshot(name)
+		w.secret("prod-kubeconfig", "value", raw)
+		w.g.Eventually(func() bool {
+			s, _ := w.manager.Snapshot(name)
+			return s.State == capstanv1.ConnectionReady || (s.State == capstanv1.ConnectionAuthFailed && s != before)
+		}).Should(BeTrue())
+		s, _ := w.manager.Snapshot(name)
+		_, getErr := w.manager.Get(t.Context(), name)
+		_, connectionErr := w.manager.Connection(name)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, connection.Config().Host+"/version", nil)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		response, requestErr := connection.HTTPClient().Do(request)
+		if response != nil {
+			_ = response.Body.Close()
+		}
+		cancel()
+		said = append(said, fmt.Sprintf("%+v %v %v %v %+v", s, getErr, connectionErr, requestErr, connection.Config()))
+	}
+	w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	shown, err := w.shown("cluster.prod")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	said = append(said, fmt.Sprintf("%+v", shown), w.logs.String())
+	for len(w.recorder.Events) > 0 {
+		said = append(said, <-w.recorder.Events)
+	}
+	w.g.Expect(strings.Join(said, "\n")).To(ContainSubstring("KubeconfigRefused"))
+	for _, s := range said {
+		for _, secret := range secrets {
+			if strings.Contains(s, secret) {
+				t.Errorf("a secret was printed in: %s", s)
+			}
+		}
+	}
+}
+
+// TestMetrics: series are of the present, and two Managers share a registry.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	w := newWorld(t, func(o *clusters.Options) { o.Registerer = registry })
+	stop := w.start()
+	other := newWorld(t, func(o *clusters.Options) { o.Registerer = registry })
+	stopOther := other.start()
+	w.connected("prod", "")
+	name := string(w.clusterName("prod"))
+	w.g.Expect(metric(t, registry, "capstan_cluster_state", name, "Ready")).To(BeEquivalentTo(1))
+	w.g.Expect(metric(t, registry, "capstan_cluster_state", "management", "Ready")).To(BeEquivalentTo(1))
+	w.g.Expect(metric(t, registry, "capstan_cluster_last_contact_timestamp_seconds", name)).To(BeNumerically("~", time.Now().Unix(), 60))
+	w.g.Expect(metric(t, registry, "capstan_cluster_credential_expiry_timestamp_seconds", name)).To(BeNumerically(">", time.Now().Unix()))
+	w.g.Expect(metric(t, registry, "capstan_cluster_probe_duration_seconds", "good")).To(BeNumerically(">=", 2))
+	connection, err := w.manager.Connection(w.clusterName("prod"))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	_, err = connection.HTTPClient().Post(connection.Config().Host, "text/plain", strings.NewReader("x")) //nolint:bodyclose,noctx // refused
+	w.g.Expect(err).To(HaveOccurred())
+	w.g.Expect(metric(t, registry, "capstan_cluster_refused_requests_total", "write")).To(BeEquivalentTo(1))
+
+	w.manager.Release(w.clusterName("prod"), "test")
+	w.g.Expect(w.hub.Delete(t.Context(), w.newCluster("prod"))).To(Succeed())
+	w.g.Eventually(func() float64 { return metric(t, registry, "capstan_cluster_state", name, "Ready") }).Should(BeEquivalentTo(-1), "no series outlives its cluster")
+	stopOther()
+	stop()
+	families, err := registry.Gather()
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(families).To(BeEmpty())
+}
+
+// metric is the value (or count) of a series with the given label values; -1 if
+// there is none.
+func metric(t *testing.T, registerer prometheus.Registerer, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := registerer.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			if strings.Join(values, ",") != strings.Join(labels, ",") {
+				continue
+			}
+			switch {
+			case m.GetHistogram() != nil:
+				return float64(m.GetHistogram().GetSampleCount())
+			case m.GetCounter() != nil:
+				return m.GetCounter().GetValue()
+			}
+			return m.GetGauge().GetValue()
+		}
+	}
+	return -1
 }

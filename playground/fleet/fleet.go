@@ -74,39 +74,42 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 	asked := ctx
 	ctx, breakDown := context.WithCancelCause(asked)
 	defer breakDown(nil)
-	parts := &parts{broken: breakDown, down: &down}
 
+	err = f.up(ctx, o, &parts{broken: breakDown, down: &down})
+	if err == nil {
+		err = use(ctx, f)
+	}
+	// That the caller ended it needs no explanation.
+	if err == nil || asked.Err() != nil {
+		return err
+	}
+	f.tellLog()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}
+
+// up brings everything up, in order.
+func (f *Fleet) up(ctx context.Context, o Options, parts *parts) error {
 	started := time.Now()
-	steps := []struct {
+	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
 	}{
-		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, &down) }},
+		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, parts.down) }},
 		{"declaring clusters, credentials, policies and applications", f.declare},
 		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
 		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},
 		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, o, parts) }},
-	}
-	for _, step := range steps {
+	} {
 		say(o.Out, "%6s  %s", seconds(time.Since(started)), step.name)
 		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, because(asked, ctx, err))
+			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
 	say(o.Out, "%6s  up", seconds(time.Since(started)))
-	if err := use(ctx, f); err != nil {
-		return because(asked, ctx, err)
-	}
 	return nil
-}
-
-// because adds what broke to an error that may say only that a context ended.
-// That the caller ended it needs no telling.
-func because(asked, ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && asked.Err() == nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	return err
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }

@@ -31,11 +31,7 @@ func (f *Fleet) Play(ctx context.Context) error {
 	if err := f.ledger(ctx); err != nil {
 		say(f.out, "  the Promotions could not be listed: %v", err)
 	}
-	err := verdict(outcomes)
-	if err != nil {
-		f.tellLog()
-	}
-	return err
+	return verdict(outcomes)
 }
 
 func (f *Fleet) story() []step {

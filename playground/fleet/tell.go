@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// logLines of the hub are shown when the story failed.
+// logLines of the hub are shown when something failed.
 const logLines = 40
 
 // TellWhere prints where the kubeconfigs are and how to look.
@@ -68,8 +68,12 @@ func (f *Fleet) show(ctx context.Context, args ...string) {
 
 // tellLog prints the end of the hub's log.
 func (f *Fleet) tellLog() {
+	tail := f.files.logTail(logLines)
+	if len(tail) == 0 {
+		return
+	}
 	say(f.out, "\nThe end of the hub's log:")
-	f.tell(f.files.logTail(logLines)...)
+	f.tell(tail...)
 }
 
 func (f *Fleet) approveCommand(promotion string) string {

@@ -124,7 +124,7 @@ func (s *Strategy) post(ctx context.Context, p *capstanv1.Promotion) error {
 	if err != nil {
 		return fmt.Errorf("posting to --events-addr: %w", err)
 	}
-	defer response.Body.Close() //nolint:errcheck // Nothing follows from it.
+	defer response.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	return accepted(response, string(answer), p)
 }
