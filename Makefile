@@ -34,6 +34,9 @@ SOAK_CHECKS ?= 20000
 BUILDFLAGS := $(shell git -C $(ROOT) rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 
 export KUBEBUILDER_ASSETS := $(BIN)/envtest
+# The linter's findings are kept by content, with the paths of the first checkout that
+# had it: two checkouts must not share them.
+export GOLANGCI_LINT_CACHE := $(BIN)/.lint-cache
 
 ##@ Use
 

@@ -74,6 +74,7 @@ func (m *Manager) newConnection(ctx context.Context, k *keeper, epoch int64, con
 		Clock:          m.clock,
 		AllowLoopback:  m.options.AllowLoopback,
 		Reauthenticate: k.reauthenticate,
+		Doubt:          k.doubt,
 		Refused:        m.metrics.refused,
 	}, config)
 	if err != nil {
@@ -83,12 +84,12 @@ func (m *Manager) newConnection(ctx context.Context, k *keeper, epoch int64, con
 }
 
 // newLocalConnection is the connection of the management cluster.
-func (m *Manager) newLocalConnection(ctx context.Context) (*Connection, error) {
+func (m *Manager) newLocalConnection(ctx context.Context, k *keeper) (*Connection, error) {
 	server, _, err := rest.DefaultServerUrlFor(m.options.Local)
 	if err != nil {
 		return nil, fmt.Errorf("server of the management cluster: %w", err)
 	}
-	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Refused: m.metrics.refused}, m.options.Local)
+	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Doubt: k.doubt, Refused: m.metrics.refused}, m.options.Local)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,10 @@ type probeResult int
 
 const (
 	probeGood probeResult = iota
+	// probeFailed: an answer that is none of the others.
 	probeFailed
+	// probeUnanswered: none.
+	probeUnanswered
 	probe403
 	probe401
 )
@@ -33,6 +36,8 @@ func (r probeResult) String() string {
 		return "good"
 	case probeFailed:
 		return "failed"
+	case probeUnanswered:
+		return "unanswered"
 	case probe403:
 		return "forbidden"
 	case probe401:
@@ -59,7 +64,7 @@ func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 	case probeGood:
 		h.bad, h.good = 0, h.good+1
 		return h.standing(was, kindsOK)
-	case probeFailed:
+	case probeFailed, probeUnanswered:
 		h.bad, h.good = h.bad+1, 0
 		switch {
 		case h.bad >= lossThreshold && silent:
@@ -95,7 +100,7 @@ func (h *health) standing(was outcome, kindsOK bool) event {
 }
 
 // ReasonSyncing marks a WatchedKind whose initial list is under way.
-const ReasonSyncing = "Syncing"
+const ReasonSyncing = "NotSynced"
 
 // failingKind is the first kind that counts against the cluster: not synced for
 // another reason than that its initial list is under way, or still under way

@@ -21,6 +21,9 @@ const SelfManagedOwner = "self-managed"
 // idle is the wait of a keeper that only a wake concerns.
 const idle = time.Hour
 
+// readingMessage of a connection whose kubeconfig is not read yet.
+const readingMessage = "reading the kubeconfig"
+
 // versionAge after which a probe also reads the version again: an upgrade that
 // nobody noticed.
 const versionAge = 10 * time.Minute
@@ -43,9 +46,10 @@ type keeper struct {
 	objectUID types.UID
 	creds     credentialState
 	health    health
-	engaged   int64 // epoch
-	failed    bool  // has failed in this run: dials in the retry lane
-	asked     bool  // a request met 401 and waits for the Secret to be read again
+	engaged   int64     // epoch
+	failed    bool      // has failed in this run: dials in the retry lane
+	asked     questions // that the present step answers
+	doubted   bool      // the last probe got no answer
 	nextProbe time.Time
 	versionAt time.Time // when identify was done; zero: to be done
 	lostWait  backoff
@@ -64,9 +68,19 @@ type keeperState struct {
 	kinds      []capstanv1.WatchedKind
 	kindSince  map[string]time.Time // when each kind was first reported unsynced
 	apps       int
-	// refresh is closed when those who met 401 may go on; nil when none waits.
-	refresh chan struct{}
+	// open are the questions that requests wait for the next step to answer.
+	open questions
 }
+
+// questions of requests, answered by a look at the Secret, a probe, or both.
+type questions struct {
+	rejected bool // a request met 401
+	lost     bool // a request got no answer
+	// answered is closed then; nil when nobody asks.
+	answered chan struct{}
+}
+
+func (q questions) any() bool { return q.rejected || q.lost }
 
 // credentialState is what is known of a cluster's Secret, without a byte of it.
 type credentialState struct {
@@ -200,11 +214,11 @@ func (k *keeper) rest() bool {
 // end lets go whoever waits for the goroutine.
 func (k *keeper) end() {
 	k.mu.Lock()
-	refresh := k.lockedState.refresh
-	k.lockedState.refresh = nil
+	open := k.lockedState.open
+	k.lockedState.open = questions{}
 	k.mu.Unlock()
-	if refresh != nil {
-		close(refresh)
+	if open.answered != nil {
+		close(open.answered)
 	}
 }
 
@@ -212,15 +226,14 @@ func (k *keeper) end() {
 // more is false when there is nothing left to look after.
 func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	k.mu.Lock()
-	refresh := k.lockedState.refresh
-	k.lockedState.refresh = nil
+	k.asked = k.lockedState.open
+	k.lockedState.open = questions{}
 	demanded := len(k.lockedState.owners) > 0 || k.ref.IsLocal()
 	lingerEnd := k.lockedState.releasedAt.Add(k.m.timings.Linger)
 	state := k.lockedState.snapshot.State
 	k.mu.Unlock()
-	k.asked = refresh != nil
-	if refresh != nil {
-		defer close(refresh)
+	if answered := k.asked.answered; answered != nil {
+		defer close(answered)
 	}
 	if k.ref.IsLocal() {
 		k.probeIfDue(ctx)
@@ -229,7 +242,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 
 	object, found := k.m.objects.find(k.ref)
 	if found == presenceAbsent || object.Deleting {
-		return k.removed(demanded, object.Deleting)
+		return idle, k.removed(demanded, object.Deleting)
 	}
 	now := k.m.clock.Now()
 	if !demanded && !now.Before(lingerEnd) {
@@ -241,7 +254,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 		// Pipelines may not have been read yet.
 		return lingerEnd.Sub(now), true
 	}
-	k.apply(eventDemanded, "")
+	k.apply(eventDemanded, readingMessage)
 	if found == presenceUnknown {
 		if problem := k.m.objects.problem(k.ref.Kind); problem != "" {
 			k.apply(eventHubSilent, problem)
@@ -250,7 +263,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 		if k.objectUID != "" && k.objectUID != object.UID {
 			k.disconnect()
 			k.apply(eventGone, k.ref.String()+" was replaced by another of the same name")
-			k.apply(eventDemanded, "")
+			k.apply(eventDemanded, readingMessage)
 		}
 		k.objectUID = object.UID
 		k.readSecretIfDue(ctx, object)
@@ -263,8 +276,8 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	return wait, true
 }
 
-// removed: the cluster object is gone, or going.
-func (k *keeper) removed(demanded, going bool) (time.Duration, bool) {
+// removed is the step of a cluster whose object is gone, or going.
+func (k *keeper) removed(demanded, going bool) (more bool) {
 	message := k.ref.String() + " does not exist"
 	if going {
 		message = k.ref.String() + " is being deleted"
@@ -274,12 +287,12 @@ func (k *keeper) removed(demanded, going bool) (time.Duration, bool) {
 	k.objectUID = ""
 	if !demanded && !going {
 		k.m.forget(k)
-		return idle, false
+		return false
 	}
-	return idle, demanded
+	return demanded
 }
 
-// release: nobody wants the connection any more.
+// release is the step of a cluster that nobody wants any more.
 func (k *keeper) release() {
 	k.disconnect()
 	k.mu.Lock()
@@ -293,7 +306,7 @@ func (k *keeper) release() {
 func (k *keeper) disconnect() {
 	k.m.secrets.unwant(k.name)
 	k.creds = credentialState{}
-	k.health = health{}
+	k.health, k.doubted = health{}, false
 	k.nextProbe, k.versionAt = time.Time{}, time.Time{}
 	k.mu.Lock()
 	old := k.lockedState.connection
@@ -307,21 +320,30 @@ func (k *keeper) disconnect() {
 }
 
 // reauthenticate is what the transport calls after a 401: it waits until the
-// Secret was read again. Calls share one reading.
-func (k *keeper) reauthenticate(ctx context.Context) {
+// Secret was read again, and the server probed if that changed nothing.
+func (k *keeper) reauthenticate(ctx context.Context) { k.ask(ctx, questions{rejected: true}) }
+
+// doubt is what the transport calls after a request got no answer: it waits until
+// the server was probed.
+func (k *keeper) doubt(ctx context.Context) { k.ask(ctx, questions{lost: true}) }
+
+// ask waits for the next step to answer. All who ask before it share its answer.
+func (k *keeper) ask(ctx context.Context, q questions) {
 	k.mu.Lock()
 	if !k.lockedState.running {
 		k.mu.Unlock()
 		return
 	}
-	if k.lockedState.refresh == nil {
-		k.lockedState.refresh = make(chan struct{})
+	open := &k.lockedState.open
+	open.rejected, open.lost = open.rejected || q.rejected, open.lost || q.lost
+	if open.answered == nil {
+		open.answered = make(chan struct{})
 	}
-	refresh := k.lockedState.refresh
+	answered := open.answered
 	k.mu.Unlock()
 	k.poke()
 	select {
-	case <-refresh:
+	case <-answered:
 	case <-ctx.Done():
 	}
 }

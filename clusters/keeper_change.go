@@ -3,8 +3,6 @@ package clusters
 import (
 	"context"
 	"time"
-
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
 // apply puts an event to the state machine.
@@ -36,7 +34,7 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	k.mu.Unlock()
 
 	if connection != nil {
-		connection.transport.SetOpen(passes(to.State))
+		connection.transport.SetOpen(passes(to.State) && !k.doubted)
 		if passes(from.State) && !passes(to.State) {
 			// Streams that are still open would end one by one, each at its own
 			// timeout; cut now, they resume through the gate.
@@ -108,7 +106,7 @@ func (k *keeper) engage(connection *Connection) {
 		for connection.ctx.Err() == nil {
 			c, err := connection.built()
 			if err == nil {
-				err = k.m.aware.Engage(connection.ctx, k.name, cluster.Cluster(c))
+				err = k.m.aware.Engage(connection.ctx, k.name, c)
 			}
 			if err == nil {
 				return

@@ -32,9 +32,9 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 	}
 	now := k.m.clock.Now()
 	retry := !k.creds.retryAt.IsZero() && !now.Before(k.creds.retryAt)
-	if !k.creds.read || moved || retry || k.asked {
+	if !k.creds.read || moved || retry || k.asked.rejected {
 		if k.readSecret(ctx) {
-			k.asked = false // the credentials changed, which answers the 401
+			k.asked.rejected = false // the credentials changed, which answers the 401
 		}
 	}
 }
@@ -115,10 +115,10 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 		k.nextProbe = time.Time{} // what was wrong may be mended
 	}
 	if next != old {
-		k.health, k.versionAt = health{}, time.Time{}
+		k.health, k.doubted, k.versionAt = health{}, false, time.Time{}
 	}
 	k.creds.usable, k.creds.fingerprint, k.creds.retryAt = true, fingerprint, time.Time{}
-	k.change(e, "", func(s *keeperState) {
+	k.change(e, "dialling "+config.Server.Host, func(s *keeperState) {
 		s.snapshot.Server = config.Server.String()
 		s.snapshot.CredentialExpiry = config.Expiry()
 		if next != old {

@@ -24,7 +24,7 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 			}
 		}
 	}
-	if !k.asked && now.Before(k.nextProbe) {
+	if !k.asked.any() && now.Before(k.nextProbe) {
 		k.judgeKinds()
 		return
 	}
@@ -33,6 +33,9 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 		return // ended; or a 401 led to another connection, or to a Secret that is gone
 	}
 	now = k.m.clock.Now()
+	// A server that did not answer is asked by nobody else until it does: see
+	// transport.Options.Doubt.
+	k.doubted = result == probeUnanswered
 	silent := now.Sub(connection.LastContact()) >= k.m.timings.Silence
 	failing := k.kindsProblem(now)
 	e := k.health.judge(result, was, silent, failing == nil)
@@ -49,7 +52,7 @@ func (k *keeper) probe(ctx context.Context, connection *Connection) (probeResult
 	if !passes(k.outcome().State) {
 		release, err := k.m.dials.acquire(ctx, k.failed)
 		if err != nil {
-			return probeFailed, err
+			return probeUnanswered, err
 		}
 		defer release()
 	}
@@ -67,7 +70,7 @@ func (k *keeper) probeOnce(ctx context.Context, connection *Connection) (probeRe
 	start := k.m.clock.Now()
 	result, problem := connection.probe(ctx)
 	k.m.metrics.probed(result, k.m.clock.Since(start))
-	if result == probeFailed && !passes(k.outcome().State) {
+	if result == probeUnanswered && !passes(k.outcome().State) {
 		connection.transport.Sever() // the next probe dials: this TCP connection may be dead
 	}
 	return result, problem

@@ -39,8 +39,9 @@ const patience = 20 * time.Second
 
 // management and workload are started when a test first needs them.
 var (
-	management = started("capstan", "cluster-api")
-	workload   = started()
+	management    = started("capstan", "cluster-api")
+	oldManagement = started("capstan", "cluster-api-old")
+	workload      = started()
 )
 
 type plane struct {
@@ -64,7 +65,7 @@ func (p *plane) get(t testing.TB) *controlplane.ControlPlane {
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	code := m.Run()
-	for _, p := range []*plane{management, workload} {
+	for _, p := range []*plane{management, oldManagement, workload} {
 		if p.running != nil {
 			if err := p.running.Stop(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -100,19 +101,24 @@ type world struct {
 // newWorld makes a namespace; start starts the Manager.
 func newWorld(t *testing.T, edit func(*clusters.Options)) *world {
 	t.Helper()
+	return newWorldOn(t, management, edit)
+}
+
+func newWorldOn(t *testing.T, hub *plane, edit func(*clusters.Options)) *world {
+	t.Helper()
 	w := &world{t: t, g: NewWithT(t), logs: &logs{}, recorder: events.NewFakeRecorder(1000), heard: &listener{}}
 	w.g.SetDefaultEventuallyTimeout(patience)
 	w.g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	cp := management.get(t)
+	cp := hub.get(t)
 	scheme := runtime.NewScheme()
 	w.g.Expect(errors.Join(clientscheme.AddToScheme(scheme), capstanv1.AddToScheme(scheme))).To(Succeed())
 	config := cp.Config()
 	config.QPS = -1
-	hub, err := client.New(config, client.Options{Scheme: scheme})
+	var err error
+	w.hub, err = client.New(config, client.Options{Scheme: scheme})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.hub = hub
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
-	w.g.Expect(hub.Create(t.Context(), namespace)).To(Succeed())
+	w.g.Expect(w.hub.Create(t.Context(), namespace)).To(Succeed())
 	w.namespace = namespace.Name
 
 	w.options = clusters.Options{

@@ -124,6 +124,21 @@ func TestSameNameAnotherCluster(t *testing.T) {
 	w.g.Eventually(func() (int, error) { o, err := w.shown("cluster.prod"); return len(o.OwnerReferences), err }).Should(Equal(1))
 }
 
+// TestOldClusterAPI: a management cluster that serves Cluster as v1beta1 only.
+func TestOldClusterAPI(t *testing.T) {
+	w := newWorldOn(t, oldManagement, nil)
+	w.start()
+	object := w.newCluster("prod")
+	object.SetAPIVersion("cluster.x-k8s.io/v1beta1")
+	delete(object.Object, "spec")
+	w.g.Expect(w.hub.Create(t.Context(), object)).To(Succeed())
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	w.manager.Demand(w.clusterName("prod"), "test")
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	shown := w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Expect(shown.OwnerReferences).To(ConsistOf(HaveField("APIVersion", "cluster.x-k8s.io/v1beta1")))
+}
+
 // TestGitopsClusters: with a Secret, by way of a Cluster, and what blocks; first
 // without the CRD.
 func TestGitopsClusters(t *testing.T) {

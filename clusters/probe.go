@@ -33,7 +33,7 @@ func (c *Connection) probe(ctx context.Context) (probeResult, error) {
 	code, _, err := c.get(ctx, probePath)
 	switch {
 	case err != nil:
-		return probeFailed, err
+		return probeUnanswered, err
 	case code >= 200 && code < 300:
 		return probeGood, nil
 	case code == http.StatusUnauthorized:

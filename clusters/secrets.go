@@ -39,7 +39,8 @@ type secretWatches struct {
 type secretWatch struct {
 	informer cache.SharedIndexInformer
 	synced   cache.DoneChecker
-	stop     context.CancelFunc
+	stop     func() // closes stopped
+	stopped  chan struct{}
 	users    int // clusters; guarded by secretWatches.mu
 }
 
@@ -66,15 +67,14 @@ func (s *secretWatches) want(cluster multicluster.ClusterName, secret types.Name
 	s.lockedState.wanters[secret][cluster] = struct{}{}
 	watch := s.lockedState.namespaces[secret.Namespace]
 	fresh := watch == nil
-	var ctx context.Context
 	if fresh {
-		watch, ctx = s.newWatch(secret.Namespace)
+		watch = s.newWatch(secret.Namespace)
 		s.lockedState.namespaces[secret.Namespace] = watch
 	}
 	watch.users++
 	s.mu.Unlock()
-	if fresh && !s.spawn(func(run context.Context) { s.run(run, ctx, watch, secret.Namespace) }) {
-		watch.stop()
+	if fresh {
+		s.spawn(func(ctx context.Context) { s.run(ctx, watch, secret.Namespace) })
 	}
 }
 
@@ -124,16 +124,15 @@ func (s *secretWatches) version(secret types.NamespacedName) (version string, kn
 }
 
 // newWatch makes the watch of a namespace; it does no I/O.
-func (s *secretWatches) newWatch(namespace string) (*secretWatch, context.Context) {
-	ctx, stop := context.WithCancel(context.Background()) // ended by stop, or by run with the Manager
+func (s *secretWatches) newWatch(namespace string) *secretWatch {
 	informer := metadatainformer.NewFilteredMetadataInformer(s.client, corev1.SchemeGroupVersion.WithResource("secrets"), namespace, 0, cache.Indexers{}, nil).Informer()
-	return &secretWatch{informer: informer, synced: informer.HasSyncedChecker(), stop: stop}, ctx
+	stopped := make(chan struct{})
+	return &secretWatch{informer: informer, synced: informer.HasSyncedChecker(), stopped: stopped, stop: sync.OnceFunc(func() { close(stopped) })}
 }
 
-func (s *secretWatches) run(manager, ctx context.Context, watch *secretWatch, namespace string) {
-	defer watch.stop()
-	defer context.AfterFunc(manager, watch.stop)()
-
+func (s *secretWatches) run(ctx context.Context, watch *secretWatch, namespace string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	said := "" // only the reflector's goroutine uses it
 	err := watch.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if said != err.Error() {
@@ -156,20 +155,26 @@ func (s *secretWatches) run(manager, ctx context.Context, watch *secretWatch, na
 		s.log.Error(err, "metadata of Secrets cannot be watched", "namespace", namespace)
 		return
 	}
-	synced := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(synced)
-		select {
-		case <-ctx.Done():
-		case <-watch.synced.Done():
-			// Those whose Secret does not exist hear it now.
-			for _, cluster := range s.wantersIn(namespace) {
-				s.wake(cluster)
-			}
-		}
+		defer close(ended)
+		watch.informer.RunWithContext(ctx)
 	}()
-	watch.informer.RunWithContext(ctx)
-	<-synced
+	select {
+	case <-ctx.Done():
+	case <-watch.stopped:
+	case <-watch.synced.Done():
+		// Those whose Secret does not exist hear it now.
+		for _, cluster := range s.wantersIn(namespace) {
+			s.wake(cluster)
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-watch.stopped:
+	}
+	cancel()
+	<-ended
 }
 
 func (s *secretWatches) wantersIn(namespace string) []multicluster.ClusterName {

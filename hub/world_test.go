@@ -338,7 +338,7 @@ func (k *killer) client(c client.WithWatch) client.Client {
 // RoundTrip implements http.RoundTripper for the notification.
 func (k *killer) RoundTrip(r *http.Request) (response *http.Response, err error) {
 	err = k.around(func() error {
-		response, err = http.DefaultTransport.RoundTrip(r)
+		response, err = http.DefaultTransport.RoundTrip(r) //nolint:bodyclose // Who calls a RoundTripper closes.
 		return err
 	})
 	if err != nil && response != nil {

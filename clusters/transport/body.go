@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"sync"
 	"syscall"
@@ -51,14 +52,26 @@ func isWatch(request *http.Request) bool {
 
 // lostError is the failure of a watch to get any answer. It poses as "connection
 // refused", the one network error after which a reflector backs off and resumes
-// instead of listing anew.
-type lostError struct{ error }
+// instead of listing anew. Its own text is constant, and it is no timeout, because
+// client-go takes a reset connection (which it knows by the text) and a timeout for
+// an empty watch, and an empty watch for a reason to list.
+type lostError struct{ cause error }
+
+var _ net.Error = lostError{}
+
+func (lostError) Error() string { return "connection refused: no answer to the watch" }
+
+// Timeout implements net.Error.
+func (lostError) Timeout() bool { return false }
+
+// Temporary implements net.Error.
+func (lostError) Temporary() bool { return false }
 
 // Unwrap gives the true error.
-func (e lostError) Unwrap() error { return e.error }
+func (e lostError) Unwrap() error { return e.cause }
 
 // As answers for syscall.Errno.
-func (e lostError) As(target any) bool {
+func (lostError) As(target any) bool {
 	errno, ok := target.(*syscall.Errno)
 	if ok {
 		*errno = syscall.ECONNREFUSED

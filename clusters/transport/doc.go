@@ -18,7 +18,9 @@
 //     would keep the old one; the old generation's streams end by themselves;
 //  4. the dialer, which judges the address that a name resolved to, not the name;
 //  5. on 401, Reauthenticate, and one more try if the credentials changed, or, if
-//     the gate was shut meanwhile, when it opens.
+//     the gate was shut meanwhile, when it opens. On no answer at all, Doubt, and
+//     one more try when the gate is open. Without that, an informer would sleep out
+//     its own backoff after the cluster is back, blind and unaware of it.
 //
 // LastContact is the time of the last byte of an answer of the API server. A 401
 // and a 5xx do not count: a load balancer before dead API servers gives them too.

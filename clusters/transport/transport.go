@@ -31,6 +31,10 @@ type Options struct {
 	// Reauthenticate is called after a 401 and returns when the credentials were
 	// read again, and set if they changed. Calls may overlap. Nil: a 401 is final.
 	Reauthenticate func(context.Context)
+	// Doubt is called after a request got no answer and returns when the server was
+	// probed, and the gate shut if it did not answer. Calls may overlap. Nil: the
+	// failure is final.
+	Doubt func(context.Context)
 	// AllowPatch says which PATCH requests may pass; none when nil.
 	AllowPatch func(*http.Request) bool
 	// Refused is told of each request that the guard refuses.
@@ -161,27 +165,50 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, used, err := t.send(request)
-	if err != nil || response.StatusCode != http.StatusUnauthorized || t.options.Reauthenticate == nil {
+	again, err := t.secondThoughts(request, response, used, err)
+	if again == nil {
 		return response, err
 	}
-	again := replay(request)
-	if again == nil {
-		return response, nil
-	}
-	if t.current.Load() == used {
-		t.options.Reauthenticate(ctx)
-	}
-	if t.current.Load() == used && t.gate.isOpen() {
-		return response, nil // the answer stands
-	}
-	_, _ = io.CopyN(io.Discard, response.Body, drainBytes)
-	_ = response.Body.Close()
 	if err := t.gate.wait(ctx); err != nil {
 		closeBody(again)
 		return nil, err
 	}
 	response, _, err = t.send(again)
 	return response, err
+}
+
+// secondThoughts gives the request to send once more, when the gate lets it; nil
+// if the answer, or the failure, stands.
+func (t *Transport) secondThoughts(request *http.Request, response *http.Response, used *credentials, err error) (*http.Request, error) {
+	ctx := request.Context()
+	switch {
+	case err != nil:
+		reads := request.Method != http.MethodPatch // which may have arrived
+		if t.options.Doubt == nil || !reads || ctx.Err() != nil || t.gate.hasEnded() || errors.Is(err, ErrRefused) {
+			return nil, err
+		}
+		again := replay(request)
+		if again == nil {
+			return nil, err
+		}
+		t.options.Doubt(ctx)
+		return again, nil
+	case response.StatusCode == http.StatusUnauthorized && t.options.Reauthenticate != nil:
+		again := replay(request)
+		if again == nil {
+			return nil, nil
+		}
+		if t.current.Load() == used {
+			t.options.Reauthenticate(ctx)
+		}
+		if t.current.Load() == used && t.gate.isOpen() {
+			return nil, nil // as it was: the answer stands
+		}
+		_, _ = io.CopyN(io.Discard, response.Body, drainBytes)
+		_ = response.Body.Close()
+		return again, nil
+	}
+	return nil, nil
 }
 
 // send sends a request with the current credentials.

@@ -531,6 +531,62 @@ func TestWatchLosesConnection(t *testing.T) {
 	g.Expect(utilnet.IsConnectionRefused(call("/?watch=1"))).To(BeTrue())
 }
 
+// TestNoAnswer: a request without an answer raises a doubt, waits while that is
+// cleared up, and is sent once more.
+func TestNoAnswer(t *testing.T) {
+	var drops atomic.Int64
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if drops.Add(-1) >= 0 {
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, r.Method)
+	})
+	var doubts atomic.Int64
+	var f *fixture
+	shuts := false
+	f = connect(t, s, s.config(t, "t"), func(o *transport.Options) {
+		o.AllowPatch = func(*http.Request) bool { return true }
+		o.Doubt = func(context.Context) {
+			doubts.Add(1)
+			if shuts {
+				f.SetOpen(false)
+			}
+		}
+	})
+	t.Run("the server is there: sent once more", func(t *testing.T) {
+		g := NewWithT(t)
+		drops.Store(1)
+		_, answer, err := f.do(t.Context(), http.MethodGet, "/")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer).To(Equal("GET"))
+		g.Expect(doubts.Load()).To(BeEquivalentTo(1))
+	})
+	t.Run("once, not for ever", func(t *testing.T) {
+		g := NewWithT(t)
+		drops.Store(5)
+		_, _, err := f.do(t.Context(), http.MethodGet, "/")
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(drops.Load()).To(BeEquivalentTo(3))
+	})
+	t.Run("never a write", func(t *testing.T) {
+		g := NewWithT(t)
+		drops.Store(1)
+		_, _, err := f.do(t.Context(), http.MethodPatch, "/")
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(drops.Load()).To(BeZero())
+	})
+	t.Run("the server is away: held until the gate opens", func(t *testing.T) {
+		g := NewWithT(t)
+		drops.Store(1)
+		shuts = true
+		done := make(chan error, 1)
+		go func() { _, _, err := f.do(t.Context(), http.MethodGet, "/"); done <- err }()
+		g.Consistently(done, "50ms").ShouldNot(Receive())
+		f.SetOpen(true)
+		g.Eventually(done).Should(Receive(BeNil()))
+	})
+}
+
 // TestLocal: the management cluster's own credentials are used as they are, with
 // the same gate, guard and contact.
 func TestLocal(t *testing.T) {

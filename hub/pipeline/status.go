@@ -27,7 +27,7 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen sights, promotions []c
 		c.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	set(ready(seen, found))
+	set(ready(p, seen, found))
 	if c := pending(p, seen); c != nil && !wholes(found) {
 		set(*c)
 	} else {
@@ -132,7 +132,9 @@ var unreadyOrder = []string{
 	pipelinesv1.TargetNotReadableReason,
 }
 
-func ready(seen sights, found []problem) metav1.Condition {
+// ready is the condition Ready. Targets that this process has not had the time to
+// look at are no news: after a restart the condition stays what it was.
+func ready(p *pipelinesv1.Pipeline, seen sights, found []problem) metav1.Condition {
 	if wholes(found) {
 		return metav1.Condition{Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
 	}
@@ -140,7 +142,7 @@ func ready(seen sights, found []problem) metav1.Condition {
 		var errs []string
 		for i := range seen {
 			for _, s := range seen[i] {
-				if s.unready == reason {
+				if s.unready == reason && !s.early {
 					errs = append(errs, s.err)
 				}
 			}
@@ -150,10 +152,32 @@ func ready(seen sights, found []problem) metav1.Condition {
 		}
 		return metav1.Condition{Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: reason, Message: shorten(errs)}
 	}
+	if waiting := early(seen); waiting > 0 {
+		if before := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.ReadyCondition); before != nil && p.Status.ObservedGeneration == p.Generation {
+			return *before
+		}
+		return metav1.Condition{
+			Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionUnknown,
+			Reason: pipelinesv1.ProgressingReason, Message: fmt.Sprintf("waiting for the first look at %d targets", waiting),
+		}
+	}
 	return metav1.Condition{
 		Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionTrue,
 		Reason: pipelinesv1.ReconciliationSucceededReason, Message: "All clusters checked",
 	}
+}
+
+// early counts the targets that this process has not had the time to look at.
+func early(seen sights) int {
+	n := 0
+	for i := range seen {
+		for _, s := range seen[i] {
+			if s.early {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // maxShown is how many targets a message names; the others are counted.
@@ -252,6 +276,9 @@ func (r *Reconciler) tell(ctx context.Context, before, after *pipelinesv1.Pipeli
 		}
 		if old != nil && old.Status == now.Status && old.Reason == now.Reason {
 			continue
+		}
+		if now.Status == metav1.ConditionUnknown {
+			continue // It is on its way; there is nothing to tell yet.
 		}
 		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
 		severity, reason := corev1.EventTypeWarning, now.Reason

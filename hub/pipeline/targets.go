@@ -25,6 +25,9 @@ type sight struct {
 	unready string
 	// err says what kept the target from being read.
 	err string
+	// early is set while this process has not had the time to look: after a start,
+	// or when the target has just been declared. It is no news of the target.
+	early bool
 }
 
 // sights by environment, in the order of the spec.
@@ -143,6 +146,11 @@ func (r *Reconciler) look(o index.Object) sight {
 	s := sight{obs: obs, known: known}
 	s.target = decision.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
 	s.target.Ready = s.target.Fresh && obs.Found && obs.Ready
+	switch freshness.Reason {
+	case index.NotWatched, watchers.ReasonConnecting, watchers.ReasonNotSynced:
+		s.early = true
+	}
+	s.early = s.early || (freshness.Fresh && !known)
 	switch {
 	case !freshness.Fresh:
 		s.unready, s.err = pipelinesv1.TargetNotReadableReason, freshness.Message

@@ -23,6 +23,8 @@ const (
 	TargetClusterNotReadyReason = "TargetClusterNotReady"
 	// TargetNotReadableReason: an application could not be read, or is not fresh.
 	TargetNotReadableReason = "TargetNotReadable"
+	// ProgressingReason: some targets have not been looked at yet (Unknown).
+	ProgressingReason = "Progressing"
 	// InvalidSpecReason: the spec cannot be carried out. Also of Stalled.
 	InvalidSpecReason = "InvalidSpec"
 )
