@@ -34,6 +34,8 @@ type keeper struct {
 	// lockedEpoch is the connection that the keeper runs on; 0 for none.
 	lockedEpoch  int64
 	lockedCancel context.CancelFunc
+	// lockedBegan is when the keeper was started on the connection.
+	lockedBegan time.Time
 	// lockedVersion is the served version; empty until it is known.
 	lockedVersion string
 	// lockedSynced: every informer has its initial list.
@@ -55,7 +57,8 @@ type problem struct{ reason, message string }
 // Reasons of kinds that are not synced.
 const (
 	ReasonConnecting    = "Connecting"
-	ReasonNotSynced     = "NotSynced"
+	ReasonNotSynced     = clusters.ReasonSyncing
+	ReasonSlow          = "ListSlow"
 	ReasonNotInstalled  = "CRDNotInstalled"
 	ReasonForbidden     = "Forbidden"
 	ReasonUnreadable    = "Unreadable"
@@ -144,6 +147,7 @@ func (k *keeper) start(ctx context.Context, connection *clusters.Connection) {
 	ctx, cancel := context.WithCancel(ctx)
 	k.lockedEpoch, k.lockedCancel = connection.Epoch(), cancel
 	k.lockedSynced, k.lockedVersion, k.lockedProblem = false, "", problem{}
+	k.lockedBegan = k.w.o.Clock.Now()
 	k.w.mu.Unlock()
 	if before != nil {
 		before()
@@ -166,7 +170,7 @@ func (k *keeper) start(ctx context.Context, connection *clusters.Connection) {
 func (k *keeper) ended(epoch int64) {
 	k.w.mu.Lock()
 	if k.lockedEpoch == epoch {
-		k.lockedEpoch, k.lockedCancel, k.lockedSynced = 0, nil, false
+		k.lockedEpoch, k.lockedCancel, k.lockedSynced, k.lockedBegan = 0, nil, false, time.Time{}
 	}
 	k.w.mu.Unlock()
 	k.w.nudge()
@@ -234,7 +238,7 @@ func (k *keeper) setProblem(p problem) {
 // freshness judges whether observations can be relied upon now.
 func (k *keeper) freshness(s clusters.Snapshot, connection *clusters.Connection, now time.Time) index.Freshness {
 	k.w.mu.Lock()
-	synced, p := k.lockedSynced, k.lockedProblem
+	synced, p, began := k.lockedSynced, k.lockedProblem, k.lockedBegan
 	k.w.mu.Unlock()
 	cluster := "the management cluster"
 	if k.cluster != "" {
@@ -255,6 +259,8 @@ func (k *keeper) freshness(s clusters.Snapshot, connection *clusters.Connection,
 	switch {
 	case p.reason != "":
 		return stale(p.reason, p.message)
+	case !synced && !began.IsZero() && now.Sub(began) > k.w.o.Timings.SlowList:
+		return stale(ReasonSlow, fmt.Sprintf("the initial list of %s in %s takes longer than %s", k.kind.GroupKind, cluster, k.w.o.Timings.SlowList))
 	case !synced || connection == nil:
 		return stale(ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", k.kind.GroupKind, cluster))
 	case now.Sub(connection.LastContact()) >= k.w.o.Timings.FreshFor:

@@ -28,3 +28,26 @@ func newMeters(registerer prometheus.Registerer) *meters {
 	}
 	return m
 }
+
+var informersMetric = prometheus.NewDesc("capstan_informers", "Informers on workload clusters that run, by kind.", []string{"kind"}, nil)
+
+// informersCollector counts informers at each scrape.
+type informersCollector struct{ w *Watcher }
+
+// Describe implements prometheus.Collector.
+func (informersCollector) Describe(ch chan<- *prometheus.Desc) { ch <- informersMetric }
+
+// Collect implements prometheus.Collector.
+func (c informersCollector) Collect(ch chan<- prometheus.Metric) {
+	counts := map[string]int{}
+	c.w.mu.Lock()
+	for _, cluster := range c.w.lockedState.clusters {
+		for kind, k := range cluster.kinds {
+			counts[kind.String()] += len(k.lockedInformers)
+		}
+	}
+	c.w.mu.Unlock()
+	for kind, n := range counts {
+		ch <- prometheus.MustNewConstMetric(informersMetric, prometheus.GaugeValue, float64(n), kind)
+	}
+}

@@ -76,6 +76,8 @@ type Timings struct {
 	Linger time.Duration
 	// Retry (30 s) of a kind that cannot be watched doubles up to RetryMax (10 min).
 	Retry, RetryMax time.Duration
+	// SlowList (30 s) is when an initial list that is under way counts as trouble.
+	SlowList time.Duration
 	// ListSlot (10 s) is how long an initial list may hold one of the slots.
 	ListSlot time.Duration
 }
@@ -90,6 +92,7 @@ func (t *Timings) defaults() {
 		{&t.Linger, time.Minute},
 		{&t.Retry, 30 * time.Second},
 		{&t.RetryMax, 10 * time.Minute},
+		{&t.SlowList, 30 * time.Second},
 		{&t.ListSlot, 10 * time.Second},
 	} {
 		if *d.field == 0 {

@@ -58,7 +58,7 @@ func New(o Options) *Watcher {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Watcher{
+	w := &Watcher{
 		o: o, m: newMeters(o.Registerer),
 		slots: make(chan struct{}, listSlots),
 		kick:  make(chan struct{}, 1),
@@ -67,6 +67,10 @@ func New(o Options) *Watcher {
 			clusters: map[multicluster.ClusterName]*watched{},
 		},
 	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(informersCollector{w})
+	}
+	return w
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader
@@ -231,8 +235,8 @@ func (w *Watcher) keepersOf(c *watched) []*keeper {
 func (w *Watcher) tend(ctx context.Context, c *watched, now time.Time) {
 	snapshot, _ := w.o.Clusters.Snapshot(c.name)
 	connection, err := w.o.Clusters.Connection(c.name)
-	if err != nil {
-		connection = nil
+	if err != nil || connection.Context().Err() != nil {
+		connection = nil // None, or one that ends: the next is announced.
 	}
 	heard := snapshot.State == capstanv1.ConnectionReady || snapshot.State == capstanv1.ConnectionDegraded
 	for _, k := range w.keepersOf(c) {
@@ -299,13 +303,12 @@ func (w *Watcher) deliver(c *watched, now time.Time) bool {
 func (w *Watcher) report(c *watched) {
 	w.mu.Lock()
 	kinds := make([]capstanv1.WatchedKind, 0, len(c.kinds))
-	apps, informers := 0, map[string]int{}
+	apps := 0
 	for _, k := range c.kinds {
 		kinds = append(kinds, k.watchedKind())
 		if k.kind.Observe != nil {
 			apps += len(k.lockedWant)
 		}
-		informers[k.kind.GroupKind.String()] = len(k.lockedInformers)
 	}
 	slices.SortFunc(kinds, func(a, b capstanv1.WatchedKind) int {
 		if a.Kind < b.Kind {
