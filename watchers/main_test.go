@@ -38,7 +38,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	var err error
-	plane, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("helm-controller")})
+	plane, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("helm-controller", "cluster-api", "capstan")})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
