@@ -1,5 +1,7 @@
 package clusters
 
+//go:generate go test . -run TestTableDocument -update
+
 import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )

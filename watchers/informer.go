@@ -3,108 +3,102 @@ package watchers
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capstan-hub/capstan/index"
 )
 
-// storedObject is what informers store.
-type storedObject = client.Object
-
-// key is what is stored of an object that nobody demands.
-type key struct {
-	metav1.TypeMeta
-	metav1.ObjectMeta
-}
-
-// DeepCopyObject implements runtime.Object.
-func (k *key) DeepCopyObject() runtime.Object {
-	c := *k
-	return &c
-}
-
-func newKey(u *unstructured.Unstructured) *key {
-	return &key{ObjectMeta: metav1.ObjectMeta{
-		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
-	}}
-}
-
-func isKey(o storedObject) bool {
-	_, ok := o.(*key)
-	return ok
-}
+// clientVerbosity is at which level client-go's own lines show.
+const clientVerbosity = 2
 
 // informer is client-go's shared informer on one scope.
 type informer struct {
-	shared cache.SharedIndexInformer
-	synced <-chan struct{}
-	stop   context.CancelFunc
+	namespace string
+	shared    cache.SharedIndexInformer
+	synced    <-chan struct{}
+	stop      context.CancelFunc
+	// began is when it was asked for.
+	began time.Time
+	// objects it holds.
+	objects atomic.Int64
+
+	// Guarded by the Watcher's mutex:
+
+	// lockedReady: the initial list is whole, and every demanded object observed.
+	lockedReady bool
+	// lockedProblem is that of the last list or watch call, and lockedFailing since
+	// when they fail.
+	lockedProblem problem
+	lockedFailing time.Time
+
+	// Guarded by mu:
 
 	mu sync.Mutex
-	// lockedInitial are whom the initial list concerns, until it is whole.
-	lockedInitial map[types.NamespacedName]struct{}
+	// initial are whom the initial list concerns, until they are taken.
+	initial map[types.NamespacedName]struct{}
+	// taken: the initial list is over.
+	taken bool
 }
 
-// startInformer starts the informer of a scope and waits until it has its initial
-// list, at most as long as that may hold one of the slots. A list that takes
-// longer goes on without, and the keeper is told when it is whole.
-func (r *watching) startInformer(ctx context.Context, namespace string) {
-	select {
-	case r.w.slots <- struct{}{}:
-		defer func() { <-r.w.slots }()
-	case <-ctx.Done():
-		return
-	}
-	i := r.newInformer(ctx, namespace)
-	timer := r.w.o.Clock.NewTimer(r.w.o.Timings.ListSlot)
-	defer timer.Stop()
-	select {
-	case <-i.synced:
-		return
-	case <-ctx.Done():
-		return
-	case <-timer.C():
-	}
-	r.running.Add(1)
-	go func() {
-		defer r.running.Done()
-		select {
-		case <-i.synced:
-			r.tellChanged()
-		case <-ctx.Done():
-		}
-	}()
-}
-
-func (r *watching) newInformer(ctx context.Context, namespace string) *informer {
-	ctx, cancel := context.WithCancel(ctx)
-	i := &informer{stop: cancel, lockedInitial: map[types.NamespacedName]struct{}{}}
-	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(namespace), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+// start starts the informer of a scope when one of the slots is free, which it
+// holds until its initial list is whole, at most Timings.ListSlot: a list that takes
+// longer goes on without.
+func (r *run) start(ctx context.Context, namespace string) {
+	ctx, stop := context.WithCancel(ctx)
+	i := &informer{namespace: namespace, stop: stop, began: r.w.o.Clock.Now(), initial: map[types.NamespacedName]struct{}{}}
+	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.resource.String(),
 	})
 	// These fail only on an informer that was started.
 	_ = i.shared.SetTransform(r.transform)
-	_ = i.shared.SetWatchErrorHandlerWithContext(r.watchFailed)
+	_ = i.shared.SetWatchErrorHandlerWithContext(r.watchEnded)
 	registration, _ := i.shared.AddEventHandler(r.handler(i))
 	i.synced = registration.HasSyncedChecker().Done()
+
 	r.w.mu.Lock()
-	r.informers[namespace] = i
+	r.lockedInformers[namespace] = i
+	r.w.lockedLook(r.c)
 	r.w.mu.Unlock()
-	r.running.Add(1)
-	go func() {
-		defer r.running.Done()
-		i.shared.RunWithContext(ctx)
-	}()
-	return i
+	r.goroutines.Go(func() {
+		select {
+		case r.w.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		r.goroutines.Go(func() { r.awaitSync(ctx, i) })
+		r.w.m.relists.WithLabelValues(r.kind.GroupKind.String()) // The series is there, at 0, from the start.
+		running := r.w.m.informers.WithLabelValues(r.kind.GroupKind.String())
+		running.Inc()
+		defer running.Dec()
+		// client-go speaks of every watch that ends.
+		i.shared.RunWithContext(klog.NewContext(ctx, r.w.o.Logger.V(clientVerbosity)))
+	})
+}
+
+// awaitSync gives the slot back, and has the run look when the list is whole.
+func (r *run) awaitSync(ctx context.Context, i *informer) {
+	timer := r.w.o.Clock.NewTimer(r.w.o.Timings.ListSlot)
+	select {
+	case <-i.synced:
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+	timer.Stop()
+	<-r.w.slots
+	select {
+	case <-i.synced:
+		signal(r.changed)
+	case <-ctx.Done():
+	}
 }
 
 func (i *informer) isSynced() bool {
@@ -116,28 +110,45 @@ func (i *informer) isSynced() bool {
 	}
 }
 
-func (r *watching) listerWatcher(namespace string) cache.ListerWatcher {
+// listerWatcher makes the calls, and notes how they went.
+func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 	var from dynamic.ResourceInterface = r.client
-	if namespace != metav1.NamespaceAll {
-		from = r.client.Namespace(namespace)
+	if i.namespace != metav1.NamespaceAll {
+		from = r.client.Namespace(i.namespace)
+	}
+	listing := func() {
+		r.w.m.lists.WithLabelValues(r.kind.GroupKind.String()).Inc()
+		if i.isSynced() {
+			r.w.m.relists.WithLabelValues(r.kind.GroupKind.String()).Inc()
+		}
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			r.w.m.lists.WithLabelValues(r.kind.GroupKind.String()).Inc()
-			return from.List(ctx, o)
+			listing()
+			list, err := from.List(ctx, o)
+			r.failed(i, err)
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if o.SendInitialEvents != nil && *o.SendInitialEvents {
-				r.w.m.lists.WithLabelValues(r.kind.GroupKind.String()).Inc()
+				listing()
 			}
-			return from.Watch(ctx, o)
+			stream, err := from.Watch(ctx, o)
+			r.failed(i, err)
+			return stream, err
 		},
 	}
 }
 
-// transform is what client-go stores in place of an object. It may see its own
+// watchEnded is told by the reflector, which tries again; failed knows already what
+// matters of it.
+func (r *run) watchEnded(_ context.Context, _ *cache.Reflector, err error) {
+	r.w.o.Logger.V(1).Info("watch ended", "cluster", r.c.name, "kind", r.kind.GroupKind.String(), "error", err.Error())
+}
+
+// transform is what client-go stores in place of an object. It may be given its own
 // answer again.
-func (r *watching) transform(in any) (any, error) {
+func (r *run) transform(in any) (any, error) {
 	u, ok := in.(*unstructured.Unstructured)
 	if !ok {
 		return in, nil
@@ -145,55 +156,55 @@ func (r *watching) transform(in any) (any, error) {
 	return r.reduce(u), nil
 }
 
-// watchFailed ends the run when what is served or allowed changed; everything else
-// the reflector tries again by itself.
-func (r *watching) watchFailed(_ context.Context, _ *cache.Reflector, err error) {
-	if endsRun(err) {
-		r.fail(err)
-	}
-}
-
 // handler is the only one of an informer.
-func (r *watching) handler(i *informer) cache.ResourceEventHandler {
+func (r *run) handler(i *informer) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(in any, initial bool) {
-			if o, ok := in.(storedObject); ok {
+			if o, ok := in.(client.Object); ok {
+				if i.objects.Add(1) > int64(r.w.o.MaxObjects) {
+					r.fail(errTooMany)
+				}
 				r.saw(i, o, initial)
 				r.tellSources(nil, o, initial)
 			}
 		},
 		UpdateFunc: func(before, in any) {
-			o, ok := in.(storedObject)
-			if !ok {
-				return
+			if o, ok := in.(client.Object); ok {
+				old, _ := before.(client.Object)
+				r.saw(i, o, false)
+				r.tellSources(old, o, false)
 			}
-			r.saw(i, o, false)
-			old, _ := before.(storedObject)
-			r.tellSources(old, o, false)
 		},
 		DeleteFunc: func(in any) {
 			if gone, ok := in.(cache.DeletedFinalStateUnknown); ok {
 				in = gone.Obj
 			}
-			o, ok := in.(storedObject)
-			if !ok {
-				return
+			if o, ok := in.(client.Object); ok {
+				i.objects.Add(-1)
+				if r.kind.Observe != nil {
+					r.wake(r.observeGone(o), false)
+				}
+				r.tellSources(o, nil, false)
 			}
-			if r.kind.Observe != nil {
-				r.wake(r.seen.gone(r.keeper, o), false)
-			}
-			r.tellSources(o, nil, false)
 		},
 	}
 }
 
-// saw an object: observe it, and wake whom it concerns; after the initial list is
-// whole, if it is part of it.
-func (r *watching) saw(i *informer, o storedObject, initial bool) {
-	if r.kind.Observe == nil || isKey(o) {
+// saw an object: observe it, and wake whom it concerns; what is part of the initial
+// list, when that is whole.
+func (r *run) saw(i *informer, o client.Object, initial bool) {
+	if k := keyOf(o); k != nil && !k.unreadable {
+		// Reduced before it was demanded, and stored after: settle reads it.
+		if r.wants(o.GetNamespace(), o.GetName()) {
+			r.ledger.unread(wanted{o.GetNamespace(), o.GetName()})
+			signal(r.changed)
+		}
 		return
 	}
-	woken := r.seen.at(r.keeper, o)
+	if r.kind.Observe == nil {
+		return
+	}
+	woken := r.observe(o)
 	if initial && i.hold(woken) {
 		return
 	}
@@ -204,11 +215,11 @@ func (r *watching) saw(i *informer, o storedObject, initial bool) {
 func (i *informer) hold(woken []types.NamespacedName) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.lockedInitial == nil {
+	if i.taken {
 		return false
 	}
 	for _, p := range woken {
-		i.lockedInitial[p] = struct{}{}
+		i.initial[p] = struct{}{}
 	}
 	return true
 }
@@ -217,55 +228,10 @@ func (i *informer) hold(woken []types.NamespacedName) bool {
 func (i *informer) takeInitial() []types.NamespacedName {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	held := make([]types.NamespacedName, 0, len(i.lockedInitial))
-	for p := range i.lockedInitial {
+	held := make([]types.NamespacedName, 0, len(i.initial))
+	for p := range i.initial {
 		held = append(held, p)
 	}
-	i.lockedInitial = nil
+	i.initial, i.taken = nil, true
 	return held
-}
-
-// seen keeps the order of what is observed of an object by two ways, the watch and
-// a read of one object: an older resourceVersion never overwrites a newer one.
-//
-// Locking: mu is held over the index's own lock, and nothing else.
-type seen struct {
-	mu       sync.Mutex
-	versions map[wanted]string
-}
-
-// at observes a stored object.
-func (s *seen) at(k *keeper, o storedObject) []types.NamespacedName {
-	want := wanted{o.GetNamespace(), o.GetName()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if before, known := s.versions[want]; known {
-		if order, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), before); err == nil && order < 0 {
-			return nil
-		}
-	}
-	if s.versions == nil {
-		s.versions = map[wanted]string{}
-	}
-	s.versions[want] = o.GetResourceVersion()
-	return k.observe(want.namespace, want.name, k.kind.Observe(o))
-}
-
-// gone observes that an object was deleted.
-func (s *seen) gone(k *keeper, o storedObject) []types.NamespacedName {
-	want := wanted{o.GetNamespace(), o.GetName()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.versions, want)
-	return k.observe(want.namespace, want.name, index.Observation{})
-}
-
-// absent observes that a demanded object does not exist, unless it was seen.
-func (s *seen) absent(k *keeper, want wanted) []types.NamespacedName {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.versions[want]; known {
-		return nil
-	}
-	return k.observe(want.namespace, want.name, index.Observation{})
 }

@@ -3,47 +3,43 @@ package watchers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 )
 
-// keeper keeps one kind of one cluster watched: it finds the served version and
-// what may be listed, runs the informers, and tries again when that ends.
-//
-// Fields whose names begin with locked are guarded by the Watcher's mutex.
+// keeper keeps one kind of one cluster watched, over one connection after another,
+// and tries again when a run ends.
 type keeper struct {
-	w       *Watcher
-	cluster multicluster.ClusterName
-	kind    Kind
-	// changed tells the keeper's goroutine that the demand changed; it holds one.
+	w    *Watcher
+	c    *watched
+	kind Kind
+	// changed tells the run that there is something to look at; it holds one.
 	changed chan struct{}
+	// replaced tells the goroutine that the connection is another; it holds one.
+	replaced chan struct{}
 
-	// lockedWant: what is wanted → owners.
-	lockedWant map[wanted]sets.Set[string]
-	// lockedSince is since when nothing is wanted; zero while something is.
-	lockedSince time.Time
-	// lockedEpoch is the connection that the keeper runs on; 0 for none.
-	lockedEpoch  int64
-	lockedCancel context.CancelFunc
-	// lockedBegan is when the keeper was started on the connection.
+	// The loop's own: end of the goroutine, nil before it was started; and the
+	// namespaces that the index was told are not fresh.
+	cancel context.CancelFunc
+	stale  map[string]struct{}
+
+	// Guarded by the Watcher's mutex:
+
+	// lockedWant: what is wanted, or was until lately → by whom.
+	lockedWant map[wanted]*interest
+	// lockedConnection is what to run over; nil for nothing.
+	lockedConnection *clusters.Connection
+	// lockedBegan is when there was that connection.
 	lockedBegan time.Time
-	// lockedVersion is the served version; empty until it is known.
-	lockedVersion string
-	// lockedSynced: every informer has its initial list.
-	lockedSynced bool
-	// lockedProblem is why it cannot be watched.
+	// lockedRun is the present run; nil between runs.
+	lockedRun *run
+	// lockedProblem is why the last run ended, until another is synced.
 	lockedProblem problem
-	// lockedInformers: namespace, or "" for all → informer.
-	lockedInformers map[string]*informer
 	// lockedSources are told of what is stored.
 	lockedSources map[*subscription]struct{}
 }
@@ -51,28 +47,20 @@ type keeper struct {
 // wanted is an object, all objects of a namespace (no name), or all.
 type wanted struct{ namespace, name string }
 
-// problem is why a kind cannot be watched in a cluster.
-type problem struct{ reason, message string }
+// interest is the owners of a demand, and since when there is none.
+type interest struct {
+	owners sets.Set[string]
+	since  time.Time
+}
 
-// Reasons of kinds that are not synced.
-const (
-	ReasonConnecting    = "Connecting"
-	ReasonNotSynced     = clusters.ReasonSyncing
-	ReasonSlow          = "ListSlow"
-	ReasonNotInstalled  = "CRDNotInstalled"
-	ReasonForbidden     = "Forbidden"
-	ReasonUnreadable    = "Unreadable"
-	ReasonSilent        = "Silent"
-	ReasonNotServedHere = "VersionNotServed"
-)
-
-func newKeeper(w *Watcher, cluster multicluster.ClusterName, kind Kind) *keeper {
+func newKeeper(w *Watcher, c *watched, kind Kind) *keeper {
 	return &keeper{
-		w: w, cluster: cluster, kind: kind,
-		changed:         make(chan struct{}, 1),
-		lockedWant:      map[wanted]sets.Set[string]{},
-		lockedInformers: map[string]*informer{},
-		lockedSources:   map[*subscription]struct{}{},
+		w: w, c: c, kind: kind,
+		changed:       make(chan struct{}, 1),
+		replaced:      make(chan struct{}, 1),
+		stale:         map[string]struct{}{},
+		lockedWant:    map[wanted]*interest{},
+		lockedSources: map[*subscription]struct{}{},
 	}
 }
 
@@ -80,47 +68,50 @@ func (k *keeper) indexKind() index.Kind {
 	return index.Kind{Group: k.kind.GroupKind.Group, Kind: k.kind.GroupKind.Kind}
 }
 
-func (k *keeper) object(namespace, name string) index.Object {
-	return index.Object{Cluster: string(k.cluster), Kind: k.indexKind(), Namespace: namespace, Name: name}
+func (k *keeper) object(want wanted) index.Object {
+	return index.Object{Cluster: string(k.c.name), Kind: k.indexKind(), Namespace: want.namespace, Name: want.name}
 }
 
-// demand and release are called with the Watcher's mutex held.
-func (k *keeper) demand(d Demand, owner string) {
+// lockedDemand adds an owner. Even where there are others, the object is looked at
+// again: the index may have forgotten it between one user and the next.
+func (k *keeper) lockedDemand(d Demand, owner string) {
 	want := wanted{d.Namespace, d.Name}
 	if k.lockedWant[want] == nil {
-		k.lockedWant[want] = sets.New[string]()
-		k.tellChanged()
+		k.lockedWant[want] = &interest{owners: sets.New[string]()}
 	}
-	k.lockedWant[want].Insert(owner)
-	k.lockedSince = time.Time{}
+	k.lockedWant[want].owners.Insert(owner)
+	signal(k.changed)
 }
 
-func (k *keeper) release(d Demand, owner string, now time.Time) {
-	want := wanted{d.Namespace, d.Name}
-	k.lockedWant[want].Delete(owner)
-	if k.lockedWant[want].Len() == 0 {
-		delete(k.lockedWant, want)
-		k.tellChanged()
-	}
-	if len(k.lockedWant) == 0 {
-		k.lockedSince = now
+func (k *keeper) lockedRelease(d Demand, owner string, now time.Time) {
+	i := k.lockedWant[wanted{d.Namespace, d.Name}]
+	i.owners.Delete(owner)
+	if i.owners.Len() == 0 {
+		i.since = now
 	}
 }
 
-// tellChanged never blocks: the channel holds one, and one is enough.
-func (k *keeper) tellChanged() {
+// lockedSweep drops what nobody has wanted for the linger, and tells whether
+// nothing is left.
+func (k *keeper) lockedSweep(now time.Time, linger time.Duration) bool {
+	for want, i := range k.lockedWant {
+		if i.owners.Len() == 0 && now.Sub(i.since) >= linger {
+			delete(k.lockedWant, want)
+			signal(k.changed)
+		}
+	}
+	return len(k.lockedWant) == 0
+}
+
+// signal never waits: the channel holds one, and one is enough.
+func signal(c chan struct{}) {
 	select {
-	case k.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// over tells whether nobody has wanted the kind for the linger.
-func (k *keeper) over(now time.Time, linger time.Duration) bool {
-	return len(k.lockedWant) == 0 && !k.lockedSince.IsZero() && now.Sub(k.lockedSince) >= linger
-}
-
-// wants tells whether an object is demanded.
+// wants tells whether an object is demanded, and lockedWants the same.
 func (k *keeper) wants(namespace, name string) bool {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
@@ -128,180 +119,126 @@ func (k *keeper) wants(namespace, name string) bool {
 }
 
 func (k *keeper) lockedWants(namespace, name string) bool {
-	for _, want := range []wanted{{namespace, name}, {namespace, ""}, {"", ""}} {
-		if _, ok := k.lockedWant[want]; ok {
-			return true
-		}
-	}
-	return false
+	_, named := k.lockedWant[wanted{namespace, name}]
+	return named || k.lockedWantsAll(namespace)
 }
 
-// start runs the keeper on a connection, unless it runs on that one already.
-func (k *keeper) start(ctx context.Context, connection *clusters.Connection) {
+// lockedWantsAll tells whether every object of a namespace is demanded.
+func (k *keeper) lockedWantsAll(namespace string) bool {
+	_, space := k.lockedWant[wanted{namespace, ""}]
+	_, all := k.lockedWant[wanted{}]
+	return space || all
+}
+
+// connect has the keeper run over a connection. Called by the loop.
+func (k *keeper) connect(ctx context.Context, connection *clusters.Connection, now time.Time) {
 	k.w.mu.Lock()
-	if k.lockedEpoch == connection.Epoch() && k.lockedCancel != nil {
-		k.w.mu.Unlock()
+	same := k.lockedConnection == connection
+	before := k.lockedRun
+	if !same {
+		// Nothing of the other epoch counts as fresh any more.
+		k.lockedConnection, k.lockedRun, k.lockedProblem = connection, nil, problem{}
+		k.lockedBegan = now
+	}
+	k.w.mu.Unlock()
+	if same {
 		return
 	}
-	before := k.lockedCancel
-	ctx, cancel := context.WithCancel(ctx)
-	k.lockedEpoch, k.lockedCancel = connection.Epoch(), cancel
-	k.lockedSynced, k.lockedVersion, k.lockedProblem = false, "", problem{}
-	k.lockedBegan = k.w.o.Clock.Now()
+	if before != nil {
+		before.fail(errReplaced)
+	}
+	signal(k.replaced)
+	if k.cancel == nil {
+		ctx, k.cancel = context.WithCancel(ctx)
+		k.w.keepers.Go(func() { k.keep(ctx) })
+	}
+}
+
+// disconnect ends the run, and lets it observe nothing more. Called by the loop.
+func (k *keeper) disconnect() {
+	k.w.mu.Lock()
+	k.lockedConnection, k.lockedBegan = nil, time.Time{}
+	before := k.lockedRun
+	k.lockedRun, k.lockedProblem = nil, problem{}
 	k.w.mu.Unlock()
 	if before != nil {
-		before()
+		before.ledger.close()
+		before.fail(errReplaced)
 	}
-	// The connection's end is the keeper's too, but the keeper must be able to stop
-	// alone: so one context of the two.
-	stopAfter := context.AfterFunc(connection.Context(), cancel)
-	k.w.keepers.Add(1)
-	go func() {
-		defer k.w.keepers.Done()
-		defer stopAfter()
-		defer cancel()
-		k.run(ctx, connection)
-		k.ended(connection.Epoch())
-	}()
 }
 
-// ended notes that the keeper does not run any more, so that it can be started
-// again on another connection.
-func (k *keeper) ended(epoch int64) {
-	k.w.mu.Lock()
-	if k.lockedEpoch == epoch {
-		k.lockedEpoch, k.lockedCancel, k.lockedSynced, k.lockedBegan = 0, nil, false, time.Time{}
-	}
-	k.w.mu.Unlock()
-	k.w.nudge()
-}
-
+// stop ends the keeper. Called by the loop.
 func (k *keeper) stop() {
+	k.disconnect()
+	if k.cancel != nil {
+		k.cancel()
+	}
+}
+
+func (k *keeper) connection() *clusters.Connection {
 	k.w.mu.Lock()
-	cancel := k.lockedCancel
-	k.w.mu.Unlock()
-	if cancel != nil {
-		cancel()
-	}
+	defer k.w.mu.Unlock()
+	return k.lockedConnection
 }
 
-// run watches until the context ends.
-func (k *keeper) run(ctx context.Context, connection *clusters.Connection) {
-	wait := k.w.o.Timings.Retry
+// keep runs over one connection after another until the context ends.
+func (k *keeper) keep(ctx context.Context) {
+	timings := k.w.o.Timings
+	transient := backoff{least: timings.TransientRetry, most: timings.Retry}
+	mending := backoff{least: timings.Retry, most: timings.RetryMax}
 	for ctx.Err() == nil {
-		began := k.w.o.Clock.Now()
-		err := k.watch(ctx, connection)
-		if ctx.Err() != nil {
-			return
-		}
-		if k.w.o.Clock.Since(began) > k.w.o.Timings.RetryMax {
-			wait = k.w.o.Timings.Retry // It went well for long: this is a new trouble.
-		}
-		k.setProblem(problemOf(err, k))
-		if !errors.Is(err, errReplan) {
-			if !k.sleep(ctx, wait+time.Duration(rand.Int64N(int64(wait)/5+1))) {
-				return
+		connection := k.connection()
+		if connection == nil || connection.Context().Err() != nil {
+			select {
+			case <-ctx.Done():
+			case <-k.replaced:
 			}
-			wait = min(2*wait, k.w.o.Timings.RetryMax)
+			continue
 		}
+		began := k.w.o.Clock.Now()
+		err := k.run(ctx, connection)
+		if ctx.Err() != nil || connection.Context().Err() != nil || k.connection() != connection || errors.Is(err, errReplan) {
+			continue
+		}
+		k.setProblem(problemOf(err, k, ""))
+		if k.w.o.Clock.Since(began) > timings.RetryMax {
+			transient.reset() // It went well for long: this is a new trouble.
+			mending.reset()
+		}
+		wait := transient.wait
+		if needsMending(err) {
+			wait = mending.wait
+		}
+		timer := k.w.o.Clock.NewTimer(wait())
+		select {
+		case <-ctx.Done():
+		case <-k.replaced:
+		case <-timer.C():
+		}
+		timer.Stop()
 	}
 }
 
-// sleep until the time is over; false when the context ended.
-func (k *keeper) sleep(ctx context.Context, d time.Duration) bool {
-	timer := k.w.o.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
-	}
+// backoff doubles from least to most. Each wait is drawn from its upper half, so
+// that clusters in the same trouble do not ask at once.
+type backoff struct{ least, most, next time.Duration }
+
+func (b *backoff) wait() time.Duration {
+	b.next = max(b.next, b.least)
+	wait := b.next/2 + rand.N(b.next/2+1)
+	b.next = min(2*b.next, b.most)
+	return wait
 }
+
+func (b *backoff) reset() { b.next = 0 }
 
 func (k *keeper) setProblem(p problem) {
 	k.w.mu.Lock()
 	same := k.lockedProblem == p
 	k.lockedProblem = p
-	if p.reason != "" {
-		k.lockedSynced = false
-	}
+	k.w.lockedLook(k.c)
 	k.w.mu.Unlock()
-	if !same {
-		if p.reason != "" {
-			k.w.o.Logger.Info("kind cannot be watched", "cluster", k.cluster, "kind", k.kind.GroupKind.String(), "reason", p.reason, "message", p.message)
-		}
-		k.w.nudge()
-	}
-}
-
-// freshness judges whether observations can be relied upon now.
-func (k *keeper) freshness(s clusters.Snapshot, connection *clusters.Connection, now time.Time) index.Freshness {
-	k.w.mu.Lock()
-	synced, p, began := k.lockedSynced, k.lockedProblem, k.lockedBegan
-	k.w.mu.Unlock()
-	cluster := "the management cluster"
-	if k.cluster != "" {
-		cluster = string(k.cluster)
-	}
-	stale := func(reason, message string) index.Freshness { return index.Freshness{Reason: reason, Message: message} }
-	switch s.State {
-	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
-	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, "":
-		message := fmt.Sprintf("%s is being connected to", cluster)
-		if s.Message != "" {
-			message = fmt.Sprintf("%s: %s", cluster, s.Message)
-		}
-		return stale(ReasonConnecting, message)
-	case capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
-		return stale(string(s.State), fmt.Sprintf("%s is %s: %s", cluster, s.State, s.Message))
-	}
-	switch {
-	case p.reason != "":
-		return stale(p.reason, p.message)
-	case !synced && !began.IsZero() && now.Sub(began) > k.w.o.Timings.SlowList:
-		return stale(ReasonSlow, fmt.Sprintf("the initial list of %s in %s takes longer than %s", k.kind.GroupKind, cluster, k.w.o.Timings.SlowList))
-	case !synced || connection == nil:
-		return stale(ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", k.kind.GroupKind, cluster))
-	case now.Sub(connection.LastContact()) >= k.w.o.Timings.FreshFor:
-		return stale(ReasonSilent, fmt.Sprintf("nothing was heard of %s for %s", cluster, k.w.o.Timings.FreshFor))
-	}
-	return index.Freshness{Fresh: true}
-}
-
-// watchedKind is called with the Watcher's mutex held.
-func (k *keeper) watchedKind() capstanv1.WatchedKind {
-	shown := capstanv1.WatchedKind{
-		Kind: k.kind.GroupKind.String(), Version: k.lockedVersion, Synced: k.lockedSynced,
-		Reason: k.lockedProblem.reason, Message: k.lockedProblem.message,
-	}
-	if !shown.Synced && shown.Reason == "" {
-		shown.Reason = ReasonNotSynced
-	}
-	return shown
-}
-
-// observe brings an observation to the index and returns whom to wake.
-func (k *keeper) observe(namespace, name string, o index.Observation) []types.NamespacedName {
-	o.At = k.w.o.Clock.Now()
-	woken := k.w.o.Index.Observe(k.object(namespace, name), o)
-	result := "equal"
-	if len(woken) > 0 {
-		result = "changed"
-	}
-	k.w.m.observations.WithLabelValues(k.kind.GroupKind.String(), result).Inc()
-	return woken
-}
-
-// wake the Pipelines that an observation concerns.
-func (k *keeper) wake(pipelines []types.NamespacedName, initial bool) {
-	if len(pipelines) == 0 {
-		return
-	}
-	k.w.mu.Lock()
-	c := k.w.lockedState.clusters[k.cluster]
-	k.w.mu.Unlock()
-	if c != nil {
-		k.w.wake(c, pipelines, initial)
+	if !same && p.reason != "" {
+		k.w.o.Logger.Info("kind cannot be watched", "cluster", k.c.name, "kind", k.kind.GroupKind.String(), "reason", p.reason, "message", p.message)
 	}
 }

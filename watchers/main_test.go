@@ -2,23 +2,31 @@ package watchers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -26,190 +34,348 @@ import (
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
+// patience with real API servers on a busy machine.
 const patience = 30 * time.Second
 
+// home is the management cluster and most workload clusters; bare is one without
+// CRDs. Each is started when a test first needs it.
 var (
-	plane   *controlplane.ControlPlane
-	helmGVR = schema.GroupVersionResource{Group: "helm.toolkit.fluxcd.io", Version: "v2", Resource: "helmreleases"}
-	helm    = index.Kind{Group: apps.HelmRelease.Group, Kind: apps.HelmRelease.Kind}
+	home = &plane{crds: controlplane.CRDs("capstan", "cluster-api", "helm-controller", "kustomize-controller")}
+	bare = &plane{}
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+type plane struct {
+	once    sync.Once
+	crds    []string
+	running *controlplane.ControlPlane
+	err     error
+}
 
-func run(m *testing.M) int {
-	var err error
-	plane, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("helm-controller", "cluster-api", "capstan")})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+func (p *plane) get(t testing.TB) *controlplane.ControlPlane {
+	t.Helper()
+	p.once.Do(func() { p.running, p.err = controlplane.Start(controlplane.Options{CRDs: p.crds}) })
+	if p.err != nil {
+		t.Fatal(p.err)
 	}
-	defer plane.Stop() //nolint:errcheck // The process ends.
-	return m.Run()
+	return p.running
 }
 
-// wakes are what the watcher asked to be looked at.
-type wakes struct {
-	mu   sync.Mutex
-	live map[string]int
-	init map[string]int
+func (p *plane) install(t testing.TB, product string) {
+	t.Helper()
+	_, err := envtest.InstallCRDs(p.get(t).Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs(product), ErrorIfPathMissing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
-func (w *wakes) wake(pipelines []types.NamespacedName, initial bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, p := range pipelines {
-		if initial {
-			w.init[p.Name]++
-		} else {
-			w.live[p.Name]++
+func (p *plane) client(t testing.TB) client.Client {
+	t.Helper()
+	config := p.get(t).Config()
+	config.QPS = -1
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
+	code := m.Run()
+	for _, p := range []*plane{home, bare} {
+		if p.running != nil {
+			if err := p.running.Stop(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = max(code, 1)
+			}
 		}
 	}
+	os.Exit(code)
 }
 
-func (w *wakes) liveOf(name string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.live[name]
+// brisk are timings that let a test see an outage and its end in seconds.
+var brisk = watchers.Timings{
+	FreshFor: 3 * time.Second, Check: 50 * time.Millisecond, Linger: 500 * time.Millisecond,
+	Retry: 200 * time.Millisecond, RetryMax: time.Second, TransientRetry: 50 * time.Millisecond,
 }
 
-// world is a watcher on a real connection to a real API server: the management
-// cluster's own, of name "".
+var briskClusters = clusters.Timings{
+	ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 100 * time.Millisecond, Silence: 300 * time.Millisecond,
+	UnreachableRetry: 100 * time.Millisecond, UnreachableRetryMax: 500 * time.Millisecond,
+	KindRetry: 200 * time.Millisecond, WriteDelay: 50 * time.Millisecond, Linger: 100 * time.Millisecond,
+}
+
+// world is a namespace of the home cluster, with a clusters.Manager and a Watcher.
 type world struct {
-	*testing.T
-	g           Gomega
-	connections *clusters.Manager
-	watcher     *watchers.Watcher
-	index       *index.Index
-	wakes       *wakes
-	registry    *prometheus.Registry
-	remote      *dynamic.DynamicClient
+	t         *testing.T
+	g         *WithT
+	hub       client.Client
+	namespace string
+	manager   *clusters.Manager
+	index     *index.Index
+	watcher   *watchers.Watcher
+	registry  *prometheus.Registry
+	wakes     *wakes
 }
 
-// newWorld starts a watcher with the rights of a rest.Config; nil means all. It
-// checks that nothing is left running when the test ends.
-func newWorld(t *testing.T, config *rest.Config) *world {
+// newWorld starts all of it; the test's end stops it and looks for goroutines left
+// behind.
+func newWorld(t *testing.T, edit func(*watchers.Options)) *world {
 	t.Helper()
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
-	g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	if config == nil {
-		config = plane.Config()
-	}
-	w := &world{T: t, g: g, index: index.New(), registry: prometheus.NewRegistry(), wakes: &wakes{live: map[string]int{}, init: map[string]int{}}}
+	w := &world{t: t, g: NewWithT(t), hub: home.client(t), index: index.New(), registry: prometheus.NewRegistry(), wakes: &wakes{}}
+	w.g.SetDefaultEventuallyTimeout(patience)
+	w.g.SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
+	w.namespace = w.newNamespace(home)
+	log := testr.NewWithOptions(t, testr.Options{Verbosity: 0})
 	var err error
-	w.remote, err = dynamic.NewForConfig(plane.Config())
-	g.Expect(err).NotTo(HaveOccurred())
+	w.manager, err = clusters.New(clusters.Options{
+		Local: home.get(t).Config(), Namespace: w.namespace, AllowLoopback: true, Timings: briskClusters, Logger: logr.Discard(),
+	})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	o := watchers.Options{
+		Clusters: w.manager, Index: w.index, Kinds: apps.Kind, Wake: w.wakes.add,
+		Registerer: w.registry, Timings: brisk, Logger: log,
+	}
+	if edit != nil {
+		edit(&o)
+	}
+	w.watcher = watchers.New(o)
+	w.manager.AddListener(w.watcher)
+
 	before := goleak.IgnoreCurrent()
-	w.connections, err = clusters.New(clusters.Options{
-		Local: config, AllowLoopback: true, Timings: clusters.Timings{KindRetry: time.Second, Linger: time.Second},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	w.watcher = watchers.New(watchers.Options{
-		Clusters: w.connections, Index: w.index, Kinds: kinds, Wake: w.wakes.wake, Registerer: w.registry,
-		Timings: watchers.Timings{Check: 50 * time.Millisecond, Linger: 300 * time.Millisecond, Retry: 300 * time.Millisecond},
-	})
-	w.connections.AddListener(w.watcher)
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 2)
-	go func() { ended <- w.connections.Start(ctx) }()
-	go func() { ended <- w.watcher.Start(ctx) }()
+	done := make(chan error, 2)
+	go func() { done <- w.manager.Start(ctx) }()
+	go func() { done <- w.watcher.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		g.Eventually(ended).Should(Receive(BeNil()))
-		g.Eventually(ended).Should(Receive(BeNil()))
-		if !t.Failed() {
-			// Idle connections of the process's own clients.
-			goleak.VerifyNone(t, before,
-				goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-				goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
-				goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
-				goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
-				goleak.IgnoreAnyFunction("net/http/internal/http2.(*ClientConn).readLoop"))
+		w.g.Eventually(done).Should(Receive(BeNil()))
+		w.g.Eventually(done).Should(Receive(BeNil()))
+		if err := goleak.Find(before,
+			// The test's own clients, and those of the processes, keep their connections.
+			goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
+			goleak.IgnoreAnyFunction("net/http/internal/http2.(*ClientConn).readLoop"),
+			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
+			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+			goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.func2"),
+			goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")); err != nil {
+			t.Error(err)
 		}
 	})
 	return w
 }
 
-// kinds reads applications, and everything else as it is.
-func kinds(gk schema.GroupKind) watchers.Kind {
-	if gk == apps.HelmRelease || gk == apps.Kustomization {
-		return apps.Kind(gk)
-	}
-	return watchers.Kind{GroupKind: gk, Reduce: func(u *unstructured.Unstructured) (client.Object, error) { return u, nil }}
+func (w *world) newNamespace(p *plane) string {
+	w.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
+	w.g.Expect(p.client(w.t).Create(w.t.Context(), namespace)).To(Succeed())
+	return namespace.Name
 }
 
-func object(name string) index.Object {
-	return index.Object{Kind: helm, Namespace: "default", Name: name}
+// cluster makes a Cluster object with the kubeconfig.
+func (w *world) cluster(name string, kubeconfig []byte) multicluster.ClusterName {
+	w.t.Helper()
+	w.kubeconfig(name, kubeconfig)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"controlPlaneEndpoint": map[string]any{"host": "example.com", "port": int64(6443)},
+		"infrastructureRef":    map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSCluster", "name": name},
+	}}}
+	object.SetAPIVersion("cluster.x-k8s.io/v1beta2")
+	object.SetKind("Cluster")
+	object.SetNamespace(w.namespace)
+	object.SetName(name)
+	w.g.Expect(w.hub.Create(w.t.Context(), object)).To(Succeed())
+	return clusters.Ref{Kind: "Cluster", Namespace: w.namespace, Name: name}.ClusterName()
 }
 
-func pipeline(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "team", Name: name}
-}
-
-// follow has a Pipeline use applications, as hub/pipeline does.
-func (w *world) follow(name string, objects ...index.Object) {
-	var demands []watchers.Demand
-	for _, o := range objects {
-		demands = append(demands, watchers.Demand{Kind: schema.GroupKind(o.Kind), Namespace: o.Namespace, Name: o.Name})
+// kubeconfig creates or replaces a cluster's Secret.
+func (w *world) kubeconfig(name string, raw []byte) {
+	w.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": raw}}
+	err := w.hub.Create(w.t.Context(), secret)
+	if apierrors.IsAlreadyExists(err) {
+		err = w.hub.Patch(w.t.Context(), secret, client.Merge)
 	}
-	w.index.SetPipeline(pipeline(name), index.Use{Objects: objects})
-	w.watcher.SetDemand("Pipeline/team/"+name, demands)
-}
-
-func (w *world) unfollow(name string) {
-	w.index.RemovePipeline(pipeline(name))
-	w.watcher.SetDemand("Pipeline/team/"+name, nil)
-}
-
-// release makes a HelmRelease, or changes it.
-func (w *world) release(name, revision string, ready bool) {
-	w.Helper()
-	c := w.remote.Resource(helmGVR).Namespace("default")
-	u, err := c.Get(w.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		u, err = c.Create(w.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": map[string]any{"namespace": "default", "name": name},
-			"spec": map[string]any{"interval": "1m", "chartRef": map[string]any{"kind": "OCIRepository", "name": name}},
-		}}, metav1.CreateOptions{})
-		w.g.Expect(err).NotTo(HaveOccurred())
-		w.Cleanup(func() { _ = c.Delete(context.Background(), name, metav1.DeleteOptions{}) })
-	}
-	status := "False"
-	if ready {
-		status = "True"
-	}
-	u.Object["status"] = map[string]any{
-		"observedGeneration": u.GetGeneration(),
-		"conditions":         []any{map[string]any{"type": "Ready", "status": status, "reason": "Test", "message": "as told", "lastTransitionTime": "2026-01-01T00:00:00Z"}},
-		"history": []any{map[string]any{"chartName": name, "chartVersion": revision, "status": "deployed", "name": name, "namespace": "default", "version": int64(1),
-			"digest": "sha256:1", "configDigest": "sha256:2", "firstDeployed": "2026-01-01T00:00:00Z", "lastDeployed": "2026-01-01T00:00:00Z"}},
-	}
-	_, err = c.UpdateStatus(w.Context(), u, metav1.UpdateOptions{})
 	w.g.Expect(err).NotTo(HaveOccurred())
 }
 
-// expect waits until an application is seen as the check says, and fresh.
-func (w *world) expect(name string, check func(Gomega, index.Observation)) {
-	w.Helper()
-	w.g.Eventually(func(g Gomega) {
-		o, known, fresh := w.index.Last(object(name))
-		g.Expect(fresh.Fresh).To(BeTrue(), "%+v", fresh)
-		g.Expect(known).To(BeTrue())
-		check(g, o)
-	}).Should(Succeed())
+// admin makes a Cluster that stands for the plane.
+func (w *world) admin(name string, p *plane) multicluster.ClusterName {
+	w.t.Helper()
+	raw, err := p.get(w.t).Kubeconfig("")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	return w.cluster(name, raw)
 }
 
-// metric sums a metric's series.
-func (w *world) metric(name string) float64 {
+// use has a Pipeline follow objects, in the order in which the hub says so.
+func (w *world) use(pipeline string, objects ...index.Object) {
+	key := types.NamespacedName{Namespace: w.namespace, Name: pipeline}
+	var demands []watchers.Demand
+	for _, o := range objects {
+		demands = append(demands, watchers.Demand{
+			Cluster: multicluster.ClusterName(o.Cluster), Kind: schema.GroupKind{Group: o.Kind.Group, Kind: o.Kind.Kind},
+			Namespace: o.Namespace, Name: o.Name,
+		})
+	}
+	if objects == nil {
+		w.index.RemovePipeline(key)
+	} else {
+		w.index.SetPipeline(key, index.Use{Objects: objects})
+	}
+	w.watcher.SetDemand(key.String(), demands)
+}
+
+func (w *world) release(cluster multicluster.ClusterName, name string) index.Object {
+	return index.Object{Cluster: string(cluster), Kind: index.Kind(apps.HelmRelease), Namespace: w.namespace, Name: name}
+}
+
+// sight is what the index says of an object.
+type sight struct {
+	Known, Fresh, Found, Ready bool
+	Revision, Reason           string
+}
+
+func (w *world) sight(o index.Object) func() sight {
+	return func() sight {
+		seen, known, fresh := w.index.Last(o)
+		return sight{known, fresh.Fresh, seen.Found, seen.Ready, seen.Revision, fresh.Reason}
+	}
+}
+
+func (w *world) freshness(o index.Object) index.Freshness {
+	_, _, f := w.index.Last(o)
+	return f
+}
+
+var (
+	absent  = sight{Known: true, Fresh: true}
+	unready = func(revision string) sight { return sight{Known: true, Fresh: true, Found: true, Revision: revision} }
+	ready   = func(revision string) sight {
+		return sight{Known: true, Fresh: true, Found: true, Ready: true, Revision: revision}
+	}
+)
+
+// createRelease makes a HelmRelease as a user does.
+func (w *world) createRelease(c client.Client, namespace, name string) *unstructured.Unstructured {
+	w.t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"interval": "10m",
+		"chartRef": map[string]any{"kind": "OCIRepository", "name": name},
+		"values":   map[string]any{"replicas": int64(2)},
+	}}}
+	u.SetAPIVersion("helm.toolkit.fluxcd.io/v2")
+	u.SetKind("HelmRelease")
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	w.g.Expect(c.Create(w.t.Context(), u)).To(Succeed())
+	return u
+}
+
+// deploy writes the status that helm-controller writes after a release.
+func (w *world) deploy(c client.Client, u *unstructured.Unstructured, version string) {
+	w.t.Helper()
+	now := time.Now().UTC().Format(time.RFC3339)
+	w.status(c, u, map[string]any{
+		"observedGeneration": u.GetGeneration(),
+		"conditions": []any{map[string]any{
+			"type": "Ready", "status": "True", "reason": "UpgradeSucceeded", "message": "done", "lastTransitionTime": now,
+		}},
+		"history": []any{map[string]any{
+			"name": u.GetName(), "namespace": u.GetNamespace(), "version": int64(1), "status": "deployed", "digest": "sha256:1",
+			"chartName": "web", "chartVersion": version + "+0cc9a8446c95", "ociDigest": "sha256:0cc9a8446c95ee", "configDigest": "sha256:2",
+			"firstDeployed": now, "lastDeployed": now,
+		}},
+	})
+}
+
+func (w *world) status(c client.Client, u *unstructured.Unstructured, status map[string]any) {
+	w.t.Helper()
+	patch := u.DeepCopy()
+	patch.Object = map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "status": status,
+		"metadata": map[string]any{"name": u.GetName(), "namespace": u.GetNamespace()}}
+	w.g.Expect(c.Status().Patch(w.t.Context(), patch, client.Merge)).To(Succeed())
+}
+
+// meter is the sum of a metric over its labels; those given must match.
+func (w *world) meter(name string, label ...string) float64 {
+	w.t.Helper()
 	families, err := w.registry.Gather()
 	w.g.Expect(err).NotTo(HaveOccurred())
 	sum := 0.0
 	for _, f := range families {
-		if f.GetName() == name {
-			for _, m := range f.GetMetric() {
-				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		for _, m := range f.GetMetric() {
+			match := len(label) == 0
+			for _, l := range m.GetLabel() {
+				match = match || slices.Equal(label, []string{l.GetName(), l.GetValue()})
+			}
+			if f.GetName() == name && match {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}
 	return sum
+}
+
+// reported is what a ClusterConnection shows of a kind.
+func (w *world) reported(name string, kind schema.GroupKind) func() (capstanv1.WatchedKind, error) {
+	scheme := w.hub.Scheme()
+	if err := capstanv1.AddToScheme(scheme); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() (capstanv1.WatchedKind, error) {
+		var c capstanv1.ClusterConnection
+		if err := w.hub.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: "cluster." + name}, &c); err != nil {
+			return capstanv1.WatchedKind{}, err
+		}
+		for _, k := range c.Status.Kinds {
+			if k.Kind == kind.String() {
+				return k, nil
+			}
+		}
+		return capstanv1.WatchedKind{}, errors.New("not reported")
+	}
+}
+
+// wakes remembers who was woken.
+type wakes struct {
+	mu    sync.Mutex
+	calls []wake
+}
+
+type wake struct {
+	pipelines []string
+	initial   bool
+}
+
+func (w *wakes) add(keys []types.NamespacedName, initial bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.Name)
+	}
+	slices.Sort(names)
+	w.calls = append(w.calls, wake{names, initial})
+}
+
+func (w *wakes) take() []wake {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	calls := w.calls
+	w.calls = nil
+	return calls
+}
+
+// of counts the wakes of a Pipeline.
+func (w *wakes) of(pipeline string, initial bool) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, c := range w.calls {
+		if c.initial == initial && slices.Contains(c.pipelines, pipeline) {
+			n++
+		}
+	}
+	return n
 }

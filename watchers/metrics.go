@@ -1,53 +1,74 @@
 package watchers
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"errors"
 
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// meters are the metrics. Kinds are those that the administrator and the hub's
+// controllers name, so that their label is bounded; clusters are no label.
 type meters struct {
+	informers    *prometheus.GaugeVec
 	observations *prometheus.CounterVec
 	lists        *prometheus.CounterVec
+	relists      *prometheus.CounterVec
 	folded       prometheus.Counter
 }
 
-func newMeters(registerer prometheus.Registerer) *meters {
-	m := &meters{
+// Values of the label result.
+const (
+	resultChanged = "changed"
+	resultEqual   = "equal"
+)
+
+func newMeters() *meters {
+	return &meters{
+		informers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "capstan_informers",
+			Help: "Informers that run in workload clusters, by kind.",
+		}, []string{"kind"}),
 		observations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_observations_total",
 			Help: "Observations of applications, by kind and result: changed ones wake Pipelines, equal ones end in the index.",
 		}, []string{"kind", "result"}),
 		lists: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_lists_total",
-			Help: "Lists of a kind asked of workload clusters: one for each informer, and one more whenever a watch could not be resumed.",
+			Help: "Lists of a kind asked of workload clusters: one for each informer, and relists.",
+		}, []string{"kind"}),
+		relists: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_relists_total",
+			Help: "Lists of a kind after its first in a connection: a watch could not be resumed.",
 		}, []string{"kind"}),
 		folded: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "capstan_wakes_folded_total",
 			Help: "Wakes of Pipelines that were folded because a cluster asked for more than its share.",
 		}),
 	}
-	if registerer != nil {
-		registerer.MustRegister(m.observations, m.lists, m.folded)
-	}
-	return m
 }
 
-var informersMetric = prometheus.NewDesc("capstan_informers", "Informers on workload clusters that run, by kind.", []string{"kind"}, nil)
-
-// informersCollector counts informers at each scrape.
-type informersCollector struct{ w *Watcher }
-
-// Describe implements prometheus.Collector.
-func (informersCollector) Describe(ch chan<- *prometheus.Desc) { ch <- informersMetric }
-
-// Collect implements prometheus.Collector.
-func (c informersCollector) Collect(ch chan<- prometheus.Metric) {
-	counts := map[string]int{}
-	c.w.mu.Lock()
-	for _, cluster := range c.w.lockedState.clusters {
-		for kind, k := range cluster.kinds {
-			counts[kind.String()] += len(k.lockedInformers)
+// register registers the metrics; undo takes them back.
+func (m *meters) register(r prometheus.Registerer) (undo func(), err error) {
+	if r == nil {
+		return func() {}, nil
+	}
+	var done []prometheus.Collector
+	undo = func() {
+		for _, c := range done {
+			r.Unregister(c)
 		}
 	}
-	c.w.mu.Unlock()
-	for kind, n := range counts {
-		ch <- prometheus.MustNewConstMetric(informersMetric, prometheus.GaugeValue, float64(n), kind)
+	var problems []error
+	for _, c := range []prometheus.Collector{m.informers, m.observations, m.lists, m.relists, m.folded} {
+		if err := r.Register(c); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		done = append(done, c)
 	}
+	if err := errors.Join(problems...); err != nil {
+		undo()
+		return nil, err
+	}
+	return undo, nil
 }

@@ -6,8 +6,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -31,7 +33,8 @@ type Kind struct {
 	GroupKind schema.GroupKind
 	// Versions in the order of preference; the server's preferred one when empty.
 	Versions []string
-	// Reduce makes what is stored of a demanded object.
+	// Reduce makes what is stored of a demanded object. It may take the object
+	// apart. Without it, the object is stored but for its managed fields.
 	Reduce func(*unstructured.Unstructured) (client.Object, error)
 	// Observe makes an observation of what is stored; nil for kinds that are not for
 	// the index.
@@ -51,11 +54,18 @@ type Connections interface {
 type Options struct {
 	Clusters Connections
 	Index    *index.Index
-	// Kinds says how a kind is read.
+	// Kinds says how a kind is read. It is pure.
 	Kinds func(schema.GroupKind) Kind
-	// Wake is told which Pipelines to look at; initial ones come from an initial
-	// list. It must not block.
+	// Wake is told which Pipelines to look at; initial ones may wait for all others.
+	// It must not block.
 	Wake func(pipelines []types.NamespacedName, initial bool)
+	// Scheme tells Readers the kinds of Go types; client-go's when nil. Unstructured
+	// objects need none.
+	Scheme *runtime.Scheme
+	// MaxObjects (20,000) of one kind in one cluster, demanded or not. A key takes
+	// half a kilobyte, so no tenant can take more than about 10 MiB by creating
+	// objects.
+	MaxObjects int
 	// Registerer of the metrics; not registered when nil.
 	Registerer prometheus.Registerer
 	// Timings, where they are not zero, replace the defaults.
@@ -67,19 +77,28 @@ type Options struct {
 // Timings of watchers. A zero field means its default.
 type Timings struct {
 	// FreshFor (45 s) after the last byte from a cluster its observations count.
-	// Probes come at most 36 s apart, so a healthy silent cluster stays fresh.
+	// Probes come at most 36 s apart and take at most 5 s, so a healthy silent
+	// cluster stays fresh.
 	FreshFor time.Duration
-	// Check (2 s) is how often freshness and linger are looked at.
+	// Check (2 s) is how often freshness and lingers are looked at where nothing
+	// happens.
 	Check time.Duration
 	// Linger (60 s) of an informer that nobody demands any more: edits and GitOps
 	// tools delete and create in one breath.
 	Linger time.Duration
-	// Retry (30 s) of a kind that cannot be watched doubles up to RetryMax (10 min).
+	// Retry (30 s) of a kind that is not installed or not allowed doubles up to
+	// RetryMax (10 min): somebody has to do something first.
 	Retry, RetryMax time.Duration
+	// TransientRetry (1 s) of a kind of which the API server could not be asked
+	// doubles up to Retry.
+	TransientRetry time.Duration
 	// SlowList (30 s) is when an initial list that is under way counts as trouble.
 	SlowList time.Duration
-	// ListSlot (10 s) is how long an initial list may hold one of the slots.
+	// ListSlot (2 s) is how long an initial list may hold one of the slots. Most take
+	// milliseconds; a cluster that hangs keeps others waiting no longer.
 	ListSlot time.Duration
+	// Call (10 s) is the deadline of one call that is not a list or a watch.
+	Call time.Duration
 }
 
 func (t *Timings) defaults() {
@@ -92,8 +111,10 @@ func (t *Timings) defaults() {
 		{&t.Linger, time.Minute},
 		{&t.Retry, 30 * time.Second},
 		{&t.RetryMax, 10 * time.Minute},
+		{&t.TransientRetry, time.Second},
 		{&t.SlowList, 30 * time.Second},
-		{&t.ListSlot, 10 * time.Second},
+		{&t.ListSlot, 2 * time.Second},
+		{&t.Call, 10 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -101,7 +122,25 @@ func (t *Timings) defaults() {
 	}
 }
 
+func (o *Options) defaults() {
+	o.Timings.defaults()
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = logr.Discard()
+	}
+	if o.Scheme == nil {
+		o.Scheme = clientscheme.Scheme
+	}
+	if o.MaxObjects == 0 {
+		o.MaxObjects = maxObjects
+	}
+}
+
 const (
+	maxObjects = 20_000
+
 	// listSlots bounds the initial lists under way in the process, each of which
 	// may hold a cluster's whole answer in memory.
 	listSlots = 16
@@ -110,8 +149,9 @@ const (
 	wakesPerSecond = 50
 	wakeBurst      = 100
 
-	// foldFor is how long folded wakes wait before the bucket is looked at again.
-	foldFor = 20 * time.Millisecond
+	// foldFor is how long folded wakes wait before the bucket is looked at again: the
+	// time in which it gains one.
+	foldFor = time.Second / wakesPerSecond
 
 	// owner is this package's name as an owner of connections.
 	owner = "watchers"

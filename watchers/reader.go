@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -18,93 +22,141 @@ import (
 // initial list is not whole: its absence in the store would tell nothing.
 var ErrNotSynced = errors.New("the kind is not synced")
 
-// Reader reads one kind of a cluster from the watchers' stores. It never asks the
-// cluster.
-type Reader struct {
+// Reader reads what is stored of a cluster, and never asks the cluster. Get and
+// List give copies. List knows InNamespace and label selectors. What was demanded
+// by name or namespace is all that is found.
+//
+// Errors: ErrNotSynced, and NotFound as an API server's.
+func (w *Watcher) Reader(cluster multicluster.ClusterName) client.Reader {
+	return &reader{watcher: w, cluster: cluster}
+}
+
+type reader struct {
 	watcher *Watcher
 	cluster multicluster.ClusterName
-	kind    schema.GroupKind
 }
 
-// Reader of a kind in a cluster.
-func (w *Watcher) Reader(cluster multicluster.ClusterName, kind schema.GroupKind) *Reader {
-	return &Reader{watcher: w, cluster: cluster, kind: kind}
-}
-
-// Get copies a stored object into one of the type that the kind is reduced to.
-// Errors: ErrNotSynced, and NotFound as an API server's.
-func (r *Reader) Get(_ context.Context, want client.ObjectKey, into client.Object) error {
-	found := errNone
-	err := r.each(func(o client.Object) bool {
-		if o.GetNamespace() != want.Namespace || o.GetName() != want.Name {
-			return true
-		}
-		found = copyInto(o, into)
-		return false
-	})
-	switch {
-	case err != nil:
+// Get implements client.Reader.
+func (r *reader) Get(_ context.Context, at client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	gvk, err := apiutil.GVKForObject(into, r.watcher.o.Scheme)
+	if err != nil {
+		return fmt.Errorf("kind of %T: %w", into, err)
+	}
+	informers, err := r.informers(gvk.GroupKind(), at.Namespace)
+	if err != nil {
 		return err
-	case errors.Is(found, errNone):
-		return apierrors.NewNotFound(schema.GroupResource{Group: r.kind.Group, Resource: r.kind.Kind}, want.String())
-	default:
-		return found
-	}
-}
-
-var errNone = errors.New("none")
-
-// List returns copies of the stored objects that the options select by namespace
-// and labels. Error: ErrNotSynced.
-func (r *Reader) List(_ context.Context, options ...client.ListOption) ([]client.Object, error) {
-	var o client.ListOptions
-	o.ApplyOptions(options)
-	var all []client.Object
-	err := r.each(func(s client.Object) bool {
-		if (o.Namespace == "" || s.GetNamespace() == o.Namespace) && (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(s.GetLabels()))) {
-			all = append(all, s.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // A copy has its original's type.
-		}
-		return true
-	})
-	return all, err
-}
-
-// each calls do for stored objects until it says no.
-func (r *Reader) each(do func(client.Object) bool) error {
-	r.watcher.mu.Lock()
-	var informers []*informer
-	synced := false
-	if c := r.watcher.lockedState.clusters[r.cluster]; c != nil && c.kinds[r.kind] != nil {
-		synced = c.kinds[r.kind].lockedSynced
-		for _, i := range c.kinds[r.kind].lockedInformers {
-			informers = append(informers, i)
-		}
-	}
-	r.watcher.mu.Unlock()
-	if !synced {
-		return fmt.Errorf("%s in %s: %w", r.kind, r.cluster, ErrNotSynced)
 	}
 	for _, i := range informers {
-		for _, item := range i.shared.GetStore().List() {
-			if o, ok := item.(storedObject); ok && !isKey(o) && !do(o) {
-				return nil
-			}
+		if o := i.stored(wanted{at.Namespace, at.Name}); o != nil && keyOf(o) == nil {
+			return copyInto(o, into)
 		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, at.String())
+}
+
+// List implements client.Reader.
+func (r *reader) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(options)
+	if o.FieldSelector != nil || o.Limit != 0 {
+		return errors.New("watchers' stores know no field selectors and no limits")
+	}
+	gvk, err := apiutil.GVKForObject(list, r.watcher.o.Scheme)
+	if err != nil {
+		return fmt.Errorf("kind of %T: %w", list, err)
+	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	informers, err := r.informers(gvk.GroupKind(), o.Namespace)
+	if err != nil {
+		return err
+	}
+	var all []runtime.Object
+	for _, i := range informers {
+		i.each(func(s client.Object) bool {
+			if keyOf(s) != nil || (o.Namespace != "" && s.GetNamespace() != o.Namespace) ||
+				(o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(s.GetLabels()))) {
+				return true
+			}
+			var item client.Object
+			if item, err = newItem(list, gvk, r.watcher.o.Scheme); err == nil {
+				err = copyInto(s, item)
+			}
+			all = append(all, item)
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := meta.SetList(list, all); err != nil {
+		return fmt.Errorf("filling %T: %w", list, err)
 	}
 	return nil
 }
 
-func copyInto(from, into client.Object) error {
-	if u, ok := from.(*unstructured.Unstructured); ok {
-		if v, ok := into.(*unstructured.Unstructured); ok {
-			u.DeepCopyInto(v)
-			return nil
+// newItem makes an empty element of a list.
+func newItem(list client.ObjectList, gvk schema.GroupVersionKind, scheme *runtime.Scheme) (client.Object, error) {
+	if _, ok := list.(*unstructured.UnstructuredList); ok {
+		return &unstructured.Unstructured{}, nil
+	}
+	made, err := scheme.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("making an element of %T: %w", list, err)
+	}
+	o, ok := made.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is no object", made)
+	}
+	return o, nil
+}
+
+// informers are those that hold a kind, in a namespace or in all.
+func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, error) {
+	w := r.watcher
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := fmt.Errorf("%s in %q: %w", gk, r.cluster, ErrNotSynced)
+	c := w.lockedState.clusters[r.cluster]
+	if c == nil || c.lockedKinds[gk] == nil {
+		return nil, err
+	}
+	run := c.lockedKinds[gk].lockedRun
+	if run == nil || len(run.lockedInformers) == 0 {
+		return nil, err
+	}
+	var found []*informer
+	for at, i := range run.lockedInformers {
+		if at != "" && namespace != "" && at != namespace {
+			continue
 		}
+		if !i.lockedReady {
+			return nil, err
+		}
+		found = append(found, i)
 	}
-	f, t := reflect.ValueOf(from.DeepCopyObject()), reflect.ValueOf(into)
-	if f.Type() != t.Type() {
-		return fmt.Errorf("%T is stored, not %T", from, into)
+	if len(found) == 0 {
+		return nil, err
 	}
-	t.Elem().Set(f.Elem())
+	return found, nil
+}
+
+// copyInto copies a stored object, from unstructured to a Go type if need be.
+func copyInto(from, into client.Object) error {
+	u, ok := from.(*unstructured.Unstructured)
+	if !ok {
+		f, t := reflect.ValueOf(from.DeepCopyObject()), reflect.ValueOf(into)
+		if f.Type() != t.Type() {
+			return fmt.Errorf("%T is stored, not %T", from, into)
+		}
+		t.Elem().Set(f.Elem())
+		return nil
+	}
+	if v, ok := into.(*unstructured.Unstructured); ok {
+		u.DeepCopyInto(v)
+		return nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+		return fmt.Errorf("reading %s as %T: %w", u.GetKind(), into, err)
+	}
 	return nil
 }

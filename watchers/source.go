@@ -56,19 +56,23 @@ type subscription struct {
 	queue   queue
 }
 
+// subscriptions numbers the owners of sources' demands.
 var subscriptions atomic.Int64
 
-// subscribe demands the kind and replays what is stored.
+// subscribe demands the kind and replays what is stored. A change during the replay
+// may be told twice, and never not at all.
 func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, gk schema.GroupKind, h eventHandler, q queue) {
 	owner := fmt.Sprintf("source/%d", subscriptions.Add(1))
-	w.SetDemand(owner, []Demand{{Cluster: name, Kind: gk}})
 	s := &subscription{ctx: ctx, handler: h, queue: q}
+	w.SetDemand(owner, []Demand{{Cluster: name, Kind: gk}})
 	w.mu.Lock()
-	k := w.lockedState.clusters[name].kinds[gk]
+	k := w.lockedState.clusters[name].lockedKinds[gk] // It is there while it is demanded.
 	k.lockedSources[s] = struct{}{}
-	informers := make([]*informer, 0, len(k.lockedInformers))
-	for _, i := range k.lockedInformers {
-		informers = append(informers, i)
+	var informers []*informer
+	if k.lockedRun != nil {
+		for _, i := range k.lockedRun.lockedInformers {
+			informers = append(informers, i)
+		}
 	}
 	w.mu.Unlock()
 	context.AfterFunc(ctx, func() {
@@ -78,16 +82,15 @@ func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, 
 		w.SetDemand(owner, nil)
 	})
 	for _, i := range informers {
-		for _, item := range i.shared.GetStore().List() {
-			if o, ok := item.(storedObject); ok && !isKey(o) {
-				s.tell(nil, o, true)
-			}
-		}
+		i.each(func(o client.Object) bool {
+			s.tell(nil, o, true)
+			return true
+		})
 	}
 }
 
 // tellSources brings an event to the kind's subscriptions.
-func (k *keeper) tellSources(before, after storedObject, initial bool) {
+func (k *keeper) tellSources(before, after client.Object, initial bool) {
 	k.w.mu.Lock()
 	if len(k.lockedSources) == 0 {
 		k.w.mu.Unlock()
@@ -103,18 +106,20 @@ func (k *keeper) tellSources(before, after storedObject, initial bool) {
 	}
 }
 
-// tell the handler, which only enqueues.
-func (s *subscription) tell(before, after storedObject, initial bool) {
-	if s.ctx.Err() != nil {
-		return
+// tell the handler, which only enqueues. An object stored as its key does not exist
+// for it.
+func (s *subscription) tell(before, after client.Object, initial bool) {
+	if keyOf(before) != nil {
+		before = nil
+	}
+	if keyOf(after) != nil {
+		after = nil
 	}
 	switch {
+	case s.ctx.Err() != nil, before == nil && after == nil:
 	case after == nil:
-		if !isKey(before) {
-			s.handler.Delete(s.ctx, event.TypedDeleteEvent[client.Object]{Object: before}, s.queue)
-		}
-	case isKey(after):
-	case before == nil || isKey(before):
+		s.handler.Delete(s.ctx, event.TypedDeleteEvent[client.Object]{Object: before}, s.queue)
+	case before == nil:
 		s.handler.Create(s.ctx, event.TypedCreateEvent[client.Object]{Object: after, IsInInitialList: initial}, s.queue)
 	default:
 		s.handler.Update(s.ctx, event.TypedUpdateEvent[client.Object]{ObjectOld: before, ObjectNew: after}, s.queue)

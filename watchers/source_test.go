@@ -2,161 +2,151 @@ package watchers_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
-	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
-	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
-	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/index"
-	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/watchers"
+	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
-var machineDeployment = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "MachineDeployment"}
+// crane is a kind that nobody reads specially, and that is not for the index.
+var crane = schema.GroupKind{Group: "harbour.example.org", Kind: "Crane"}
 
-func newMachineDeployment(name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"namespace": "default", "name": name},
-		"spec": map[string]any{
-			"clusterName": "c", "selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
-			"template": map[string]any{
-				"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
-				"spec": map[string]any{
-					"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"},
-					"infrastructureRef": map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "AWSMachineTemplate", "name": "x"},
-				},
-			},
+// kinds reads applications, and everything else as it is.
+func kinds(gk schema.GroupKind) watchers.Kind {
+	if gk == apps.HelmRelease || gk == apps.Kustomization {
+		return apps.Kind(gk)
+	}
+	return watchers.Kind{GroupKind: gk}
+}
+
+// installCranes makes the kind be served.
+func installCranes(t *testing.T, p *plane) {
+	t.Helper()
+	preserve := true
+	version := func(name string, stored bool) apiextensionsv1.CustomResourceDefinitionVersion {
+		return apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: name, Served: true, Storage: stored,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &preserve}},
+		}
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "cranes.harbour.example.org"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: crane.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "cranes", Singular: "crane", Kind: crane.Kind, ListKind: "CraneList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version("v1beta1", false), version("v1", true)},
 		},
-	}}
-	u.SetGroupVersionKind(machineDeployment)
+	}
+	if _, err := envtest.InstallCRDs(p.get(t).Config(), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newCrane(namespace, name string, labels map[string]string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"load": int64(5)}}}
+	u.SetAPIVersion("harbour.example.org/v1")
+	u.SetKind(crane.Kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	u.SetLabels(labels)
 	return u
 }
 
-// requests are what a controller was asked to reconcile.
-type requests struct {
+// reconciled remembers requests.
+type reconciled struct {
 	mu   sync.Mutex
-	seen map[multicluster.ClusterName]map[string]bool
+	seen []string
 }
 
-func (r *requests) Reconcile(_ context.Context, request mcreconcile.Request) (ctrl.Result, error) {
+func (r *reconciled) Reconcile(_ context.Context, request mcreconcile.Request) (reconcile.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.seen[request.ClusterName] == nil {
-		r.seen[request.ClusterName] = map[string]bool{}
-	}
-	r.seen[request.ClusterName][request.Name] = true
-	return ctrl.Result{}, nil
+	r.seen = append(r.seen, string(request.ClusterName)+" "+request.Name)
+	return reconcile.Result{}, nil
 }
 
-func (r *requests) has(cluster multicluster.ClusterName, name string) func() bool {
+func (r *reconciled) has(cluster, name string) func() bool {
 	return func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.seen[cluster][name]
+		return slices.Contains(r.seen, cluster+" "+name)
 	}
 }
 
-// The source of controllers that act in self-managed clusters: a cluster without the
-// kind's CRD delays no other, and delivers when the CRD comes. multicluster-runtime's
-// own source would wait for it under the controller's lock.
-func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
-	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(patience)
-	lacking, err := controlplane.Start(controlplane.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = lacking.Stop() })
+func (r *reconciled) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = nil
+}
 
-	scheme := runtime.NewScheme()
-	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	g.Expect(capstanv1.AddToScheme(scheme)).To(Succeed())
-	c, err := client.New(plane.Config(), client.Options{Scheme: scheme})
-	g.Expect(err).NotTo(HaveOccurred())
-	const namespace = "self-managed"
-	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
-	for name, of := range map[string]*controlplane.ControlPlane{"lacking": lacking, "having": plane} {
-		raw, err := of.Kubeconfig("")
-		g.Expect(err).NotTo(HaveOccurred())
-		u := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-			"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{clusters.SelfManagedLabel: "true"}},
-			"spec":     map[string]any{"controlPlaneEndpoint": map[string]any{"host": "127.0.0.1", "port": int64(6443)}},
-		}}
-		g.Expect(c.Create(t.Context(), u)).To(Succeed())
-		g.Expect(c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": raw}})).To(Succeed())
+// TestReader reads from the stores, in both shapes of a list, and says when it
+// cannot know.
+func TestReader(t *testing.T) {
+	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })
+	installCranes(t, home)
+	cluster := w.admin("prod", home)
+	reader := w.watcher.Reader(cluster)
+	into := newCrane("", "", nil)
+	at := client.ObjectKey{Namespace: w.namespace, Name: "a"}
+	w.g.Expect(reader.Get(t.Context(), at, into)).To(MatchError(watchers.ErrNotSynced))
+
+	elsewhere := w.newNamespace(home)
+	for _, u := range []*unstructured.Unstructured{
+		newCrane(w.namespace, "a", map[string]string{"dock": "a"}), newCrane(w.namespace, "b", nil), newCrane(elsewhere, "c", map[string]string{"dock": "a"}),
+	} {
+		w.g.Expect(w.hub.Create(t.Context(), u)).To(Succeed())
 	}
-	g.Expect(c.Create(t.Context(), newMachineDeployment("before"))).To(Succeed())
-	t.Cleanup(func() { _ = c.Delete(context.Background(), newMachineDeployment("before")) })
+	w.watcher.SetDemand("one", []watchers.Demand{{Cluster: cluster, Kind: crane, Namespace: w.namespace, Name: "a"}})
+	w.g.Eventually(func() error { return reader.Get(t.Context(), at, into) }).Should(Succeed())
+	w.g.Expect(into.GetLabels()).To(Equal(map[string]string{"dock": "a"}))
+	w.g.Expect(into.GetManagedFields()).To(BeEmpty())
+	into.SetLabels(nil)
+	w.g.Expect(reader.Get(t.Context(), at, into)).To(Succeed())
+	w.g.Expect(into.GetLabels()).NotTo(BeEmpty(), "a copy was given")
+	b := client.ObjectKey{Namespace: w.namespace, Name: "b"}
+	w.g.Expect(client.IgnoreNotFound(reader.Get(t.Context(), b, into))).To(Succeed())
 
-	mgr, err := ctrl.NewManager(plane.Config(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	connections, err := clusters.New(clusters.Options{Local: plane.Config(), Namespace: namespace, AllowLoopback: true})
-	g.Expect(err).NotTo(HaveOccurred())
-	watcher := watchers.New(watchers.Options{
-		Clusters: connections, Index: index.New(), Kinds: kinds, Wake: (&wakes{live: map[string]int{}, init: map[string]int{}}).wake,
-		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond},
-	})
-	connections.AddListener(watcher)
-	multi, err := mcmanager.WithMultiCluster(mgr, connections)
-	g.Expect(err).NotTo(HaveOccurred())
-	connections.SetAware(multi)
-	g.Expect(mgr.Add(connections)).To(Succeed())
-	g.Expect(mgr.Add(watcher)).To(Succeed())
-	seen := &requests{seen: map[multicluster.ClusterName]map[string]bool{}}
-	controller, err := mccontroller.New("self-managed", multi, mccontroller.Options{Reconciler: seen, SkipNameValidation: ptr.To(true)})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(controller.MultiClusterWatch(watcher.Source(machineDeployment.GroupKind(),
-		mchandler.TypedEnqueueRequestForObject[client.Object]()))).To(Succeed())
+	// All of a namespace, then of the cluster: what was stored as keys is listed again.
+	list := func(options ...client.ListOption) func() ([]string, error) {
+		return func() ([]string, error) {
+			l := &unstructured.UnstructuredList{}
+			l.SetAPIVersion("harbour.example.org/v1")
+			l.SetKind("CraneList")
+			err := reader.List(t.Context(), l, options...)
+			var names []string
+			for _, u := range l.Items {
+				names = append(names, u.GetName())
+			}
+			slices.Sort(names)
+			return names, err
+		}
+	}
+	w.watcher.SetDemand("namespace", []watchers.Demand{{Cluster: cluster, Kind: crane, Namespace: w.namespace}})
+	w.g.Eventually(list(client.InNamespace(w.namespace))).Should(Equal([]string{"a", "b"}))
+	w.g.Expect(list(client.InNamespace(elsewhere))()).To(BeEmpty())
+	w.watcher.SetDemand("all", []watchers.Demand{{Cluster: cluster, Kind: crane}})
+	w.g.Eventually(list()).Should(ContainElements("a", "b", "c"))
+	w.g.Expect(list(client.MatchingLabels{"dock": "a"})()).To(ContainElements("a", "c"))
+	w.g.Expect(list(client.MatchingLabels{"dock": "a"}, client.InNamespace(w.namespace))()).To(Equal([]string{"a"}))
 
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- multi.Start(ctx) }()
-	defer func() {
-		cancel()
-		g.Eventually(ended).Should(Receive(BeNil()))
-	}()
-
-	const having, without = multicluster.ClusterName("Cluster/self-managed/having"), multicluster.ClusterName("Cluster/self-managed/lacking")
-	g.Eventually(seen.has(having, "before")).Should(BeTrue(), "what was there")
-	g.Eventually(func() capstanv1.ConnectionState {
-		s, _ := connections.Snapshot(without)
-		return s.State
-	}).Should(Equal(capstanv1.ConnectionDegraded), "the other one is engaged, and lacks the kind")
-	g.Expect(c.Create(t.Context(), newMachineDeployment("after"))).To(Succeed())
-	t.Cleanup(func() { _ = c.Delete(context.Background(), newMachineDeployment("after")) })
-	g.Eventually(seen.has(having, "after")).Should(BeTrue(), "a live one")
-
-	reader := watcher.Reader(having, machineDeployment.GroupKind())
-	got := &unstructured.Unstructured{}
-	g.Expect(reader.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "after"}, got)).To(Succeed())
-	g.Expect(got.GetName()).To(Equal("after"))
-	all, err := reader.List(t.Context(), client.InNamespace("default"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(all).To(HaveLen(2))
-	g.Expect(watcher.Reader(without, machineDeployment.GroupKind()).Get(t.Context(), client.ObjectKey{Name: "x"}, got)).To(MatchError(watchers.ErrNotSynced))
-
-	_, err = envtest.InstallCRDs(lacking.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("cluster-api")})
-	g.Expect(err).NotTo(HaveOccurred())
-	late, err := client.New(lacking.Config(), client.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(late.Create(t.Context(), newMachineDeployment("late"))).To(Succeed())
-	g.Eventually(seen.has(without, "late")).Should(BeTrue(), "the kind came, and is delivered")
+	typed := &metav1.PartialObjectMetadata{}
+	typed.SetGroupVersionKind(crane.WithVersion("v1"))
+	w.g.Expect(reader.Get(t.Context(), at, typed)).To(Succeed())
+	w.g.Expect(typed.GetName()).To(Equal("a"))
+	for _, o := range []string{"one", "namespace", "all"} {
+		w.watcher.SetDemand(o, nil)
+	}
+	w.g.Eventually(func() error { return reader.Get(t.Context(), at, into) }).Should(MatchError(watchers.ErrNotSynced))
 }

@@ -1,162 +1,403 @@
 package watchers_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
-// C4, over a watch: missing, unready, ready, another revision, deleted.
-func TestTransitions(t *testing.T) {
+// TestApplicationStatusIsRecordedFaithfully (C4): missing, created, ready, upgraded,
+// failed, deleted.
+func TestApplicationStatusIsRecordedFaithfully(t *testing.T) {
 	w := newWorld(t, nil)
-	w.follow("p", object("web"))
-	w.expect("web", func(g Gomega, o index.Observation) { g.Expect(o.Found).To(BeFalse()) })
-	w.release("web", "1.0.0", false)
-	w.expect("web", func(g Gomega, o index.Observation) {
-		g.Expect(o.Found).To(BeTrue())
-		g.Expect(o.Ready).To(BeFalse())
-		g.Expect(o.Message).To(ContainSubstring("as told"))
-	})
-	w.release("web", "1.0.0", true)
-	w.expect("web", func(g Gomega, o index.Observation) {
-		g.Expect(o.Ready).To(BeTrue())
-		g.Expect(o.Revision).To(Equal("1.0.0"))
-	})
-	w.release("web", "1.1.0", true)
-	w.expect("web", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("1.1.0")) })
-	w.g.Expect(w.remote.Resource(helmGVR).Namespace("default").Delete(t.Context(), "web", metav1.DeleteOptions{})).To(Succeed())
-	w.expect("web", func(g Gomega, o index.Observation) { g.Expect(o.Found).To(BeFalse()) })
+	cluster := w.admin("prod", home)
+	app := w.release(cluster, "web")
+	_, _, f := w.index.Last(app)
+	w.g.Expect(f.Reason).To(Equal(index.NotWatched))
+	w.use("shop", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+	w.g.Expect(w.wakes.of("shop", true)).To(BeNumerically(">=", 1))
+
+	u := w.createRelease(w.hub, w.namespace, "web")
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
+	w.deploy(w.hub, u, "6.6.0")
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("6.6.0")))
+	seen, _, _ := w.index.Last(app)
+	w.g.Expect(seen.Digest).To(Equal("0cc9a8446c95"))
+	w.g.Expect(seen.At).To(BeTemporally("~", time.Now(), patience))
+
+	w.g.Expect(w.hub.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"interval":"5m"}}`)))).To(Succeed())
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("6.6.0")))
+	w.deploy(w.hub, u, "6.6.1")
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("6.6.1")))
+
+	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
+	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+	u = w.createRelease(w.hub, w.namespace, "web")
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
+
+	shown, err := w.reported("prod", apps.HelmRelease)()
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(shown.Synced).To(BeTrue())
+	w.g.Expect(shown.Version).To(Equal("v2"))
+	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
 }
 
-// A heartbeat in a workload cluster wakes nobody; a changed revision does, once.
-func TestHeartbeatWakesNobody(t *testing.T) {
+// TestKustomization (C5), in the management cluster.
+func TestKustomization(t *testing.T) {
 	w := newWorld(t, nil)
-	w.release("beat", "1.0.0", true)
-	w.follow("p", object("beat"))
-	w.expect("beat", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("1.0.0")) })
-	before, observed := w.wakes.liveOf("p"), w.metric("capstan_observations_total")
-	c := w.remote.Resource(helmGVR).Namespace("default")
-	for i := range 5 {
-		u, err := c.Get(t.Context(), "beat", metav1.GetOptions{})
-		w.g.Expect(err).NotTo(HaveOccurred())
-		u.SetAnnotations(map[string]string{"beat": string(rune('a' + i))})
-		_, err = c.Update(t.Context(), u, metav1.UpdateOptions{})
-		w.g.Expect(err).NotTo(HaveOccurred())
+	app := index.Object{Kind: index.Kind(apps.Kustomization), Namespace: w.namespace, Name: "web"}
+	w.use("shop", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"interval": "10m", "prune": true, "sourceRef": map[string]any{"kind": "GitRepository", "name": "web"},
+	}}}
+	u.SetAPIVersion("kustomize.toolkit.fluxcd.io/v1")
+	u.SetKind("Kustomization")
+	u.SetNamespace(w.namespace)
+	u.SetName("web")
+	w.g.Expect(w.hub.Create(t.Context(), u)).To(Succeed())
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
+	w.status(w.hub, u, map[string]any{
+		"observedGeneration": u.GetGeneration(), "lastAppliedRevision": "main@sha1:abc",
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}},
+	})
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("main@sha1:abc")))
+}
+
+// TestInformersEndWithTheLastUser (C10), after the linger, also when the target never
+// existed.
+func TestInformersEndWithTheLastUser(t *testing.T) {
+	w := newWorld(t, func(o *watchers.Options) { o.Timings.Linger = time.Second })
+	cluster := w.admin("prod", home)
+	app, never := w.release(cluster, "web"), w.release(cluster, "never")
+	informers := func() float64 { return w.meter("capstan_informers") }
+	used := func() bool {
+		s, known := w.manager.Snapshot(cluster)
+		return known && s.State != capstanv1.ConnectionUnused
 	}
-	w.g.Eventually(func() float64 { return w.metric("capstan_observations_total") }).Should(BeNumerically(">=", observed+5), "they were seen")
-	w.g.Expect(w.wakes.liveOf("p")).To(Equal(before), "and woke nobody")
-	w.release("beat", "1.1.0", true)
-	w.g.Eventually(func() int { return w.wakes.liveOf("p") }).Should(Equal(before + 1))
-}
+	u := w.createRelease(w.hub, w.namespace, "web")
+	w.use("a", app)
+	w.use("b", app, never)
+	w.g.Eventually(w.sight(never)).Should(Equal(absent))
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
+	w.g.Expect(informers()).To(BeEquivalentTo(1), "one informer serves all")
 
-// C10: a watch ends only when its last user goes, also when what is followed never
-// existed; and comes back with the next.
-func TestWatchEndsWithItsLastUser(t *testing.T) {
-	w := newWorld(t, nil)
-	w.release("gc", "1.0.0", true)
-	w.follow("first", object("gc"))
-	w.follow("second", object("never-there"))
-	w.expect("gc", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("1.0.0")) })
-	w.expect("never-there", func(g Gomega, o index.Observation) { g.Expect(o.Found).To(BeFalse()) })
-	informers := func() float64 { return w.metric("capstan_informers") }
-	w.g.Expect(informers()).To(BeEquivalentTo(1), "one for both")
-	w.unfollow("first")
-	w.g.Consistently(informers, "1s").Should(BeEquivalentTo(1), "the second still uses it")
-	w.unfollow("second")
+	w.use("b")
+	w.g.Consistently(informers, 1500*time.Millisecond).Should(BeEquivalentTo(1), "a still uses it")
+	w.use("a")
+	w.g.Expect(w.index.Stats()).To(Equal(index.Stats{}))
+	w.use("a", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")), "within the linger nothing is lost")
+	w.g.Expect(w.meter("capstan_relists_total")).To(BeZero())
+	w.g.Expect(informers()).To(BeEquivalentTo(1))
+
+	w.use("a")
 	w.g.Eventually(informers).Should(BeZero())
-	w.follow("third", object("gc"))
-	w.expect("gc", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("1.0.0")) })
+	w.g.Eventually(used).Should(BeFalse(), "the connection is released too")
+	w.g.Expect(w.freshness(app).Reason).To(Equal(index.NotWatched))
+	w.use("a", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")), "and all comes back")
+	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
 }
 
-// An object that nobody demanded is stored as its key; demanded later, it is read
-// by itself: nothing is listed again, and its changes come by the watch.
+// TestOneUserAfterAnother: a Pipeline takes an application over while the index has
+// forgotten it; nothing changes in the cluster, and it is seen again.
+func TestOneUserAfterAnother(t *testing.T) {
+	w := newWorld(t, nil)
+	app := w.release(w.admin("prod", home), "web")
+	w.deploy(w.hub, w.createRelease(w.hub, w.namespace, "web"), "1.0.0")
+	w.use("a", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	w.index.RemovePipeline(client.ObjectKey{Namespace: w.namespace, Name: "a"})
+	w.use("b", app)
+	w.use("a")
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+}
+
+// TestCredentialsOfOneNamespace: where a list of all is forbidden, each namespace is
+// watched, and what is forbidden in one is not held against another.
+func TestCredentialsOfOneNamespace(t *testing.T) {
+	w := newWorld(t, nil)
+	mine, other := w.namespace, w.newNamespace(home)
+	user := "limited-" + mine
+	grant := func(namespace string) {
+		t.Helper()
+		w.g.Expect(w.hub.Create(t.Context(), &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "watch"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{apps.HelmRelease.Group}, Resources: []string{"helmreleases"}, Verbs: []string{"get", "list", "watch"}}},
+		})).To(Succeed())
+		w.g.Expect(w.hub.Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "watch"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "watch"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})).To(Succeed())
+	}
+	grant(mine)
+	raw, err := home.get(t).UserKubeconfig("", user)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	cluster := w.cluster("prod", raw)
+	app := w.release(cluster, "web")
+	forbidden := app
+	forbidden.Namespace = other
+	w.deploy(w.hub, w.createRelease(w.hub, mine, "web"), "1.0.0")
+	w.deploy(w.hub, w.createRelease(w.hub, other, "web"), "2.0.0")
+
+	w.use("shop", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	w.use("bank", forbidden)
+	w.g.Eventually(w.sight(forbidden)).Should(Equal(sight{Reason: watchers.ReasonForbidden}))
+	w.g.Expect(w.freshness(forbidden).Message).To(And(
+		ContainSubstring(other), ContainSubstring("prod"), ContainSubstring("get, list and watch HelmRelease.helm.toolkit.fluxcd.io"), ContainSubstring("config/rbac/workload")))
+	w.g.Consistently(w.sight(app), 300*time.Millisecond).Should(Equal(ready("1.0.0")))
+	w.g.Eventually(func() (string, error) { k, err := w.reported("prod", apps.HelmRelease)(); return k.Reason, err }).Should(Equal(watchers.ReasonForbidden))
+
+	grant(other)
+	w.g.Eventually(w.sight(forbidden)).Should(Equal(ready("2.0.0")))
+	w.g.Eventually(func() (bool, error) { k, err := w.reported("prod", apps.HelmRelease)(); return k.Synced, err }).Should(BeTrue())
+}
+
+// TestKindIsNotInstalled: it concerns that kind alone, and ends when the CRD comes.
+func TestKindIsNotInstalled(t *testing.T) {
+	w := newWorld(t, nil)
+	bare.install(t, "kustomize-controller")
+	cluster := w.admin("edge", bare)
+	app := w.release(cluster, "web")
+	other := index.Object{Cluster: string(cluster), Kind: index.Kind(apps.Kustomization), Namespace: w.namespace, Name: "web"}
+	w.use("shop", app)
+	w.use("bank", other)
+	w.g.Eventually(w.sight(app)).Should(Equal(sight{Reason: watchers.ReasonNotInstalled}))
+	w.g.Expect(w.freshness(app).Message).To(And(ContainSubstring("HelmRelease"), ContainSubstring(string(cluster)), ContainSubstring("install its CRD")))
+	w.g.Eventually(w.sight(other)).Should(Equal(absent))
+	w.g.Eventually(func() (string, error) { k, err := w.reported("edge", apps.HelmRelease)(); return k.Reason, err }).Should(Equal(watchers.ReasonNotInstalled))
+	bare.install(t, "helm-controller")
+	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+}
+
+// TestDemandedLater: an object that is stored as its key is read by itself when it
+// is demanded; then its changes are seen.
 func TestDemandedLater(t *testing.T) {
 	w := newWorld(t, nil)
-	w.release("now", "1.0.0", true)
-	w.release("later", "2.0.0", true)
-	w.follow("p", object("now"))
-	w.expect("now", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("1.0.0")) })
-	lists := w.metric("capstan_lists_total")
-	w.follow("q", object("later"))
-	w.expect("later", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("2.0.0")) })
-	w.release("later", "2.1.0", true)
-	w.expect("later", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("2.1.0")) })
-	w.g.Expect(w.metric("capstan_lists_total")).To(Equal(lists))
-	// Given up and taken up again before the informer lingered out.
-	w.unfollow("q")
-	w.follow("q", object("later"))
-	w.expect("later", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("2.1.0")) })
+	cluster := w.admin("prod", home)
+	first, second := w.release(cluster, "first"), w.release(cluster, "second")
+	w.deploy(w.hub, w.createRelease(w.hub, w.namespace, "first"), "1.0.0")
+	u := w.createRelease(w.hub, w.namespace, "second")
+	w.deploy(w.hub, u, "2.0.0")
+	w.use("a", first)
+	w.g.Eventually(w.sight(first)).Should(Equal(ready("1.0.0")))
+	w.use("b", second)
+	w.g.Eventually(w.sight(second)).Should(Equal(ready("2.0.0")))
+	w.g.Expect(w.meter("capstan_relists_total")).To(BeZero())
+	w.g.Expect(w.meter("capstan_informers")).To(BeEquivalentTo(1))
+	w.deploy(w.hub, u, "2.0.1")
+	w.g.Eventually(w.sight(second)).Should(Equal(ready("2.0.1")))
 }
 
-// A kind that is not installed says so and keeps no other kind; installed later, it
-// is watched.
-func TestKindInstalledLater(t *testing.T) {
+// TestDemandRacesCreation: an object that is created at the moment it is demanded is
+// seen, whichever comes first.
+func TestDemandRacesCreation(t *testing.T) {
 	w := newWorld(t, nil)
-	missing := index.Object{Kind: index.Kind{Group: apps.Kustomization.Group, Kind: apps.Kustomization.Kind}, Namespace: "default", Name: "k"}
-	w.follow("p", missing, object("beside"))
-	w.expect("beside", func(g Gomega, o index.Observation) { g.Expect(o.Found).To(BeFalse()) })
-	w.g.Eventually(func(g Gomega) {
-		_, _, fresh := w.index.Last(missing)
-		g.Expect(fresh.Reason).To(Equal(watchers.ReasonNotInstalled))
-		g.Expect(fresh.Message).To(ContainSubstring("install its CRD"))
-	}).Should(Succeed())
-	crds, err := envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("kustomize-controller"), ErrorIfPathMissing: true})
-	w.g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { uninstall(t, crds) })
-	w.g.Eventually(func(g Gomega) {
-		o, known, fresh := w.index.Last(missing)
-		g.Expect(fresh.Fresh).To(BeTrue(), fresh.Message)
-		g.Expect(known).To(BeTrue())
-		g.Expect(o.Found).To(BeFalse())
-	}).Should(Succeed())
-}
-
-func uninstall(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinition) {
-	t.Helper()
-	NewWithT(t).Expect(envtest.UninstallCRDs(plane.Config(), envtest.CRDInstallOptions{CRDs: crds})).To(Succeed())
-}
-
-// Credentials that may list one namespace only: it is watched, others say what right
-// is missing.
-func TestNamespacedCredentials(t *testing.T) {
-	g := NewWithT(t)
-	c, err := client.New(plane.Config(), client.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	for _, o := range []client.Object{
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "narrow"}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{helmGVR.Group}, Resources: []string{helmGVR.Resource}, Verbs: []string{"get", "list", "watch"},
-		}}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "narrow"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "narrow"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "narrow"}}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed"}},
-	} {
-		g.Expect(c.Create(t.Context(), o)).To(Succeed())
+	cluster := w.admin("prod", home)
+	w.use("a", w.release(cluster, "none"))
+	w.g.Eventually(w.sight(w.release(cluster, "none"))).Should(Equal(absent))
+	var all []index.Object
+	for i := range 40 {
+		app := w.release(cluster, fmt.Sprintf("app-%d", i))
+		all = append(all, app)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.use(app.Name, app)
+		}()
+		w.deploy(w.hub, w.createRelease(w.hub, w.namespace, app.Name), "1.0.0")
+		<-done
 	}
-	config, err := plane.UserConfig("narrow")
-	g.Expect(err).NotTo(HaveOccurred())
-	w := newWorld(t, config)
-	w.release("narrow", "1.0.0", true)
-	w.follow("p", object("narrow"))
-	w.expect("narrow", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("1.0.0")) })
-	w.release("narrow", "1.1.0", true)
-	w.expect("narrow", func(g Gomega, o index.Observation) { g.Expect(o.Revision).To(Equal("1.1.0")) })
-	w.unfollow("p")
-	closed := index.Object{Kind: helm, Namespace: "closed", Name: "x"}
-	w.follow("q", closed)
-	w.g.Eventually(func(g Gomega) {
-		_, _, fresh := w.index.Last(closed)
-		g.Expect(fresh.Reason).To(Equal(watchers.ReasonForbidden), fresh.Message)
-	}).Should(Succeed())
+	for _, app := range all {
+		w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	}
+}
+
+// TestHeartbeatsWakeNobody: equal observations end in the index.
+func TestHeartbeatsWakeNobody(t *testing.T) {
+	w := newWorld(t, nil)
+	app := w.release(w.admin("prod", home), "web")
+	u := w.createRelease(w.hub, w.namespace, "web")
+	w.deploy(w.hub, u, "1.0.0")
+	w.use("shop", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	seen, _, _ := w.index.Last(app)
+	equal := w.meter("capstan_observations_total", "result", "equal")
+	w.wakes.take()
+	for i := range 20 {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"heartbeat":"%d"}}}`, i)
+		w.g.Expect(w.hub.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+	}
+	w.g.Eventually(func() float64 { return w.meter("capstan_observations_total", "result", "equal") - equal }).Should(BeNumerically(">=", 20))
+	w.g.Expect(w.wakes.take()).To(BeEmpty())
+	again, _, _ := w.index.Last(app)
+	w.g.Expect(again.At).To(Equal(seen.At))
+}
+
+// TestLiveChangesGoAhead: what an initial list brings wakes each Pipeline as
+// initial, whatever the number of its applications; a change wakes it as live.
+func TestLiveChangesGoAhead(t *testing.T) {
+	w := newWorld(t, nil)
+	cluster := w.admin("prod", home)
+	var all []index.Object
+	var u *unstructured.Unstructured
+	for i := range 10 {
+		all = append(all, w.release(cluster, fmt.Sprintf("app-%d", i)))
+		u = w.createRelease(w.hub, w.namespace, all[i].Name)
+		w.deploy(w.hub, u, "1.0.0")
+	}
+	w.use("shop", all...)
+	for _, app := range all {
+		w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	}
+	// Connecting, not synced, synced: no more, and none for each application.
+	w.g.Eventually(func() int { return w.wakes.of("shop", true) }).Should(BeNumerically(">=", 1))
+	w.g.Expect(w.wakes.of("shop", true)).To(BeNumerically("<=", 3))
+	w.g.Expect(w.wakes.of("shop", false)).To(BeZero())
+	w.wakes.take()
+	w.deploy(w.hub, u, "1.0.1")
+	w.g.Eventually(w.wakes.take).Should(Equal([]wake{{[]string{"shop"}, false}}))
+}
+
+// TestAStormIsFolded: one cluster's changes above its share are folded, and the last
+// is not lost.
+func TestAStormIsFolded(t *testing.T) {
+	w := newWorld(t, nil)
+	app := w.release(w.admin("prod", home), "web")
+	u := w.createRelease(w.hub, w.namespace, "web")
+	w.use("shop", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
+	w.wakes.take()
+	const changes = 400
+	began := time.Now()
+	for i := range changes {
+		w.deploy(w.hub, u, fmt.Sprintf("1.0.%d", i))
+	}
+	last := fmt.Sprintf("1.0.%d", changes-1)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready(last)))
+	allowed := 100 + 50*time.Since(began).Seconds() + 50
+	w.g.Eventually(func() int { w.wakes.mu.Lock(); defer w.wakes.mu.Unlock(); return len(w.wakes.calls) }).Should(BeNumerically(">", 0))
+	w.g.Expect(len(w.wakes.take())).To(BeNumerically("<=", allowed))
+}
+
+// TestOutage: what is known stays, stale; nothing is listed again, and what happened
+// meanwhile is seen.
+func TestOutage(t *testing.T) {
+	w := newWorld(t, nil)
+	proxy, err := controlplane.NewProxy(home.get(t).Config().Host)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = proxy.Close() })
+	raw, err := home.get(t).Kubeconfig(proxy.URL())
+	w.g.Expect(err).NotTo(HaveOccurred())
+	app := w.release(w.cluster("prod", raw), "web")
+	healthy := w.release(w.admin("other", home), "web")
+	u := w.createRelease(w.hub, w.namespace, "web")
+	w.deploy(w.hub, u, "1.0.0")
+	w.use("shop", app)
+	w.use("bank", healthy)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	w.g.Eventually(w.sight(healthy)).Should(Equal(ready("1.0.0")))
+
+	proxy.Set(controlplane.Swallow)
+	w.g.Eventually(func() bool { return w.freshness(app).Fresh }).Should(BeFalse())
+	w.g.Eventually(func() string { return w.freshness(app).Reason }).Should(Equal(watchers.ReasonUnreachable))
+	w.g.Expect(w.freshness(app).Message).To(ContainSubstring("prod"))
+	seen, known, _ := w.index.Last(app)
+	w.g.Expect(known).To(BeTrue())
+	w.g.Expect(seen.Revision).To(Equal("1.0.0"))
+	w.deploy(w.hub, u, "1.0.1")
+	w.g.Eventually(w.sight(healthy)).Should(Equal(ready("1.0.1")), "another cluster's trouble is its own")
+	w.g.Expect(w.sight(app)().Revision).To(Equal("1.0.0"))
+
+	proxy.Set(controlplane.Pass)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.1")))
+}
+
+// TestAnotherClusterTakesTheName: what was seen of the old one is forgotten.
+func TestAnotherClusterTakesTheName(t *testing.T) {
+	w := newWorld(t, nil)
+	bare.install(t, "helm-controller")
+	app := w.release(w.admin("prod", home), "web")
+	w.deploy(w.hub, w.createRelease(w.hub, w.namespace, "web"), "1.0.0")
+	w.use("shop", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	raw, err := bare.get(t).Kubeconfig("")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.kubeconfig("prod", raw)
+	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+}
+
+// TestSecretComesLater: what cannot be connected says why.
+func TestSecretComesLater(t *testing.T) {
+	w := newWorld(t, nil)
+	name := clusters.Ref{Kind: "Cluster", Namespace: w.namespace, Name: "prod"}.ClusterName()
+	app := w.release(name, "web")
+	w.use("shop", app)
+	w.g.Eventually(func() string { return w.freshness(app).Reason }).Should(Equal(watchers.ReasonRemoved))
+	w.admin("prod", home)
+	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+	w.kubeconfig("prod", []byte("apiVersion: v1"))
+	w.g.Eventually(func() string { return w.freshness(app).Reason }).Should(Equal(watchers.ReasonAuthFailed))
+	w.g.Expect(w.freshness(app).Message).To(ContainSubstring("prod"))
+}
+
+// TestTooManyObjects: no tenant can grow the hub by creating objects.
+func TestTooManyObjects(t *testing.T) {
+	w := newWorld(t, func(o *watchers.Options) { o.MaxObjects = 3 })
+	cluster := w.admin("prod", home)
+	app := w.release(cluster, "web")
+	for i := range 4 {
+		w.createRelease(w.hub, w.namespace, fmt.Sprintf("app-%d", i))
+	}
+	w.use("shop", app)
+	w.g.Eventually(func() string { return w.freshness(app).Reason }).Should(Equal(watchers.ReasonTooMany))
+	w.g.Expect(w.freshness(app).Message).To(ContainSubstring("more than 3 objects of HelmRelease"))
+}
+
+// TestServedVersion: the version is found by what is served, in the kind's own order.
+func TestServedVersion(t *testing.T) {
+	versions := []string{"v3", "v1beta1", "v1"}
+	w := newWorld(t, func(o *watchers.Options) {
+		o.Kinds = func(gk schema.GroupKind) watchers.Kind {
+			k := apps.Kind(gk)
+			k.Versions = versions
+			return k
+		}
+	})
+	installCranes(t, home)
+	cluster := w.admin("prod", home)
+	app := index.Object{Cluster: string(cluster), Kind: index.Kind(crane), Namespace: w.namespace, Name: "web"}
+	w.use("shop", app)
+	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+	w.g.Eventually(func() (string, error) { k, err := w.reported("prod", crane)(); return k.Version, err }).Should(Equal("v1beta1"))
+
+	u := newCrane(w.namespace, "web", nil)
+	u.Object["status"] = map[string]any{"lastAppliedRevision": "7", "conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
+	w.g.Expect(w.hub.Create(t.Context(), u)).To(Succeed())
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("7")), "any kind with Ready and lastAppliedRevision")
+
+	versions = []string{"v3"}
+	other := app
+	other.Cluster = string(w.admin("new", home))
+	w.use("bank", other)
+	w.g.Eventually(func() string { return w.freshness(other).Reason }).Should(Equal(watchers.ReasonNotServed))
+	w.g.Expect(w.freshness(other).Message).To(ContainSubstring("v3"))
 }

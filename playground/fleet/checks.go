@@ -239,9 +239,9 @@ func refused(config *rest.Config) check {
 	}
 }
 
-// listsMetric counts the lists that the hub's informers ask for: one for each
-// informer, and one more whenever a watch could not be resumed.
-const listsMetric = "capstan_lists_total"
+// listsMetric counts the lists that the hub's informers ask for after their first:
+// one whenever a watch could not be resumed.
+const listsMetric = "capstan_relists_total"
 
 // lists so far, from the metrics that the hub shows.
 func lists() (float64, error) {

@@ -148,7 +148,7 @@ func TestNoSecretBytesAnywhere(t *testing.T) {
 		if name == "canary-good" {
 			expectReady(t, p)
 		} else {
-			expectCondition(t, p, "Ready", metav1.ConditionFalse, "TargetNotReadable", "AuthFailed")
+			expectCondition(t, p, "Ready", metav1.ConditionFalse, "TargetNotReadable", name)
 		}
 	}
 	var connections capstanv1.ClusterConnectionList

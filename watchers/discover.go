@@ -1,0 +1,84 @@
+package watchers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-hub/capstan/clusters"
+)
+
+// resource is what a cluster serves a kind as.
+type resource struct {
+	schema.GroupVersionResource
+	namespaced bool
+}
+
+// discover finds the served version and resource of the kind, whatever version a
+// manifest names: two small reads, where a RESTMapper would read and keep every
+// group of the cluster. Core kinds, which have another path, are never watched.
+func (k *keeper) discover(ctx context.Context, connection *clusters.Connection) (resource, error) {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(connection.Config(), connection.HTTPClient())
+	if err != nil {
+		return resource{}, fmt.Errorf("making a discovery client: %w", err)
+	}
+	gk := k.kind.GroupKind
+	group := &metav1.APIGroup{}
+	err = k.ask(ctx, client.RESTClient().Get().AbsPath("/apis/"+gk.Group), group)
+	if apierrors.IsNotFound(err) {
+		return resource{}, errNotInstalled
+	} else if err != nil {
+		return resource{}, fmt.Errorf("reading /apis/%s: %w", gk.Group, err)
+	}
+	served := func(version string) bool {
+		return slices.ContainsFunc(group.Versions, func(g metav1.GroupVersionForDiscovery) bool { return g.Version == version })
+	}
+	if len(k.kind.Versions) > 0 && !slices.ContainsFunc(k.kind.Versions, served) {
+		return resource{}, errNotServed
+	}
+	for _, version := range preferred(k.kind, group) {
+		if !served(version) {
+			continue
+		}
+		list := &metav1.APIResourceList{}
+		err := k.ask(ctx, client.RESTClient().Get().AbsPath("/apis/"+gk.Group+"/"+version), list)
+		if err != nil {
+			return resource{}, fmt.Errorf("reading /apis/%s/%s: %w", gk.Group, version, err)
+		}
+		for _, r := range list.APIResources {
+			if r.Kind == gk.Kind && !strings.Contains(r.Name, "/") {
+				return resource{schema.GroupVersionResource{Group: gk.Group, Version: version, Resource: r.Name}, r.Namespaced}, nil
+			}
+		}
+	}
+	return resource{}, errNotInstalled
+}
+
+// preferred are the versions to look for the kind in: its own, or the server's.
+func preferred(kind Kind, group *metav1.APIGroup) []string {
+	if len(kind.Versions) > 0 {
+		return kind.Versions
+	}
+	versions := []string{group.PreferredVersion.Version}
+	for _, v := range group.Versions {
+		if v.Version != group.PreferredVersion.Version {
+			versions = append(versions, v.Version)
+		}
+	}
+	return versions
+}
+
+// ask makes one call, with a deadline.
+func (k *keeper) ask(ctx context.Context, request *rest.Request, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, k.w.o.Timings.Call)
+	defer cancel()
+	return request.Do(ctx).Into(into)
+}

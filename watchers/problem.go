@@ -1,0 +1,79 @@
+package watchers
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capstan-hub/capstan/clusters"
+)
+
+// Reasons of what is not fresh.
+const (
+	ReasonConnecting   = "Connecting"
+	ReasonUnreachable  = "Unreachable"
+	ReasonAuthFailed   = "AuthFailed"
+	ReasonRemoved      = "Removed"
+	ReasonNotSynced    = clusters.ReasonSyncing
+	ReasonSlow         = "ListSlow"
+	ReasonNotInstalled = "CRDNotInstalled"
+	ReasonNotServed    = "VersionNotServed"
+	ReasonForbidden    = "Forbidden"
+	ReasonThrottled    = "TooManyRequests"
+	ReasonTooMany      = "TooManyObjects"
+	ReasonUnreadable   = "Unreadable"
+	ReasonSilent       = "Silent"
+)
+
+var (
+	// errNotInstalled: the cluster does not serve the kind.
+	errNotInstalled = errors.New("is not installed")
+	// errNotServed: it serves no version that the hub reads.
+	errNotServed = errors.New("is served in no version that the hub reads")
+	// errTooMany: it holds more objects than the hub stores.
+	errTooMany = errors.New("too many objects")
+	// errReplan: the demand outgrew what is stored; begin again at once.
+	errReplan = errors.New("what is stored is too narrow")
+	// errReplaced: another connection took over.
+	errReplaced = errors.New("the connection was replaced")
+)
+
+// problem is why a kind cannot be read.
+type problem struct{ reason, message string }
+
+// maxProblem is how much of an error is kept in a message, in bytes.
+const maxProblem = 256
+
+// problemOf words an error for people, in the whole cluster or in a namespace.
+func problemOf(err error, k *keeper, namespace string) problem {
+	kind, where := k.kind.GroupKind.String(), k.c.forPeople
+	right := "get, list and watch"
+	if namespace != "" {
+		where = fmt.Sprintf("namespace %s of %s", namespace, where)
+	}
+	switch {
+	case errors.Is(err, errNotInstalled), apierrors.IsNotFound(err):
+		return problem{ReasonNotInstalled, fmt.Sprintf("%s is not installed in %s: install its CRD there", kind, where)}
+	case errors.Is(err, errNotServed):
+		return problem{ReasonNotServed, fmt.Sprintf("%s serves %s in none of the versions %v", where, kind, k.kind.Versions)}
+	case errors.Is(err, errTooMany):
+		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or use credentials of fewer namespaces", where, k.w.o.MaxObjects, kind)}
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, right, kind)}
+	case apierrors.IsTooManyRequests(err):
+		return problem{ReasonThrottled, fmt.Sprintf("%s does not let %s be listed now: too many requests", where, kind)}
+	}
+	message := err.Error()
+	if len(message) > maxProblem {
+		message = strings.ToValidUTF8(message[:maxProblem], "") + "…"
+	}
+	return problem{ReasonUnreadable, fmt.Sprintf("%s cannot be read in %s: %s", kind, where, message)}
+}
+
+// needsMending is whether somebody has to do something before a try makes sense.
+func needsMending(err error) bool {
+	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || errors.Is(err, errTooMany) ||
+		apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+}

@@ -1,0 +1,309 @@
+package watchers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/capstan-hub/capstan/clusters"
+)
+
+// scopes is how a kind is watched.
+type scopes int
+
+const (
+	scopesUnknown scopes = iota
+	// scopeAll: one informer for the cluster.
+	scopeAll
+	// scopeNamespaces: one for each namespace demanded.
+	scopeNamespaces
+)
+
+// run is one attempt to watch a kind over one connection: it ends when the
+// connection does, or when something is wrong that another run may mend.
+type run struct {
+	*keeper
+	// fail ends the run.
+	fail context.CancelCauseFunc
+	// ledger orders what is observed in this run.
+	ledger *ledger
+	// goroutines of the run's informers.
+	goroutines sync.WaitGroup
+
+	// Of the run's goroutine, and constant once there are informers:
+
+	resource resource
+	client   dynamic.NamespaceableResourceInterface
+
+	// Guarded by the Watcher's mutex, written by the run's goroutine only:
+
+	lockedScopes  scopes
+	lockedVersion string
+	// lockedInformers: namespace, or "" for all → informer.
+	lockedInformers map[string]*informer
+}
+
+// run watches until the context ends, or an error.
+func (k *keeper) run(ctx context.Context, connection *clusters.Connection) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer context.AfterFunc(connection.Context(), func() { fail(errReplaced) })()
+	r := &run{keeper: k, fail: fail, ledger: newLedger(), lockedInformers: map[string]*informer{}}
+	defer r.end()
+	k.w.mu.Lock()
+	current := k.lockedConnection == connection
+	if current {
+		k.lockedRun = r
+	}
+	k.w.mu.Unlock()
+	if !current {
+		return errReplaced
+	}
+	if err := r.plan(ctx, connection); err != nil {
+		return err
+	}
+	for {
+		r.align(ctx)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-k.changed:
+		}
+	}
+}
+
+// end stops the informers and waits for them.
+func (r *run) end() {
+	r.fail(nil)
+	r.goroutines.Wait()
+	r.ledger.close()
+	r.w.mu.Lock()
+	if r.lockedRun == r {
+		r.lockedRun = nil
+	}
+	r.w.lockedLook(r.c)
+	r.w.mu.Unlock()
+}
+
+// plan finds what is served and may be listed.
+func (r *run) plan(ctx context.Context, connection *clusters.Connection) error {
+	found, err := r.discover(ctx, connection)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfigAndClient(connection.Config(), connection.HTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	r.resource, r.client = found, client.Resource(found.GroupVersionResource)
+	as, err := r.mayList(ctx)
+	if err != nil {
+		return err
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.lockedScopes, r.lockedVersion = as, found.Version
+	r.w.lockedLook(r.c)
+	return nil
+}
+
+// mayList tells what the credentials allow to list, by asking for one object of the
+// whole cluster.
+func (r *run) mayList(ctx context.Context) (scopes, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.w.o.Timings.Call)
+	defer cancel()
+	_, err := r.client.List(ctx, metav1.ListOptions{Limit: 1})
+	switch {
+	case err == nil:
+		return scopeAll, nil
+	case apierrors.IsForbidden(err) && r.resource.namespaced && !r.wants("", ""):
+		return scopeNamespaces, nil
+	default:
+		return scopesUnknown, fmt.Errorf("listing %s: %w", r.resource.Resource, err)
+	}
+}
+
+// align starts and stops informers as the demand asks, and observes what is
+// demanded and was not seen.
+func (r *run) align(ctx context.Context) {
+	needed := r.needed()
+	r.w.mu.Lock()
+	present := make(map[string]*informer, len(r.lockedInformers))
+	for namespace, i := range r.lockedInformers {
+		if !slices.Contains(needed, namespace) {
+			delete(r.lockedInformers, namespace)
+			i.stop()
+			continue
+		}
+		present[namespace] = i
+	}
+	r.w.mu.Unlock()
+	r.ledger.prune(r.wants)
+	for _, namespace := range needed {
+		i := present[namespace]
+		if i == nil {
+			r.start(ctx, namespace)
+		} else if i.isSynced() && ctx.Err() == nil {
+			r.settle(ctx, i)
+		}
+	}
+}
+
+// needed are the namespaces to be watched; one empty one for the whole cluster.
+func (r *run) needed() []string {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	if r.lockedScopes == scopeAll {
+		return []string{metav1.NamespaceAll}
+	}
+	var namespaces []string
+	for want := range r.lockedWant {
+		if !slices.Contains(namespaces, want.namespace) {
+			namespaces = append(namespaces, want.namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return namespaces
+}
+
+// settle observes every demanded object of a synced informer that the index has
+// not seen: what is stored, what is stored as its key only (one read each), and
+// what is not there. Then the informer is ready.
+func (r *run) settle(ctx context.Context, i *informer) {
+	named, wide := r.wantedOf(i)
+	if i.lacks(wide) {
+		r.fail(errReplan)
+		return
+	}
+	for _, want := range named {
+		if r.kind.Observe == nil {
+			if k := keyOf(i.stored(want)); k != nil && !k.unreadable {
+				r.fail(errReplan)
+				return
+			}
+			continue
+		}
+		_, known, _ := r.w.o.Index.Last(r.object(want))
+		if known && !r.ledger.isUnread(want) {
+			continue
+		}
+		if err := r.settleOne(ctx, i, want); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			r.retryLater(ctx, want, err)
+		}
+	}
+	r.setReady(i)
+}
+
+// wantedOf are the demands that concern an informer: of objects, and of namespaces
+// or all.
+func (r *run) wantedOf(i *informer) (named, wide []wanted) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	for want := range r.lockedWant {
+		switch {
+		case i.namespace != metav1.NamespaceAll && want.namespace != i.namespace:
+		case want.name == "":
+			wide = append(wide, want)
+		default:
+			named = append(named, want)
+		}
+	}
+	return named, wide
+}
+
+func (r *run) settleOne(ctx context.Context, i *informer, want wanted) error {
+	o := i.stored(want)
+	k := keyOf(o)
+	switch {
+	case o == nil:
+		r.wake(r.observeAbsent(want), false)
+		return nil
+	case k == nil || k.unreadable:
+		r.wake(r.observe(o), false)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.w.o.Timings.Call)
+	defer cancel()
+	u, err := r.client.Namespace(want.namespace).Get(ctx, want.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // The informer is about to say so.
+	case apierrors.IsForbidden(err):
+		r.fail(errReplan) // The list brings it.
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading %s %s/%s: %w", r.kind.GroupKind.Kind, want.namespace, want.name, err)
+	}
+	r.wake(r.observe(r.reduce(u)), false)
+	return nil
+}
+
+// retryLater comes back to an object that could not be read. Until then nothing is
+// said of it.
+func (r *run) retryLater(ctx context.Context, want wanted, err error) {
+	r.ledger.unread(want)
+	r.w.o.Logger.V(1).Info("object cannot be read yet", "cluster", r.c.name, "error", err.Error())
+	timer := r.w.o.Clock.NewTimer(r.w.o.Timings.TransientRetry)
+	r.goroutines.Go(func() {
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+			signal(r.changed)
+		}
+	})
+}
+
+// setReady makes what an informer holds count.
+func (r *run) setReady(i *informer) {
+	r.w.mu.Lock()
+	first := !i.lockedReady
+	i.lockedReady = true
+	all := r.lockedSynced()
+	if first && all {
+		r.lockedProblem = problem{}
+	}
+	if first {
+		r.w.lockedLook(r.c)
+	}
+	version := r.lockedVersion
+	r.w.mu.Unlock()
+	if first && all {
+		r.w.o.Logger.V(1).Info("kind is watched", "cluster", r.c.name, "kind", r.kind.GroupKind.String(), "version", version)
+	}
+}
+
+// failed notes that a list or watch call of an informer failed, or went well. What
+// is served or allowed may have changed, so that the run has to be planned anew.
+func (r *run) failed(i *informer, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	if apierrors.IsNotFound(err) || (apierrors.IsForbidden(err) && i.namespace == metav1.NamespaceAll) {
+		r.fail(fmt.Errorf("watching %s: %w", r.resource.Resource, err))
+		return
+	}
+	var p problem
+	if err != nil {
+		p = problemOf(err, r.keeper, i.namespace)
+	}
+	now := r.w.o.Clock.Now()
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	if i.lockedProblem == p {
+		return
+	}
+	if i.lockedProblem.reason == "" {
+		i.lockedFailing = now
+	}
+	i.lockedProblem = p
+	r.w.lockedLook(r.c)
+}
