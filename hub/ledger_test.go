@@ -497,3 +497,42 @@ func TestConditionsCarryTheClock(t *testing.T) {
 	g.Expect(c.Status).To(Equal(metav1.ConditionTrue))
 	g.Expect(c.LastTransitionTime.Time).To(BeTemporally("==", w.clock.Now()))
 }
+
+// The caches of Pipelines and Promotions are filled apart. A Promotion that is seen
+// with a Pipeline of before it is not ended for that: nothing would begin it again.
+func TestAPipelineThatIsOldInTheCacheEndsNothing(t *testing.T) {
+	for name, old := range map[string]func(context.Context, *world) *pipelinesv1.Pipeline{
+		"its status of before": func(ctx context.Context, w *world) *pipelinesv1.Pipeline { return w.pipeline(ctx, "web") },
+		"none at all":          func(context.Context, *world) *pipelinesv1.Pipeline { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+			h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+			before := old(ctx, w)
+			w.runs("dev", "1.1")
+			h.settlePipelines(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(BeEmpty(), "created, not begun")
+			lagging := w.hub("lagging", w.c, nil)
+			lagging.promotions.Client = interceptor.NewClient(w.c, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					p, ok := o.(*pipelinesv1.Pipeline)
+					switch {
+					case !ok:
+						return c.Get(ctx, key, o, opts...)
+					case before == nil:
+						return apierrors.NewNotFound(pipelinesv1.GroupVersion.WithResource("pipelines").GroupResource(), key.Name)
+					}
+					before.DeepCopyInto(p)
+					return nil
+				},
+			})
+			p := w.newest(ctx, "staging")
+			_, err := lagging.promotions.Reconcile(ctx, requestFor(&p))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(w.newest(ctx, "staging").Status.Phase.Finished()).To(BeFalse())
+			h.settle(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+			g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+		})
+	}
+}

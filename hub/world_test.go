@@ -155,6 +155,15 @@ func (h *hubUnder) pass(ctx context.Context) {
 	}
 }
 
+// settlePipelines reconciles Pipelines only.
+func (h *hubUnder) settlePipelines(ctx context.Context) {
+	var pipelines pipelinesv1.PipelineList
+	_ = h.w.c.List(ctx, &pipelines, client.InNamespace(h.w.ns))
+	for i := range pipelines.Items {
+		_, _ = h.pipelines.Reconcile(ctx, requestFor(&pipelines.Items[i]))
+	}
+}
+
 // settle reconciles until nothing changes any more.
 func (h *hubUnder) settle(ctx context.Context) {
 	h.w.Helper()

@@ -93,7 +93,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
 	if status := v.status(p.Spec.Source.Environment); status != nil && status.Agreed != nil {
-		f.SourceMovedOn = status.Agreed.Revision != p.Spec.Revision
+		f.SourceMovedOn = status.Agreed.Sequence > p.Spec.Source.Sequence && status.Agreed.Revision != p.Spec.Revision
 	}
 	return f
 }

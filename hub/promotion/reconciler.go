@@ -119,6 +119,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	before := p.DeepCopy()
 	r.live(p, v, decision.OutcomeNone, "", "")
+	if p.Status.Phase.Finished() && !before.Status.Phase.Finished() {
+		// The caches of Pipelines and Promotions are filled apart: what seems to end
+		// this promotion may be a Pipeline as it was before it. An end is for good, so
+		// it is looked at again.
+		if before, v, err = r.lookAgain(ctx, p); err != nil {
+			return again(ctx, err)
+		}
+	}
 	if err := r.write(ctx, before, p); err != nil {
 		return again(ctx, err)
 	}
@@ -136,6 +144,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	// The write of the outcome brings the next look; this is for when it is lost.
 	return ctrl.Result{RequeueAfter: raceDelay}, nil
+}
+
+// lookAgain reads a promotion and what is around it uncached, and asks the table anew.
+func (r *Reconciler) lookAgain(ctx context.Context, p *capstanv1.Promotion) (before *capstanv1.Promotion, v view, err error) {
+	now := &capstanv1.Promotion{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil {
+		return nil, v, err
+	}
+	if v, err = r.view(ctx, r.APIReader, now); err != nil {
+		return nil, v, err
+	}
+	before = now.DeepCopy()
+	r.live(now, v, decision.OutcomeNone, "", "")
+	*p = *now
+	return before, v, nil
 }
 
 // wait until the promotion would be called stalled. Everything else that it waits
