@@ -384,13 +384,12 @@ func TestEngage(t *testing.T) {
 	w := newWorld(t, nil)
 	blocks, fails, works := w.clusterName("blocks"), w.clusterName("fails"), w.clusterName("works")
 	failures := 2
-	var ended sync.WaitGroup
+	ended := make(chan struct{}) // closed by the one engagement of blocks
 	a := &aware{engage: func(ctx context.Context, name multicluster.ClusterName) error {
 		switch name {
 		case blocks:
-			ended.Add(1)
-			defer ended.Done()
 			<-ctx.Done()
+			close(ended)
 		case fails:
 			if failures > 0 {
 				failures--
@@ -428,7 +427,7 @@ func TestEngage(t *testing.T) {
 
 	// The epoch's end ends what was engaged.
 	w.g.Expect(w.hub.Delete(t.Context(), w.newCluster("blocks"))).To(Succeed())
-	ended.Wait()
+	w.g.Eventually(ended).Should(BeClosed())
 }
 
 // TestCanary: no byte of a Secret reaches logs, errors, ClusterConnections or
