@@ -16,6 +16,6 @@
 // operations only. One lock suffices: an observation costs about a microsecond
 // (BenchmarkObserve), and a reader shares it.
 //
-// Trade-offs: slices are built and sorted anew for each answer. They are short,
-// and the order makes what follows from them repeatable.
+// Trade-offs: each answer is a copy, sorted. Answers are short, and the order makes
+// what follows from them repeatable.
 package index

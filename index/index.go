@@ -17,7 +17,7 @@ type Index struct {
 type state struct {
 	// uses: Pipeline → what it uses.
 	uses map[types.NamespacedName]Use
-	// users: application → Pipelines that use it. Never holds an empty set.
+	// users: application → Pipelines that use it. Never holds an empty one.
 	users map[Object]keys
 	// refs: cluster name → Pipelines that declare a reference of that name.
 	refs map[string]keys
@@ -105,7 +105,7 @@ func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
 		return nil
 	}
 	s.last[o] = seen
-	return sorted(users)
+	return slices.Clone(users)
 }
 
 // Last returns what was last seen of an application, whether anything was, and
@@ -185,7 +185,7 @@ func (x *Index) Forget(cluster string, k Kind) {
 func (x *Index) PipelinesOf(o Object) []types.NamespacedName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return sorted(x.lockedState.users[o])
+	return slices.Clone(x.lockedState.users[o])
 }
 
 // PipelinesOfRef returns the Pipelines that declare a reference of a name, or use
@@ -194,15 +194,10 @@ func (x *Index) PipelinesOfRef(ref string) []types.NamespacedName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	s := &x.lockedState
-	found := keys{}
-	for key := range s.refs[ref] {
-		found[key] = struct{}{}
-	}
+	found := slices.Clone(s.refs[ref])
 	for _, objects := range s.objects[ref] {
 		for o := range objects {
-			for key := range s.users[o] {
-				found[key] = struct{}{}
-			}
+			found = append(found, s.users[o]...)
 		}
 	}
 	return sorted(found)
@@ -247,42 +242,36 @@ func (s *state) release(o Object, key types.NamespacedName) {
 
 // usersWhere are the Pipelines that use applications of a kind in a cluster.
 func (s *state) usersWhere(p place, concerned func(Object) bool) []types.NamespacedName {
-	found := keys{}
+	var found keys
 	for o := range s.objects[p.cluster][p.kind] {
-		if !concerned(o) {
-			continue
-		}
-		for key := range s.users[o] {
-			found[key] = struct{}{}
+		if concerned(o) {
+			found = append(found, s.users[o]...)
 		}
 	}
 	return sorted(found)
 }
 
 func add[K comparable](sets map[K]keys, k K, key types.NamespacedName) {
-	if sets[k] == nil {
-		sets[k] = keys{}
+	if at, had := slices.BinarySearchFunc(sets[k], key, compare); !had {
+		sets[k] = slices.Insert(sets[k], at, key)
 	}
-	sets[k][key] = struct{}{}
 }
 
 func remove[K comparable](sets map[K]keys, k K, key types.NamespacedName) {
-	delete(sets[k], key)
+	if at, had := slices.BinarySearchFunc(sets[k], key, compare); had {
+		sets[k] = slices.Delete(sets[k], at, at+1)
+	}
 	if len(sets[k]) == 0 {
 		delete(sets, k)
 	}
 }
 
-func sorted(set keys) []types.NamespacedName {
-	if len(set) == 0 {
-		return nil
-	}
-	all := make([]types.NamespacedName, 0, len(set))
-	for key := range set {
-		all = append(all, key)
-	}
-	slices.SortFunc(all, func(a, b types.NamespacedName) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return all
+// sorted makes a set of what may hold Pipelines more than once.
+func sorted(all keys) []types.NamespacedName {
+	slices.SortFunc(all, compare)
+	return slices.Compact(all)
+}
+
+func compare(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -41,10 +41,11 @@
 // Watcher.mu guards lockedState and every field whose name begins with locked;
 // callbacks, I/O and channel sends that could wait are made without it. One
 // goroutine, that of Start, does all that waits for nothing, for all clusters:
-// starting and stopping, judging freshness, delivering wakes, reporting. Each
-// (cluster, kind) has a keeper, whose goroutine does all that waits, and one run
-// at a time, whose informers have one goroutine each besides client-go's own. All
-// end with Start's context, or when the demand has lingered out.
+// judging freshness, delivering wakes, reporting, and noticing that time has
+// passed. What waits is done for each (cluster, kind) by its keeper's work
+// goroutine, which exists while there is work. Each informer has one goroutine
+// besides client-go's own. All end with Start's context, or when the demand has
+// lingered out.
 //
 // # Trade-offs
 //

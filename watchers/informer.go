@@ -52,8 +52,8 @@ type informer struct {
 // start starts the informer of a scope when one of the slots is free, which it
 // holds until its initial list is whole, at most Timings.ListSlot: a list that takes
 // longer goes on without.
-func (r *run) start(ctx context.Context, namespace string) {
-	ctx, stop := context.WithCancel(ctx)
+func (r *run) start(namespace string) {
+	ctx, stop := context.WithCancel(r.ctx)
 	i := &informer{namespace: namespace, stop: stop, began: r.w.o.Clock.Now(), initial: map[types.NamespacedName]struct{}{}}
 	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.resource.String(),
@@ -68,13 +68,13 @@ func (r *run) start(ctx context.Context, namespace string) {
 	r.lockedInformers[namespace] = i
 	r.w.lockedLook(r.c)
 	r.w.mu.Unlock()
-	r.goroutines.Go(func() {
+	r.spawn(func() {
 		select {
 		case r.w.slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		r.goroutines.Go(func() { r.awaitSync(ctx, i) })
+		r.spawn(func() { r.awaitSync(ctx, i) })
 		r.w.m.relists.WithLabelValues(r.kind.GroupKind.String()) // The series is there, at 0, from the start.
 		running := r.w.m.informers.WithLabelValues(r.kind.GroupKind.String())
 		running.Inc()
@@ -96,7 +96,7 @@ func (r *run) awaitSync(ctx context.Context, i *informer) {
 	<-r.w.slots
 	select {
 	case <-i.synced:
-		signal(r.changed)
+		r.poke()
 	case <-ctx.Done():
 	}
 }
@@ -197,7 +197,7 @@ func (r *run) saw(i *informer, o client.Object, initial bool) {
 		// Reduced before it was demanded, and stored after: settle reads it.
 		if r.wants(o.GetNamespace(), o.GetName()) {
 			r.ledger.unread(wanted{o.GetNamespace(), o.GetName()})
-			signal(r.changed)
+			r.poke()
 		}
 		return
 	}

@@ -3,6 +3,8 @@ package watchers
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -58,6 +60,7 @@ func TestOlderReadsNeverOverwrite(t *testing.T) {
 		{"made anew", []func(*run){see("9"), gone("10"), see("11")}, "of 11"},
 		{"absent was seen meanwhile", []func(*run){see("9"), absent}, "of 9"},
 		{"absent", []func(*run){absent}, "not found"},
+		{"absent, then made", []func(*run){absent, see("9")}, "of 9"},
 		{"absent, but just reduced to its key", []func(*run){func(r *run) { r.ledger.unread(want) }, absent}, "unknown"},
 		{"a deletion that is older than what was seen", []func(*run){see("12"), gone("11")}, "of 12"},
 		{"versions that cannot be compared are believed", []func(*run){see("x"), see("9")}, "of 9"},
@@ -133,6 +136,7 @@ func TestVerdict(t *testing.T) {
 		problem    problem
 		scopes     scopes
 		informers  map[string]*informer
+		wants      []wanted
 		want       string
 		namespaces map[string]string
 	}{
@@ -163,11 +167,20 @@ func TestVerdict(t *testing.T) {
 			},
 			namespaces: map[string]string{"b": ReasonNotSynced, "c": ReasonForbidden},
 		},
+		{
+			name: "a namespace that is wanted and has no informer yet", snapshot: up, scopes: scopeNamespaces, want: ReasonSilent,
+			informers: map[string]*informer{}, wants: []wanted{{"new", "web"}},
+			namespaces: map[string]string{"new": ReasonNotSynced},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			_, k, clock := still(nil)
 			k.lockedProblem = tc.problem
+			clear(k.lockedWant)
+			for _, want := range tc.wants {
+				k.lockedWant[want] = &interest{owners: []string{"test"}}
+			}
 			if tc.scopes != scopesUnknown {
 				k.lockedRun = &run{keeper: k, lockedScopes: tc.scopes, lockedInformers: tc.informers}
 			}
@@ -218,8 +231,6 @@ func TestBackoff(t *testing.T) {
 		got := b.wait()
 		g.Expect(got).To(And(BeNumerically(">=", whole/2), BeNumerically("<=", whole)))
 	}
-	b.reset()
-	g.Expect(b.wait()).To(BeNumerically("<=", 30*time.Second))
 }
 
 func TestPreferredVersions(t *testing.T) {
@@ -236,4 +247,19 @@ func TestProblemsAreBounded(t *testing.T) {
 	_, k, _ := still(nil)
 	p := problemOf(errors.New(string(make([]byte, 10_000))), k, "shop")
 	NewWithT(t).Expect(len(p.message)).To(BeNumerically("<", 2*maxProblem))
+}
+
+// TestProblemsLast: the same trouble has the same words at each try.
+func TestProblemsLast(t *testing.T) {
+	_, k, _ := still(nil)
+	at := func(port, timeout int) error {
+		return fmt.Errorf("listing fakes: %w", &url.Error{
+			Op: "Get", URL: fmt.Sprintf("https://10.0.0.1/apis/example.org/v1/fakes?timeoutSeconds=%d&watch=true", timeout),
+			Err: &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: port}, Err: errors.New("connection reset\x1b[2J")},
+		})
+	}
+	g := NewWithT(t)
+	p := problemOf(at(40001, 312), k, "")
+	g.Expect(p).To(Equal(problemOf(at(50002, 577), k, "")))
+	g.Expect(p.message).To(HaveSuffix("read: connection reset [2J"))
 }

@@ -67,8 +67,18 @@ func (k *keeper) verdict(s clusters.Snapshot, connection *clusters.Connection, n
 				namespaces[namespace] = p
 			}
 		}
-		if r.lockedScopes == scopeAll && len(r.lockedInformers) == 0 {
-			whole = k.lockedSyncing("", k.lockedBegan, now)
+		switch r.lockedScopes {
+		case scopeAll:
+			if len(r.lockedInformers) == 0 {
+				whole = k.lockedSyncing("", k.lockedBegan, now)
+			}
+		case scopeNamespaces:
+			for want := range k.lockedWant {
+				if r.lockedInformers[want.namespace] == nil {
+					namespaces[want.namespace] = k.lockedSyncing(want.namespace, time.Time{}, now)
+				}
+			}
+		case scopesUnknown:
 		}
 	}
 	if p := connectionTrouble(k.c, s); p.reason != "" {
@@ -155,7 +165,7 @@ func (k *keeper) lockedApps() int {
 	}
 	n := 0
 	for want, i := range k.lockedWant {
-		if want.name != "" && i.owners.Len() > 0 {
+		if want.name != "" && len(i.owners) > 0 {
 			n++
 		}
 	}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
@@ -14,29 +13,39 @@ import (
 
 // keeper keeps one kind of one cluster watched, over one connection after another,
 // and tries again when a run ends.
+//
+// What waits is done by its work goroutine, of which there is one at most, and none
+// while there is nothing to do: ten thousand goroutines that wait would cost what
+// the observations of a hundred clusters do.
 type keeper struct {
 	w    *Watcher
 	c    *watched
 	kind Kind
-	// changed tells the run that there is something to look at; it holds one.
-	changed chan struct{}
-	// replaced tells the goroutine that the connection is another; it holds one.
-	replaced chan struct{}
 
-	// The loop's own: end of the goroutine, nil before it was started; and the
-	// namespaces that the index was told are not fresh.
-	cancel context.CancelFunc
-	stale  map[string]struct{}
+	// stale is the loop's own: namespaces that the index was told are not fresh.
+	stale map[string]struct{}
+
+	// The work goroutine's own:
+
+	// current is the present run; nil between runs.
+	current            *run
+	transient, mending backoff
 
 	// Guarded by the Watcher's mutex:
 
+	// lockedPending: there is something to look at; lockedWorking: somebody does.
+	lockedPending, lockedWorking bool
+	// lockedLookAt is when to look again though nothing happened; zero for never. No
+	// run begins before.
+	lockedLookAt time.Time
 	// lockedWant: what is wanted, or was until lately → by whom.
 	lockedWant map[wanted]*interest
 	// lockedConnection is what to run over; nil for nothing.
 	lockedConnection *clusters.Connection
 	// lockedBegan is when there was that connection.
 	lockedBegan time.Time
-	// lockedRun is the present run; nil between runs.
+	// lockedRun is the run that counts; nil between runs, and when the current one is
+	// of another connection.
 	lockedRun *run
 	// lockedProblem is why the last run ended, until another is synced.
 	lockedProblem problem
@@ -47,18 +56,19 @@ type keeper struct {
 // wanted is an object, all objects of a namespace (no name), or all.
 type wanted struct{ namespace, name string }
 
-// interest is the owners of a demand, and since when there is none.
+// interest is the owners of a demand, sorted, and since when there is none.
 type interest struct {
-	owners sets.Set[string]
+	owners []string
 	since  time.Time
 }
 
 func newKeeper(w *Watcher, c *watched, kind Kind) *keeper {
+	t := w.o.Timings
 	return &keeper{
 		w: w, c: c, kind: kind,
-		changed:       make(chan struct{}, 1),
-		replaced:      make(chan struct{}, 1),
 		stale:         map[string]struct{}{},
+		transient:     backoff{least: t.TransientRetry, most: t.Retry},
+		mending:       backoff{least: t.Retry, most: t.RetryMax},
 		lockedWant:    map[wanted]*interest{},
 		lockedSources: map[*subscription]struct{}{},
 	}
@@ -76,17 +86,23 @@ func (k *keeper) object(want wanted) index.Object {
 // again: the index may have forgotten it between one user and the next.
 func (k *keeper) lockedDemand(d Demand, owner string) {
 	want := wanted{d.Namespace, d.Name}
-	if k.lockedWant[want] == nil {
-		k.lockedWant[want] = &interest{owners: sets.New[string]()}
+	i := k.lockedWant[want]
+	if i == nil {
+		i = &interest{}
+		k.lockedWant[want] = i
 	}
-	k.lockedWant[want].owners.Insert(owner)
-	signal(k.changed)
+	if at, had := slices.BinarySearch(i.owners, owner); !had {
+		i.owners = slices.Insert(i.owners, at, owner)
+	}
+	k.lockedPoke()
 }
 
 func (k *keeper) lockedRelease(d Demand, owner string, now time.Time) {
 	i := k.lockedWant[wanted{d.Namespace, d.Name}]
-	i.owners.Delete(owner)
-	if i.owners.Len() == 0 {
+	if at, had := slices.BinarySearch(i.owners, owner); had {
+		i.owners = slices.Delete(i.owners, at, at+1)
+	}
+	if len(i.owners) == 0 {
 		i.since = now
 	}
 }
@@ -95,20 +111,12 @@ func (k *keeper) lockedRelease(d Demand, owner string, now time.Time) {
 // nothing is left.
 func (k *keeper) lockedSweep(now time.Time, linger time.Duration) bool {
 	for want, i := range k.lockedWant {
-		if i.owners.Len() == 0 && now.Sub(i.since) >= linger {
+		if len(i.owners) == 0 && now.Sub(i.since) >= linger {
 			delete(k.lockedWant, want)
-			signal(k.changed)
+			k.lockedPoke()
 		}
 	}
 	return len(k.lockedWant) == 0
-}
-
-// signal never waits: the channel holds one, and one is enough.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // wants tells whether an object is demanded, and lockedWants the same.
@@ -131,92 +139,119 @@ func (k *keeper) lockedWantsAll(namespace string) bool {
 }
 
 // connect has the keeper run over a connection. Called by the loop.
-func (k *keeper) connect(ctx context.Context, connection *clusters.Connection, now time.Time) {
+func (k *keeper) connect(connection *clusters.Connection, now time.Time) {
 	k.w.mu.Lock()
-	same := k.lockedConnection == connection
-	before := k.lockedRun
-	if !same {
-		// Nothing of the other epoch counts as fresh any more.
-		k.lockedConnection, k.lockedRun, k.lockedProblem = connection, nil, problem{}
-		k.lockedBegan = now
-	}
-	k.w.mu.Unlock()
-	if same {
+	if k.lockedConnection == connection {
+		if !k.lockedLookAt.IsZero() && !now.Before(k.lockedLookAt) {
+			k.lockedPoke()
+		}
+		k.w.mu.Unlock()
 		return
 	}
+	before := k.lockedReplace(connection, now)
+	k.w.mu.Unlock()
 	if before != nil {
-		before.fail(errReplaced)
+		before.cancel(errReplaced)
 	}
-	signal(k.replaced)
-	if k.cancel == nil {
-		ctx, k.cancel = context.WithCancel(ctx)
-		k.w.keepers.Go(func() { k.keep(ctx) })
-	}
+}
+
+// lockedReplace makes nothing count that was known by the connection before, and
+// returns its run.
+func (k *keeper) lockedReplace(connection *clusters.Connection, now time.Time) *run {
+	before := k.lockedRun
+	k.lockedConnection, k.lockedRun, k.lockedProblem = connection, nil, problem{}
+	k.lockedBegan, k.lockedLookAt = now, time.Time{}
+	k.lockedPoke()
+	return before
 }
 
 // disconnect ends the run, and lets it observe nothing more. Called by the loop.
 func (k *keeper) disconnect() {
 	k.w.mu.Lock()
-	k.lockedConnection, k.lockedBegan = nil, time.Time{}
-	before := k.lockedRun
-	k.lockedRun, k.lockedProblem = nil, problem{}
+	before := k.lockedReplace(nil, time.Time{})
 	k.w.mu.Unlock()
 	if before != nil {
 		before.ledger.close()
-		before.fail(errReplaced)
+		before.cancel(errReplaced)
 	}
 }
 
-// stop ends the keeper. Called by the loop.
-func (k *keeper) stop() {
-	k.disconnect()
-	if k.cancel != nil {
-		k.cancel()
+// lockedPoke has the work goroutine look. It never waits.
+func (k *keeper) lockedPoke() {
+	k.lockedPending = true
+	ctx := k.w.lockedState.ctx
+	if !k.lockedWorking && ctx != nil && ctx.Err() == nil {
+		k.lockedWorking = true
+		k.w.goroutines.Go(func() { k.work(ctx) })
 	}
 }
 
-func (k *keeper) connection() *clusters.Connection {
+func (k *keeper) poke() {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
-	return k.lockedConnection
+	k.lockedPoke()
 }
 
-// keep runs over one connection after another until the context ends.
-func (k *keeper) keep(ctx context.Context) {
-	timings := k.w.o.Timings
-	transient := backoff{least: timings.TransientRetry, most: timings.Retry}
-	mending := backoff{least: timings.Retry, most: timings.RetryMax}
-	for ctx.Err() == nil {
-		connection := k.connection()
-		if connection == nil || connection.Context().Err() != nil {
-			select {
-			case <-ctx.Done():
-			case <-k.replaced:
+// work does all there is to do.
+func (k *keeper) work(ctx context.Context) {
+	for {
+		k.w.mu.Lock()
+		if !k.lockedPending || ctx.Err() != nil {
+			k.lockedWorking = false
+			k.w.mu.Unlock()
+			return
+		}
+		k.lockedPending = false
+		connection := k.lockedConnection
+		due := !k.w.o.Clock.Now().Before(k.lockedLookAt)
+		if due {
+			k.lockedLookAt = time.Time{}
+		}
+		k.w.mu.Unlock()
+
+		if r := k.current; r != nil && (r.connection != connection || r.ctx.Err() != nil) {
+			k.current = nil
+			k.conclude(r, r.end())
+			continue
+		}
+		if k.current == nil {
+			if connection == nil || connection.Context().Err() != nil || !due {
+				continue
 			}
-			continue
+			k.current = k.newRun(ctx, connection)
+			if err := k.current.plan(); err != nil {
+				k.current.fail(err)
+				continue
+			}
 		}
-		began := k.w.o.Clock.Now()
-		err := k.run(ctx, connection)
-		if ctx.Err() != nil || connection.Context().Err() != nil || k.connection() != connection || errors.Is(err, errReplan) {
-			continue
-		}
-		k.setProblem(problemOf(err, k, ""))
-		if k.w.o.Clock.Since(began) > timings.RetryMax {
-			transient.reset() // It went well for long: this is a new trouble.
-			mending.reset()
-		}
-		wait := transient.wait
-		if needsMending(err) {
-			wait = mending.wait
-		}
-		timer := k.w.o.Clock.NewTimer(wait())
-		select {
-		case <-ctx.Done():
-		case <-k.replaced:
-		case <-timer.C():
-		}
-		timer.Stop()
+		k.current.align()
 	}
+}
+
+// conclude decides what follows a run that has ended.
+func (k *keeper) conclude(r *run, cause error) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	k.w.lockedLook(k.c)
+	k.lockedPoke()
+	if errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) {
+		k.transient.next, k.mending.next = 0, 0
+		return
+	}
+	now := k.w.o.Clock.Now()
+	if now.Sub(r.began) > k.w.o.Timings.RetryMax {
+		k.transient.next, k.mending.next = 0, 0 // It went well for long: this is a new trouble.
+	}
+	wait := k.transient.wait
+	if needsMending(cause) {
+		wait = k.mending.wait
+	}
+	k.lockedLookAt = now.Add(wait())
+	p := problemOf(cause, k, "")
+	if k.lockedProblem != p {
+		k.w.o.Logger.Info("kind cannot be watched", "cluster", k.c.name, "kind", k.kind.GroupKind.String(), "reason", p.reason, "message", p.message)
+	}
+	k.lockedProblem = p
 }
 
 // backoff doubles from least to most. Each wait is drawn from its upper half, so
@@ -228,17 +263,4 @@ func (b *backoff) wait() time.Duration {
 	wait := b.next/2 + rand.N(b.next/2+1)
 	b.next = min(2*b.next, b.most)
 	return wait
-}
-
-func (b *backoff) reset() { b.next = 0 }
-
-func (k *keeper) setProblem(p problem) {
-	k.w.mu.Lock()
-	same := k.lockedProblem == p
-	k.lockedProblem = p
-	k.w.lockedLook(k.c)
-	k.w.mu.Unlock()
-	if !same && p.reason != "" {
-		k.w.o.Logger.Info("kind cannot be watched", "cluster", k.c.name, "kind", k.kind.GroupKind.String(), "reason", p.reason, "message", p.message)
-	}
 }

@@ -64,10 +64,12 @@ func (l *ledger) unread(want wanted) {
 	l.entries[want] = e
 }
 
-func (l *ledger) isUnread(want wanted) bool {
+// tells is whether this run has observed the object as it is stored.
+func (l *ledger) tells(want wanted) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.entries[want].unread
+	e, observed := l.entries[want]
+	return observed && !e.unread
 }
 
 // newer tells whether version may follow the entry, and is not part of what it
@@ -114,9 +116,11 @@ func (r *run) observeAbsent(want wanted) []types.NamespacedName {
 	l := r.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.entries[want]; l.closed || e.unread || (e.version != "" && !e.gone) {
+	e := l.entries[want]
+	if l.closed || e.unread || (e.version != "" && !e.gone) {
 		return nil
 	}
+	l.entries[want] = entry{version: e.version, gone: true}
 	return r.tellIndex(want, index.Observation{})
 }
 

@@ -3,7 +3,10 @@ package watchers
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
+	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -65,11 +68,31 @@ func problemOf(err error, k *keeper, namespace string) problem {
 	case apierrors.IsTooManyRequests(err):
 		return problem{ReasonThrottled, fmt.Sprintf("%s does not let %s be listed now: too many requests", where, kind)}
 	}
-	message := err.Error()
+	message := lasting(err)
 	if len(message) > maxProblem {
 		message = strings.ToValidUTF8(message[:maxProblem], "") + "…"
 	}
 	return problem{ReasonUnreadable, fmt.Sprintf("%s cannot be read in %s: %s", kind, where, message)}
+}
+
+// lasting is what an error says, without what changes from try to try: the query
+// of a watch, with its random timeout, and ports. Each new message wakes Pipelines.
+// It may hold a cluster's own words, hence no control characters.
+func lasting(err error) string {
+	var request *url.Error
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &operation) && operation.Err != nil:
+		err = fmt.Errorf("%s: %w", operation.Op, operation.Err)
+	case errors.As(err, &request):
+		err = request.Err
+	}
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, err.Error())
 }
 
 // needsMending is whether somebody has to do something before a try makes sense.

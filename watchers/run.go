@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,19 +30,23 @@ const (
 // connection does, or when something is wrong that another run may mend.
 type run struct {
 	*keeper
-	// fail ends the run.
-	fail context.CancelCauseFunc
+	connection *clusters.Connection
+	began      time.Time
+	ctx        context.Context //nolint:containedctx // It is the run's life.
+	cancel     context.CancelCauseFunc
+	// unbind takes the run from the connection's end.
+	unbind func() bool
 	// ledger orders what is observed in this run.
 	ledger *ledger
 	// goroutines of the run's informers.
 	goroutines sync.WaitGroup
 
-	// Of the run's goroutine, and constant once there are informers:
+	// Set by plan, before there are informers:
 
 	resource resource
 	client   dynamic.NamespaceableResourceInterface
 
-	// Guarded by the Watcher's mutex, written by the run's goroutine only:
+	// Guarded by the Watcher's mutex, written by the work goroutine only:
 
 	lockedScopes  scopes
 	lockedVersion string
@@ -49,59 +54,62 @@ type run struct {
 	lockedInformers map[string]*informer
 }
 
-// run watches until the context ends, or an error.
-func (k *keeper) run(ctx context.Context, connection *clusters.Connection) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer context.AfterFunc(connection.Context(), func() { fail(errReplaced) })()
-	r := &run{keeper: k, fail: fail, ledger: newLedger(), lockedInformers: map[string]*informer{}}
-	defer r.end()
+func (k *keeper) newRun(ctx context.Context, connection *clusters.Connection) *run {
+	ctx, cancel := context.WithCancelCause(ctx)
+	r := &run{
+		keeper: k, connection: connection, began: k.w.o.Clock.Now(), ctx: ctx, cancel: cancel,
+		ledger: newLedger(), lockedInformers: map[string]*informer{},
+	}
+	r.unbind = context.AfterFunc(connection.Context(), func() { r.fail(errReplaced) })
 	k.w.mu.Lock()
-	current := k.lockedConnection == connection
-	if current {
+	defer k.w.mu.Unlock()
+	if k.lockedConnection == connection {
 		k.lockedRun = r
 	}
-	k.w.mu.Unlock()
-	if !current {
-		return errReplaced
-	}
-	if err := r.plan(ctx, connection); err != nil {
-		return err
-	}
-	for {
-		r.align(ctx)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-k.changed:
-		}
-	}
+	return r
 }
 
-// end stops the informers and waits for them.
-func (r *run) end() {
-	r.fail(nil)
+// fail ends the run: its context at once, the rest by the work goroutine.
+func (r *run) fail(cause error) {
+	r.cancel(cause)
+	r.poke()
+}
+
+// spawn runs a goroutine of the run. Only goroutines of the Watcher do so.
+func (r *run) spawn(do func()) {
+	r.goroutines.Add(1)
+	r.w.goroutines.Go(func() {
+		defer r.goroutines.Done()
+		do()
+	})
+}
+
+// end stops the informers, waits for them, and returns why the run ended.
+func (r *run) end() error {
+	r.unbind()
+	r.cancel(errReplaced)
 	r.goroutines.Wait()
 	r.ledger.close()
 	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
 	if r.lockedRun == r {
 		r.lockedRun = nil
 	}
-	r.w.lockedLook(r.c)
-	r.w.mu.Unlock()
+	return context.Cause(r.ctx)
 }
 
 // plan finds what is served and may be listed.
-func (r *run) plan(ctx context.Context, connection *clusters.Connection) error {
-	found, err := r.discover(ctx, connection)
+func (r *run) plan() error {
+	found, err := r.discover(r.ctx, r.connection)
 	if err != nil {
 		return err
 	}
-	client, err := dynamic.NewForConfigAndClient(connection.Config(), connection.HTTPClient())
+	client, err := dynamic.NewForConfigAndClient(r.connection.Config(), r.connection.HTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	r.resource, r.client = found, client.Resource(found.GroupVersionResource)
-	as, err := r.mayList(ctx)
+	as, err := r.mayList(r.ctx)
 	if err != nil {
 		return err
 	}
@@ -130,7 +138,7 @@ func (r *run) mayList(ctx context.Context) (scopes, error) {
 
 // align starts and stops informers as the demand asks, and observes what is
 // demanded and was not seen.
-func (r *run) align(ctx context.Context) {
+func (r *run) align() {
 	needed := r.needed()
 	r.w.mu.Lock()
 	present := make(map[string]*informer, len(r.lockedInformers))
@@ -147,9 +155,9 @@ func (r *run) align(ctx context.Context) {
 	for _, namespace := range needed {
 		i := present[namespace]
 		if i == nil {
-			r.start(ctx, namespace)
-		} else if i.isSynced() && ctx.Err() == nil {
-			r.settle(ctx, i)
+			r.start(namespace)
+		} else if i.isSynced() && r.ctx.Err() == nil {
+			r.settle(i)
 		}
 	}
 }
@@ -171,10 +179,11 @@ func (r *run) needed() []string {
 	return namespaces
 }
 
-// settle observes every demanded object of a synced informer that the index has
-// not seen: what is stored, what is stored as its key only (one read each), and
-// what is not there. Then the informer is ready.
-func (r *run) settle(ctx context.Context, i *informer) {
+// settle observes every demanded object of a synced informer that this run has not
+// observed, or the index has forgotten: what is stored, what is stored as its key
+// only (one read each), and what is not there. What another run observed may have
+// gone in between. Then the informer is ready.
+func (r *run) settle(i *informer) {
 	named, wide := r.wantedOf(i)
 	if i.lacks(wide) {
 		r.fail(errReplan)
@@ -189,14 +198,14 @@ func (r *run) settle(ctx context.Context, i *informer) {
 			continue
 		}
 		_, known, _ := r.w.o.Index.Last(r.object(want))
-		if known && !r.ledger.isUnread(want) {
+		if known && r.ledger.tells(want) {
 			continue
 		}
-		if err := r.settleOne(ctx, i, want); err != nil {
-			if ctx.Err() != nil {
+		if err := r.settleOne(i, want); err != nil {
+			if r.ctx.Err() != nil {
 				return
 			}
-			r.retryLater(ctx, want, err)
+			r.retryLater(want, err)
 		}
 	}
 	r.setReady(i)
@@ -219,7 +228,7 @@ func (r *run) wantedOf(i *informer) (named, wide []wanted) {
 	return named, wide
 }
 
-func (r *run) settleOne(ctx context.Context, i *informer, want wanted) error {
+func (r *run) settleOne(i *informer, want wanted) error {
 	o := i.stored(want)
 	k := keyOf(o)
 	switch {
@@ -230,7 +239,7 @@ func (r *run) settleOne(ctx context.Context, i *informer, want wanted) error {
 		r.wake(r.observe(o), false)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.w.o.Timings.Call)
+	ctx, cancel := context.WithTimeout(r.ctx, r.w.o.Timings.Call)
 	defer cancel()
 	u, err := r.client.Namespace(want.namespace).Get(ctx, want.name, metav1.GetOptions{})
 	switch {
@@ -248,18 +257,13 @@ func (r *run) settleOne(ctx context.Context, i *informer, want wanted) error {
 
 // retryLater comes back to an object that could not be read. Until then nothing is
 // said of it.
-func (r *run) retryLater(ctx context.Context, want wanted, err error) {
+func (r *run) retryLater(want wanted, err error) {
 	r.ledger.unread(want)
 	r.w.o.Logger.V(1).Info("object cannot be read yet", "cluster", r.c.name, "error", err.Error())
-	timer := r.w.o.Clock.NewTimer(r.w.o.Timings.TransientRetry)
-	r.goroutines.Go(func() {
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-		case <-timer.C():
-			signal(r.changed)
-		}
-	})
+	at := r.w.o.Clock.Now().Add(r.w.o.Timings.TransientRetry)
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.lockedLookAt = at
 }
 
 // setReady makes what an informer holds count.

@@ -11,11 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -149,4 +152,28 @@ func TestReader(t *testing.T) {
 		w.watcher.SetDemand(o, nil)
 	}
 	w.g.Eventually(func() error { return reader.Get(t.Context(), at, into) }).Should(MatchError(watchers.ErrNotSynced))
+}
+
+// TestSourceEndsWithItsEngagement: with the context that it was started with, its
+// demand ends, and nothing is told any more.
+func TestSourceEndsWithItsEngagement(t *testing.T) {
+	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })
+	installCranes(t, home)
+	cluster := w.admin("prod", home)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	defer queue.ShutDown()
+	source, engage, err := w.watcher.Source(crane, mchandler.TypedEnqueueRequestForObject[client.Object]()).ForCluster(cluster, nil)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(engage).To(BeTrue())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.g.Expect(source.Start(ctx, queue)).To(Succeed())
+	w.g.Expect(w.hub.Create(t.Context(), newCrane(w.namespace, "web", nil))).To(Succeed())
+	w.g.Eventually(queue.Len).Should(BeNumerically(">", 0))
+	w.g.Eventually(func() float64 { return w.meter("capstan_informers") }).Should(BeEquivalentTo(1))
+
+	cancel()
+	w.g.Eventually(func() float64 { return w.meter("capstan_informers") }).Should(BeZero())
+	w.g.Eventually(func() capstanv1.ConnectionState { s, _ := w.manager.Snapshot(cluster); return s.State }).
+		Should(Equal(capstanv1.ConnectionUnused), "the connection is released")
 }

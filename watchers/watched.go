@@ -1,7 +1,6 @@
 package watchers
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func (w *Watcher) sweep(c *watched, now time.Time) bool {
 	}
 	w.mu.Unlock()
 	for _, k := range over {
-		k.stop()
+		k.disconnect()
 		w.o.Index.Forget(string(c.name), k.indexKind())
 	}
 	if gone && c.demanded {
@@ -92,7 +91,7 @@ func (w *Watcher) keepersOf(c *watched) []*keeper {
 }
 
 // tend brings keepers and the connection together, and judges what is fresh.
-func (w *Watcher) tend(ctx context.Context, c *watched, now time.Time) {
+func (w *Watcher) tend(c *watched, now time.Time) {
 	if !c.demanded {
 		c.demanded = true
 		w.o.Clusters.Demand(c.name, owner)
@@ -117,7 +116,7 @@ func (w *Watcher) tend(ctx context.Context, c *watched, now time.Time) {
 	for _, k := range keepers {
 		// Before it is heard of, a cluster would only hold a list slot.
 		if connection != nil && heard(snapshot.State) {
-			k.connect(ctx, connection, now)
+			k.connect(connection, now)
 		}
 		if k.kind.Observe != nil {
 			k.judge(snapshot, connection, now, woken)

@@ -21,16 +21,19 @@ type Watcher struct {
 	slots chan struct{}
 	// kick wakes the loop of Start; it holds one.
 	kick chan struct{}
-	// keepers are the goroutines of keepers.
-	keepers sync.WaitGroup
+	// goroutines of keepers and their runs. None begins when the context of Start has
+	// ended, but by another.
+	goroutines sync.WaitGroup
 
 	mu          sync.Mutex
 	lockedState state
 }
 
 type state struct {
+	// ctx is that of Start; nil before.
+	ctx context.Context //nolint:containedctx // It is the Watcher's life.
 	// demands: owner → what it wants.
-	demands map[string]map[Demand]struct{}
+	demands map[string][]Demand
 	// clusters: name → what is watched there.
 	clusters map[multicluster.ClusterName]*watched
 	// changed are the clusters that the loop is to look at.
@@ -49,7 +52,7 @@ func New(o Options) *Watcher {
 		slots: make(chan struct{}, listSlots),
 		kick:  make(chan struct{}, 1),
 		lockedState: state{
-			demands:  map[string]map[Demand]struct{}{},
+			demands:  map[string][]Demand{},
 			clusters: map[multicluster.ClusterName]*watched{},
 			changed:  map[*watched]struct{}{},
 			folding:  map[*watched]struct{}{},
@@ -69,18 +72,19 @@ func (w *Watcher) Start(ctx context.Context) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	defer undo()
+	w.begin(ctx)
 	check := w.o.Clock.NewTicker(w.o.Timings.Check)
 	defer check.Stop()
 	var fold <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			w.keepers.Wait()
+			w.end()
 			return nil
 		case <-check.C():
-			w.round(ctx, w.all())
+			w.round(w.all())
 		case <-w.kick:
-			w.round(ctx, w.takeChanged())
+			w.round(w.takeChanged())
 		case <-fold:
 			fold = nil
 		}
@@ -90,12 +94,27 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 }
 
+func (w *Watcher) begin(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lockedState.ctx = ctx
+}
+
+// end waits for the goroutines. With the mutex, it orders itself after whoever
+// began one while the context had not ended.
+func (w *Watcher) end() {
+	w.mu.Lock()
+	w.lockedState.ctx = nil
+	w.mu.Unlock()
+	w.goroutines.Wait()
+}
+
 // round looks at clusters. It waits for nothing.
-func (w *Watcher) round(ctx context.Context, some []*watched) {
+func (w *Watcher) round(some []*watched) {
 	now := w.o.Clock.Now()
 	for _, c := range some {
-		if ctx.Err() == nil && !w.sweep(c, now) {
-			w.tend(ctx, c, now)
+		if !w.sweep(c, now) {
+			w.tend(c, now)
 			w.report(c)
 		}
 	}
@@ -145,10 +164,10 @@ func (*Watcher) ReferenceChanged(clusters.Ref) {}
 // SetDemand replaces what an owner wants; nil when it wants nothing any more. It
 // returns at once.
 func (w *Watcher) SetDemand(owner string, want []Demand) {
-	set := make(map[Demand]struct{}, len(want))
+	set := make(map[Demand]bool, len(want)) // whether it is new
 	kinds := map[schema.GroupKind]Kind{}
 	for _, d := range want {
-		set[d] = struct{}{}
+		set[d] = true
 		if _, asked := kinds[d.Kind]; !asked {
 			kinds[d.Kind] = w.o.Kinds(d.Kind)
 		}
@@ -161,30 +180,35 @@ func (w *Watcher) SetDemand(owner string, want []Demand) {
 	if len(set) == 0 {
 		delete(s.demands, owner)
 	} else {
-		s.demands[owner] = set
+		s.demands[owner] = slices.Collect(maps.Keys(set))
 	}
-	for d := range set {
-		if _, had := old[d]; had {
+	for _, d := range old {
+		if _, still := set[d]; still {
+			set[d] = false
 			continue
 		}
 		c := s.clusters[d.Cluster]
-		if c == nil {
-			c = newWatched(d.Cluster)
-			s.clusters[d.Cluster] = c
-		}
-		k := c.lockedKinds[d.Kind]
-		if k == nil {
-			k = newKeeper(w, c, kinds[d.Kind])
-			c.lockedKinds[d.Kind] = k
-		}
-		k.lockedDemand(d, owner)
+		c.lockedKinds[d.Kind].lockedRelease(d, owner, now)
 		w.lockedLook(c)
 	}
-	for d := range old {
-		if _, still := set[d]; !still {
-			c := s.clusters[d.Cluster]
-			c.lockedKinds[d.Kind].lockedRelease(d, owner, now)
-			w.lockedLook(c)
+	for d, fresh := range set {
+		if fresh {
+			w.lockedDemand(d, owner, kinds[d.Kind])
 		}
 	}
+}
+
+func (w *Watcher) lockedDemand(d Demand, owner string, kind Kind) {
+	c := w.lockedState.clusters[d.Cluster]
+	if c == nil {
+		c = newWatched(d.Cluster)
+		w.lockedState.clusters[d.Cluster] = c
+	}
+	k := c.lockedKinds[d.Kind]
+	if k == nil {
+		k = newKeeper(w, c, kind)
+		c.lockedKinds[d.Kind] = k
+	}
+	k.lockedDemand(d, owner)
+	w.lockedLook(c)
 }

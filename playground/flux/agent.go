@@ -3,6 +3,7 @@ package flux
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +42,8 @@ type AgentOptions struct {
 // changes, it brings the status up to the chart version of the spec.
 type Agent struct {
 	manager ctrl.Manager
+	// dialer has the agent's connections, which end with it, watches and all.
+	dialer *connrotation.Dialer
 	// client reads past the cache: right after a reconciliation that can still
 	// hold the status from before, and the release would be made twice.
 	client client.Client
@@ -52,7 +56,9 @@ func NewAgent(o AgentOptions) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	manager, err := ctrl.NewManager(o.Config, ctrl.Options{
+	cluster, dialer := rest.CopyConfig(o.Config), connrotation.NewDialer((&net.Dialer{}).DialContext)
+	cluster.Dial = dialer.DialContext
+	manager, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme:                  scheme,
 		Logger:                  o.Logger,
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
@@ -63,11 +69,11 @@ func NewAgent(o AgentOptions) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a Flux agent: %w", err)
 	}
-	direct, err := client.New(o.Config, client.Options{Scheme: scheme, HTTPClient: manager.GetHTTPClient()})
+	direct, err := client.New(cluster, client.Options{Scheme: scheme, HTTPClient: manager.GetHTTPClient()})
 	if err != nil {
 		return nil, fmt.Errorf("making a Flux agent: %w", err)
 	}
-	a := &Agent{manager: manager, client: direct, pause: o.Pause}
+	a := &Agent{manager: manager, dialer: dialer, client: direct, pause: o.Pause}
 	err = ctrl.NewControllerManagedBy(manager).
 		Named("helm-controller").
 		For(&helmv2.HelmRelease{}).
@@ -81,7 +87,7 @@ func NewAgent(o AgentOptions) (*Agent, error) {
 
 // Start runs the agent until the context ends.
 func (a *Agent) Start(ctx context.Context) error {
-	defer a.manager.GetHTTPClient().CloseIdleConnections()
+	defer a.dialer.CloseAll()
 	return a.manager.Start(ctx)
 }
 

@@ -49,7 +49,12 @@ func newClient(t *testing.T) client.WithWatch {
 
 func newRelease(t *testing.T) flux.Release {
 	t.Helper()
-	return flux.Release{Client: newClient(t), Key: types.NamespacedName{Namespace: "apps", Name: nameOf(t)}}
+	r := flux.Release{Client: newClient(t), Key: types.NamespacedName{Namespace: "apps", Name: nameOf(t)}}
+	t.Cleanup(func() {
+		obj := &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: r.Key.Namespace, Name: r.Key.Name}}
+		NewWithT(t).Expect(client.IgnoreNotFound(r.Client.Delete(context.Background(), obj))).To(Succeed())
+	})
+	return r
 }
 
 // nameOf is the test's name in the letters that Kubernetes admits.
@@ -193,15 +198,16 @@ func TestRangesAreRefused(t *testing.T) {
 }
 
 func TestAgentFollowsTheSpec(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	g := NewWithT(t)
+	r := newRelease(t)
+	g.Expect(r.Declare(t.Context(), "1.0.0")).To(Succeed()) // The test's own connection is there.
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	agent, err := flux.NewAgent(flux.AgentOptions{Config: plane.Config(), Logger: logr.Discard()})
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Start(ctx) }()
 
-	r := newRelease(t)
 	deployed := func(version string) func(Gomega) {
 		return func(g Gomega) {
 			obj := read(g, r)
