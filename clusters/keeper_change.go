@@ -33,6 +33,9 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	to := k.snapshotLocked()
 	k.mu.Unlock()
 
+	if !passes(to.State) {
+		k.versionAt = time.Time{} // What comes back may be another cluster, or a newer one.
+	}
 	if connection != nil {
 		connection.transport.SetOpen(passes(to.State) && !k.doubted)
 		if passes(from.State) && !passes(to.State) {

@@ -204,6 +204,10 @@ func (r *run) saw(i *informer, o client.Object, initial bool) {
 	if r.kind.Observe == nil {
 		return
 	}
+	if r.ledger.goesBack(o) {
+		r.fail(errRestored)
+		return
+	}
 	woken := r.observe(o)
 	if initial && i.hold(woken) {
 		return

@@ -234,7 +234,7 @@ func (k *keeper) conclude(r *run, cause error) {
 	defer k.w.mu.Unlock()
 	k.w.lockedLook(k.c)
 	k.lockedPoke()
-	if errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) {
+	if errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) || errors.Is(cause, errRestored) {
 		k.transient.next, k.mending.next = 0, 0
 		return
 	}

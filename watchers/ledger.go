@@ -25,7 +25,9 @@ type ledger struct {
 type entry struct {
 	// version that was observed last, or that of the deletion.
 	version string
-	gone    bool
+	// streamed is the version that the watch told last, which only rises.
+	streamed string
+	gone     bool
 	// unread: it has changed, and is stored as its key only.
 	unread bool
 }
@@ -82,6 +84,22 @@ func (e entry) newer(version string) bool {
 	return err != nil || order > 0 || (order == 0 && !e.gone)
 }
 
+// goesBack tells whether the watch tells an older version than it told before, and
+// notes it. The cluster was then restored from a backup, or built anew, at the same
+// address: no version of before can be compared with one of now.
+func (l *ledger) goesBack(o client.Object) bool {
+	want, version := wanted{o.GetNamespace(), o.GetName()}, o.GetResourceVersion()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[want]
+	if order, err := resourceversion.CompareResourceVersion(version, e.streamed); e.streamed != "" && err == nil && order < 0 {
+		return true
+	}
+	e.streamed = version
+	l.entries[want] = e
+	return false
+}
+
 // observe an object, of the watch or of a read.
 func (r *run) observe(o client.Object) []types.NamespacedName {
 	want, l := wanted{o.GetNamespace(), o.GetName()}, r.ledger
@@ -91,7 +109,7 @@ func (r *run) observe(o client.Object) []types.NamespacedName {
 	if l.closed || !e.newer(o.GetResourceVersion()) {
 		return nil
 	}
-	l.entries[want] = entry{version: o.GetResourceVersion()}
+	l.entries[want] = entry{version: o.GetResourceVersion(), streamed: e.streamed}
 	return r.tellIndex(want, r.kind.Observe(o))
 }
 
@@ -104,10 +122,11 @@ func (r *run) observeGone(o client.Object) []types.NamespacedName {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || !l.entries[want].newer(o.GetResourceVersion()) {
+	e := l.entries[want]
+	if l.closed || !e.newer(o.GetResourceVersion()) {
 		return nil
 	}
-	l.entries[want] = entry{version: o.GetResourceVersion(), gone: true}
+	l.entries[want] = entry{version: o.GetResourceVersion(), streamed: e.streamed, gone: true}
 	return r.tellIndex(want, index.Observation{})
 }
 
@@ -120,7 +139,7 @@ func (r *run) observeAbsent(want wanted) []types.NamespacedName {
 	if l.closed || e.unread || (e.version != "" && !e.gone) {
 		return nil
 	}
-	l.entries[want] = entry{version: e.version, gone: true}
+	l.entries[want] = entry{version: e.version, streamed: e.streamed, gone: true}
 	return r.tellIndex(want, index.Observation{})
 }
 

@@ -39,6 +39,8 @@ var (
 	errTooMany = errors.New("too many objects")
 	// errReplan: the demand outgrew what is stored; begin again at once.
 	errReplan = errors.New("what is stored is too narrow")
+	// errRestored: the cluster's history went back; begin again at once.
+	errRestored = errors.New("the cluster was restored or built anew")
 	// errReplaced: another connection took over.
 	errReplaced = errors.New("the connection was replaced")
 )

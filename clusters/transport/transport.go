@@ -47,8 +47,12 @@ type Transport struct {
 	gate        *gate
 	connections connections
 	dial        dialFunc
-	contact     atomic.Int64 // Unix nanoseconds; 0 never
-	current     atomic.Pointer[credentials]
+	// born, and contact nanoseconds after the one before it (0 never): a wall clock
+	// that is put back must not make a dead cluster seem fresh, so the time keeps its
+	// monotonic part.
+	born    time.Time
+	contact atomic.Int64
+	current atomic.Pointer[credentials]
 }
 
 // credentials are swapped as one.
@@ -61,7 +65,7 @@ var _ http.RoundTripper = &Transport{}
 
 // New returns a Transport with its gate shut. It does not dial.
 func New(o Options, config *kubeconfig.Config) (*Transport, error) {
-	t := &Transport{options: o, gate: newGate()}
+	t := &Transport{options: o, gate: newGate(), born: o.Clock.Now()}
 	t.dial = t.connections.through(newDialer(o.AllowLoopback))
 	first, err := newGeneration(config, t.dial)
 	if err != nil {
@@ -74,7 +78,7 @@ func New(o Options, config *kubeconfig.Config) (*Transport, error) {
 // NewLocal returns a Transport for the management cluster, whose rest.Config is
 // the administrator's own and is used as it is.
 func NewLocal(o Options, config *rest.Config) (*Transport, error) {
-	t := &Transport{options: o, gate: newGate()}
+	t := &Transport{options: o, gate: newGate(), born: o.Clock.Now()}
 	config = rest.CopyConfig(config)
 	dial := dialFunc(config.Dial)
 	if dial == nil {
@@ -131,14 +135,14 @@ func (t *Transport) Close() {
 
 // LastContact is when the API server was last heard; zero if never.
 func (t *Transport) LastContact() time.Time {
-	nanoseconds := t.contact.Load()
-	if nanoseconds == 0 {
+	since := t.contact.Load()
+	if since == 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, nanoseconds)
+	return t.born.Add(time.Duration(since - 1))
 }
 
-func (t *Transport) touch() { t.contact.Store(t.options.Clock.Now().UnixNano()) }
+func (t *Transport) touch() { t.contact.Store(int64(t.options.Clock.Since(t.born)) + 1) }
 
 type probing struct{}
 

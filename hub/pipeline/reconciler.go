@@ -13,12 +13,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -79,10 +77,14 @@ func New(o Options) *Reconciler {
 
 // SetupWithManager adds the controller to the manager. The waker brings what the
 // watchers and the connections have to tell.
+//
+// The Pipeline's own status brings another look, too: one that found nothing to
+// write may have compared with a cache that was older than the last write, and
+// nobody else would ever say so.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("pipeline").
-		For(&pipelinesv1.Pipeline{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&pipelinesv1.Pipeline{}).
 		Watches(&capstanv1.Promotion{}, handler.EnqueueRequestsFromMapFunc(pipelineOf)).
 		WatchesRawSource(waker).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).

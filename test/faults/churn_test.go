@@ -1,0 +1,90 @@
+package faults
+
+import (
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/test/bench/fleet"
+)
+
+// churn is how many clusters come and go, and how often: few in CI, all that the
+// promise names in `make soak`.
+func churn() (clusters, rounds int) {
+	if os.Getenv("CAPSTAN_SOAK") != "" {
+		return 100, 10
+	}
+	return 20, 5
+}
+
+// stays is what may stay of a cluster that went, in bytes; far less than the 200 KiB
+// that it had, and enough for what the process, test and all, collects meanwhile.
+const stays = 16 << 10
+
+// TestChurn: clusters come, are watched, and go, again and again. Goroutines and
+// memory return.
+func TestChurn(t *testing.T) {
+	clusters, rounds := churn()
+	w := newWorld(t, fleet.Options{Clusters: clusters, Applications: 2})
+	stop := w.start()
+	var first footprint // The hub with nothing to watch, once everything has run.
+	for round := range rounds {
+		if round > 0 {
+			for _, c := range w.clusters {
+				w.declare(c)
+			}
+		}
+		w.pipelines()
+		w.allRun("1.0.0", w.clusters...)
+		for _, c := range w.clusters {
+			w.g.Expect(admin.Delete(t.Context(), &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: c.Name()}})).To(Succeed())
+			w.withdraw(c)
+		}
+		for _, c := range w.clusters {
+			w.g.Eventually(func() int { return int(c.Counts().Connections) }).Should(BeZero(), c.Name())
+		}
+		w.g.Eventually(func() []pipelinesv1.Pipeline {
+			all := &pipelinesv1.PipelineList{}
+			w.g.Expect(admin.List(t.Context(), all, client.InNamespace(w.namespace))).To(Succeed())
+			return all.Items
+		}).Should(BeEmpty())
+		now := measure()
+		t.Logf("round %d: %d goroutines, %d KiB of heap", round, now.goroutines, now.heap/1024)
+		if round == 0 {
+			first = now
+		}
+	}
+	w.g.Expect(measure().goroutines).To(BeNumerically("<=", first.goroutines+clusters/4), "of which each cluster had ten")
+	if os.Getenv("CAPSTAN_SOAK") != "" {
+		// A closed HTTP/2 connection is held by the timer of its next ping, for up to 30 s
+		// and the 15 s that this may take: too long to wait for in each run.
+		w.g.Eventually(func() uint64 { return measure().heap }).WithTimeout(3*time.Minute).
+			Should(BeNumerically("<=", first.heap+uint64(clusters*(rounds-1))*stays), "of which each cluster had hundreds of KiB")
+	}
+	stop()
+}
+
+// footprint is what the process holds.
+type footprint struct {
+	goroutines int
+	heap       uint64
+}
+
+// measure waits for what is ending to end.
+func measure() footprint {
+	least := footprint{goroutines: runtime.NumGoroutine()}
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+		runtime.GC()
+		least.goroutines = min(least.goroutines, runtime.NumGoroutine())
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	least.heap = m.HeapAlloc
+	return least
+}

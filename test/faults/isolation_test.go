@@ -1,0 +1,113 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/test/bench/fleet"
+)
+
+// sick puts the last three of a fleet into the three states that stall hubs.
+func sick(w *world) (healthy, failing []*fleet.Cluster) {
+	n := len(w.clusters) - 3
+	healthy, failing = w.clusters[:n], w.clusters[n:]
+	failing[0].Set(fleet.Tarpit)
+	failing[1].Set(fleet.Refuse)
+	failing[2].Set(fleet.Unauthorized)
+	return healthy, failing
+}
+
+// TestTheOthersNoticeNothing: conformance row N5. Ten clusters, of which one hangs,
+// one refuses and one answers 401: from some moment on, or from the start.
+func TestTheOthersNoticeNothing(t *testing.T) {
+	for _, atStart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("at start %v", atStart), func(t *testing.T) {
+			w := newWorld(t, fleet.Options{Clusters: 10, Applications: 2})
+			w.pipelines()
+			healthy, failing := w.clusters[:7], w.clusters[7:]
+			if !atStart {
+				w.start()
+				w.allRun("1.0.0", w.clusters...)
+			}
+			sick(w)
+			if atStart {
+				w.start()
+			}
+			w.allRun("1.0.0", healthy...)
+			for n := range 5 {
+				for _, c := range healthy {
+					c.Deploy(0, revision(n))
+				}
+				w.allRun(revision(n), healthy...)
+				w.g.Expect(w.meter("workqueue_longest_running_processor_seconds")).
+					To(BeNumerically("<", 1), "no worker waits for a cluster")
+			}
+			w.reaches(failing[0], capstanv1.ConnectionUnreachable)
+			w.reaches(failing[1], capstanv1.ConnectionUnreachable)
+			w.reaches(failing[2], capstanv1.ConnectionAuthFailed)
+			for _, c := range healthy {
+				w.reaches(c, capstanv1.ConnectionReady)
+			}
+			for _, c := range failing {
+				if !atStart {
+					w.staleAt(c, "1.0.0")
+				}
+				c.Set(fleet.Serve)
+				c.Deploy(0, "3.0.0")
+			}
+			w.allRun("3.0.0", failing...)
+		})
+	}
+}
+
+// TestFifthDead: 20 % of a fleet are away when the hub starts, and come back.
+func TestFifthDead(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 20, Applications: 1})
+	w.pipelines()
+	dead, alive := w.clusters[:4], w.clusters[4:]
+	for i, c := range dead {
+		c.Set([]fleet.Mode{fleet.Tarpit, fleet.Refuse}[i%2])
+	}
+	w.start()
+	w.allRun("1.0.0", alive...)
+	for _, c := range dead {
+		w.reaches(c, capstanv1.ConnectionUnreachable)
+		c.Set(fleet.Serve)
+	}
+	w.allRun("1.0.0", dead...)
+}
+
+// TestHalfOpen: connections go silent without an end, as behind a broken NAT. The
+// cluster is Unreachable, and what changed meanwhile is seen when it is back.
+func TestHalfOpen(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	lists := w.lists()
+	c.Set(fleet.HalfOpen)
+	w.reaches(c, capstanv1.ConnectionUnreachable)
+	w.staleAt(c, "1.0.0")
+	c.Deploy(0, "1.1.0")
+	c.Set(fleet.Serve)
+	w.allRun("1.1.0", c)
+	w.g.Expect(w.lists()).To(Equal(lists), "the watch resumed")
+}
+
+// TestSlowIsNotDead: a cluster of which each answer takes long is watched like any
+// other, and blocks nothing.
+func TestSlowIsNotDead(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	w.pipelines()
+	slow := w.clusters[0]
+	slow.SetDelay(freshFor / 6)
+	slow.Set(fleet.Slow)
+	w.start()
+	w.allRun("1.0.0", w.clusters...)
+	slow.Deploy(0, "1.1.0")
+	w.runs(slow.Name(), slow, "1.1.0")
+}

@@ -1,0 +1,71 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// patience with what has to happen; a loaded machine is slow.
+const patience = 60 * time.Second
+
+// polling of what is waited for.
+const polling = 50 * time.Millisecond
+
+var (
+	management *controlplane.ControlPlane
+	// admin is the administrator's client of the management cluster.
+	admin client.Client
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(polling)
+	var err error
+	management, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs(
+		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = management.Stop() }()
+	scheme := hub.Scheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	config := management.Config()
+	config.QPS = -1 // The test declares whole fleets.
+	if admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// noLeaks fails the test when the hub leaves goroutines behind. Connections of the
+// process's own clients to the management cluster are not the hub's.
+func noLeaks(t *testing.T, before goleak.Option) {
+	t.Helper()
+	NewWithT(t).Expect(goleak.Find(before,
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
+		goleak.IgnoreAnyFunction("net/http/internal/http2.(*clientConnReadLoop).run"),
+	)).To(Succeed())
+}

@@ -1,0 +1,143 @@
+package faults
+
+import (
+	"runtime"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/test/bench/fleet"
+)
+
+// rotations of every cluster's credentials; as many as CAPA makes of an EKS token in
+// more than three hours.
+const rotations = 20
+
+// TestRotationOfAll: while revisions change, the credentials of all clusters are
+// replaced again and again. Nothing is listed anew, no revision is missed, and no
+// goroutine stays.
+func TestRotationOfAll(t *testing.T) {
+	for name, auth := range map[string]fleet.Auth{"tokens": fleet.AuthToken, "certificates": fleet.AuthCertificate} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, fleet.Options{Clusters: 5, Applications: 2, Auth: auth})
+			w.pipelines()
+			for _, c := range w.clusters { // The second informer of each.
+				w.kustomization(c)
+			}
+			w.start()
+			w.allRun("1.0.0", w.clusters...)
+			for _, c := range w.clusters {
+				w.g.Eventually(func() int { return int(c.Counts().OpenWatches) }).Should(Equal(2), c.Name())
+			}
+			lists, had := w.lists(), 0
+			for n := range rotations {
+				for _, c := range w.clusters {
+					if auth == fleet.AuthToken {
+						c.RotateToken()
+					} else {
+						c.RotateCertificate()
+					}
+					w.renew(c)
+					c.Deploy(0, revision(n))
+				}
+				w.allRun(revision(n), w.clusters...)
+				if n == 1 {
+					had = runtime.NumGoroutine()
+				}
+			}
+			w.g.Expect(w.lists()).To(Equal(lists), "lists at the servers")
+			// Watches end after a rotation as they do every few minutes, and must
+			// resume with the new credentials, from where they were.
+			for _, c := range w.clusters {
+				c.EndWatches()
+				c.Deploy(0, "3.0.0")
+			}
+			w.allRun("3.0.0", w.clusters...)
+			w.g.Expect(w.lists()).To(Equal(lists), "lists at the servers")
+			for _, c := range w.clusters {
+				w.reaches(c, capstanv1.ConnectionReady)
+				w.g.Eventually(func() int { return int(c.Counts().OpenWatches) }).Should(Equal(2), c.Name())
+			}
+			w.g.Eventually(runtime.NumGoroutine).Should(BeNumerically("<=", had+len(w.clusters)), "goroutines are flat")
+		})
+	}
+}
+
+// TestRotationAfterTheFact: a token ends before its successor is in the Secret. Calls
+// wait, and nothing is lost or listed.
+func TestRotationAfterTheFact(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	c.Deploy(0, "1.0.1") // A watch that ends within a second of its begin, and told nothing, is listed anew.
+	w.allRun("1.0.1", c)
+	lists := w.lists()
+	c.RotateToken()
+	c.EndWatches()
+	w.reaches(c, capstanv1.ConnectionAuthFailed)
+	c.Deploy(0, "1.1.0")
+	w.renew(c)
+	w.allRun("1.1.0", c)
+	w.g.Expect(w.lists()).To(Equal(lists), "the watch resumed")
+}
+
+// TestStormOf401: every cluster rejects its credentials at once. The servers are not
+// hammered, and all heal by one write to each Secret.
+func TestStormOf401(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 10, Applications: 1})
+	w.pipelines()
+	w.start()
+	w.allRun("1.0.0", w.clusters...)
+	for _, c := range w.clusters {
+		c.RotateToken()
+		c.EndWatches()
+	}
+	for _, c := range w.clusters {
+		w.reaches(c, capstanv1.ConnectionAuthFailed)
+	}
+	before := w.clusters[0].Counts().Unauthorized
+	w.staleAt(w.clusters[0], "1.0.0")
+	w.g.Expect(w.clusters[0].Counts().Unauthorized-before).To(BeNumerically("<", 20), "401 is not answered with more calls")
+	for _, c := range w.clusters {
+		c.Deploy(0, "1.1.0")
+		w.renew(c)
+	}
+	w.allRun("1.1.0", w.clusters...)
+}
+
+// TestServerMoves: another address and CA for the same cluster. The old connection
+// goes on until the new one is synced.
+func TestServerMoves(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	for n := range 3 {
+		c.RotateServer()
+		w.renew(c)
+		c.Deploy(0, revision(n))
+		w.allRun(revision(n), c)
+		w.reaches(c, capstanv1.ConnectionReady)
+		c.CloseOld()
+		c.Deploy(0, revision(n)+"-next")
+		w.allRun(revision(n)+"-next", c)
+	}
+}
+
+// TestAnotherClusterAtTheAddress: the cluster was rebuilt behind the same server. What
+// the old one ran is not taken for what the new one runs.
+func TestAnotherClusterAtTheAddress(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	c.Deploy(0, "1.1.0")
+	w.allRun("1.1.0", c)
+	c.Rebuild()
+	w.allRun("1.0.0", c)
+}

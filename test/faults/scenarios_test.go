@@ -1,0 +1,217 @@
+package faults
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/test/bench/fleet"
+)
+
+// TestAnswersThatAreNone: a cluster answers, but not with what was asked for. It is
+// shown as what it is, the other is untouched, and it heals.
+func TestAnswersThatAreNone(t *testing.T) {
+	for name, mode := range map[string]fleet.Mode{
+		"forbidden": fleet.Forbidden, "too many requests": fleet.TooMany, "internal error": fleet.Broken,
+		"garbage": fleet.Garbage, "huge": fleet.Huge, "no CRD": fleet.NoCRD,
+	} {
+		for _, atStart := range []bool{true, false} {
+			when := map[bool]string{true: "at start", false: "while watching"}[atStart]
+			t.Run(name+" "+when, func(t *testing.T) {
+				w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+				w.pipelines()
+				odd, sound := w.clusters[0], w.clusters[1]
+				if atStart {
+					odd.Set(mode)
+				}
+				w.start()
+				w.allRun("1.0.0", sound)
+				if !atStart {
+					w.allRun("1.0.0", odd)
+					odd.Set(mode)
+					odd.EndWatches()
+				}
+				w.g.Eventually(func(g Gomega) {
+					target, err := w.target(odd.Name(), odd)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(target.Ready && !target.Stale).To(BeFalse(), "not relied upon")
+				}).Should(Succeed())
+				w.g.Eventually(func() string { s, _ := w.connection(odd); return s.Message }).ShouldNot(BeEmpty())
+				sound.Deploy(0, "1.1.0")
+				w.allRun("1.1.0", sound)
+				odd.Deploy(0, "1.1.0")
+				odd.Set(fleet.Serve)
+				w.allRun("1.1.0", odd)
+				w.reaches(odd, capstanv1.ConnectionReady)
+			})
+		}
+	}
+}
+
+// TestGone: the history of a watch is compacted away while it is off. The kind is
+// listed anew, and nothing is missed.
+func TestGone(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 2})
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	c.Set(fleet.Gone)
+	c.EndWatches()
+	c.Deploy(0, "1.1.0")
+	c.Set(fleet.Serve)
+	w.allRun("1.1.0", c)
+	c.Set(fleet.Gone)
+	c.EndWatches()
+	c.DeleteApp(0)
+	c.Set(fleet.Serve)
+	w.g.Eventually(func(g Gomega) {
+		target, err := w.target(c.Name(), c)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(target.Ready).To(BeFalse())
+		g.Expect(target.Revision).To(BeEmpty())
+	}).Should(Succeed(), "a deletion that no watch told")
+}
+
+// TestFlapping: a cluster goes and comes faster than the hub decides. Its revisions
+// arrive in the end, once each, and each is promoted once.
+func TestFlapping(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	dev, prod := w.clusters[0], w.clusters[1]
+	p := w.pipeline("flapping", 0, dev, prod)
+	w.promote(p)
+	w.start()
+	w.runs("flapping", dev, "1.0.0")
+	w.runs("flapping", prod, "1.0.0")
+	var down, up atomic.Int32
+	for n := range 6 {
+		dev.Set(fleet.Refuse)
+		down.Add(1)
+		if n%2 == 0 {
+			w.g.Eventually(func() capstanv1.ConnectionState { s, _ := w.connection(dev); return s.State }).
+				ShouldNot(Equal(capstanv1.ConnectionReady))
+		}
+		dev.Set(fleet.Serve)
+		up.Add(1)
+	}
+	dev.Deploy(0, "1.1.0")
+	w.runs("flapping", dev, "1.1.0")
+	w.g.Eventually(func() []string { return w.promotions("flapping") }).
+		Should(ConsistOf(prod.Name() + " 1.1.0 " + string(capstanv1.PhaseAwaitingRollout)))
+	prod.Deploy(0, "1.1.0")
+	w.g.Eventually(func() []string { return w.promotions("flapping") }).
+		Should(ConsistOf(prod.Name() + " 1.1.0 " + string(capstanv1.PhaseSucceeded)))
+	w.g.Expect(dev.Counts().OpenWatches).To(BeEquivalentTo(1))
+}
+
+// promote gives a Pipeline the notification strategy.
+func (w *world) promote(p *pipelinesv1.Pipeline) {
+	w.Helper()
+	p.Spec.Promotion = &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}}
+	w.g.Expect(admin.Update(w.Context(), p)).To(Succeed())
+}
+
+// TestClusterOfTheSameName: a Cluster is deleted and another of its name declared,
+// with another server. Nothing of the first is left.
+func TestClusterOfTheSameName(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	c.Deploy(0, "1.1.0")
+	w.allRun("1.1.0", c)
+	w.withdraw(c)
+	w.g.Eventually(func() uint64 { return uint64(c.Counts().OpenWatches) }).Should(BeZero(), "informers end with the Cluster")
+	c.RotateServer()
+	c.CloseOld()
+	c.Rebuild()
+	w.declare(c)
+	w.allRun("1.0.0", c)
+}
+
+// jumping is a wall clock that can be set.
+type jumping struct {
+	clock.RealClock
+	by atomic.Int64
+}
+
+func (j *jumping) Now() time.Time                  { return j.RealClock.Now().Add(time.Duration(j.by.Load())) }
+func (j *jumping) Since(t time.Time) time.Duration { return j.Now().Sub(t) }
+
+// TestClockJumps: the machine's clock is put forward by an hour, and is an hour back
+// when the hub starts again. Nothing is promoted twice, and all is fresh again.
+func TestClockJumps(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	dev, prod := w.clusters[0], w.clusters[1]
+	w.promote(w.pipeline("jumps", 0, dev, prod))
+	at := &jumping{}
+	w.clock = at
+	stop := w.start()
+	w.runs("jumps", prod, "1.0.0")
+	dev.Deploy(0, "1.1.0")
+	w.g.Eventually(func() []string { return w.promotions("jumps") }).Should(HaveLen(1))
+	at.by.Store(int64(time.Hour))
+	dev.Touch(0)
+	w.runs("jumps", dev, "1.1.0")
+	w.runs("jumps", prod, "1.0.0")
+	w.g.Expect(w.promotions("jumps")).To(HaveLen(1))
+	stop()
+	at.by.Store(0)
+	w.start()
+	prod.Deploy(0, "1.1.0")
+	w.runs("jumps", prod, "1.1.0")
+	w.g.Eventually(func() []string { return w.promotions("jumps") }).
+		Should(ConsistOf(prod.Name() + " 1.1.0 " + string(capstanv1.PhaseSucceeded)))
+}
+
+// TestManagementClusterAway: the hub loses the management cluster while workload
+// clusters change, and one of them renews its token. It keeps its watches, and shows
+// all when it is back.
+func TestManagementClusterAway(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 3, Applications: 1})
+	w.pipelines()
+	proxy, err := controlplane.NewProxy(management.Config().Host)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = proxy.Close() })
+	w.config.Host = proxy.URL()
+	w.start()
+	w.allRun("1.0.0", w.clusters...)
+	lists := w.lists()
+	for _, mode := range []controlplane.ProxyMode{controlplane.Refuse, controlplane.Swallow} {
+		proxy.Set(mode)
+		w.clusters[0].RotateToken()
+		w.renew(w.clusters[0]) // By the test's own connection.
+		for n, c := range w.clusters {
+			c.Deploy(0, revision(10*int(mode)+n))
+			w.g.Consistently(func() uint64 { return uint64(c.Counts().OpenWatches) }, time.Second).Should(BeNumerically(">=", 1))
+		}
+		proxy.Set(controlplane.Pass)
+		for n, c := range w.clusters {
+			w.runs(c.Name(), c, revision(10*int(mode)+n))
+		}
+	}
+	w.g.Expect(w.lists()).To(Equal(lists), "lists at the workload clusters")
+}
+
+// TestHubStoppedMeanwhile: revisions that came while no hub ran are promoted once,
+// the last one only.
+func TestHubStoppedMeanwhile(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	dev, prod := w.clusters[0], w.clusters[1]
+	w.promote(w.pipeline("stopped", 0, dev, prod))
+	stop := w.start()
+	w.runs("stopped", prod, "1.0.0")
+	stop()
+	dev.Deploy(0, "1.1.0")
+	dev.Deploy(0, "1.2.0")
+	w.start()
+	w.g.Eventually(func() []string { return w.promotions("stopped") }).
+		Should(ConsistOf(prod.Name() + " 1.2.0 " + string(capstanv1.PhaseAwaitingRollout)))
+}
