@@ -73,6 +73,7 @@ func (m *Manager) newConnection(ctx context.Context, k *keeper, epoch int64, con
 		Server:         config.Server,
 		Clock:          m.clock,
 		AllowLoopback:  m.options.AllowLoopback,
+		Spread:         m.timings.ReleaseSpread,
 		Reauthenticate: k.reauthenticate,
 		Doubt:          k.doubt,
 		Refused:        m.metrics.refused,
@@ -89,7 +90,7 @@ func (m *Manager) newLocalConnection(ctx context.Context, k *keeper) (*Connectio
 	if err != nil {
 		return nil, fmt.Errorf("server of the management cluster: %w", err)
 	}
-	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Doubt: k.doubt, Refused: m.metrics.refused}, m.options.Local)
+	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Spread: m.timings.ReleaseSpread, Doubt: k.doubt, Refused: m.metrics.refused}, m.options.Local)
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,7 @@ func brisk() clusters.Timings {
 		ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 100 * time.Millisecond, Silence: 300 * time.Millisecond,
 		UnreachableRetry: 100 * time.Millisecond, UnreachableRetryMax: 500 * time.Millisecond,
 		AuthRetry: 30 * time.Second, KindRetry: 200 * time.Millisecond, WriteDelay: 50 * time.Millisecond,
+		ReleaseSpread: 20 * time.Millisecond,
 	}
 }
 

@@ -64,6 +64,9 @@ type Timings struct {
 	// KindGrace (30 s) for the initial list of a kind before it counts against the
 	// cluster's state.
 	KindGrace time.Duration
+	// ReleaseSpread (2 s) is the time over which the requests that an outage held
+	// back are released.
+	ReleaseSpread time.Duration
 	// Linger (5 min) of a connection that nothing demands any more.
 	Linger time.Duration
 	// KindRetry (30 s) until a kind that the management cluster does not serve
@@ -87,6 +90,7 @@ func DefaultTimings() Timings {
 		AuthRetry:           time.Minute,
 		AuthRetryMax:        10 * time.Minute,
 		KindGrace:           30 * time.Second,
+		ReleaseSpread:       2 * time.Second,
 		Linger:              5 * time.Minute,
 		KindRetry:           30 * time.Second,
 		HubTimeout:          10 * time.Second,
@@ -106,6 +110,7 @@ func (t Timings) orDefaults() Timings {
 		AuthRetry:           cmp.Or(t.AuthRetry, d.AuthRetry),
 		AuthRetryMax:        cmp.Or(t.AuthRetryMax, d.AuthRetryMax),
 		KindGrace:           cmp.Or(t.KindGrace, d.KindGrace),
+		ReleaseSpread:       cmp.Or(t.ReleaseSpread, d.ReleaseSpread),
 		Linger:              cmp.Or(t.Linger, d.Linger),
 		KindRetry:           cmp.Or(t.KindRetry, d.KindRetry),
 		HubTimeout:          cmp.Or(t.HubTimeout, d.HubTimeout),

@@ -2,6 +2,7 @@ package watchers
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
 // clientVerbosity is at which level client-go's own lines show.
@@ -28,6 +31,8 @@ type informer struct {
 	stop      context.CancelFunc
 	// began is when it was asked for.
 	began time.Time
+	// stream follows its watches.
+	stream *transport.Stream
 	// objects it holds.
 	objects atomic.Int64
 
@@ -55,6 +60,7 @@ type informer struct {
 func (r *run) start(namespace string) {
 	ctx, stop := context.WithCancel(r.ctx)
 	i := &informer{namespace: namespace, stop: stop, began: r.w.o.Clock.Now(), initial: map[types.NamespacedName]struct{}{}}
+	i.stream = transport.NewStream(r.w.o.Clock, func() { r.fail(transport.ErrTooLarge) })
 	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.resource.String(),
 	})
@@ -96,6 +102,7 @@ func (r *run) awaitSync(ctx context.Context, i *informer) {
 	<-r.w.slots
 	select {
 	case <-i.synced:
+		i.stream.Lift()
 		r.poke()
 	case <-ctx.Done():
 	}
@@ -126,14 +133,18 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			listing()
 			list, err := from.List(ctx, o)
+			if errors.Is(err, transport.ErrTooLarge) {
+				r.fail(err)
+			}
 			r.failed(i, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if o.SendInitialEvents != nil && *o.SendInitialEvents {
 				listing()
+				i.stream.Bound()
 			}
-			stream, err := from.Watch(ctx, o)
+			stream, err := from.Watch(transport.Following(ctx, i.stream), o)
 			r.failed(i, err)
 			return stream, err
 		},
@@ -159,7 +170,9 @@ func (r *run) transform(in any) (any, error) {
 // handler is the only one of an informer.
 func (r *run) handler(i *informer) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
+		// The first that is told after a list was begun says that it is whole.
 		AddFunc: func(in any, initial bool) {
+			i.stream.Lift()
 			if o, ok := in.(client.Object); ok {
 				if i.objects.Add(1) > int64(r.w.o.MaxObjects) {
 					r.fail(errTooMany)
@@ -169,6 +182,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 			}
 		},
 		UpdateFunc: func(before, in any) {
+			i.stream.Lift()
 			if o, ok := in.(client.Object); ok {
 				old, _ := before.(client.Object)
 				r.saw(i, o, false)
@@ -176,6 +190,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(in any) {
+			i.stream.Lift()
 			if gone, ok := in.(cache.DeletedFinalStateUnknown); ok {
 				in = gone.Obj
 			}

@@ -18,6 +18,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/clusters/transport"
 	"github.com/capstan-hub/capstan/index"
 )
 
@@ -136,6 +137,7 @@ func TestVerdict(t *testing.T) {
 		problem    problem
 		scopes     scopes
 		informers  map[string]*informer
+		closed     time.Duration // how long no watch has been open
 		wants      []wanted
 		want       string
 		namespaces map[string]string
@@ -152,6 +154,10 @@ func TestVerdict(t *testing.T) {
 		{name: "listing for long", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {began: time.Unix(1_000_000-31, 0)}}, want: ReasonSlow},
 		{name: "cannot be listed", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {lockedProblem: trouble}}, want: ReasonUnreadable},
 		{name: "synced, silent", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {lockedReady: true}}, want: ReasonSilent},
+		{
+			name: "synced, and its watch not open since an outage", snapshot: up, scopes: scopeAll, closed: 45 * time.Second, want: ReasonResuming,
+			informers: map[string]*informer{"": {lockedReady: true}},
+		},
 		{
 			name: "fails for a moment", snapshot: up, scopes: scopeAll, want: ReasonSilent,
 			informers: map[string]*informer{"": {lockedReady: true, lockedProblem: trouble, lockedFailing: time.Unix(1_000_000-44, 0)}},
@@ -177,6 +183,10 @@ func TestVerdict(t *testing.T) {
 			g := NewWithT(t)
 			_, k, clock := still(nil)
 			k.lockedProblem = tc.problem
+			for _, i := range tc.informers {
+				i.stream = transport.NewStream(clock, nil)
+			}
+			clock.Step(tc.closed)
 			clear(k.lockedWant)
 			for _, want := range tc.wants {
 				k.lockedWant[want] = &interest{owners: []string{"test"}}

@@ -103,6 +103,7 @@ var briskClusters = clusters.Timings{
 	ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 100 * time.Millisecond, Silence: 300 * time.Millisecond,
 	UnreachableRetry: 100 * time.Millisecond, UnreachableRetryMax: 500 * time.Millisecond,
 	KindRetry: 200 * time.Millisecond, WriteDelay: 50 * time.Millisecond, Linger: 100 * time.Millisecond,
+	ReleaseSpread: 20 * time.Millisecond,
 }
 
 // world is a namespace of the home cluster, with a clusters.Manager and a Watcher.

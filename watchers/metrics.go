@@ -13,6 +13,7 @@ type meters struct {
 	observations *prometheus.CounterVec
 	lists        *prometheus.CounterVec
 	relists      *prometheus.CounterVec
+	blind        *prometheus.CounterVec
 	folded       prometheus.Counter
 }
 
@@ -40,6 +41,10 @@ func newMeters() *meters {
 			Name: "capstan_relists_total",
 			Help: "Lists of a kind after its first in a connection: a watch could not be resumed.",
 		}, []string{"kind"}),
+		blind: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_blind_watches_total",
+			Help: "Watches of a kind that said nothing for ten minutes, not even a bookmark, and were broken to be resumed.",
+		}, []string{"kind"}),
 		folded: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "capstan_wakes_folded_total",
 			Help: "Wakes of Pipelines that were folded because a cluster asked for more than its share.",
@@ -59,7 +64,7 @@ func (m *meters) register(r prometheus.Registerer) (undo func(), err error) {
 		}
 	}
 	var problems []error
-	for _, c := range []prometheus.Collector{m.informers, m.observations, m.lists, m.relists, m.folded} {
+	for _, c := range []prometheus.Collector{m.informers, m.observations, m.lists, m.relists, m.blind, m.folded} {
 		if err := r.Register(c); err != nil {
 			problems = append(problems, err)
 			continue

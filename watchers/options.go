@@ -97,6 +97,9 @@ type Timings struct {
 	// ListSlot (2 s) is how long an initial list may hold one of the slots. Most take
 	// milliseconds; a cluster that hangs keeps others waiting no longer.
 	ListSlot time.Duration
+	// Blind (10 min) is how long a watch may say nothing while the cluster answers. An
+	// API server sends a bookmark every minute or so.
+	Blind time.Duration
 	// Call (10 s) is the deadline of one call that is not a list or a watch.
 	Call time.Duration
 }
@@ -114,6 +117,7 @@ func (t *Timings) defaults() {
 		{&t.TransientRetry, time.Second},
 		{&t.SlowList, 30 * time.Second},
 		{&t.ListSlot, 2 * time.Second},
+		{&t.Blind, 10 * time.Minute},
 		{&t.Call, 10 * time.Second},
 	} {
 		if *d.field == 0 {

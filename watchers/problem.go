@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
 // Reasons of what is not fresh.
@@ -26,8 +27,10 @@ const (
 	ReasonForbidden    = "Forbidden"
 	ReasonThrottled    = "TooManyRequests"
 	ReasonTooMany      = "TooManyObjects"
+	ReasonTooLarge     = "TooLarge"
 	ReasonUnreadable   = "Unreadable"
 	ReasonSilent       = "Silent"
+	ReasonResuming     = "Resuming"
 )
 
 var (
@@ -65,6 +68,8 @@ func problemOf(err error, k *keeper, namespace string) problem {
 		return problem{ReasonNotServed, fmt.Sprintf("%s serves %s in none of the versions %v", where, kind, k.kind.Versions)}
 	case errors.Is(err, errTooMany):
 		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or use credentials of fewer namespaces", where, k.w.o.MaxObjects, kind)}
+	case errors.Is(err, transport.ErrTooLarge):
+		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB: remove some, or use credentials of fewer namespaces", kind, where, transport.MaxAnswer>>20)}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, right, kind)}
 	case apierrors.IsTooManyRequests(err):
@@ -99,6 +104,6 @@ func lasting(err error) string {
 
 // needsMending is whether somebody has to do something before a try makes sense.
 func needsMending(err error) bool {
-	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || errors.Is(err, errTooMany) ||
+	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || errors.Is(err, errTooMany) || errors.Is(err, transport.ErrTooLarge) ||
 		apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }

@@ -117,6 +117,7 @@ func (w *Watcher) tend(c *watched, now time.Time) {
 		// Before it is heard of, a cluster would only hold a list slot.
 		if connection != nil && heard(snapshot.State) {
 			k.connect(connection, now)
+			k.unblind()
 		}
 		if k.kind.Observe != nil {
 			k.judge(snapshot, connection, now, woken)

@@ -109,6 +109,15 @@ func (w *Watcher) end() {
 	w.goroutines.Wait()
 }
 
+// spawn runs a goroutine that ends by itself, while the Watcher runs.
+func (w *Watcher) spawn(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lockedState.ctx != nil {
+		w.goroutines.Go(do)
+	}
+}
+
 // round looks at clusters. It waits for nothing.
 func (w *Watcher) round(some []*watched) {
 	now := w.o.Clock.Now()

@@ -13,8 +13,12 @@ import (
 // body notes contact at each read and the end of the request at Close.
 type body struct {
 	io.ReadCloser
-	ctx     context.Context
-	watch   bool
+	ctx   context.Context
+	watch bool
+	// stream follows a watch; nil when nobody does.
+	stream *Stream
+	// left are the bytes that may come, of an answer that is no watch.
+	left    int64
 	contact func() // nil when the answer is not the API server's
 	leave   func()
 	once    sync.Once
@@ -25,6 +29,15 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 && b.contact != nil {
 		b.contact()
+	}
+	switch {
+	case n == 0:
+	case !b.watch:
+		if b.left -= int64(n); b.left < 0 {
+			return 0, ErrTooLarge
+		}
+	case b.stream != nil && !b.stream.read(n):
+		return 0, ErrTooLarge
 	}
 	if err != nil && !errors.Is(err, io.EOF) && b.watch && b.ctx.Err() == nil {
 		// The words after which a reflector resumes; any other error of the stream
@@ -37,7 +50,12 @@ func (b *body) Read(p []byte) (int, error) {
 // Close ends the request.
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
-	b.once.Do(b.leave)
+	b.once.Do(func() {
+		if b.stream != nil {
+			b.stream.end(b.ReadCloser)
+		}
+		b.leave()
+	})
 	return err
 }
 

@@ -9,7 +9,8 @@
 //
 //  1. the guard: GET and HEAD to the server itself, and PATCH where AllowPatch
 //     says so; everything else is refused with a *RefusedError and never leaves;
-//  2. the gate: while shut, requests park until it opens or their context ends. A
+//  2. the gate: while shut, requests park until it opens (and Spread beyond, at
+//     random) or their context ends. A
 //     parked watch keeps its resource version, so an outage costs no list. Probes
 //     (context of Probing) pass;
 //  3. the current credentials: a token and a generation. SetCredentials swaps both
@@ -22,6 +23,10 @@
 //     one more try when the gate is open. Without that, an informer would sleep out
 //     its own backoff after the cluster is back, blind and unaware of it.
 //
+// What is read of an answer is bounded (MaxAnswer), of a watch while it streams an
+// initial list. A Stream follows the watches of one informer: whether one is open,
+// and when it last said something.
+//
 // LastContact is the time of the last byte of an answer of the API server. A 401
 // and a 5xx do not count: a load balancer before dead API servers gives them too.
 //
@@ -33,6 +38,5 @@
 // The credentials are one atomic pointer.
 //
 // Trade-offs: HTTP proxies from the environment are not used, since the address
-// check would see the proxy instead of the cluster. The bound on the size of
-// answers belongs where the body is wrapped (body.go).
+// check would see the proxy instead of the cluster.
 package transport

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,8 +25,12 @@ const drainBytes = 4 << 10
 type Options struct {
 	// Server that requests may go to.
 	Server *url.URL
-	// Clock of LastContact.
-	Clock clock.PassiveClock
+	// Clock of LastContact and of Spread.
+	Clock clock.Clock
+	// Spread is the time over which parked requests are released when the gate
+	// opens, so that a thousand clusters that come back together are not listened to
+	// in the same moment. Zero: at once.
+	Spread time.Duration
 	// AllowLoopback lets it dial loopback addresses.
 	AllowLoopback bool
 	// Reauthenticate is called after a 401 and returns when the credentials were
@@ -164,7 +169,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		response, _, err := t.send(request)
 		return response, err
 	}
-	if err := t.gate.wait(ctx); err != nil {
+	if err := t.enter(ctx); err != nil {
 		closeBody(request)
 		return nil, err
 	}
@@ -173,12 +178,33 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if again == nil {
 		return response, err
 	}
-	if err := t.gate.wait(ctx); err != nil {
+	if err := t.enter(ctx); err != nil {
 		closeBody(again)
 		return nil, err
 	}
 	response, _, err = t.send(again)
 	return response, err
+}
+
+// enter waits until the gate is open; and then for a while that is random, if it was
+// shut.
+func (t *Transport) enter(ctx context.Context) error {
+	for !t.gate.isOpen() {
+		if err := t.gate.wait(ctx); err != nil {
+			return err
+		}
+		if t.options.Spread == 0 {
+			break
+		}
+		timer := t.options.Clock.NewTimer(rand.N(t.options.Spread))
+		select {
+		case <-timer.C():
+		case <-t.gate.ended:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return t.gate.wait(ctx)
 }
 
 // secondThoughts gives the request to send once more, when the gate lets it; nil
@@ -236,7 +262,12 @@ func (t *Transport) send(request *http.Request) (*http.Response, *credentials, e
 		}
 		return nil, used, err
 	}
-	wrapped := &body{ReadCloser: response.Body, ctx: request.Context(), watch: watch, leave: generation.leave}
+	wrapped := &body{ReadCloser: response.Body, ctx: request.Context(), watch: watch, left: MaxAnswer, leave: generation.leave}
+	if watch && response.StatusCode == http.StatusOK {
+		if wrapped.stream = streamOf(request.Context()); wrapped.stream != nil {
+			wrapped.stream.begin(response.Body)
+		}
+	}
 	if response.StatusCode < http.StatusInternalServerError && response.StatusCode != http.StatusUnauthorized {
 		wrapped.contact = t.touch
 		t.touch()

@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -110,4 +111,21 @@ func TestSlowIsNotDead(t *testing.T) {
 	w.allRun("1.0.0", w.clusters...)
 	slow.Deploy(0, "1.1.0")
 	w.runs(slow.Name(), slow, "1.1.0")
+}
+
+// TestBlind: a watch falls silent while the cluster answers. It is broken, and resumes
+// from where it was.
+func TestBlind(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.blind = 2 * time.Second
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	lists := w.lists()
+	c.Mute()
+	c.Deploy(0, "1.1.0")
+	w.allRun("1.1.0", c)
+	w.g.Expect(w.meter("capstan_blind_watches_total")).To(BeEquivalentTo(1))
+	w.g.Expect(w.lists()).To(Equal(lists), "the watch resumed")
 }

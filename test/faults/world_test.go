@@ -47,6 +47,8 @@ type world struct {
 	registry  *prometheus.Registry
 	clock     clock.WithTicker
 	config    *rest.Config
+	// blind is watchers.Timings.Blind.
+	blind time.Duration
 }
 
 // newWorld makes the fleet and declares its clusters. The hub is not started.
@@ -120,10 +122,11 @@ func (w *world) start() (stop func()) {
 			Silence: time.Second, UnreachableRetry: 200 * time.Millisecond, UnreachableRetryMax: time.Second,
 			AuthRetry: 500 * time.Millisecond, AuthRetryMax: time.Second, KindGrace: time.Second,
 			KindRetry: 500 * time.Millisecond, WriteDelay: 50 * time.Millisecond, Linger: linger,
+			ReleaseSpread: 100 * time.Millisecond,
 		},
 		WatcherTimings: watchers.Timings{
 			FreshFor: freshFor, Check: 100 * time.Millisecond, Retry: 500 * time.Millisecond, RetryMax: time.Second,
-			TransientRetry: 100 * time.Millisecond, Call: 2 * time.Second, Linger: linger,
+			TransientRetry: 100 * time.Millisecond, Call: 2 * time.Second, Linger: linger, Blind: w.blind,
 		},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())

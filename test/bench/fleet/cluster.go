@@ -45,8 +45,8 @@ type state struct {
 	apps    []*application
 	history []change
 	// changed is closed and replaced at each change, of objects or mode; ended when
-	// watches shall end.
-	changed, ended chan struct{}
+	// watches shall end, and muted when they shall fall silent.
+	changed, ended, muted chan struct{}
 
 	token            string
 	certificate, key []byte
@@ -95,7 +95,7 @@ func newCluster(name string, o Options) (*Cluster, error) {
 	}
 	c := &Cluster{name: name, o: o, filler: o.filler, clients: clients}
 	s := &c.lockedState
-	s.changed, s.ended = make(chan struct{}), make(chan struct{})
+	s.changed, s.ended, s.muted = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	s.token = token()
 	if o.Auth == AuthCertificate {
 		if s.certificate, s.key, s.serial, err = clients.client("hub"); err != nil {
@@ -289,6 +289,15 @@ func (c *Cluster) EndWatches() {
 	defer c.mu.Unlock()
 	close(c.lockedState.ended)
 	c.lockedState.ended = make(chan struct{})
+}
+
+// Mute has all open watches say nothing any more, not even bookmarks, and never end.
+// New ones are served.
+func (c *Cluster) Mute() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.lockedState.muted)
+	c.lockedState.muted = make(chan struct{})
 }
 
 // Deploy brings an application to a revision.

@@ -48,7 +48,7 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, k kind, namespac
 		resumes = true
 	}
 	c.mu.Lock()
-	ended := c.lockedState.ended
+	ended, muted := c.lockedState.ended, c.lockedState.muted
 	c.mu.Unlock()
 	for {
 		_ = s.flush()
@@ -76,6 +76,9 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, k kind, namespac
 			if mode != Tarpit {
 				s.bookmark(from, "")
 			}
+		case <-muted:
+			<-r.Context().Done()
+			return
 		case <-ended:
 			return
 		case <-over:

@@ -1,0 +1,135 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// MaxAnswer is how many bytes of an answer are read, after decompression: of every
+// answer but a watch's, and of a streamed initial list (Stream.Bound). 5,000
+// HelmReleases of 8 KiB are 40 MiB. A tenant who can fill a cluster must not be able
+// to fill the hub.
+const MaxAnswer = 64 << 20
+
+// ErrTooLarge is the error of reading beyond MaxAnswer.
+var ErrTooLarge = errors.New("the answer is larger than 64 MiB")
+
+// Stream follows the watches of one informer, of which one is open at a time, from
+// outside: what client-go keeps to itself.
+type Stream struct {
+	clock    clock.PassiveClock
+	exceeded func()
+
+	mu          sync.Mutex
+	lockedState struct {
+		open  io.Closer // nil while no watch is
+		since time.Time // when that began or ended
+		heard time.Time // the last byte
+		bound bool
+		left  int64
+	}
+}
+
+// NewStream makes a Stream. exceeded is called, once for each Bound, when more comes
+// than may; it must not block.
+func NewStream(c clock.PassiveClock, exceeded func()) *Stream {
+	s := &Stream{clock: c, exceeded: exceeded}
+	s.lockedState.since = c.Now()
+	return s
+}
+
+type following struct{}
+
+// Following has the watch that is made with the context followed.
+func Following(ctx context.Context, s *Stream) context.Context {
+	return context.WithValue(ctx, following{}, s)
+}
+
+func streamOf(ctx context.Context) *Stream {
+	s, _ := ctx.Value(following{}).(*Stream)
+	return s
+}
+
+// Bound allows MaxAnswer bytes from now until Lift: an initial list is streamed.
+func (s *Stream) Bound() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lockedState.bound, s.lockedState.left = true, MaxAnswer
+}
+
+// Lift says that the initial list is whole.
+func (s *Stream) Lift() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lockedState.bound = false
+}
+
+// Closed is for how long no watch has been open; 0 while one is.
+func (s *Stream) Closed() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lockedState.open != nil {
+		return 0
+	}
+	return s.clock.Since(s.lockedState.since)
+}
+
+// Silent is for how long the open watch has brought nothing; 0 while none is open.
+func (s *Stream) Silent() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lockedState.open == nil {
+		return 0
+	}
+	return s.clock.Since(s.lockedState.heard)
+}
+
+// Break ends the open watch, so that it is resumed from where it was. It may wait for
+// the network.
+func (s *Stream) Break() {
+	s.mu.Lock()
+	open := s.lockedState.open
+	s.lockedState.heard = s.clock.Now() // It is given time to resume.
+	s.mu.Unlock()
+	if open != nil {
+		_ = open.Close()
+	}
+}
+
+func (s *Stream) begin(watch io.Closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	s.lockedState.open, s.lockedState.since, s.lockedState.heard = watch, now, now
+}
+
+func (s *Stream) end(watch io.Closer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lockedState.open == watch {
+		s.lockedState.open, s.lockedState.since = nil, s.clock.Now()
+	}
+}
+
+// read notes bytes of the open watch; false when they are too many.
+func (s *Stream) read(n int) bool {
+	s.mu.Lock()
+	s.lockedState.heard = s.clock.Now()
+	if s.lockedState.bound {
+		s.lockedState.left -= int64(n)
+	}
+	over := s.lockedState.bound && s.lockedState.left < 0
+	if over {
+		s.lockedState.bound = false
+	}
+	s.mu.Unlock()
+	if over {
+		s.exceeded()
+	}
+	return !over
+}

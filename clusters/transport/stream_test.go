@@ -1,0 +1,119 @@
+package transport_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-hub/capstan/clusters/transport"
+)
+
+// endless answers with bytes until nobody reads.
+func endless(w http.ResponseWriter, r *http.Request) {
+	chunk := make([]byte, 1<<20)
+	for r.Context().Err() == nil {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+// TestAnswersAreBounded: of an answer, and of a streamed initial list, no more than
+// MaxAnswer is read; of a watch, whatever comes.
+func TestAnswersAreBounded(t *testing.T) {
+	s := serve(t, endless)
+	read := func(g *WithT, f *fixture, ctx context.Context, path string, most int64) (int64, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := f.client.Do(request)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer response.Body.Close()
+		return io.Copy(io.Discard, io.LimitReader(response.Body, most))
+	}
+	t.Run("a list", func(t *testing.T) {
+		g := NewWithT(t)
+		n, err := read(g, connect(t, s, s.config(t, "t"), nil), t.Context(), "/list", 2*transport.MaxAnswer)
+		g.Expect(err).To(MatchError(transport.ErrTooLarge))
+		g.Expect(n).To(BeNumerically("<=", transport.MaxAnswer))
+	})
+	t.Run("a streamed initial list", func(t *testing.T) {
+		g := NewWithT(t)
+		exceeded := 0
+		stream := transport.NewStream(testclock.NewFakeClock(epoch), func() { exceeded++ })
+		stream.Bound()
+		_, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.Following(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(exceeded).To(Equal(1))
+	})
+	t.Run("a watch", func(t *testing.T) {
+		g := NewWithT(t)
+		stream := transport.NewStream(testclock.NewFakeClock(epoch), func() { t.Error("exceeded") })
+		stream.Bound()
+		stream.Lift()
+		n, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.Following(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(n).To(BeEquivalentTo(2 * transport.MaxAnswer))
+	})
+}
+
+// TestStreamIsFollowed: whether a watch is open, when it spoke, and its end in the
+// words after which a reflector resumes.
+func TestStreamIsFollowed(t *testing.T) {
+	g := NewWithT(t)
+	lines := make(chan string)
+	s := serve(t, streams{lines}.ServeHTTP)
+	f := connect(t, s, s.config(t, "t"), nil)
+	stream := transport.NewStream(f.clock, nil)
+	f.clock.Step(time.Minute)
+	g.Expect(stream.Closed()).To(Equal(time.Minute))
+	g.Expect(stream.Silent()).To(BeZero())
+
+	request, err := http.NewRequestWithContext(transport.Following(t.Context(), stream), http.MethodGet, s.URL+"/watch?watch=true", nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	response, err := f.client.Do(request)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stream.Closed()).To(BeZero())
+	one := make([]byte, 1)
+	_, err = response.Body.Read(one)
+	g.Expect(err).NotTo(HaveOccurred())
+	f.clock.Step(10 * time.Minute)
+	g.Expect(stream.Silent()).To(Equal(10 * time.Minute))
+
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, response.Body)
+		ended <- err
+	}()
+	stream.Break()
+	g.Eventually(ended).Should(Receive(MatchError(io.ErrUnexpectedEOF)))
+	g.Expect(response.Body.Close()).To(Succeed())
+	f.clock.Step(time.Second)
+	g.Expect(stream.Closed()).To(Equal(time.Second))
+}
+
+// TestSpread: requests that were held back are let go one after the other.
+func TestSpread(t *testing.T) {
+	g := NewWithT(t)
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	f := connect(t, s, s.config(t, "t"), func(o *transport.Options) { o.Spread = 2 * time.Second })
+	_, _, err := f.do(t.Context(), http.MethodGet, "/")
+	g.Expect(err).NotTo(HaveOccurred(), "who was not held back does not wait")
+
+	f.SetOpen(false)
+	const requests = 20
+	done := make(chan error, requests)
+	for range requests {
+		go func() { _, _, err := f.do(t.Context(), http.MethodGet, "/"); done <- err }()
+	}
+	g.Consistently(done, "50ms").ShouldNot(Receive())
+	f.SetOpen(true)
+	g.Eventually(f.clock.Waiters).Should(BeNumerically(">", requests/2))
+	for range requests {
+		g.Eventually(func() chan error { f.clock.Step(2 * time.Second); return done }).Should(Receive(BeNil()))
+	}
+}
