@@ -47,7 +47,11 @@ type Manager struct {
 		keepers map[multicluster.ClusterName]*keeper
 		// ctx is that of Start; nil before it and after its end.
 		ctx context.Context
+		// decided are the kinds of cluster objects that were read, or are not installed.
+		decided []string
 	}
+	// decided is closed when all are.
+	decided    chan struct{}
 	goroutines sync.WaitGroup
 }
 
@@ -57,7 +61,7 @@ func New(o Options) (*Manager, error) {
 		return nil, errors.New("clusters: Options.Local is required")
 	}
 	o = withDefaults(o)
-	m := &Manager{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials()}
+	m := &Manager{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials(), decided: make(chan struct{})}
 	m.lockedState.keepers = map[multicluster.ClusterName]*keeper{}
 	m.metrics = newMetrics(m.Snapshots)
 	if err := m.makeHubClients(); err != nil {
@@ -291,9 +295,25 @@ func (m *Manager) objectsChanged(refs []Ref) {
 	}
 }
 
+// WaitForObjects waits until every kind of cluster object was read, or is known not
+// to be installed: Resolve says nothing of it before.
+func (m *Manager) WaitForObjects(ctx context.Context) error {
+	select {
+	case <-m.decided:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the cluster objects: %w", ctx.Err())
+	}
+}
+
 // kindDecided is told that a kind was read, or is not installed.
 func (m *Manager) kindDecided(kind string, asked []Ref) {
 	m.mu.Lock()
+	if !slices.Contains(m.lockedState.decided, kind) {
+		if m.lockedState.decided = append(m.lockedState.decided, kind); len(m.lockedState.decided) == len(clusterKinds) {
+			close(m.decided)
+		}
+	}
 	var concerned []*keeper
 	for _, k := range m.lockedState.keepers {
 		if k.ref.Kind == kind {

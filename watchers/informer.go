@@ -144,9 +144,15 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 				listing()
 				i.stream.Bound()
 			}
-			stream, err := from.Watch(transport.Following(ctx, i.stream), o)
+			o.Watch = true
+			body, err := r.watches.Get().NamespaceIfScoped(i.namespace, i.namespace != metav1.NamespaceAll).Resource(r.resource.Resource).
+				VersionedParams(&o, metav1.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).
+				Stream(transport.Following(ctx, i.stream))
 			r.failed(i, err)
-			return stream, err
+			if err != nil {
+				return nil, err
+			}
+			return newWatch(body), nil
 		},
 	}
 }

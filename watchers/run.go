@@ -10,7 +10,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/capstan-hub/capstan/clusters"
 )
@@ -45,6 +48,11 @@ type run struct {
 
 	resource resource
 	client   dynamic.NamespaceableResourceInterface
+	// watches is of the version, for watches alone.
+	watches rest.Interface
+
+	// listed is when readTogether listed last; the work goroutine's own.
+	listed time.Time
 
 	// Guarded by the Watcher's mutex, written by the work goroutine only:
 
@@ -108,7 +116,14 @@ func (r *run) plan() error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	r.resource, r.client = found, client.Resource(found.GroupVersionResource)
+	config := r.connection.Config()
+	version := found.GroupVersion()
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &version, "/apis", clientscheme.Codecs.WithoutConversion()
+	watches, err := rest.RESTClientForConfigAndClient(config, r.connection.HTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a client of watches: %w", err)
+	}
+	r.resource, r.client, r.watches = found, client.Resource(found.GroupVersionResource), watches
 	as, err := r.mayList(r.ctx)
 	if err != nil {
 		return err
@@ -189,6 +204,7 @@ func (r *run) settle(i *informer) {
 		r.fail(errReplan)
 		return
 	}
+	var unread []wanted
 	for _, want := range named {
 		if r.kind.Observe == nil {
 			if k := keyOf(i.stored(want)); k != nil && !k.unreadable {
@@ -198,17 +214,70 @@ func (r *run) settle(i *informer) {
 			continue
 		}
 		_, known, _ := r.w.o.Index.Last(r.object(want))
-		if known && r.ledger.tells(want) {
+		if !known || !r.ledger.tells(want) {
+			unread = append(unread, want)
+		}
+	}
+	read, err := r.readTogether(i, unread)
+	if err != nil {
+		r.w.o.Logger.V(1).Info("objects cannot be listed, reading them one by one", "cluster", r.c.name, "error", err.Error())
+	}
+	for _, want := range unread {
+		if r.ctx.Err() != nil {
+			return
+		}
+		if read[want] {
 			continue
 		}
 		if err := r.settleOne(i, want); err != nil {
-			if r.ctx.Err() != nil {
-				return
-			}
 			r.retryLater(want, err)
 		}
 	}
 	r.setReady(i)
+}
+
+// listApart is the time between two lists of readTogether.
+const listApart = 2 * time.Second
+
+// readOneByOne is up to how many objects, stored as their keys, are read one by one.
+// The rate limit of a cluster makes more of them slower than a list.
+const readOneByOne = 8
+
+// readTogether observes objects that are stored as their keys by one list, if they
+// are many, and returns those that it read, or put off.
+func (r *run) readTogether(i *informer, unread []wanted) (map[wanted]bool, error) {
+	keys := make(map[wanted]bool, len(unread))
+	for _, want := range unread {
+		if k := keyOf(i.stored(want)); k != nil && !k.unreadable {
+			keys[want] = true
+		}
+	}
+	if len(keys) <= readOneByOne {
+		return nil, nil
+	}
+	if next := r.listed.Add(listApart); r.w.o.Clock.Now().Before(next) {
+		// Demand often comes in a row; what is put off is looked at together.
+		r.lookAt(next)
+		return keys, nil
+	}
+	r.listed = r.w.o.Clock.Now()
+	ctx, cancel := context.WithTimeout(r.ctx, r.w.o.Timings.SlowList)
+	defer cancel()
+	list, err := r.client.Namespace(i.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", r.kind.GroupKind.Kind, err)
+	}
+	read := make(map[wanted]bool, len(keys))
+	var woken []types.NamespacedName
+	for j := range list.Items {
+		u := &list.Items[j]
+		if want := (wanted{u.GetNamespace(), u.GetName()}); keys[want] {
+			read[want] = true
+			woken = append(woken, r.observe(r.reduce(u))...)
+		}
+	}
+	r.wake(woken, false)
+	return read, nil
 }
 
 // wantedOf are the demands that concern an informer: of objects, and of namespaces
@@ -260,10 +329,16 @@ func (r *run) settleOne(i *informer, want wanted) error {
 func (r *run) retryLater(want wanted, err error) {
 	r.ledger.unread(want)
 	r.w.o.Logger.V(1).Info("object cannot be read yet", "cluster", r.c.name, "error", err.Error())
-	at := r.w.o.Clock.Now().Add(r.w.o.Timings.TransientRetry)
+	r.lookAt(r.w.o.Clock.Now().Add(r.w.o.Timings.TransientRetry))
+}
+
+// lookAt has the work goroutine look at a time, or before.
+func (r *run) lookAt(at time.Time) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	r.lockedLookAt = at
+	if r.lockedLookAt.IsZero() || at.Before(r.lockedLookAt) {
+		r.lockedLookAt = at
+	}
 }
 
 // setReady makes what an informer holds count.

@@ -50,10 +50,12 @@ func TestApplicationStatusIsRecordedFaithfully(t *testing.T) {
 	u = w.createRelease(w.hub, w.namespace, "web")
 	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
 
-	shown, err := w.reported("prod", apps.HelmRelease)()
-	w.g.Expect(err).NotTo(HaveOccurred())
-	w.g.Expect(shown.Synced).To(BeTrue())
-	w.g.Expect(shown.Version).To(Equal("v2"))
+	w.g.Eventually(func(g Gomega) { // It is written a moment later.
+		shown, err := w.reported("prod", apps.HelmRelease)()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(shown.Synced).To(BeTrue())
+		g.Expect(shown.Version).To(Equal("v2"))
+	}).Should(Succeed())
 	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
 }
 

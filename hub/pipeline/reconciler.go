@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -31,9 +33,15 @@ import (
 // management cluster's API server only.
 const workers = 8
 
+// primeWait bounds how long the first look waits for the cluster objects. They take
+// some 100 ms of a healthy API server.
+const primeWait = 5 * time.Second
+
 // Resolver finds the cluster that a reference means, without asking anybody.
 type Resolver interface {
 	Resolve(clusters.Ref) (multicluster.ClusterName, error)
+	// WaitForObjects waits until the references can be resolved.
+	WaitForObjects(ctx context.Context) error
 }
 
 // Demander is told what is to be watched.
@@ -63,7 +71,10 @@ type Options struct {
 }
 
 // Reconciler reconciles Pipelines.
-type Reconciler struct{ Options }
+type Reconciler struct {
+	Options
+	primed sync.Once
+}
 
 var _ reconcile.Reconciler = &Reconciler{}
 
@@ -102,6 +113,7 @@ func pipelineOf(_ context.Context, o client.Object) []reconcile.Request {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	r.primed.Do(func() { r.prime(ctx) })
 	key := request.NamespacedName
 	p := &pipelinesv1.Pipeline{}
 	if err := r.Client.Get(ctx, key, p); err != nil {
@@ -125,6 +137,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.again(ctx, err)
 	}
 	return r.again(ctx, r.promote(ctx, p, seen, promotions))
+}
+
+// prime tells the index and the watchers what all Pipelines need, before the first is
+// looked at. A watch that begins when all that is demanded of it is known brings it
+// in one list; what is demanded later takes a read of its own.
+func (r *Reconciler) prime(ctx context.Context) {
+	wait, cancel := context.WithTimeout(ctx, primeWait)
+	defer cancel()
+	if err := r.Clusters.WaitForObjects(wait); err != nil {
+		logger(ctx).Info("the clusters are not known yet, beginning without", "cause", err.Error())
+	}
+	var all pipelinesv1.PipelineList
+	if err := r.Client.List(ctx, &all); err != nil {
+		logger(ctx).Info("the Pipelines cannot be listed yet, beginning with the first", "cause", err.Error())
+	}
+	for i := range all.Items {
+		if all.Items[i].DeletionTimestamp.IsZero() {
+			r.observe(&all.Items[i])
+		}
+	}
 }
 
 // again turns losing a race into another look, which is not an error.

@@ -1,0 +1,105 @@
+package watchers
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func decoder(text string) *events {
+	body := io.NopCloser(strings.NewReader(text))
+	return &events{body: body, reader: bufio.NewReader(body)}
+}
+
+// TestEventsAreDecoded: as API servers write them, and as they might.
+func TestEventsAreDecoded(t *testing.T) {
+	web := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","generation":9007199254740993},"data":{"text":"\",\"object\":{}"}}`
+	for _, tc := range []struct {
+		name, text string
+		kind       watch.EventType
+		err        string
+	}{
+		{"as written", `{"type":"ADDED","object":` + web + "}\n", watch.Added, ""},
+		{"with spaces", ` { "type" : "MODIFIED", "object" : ` + web + " }\r\n", watch.Modified, ""},
+		{"the other way round", `{"object":` + web + `,"type":"DELETED"}` + "\n", watch.Deleted, ""},
+		{"after empty lines", "\n\n" + `{"type":"ADDED","object":` + web + "}\n", watch.Added, ""},
+		{"cut off", `{"type":"ADDED","object":` + web, "", io.ErrUnexpectedEOF.Error()},
+		{"at the end", "", "", io.EOF.Error()},
+		{"garbage", "<html>\n", "", "no JSON"},
+		{"half an object", `{"type":"ADDED","object":{"a":}}` + "\n", "", "no JSON"},
+		{"another type", `{"type":"SHRUNK","object":{}}` + "\n", "", "unknown type"},
+		{"too large", `{"type":"ADDED","object":{"a":"` + strings.Repeat("x", maxEvent) + `"}}` + "\n", "", "larger than 16 MiB"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			kind, o, err := decoder(tc.text).Decode()
+			if tc.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(kind).To(Equal(tc.kind))
+			u, ok := o.(*unstructured.Unstructured)
+			g.Expect(ok).To(BeTrue())
+			g.Expect(u.GetName()).To(Equal("web"))
+			g.Expect(u.GetGeneration()).To(BeEquivalentTo(9007199254740993), "numbers are whole")
+		})
+	}
+}
+
+// TestErrorEvents are Statuses, so that a reflector knows one that has expired.
+func TestErrorEvents(t *testing.T) {
+	g := NewWithT(t)
+	kind, o, err := decoder(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}` + "\n").Decode()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(kind).To(Equal(watch.Error))
+	status, ok := o.(*metav1.Status)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(status.Reason).To(Equal(metav1.StatusReasonExpired))
+}
+
+// FuzzEvents: no bytes of a cluster crash the decoder, or make an object that is
+// none.
+func FuzzEvents(f *testing.F) {
+	f.Add(`{"type":"ADDED","object":{"metadata":{"name":"web"}}}` + "\n")
+	f.Add(`{"type":"ERROR","object":{"code":410}}` + "\n")
+	f.Add("{\"type\":\"\n")
+	f.Add(`{"type":"BOOKMARK","object":null}` + "\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		e := decoder(text)
+		for range 3 {
+			kind, o, err := e.Decode()
+			if err != nil {
+				return
+			}
+			if o == nil || kind == "" {
+				t.Fatalf("neither an event nor an error: %q", text)
+			}
+			if u, ok := o.(*unstructured.Unstructured); ok {
+				_ = u.GetName() + u.GetResourceVersion()
+			}
+		}
+	})
+}
+
+// BenchmarkEvents of 8 KiB each.
+func BenchmarkEvents(b *testing.B) {
+	line := fmt.Sprintf(`{"type":"MODIFIED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web"},"data":{"text":%q}}}`+"\n", strings.Repeat("v", 8<<10))
+	b.SetBytes(int64(len(line)))
+	var o runtime.Object
+	for b.Loop() {
+		var err error
+		if _, o, err = decodeEvent([]byte(line)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_ = o
+}
