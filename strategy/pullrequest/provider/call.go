@@ -1,0 +1,265 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+const (
+	// defaultTimeout of one request. Services answer within seconds; GitLab gives
+	// up on its own side after 60.
+	defaultTimeout = 30 * time.Second
+
+	// maxCall bounds one call of the interface, however many pages it takes.
+	maxCall = 2 * time.Minute
+
+	// pageSize is the most that all but Gitea (50) and Bitbucket Server (1000, its
+	// operators may lower it) give at a time.
+	pageSize = 100
+
+	// maxPages of one list: a thousand promotions into one environment, and for
+	// Gitea, which cannot filter, the newest 2,000 pull requests of the repository.
+	maxPages = 40
+
+	// maxNames of labels or reviewers in one call; more is a mistake, and some are
+	// a request each.
+	maxNames = 50
+)
+
+// backend is what differs between the services. Its methods may panic, and return
+// errors of any kind: guarded makes them fit.
+type backend interface {
+	limits() Limits
+	list(ctx context.Context, q Query) ([]PullRequest, error)
+	get(ctx context.Context, number int64) (PullRequest, error)
+	create(ctx context.Context, n NewPullRequest) (PullRequest, error)
+	update(ctx context.Context, number int64, e Edit) (PullRequest, error)
+	// merge and close are called with a pull request that was just read and is open.
+	merge(ctx context.Context, pr PullRequest, m MergeOptions) error
+	close(ctx context.Context, pr PullRequest) error
+	comment(ctx context.Context, number int64, text string) error
+	addLabels(ctx context.Context, number int64, labels []string) error
+	requestReviews(ctx context.Context, number int64, reviewers []string) error
+}
+
+// guarded is the Provider over every backend.
+type guarded struct {
+	kind       pipelinesv1.GitProviderType
+	repository Repository
+	backend    backend
+	wire       *wire
+	authorizer *authorizer
+}
+
+var _ Provider = &guarded{}
+
+// Type implements Provider.
+func (p *guarded) Type() pipelinesv1.GitProviderType { return p.kind }
+
+// Repository implements Provider.
+func (p *guarded) Repository() Repository { return p.repository }
+
+// Limits implements Provider.
+func (p *guarded) Limits() Limits { return p.backend.limits() }
+
+// CloseIdle implements Provider.
+func (p *guarded) CloseIdle() { p.wire.base.CloseIdleConnections() }
+
+// Find implements Provider.
+func (p *guarded) Find(ctx context.Context, q Query) (found []PullRequest, err error) {
+	err = p.do(ctx, "find pull requests", func(ctx context.Context) error {
+		if q.Head == "" || q.Base == "" {
+			return refused(Validation, "head and base branch are required")
+		}
+		found, err = p.backend.list(ctx, q)
+		if err == nil && q.Limit > 0 && len(found) > q.Limit {
+			found = found[:q.Limit]
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// Get implements Provider.
+func (p *guarded) Get(ctx context.Context, number int64) (PullRequest, error) {
+	return p.one(ctx, "get pull request", func(ctx context.Context) (PullRequest, error) {
+		return p.backend.get(ctx, number)
+	})
+}
+
+// Create implements Provider.
+func (p *guarded) Create(ctx context.Context, n NewPullRequest) (PullRequest, error) {
+	return p.one(ctx, "create pull request", func(ctx context.Context) (PullRequest, error) {
+		if n.Head == "" || n.Base == "" || n.Title == "" {
+			return PullRequest{}, refused(Validation, "head branch, base branch and title are required")
+		}
+		return p.backend.create(ctx, n)
+	})
+}
+
+// Update implements Provider.
+func (p *guarded) Update(ctx context.Context, number int64, e Edit) (PullRequest, error) {
+	return p.one(ctx, "update pull request", func(ctx context.Context) (PullRequest, error) {
+		switch {
+		case e.Title != nil && *e.Title == "":
+			return PullRequest{}, refused(Validation, "the title cannot be empty")
+		case e.Title == nil && e.Body == nil:
+			return p.backend.get(ctx, number)
+		default:
+			return p.backend.update(ctx, number, e)
+		}
+	})
+}
+
+// Merge implements Provider.
+func (p *guarded) Merge(ctx context.Context, number int64, m MergeOptions) (PullRequest, error) {
+	return p.one(ctx, "merge pull request", func(ctx context.Context) (PullRequest, error) {
+		if m.HeadSHA == "" {
+			return PullRequest{}, refused(Validation, "the commit that is to be merged is required")
+		}
+		pr, err := p.backend.get(ctx, number)
+		if err != nil {
+			return PullRequest{}, err
+		}
+		switch pr.State {
+		case Merged:
+			return pr, nil
+		case Closed:
+			return PullRequest{}, refused(Conflict, "it is closed")
+		case Open:
+		}
+		if !strings.EqualFold(pr.HeadSHA, m.HeadSHA) {
+			return PullRequest{}, refused(HeadMoved, "its head is %.12q, not %.12q", pr.HeadSHA, m.HeadSHA)
+		}
+		if err := p.backend.merge(ctx, pr, m); err != nil {
+			return PullRequest{}, err
+		}
+		return p.backend.get(ctx, number)
+	})
+}
+
+// Close implements Provider.
+func (p *guarded) Close(ctx context.Context, number int64, comment string) (PullRequest, error) {
+	return p.one(ctx, "close pull request", func(ctx context.Context) (PullRequest, error) {
+		pr, err := p.backend.get(ctx, number)
+		if err != nil || pr.State != Open {
+			return pr, err
+		}
+		if comment != "" {
+			if err := p.backend.comment(ctx, number, comment); err != nil {
+				return PullRequest{}, err
+			}
+		}
+		if err := p.backend.close(ctx, pr); err != nil {
+			return PullRequest{}, err
+		}
+		return p.backend.get(ctx, number)
+	})
+}
+
+// AddLabels implements Provider.
+func (p *guarded) AddLabels(ctx context.Context, number int64, labels []string) error {
+	return p.names(ctx, "add labels", labels, func(ctx context.Context) error {
+		return p.backend.addLabels(ctx, number, labels)
+	})
+}
+
+// RequestReviews implements Provider.
+func (p *guarded) RequestReviews(ctx context.Context, number int64, reviewers []string) error {
+	return p.names(ctx, "request reviews", reviewers, func(ctx context.Context) error {
+		return p.backend.requestReviews(ctx, number, reviewers)
+	})
+}
+
+// GitCredentials implements Provider.
+func (p *guarded) GitCredentials(ctx context.Context) (username, password string, err error) {
+	err = p.do(ctx, "get Git credentials", func(ctx context.Context) error {
+		username, password, err = p.authorizer.git(ctx, p.wire.clock.Now())
+		return err
+	})
+	return username, password, err
+}
+
+func (p *guarded) names(ctx context.Context, op string, names []string, act func(context.Context) error) error {
+	switch {
+	case len(names) == 0:
+		return nil
+	case len(names) > maxNames:
+		return p.explain(ctx, op, refused(Validation, "%d names are more than %d", len(names), maxNames))
+	}
+	return p.do(ctx, op, act)
+}
+
+// one is do for what returns a pull request. A vendor's client that decodes an
+// answer of another shape leaves fields empty rather than fail; a pull request
+// without a number, a state or branches is such an answer.
+func (p *guarded) one(ctx context.Context, op string, act func(context.Context) (PullRequest, error)) (PullRequest, error) {
+	var pr PullRequest
+	err := p.do(ctx, op, func(ctx context.Context) error {
+		var err error
+		if pr, err = act(ctx); err != nil {
+			return err
+		}
+		return pr.check()
+	})
+	if err != nil {
+		return PullRequest{}, err
+	}
+	return pr, nil
+}
+
+func (pr PullRequest) check() error {
+	if pr.Number <= 0 || pr.State == "" || pr.Head == "" || pr.Base == "" {
+		return refused(Transient, "the answer is no pull request of the service's API")
+	}
+	return nil
+}
+
+// do runs an act within its time, and turns whatever comes of it into an *Error.
+func (p *guarded) do(parent context.Context, op string, act func(context.Context) error) (err error) {
+	if parent.Err() != nil {
+		return p.explain(parent, op, parent.Err())
+	}
+	ctx, cancel := context.WithTimeoutCause(parent, maxCall, errSlow)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil {
+			// The vendors' clients follow pointers that an odd answer leaves nil.
+			err = p.explain(parent, op, refused(Transient, "the answer could not be read: %v", r))
+		}
+	}()
+	if err := act(ctx); err != nil {
+		return p.explain(parent, op, err)
+	}
+	return nil
+}
+
+// explain makes an *Error of any error that an act ended with.
+func (p *guarded) explain(parent context.Context, op string, err error) error {
+	var known *Error
+	explained := &Error{Class: Transient}
+	switch {
+	case errors.As(err, &known):
+		*explained = *known
+	case parent.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		explained.Message = fmt.Sprintf("did not end within %s", maxCall)
+	case parent.Err() == nil:
+		// What is left are errors of decoding.
+		explained.Message = "the answer could not be read: " + p.wire.clean(err.Error())
+	}
+	if parent.Err() != nil {
+		explained.Class, explained.Err = Transient, parent.Err()
+		explained.Message = parent.Err().Error()
+	}
+	explained.Provider, explained.Op = p.kind, op
+	explained.Message = p.wire.clean(explained.Message)
+	return explained
+}

@@ -1,0 +1,260 @@
+package provider
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+const (
+	// limitedFor is how long to stay away where a service limits without saying for
+	// how long. GitHub asks for a minute at least:
+	// https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api
+	limitedFor = time.Minute
+
+	// minRetryAfter and maxRetryAfter bound what a service may ask for: never hot,
+	// and no longer than GitHub's own window, so that a broken header cannot stop
+	// promotions for good.
+	minRetryAfter = time.Second
+	maxRetryAfter = time.Hour
+)
+
+// classify an answer that is neither a success nor a redirect.
+func classify(t pipelinesv1.GitProviderType, status int, body []byte) (Class, string) {
+	message, kind := messageOf(t, body)
+	class := classOf(status, message, kind)
+	if message == "" {
+		message = http.StatusText(status)
+	}
+	return class, message
+}
+
+func classOf(status int, message, kind string) Class {
+	switch status {
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
+		return Unauthorized
+	case http.StatusForbidden:
+		if strings.Contains(kind, "RejectedByPolicy") {
+			return NotMergeable
+		}
+		return Forbidden
+	case http.StatusUnavailableForLegalReasons, http.StatusLocked, http.StatusPaymentRequired:
+		return Forbidden
+	case http.StatusNotFound, http.StatusGone:
+		return NotFound
+	case http.StatusMethodNotAllowed, http.StatusNotAcceptable:
+		return NotMergeable
+	case http.StatusConflict:
+		return conflict(message, kind)
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return Transient
+	}
+	switch {
+	case status >= 500, status < 400:
+		return Transient
+	case alreadyExists(message, kind):
+		return AlreadyExists
+	case strings.Contains(message, "Branch cannot be merged"):
+		return NotMergeable
+	default:
+		return Validation
+	}
+}
+
+// alreadyExists: of GitHub with 422, of the others with 409.
+func alreadyExists(message, kind string) bool {
+	lower := strings.ToLower(message)
+	return strings.Contains(lower, "pull request already exists") || // GitHub, Gitea
+		strings.Contains(lower, "open merge request already exists") || // GitLab
+		strings.Contains(kind, "GitPullRequestExists") || strings.Contains(message, "TF401179") || // Azure DevOps
+		strings.Contains(kind, "DuplicatePullRequest") // Bitbucket Server
+}
+
+func conflict(message, kind string) Class {
+	lower := strings.ToLower(message)
+	switch {
+	case alreadyExists(message, kind):
+		return AlreadyExists
+	case strings.Contains(lower, "head branch was modified"), // GitHub
+		strings.Contains(lower, "sha does not match"),                                        // GitLab
+		strings.Contains(lower, "head out of date"),                                          // Gitea
+		strings.Contains(kind, "GitPullRequestStale"), strings.Contains(message, "TF401192"): // Azure DevOps
+		return HeadMoved
+	case strings.Contains(kind, "EmptyPullRequest"): // Bitbucket Server: nothing to merge
+		return Validation
+	case strings.Contains(kind, "MergeVetoed"), strings.Contains(lower, "conflict"), strings.Contains(lower, "pushrejected"):
+		return NotMergeable
+	default:
+		return Conflict
+	}
+}
+
+// messageOf reads what a service says in an error: its message and, of those that
+// have one, the kind of its exception. Foreign bytes: whatever they are, it returns.
+func messageOf(t pipelinesv1.GitProviderType, body []byte) (message, kind string) {
+	var answer map[string]any
+	if json.Unmarshal(body, &answer) != nil {
+		return "", "" // a proxy's page; the status says enough
+	}
+	var parts []string
+	if _, ok := answer["StdErr"]; ok && t == pipelinesv1.Gitea {
+		parts = append(parts, "merge conflict") // the bare output of git
+	}
+	if t == pipelinesv1.AzureDevOps {
+		kind, _ = answer["typeKey"].(string)
+	}
+	for _, key := range []string{"message", "error", "error_description"} {
+		parts = append(parts, flatten(answer[key])...)
+	}
+	if errors, ok := answer["errors"].([]any); ok {
+		for _, e := range errors {
+			switch e := e.(type) {
+			case string:
+				parts = append(parts, e)
+			case map[string]any:
+				parts = append(parts, detail(e)...)
+				if name, ok := e["exceptionName"].(string); ok && kind == "" {
+					kind = name
+				}
+			}
+		}
+	}
+	return strings.Join(parts, ": "), kind
+}
+
+// detail of GitHub's and Bitbucket Server's lists of errors.
+func detail(e map[string]any) []string {
+	if message, ok := e["message"].(string); ok && message != "" {
+		return []string{message}
+	}
+	field, _ := e["field"].(string)
+	code, _ := e["code"].(string)
+	if field == "" && code == "" {
+		return nil
+	}
+	return []string{strings.TrimSpace(field + " " + code)}
+}
+
+// flatten GitLab's messages, which are a string, a list or lists by field.
+func flatten(value any) []string {
+	switch v := value.(type) {
+	case string:
+		if v != "" {
+			return []string{v}
+		}
+	case []any:
+		var all []string
+		for _, e := range v {
+			if s, ok := e.(string); ok {
+				all = append(all, s)
+			}
+		}
+		return all
+	case map[string]any:
+		var all []string
+		for _, field := range slices.Sorted(maps.Keys(v)) {
+			for _, s := range flatten(v[field]) {
+				all = append(all, fmt.Sprintf("%s %s", field, s))
+			}
+		}
+		return all
+	}
+	return nil
+}
+
+// rateLimit tells whether an answer limits the rate, and for how long.
+//
+// GitHub limits with 403 or 429: https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api#exceeding-the-rate-limit
+// GitLab with 429: https://docs.gitlab.com/security/rate_limits/
+// Azure DevOps with 429: https://learn.microsoft.com/azure/devops/integrate/concepts/rate-limits
+func rateLimit(t pipelinesv1.GitProviderType, response *http.Response, message string, now time.Time) (time.Duration, bool) {
+	h := response.Header
+	limited := response.StatusCode == http.StatusTooManyRequests
+	if t == pipelinesv1.GitHub && response.StatusCode == http.StatusForbidden {
+		limited = h.Get("X-RateLimit-Remaining") == "0" || h.Get("Retry-After") != "" ||
+			strings.Contains(strings.ToLower(message), "rate limit")
+	}
+	if !limited {
+		return 0, false
+	}
+	if after := retryAfter(response, now); after > 0 {
+		return after, true
+	}
+	exhausted := h.Get("X-RateLimit-Remaining") == "0" || h.Get("RateLimit-Remaining") == "0"
+	for _, name := range []string{"X-RateLimit-Reset", "RateLimit-Reset"} {
+		if seconds, err := strconv.ParseInt(h.Get(name), 10, 64); err == nil && exhausted {
+			return bounded(time.Unix(seconds, 0).Sub(serverTime(response, now))), true
+		}
+	}
+	return limitedFor, true
+}
+
+// retryAfter reads Retry-After, in seconds or as a date (RFC 9110, 10.2.3); 0
+// without one.
+func retryAfter(response *http.Response, now time.Time) time.Duration {
+	value := strings.TrimSpace(response.Header.Get("Retry-After"))
+	if value == "" {
+		return 0
+	}
+	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
+		return bounded(time.Duration(seconds) * time.Second)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return bounded(at.Sub(serverTime(response, now)))
+	}
+	return limitedFor
+}
+
+// serverTime is the service's own, so that clocks that differ do not matter.
+func serverTime(response *http.Response, now time.Time) time.Time {
+	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		return at
+	}
+	return now
+}
+
+func bounded(d time.Duration) time.Duration { return min(max(d, minRetryAfter), maxRetryAfter) }
+
+// mend says what people can do about an error of a class.
+func mend(t pipelinesv1.GitProviderType, class Class, h http.Header) string {
+	switch class {
+	case Unauthorized:
+		return "the token is wrong or has expired: put a valid one under the key token of the Secret"
+	case NotFound:
+		return "check the repository's URL and the branches, and that the token may see them"
+	case Forbidden:
+		if h.Get("X-GitHub-SSO") != "" {
+			return "authorise the token for the organization's single sign-on"
+		}
+		return rights(t)
+	case Invalid, Untrusted, Validation, Unsupported, AlreadyExists, HeadMoved, Conflict, NotMergeable, RateLimited, Transient:
+		return ""
+	default:
+		return ""
+	}
+}
+
+// rights that the token needs.
+func rights(t pipelinesv1.GitProviderType) string {
+	switch t {
+	case pipelinesv1.GitHub:
+		return "give the token or App read and write access to contents and pull requests (classic tokens: scope repo)"
+	case pipelinesv1.GitLab:
+		return "give the token the scope api and its user the role Developer, or the role that may merge"
+	case pipelinesv1.Gitea:
+		return "give the token the scopes write:repository and write:issue and its user write access"
+	case pipelinesv1.AzureDevOps:
+		return "give the token the scope Code (read and write) and its user the right to contribute to pull requests"
+	case pipelinesv1.BitbucketServer:
+		return "give the token the permission repository write"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,200 @@
+package provider
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/utils/clock"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+const (
+	defaultUserAgent = "capstan"
+
+	// maxAnswer bounds one answer's body, decompressed. The largest honest ones are
+	// a page of 100 pull requests with long bodies and Azure DevOps' table of
+	// resources; both stay below 4 MiB.
+	maxAnswer = 8 << 20
+
+	// maxMessage is how much of a service's message is shown.
+	maxMessage = 300
+
+	// maxRedirects of one request. A renamed repository takes one.
+	maxRedirects = 3
+)
+
+// errSlow is the cause of a deadline of our own, to tell it from the caller's.
+var errSlow = errors.New("deadline of the provider package")
+
+// wire is the http.RoundTripper that all vendors' clients call through. Requests
+// for another origin than the service's API are refused; those for it get the
+// credentials. Answers come back whole and bounded, and only if they are a success:
+// all others become an *Error.
+type wire struct {
+	kind       pipelinesv1.GitProviderType
+	base       *http.Transport
+	scheme     string
+	host       string
+	authorizer *authorizer
+	timeout    time.Duration
+	userAgent  string
+	clock      clock.PassiveClock
+}
+
+func newWire(o Options, r Repository, a *authorizer, base *http.Transport) (*wire, error) {
+	api, err := url.Parse(r.APIURL)
+	if err != nil {
+		return nil, invalid(o.Type, "the API's URL is not a URL")
+	}
+	return &wire{
+		kind: o.Type, base: base, scheme: api.Scheme, host: api.Host, authorizer: a,
+		timeout: o.Timeout, userAgent: o.UserAgent, clock: o.Clock,
+	}, nil
+}
+
+// client over the wire. Deadlines are the wire's, redirects were judged by it.
+func (w *wire) client() *http.Client {
+	return &http.Client{
+		Transport: w,
+		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+			if len(via) > maxRedirects {
+				return refused(Transient, "it redirects more than %d times", maxRedirects)
+			}
+			return nil
+		},
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Body != nil {
+		defer request.Body.Close()
+	}
+	if request.URL.Scheme != w.scheme || request.URL.Host != w.host {
+		return nil, refused(Invalid, "the service leads to %q, where its credentials do not belong", request.URL.Host)
+	}
+	parent := request.Context()
+	ctx, cancel := context.WithTimeoutCause(parent, w.timeout, errSlow)
+	defer cancel()
+	request = request.Clone(ctx)
+	request.Header.Set("User-Agent", w.userAgent)
+	if err := w.authorizer.authorize(request, w.clock.Now()); err != nil {
+		return nil, err
+	}
+	response, err := w.base.RoundTrip(request)
+	if err != nil {
+		return nil, w.network(parent, ctx, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err != nil {
+		return nil, w.network(parent, ctx, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, refused(Transient, "the answer is larger than %d MiB", maxAnswer>>20)
+	}
+	if err := w.judge(request, response, body); err != nil {
+		return nil, err
+	}
+	response.Body = newBody(body)
+	response.ContentLength = int64(len(body))
+	return response, nil
+}
+
+// judge returns nil for successes and for redirects that may be followed.
+func (w *wire) judge(request *http.Request, response *http.Response, body []byte) error {
+	status := response.StatusCode
+	switch {
+	case status == http.StatusNonAuthoritativeInfo && w.kind == pipelinesv1.AzureDevOps:
+		// Azure DevOps answers a bad token with its sign-in page, as 203.
+		return w.refusal(response, Unauthorized, "it asks to sign in")
+	case status >= 200 && status < 300:
+		return nil
+	case status >= 300 && status < 400:
+		return w.redirect(request, response)
+	}
+	class, message := classify(w.kind, status, body)
+	if after, limited := rateLimit(w.kind, response, message, w.clock.Now()); limited {
+		refusal := w.refusal(response, RateLimited, message)
+		refusal.RetryAfter = after
+		return refusal
+	}
+	refusal := w.refusal(response, class, message)
+	if class == Unauthorized {
+		w.authorizer.forget()
+	}
+	if class == Transient {
+		refusal.RetryAfter = retryAfter(response, w.clock.Now())
+	}
+	return refusal
+}
+
+func (w *wire) refusal(response *http.Response, class Class, message string) *Error {
+	return &Error{
+		Class: class, Provider: w.kind, Status: response.StatusCode,
+		Message: w.clean(message), Mend: mend(w.kind, class, response.Header),
+	}
+}
+
+// redirect lets those pass that stay at the origin and do not turn a write into a
+// read: a renamed repository on GitHub.
+func (w *wire) redirect(request *http.Request, response *http.Response) error {
+	to, err := response.Location()
+	switch {
+	case err != nil:
+		return w.refusal(response, Transient, "an answer that is no success and leads nowhere")
+	case to.Scheme != w.scheme || to.Host != w.host:
+		if w.kind == pipelinesv1.AzureDevOps {
+			return w.refusal(response, Unauthorized, "it asks to sign in")
+		}
+		return w.refusal(response, NotFound, fmt.Sprintf("it redirects to %s://%s, where the credentials do not belong", to.Scheme, to.Host))
+	case request.Method == http.MethodGet, response.StatusCode == http.StatusTemporaryRedirect, response.StatusCode == http.StatusPermanentRedirect:
+		return nil
+	default:
+		return w.refusal(response, NotFound, "it has moved within the service")
+	}
+}
+
+// network makes an *Error of a request that got no answer.
+func (w *wire) network(parent, ctx context.Context, err error) error {
+	failure := &Error{Class: Transient, Provider: w.kind}
+	var unknown x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var certificate x509.CertificateInvalidError
+	var verification *tls.CertificateVerificationError
+	switch {
+	case parent.Err() != nil:
+		failure.Err, failure.Message = parent.Err(), parent.Err().Error()
+		return failure
+	case errors.Is(context.Cause(ctx), errSlow):
+		failure.Message = fmt.Sprintf("%s did not answer within %s", w.host, w.timeout)
+		return failure
+	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &verification):
+		failure.Class = Untrusted
+		failure.Mend = "put the CA that signed its certificate under caFile of the Secret"
+	case errors.Is(err, errForbiddenAddress):
+		failure.Class = Invalid
+	}
+	failure.Message = w.clean(err.Error())
+	return failure
+}
+
+// clean makes a text fit to be shown: bounded, printable, free of credentials.
+func (w *wire) clean(text string) string {
+	text = w.authorizer.redact(strings.ToValidUTF8(text, ""))
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if runes := []rune(text); len(runes) > maxMessage {
+		text = string(runes[:maxMessage]) + "…"
+	}
+	return text
+}
