@@ -28,13 +28,15 @@ const (
 // Connection is one epoch of the connection to one cluster: one server and CA,
 // whatever becomes of the credentials.
 type Connection struct {
-	epoch     int64
-	server    *url.URL
-	transport *transport.Transport
-	client    *http.Client
-	limiter   flowcontrol.RateLimiter
-	ctx       context.Context
-	cancel    context.CancelFunc
+	epoch  int64
+	server *url.URL
+	// fingerprint of what it connects with; the keeper's goroutine's own.
+	fingerprint kubeconfig.Fingerprint
+	transport   *transport.Transport
+	client      *http.Client
+	limiter     flowcontrol.RateLimiter
+	ctx         context.Context
+	cancel      context.CancelFunc
 
 	// built is the cluster.Cluster of the epoch, made when it is first asked for.
 	built func() (cluster.Cluster, error)
@@ -81,7 +83,18 @@ func (m *Manager) newConnection(ctx context.Context, k *keeper, epoch int64, con
 	if err != nil {
 		return nil, fmt.Errorf("transport: %w", err)
 	}
-	return m.connectionOver(ctx, t, config.Server, epoch), nil
+	c := m.connectionOver(ctx, t, config.Server, epoch)
+	c.fingerprint = config.Fingerprint()
+	return c, nil
+}
+
+// rotate has the connection go on with other credentials for the same server.
+func (c *Connection) rotate(config *kubeconfig.Config, change kubeconfig.Change) error {
+	if err := c.transport.SetCredentials(config, change); err != nil {
+		return err
+	}
+	c.fingerprint = config.Fingerprint()
+	return nil
 }
 
 // newLocalConnection is the connection of the management cluster.

@@ -335,17 +335,81 @@ func TestRequestRenewsCredentials(t *testing.T) {
 	w.g.Expect(w.heard.of(w.clusterName("prod"))).NotTo(ContainElement(ContainSubstring("Ready>")))
 }
 
-// TestEndpointChange: another server is another epoch, and the old one ends.
+// TestEndpointChange: another server of the same cluster takes over beside the old
+// one, which ends a while later. The cluster never leaves Ready.
 func TestEndpointChange(t *testing.T) {
+	w := newWorld(t, func(o *clusters.Options) { o.Timings.Handover, o.Registerer = 300*time.Millisecond, prometheus.NewRegistry() })
+	w.start()
+	old := w.connected("prod", "")
+	uid := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ClusterUID
+	proxy := w.proxy()
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(proxy.URL()))
+	w.g.Eventually(func() int64 { s, _ := w.manager.Snapshot(w.clusterName("prod")); return s.Epoch }).Should(BeEquivalentTo(2))
+	s := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Expect(s.ClusterUID).To(Equal(uid), "the same cluster behind another address")
+	w.g.Expect(s.Server).To(Equal(proxy.URL()))
+	w.g.Eventually(old.Context().Done()).Should(BeClosed())
+	w.g.Expect(w.heard.of(w.clusterName("prod"))).NotTo(ContainElement(Or(HavePrefix("Ready>Connecting"), HavePrefix("Ready>Degraded"))))
+	w.g.Expect(metric(t, w.options.Registerer, "capstan_cluster_rotations_total", "endpoint")).To(BeEquivalentTo(1))
+}
+
+// TestNewServerFailing: the Secret names a server that does not answer, before the
+// old one ends. The old connection goes on, and says so, until the new one answers,
+// or the Secret names the old one again.
+func TestNewServerFailing(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	old := w.connected("prod", "")
+	proxy := w.proxy()
+	proxy.Set(controlplane.Refuse)
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(proxy.URL()))
+	s := w.reaches("prod", capstanv1.ConnectionDegraded, clusters.ReasonNewServerFailing)
+	w.g.Expect(s.Message).To(And(ContainSubstring("Secret "+w.namespace+"/prod-kubeconfig"), ContainSubstring(strings.TrimPrefix(proxy.URL(), "https://"))))
+	w.g.Expect(s.Epoch).To(BeEquivalentTo(1))
+	w.g.Expect(old.Context().Err()).NotTo(HaveOccurred())
+	version, err := kubernetes.NewForConfigAndClient(old.Config(), old.HTTPClient())
+	w.g.Expect(err).NotTo(HaveOccurred())
+	_, err = version.Discovery().ServerVersion()
+	w.g.Expect(err).NotTo(HaveOccurred())
+
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(proxy.URL()))
+	w.reaches("prod", capstanv1.ConnectionDegraded, clusters.ReasonNewServerFailing)
+	proxy.Set(controlplane.Pass)
+	w.g.Expect(w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).Epoch).To(BeEquivalentTo(2))
+}
+
+// TestOldServerEndsFirst: the old server ends while the new one does not answer.
+func TestOldServerEndsFirst(t *testing.T) {
+	w := newWorld(t, nil)
+	w.start()
+	before, after := w.proxy(), w.proxy()
+	old := w.connected("prod", before.URL())
+	after.Set(controlplane.Refuse)
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(after.URL()))
+	w.reaches("prod", capstanv1.ConnectionDegraded, clusters.ReasonNewServerFailing)
+	before.Set(controlplane.Refuse)
+	w.g.Eventually(old.Context().Done()).Should(BeClosed())
+	w.reaches("prod", capstanv1.ConnectionUnreachable, clusters.ReasonProbesFailed)
+	after.Set(controlplane.Pass)
+	w.g.Expect(w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).Epoch).To(BeEquivalentTo(2))
+}
+
+// TestMoveToAnotherCluster: the server that the Secret names now is another cluster's.
+// Nothing known of the old one holds, and its connection ends at once.
+func TestMoveToAnotherCluster(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start()
 	old := w.connected("prod", "")
 	uid := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ClusterUID
-	w.secret("prod-kubeconfig", "value", w.kubeconfig(w.proxy().URL()))
-	w.g.Eventually(func() int64 { s, _ := w.manager.Snapshot(w.clusterName("prod")); return s.Epoch }).Should(BeEquivalentTo(2))
+	raw, err := management.get(t).Kubeconfig("")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.secret("prod-kubeconfig", "value", raw)
 	w.g.Eventually(old.Context().Done()).Should(BeClosed())
 	s := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
-	w.g.Expect(s.ClusterUID).To(Equal(uid), "the same cluster behind another address")
+	w.g.Expect(s.ClusterUID).NotTo(Or(BeEmpty(), Equal(uid)))
+	w.g.Expect(s.Epoch).To(BeEquivalentTo(2))
 	w.g.Expect(w.heard.of(w.clusterName("prod"))).To(ContainElement("Ready>Connecting/EndpointChanged"))
 }
 

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
-	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 )
 
 // SelfManagedOwner is the owner of the demand that SelfManagedLabel is.
@@ -45,6 +44,7 @@ type keeper struct {
 
 	objectUID types.UID
 	creds     credentialState
+	beside    beside
 	health    health
 	engaged   int64     // epoch
 	failed    bool      // has failed in this run: dials in the retry lane
@@ -88,8 +88,7 @@ type credentialState struct {
 	secret      types.NamespacedName
 	readVersion string // of the Secret when read; "" it did not exist
 	seenVersion string // the last that the watch told
-	fingerprint kubeconfig.Fingerprint
-	usable      bool // accepted, and not missed or refused since
+	usable      bool   // accepted, and not missed or refused since
 	retryAt     time.Time
 }
 
@@ -269,6 +268,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 		k.readSecretIfDue(ctx, object)
 	}
 	k.probeIfDue(ctx)
+	k.tendBeside(ctx)
 	wait = k.untilNext()
 	if !demanded {
 		wait = min(wait, lingerEnd.Sub(k.m.clock.Now()))
@@ -306,6 +306,8 @@ func (k *keeper) release() {
 func (k *keeper) disconnect() {
 	k.m.secrets.unwant(k.name)
 	k.creds = credentialState{}
+	k.dropCandidate()
+	k.endDraining()
 	k.health, k.doubted = health{}, false
 	k.nextProbe, k.versionAt = time.Time{}, time.Time{}
 	k.mu.Lock()
@@ -358,6 +360,8 @@ func (k *keeper) untilNext() time.Duration {
 		}
 	}
 	sooner(k.creds.retryAt)
+	sooner(k.beside.retryAt)
+	sooner(k.beside.drained)
 	if k.connection() != nil && k.creds.usable {
 		sooner(k.nextProbe)
 	}

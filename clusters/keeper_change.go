@@ -68,7 +68,7 @@ func describes(e event) bool {
 	case eventHubSilent, eventSecretMissing, eventSecretForbidden, eventRefused, eventGone, eventKinds:
 		return true
 	case eventDemanded, eventReleased, eventAccepted, eventReplaced, eventAnswered, eventHealthy,
-		eventProbeForbidden, eventMissed, eventFailing, eventLost, eventUnauthorized, eventCount:
+		eventNewServer, eventProbeForbidden, eventMissed, eventFailing, eventLost, eventUnauthorized, eventCount:
 	}
 	return false
 }

@@ -88,54 +88,63 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 		k.unusable(eventRefused, source+": "+err.Error())
 		return false
 	}
-	fingerprint := config.Fingerprint()
-	change := kubeconfig.Classify(k.creds.fingerprint, fingerprint)
-	old := k.connection()
-	e, next, epoch := eventAccepted, old, k.snapshot().Epoch
+	change := kubeconfig.Endpoint
+	current := k.connection()
+	if current != nil {
+		change = kubeconfig.Classify(current.fingerprint, config.Fingerprint())
+	}
 	switch {
-	case old == nil || change == kubeconfig.Endpoint:
-		epoch++
-		if next, err = k.m.newConnection(ctx, k, epoch, config); err == nil && old != nil {
-			e = eventReplaced
-		}
-	case change != kubeconfig.Same:
-		err = old.transport.SetCredentials(config, change)
-	case k.creds.usable:
-		k.creds.retryAt = time.Time{}
-		return false
+	case current == nil:
+		err = k.first(ctx, config)
+	case change == kubeconfig.Endpoint:
+		err = k.consider(ctx, config, source)
+	case change == kubeconfig.Same:
+		k.dropCandidate()
+	default:
+		k.dropCandidate()
+		err = current.rotate(config, change)
 	}
 	if err != nil {
 		k.unusable(eventRefused, source+": "+err.Error())
 		return false
 	}
-	if old != nil && change != kubeconfig.Same {
-		k.m.metrics.rotated(change)
+	had := k.creds.usable
+	k.creds.usable, k.creds.retryAt = true, time.Time{}
+	if (change == kubeconfig.Same && had) || k.beside.candidate != nil {
+		return false // Those of the connection in use are the same.
 	}
-	if was := k.outcome(); !k.creds.usable || next != old || !passes(was.State) {
+	if !had || !passes(k.outcome().State) {
 		k.nextProbe = time.Time{} // what was wrong may be mended
 	}
-	if next != old {
-		k.health, k.doubted, k.versionAt = health{}, false, time.Time{}
+	if current != nil && change != kubeconfig.Same {
+		k.m.metrics.rotated(change)
 	}
-	k.creds.usable, k.creds.fingerprint, k.creds.retryAt = true, fingerprint, time.Time{}
-	k.change(e, "dialling "+config.Server.Host, func(s *keeperState) {
+	k.change(eventAccepted, "dialling "+config.Server.Host, func(s *keeperState) {
 		s.snapshot.Server = config.Server.String()
 		s.snapshot.CredentialExpiry = config.Expiry()
-		if next != old {
-			s.connection, s.snapshot.Epoch = next, epoch
-			s.snapshot.ClusterUID, s.snapshot.KubernetesVersion = "", ""
-		}
 	})
 	k.publish()
-	if old != nil && next != old {
-		old.close() // listeners know of the new one by now
-	}
 	return true
+}
+
+// first makes the first connection.
+func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
+	epoch := k.snapshot().Epoch + 1
+	connection, err := k.m.newConnection(ctx, k, epoch, config)
+	if err != nil {
+		return err
+	}
+	k.health, k.doubted, k.versionAt = health{}, false, time.Time{}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lockedState.connection, k.lockedState.snapshot.Epoch = connection, epoch
+	return nil
 }
 
 // unusable stops traffic at once.
 func (k *keeper) unusable(e event, message string) {
 	k.creds.usable = false
+	k.dropCandidate()
 	k.creds.retryAt = k.m.clock.Now().Add(k.authWait.wait())
 	k.apply(e, message)
 }

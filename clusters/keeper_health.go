@@ -38,7 +38,7 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 	k.doubted = result == probeUnanswered
 	silent := now.Sub(connection.LastContact()) >= k.m.timings.Silence
 	failing := k.kindsProblem(now)
-	e := k.health.judge(result, was, silent, failing == nil)
+	e := k.moving(k.health.judge(result, was, silent, failing == nil))
 	if result == probeGood && now.Sub(k.versionAt) >= versionAge {
 		k.identify(ctx, connection)
 	}
@@ -123,8 +123,16 @@ func (k *keeper) judgeKinds() {
 		return
 	}
 	failing := k.kindsProblem(k.m.clock.Now())
-	e := k.health.standing(k.outcome(), failing == nil)
+	e := k.moving(k.health.standing(k.outcome(), failing == nil))
 	k.apply(e, k.describe(e, nil, failing))
+}
+
+// moving is what health is while the cluster has moved to where it cannot be reached.
+func (k *keeper) moving(e event) event {
+	if e == eventHealthy && k.beside.problem != "" {
+		return eventNewServer
+	}
+	return e
 }
 
 // kindsProblem is a copy of the first kind that counts against the cluster.
@@ -143,6 +151,8 @@ func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind
 	switch {
 	case e == eventHealthy:
 		return "connected"
+	case e == eventNewServer:
+		return k.beside.problem
 	case e == eventKinds && failing != nil:
 		reason := failing.Reason
 		if reason == "" {

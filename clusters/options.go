@@ -67,6 +67,9 @@ type Timings struct {
 	// ReleaseSpread (2 s) is the time over which the requests that an outage held
 	// back are released.
 	ReleaseSpread time.Duration
+	// Handover (30 s) is how long the connection to a cluster's old server stays, after
+	// the one to its new server took over, for the watches to follow.
+	Handover time.Duration
 	// Linger (5 min) of a connection that nothing demands any more.
 	Linger time.Duration
 	// KindRetry (30 s) until a kind that the management cluster does not serve
@@ -91,6 +94,7 @@ func DefaultTimings() Timings {
 		AuthRetryMax:        10 * time.Minute,
 		KindGrace:           30 * time.Second,
 		ReleaseSpread:       2 * time.Second,
+		Handover:            30 * time.Second,
 		Linger:              5 * time.Minute,
 		KindRetry:           30 * time.Second,
 		HubTimeout:          10 * time.Second,
@@ -111,6 +115,7 @@ func (t Timings) orDefaults() Timings {
 		AuthRetryMax:        cmp.Or(t.AuthRetryMax, d.AuthRetryMax),
 		KindGrace:           cmp.Or(t.KindGrace, d.KindGrace),
 		ReleaseSpread:       cmp.Or(t.ReleaseSpread, d.ReleaseSpread),
+		Handover:            cmp.Or(t.Handover, d.Handover),
 		Linger:              cmp.Or(t.Linger, d.Linger),
 		KindRetry:           cmp.Or(t.KindRetry, d.KindRetry),
 		HubTimeout:          cmp.Or(t.HubTimeout, d.HubTimeout),

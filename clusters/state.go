@@ -26,7 +26,8 @@ const (
 	eventRefused
 	// eventAccepted: a kubeconfig was accepted that is new, or that was missed before.
 	eventAccepted
-	// eventReplaced: the kubeconfig names another server or CA: a new epoch begins.
+	// eventReplaced: the kubeconfig names another server or CA, and nothing known holds
+	// for it: another cluster, or the old server was of no use any more.
 	eventReplaced
 	// eventAnswered: a good probe, of which more are needed after an outage.
 	eventAnswered
@@ -34,6 +35,9 @@ const (
 	eventHealthy
 	// eventKinds: good probes enough, and a watched kind cannot be synced.
 	eventKinds
+	// eventNewServer: good probes enough, but the kubeconfig names another server or CA
+	// by now, which cannot be used yet.
+	eventNewServer
 	// eventProbeForbidden: 403 to a probe.
 	eventProbeForbidden
 	// eventMissed: one failed probe.
@@ -75,6 +79,8 @@ func (e event) String() string {
 		return "good probes, kinds synced"
 	case eventKinds:
 		return "good probes, kind not synced"
+	case eventNewServer:
+		return "good probes, new server unusable"
 	case eventProbeForbidden:
 		return "probe forbidden"
 	case eventMissed:
@@ -99,6 +105,7 @@ const (
 	ReasonEndpointChanged   = "EndpointChanged"
 	ReasonConnected         = "Connected"
 	ReasonKindNotSynced     = "KindNotSynced"
+	ReasonNewServerFailing  = "NewServerFailing"
 	ReasonProbeForbidden    = "ProbeForbidden"
 	ReasonProbeFailing      = "ProbeFailing"
 	ReasonProbesFailed      = "ProbesFailed"
@@ -135,6 +142,7 @@ var (
 	replaced        = outcome{capstanv1.ConnectionConnecting, ReasonEndpointChanged}
 	connected       = outcome{capstanv1.ConnectionReady, ReasonConnected}
 	kindNotSynced   = outcome{capstanv1.ConnectionDegraded, ReasonKindNotSynced}
+	newServer       = outcome{capstanv1.ConnectionDegraded, ReasonNewServerFailing}
 	probeForbidden  = outcome{capstanv1.ConnectionDegraded, ReasonProbeForbidden}
 	probeFailing    = outcome{capstanv1.ConnectionDegraded, ReasonProbeFailing}
 	probesFailed    = outcome{capstanv1.ConnectionUnreachable, ReasonProbesFailed}
@@ -169,6 +177,7 @@ var table = [eventCount][7]outcome{
 	eventAnswered:        {stay, stay, stay, stay, stay, stay, stay},
 	eventHealthy:         {stay, connected, connected, connected, connected, connected, stay},
 	eventKinds:           {stay, kindNotSynced, kindNotSynced, kindNotSynced, kindNotSynced, kindNotSynced, stay},
+	eventNewServer:       {stay, stay, newServer, newServer, stay, stay, stay},
 	eventProbeForbidden:  {stay, probeForbidden, probeForbidden, probeForbidden, probeForbidden, probeForbidden, stay},
 	eventMissed:          {stay, stay, stay, stay, stay, stay, stay},
 	eventFailing:         {stay, stay, probeFailing, probeFailing, stay, stay, stay},

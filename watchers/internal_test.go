@@ -70,7 +70,7 @@ func TestOlderReadsNeverOverwrite(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			_, k, _ := still(nil)
 			k.w.o.Index.SetPipeline(types.NamespacedName{Name: "p"}, index.Use{Objects: []index.Object{k.object(want)}})
-			r := &run{keeper: k, ledger: newLedger()}
+			r := &run{keeper: k, ledger: newLedger(nil)}
 			for _, step := range tc.steps {
 				step(r)
 			}

@@ -122,9 +122,8 @@ func (k *keeper) lockedSyncing(namespace string, began, now time.Time) problem {
 	return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", k.kind.GroupKind, where)}
 }
 
-// lockedSynced is whether every informer of the present run is ready.
-func (k *keeper) lockedSynced() bool {
-	r := k.lockedRun
+// lockedSynced is whether every informer of the run is ready.
+func (r *run) lockedSynced() bool {
 	if r == nil || r.lockedScopes == scopesUnknown || len(r.lockedInformers) == 0 {
 		return false
 	}
@@ -138,7 +137,7 @@ func (k *keeper) lockedSynced() bool {
 
 // lockedReport is what the connections are told.
 func (k *keeper) lockedReport() capstanv1.WatchedKind {
-	shown := capstanv1.WatchedKind{Kind: k.kind.GroupKind.String(), Synced: k.lockedSynced()}
+	shown := capstanv1.WatchedKind{Kind: k.kind.GroupKind.String(), Synced: k.lockedRun.lockedSynced()}
 	p := k.lockedProblem
 	if r := k.lockedRun; r != nil {
 		shown.Version = r.lockedVersion

@@ -27,8 +27,9 @@ type keeper struct {
 
 	// The work goroutine's own:
 
-	// current is the present run; nil between runs.
-	current            *run
+	// current is the present run; nil between runs. next is beside it: over the
+	// connection that is to replace its own, until that is synced.
+	current, next      *run
 	transient, mending backoff
 
 	// Guarded by the Watcher's mutex:
@@ -44,9 +45,9 @@ type keeper struct {
 	lockedConnection *clusters.Connection
 	// lockedBegan is when there was that connection.
 	lockedBegan time.Time
-	// lockedRun is the run that counts; nil between runs, and when the current one is
-	// of another connection.
-	lockedRun *run
+	// lockedRun is the run that counts; nil between runs. lockedNext is to take its
+	// place; it observes, but what is fresh is judged by lockedRun.
+	lockedRun, lockedNext *run
 	// lockedProblem is why the last run ended, until another is synced.
 	lockedProblem problem
 	// lockedSources are told of what is stored.
@@ -138,41 +139,49 @@ func (k *keeper) lockedWantsAll(namespace string) bool {
 	return space || all
 }
 
-// connect has the keeper run over a connection. Called by the loop.
+// connect has the keeper run over a connection. What runs well over another, to the
+// same cluster, goes on until this one is synced. Called by the loop.
 func (k *keeper) connect(connection *clusters.Connection, now time.Time) {
 	k.w.mu.Lock()
-	if k.lockedConnection == connection {
+	defer k.w.mu.Unlock()
+	switch r := k.lockedRun; {
+	case k.lockedConnection == connection:
 		if !k.lockedLookAt.IsZero() && !now.Before(k.lockedLookAt) {
 			k.lockedPoke()
 		}
-		k.w.mu.Unlock()
 		return
+	case r.lockedSynced() && r.ctx.Err() == nil && r.connection.Context().Err() == nil:
+	default:
+		k.lockedDrop()
 	}
-	before := k.lockedReplace(connection, now)
-	k.w.mu.Unlock()
-	if before != nil {
-		before.cancel(errReplaced)
-	}
-}
-
-// lockedReplace makes nothing count that was known by the connection before, and
-// returns its run.
-func (k *keeper) lockedReplace(connection *clusters.Connection, now time.Time) *run {
-	before := k.lockedRun
-	k.lockedConnection, k.lockedRun, k.lockedProblem = connection, nil, problem{}
+	k.lockedConnection, k.lockedProblem = connection, problem{}
 	k.lockedBegan, k.lockedLookAt = now, time.Time{}
 	k.lockedPoke()
-	return before
 }
 
-// disconnect ends the run, and lets it observe nothing more. Called by the loop.
+// lockedDrop makes nothing count that runs.
+func (k *keeper) lockedDrop() {
+	for _, r := range []*run{k.lockedRun, k.lockedNext} {
+		if r != nil {
+			r.cancel(errReplaced)
+		}
+	}
+	k.lockedRun, k.lockedNext = nil, nil
+}
+
+// disconnect ends what runs, and lets it observe nothing more. Called by the loop.
 func (k *keeper) disconnect() {
 	k.w.mu.Lock()
-	before := k.lockedReplace(nil, time.Time{})
+	runs := []*run{k.lockedRun, k.lockedNext}
+	k.lockedDrop()
+	k.lockedConnection, k.lockedProblem = nil, problem{}
+	k.lockedBegan, k.lockedLookAt = time.Time{}, time.Time{}
+	k.lockedPoke()
 	k.w.mu.Unlock()
-	if before != nil {
-		before.ledger.close()
-		before.cancel(errReplaced)
+	for _, r := range runs {
+		if r != nil {
+			r.ledger.close()
+		}
 	}
 }
 
@@ -202,29 +211,49 @@ func (k *keeper) work(ctx context.Context) {
 			return
 		}
 		k.lockedPending = false
-		connection := k.lockedConnection
+		connection, counts, synced := k.lockedConnection, k.lockedRun, k.lockedNext.lockedSynced()
 		due := !k.w.o.Clock.Now().Before(k.lockedLookAt)
 		if due {
 			k.lockedLookAt = time.Time{}
 		}
 		k.w.mu.Unlock()
 
-		if r := k.current; r != nil && (r.connection != connection || r.ctx.Err() != nil) {
-			k.current = nil
+		if r := k.current; r != nil && (r.ctx.Err() != nil || synced || (r.connection != connection && r != counts)) {
+			k.current, k.next = k.next, nil
 			k.conclude(r, r.end())
 			continue
 		}
-		if k.current == nil {
-			if connection == nil || connection.Context().Err() != nil || !due {
-				continue
-			}
-			k.current = k.newRun(ctx, connection)
-			if err := k.current.plan(); err != nil {
-				k.current.fail(err)
-				continue
+		if r := k.next; r != nil && (r.ctx.Err() != nil || r.connection != connection) {
+			k.next = nil
+			k.conclude(r, r.end())
+			continue
+		}
+		k.begin(ctx, connection, due)
+		for _, r := range []*run{k.current, k.next} {
+			if r != nil && r.ctx.Err() == nil {
+				r.align()
 			}
 		}
-		k.current.align()
+	}
+}
+
+// begin begins a run if there is none over the connection, and it is due.
+func (k *keeper) begin(ctx context.Context, connection *clusters.Connection, due bool) {
+	newest := k.current
+	if k.next != nil {
+		newest = k.next
+	}
+	if connection == nil || connection.Context().Err() != nil || !due || (newest != nil && newest.connection == connection) {
+		return
+	}
+	r := k.newRun(ctx, connection, k.current)
+	if k.current == nil {
+		k.current = r
+	} else {
+		k.next = r
+	}
+	if err := r.plan(); err != nil {
+		r.fail(err)
 	}
 }
 

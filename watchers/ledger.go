@@ -1,6 +1,8 @@
 package watchers
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,14 +12,24 @@ import (
 	"github.com/capstan-hub/capstan/index"
 )
 
-// ledger keeps the order of what is observed of an object in two ways, by the watch
-// and by a read of one object: an older resourceVersion never overwrites a newer.
+// ledger is what a run has observed. It keeps the order of what is observed of an
+// object in several ways, by the watch and by a read of one object, and by the watch
+// of another run beside: an older resourceVersion never overwrites a newer.
 //
-// Locking: mu is held over the index's own lock, and nothing else.
+// Locking: mu of the order is held over the index's own lock, and nothing else.
 type ledger struct {
-	mu sync.Mutex
+	*order
+	// Guarded by mu:
+
 	// closed: the run is over for the index.
-	closed  bool
+	closed bool
+	told   map[wanted]told
+}
+
+// order is shared by a run and the one that takes its place: runs over two servers of
+// one cluster, whose resourceVersions can be compared.
+type order struct {
+	mu      sync.Mutex
 	entries map[wanted]entry
 }
 
@@ -25,14 +37,28 @@ type ledger struct {
 type entry struct {
 	// version that was observed last, or that of the deletion.
 	version string
+	gone    bool
+}
+
+// told is what one run knows of it.
+type told struct {
 	// streamed is the version that the watch told last, which only rises.
 	streamed string
-	gone     bool
+	// observed: by this run.
+	observed bool
 	// unread: it has changed, and is stored as its key only.
 	unread bool
 }
 
-func newLedger() *ledger { return &ledger{entries: map[wanted]entry{}} }
+// newLedger makes the ledger of a run, beside the one whose place it takes; nil for
+// none.
+func newLedger(beside *ledger) *ledger {
+	l := &ledger{order: &order{entries: map[wanted]entry{}}, told: map[wanted]told{}}
+	if beside != nil {
+		l.order = beside.order
+	}
+	return l
+}
 
 // close ends it: nothing is observed any more.
 func (l *ledger) close() {
@@ -44,15 +70,13 @@ func (l *ledger) close() {
 // prune drops what nobody demands any more.
 func (l *ledger) prune(wants func(namespace, name string) bool) {
 	l.mu.Lock()
-	var all []wanted
-	for want := range l.entries {
-		all = append(all, want)
-	}
+	all := slices.AppendSeq(slices.Collect(maps.Keys(l.entries)), maps.Keys(l.told))
 	l.mu.Unlock()
 	for _, want := range all {
 		if !wants(want.namespace, want.name) {
 			l.mu.Lock()
 			delete(l.entries, want)
+			delete(l.told, want)
 			l.mu.Unlock()
 		}
 	}
@@ -61,17 +85,31 @@ func (l *ledger) prune(wants func(namespace, name string) bool) {
 func (l *ledger) unread(want wanted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entries[want]
-	e.unread = true
-	l.entries[want] = e
+	t := l.told[want]
+	t.unread = true
+	l.told[want] = t
 }
 
 // tells is whether this run has observed the object as it is stored.
 func (l *ledger) tells(want wanted) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, observed := l.entries[want]
-	return observed && !e.unread
+	return l.told[want].observed && !l.told[want].unread
+}
+
+// toldByAnother is whether the object was there for a run beside, and this one has
+// not observed it.
+func (l *ledger) toldByAnother(want wanted) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, t := l.entries[want], l.told[want]
+	return e.version != "" && !e.gone && !t.observed
+}
+
+// lockedObserved notes what was observed.
+func (l *ledger) lockedObserved(want wanted, e entry) {
+	l.entries[want] = e
+	l.told[want] = told{streamed: l.told[want].streamed, observed: true}
 }
 
 // newer tells whether version may follow the entry, and is not part of what it
@@ -91,12 +129,12 @@ func (l *ledger) goesBack(o client.Object) bool {
 	want, version := wanted{o.GetNamespace(), o.GetName()}, o.GetResourceVersion()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entries[want]
-	if order, err := resourceversion.CompareResourceVersion(version, e.streamed); e.streamed != "" && err == nil && order < 0 {
+	t := l.told[want]
+	if order, err := resourceversion.CompareResourceVersion(version, t.streamed); t.streamed != "" && err == nil && order < 0 {
 		return true
 	}
-	e.streamed = version
-	l.entries[want] = e
+	t.streamed = version
+	l.told[want] = t
 	return false
 }
 
@@ -105,11 +143,10 @@ func (r *run) observe(o client.Object) []types.NamespacedName {
 	want, l := wanted{o.GetNamespace(), o.GetName()}, r.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entries[want]
-	if l.closed || !e.newer(o.GetResourceVersion()) {
+	if l.closed || !l.entries[want].newer(o.GetResourceVersion()) {
 		return nil
 	}
-	l.entries[want] = entry{version: o.GetResourceVersion(), streamed: e.streamed}
+	l.lockedObserved(want, entry{version: o.GetResourceVersion()})
 	return r.tellIndex(want, r.kind.Observe(o))
 }
 
@@ -122,11 +159,10 @@ func (r *run) observeGone(o client.Object) []types.NamespacedName {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entries[want]
-	if l.closed || !e.newer(o.GetResourceVersion()) {
+	if l.closed || !l.entries[want].newer(o.GetResourceVersion()) {
 		return nil
 	}
-	l.entries[want] = entry{version: o.GetResourceVersion(), streamed: e.streamed, gone: true}
+	l.lockedObserved(want, entry{version: o.GetResourceVersion(), gone: true})
 	return r.tellIndex(want, index.Observation{})
 }
 
@@ -136,10 +172,23 @@ func (r *run) observeAbsent(want wanted) []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entries[want]
-	if l.closed || e.unread || (e.version != "" && !e.gone) {
+	if l.closed || l.told[want].unread || (e.version != "" && !e.gone) {
 		return nil
 	}
-	l.entries[want] = entry{version: e.version, streamed: e.streamed, gone: true}
+	l.lockedObserved(want, entry{version: e.version, gone: true})
+	return r.tellIndex(want, index.Observation{})
+}
+
+// observeMissed observes that an object which a run beside has seen does not exist:
+// a read said so.
+func (r *run) observeMissed(want wanted) []types.NamespacedName {
+	l := r.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.told[want].observed {
+		return nil
+	}
+	l.lockedObserved(want, entry{version: l.entries[want].version, gone: true})
 	return r.tellIndex(want, index.Observation{})
 }
 

@@ -62,16 +62,23 @@ type run struct {
 	lockedInformers map[string]*informer
 }
 
-func (k *keeper) newRun(ctx context.Context, connection *clusters.Connection) *run {
+// newRun begins a run, beside the one whose place it is to take; nil for none.
+func (k *keeper) newRun(ctx context.Context, connection *clusters.Connection, beside *run) *run {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r := &run{
-		keeper: k, connection: connection, began: k.w.o.Clock.Now(), ctx: ctx, cancel: cancel,
-		ledger: newLedger(), lockedInformers: map[string]*informer{},
+	r := &run{keeper: k, connection: connection, began: k.w.o.Clock.Now(), ctx: ctx, cancel: cancel, lockedInformers: map[string]*informer{}}
+	if beside != nil {
+		r.ledger = newLedger(beside.ledger)
+	} else {
+		r.ledger = newLedger(nil)
 	}
 	r.unbind = context.AfterFunc(connection.Context(), func() { r.fail(errReplaced) })
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
-	if k.lockedConnection == connection {
+	switch {
+	case k.lockedConnection != connection: // Another came: it is to end.
+	case beside != nil && k.lockedRun == beside:
+		k.lockedNext = r
+	default:
 		k.lockedRun = r
 	}
 	return r
@@ -101,7 +108,11 @@ func (r *run) end() error {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	if r.lockedRun == r {
-		r.lockedRun = nil
+		r.lockedRun = r.lockedNext
+		r.lockedNext = nil
+	}
+	if r.lockedNext == r {
+		r.lockedNext = nil
 	}
 	return context.Cause(r.ctx)
 }
@@ -301,9 +312,10 @@ func (r *run) settleOne(i *informer, want wanted) error {
 	o := i.stored(want)
 	k := keyOf(o)
 	switch {
-	case o == nil:
+	case o == nil && !r.ledger.toldByAnother(want):
 		r.wake(r.observeAbsent(want), false)
 		return nil
+	case o == nil: // It went meanwhile, or this server is behind the other: ask.
 	case k == nil || k.unreadable:
 		r.wake(r.observe(o), false)
 		return nil
@@ -312,6 +324,9 @@ func (r *run) settleOne(i *informer, want wanted) error {
 	defer cancel()
 	u, err := r.client.Namespace(want.namespace).Get(ctx, want.name, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err) && o == nil:
+		r.wake(r.observeMissed(want), false)
+		return nil
 	case apierrors.IsNotFound(err):
 		return nil // The informer is about to say so.
 	case apierrors.IsForbidden(err):
@@ -349,6 +364,9 @@ func (r *run) setReady(i *informer) {
 	all := r.lockedSynced()
 	if first && all {
 		r.lockedProblem = problem{}
+	}
+	if all && r.lockedNext == r {
+		r.lockedPoke() // To take the place of the one before.
 	}
 	if first {
 		r.w.lockedLook(r.c)

@@ -6,11 +6,14 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/watchers"
+	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
 // TestWhatWentBetweenRuns: an application that was deleted while nothing watched is
@@ -73,4 +76,61 @@ func TestClusterRebuiltInPlace(t *testing.T) {
 	}
 	w.deploy(w.hub, u, "1.0.1")
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.1")))
+}
+
+// TestMoveBesideTheOldWatch: the cluster's server changes. What is watched over the
+// old goes on, fresh, until the new is synced, however long that takes; then one
+// watch is left.
+func TestMoveBesideTheOldWatch(t *testing.T) {
+	w := newWorld(t, nil)
+	app := w.release(w.admin("prod", home), "web")
+	gone := w.release(multicluster.ClusterName(app.Cluster), "gone")
+	u, other := w.createRelease(w.hub, w.namespace, "web"), w.createRelease(w.hub, w.namespace, "gone")
+	w.deploy(w.hub, u, "1.0.0")
+	w.deploy(w.hub, other, "1.0.0")
+	w.use("shop", app, gone)
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
+	w.g.Eventually(w.sight(gone)).Should(Equal(ready("1.0.0")))
+
+	// Who may tell the cluster, and not list.
+	user := "mover-" + w.namespace
+	w.grant(user, "", "namespaces")
+	proxy, err := controlplane.NewProxy(home.get(t).Config().Host)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = proxy.Close() })
+	raw, err := home.get(t).UserKubeconfig(proxy.URL(), user)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.kubeconfig("prod", raw)
+	w.g.Eventually(func() int64 { s, _ := w.manager.Snapshot(multicluster.ClusterName(app.Cluster)); return s.Epoch }).Should(BeEquivalentTo(2))
+	w.deploy(w.hub, u, "1.0.1")
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.1")), "over the old server")
+	w.g.Expect(w.hub.Delete(t.Context(), other)).To(Succeed())
+	w.g.Eventually(w.sight(gone)).Should(Equal(absent))
+	w.g.Eventually(func() float64 { return w.meter("capstan_informers") }).Should(BeEquivalentTo(2))
+
+	lists := w.meter("capstan_lists_total")
+	w.grant(user, apps.HelmRelease.Group, "helmreleases")
+	w.g.Eventually(func() float64 { return w.meter("capstan_lists_total") }).Should(BeNumerically(">", lists))
+	w.g.Eventually(func() float64 { return w.meter("capstan_informers") }).Should(BeEquivalentTo(1), "the old one ended")
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.1")))
+	w.deploy(w.hub, u, "1.0.2")
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.2")), "over the new server")
+	proxy.Set(controlplane.Swallow)
+	w.g.Eventually(func() bool { return w.sight(app)().Fresh }).Should(BeFalse(), "nothing is left of the old")
+}
+
+// grant lets a user read a resource everywhere.
+func (w *world) grant(user, group, resource string) {
+	w.t.Helper()
+	name := user + "-" + resource
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "list", "watch"}}},
+	}
+	w.g.Expect(w.hub.Create(w.t.Context(), role)).To(Succeed())
+	w.g.Expect(w.hub.Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})).To(Succeed())
 }

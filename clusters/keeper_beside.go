@@ -1,0 +1,141 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/capstan-hub/capstan/clusters/kubeconfig"
+)
+
+// beside is what a keeper has beside the connection in use.
+type beside struct {
+	// candidate is a connection to the server that the Secret names now; nil for none.
+	// It takes over when the server answers and is the same cluster.
+	candidate *Connection
+	expiry    time.Time // of its credentials
+	source    string    // of its kubeconfig, for people
+	retryAt   time.Time
+	wait      backoff
+	problem   string // why it has not taken over, for people; "" while nobody knows
+	// draining is the connection before: informers leave it when they are synced over
+	// the present one, at the latest at drained.
+	draining *Connection
+	drained  time.Time
+}
+
+// consider begins a connection to another server, or with another CA, beside the one
+// in use.
+func (k *keeper) consider(ctx context.Context, config *kubeconfig.Config, source string) error {
+	if c := k.beside.candidate; c != nil {
+		if change := kubeconfig.Classify(c.fingerprint, config.Fingerprint()); change != kubeconfig.Endpoint {
+			k.beside.retryAt, k.beside.expiry = time.Time{}, config.Expiry()
+			return c.rotate(config, change)
+		}
+	}
+	k.dropCandidate()
+	candidate, err := k.m.newConnection(ctx, k, k.snapshot().Epoch+1, config)
+	if err != nil {
+		return err
+	}
+	k.beside.candidate, k.beside.expiry, k.beside.source = candidate, config.Expiry(), source
+	k.beside.wait = backoff{least: k.m.timings.UnreachableRetry, most: k.m.timings.UnreachableRetryMax}
+	k.log.Info("the cluster moves, trying the new server beside the old", "server", config.Server.Host)
+	return nil
+}
+
+// dropCandidate forgets it.
+func (k *keeper) dropCandidate() {
+	if c := k.beside.candidate; c != nil {
+		c.close()
+	}
+	k.beside.candidate, k.beside.problem, k.beside.retryAt = nil, "", time.Time{}
+}
+
+// endDraining closes the connection before.
+func (k *keeper) endDraining() {
+	if c := k.beside.draining; c != nil {
+		c.close()
+	}
+	k.beside.draining, k.beside.drained = nil, time.Time{}
+}
+
+// tendBeside brings forward what is beside the connection in use.
+func (k *keeper) tendBeside(ctx context.Context) {
+	passing := passes(k.outcome().State)
+	if !passing || !k.m.clock.Now().Before(k.beside.drained) {
+		k.endDraining()
+	}
+	candidate := k.beside.candidate
+	switch {
+	case candidate == nil:
+	case !passing:
+		k.replace("dialling " + candidate.server.Host) // There is nothing to keep.
+	case !k.m.clock.Now().Before(k.beside.retryAt):
+		k.tryCandidate(ctx, candidate)
+	}
+}
+
+// tryCandidate asks the new server once, and has it take over if it is the same
+// cluster's.
+func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
+	ctx, cancel := context.WithTimeout(ctx, 2*k.m.timings.ProbeTimeout) // For its turn, and the calls.
+	defer cancel()
+	release, err := k.m.dials.acquire(ctx, k.beside.problem != "")
+	if err == nil {
+		defer release()
+		start := k.m.clock.Now()
+		result, problem := candidate.probe(ctx)
+		k.m.metrics.probed(result, k.m.clock.Since(start))
+		if err = problem; result == probeGood {
+			version, uid := candidate.identify(ctx)
+			if known := k.snapshot().ClusterUID; uid == "" || uid != known {
+				// Another cluster, or nobody can tell: nothing known holds for it.
+				k.replace("dialling " + candidate.server.Host + ", which is another cluster or hides its identity")
+				return
+			}
+			k.takeOver(version)
+			return
+		}
+	}
+	candidate.transport.Sever() // The next attempt dials.
+	k.beside.retryAt = k.m.clock.Now().Add(k.beside.wait.wait())
+	if err != nil {
+		k.beside.problem = fmt.Sprintf("%s names the server %s, which cannot be used: %s; the one before is used as long as it answers",
+			k.beside.source, candidate.server.Host, err)
+	}
+	k.judgeKinds()
+}
+
+// takeOver makes the candidate the connection in use. The state stays.
+func (k *keeper) takeOver(version string) {
+	k.endDraining()
+	k.beside.draining, k.beside.drained = k.connection(), k.m.clock.Now().Add(k.m.timings.Handover)
+	k.health, k.doubted = health{good: steadyThreshold, probed: true}, false
+	k.versionAt = k.m.clock.Now()
+	k.nextProbe = k.versionAt.Add(jittered(k.m.timings.ProbeInterval))
+	k.use(eventAnswered, "", func(s *keeperState) { s.snapshot.KubernetesVersion = version })
+	k.judgeKinds()
+}
+
+// replace makes the candidate the connection in use, and begins anew: nothing known
+// holds for it.
+func (k *keeper) replace(message string) {
+	old := k.connection()
+	k.endDraining()
+	k.health, k.doubted, k.versionAt, k.nextProbe = health{}, false, time.Time{}, k.m.clock.Now()
+	k.use(eventReplaced, message, func(s *keeperState) { s.snapshot.ClusterUID, s.snapshot.KubernetesVersion = "", "" })
+	old.close() // Listeners know of the new one by now.
+}
+
+// use puts the candidate into use.
+func (k *keeper) use(e event, message string, edit func(*keeperState)) {
+	candidate, expiry := k.beside.candidate, k.beside.expiry
+	k.beside.candidate, k.beside.problem, k.beside.retryAt = nil, "", time.Time{}
+	k.m.metrics.rotated(kubeconfig.Endpoint)
+	k.change(e, message, func(s *keeperState) {
+		s.connection, s.snapshot.Epoch = candidate, candidate.epoch
+		s.snapshot.Server, s.snapshot.CredentialExpiry = candidate.server.String(), expiry
+		edit(s)
+	})
+}
