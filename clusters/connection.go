@@ -53,7 +53,7 @@ func (c *Connection) Config() *rest.Config {
 
 // HTTPClient sends with the cluster's current credentials. Requests park until
 // their context ends while the connection is neither Ready nor Degraded, and only
-// reading ones leave. It has no timeout of its own, since that would cut watches.
+// reading ones leave, and merge patches of the kinds that the hub labels. It has no timeout of its own, since that would cut watches.
 func (c *Connection) HTTPClient() *http.Client { return c.client }
 
 // LastContact is when the API server was last heard: the last byte of an answer,
@@ -76,6 +76,7 @@ func (m *Manager) newConnection(ctx context.Context, k *keeper, epoch int64, con
 		Clock:          m.clock,
 		AllowLoopback:  m.options.AllowLoopback,
 		Spread:         m.timings.ReleaseSpread,
+		AllowPatch:     func(r *http.Request) bool { return mayPatch(config.Server.Path, r) },
 		Reauthenticate: k.reauthenticate,
 		Doubt:          k.doubt,
 		Refused:        m.metrics.refused,

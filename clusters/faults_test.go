@@ -338,7 +338,9 @@ func TestRequestRenewsCredentials(t *testing.T) {
 // TestEndpointChange: another server of the same cluster takes over beside the old
 // one, which ends a while later. The cluster never leaves Ready.
 func TestEndpointChange(t *testing.T) {
-	w := newWorld(t, func(o *clusters.Options) { o.Timings.Handover, o.Registerer = 300*time.Millisecond, prometheus.NewRegistry() })
+	w := newWorld(t, func(o *clusters.Options) {
+		o.Timings.Handover, o.Registerer = 300*time.Millisecond, prometheus.NewRegistry()
+	})
 	w.start()
 	old := w.connected("prod", "")
 	uid := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ClusterUID

@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/tools/clientcmd"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/test/bench/fleet"
 )
 
@@ -109,7 +111,7 @@ func TestStormOf401(t *testing.T) {
 }
 
 // TestServerMoves: another address and CA for the same cluster. The old connection
-// goes on until the new one is synced.
+// goes on until the new one is synced: no target is stale on the way.
 func TestServerMoves(t *testing.T) {
 	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
@@ -122,6 +124,9 @@ func TestServerMoves(t *testing.T) {
 		c.Deploy(0, revision(n))
 		w.allRun(revision(n), c)
 		w.reaches(c, capstanv1.ConnectionReady)
+		target, err := w.target(c.Name(), c)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.g.Expect(target.Stale).To(BeFalse())
 		c.CloseOld()
 		c.Deploy(0, revision(n)+"-next")
 		w.allRun(revision(n)+"-next", c)
@@ -140,4 +145,42 @@ func TestAnotherClusterAtTheAddress(t *testing.T) {
 	w.allRun("1.1.0", c)
 	c.Rebuild()
 	w.allRun("1.0.0", c)
+}
+
+// TestWrongCA: a Secret with another cluster's CA. At first it is as a cluster that
+// does not answer, and says why; over one that works it takes nothing away.
+func TestWrongCA(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	w.pipelines()
+	c, other := w.clusters[0], w.clusters[1]
+	mistaken := func(g Gomega) []byte {
+		config, err := clientcmd.Load(c.Kubeconfig())
+		g.Expect(err).NotTo(HaveOccurred())
+		foreign, err := clientcmd.Load(other.Kubeconfig())
+		g.Expect(err).NotTo(HaveOccurred())
+		for name := range config.Clusters {
+			config.Clusters[name].CertificateAuthorityData = foreign.Clusters[foreign.Contexts[foreign.CurrentContext].Cluster].CertificateAuthorityData
+		}
+		raw, err := clientcmd.Write(*config)
+		g.Expect(err).NotTo(HaveOccurred())
+		return raw
+	}
+	s := w.secret(c)
+	s.Data["value"] = mistaken(w.g)
+	w.g.Expect(admin.Update(t.Context(), s)).To(Succeed())
+	w.start()
+	w.allRun("1.0.0", other)
+	w.g.Expect(w.reaches(c, capstanv1.ConnectionUnreachable).Message).To(ContainSubstring("certificate"))
+	w.renew(c)
+	w.allRun("1.0.0", c)
+	w.reaches(c, capstanv1.ConnectionReady)
+
+	s = w.secret(c)
+	s.Data["value"] = mistaken(w.g)
+	w.g.Expect(admin.Update(t.Context(), s)).To(Succeed())
+	w.g.Expect(w.reaches(c, capstanv1.ConnectionDegraded).Reason).To(Equal(clusters.ReasonNewServerFailing))
+	c.Deploy(0, "1.1.0")
+	w.allRun("1.1.0", c)
+	w.renew(c)
+	w.reaches(c, capstanv1.ConnectionReady)
 }

@@ -1,0 +1,37 @@
+package clusters
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// patched are what the hub writes to in self-managed clusters: annotations of capacity
+// and labels of instance state. Nothing else ever leaves for a workload cluster.
+var patched = map[schema.GroupResource]bool{
+	{Group: "cluster.x-k8s.io", Resource: "machinedeployments"}:             true,
+	{Group: "cluster.x-k8s.io", Resource: "machinesets"}:                    true,
+	{Group: "cluster.x-k8s.io", Resource: "machinepools"}:                   true,
+	{Group: "infrastructure.cluster.x-k8s.io", Resource: "awsmachines"}:     true,
+	{Group: "infrastructure.cluster.x-k8s.io", Resource: "awsmachinepools"}: true,
+}
+
+// mayPatch is whether a PATCH may leave: a merge patch of one object of those kinds,
+// and of no subresource. The server's own path is before the API's.
+func mayPatch(prefix string, r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != string(types.MergePatchType) {
+		return false
+	}
+	if r.URL.Path != r.URL.EscapedPath() {
+		return false // No name of an object needs it, and servers differ in what they make of it.
+	}
+	path, below := strings.CutPrefix(r.URL.Path, strings.TrimSuffix(prefix, "/"))
+	// /apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME
+	parts := strings.Split(path, "/")
+	return below && len(parts) == 8 && parts[0] == "" && parts[1] == "apis" && parts[4] == "namespaces" &&
+		parts[5] != "" && parts[7] != "" && patched[schema.GroupResource{Group: parts[2], Resource: parts[6]}]
+}
