@@ -3,6 +3,7 @@ package clusters
 import (
 	"fmt"
 	"strings"
+	"unique"
 
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -39,7 +40,8 @@ func (r Ref) ClusterName() multicluster.ClusterName {
 	if r.IsLocal() {
 		return LocalName
 	}
-	return multicluster.ClusterName(r.Kind + "/" + r.Namespace + "/" + r.Name)
+	// One string for all who keep the name: every target of every Pipeline does.
+	return multicluster.ClusterName(unique.Make(r.Kind + "/" + r.Namespace + "/" + r.Name).Value())
 }
 
 // String is for people: "Cluster team-a/prod".

@@ -47,7 +47,6 @@ func New() *Index {
 
 // SetPipeline replaces what a Pipeline uses.
 func (x *Index) SetPipeline(key types.NamespacedName, use Use) {
-	use = Use{Refs: slices.Clone(use.Refs), Objects: slices.Clone(use.Objects)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := &x.lockedState
@@ -55,6 +54,7 @@ func (x *Index) SetPipeline(key types.NamespacedName, use Use) {
 	if known && slices.Equal(old.Refs, use.Refs) && slices.Equal(old.Objects, use.Objects) {
 		return
 	}
+	use = Use{Refs: slices.Clone(use.Refs), Objects: slices.Clone(use.Objects)}
 	// Added before the old is removed: what stays in use keeps its observation.
 	s.uses[key] = use
 	for _, ref := range use.Refs {

@@ -173,10 +173,17 @@ func (*Watcher) ReferenceChanged(clusters.Ref) {}
 // SetDemand replaces what an owner wants; nil when it wants nothing any more. It
 // returns at once.
 func (w *Watcher) SetDemand(owner string, want []Demand) {
+	if w.demandIs(owner, want) {
+		return
+	}
 	set := make(map[Demand]bool, len(want)) // whether it is new
+	distinct := make([]Demand, 0, len(want))
 	kinds := map[schema.GroupKind]Kind{}
 	for _, d := range want {
-		set[d] = true
+		if !set[d] {
+			set[d] = true
+			distinct = append(distinct, d)
+		}
 		if _, asked := kinds[d.Kind]; !asked {
 			kinds[d.Kind] = w.o.Kinds(d.Kind)
 		}
@@ -189,7 +196,7 @@ func (w *Watcher) SetDemand(owner string, want []Demand) {
 	if len(set) == 0 {
 		delete(s.demands, owner)
 	} else {
-		s.demands[owner] = slices.Collect(maps.Keys(set))
+		s.demands[owner] = distinct
 	}
 	for _, d := range old {
 		if _, still := set[d]; still {
@@ -205,6 +212,13 @@ func (w *Watcher) SetDemand(owner string, want []Demand) {
 			w.lockedDemand(d, owner, kinds[d.Kind])
 		}
 	}
+}
+
+// demandIs tells whether an owner wants this already, as with most looks at a Pipeline.
+func (w *Watcher) demandIs(owner string, want []Demand) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Equal(w.lockedState.demands[owner], want)
 }
 
 func (w *Watcher) lockedDemand(d Demand, owner string, kind Kind) {

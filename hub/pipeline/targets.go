@@ -49,8 +49,12 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) sights {
 	kind, kindErr := appKind(p)
 	blocked := wholes(r.problems(p))
 
-	var use index.Use
-	var demands []watchers.Demand
+	count := 0
+	for i := range p.Spec.Environments {
+		count += len(p.Spec.Environments[i].Targets)
+	}
+	use := index.Use{Refs: make([]string, 0, count), Objects: make([]index.Object, 0, count)}
+	demands := make([]watchers.Demand, 0, count)
 	type place struct {
 		object index.Object
 		err    error

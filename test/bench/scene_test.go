@@ -198,30 +198,45 @@ func (s *scene) releases(from, to int, over []*fleet.Cluster, targetsEach int) (
 	return names
 }
 
-// follow keeps the Pipelines of the namespace at hand, as a watch tells them.
+// follow keeps the Pipelines of the namespace at hand, as a watch tells them. A watch
+// that the API server ends, because this machine was too slow for it, is begun anew.
 func (s *scene) follow() {
 	ctx, cancel := context.WithCancel(context.Background())
-	w, err := admin.Watch(ctx, &pipelinesv1.PipelineList{}, client.InNamespace(s.namespace))
-	s.g.Expect(err).NotTo(HaveOccurred())
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		for event := range w.ResultChan() {
-			p, ok := event.Object.(*pipelinesv1.Pipeline)
-			if !ok || event.Type == watch.Deleted {
+		for ctx.Err() == nil {
+			var list pipelinesv1.PipelineList
+			if admin.List(ctx, &list, client.InNamespace(s.namespace)) != nil {
 				continue
 			}
-			s.mu.Lock()
-			s.lockedState.pipelines[p.Name] = p
-			close(s.lockedState.changed)
-			s.lockedState.changed = make(chan struct{})
-			s.mu.Unlock()
+			for i := range list.Items {
+				s.note(&list.Items[i])
+			}
+			w, err := admin.Watch(ctx, &pipelinesv1.PipelineList{}, client.InNamespace(s.namespace),
+				&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+			if err != nil {
+				continue
+			}
+			for event := range w.ResultChan() {
+				if p, ok := event.Object.(*pipelinesv1.Pipeline); ok && event.Type != watch.Deleted {
+					s.note(p)
+				}
+			}
+			w.Stop()
 		}
 	})
 	s.Cleanup(func() {
 		cancel()
-		w.Stop()
 		reading.Wait()
 	})
+}
+
+func (s *scene) note(p *pipelinesv1.Pipeline) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lockedState.pipelines[p.Name] = p
+	close(s.lockedState.changed)
+	s.lockedState.changed = make(chan struct{})
 }
 
 // until waits until a condition on the Pipelines holds, and returns when that was.
@@ -252,6 +267,15 @@ func (s *scene) shown(names []string, wanted func(cluster string) bool) time.Tim
 	for _, name := range names {
 		left[name] = true
 	}
+	s.Cleanup(func() {
+		for name := range left {
+			s.mu.Lock()
+			p := s.lockedState.pipelines[name]
+			s.mu.Unlock()
+			s.Logf("%d left, such as %s: %+v", len(left), name, p.Status)
+			break
+		}
+	})
 	return s.until("all targets are shown", func(all map[string]*pipelinesv1.Pipeline) bool {
 		for name := range left {
 			if p := all[name]; p != nil && whole(p, wanted) {
