@@ -74,6 +74,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	primed sync.Once
+	holds  holds
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -133,6 +134,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	seen := r.observe(p)
+	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	if err := r.writeStatus(ctx, p, r.status(p, seen, promotions)); err != nil {
 		return r.again(ctx, err)
 	}
@@ -171,6 +175,7 @@ func (r *Reconciler) again(ctx context.Context, err error) (ctrl.Result, error) 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Index.RemovePipeline(key)
 	r.Watchers.SetDemand(owner(key), nil)
+	r.holds.wait(key, 0, r.Clock.Now())
 }
 
 // owner is a Pipeline's name as an owner of demand.

@@ -1,0 +1,28 @@
+package pipeline
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestHolds(t *testing.T) {
+	g := NewWithT(t)
+	var h holds
+	key, now := types.NamespacedName{Namespace: "team", Name: "shop"}, time.Unix(1000, 0)
+	g.Expect(h.wait(key, 0, now)).To(BeZero(), "nothing to wait for")
+	g.Expect(h.wait(key, 3, now)).To(Equal(time.Second))
+	g.Expect(h.wait(key, 2, now.Add(600*time.Millisecond))).To(Equal(400 * time.Millisecond))
+	var written []time.Duration
+	for at := time.Duration(0); at < 20*time.Second; at += 500 * time.Millisecond {
+		if h.wait(key, 1, now.Add(at)) == 0 {
+			written = append(written, at)
+		}
+	}
+	g.Expect(written).To(Equal([]time.Duration{time.Second, 3 * time.Second, 7 * time.Second, 11 * time.Second, 15 * time.Second, 19 * time.Second}))
+	g.Expect(h.wait(key, 1, now.Add(-time.Hour))).To(Equal(mostHold), "the clock was put back")
+	g.Expect(h.wait(key, 0, now.Add(19*time.Second))).To(BeZero(), "at once")
+	g.Expect(h.locked).To(BeEmpty())
+}
