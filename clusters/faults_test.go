@@ -275,6 +275,38 @@ func TestLeastRights(t *testing.T) {
 	})
 }
 
+// kubeconfigOf a server of the test's own.
+func kubeconfigOf(t *testing.T, server *httptest.Server, token string) []byte {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	raw, err := clientcmd.Write(*config)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return raw
+}
+
+// TestServerThatIsNone: a kubeconfig leads to a server that answers, but is no API
+// server. That is said, instead of connecting for ever.
+func TestServerThatIsNone(t *testing.T) {
+	for name, code := range map[string]int{"not found": http.StatusNotFound, "redirect": http.StatusFound, "too many requests": http.StatusTooManyRequests} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(code) }))
+			defer server.Close()
+			w := newWorld(t, nil)
+			w.start()
+			w.createCluster("prod")
+			w.secret("prod-kubeconfig", "value", kubeconfigOf(t, server, "token"))
+			w.manager.Demand(w.clusterName("prod"), "test")
+			seen := w.reaches("prod", capstanv1.ConnectionUnreachable, clusters.ReasonProbesFailed)
+			w.g.Expect(seen.Message).To(ContainSubstring(fmt.Sprint(code)))
+			w.shows("cluster.prod", capstanv1.ConnectionUnreachable, clusters.ReasonProbesFailed)
+		})
+	}
+}
+
 // TestRequestRenewsCredentials: a 401 to a request has the Secret read again at
 // once, even where no watch tells of it, and the request succeeds.
 func TestRequestRenewsCredentials(t *testing.T) {
@@ -286,16 +318,7 @@ func TestRequestRenewsCredentials(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	kubeconfig := func(token string) []byte {
-		config := clientcmdapi.NewConfig()
-		config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
-		config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
-		config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-		config.CurrentContext = "x"
-		raw, err := clientcmd.Write(*config)
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		return raw
-	}
+	kubeconfig := func(token string) []byte { return kubeconfigOf(t, server, token) }
 	w := newWorld(t, func(o *clusters.Options) {
 		o.Local = limited(t, o.Namespace, "get") // one by one, and no watch
 		o.Registerer = prometheus.NewRegistry()

@@ -36,7 +36,8 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 	// A server that did not answer is asked by nobody else until it does: see
 	// transport.Options.Doubt.
 	k.doubted = result == probeUnanswered
-	silent := now.Sub(connection.LastContact()) >= k.m.timings.Silence
+	// Where requests park, all that was heard are the answers to these probes.
+	silent := !passes(was.State) || now.Sub(connection.LastContact()) >= k.m.timings.Silence
 	failing := k.kindsProblem(now)
 	e := k.moving(k.health.judge(result, was, silent, failing == nil))
 	if result == probeGood && now.Sub(k.versionAt) >= versionAge {
