@@ -132,14 +132,17 @@ func (o *objects) setKind(kind string, state kindState) (asked []Ref, changed bo
 	return asked, true
 }
 
-// problem of reading a kind that is synced or not yet: keeps the rest.
+// setProblem notes what is wrong with reading a kind; how far that is stays.
 func (o *objects) setProblem(kind, problem string) (changed bool) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	state := o.lockedState.kinds[kind]
+	if state.problem == problem {
+		return false
+	}
 	state.problem = problem
-	o.mu.Unlock()
-	_, changed = o.setKind(kind, state)
-	return changed
+	o.lockedState.kinds[kind] = state
+	return true
 }
 
 // find looks an object up.

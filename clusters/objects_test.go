@@ -103,6 +103,19 @@ func TestConcerned(t *testing.T) {
 	g.Expect(err.Error()).To(ContainSubstring("CustomResourceDefinition is not installed"))
 }
 
+// TestAskedTooEarly: trouble with one kind does not forget who asked for another.
+func TestAskedTooEarly(t *testing.T) {
+	g := NewWithT(t)
+	gitops := Ref{"GitopsCluster", "ns", "nowhere"}
+	o := newObjects()
+	o.setKind("Cluster", kindState{synced: true})
+	_, err := o.resolve(gitops)
+	g.Expect(err).To(MatchError(ErrNotSynced))
+	g.Expect(o.setProblem("Cluster", "connection refused")).To(BeTrue())
+	asked, _ := o.setKind("GitopsCluster", kindState{synced: true})
+	g.Expect(asked).To(ConsistOf(gitops))
+}
+
 func TestReduceObject(t *testing.T) {
 	g := NewWithT(t)
 	now := metav1.Now()
