@@ -101,13 +101,14 @@ func (o *objects) concerned(ref Ref) []Ref {
 	return refs
 }
 
-// retain drops what is not among those listed.
-func (o *objects) retain(kind string, listed map[Ref]struct{}) []Ref {
+// retain drops what does not exist. exists is asked with mu held, and not ahead: what
+// appears in between is kept.
+func (o *objects) retain(kind string, exists func(Ref) bool) []Ref {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var refs []Ref
 	for ref := range o.lockedState.known {
-		if _, ok := listed[ref]; !ok && ref.Kind == kind {
+		if ref.Kind == kind && !exists(ref) {
 			delete(o.lockedState.known, ref)
 			refs = append(refs, o.concerned(ref)...)
 		}

@@ -107,12 +107,10 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 	select {
 	case <-ctx.Done():
 	case <-registration.HasSyncedChecker().Done():
-		listed := map[Ref]struct{}{}
-		for _, key := range informer.GetStore().ListKeys() {
-			namespace, name, _ := cache.SplitMetaNamespaceKey(key)
-			listed[Ref{Kind: w.kind.Kind, Namespace: namespace, Name: name}] = struct{}{}
-		}
-		w.changed(w.objects.retain(w.kind.Kind, listed))
+		w.changed(w.objects.retain(w.kind.Kind, func(ref Ref) bool {
+			_, stored, _ := informer.GetStore().GetByKey(cache.NewObjectName(ref.Namespace, ref.Name).String())
+			return stored
+		}))
 		w.note(kindState{synced: true})
 	}
 	<-ended
