@@ -62,6 +62,15 @@ func (p *plane) get(t testing.TB) *controlplane.ControlPlane {
 	return p.running
 }
 
+// install the CRDs of a product.
+func (p *plane) install(t testing.TB, product string) {
+	t.Helper()
+	_, err := envtest.InstallCRDs(p.get(t).Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs(product), ErrorIfPathMissing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	code := m.Run()
@@ -362,13 +371,4 @@ func (c *counting) counts() (lists, watches int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lists, c.watches
-}
-
-// installCRDs of a product into the management cluster.
-func installCRDs(t *testing.T, product string) {
-	t.Helper()
-	_, err := envtest.InstallCRDs(management.get(t).Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs(product), ErrorIfPathMissing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
@@ -107,13 +109,15 @@ func (m *Manager) makeHubClients() error {
 		return err
 	}
 	m.hubIdle = httpClient.CloseIdleConnections
-	mapper := m.options.Mapper
-	if mapper == nil {
-		// Discovery has no context to end it, so its client has a timeout.
-		bounded := &http.Client{Transport: httpClient.Transport, Timeout: m.timings.HubTimeout}
-		if mapper, err = apiutil.NewDynamicRESTMapper(config, bounded); err != nil {
-			return err
+	// Discovery has no context to end it, so its client has a timeout.
+	bounded := &http.Client{Transport: httpClient.Transport, Timeout: m.timings.HubTimeout}
+	mapping := func(kind schema.GroupKind) (*meta.RESTMapping, error) {
+		// A mapper never forgets: an old one would name a version that is served no more.
+		mapper, err := apiutil.NewDynamicRESTMapper(config, bounded)
+		if err != nil {
+			return nil, err
 		}
+		return mapper.RESTMapping(kind)
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), capstanv1.AddToScheme(scheme)); err != nil {
@@ -136,7 +140,7 @@ func (m *Manager) makeHubClients() error {
 	m.writer = newWriter(m.hub, m.options, m.log)
 	for _, kind := range clusterKinds {
 		m.watches = append(m.watches, &objectWatch{
-			kind: kind, namespace: m.options.Namespace, mapper: mapper, metadata: metadataClient, dynamic: dynamicClient,
+			kind: kind, namespace: m.options.Namespace, mapping: mapping, metadata: metadataClient, dynamic: dynamicClient,
 			retry: m.timings.KindRetry, clock: m.clock, log: m.log, objects: m.objects,
 			changed: m.objectsChanged, decided: m.kindDecided,
 		})

@@ -11,11 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
 // TestLife: a cluster from before it exists to after it is gone, and every way its
@@ -139,6 +142,36 @@ func TestOldClusterAPI(t *testing.T) {
 	w.g.Expect(shown.OwnerReferences).To(ConsistOf(HaveField("APIVersion", "cluster.x-k8s.io/v1beta1")))
 }
 
+// TestClusterAPIUpgrade: the version in which Cluster is watched is served no more,
+// and another is.
+func TestClusterAPIUpgrade(t *testing.T) {
+	upgraded := started("capstan", "cluster-api-old", "cluster-controller")
+	defer func() { NewWithT(t).Expect(upgraded.get(t).Stop()).To(Succeed()) }()
+	proxy, err := controlplane.NewProxy(upgraded.get(t).Config().Host)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	w := newWorldOn(t, upgraded, func(o *clusters.Options) { o.Local.Host = proxy.URL() })
+	stop := w.start()
+	defer func() { _ = proxy.Close(); stop() }()
+	old := w.newCluster("old")
+	old.SetAPIVersion("cluster.x-k8s.io/v1beta1")
+	delete(old.Object, "spec")
+	w.g.Expect(w.hub.Create(t.Context(), old)).To(Succeed())
+	w.g.Eventually(func() error { _, err := w.manager.Resolve(w.ref("Cluster", "old")); return err }).Should(Succeed())
+
+	upgraded.install(t, "cluster-api")
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName("clusters.cluster.x-k8s.io")
+	w.g.Expect(w.hub.Patch(t.Context(), crd, client.RawPatch(types.JSONPatchType, []byte(
+		`[{"op":"test","path":"/spec/versions/0/name","value":"v1beta1"},{"op":"replace","path":"/spec/versions/0/served","value":false}]`)))).To(Succeed())
+	proxy.Set(controlplane.Refuse) // or the watch would go on for minutes
+	w.g.Eventually(func() error { return w.hub.Create(t.Context(), w.newCluster("new")) }).Should(Succeed())
+	proxy.Set(controlplane.Pass)
+	w.g.Eventually(func() error { _, err := w.manager.Resolve(w.ref("Cluster", "new")); return err }).Should(Succeed())
+	w.g.Expect(w.manager.Resolve(w.ref("Cluster", "old"))).To(Equal(w.clusterName("old")), "what was known stays")
+}
+
 // TestGitopsClusters: with a Secret, by way of a Cluster, and what blocks; first
 // without the CRD.
 func TestGitopsClusters(t *testing.T) {
@@ -150,7 +183,7 @@ func TestGitopsClusters(t *testing.T) {
 	_, err := w.manager.Resolve(ref)
 	g.Expect(err.Error()).To(ContainSubstring("CustomResourceDefinition is not installed"))
 
-	installCRDs(t, "cluster-controller")
+	management.install(t, "cluster-controller")
 	create := func(name string, spec map[string]any) clusters.Ref {
 		g.Expect(w.hub.Create(t.Context(), w.newGitopsCluster(name, spec))).To(Succeed())
 		return w.ref("GitopsCluster", name)

@@ -24,7 +24,7 @@ import (
 // cluster's CAPI objects live inside it.
 const SelfManagedLabel = "capstan.dev/self-managed"
 
-// The kinds that a reference may name. The version served is found by the mapper.
+// The kinds that a reference may name. The version served is found by discovery.
 var (
 	clusterGroupKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: pipelinesv1.ClusterKindCluster}
 	gitopsGroupKind  = schema.GroupKind{Group: "gitops.weave.works", Kind: pipelinesv1.ClusterKindGitopsCluster}
@@ -37,13 +37,14 @@ var clusterKinds = []schema.GroupKind{clusterGroupKind, gitopsGroupKind}
 type objectWatch struct {
 	kind      schema.GroupKind
 	namespace string
-	mapper    meta.RESTMapper
-	metadata  metadata.Interface
-	dynamic   dynamic.Interface
-	retry     time.Duration
-	clock     clock.Clock
-	log       logr.Logger
-	objects   *objects
+	// mapping asks the management cluster for the version served.
+	mapping  func(schema.GroupKind) (*meta.RESTMapping, error)
+	metadata metadata.Interface
+	dynamic  dynamic.Interface
+	retry    time.Duration
+	clock    clock.Clock
+	log      logr.Logger
+	objects  *objects
 	// changed is told of references whose object changed.
 	changed func([]Ref)
 	// decided is told that the kind is read for the first time, or known not to be
@@ -54,7 +55,7 @@ type objectWatch struct {
 // run until ctx ends.
 func (w *objectWatch) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		mapping, err := w.mapper.RESTMapping(w.kind)
+		mapping, err := w.mapping(w.kind)
 		switch {
 		case meta.IsNoMatchError(err):
 			w.note(kindState{absent: true})
@@ -62,8 +63,6 @@ func (w *objectWatch) run(ctx context.Context) {
 			w.trouble(err)
 		default:
 			w.watch(ctx, mapping)
-			// A version that is no longer served is only found to be gone by asking anew.
-			meta.MaybeResetRESTMapper(w.mapper)
 		}
 		select {
 		case <-ctx.Done():

@@ -18,8 +18,6 @@ type Options struct {
 	// Local is how the management cluster is reached: its objects are read through
 	// it, and it is the connection of name "".
 	Local *rest.Config
-	// Mapper of the management cluster; a dynamic one when nil.
-	Mapper meta.RESTMapper
 	// Namespace restricts what is read in the management cluster; all when empty.
 	Namespace string
 	// AllowLoopback lets kubeconfigs name loopback addresses, as they do where a

@@ -128,7 +128,6 @@ func New(o Options) (*Hub, error) {
 	known := index.New()
 	connections, err := clusters.New(clusters.Options{
 		Local:         mgr.GetConfig(),
-		Mapper:        mgr.GetRESTMapper(),
 		Namespace:     o.Namespace,
 		AllowLoopback: o.AllowLoopback,
 		Recorder:      mgr.GetEventRecorder("capstan"),
