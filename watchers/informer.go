@@ -132,7 +132,13 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			listing()
+			// One answer, of which the transport reads so much and no more; client-go would
+			// gather pages for as long as there are some.
+			o.Limit = 0
 			list, err := from.List(ctx, o)
+			if err == nil && list.GetContinue() != "" {
+				list, err = nil, transport.ErrTooLarge
+			}
 			if errors.Is(err, transport.ErrTooLarge) {
 				r.fail(err)
 			}

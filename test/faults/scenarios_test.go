@@ -12,6 +12,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/watchers"
 )
 
 // TestAnswersThatAreNone: a cluster answers, but not with what was asked for. It is
@@ -19,7 +20,7 @@ import (
 func TestAnswersThatAreNone(t *testing.T) {
 	for name, mode := range map[string]fleet.Mode{
 		"forbidden": fleet.Forbidden, "too many requests": fleet.TooMany, "internal error": fleet.Broken,
-		"garbage": fleet.Garbage, "huge": fleet.Huge, "no CRD": fleet.NoCRD,
+		"garbage": fleet.Garbage, "huge": fleet.Huge, "endless": fleet.Endless, "no CRD": fleet.NoCRD,
 	} {
 		for _, atStart := range []bool{true, false} {
 			when := map[bool]string{true: "at start", false: "while watching"}[atStart]
@@ -52,6 +53,21 @@ func TestAnswersThatAreNone(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestEndlessList: pages of a list without end are not gathered until the hub has no
+// memory left.
+func TestEndlessList(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 2})
+	w.pipelines()
+	c := w.clusters[0]
+	c.Set(fleet.Endless)
+	w.start()
+	w.g.Eventually(func(g Gomega) {
+		connection, err := w.connection(c)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(connection.Kinds).To(ConsistOf(HaveField("Reason", watchers.ReasonTooLarge)))
+	}).Should(Succeed())
 }
 
 // TestGone: the history of a watch is compacted away while it is off. The kind is

@@ -32,6 +32,9 @@ const (
 	Garbage
 	// Huge answers to a list, or a streamed initial list, with hundreds of MiB.
 	Huge
+	// Endless streams no initial list, and answers to a list with a page of which there
+	// is always another.
+	Endless
 	// NoCRD serves none of the kinds.
 	NoCRD
 )

@@ -54,7 +54,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write([]byte("<html>It works!</html>"))
 			return
 		}
-	case Serve, Refuse, HalfOpen, Forbidden, Gone, TooMany, Huge, NoCRD:
+	case Serve, Refuse, HalfOpen, Forbidden, Gone, TooMany, Huge, Endless, NoCRD:
 	}
 	if !c.knows(r) {
 		c.unauthorized(w)
@@ -162,7 +162,7 @@ func (c *Cluster) routeKind(w http.ResponseWriter, r *http.Request, mode Mode, k
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
 		return true
-	case Serve, Refuse, Tarpit, HalfOpen, Slow, Unauthorized, Gone, Broken, Garbage, Huge, NoCRD:
+	case Serve, Refuse, Tarpit, HalfOpen, Slow, Unauthorized, Gone, Broken, Garbage, Huge, Endless, NoCRD:
 	}
 	if len(parts) == 2 {
 		c.get(w, k, namespace, parts[1])
@@ -232,6 +232,9 @@ func (c *Cluster) list(w http.ResponseWriter, r *http.Request, mode Mode, k kind
 	next := ""
 	if limit > 0 && len(apps) > limit {
 		apps, next = apps[:limit], strconv.Itoa(first+limit)
+	}
+	if mode == Endless {
+		next = "0"
 	}
 	if limit != 1 {
 		c.count.lists.Add(1)

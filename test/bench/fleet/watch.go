@@ -37,6 +37,10 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request, k kind, namespac
 	resumes := false
 	from, err := strconv.ParseUint(q.Get("resourceVersion"), 10, 64)
 	if q.Get("sendInitialEvents") == "true" {
+		if mode, _ := c.treatment(); mode == Endless {
+			refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+			return
+		}
 		c.count.watchLists.Add(1)
 		from = s.initial()
 	} else {
