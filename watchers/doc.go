@@ -21,8 +21,9 @@
 // delivered when there is room: none is lost.
 //
 // An observation is fresh while its kind is synced, the cluster was heard of within
-// Timings.FreshFor, and the kind's own list and watch calls do not fail: a probe
-// that is answered says nothing of them. What is not fresh stays in the index, and
+// Timings.FreshFor, its watch has caught up with what an outage kept from it, and the
+// kind's own list and watch calls do not fail: a probe that is answered says nothing
+// of them. What is not fresh stays in the index, and
 // says so. It is forgotten when demand ends, or another cluster took the name.
 //
 // # Scope

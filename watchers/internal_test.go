@@ -137,7 +137,7 @@ func TestVerdict(t *testing.T) {
 		problem    problem
 		scopes     scopes
 		informers  map[string]*informer
-		closed     time.Duration // how long no watch has been open
+		behind     time.Duration // how long no watch has been open
 		wants      []wanted
 		want       string
 		namespaces map[string]string
@@ -155,7 +155,7 @@ func TestVerdict(t *testing.T) {
 		{name: "cannot be listed", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {lockedProblem: trouble}}, want: ReasonUnreadable},
 		{name: "synced, silent", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {lockedReady: true}}, want: ReasonSilent},
 		{
-			name: "synced, and its watch not open since an outage", snapshot: up, scopes: scopeAll, closed: 45 * time.Second, want: ReasonResuming,
+			name: "synced, and its watch not open since an outage", snapshot: up, scopes: scopeAll, behind: 45 * time.Second, want: ReasonResuming,
 			informers: map[string]*informer{"": {lockedReady: true}},
 		},
 		{
@@ -186,7 +186,7 @@ func TestVerdict(t *testing.T) {
 			for _, i := range tc.informers {
 				i.stream = transport.NewStream(clock, nil)
 			}
-			clock.Step(tc.closed)
+			clock.Step(tc.behind)
 			clear(k.lockedWant)
 			for _, want := range tc.wants {
 				k.lockedWant[want] = &interest{owners: []string{"test"}}

@@ -102,9 +102,9 @@ func (k *keeper) lockedTrouble(namespace string, i *informer, now time.Time) pro
 		return i.lockedProblem
 	case !i.lockedReady:
 		return k.lockedSyncing(namespace, i.began, now)
-	case i.stream.Closed() >= k.w.o.Timings.FreshFor:
+	case i.stream.Behind() >= k.w.o.Timings.FreshFor:
 		// After an outage, until the watch has caught up.
-		return problem{ReasonResuming, fmt.Sprintf("the watch of %s in %s is not open yet", k.kind.GroupKind, k.c.forPeople)}
+		return problem{ReasonResuming, fmt.Sprintf("the watch of %s in %s has not caught up yet", k.kind.GroupKind, k.c.forPeople)}
 	}
 	return problem{}
 }

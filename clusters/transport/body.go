@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // body notes contact at each read and the end of the request at Close.
@@ -20,8 +21,10 @@ type body struct {
 	// left are the bytes that may come, of an answer that is no watch.
 	left    int64
 	contact func() // nil when the answer is not the API server's
-	leave   func()
-	once    sync.Once
+	// lastContact of the transport.
+	lastContact func() time.Time
+	leave       func()
+	once        sync.Once
 }
 
 // Read reads from the answer.
@@ -52,7 +55,7 @@ func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.once.Do(func() {
 		if b.stream != nil {
-			b.stream.end(b.ReadCloser)
+			b.stream.end(b.ReadCloser, b.lastContact())
 		}
 		b.leave()
 	})

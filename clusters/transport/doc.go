@@ -24,8 +24,8 @@
 //     its own backoff after the cluster is back, blind and unaware of it.
 //
 // What is read of an answer is bounded (MaxAnswer), of a watch while it streams an
-// initial list. A Stream follows the watches of one informer: whether one is open,
-// and when it last said something.
+// initial list. A Stream follows the watches of one informer: what they may have
+// missed, and when they last said something.
 //
 // LastContact is the time of the last byte of an answer of the API server. A 401
 // and a 5xx do not count: a load balancer before dead API servers gives them too.

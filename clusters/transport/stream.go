@@ -19,6 +19,10 @@ const MaxAnswer = 64 << 20
 // ErrTooLarge is the error of reading beyond MaxAnswer.
 var ErrTooLarge = errors.New("the answer is larger than 64 MiB")
 
+// catchUp is how long a watch that was resumed has to bring what it missed. An API
+// server sends it right behind its answer.
+const catchUp = time.Second
+
 // Stream follows the watches of one informer, of which one is open at a time, from
 // outside: what client-go keeps to itself.
 type Stream struct {
@@ -27,8 +31,10 @@ type Stream struct {
 
 	mu          sync.Mutex
 	lockedState struct {
-		open  io.Closer // nil while no watch is
-		since time.Time // when that began or ended
+		open   io.Closer // nil while no watch is
+		opened time.Time
+		// known is up to when, for all that is known, the watches told everything.
+		known time.Time
 		heard time.Time // the last byte
 		bound bool
 		left  int64
@@ -39,7 +45,7 @@ type Stream struct {
 // than may; it must not block.
 func NewStream(c clock.PassiveClock, exceeded func()) *Stream {
 	s := &Stream{clock: c, exceeded: exceeded}
-	s.lockedState.since = c.Now()
+	s.lockedState.known = c.Now()
 	return s
 }
 
@@ -69,14 +75,20 @@ func (s *Stream) Lift() {
 	s.lockedState.bound = false
 }
 
-// Closed is for how long no watch has been open; 0 while one is.
-func (s *Stream) Closed() time.Duration {
+// Behind is for how long the watches may have missed what happened; 0 while one is
+// open that has had the time to catch up. A watch that ends tells nothing from when
+// its cluster was last heard of, which may be long before that is noticed.
+func (s *Stream) Behind() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lockedState.open != nil {
+	if s.lockedCaughtUp() {
 		return 0
 	}
-	return s.clock.Since(s.lockedState.since)
+	return s.clock.Since(s.lockedState.known)
+}
+
+func (s *Stream) lockedCaughtUp() bool {
+	return s.lockedState.open != nil && s.clock.Since(s.lockedState.opened) >= catchUp
 }
 
 // Silent is for how long the open watch has brought nothing; 0 while none is open.
@@ -105,15 +117,20 @@ func (s *Stream) begin(watch io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	s.lockedState.open, s.lockedState.since, s.lockedState.heard = watch, now, now
+	s.lockedState.open, s.lockedState.opened, s.lockedState.heard = watch, now, now
 }
 
-func (s *Stream) end(watch io.Closer) {
+// end of a watch, of a cluster that was last heard of at contact.
+func (s *Stream) end(watch io.Closer, contact time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lockedState.open == watch {
-		s.lockedState.open, s.lockedState.since = nil, s.clock.Now()
+	if s.lockedState.open != watch {
+		return
 	}
+	if s.lockedCaughtUp() {
+		s.lockedState.known = contact
+	}
+	s.lockedState.open = nil
 }
 
 // read notes bytes of the open watch; false when they are too many.

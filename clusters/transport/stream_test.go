@@ -61,29 +61,35 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// TestStreamIsFollowed: whether a watch is open, when it spoke, and its end in the
-// words after which a reflector resumes.
+// TestStreamIsFollowed: what the watches may have missed, when they spoke, and their
+// end in the words after which a reflector resumes.
 func TestStreamIsFollowed(t *testing.T) {
 	g := NewWithT(t)
 	lines := make(chan string)
 	s := serve(t, streams{lines}.ServeHTTP)
 	f := connect(t, s, s.config(t, "t"), nil)
 	stream := transport.NewStream(f.clock, nil)
+	watch := func() *http.Response {
+		request, err := http.NewRequestWithContext(transport.Following(t.Context(), stream), http.MethodGet, s.URL+"/watch?watch=true", nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := f.client.Do(request)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = response.Body.Read(make([]byte, 1))
+		g.Expect(err).NotTo(HaveOccurred())
+		return response
+	}
 	f.clock.Step(time.Minute)
-	g.Expect(stream.Closed()).To(Equal(time.Minute))
+	g.Expect(stream.Behind()).To(Equal(time.Minute))
 	g.Expect(stream.Silent()).To(BeZero())
 
-	request, err := http.NewRequestWithContext(transport.Following(t.Context(), stream), http.MethodGet, s.URL+"/watch?watch=true", nil)
-	g.Expect(err).NotTo(HaveOccurred())
-	response, err := f.client.Do(request) //nolint:bodyclose // It is, at the end, which is looked at.
-	g.Expect(err).NotTo(HaveOccurred())
+	response := watch()
 	defer response.Body.Close()
-	g.Expect(stream.Closed()).To(BeZero())
-	one := make([]byte, 1)
-	_, err = response.Body.Read(one)
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stream.Behind()).To(Equal(time.Minute), "it is open, and has brought nothing yet")
+	f.clock.Step(time.Second)
+	g.Expect(stream.Behind()).To(BeZero())
 	f.clock.Step(10 * time.Minute)
-	g.Expect(stream.Silent()).To(Equal(10 * time.Minute))
+	g.Expect(stream.Silent()).To(Equal(10*time.Minute + time.Second))
+	g.Expect(stream.Behind()).To(BeZero())
 
 	ended := make(chan error, 1)
 	go func() {
@@ -94,7 +100,15 @@ func TestStreamIsFollowed(t *testing.T) {
 	g.Eventually(ended).Should(Receive(MatchError(io.ErrUnexpectedEOF)))
 	response.Body.Close()
 	f.clock.Step(time.Second)
-	g.Expect(stream.Closed()).To(Equal(time.Second))
+	g.Expect(stream.Behind()).To(Equal(10*time.Minute+2*time.Second), "since the cluster was heard of, not since the end was noticed")
+
+	again := watch()
+	again.Body.Close()
+	g.Expect(stream.Behind()).To(Equal(10*time.Minute+2*time.Second), "it ended before it could catch up")
+	again = watch()
+	defer again.Body.Close()
+	f.clock.Step(time.Second)
+	g.Expect(stream.Behind()).To(BeZero())
 }
 
 // TestSpread: requests that were held back are let go one after the other.

@@ -95,6 +95,31 @@ func TestGone(t *testing.T) {
 	}).Should(Succeed(), "a deletion that no watch told")
 }
 
+// TestBackBeforeItsWatch: a cluster is back, and its watch is not yet. What was seen
+// before the outage does not count as fresh in between.
+func TestBackBeforeItsWatch(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.spread = 2 * time.Second
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	// Its connections do not break, so that the watch is cut by the hub, late.
+	c.Set(fleet.HalfOpen)
+	w.staleAt(c, "1.0.0")
+	w.reaches(c, capstanv1.ConnectionUnreachable)
+	c.Deploy(0, "1.1.0")
+	c.Set(fleet.Serve)
+	w.g.Eventually(func(g Gomega) string {
+		target, err := w.target(c.Name(), c)
+		g.Expect(err).NotTo(HaveOccurred())
+		if target.Revision == "1.0.0" && !target.Stale {
+			StopTrying("what ran before the outage passes for fresh").Now()
+		}
+		return target.Revision
+	}, patience, 5*time.Millisecond).Should(Equal("1.1.0"))
+}
+
 // TestFlapping: a cluster goes and comes faster than the hub decides. Its revisions
 // arrive in the end, once each, and each is promoted once.
 func TestFlapping(t *testing.T) {

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -49,6 +50,8 @@ type world struct {
 	config    *rest.Config
 	// blind is watchers.Timings.Blind.
 	blind time.Duration
+	// spread is clusters.Timings.ReleaseSpread; 100 ms if zero.
+	spread time.Duration
 }
 
 // newWorld makes the fleet and declares its clusters. The hub is not started.
@@ -122,7 +125,7 @@ func (w *world) start() (stop func()) {
 			Silence: time.Second, UnreachableRetry: 200 * time.Millisecond, UnreachableRetryMax: time.Second,
 			AuthRetry: 500 * time.Millisecond, AuthRetryMax: time.Second, KindGrace: time.Second,
 			KindRetry: 500 * time.Millisecond, WriteDelay: 50 * time.Millisecond, Linger: linger,
-			ReleaseSpread: 100 * time.Millisecond,
+			ReleaseSpread: cmp.Or(w.spread, 100*time.Millisecond),
 		},
 		WatcherTimings: watchers.Timings{
 			FreshFor: freshFor, Check: 100 * time.Millisecond, Retry: 500 * time.Millisecond, RetryMax: time.Second,
