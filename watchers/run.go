@@ -188,7 +188,9 @@ func (r *run) align() {
 	}
 }
 
-// needed are the namespaces to be watched; one empty one for the whole cluster.
+// needed are the namespaces to be watched; one empty one for the whole cluster. An
+// object of a namespaced kind that is demanded in no namespace does not exist, and
+// watching for it would take the whole cluster.
 func (r *run) needed() []string {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
@@ -197,7 +199,7 @@ func (r *run) needed() []string {
 	}
 	var namespaces []string
 	for want := range r.lockedWant {
-		if !slices.Contains(namespaces, want.namespace) {
+		if want.namespace != metav1.NamespaceAll && !slices.Contains(namespaces, want.namespace) {
 			namespaces = append(namespaces, want.namespace)
 		}
 	}

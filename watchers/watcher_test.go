@@ -168,6 +168,11 @@ func TestCredentialsOfOneNamespace(t *testing.T) {
 	w.g.Consistently(w.sight(app), 300*time.Millisecond).Should(Equal(ready("1.0.0")))
 	w.g.Eventually(func() (string, error) { k, err := w.reported("prod", apps.HelmRelease)(); return k.Reason, err }).Should(Equal(watchers.ReasonForbidden))
 
+	nowhere := app
+	nowhere.Namespace = ""
+	w.use("nowhere", nowhere)
+	w.g.Consistently(w.sight(app), 300*time.Millisecond).Should(Equal(ready("1.0.0")), "a demand in no namespace is not held against the others")
+
 	grant(other)
 	w.g.Eventually(w.sight(forbidden)).Should(Equal(ready("2.0.0")))
 	w.g.Eventually(func() (bool, error) { k, err := w.reported("prod", apps.HelmRelease)(); return k.Synced, err }).Should(BeTrue())

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,6 +62,11 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		if len(env.Targets) == 0 {
 			found = append(found, problem{env.Name, fmt.Sprintf("environment %q has no targets: nothing is promoted into it or beyond it", env.Name)})
 		}
+		for j := range env.Targets {
+			if env.Targets[j].Namespace == "" {
+				found = append(found, problem{env.Name, fmt.Sprintf("environment %q: %v", env.Name, errNoNamespace(j))})
+			}
+		}
 		if i == 0 {
 			continue
 		}
@@ -71,6 +77,13 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		}
 	}
 	return found
+}
+
+// errInvalidTarget is the class of what is wrong with a target alone.
+var errInvalidTarget = errors.New("invalid target")
+
+func errNoNamespace(target int) error {
+	return fmt.Errorf("%w: targets[%d].namespace is empty: name the application's namespace", errInvalidTarget, target)
 }
 
 // intent of a promotion into an environment; nil when there is none to carry out.

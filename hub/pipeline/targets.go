@@ -68,6 +68,9 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) sights {
 			ref := reference(p, t)
 			use.Refs = append(use.Refs, string(ref.ClusterName()))
 			name, err := r.resolve(p, ref)
+			if t.Namespace == "" {
+				err = errNoNamespace(j)
+			}
 			if err != nil || blocked || kindErr != nil {
 				places[i][j].err = err
 				continue
@@ -136,7 +139,7 @@ func unresolved(err error) sight {
 		s.unready = pipelinesv1.TargetClusterNotFoundReason
 	case errors.Is(err, clusters.ErrNotReady):
 		s.unready = pipelinesv1.TargetClusterNotReadyReason
-	case errors.Is(err, errCrossNamespace):
+	case errors.Is(err, errCrossNamespace), errors.Is(err, errInvalidTarget):
 		s.unready = pipelinesv1.InvalidSpecReason
 	default:
 		s.unready = pipelinesv1.TargetNotReadableReason

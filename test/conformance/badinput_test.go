@@ -45,6 +45,8 @@ func TestBadInput(t *testing.T) {
 			"Ready", "False", "InvalidSpec", `"env-0" is used twice`},
 		"no-targets": {func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Targets = []pipelinesv1.Target{} },
 			"Stalled", "True", "InvalidSpec", `"env-1" has no targets`},
+		"no-namespace": {func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Targets[0].Namespace = "" },
+			"Ready", "False", "InvalidSpec", "targets[0].namespace is empty"},
 		"kind-not-allowed": {func(p *pipelinesv1.Pipeline) { p.Spec.AppRef.APIVersion, p.Spec.AppRef.Kind = "v1", "Secret" },
 			"Ready", "False", "InvalidSpec", "--app-kinds"},
 		"bad-api-version": {func(p *pipelinesv1.Pipeline) { p.Spec.AppRef.APIVersion = "a/b/c" },
