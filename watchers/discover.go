@@ -80,5 +80,5 @@ func preferred(kind Kind, group *metav1.APIGroup) []string {
 func (k *keeper) ask(ctx context.Context, request *rest.Request, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, k.w.o.Timings.Call)
 	defer cancel()
-	return request.Do(ctx).Into(into)
+	return unquoted(request.Do(ctx).Into(into))
 }

@@ -139,6 +139,7 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 			if err == nil && list.GetContinue() != "" {
 				list, err = nil, transport.ErrTooLarge
 			}
+			err = unquoted(err)
 			if errors.Is(err, transport.ErrTooLarge) {
 				r.fail(err)
 			}
@@ -154,6 +155,7 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 			body, err := r.watches.Get().NamespaceIfScoped(i.namespace, i.namespace != metav1.NamespaceAll).Resource(r.resource.Resource).
 				VersionedParams(&o, metav1.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).
 				Stream(transport.Following(ctx, i.stream))
+			err = unquoted(err)
 			r.failed(i, err)
 			if err != nil {
 				return nil, err

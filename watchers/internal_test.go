@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"testing"
@@ -13,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -257,6 +261,25 @@ func TestProblemsAreBounded(t *testing.T) {
 	_, k, _ := still(nil)
 	p := problemOf(errors.New(string(make([]byte, 10_000))), k, "shop")
 	NewWithT(t).Expect(len(p.message)).To(BeNumerically("<", 2*maxProblem))
+}
+
+// TestProblemsQuoteNoStranger: what is no API server's Status is not quoted. Servers
+// that are there to be looked at answer with the request, and the token in it.
+func TestProblemsQuoteNoStranger(t *testing.T) {
+	g := NewWithT(t)
+	_, k, _ := still(nil)
+	stranger := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		http.Error(rw, "you sent "+r.Header.Get("Authorization"), http.StatusInternalServerError)
+	}))
+	defer stranger.Close()
+	set, err := kubernetes.NewForConfig(&rest.Config{Host: stranger.URL, BearerToken: "s3cr3t"})
+	g.Expect(err).NotTo(HaveOccurred())
+	request := set.RESTClient().Get().AbsPath("/apis/example.org")
+	g.Expect(request.Do(t.Context()).Error()).To(MatchError(ContainSubstring("s3cr3t")), "client-go quotes it")
+	p := problemOf(k.ask(t.Context(), request, &metav1.APIGroup{}), k, "")
+	g.Expect(p.reason).To(Equal(ReasonUnreadable))
+	g.Expect(p.message).NotTo(ContainSubstring("s3cr3t"))
+	g.Expect(p.message).To(ContainSubstring("500"))
 }
 
 // TestProblemsLast: the same trouble has the same words at each try.

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/clusters/transport"
@@ -100,6 +101,21 @@ func lasting(err error) string {
 		}
 		return c
 	}, err.Error())
+}
+
+// unquoted is an error without the answer that client-go quotes where it is no Status
+// of an API server: servers that are there to be looked at answer with what they were
+// sent, the token in it.
+func unquoted(err error) error {
+	var answer apierrors.APIStatus
+	if !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &answer) {
+		return err
+	}
+	status := answer.Status()
+	status.Message = fmt.Sprintf("the server answers %d, and not as an API server does", status.Code)
+	status.Details = status.Details.DeepCopy()
+	status.Details.Causes = nil
+	return &apierrors.StatusError{ErrStatus: status}
 }
 
 // needsMending is whether somebody has to do something before a try makes sense.

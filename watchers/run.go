@@ -158,7 +158,7 @@ func (r *run) mayList(ctx context.Context) (scopes, error) {
 	case apierrors.IsForbidden(err) && r.resource.namespaced && !r.wants("", ""):
 		return scopeNamespaces, nil
 	default:
-		return scopesUnknown, fmt.Errorf("listing %s: %w", r.resource.Resource, err)
+		return scopesUnknown, fmt.Errorf("listing %s: %w", r.resource.Resource, unquoted(err))
 	}
 }
 
@@ -278,7 +278,7 @@ func (r *run) readTogether(i *informer, unread []wanted) (map[wanted]bool, error
 	defer cancel()
 	list, err := r.client.Namespace(i.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", r.kind.GroupKind.Kind, err)
+		return nil, fmt.Errorf("listing %s: %w", r.kind.GroupKind.Kind, unquoted(err))
 	}
 	read := make(map[wanted]bool, len(keys))
 	var woken []types.NamespacedName
@@ -335,7 +335,7 @@ func (r *run) settleOne(i *informer, want wanted) error {
 		r.fail(errReplan) // The list brings it.
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading %s %s/%s: %w", r.kind.GroupKind.Kind, want.namespace, want.name, err)
+		return fmt.Errorf("reading %s %s/%s: %w", r.kind.GroupKind.Kind, want.namespace, want.name, unquoted(err))
 	}
 	r.wake(r.observe(r.reduce(u)), false)
 	return nil
