@@ -167,7 +167,7 @@ func New(o Options) (*Hub, error) {
 		}
 	}
 
-	if err := pipeline.New(pipeline.Options{
+	pipelines := pipeline.New(pipeline.Options{
 		Client:               mgr.GetClient(),
 		APIReader:            mgr.GetAPIReader(),
 		Clusters:             connections,
@@ -177,13 +177,15 @@ func New(o Options) (*Hub, error) {
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
 		Recorder:             mgr.GetEventRecorder("capstan"),
 		Clock:                o.Clock,
-	}).SetupWithManager(mgr, waker); err != nil {
+	})
+	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
 		return nil, fmt.Errorf("wiring pipelines: %w", err)
 	}
 
 	if err := promotion.New(promotion.Options{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
+		Looked:    pipelines.Looked,
 		Strategies: strategy.Registry{
 			notification.New(notification.Options{Client: mgr.GetClient(), Address: o.EventsAddress}),
 		},

@@ -252,6 +252,28 @@ func TestRetryOfARejectedOne(t *testing.T) {
 	g.Expect(w.receiver.ids).To(HaveLen(2), "a retry is another act: it has another id")
 }
 
+// TestRetryWhileNoHubRuns: an environment is brought back by hand and the retry
+// raised while no hub runs. What the hub before saw there does not count as done.
+func TestRetryWhileNoHubRuns(t *testing.T) {
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	p := w.newest(ctx, "staging")
+	g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+
+	w.runs("staging", "1.0")
+	retry(ctx, g, w, p)
+	after := w.hub("after", w.c, nil)
+	_, err := after.promotions.Reconcile(ctx, requestFor(&p)) // before its Pipeline
+	g.Expect(err).NotTo(HaveOccurred())
+	after.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	g.Expect(w.receiver.ids).To(HaveLen(2))
+}
+
 func TestDeletionOfTheNewest(t *testing.T) {
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))

@@ -125,15 +125,16 @@ func (anywhere) SetDemand(string, []watchers.Demand)  {}
 // hub makes a hub, whose client a test may have put something in front of.
 func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *hubUnder {
 	recorder := events.NewFakeRecorder(1000)
+	pipelines := pipeline.New(pipeline.Options{
+		Client: c, APIReader: c, Clusters: anywhere{}, Watchers: anywhere{}, Index: w.x,
+		AppKinds: []schema.GroupKind{{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}},
+		Recorder: recorder, Clock: w.clock,
+	})
 	return &hubUnder{
-		w: w,
-		pipelines: pipeline.New(pipeline.Options{
-			Client: c, APIReader: c, Clusters: anywhere{}, Watchers: anywhere{}, Index: w.x,
-			AppKinds: []schema.GroupKind{{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}},
-			Recorder: recorder, Clock: w.clock,
-		}),
+		w:         w,
+		pipelines: pipelines,
 		promotions: promotion.New(promotion.Options{
-			Client: c, APIReader: c, Holder: name, Recorder: recorder, Clock: w.clock,
+			Client: c, APIReader: c, Looked: pipelines.Looked, Holder: name, Recorder: recorder, Clock: w.clock,
 			Strategies: strategy.Registry{notification.New(notification.Options{
 				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
 			})},

@@ -75,6 +75,8 @@ type Reconciler struct {
 	Options
 	primed sync.Once
 	holds  holds
+	// looked: Pipeline → UID of the one whose status this process has brought up to date.
+	looked sync.Map
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -140,6 +142,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.writeStatus(ctx, p, r.status(p, seen, promotions)); err != nil {
 		return r.again(ctx, err)
 	}
+	r.looked.Store(key, p.UID)
 	return r.again(ctx, r.promote(ctx, p, seen, promotions))
 }
 
@@ -172,7 +175,15 @@ func (r *Reconciler) again(ctx context.Context, err error) (ctrl.Result, error) 
 	return ctrl.Result{}, err
 }
 
+// Looked tells whether the status of a Pipeline is of what this process has seen, and
+// not of what another one saw before it.
+func (r *Reconciler) Looked(key types.NamespacedName, uid types.UID) bool {
+	of, looked := r.looked.Load(key)
+	return looked && of == uid
+}
+
 func (r *Reconciler) forget(key types.NamespacedName) {
+	r.looked.Delete(key)
 	r.Index.RemovePipeline(key)
 	r.Watchers.SetDemand(owner(key), nil)
 	r.holds.wait(key, 0, r.Clock.Now())

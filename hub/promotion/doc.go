@@ -3,7 +3,9 @@
 // Contract: the life is the table of hub/pipeline/decision; this package gathers
 // the facts that the table asks for, writes what it answers, and calls a strategy
 // while the phase is Promoting. It never calls a workload cluster: what an
-// environment runs, and what its source agreed on, stand in Pipeline.status.
+// environment runs, and what its source agreed on, stand in Pipeline.status; but
+// not before this process has looked at the Pipeline (Options.Looked), since what
+// another one saw there may be hours old.
 //
 // Exactly once: before each outside step the Promotion, its Pipeline and all
 // Promotions of the Pipeline are read uncached, and the table is asked again; then

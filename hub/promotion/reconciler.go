@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +31,9 @@ const (
 	// raceDelay lets the cache catch up with what won a race.
 	raceDelay = 200 * time.Millisecond
 
+	// lookDelay is how long to wait for the first look at a Pipeline.
+	lookDelay = time.Second
+
 	// DefaultStallAfter is when a promotion under way is called stalled.
 	DefaultStallAfter = 30 * time.Minute
 
@@ -43,6 +47,8 @@ type Options struct {
 	Client client.Client
 	// APIReader reads from the API server, for the look before each outside step.
 	APIReader client.Reader
+	// Looked tells whether the status of a Pipeline is of what this process has seen.
+	Looked func(pipeline types.NamespacedName, uid types.UID) bool
 	// Strategies carry promotions out.
 	Strategies strategy.Registry
 	// Holder names this process in attempts; no two processes have the same.
@@ -117,9 +123,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if v.pipeline != nil && !r.Looked(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID) {
+		return ctrl.Result{RequeueAfter: lookDelay}, nil // What an earlier process saw decides nothing.
+	}
 	before := p.DeepCopy()
 	r.live(p, v, decision.OutcomeNone, "", "")
-	if p.Status.Phase.Finished() && !before.Status.Phase.Finished() {
+	if p.Status.Phase.Finished() && (!before.Status.Phase.Finished() || p.Status.Retry != before.Status.Retry) {
 		// The caches of Pipelines and Promotions are filled apart: what seems to end
 		// this promotion may be a Pipeline as it was before it. An end is for good, so
 		// it is looked at again.
