@@ -93,12 +93,10 @@ func (k *keeper) verdict(s clusters.Snapshot, connection *clusters.Connection, n
 	return problem{}, namespaces, ready
 }
 
-// lockedTrouble is what is wrong with an informer. One that is ready may fail for
-// FreshFor, as the connection may be silent; what is forbidden is so at once.
+// lockedTrouble is what is wrong with an informer.
 func (k *keeper) lockedTrouble(namespace string, i *informer, now time.Time) problem {
-	failing := i.lockedProblem.reason != ""
 	switch {
-	case failing && (!i.lockedReady || i.lockedProblem.reason == ReasonForbidden || now.Sub(i.lockedFailing) >= k.w.o.Timings.FreshFor):
+	case k.lockedFails(i, now):
 		return i.lockedProblem
 	case !i.lockedReady:
 		return k.lockedSyncing(namespace, i.began, now)
@@ -107,6 +105,13 @@ func (k *keeper) lockedTrouble(namespace string, i *informer, now time.Time) pro
 		return problem{ReasonResuming, fmt.Sprintf("the watch of %s in %s has not caught up yet", k.kind.GroupKind, k.c.forPeople)}
 	}
 	return problem{}
+}
+
+// lockedFails is whether an informer's calls fail. One that is ready may fail for
+// FreshFor, as the connection may be silent; what is forbidden is so at once.
+func (k *keeper) lockedFails(i *informer, now time.Time) bool {
+	return i.lockedProblem.reason != "" &&
+		(!i.lockedReady || i.lockedProblem.reason == ReasonForbidden || now.Sub(i.lockedFailing) >= k.w.o.Timings.FreshFor)
 }
 
 // lockedSyncing is that the initial list is not whole yet, which is no trouble for a
@@ -135,8 +140,9 @@ func (r *run) lockedSynced() bool {
 	return true
 }
 
-// lockedReport is what the connections are told.
-func (k *keeper) lockedReport() capstanv1.WatchedKind {
+// lockedReport is what the connections are told: a kind that was synced and cannot be
+// watched any more is not synced.
+func (k *keeper) lockedReport(now time.Time) capstanv1.WatchedKind {
 	shown := capstanv1.WatchedKind{Kind: k.kind.GroupKind.String(), Synced: k.lockedRun.lockedSynced()}
 	p := k.lockedProblem
 	if r := k.lockedRun; r != nil {
@@ -146,8 +152,8 @@ func (k *keeper) lockedReport() capstanv1.WatchedKind {
 		}
 		least := ""
 		for namespace, i := range r.lockedInformers {
-			if !i.lockedReady && i.lockedProblem.reason != "" && (p.reason == "" || namespace < least) {
-				p, least = i.lockedProblem, namespace
+			if k.lockedFails(i, now) && (p.reason == "" || namespace < least) {
+				p, least, shown.Synced = i.lockedProblem, namespace, false
 			}
 		}
 	}

@@ -138,12 +138,12 @@ func heard(s capstanv1.ConnectionState) bool {
 }
 
 // report tells the connections what is watched, when it changed.
-func (w *Watcher) report(c *watched) {
+func (w *Watcher) report(c *watched, now time.Time) {
 	apps := 0
 	var kinds []capstanv1.WatchedKind
 	w.mu.Lock()
 	for _, k := range c.lockedKinds {
-		kinds = append(kinds, k.lockedReport())
+		kinds = append(kinds, k.lockedReport(now))
 		apps += k.lockedApps()
 	}
 	w.mu.Unlock()

@@ -124,7 +124,7 @@ func (w *Watcher) round(some []*watched) {
 	for _, c := range some {
 		if !w.sweep(c, now) {
 			w.tend(c, now)
-			w.report(c)
+			w.report(c, now)
 		}
 	}
 }

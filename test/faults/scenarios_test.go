@@ -70,6 +70,23 @@ func TestEndlessList(t *testing.T) {
 	}).Should(Succeed())
 }
 
+// TestBlindIsShown: a cluster answers probes, and lets a kind that was watched be
+// watched no more. The ClusterConnection says so, too.
+func TestBlindIsShown(t *testing.T) {
+	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	w.pipelines()
+	c := w.clusters[0]
+	w.start()
+	w.allRun("1.0.0", c)
+	c.Set(fleet.TooMany)
+	c.EndWatches()
+	w.staleAt(c, "1.0.0")
+	w.g.Expect(w.reaches(c, capstanv1.ConnectionDegraded).Kinds).To(ConsistOf(
+		And(HaveField("Synced", false), HaveField("Reason", watchers.ReasonThrottled))))
+	c.Set(fleet.Serve)
+	w.g.Expect(w.reaches(c, capstanv1.ConnectionReady).Kinds).To(ConsistOf(HaveField("Synced", true)))
+}
+
 // TestGone: the history of a watch is compacted away while it is off. The kind is
 // listed anew, and nothing is missed.
 func TestGone(t *testing.T) {
