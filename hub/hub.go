@@ -68,6 +68,8 @@ type Options struct {
 	MetricsBindAddress string
 	// HealthAddress of /healthz and /readyz; "0" or empty for none.
 	HealthAddress string
+	// Hook is how /promotion and /approval are served.
+	Hook Hook
 	// LeaderElect has only the holder of a lease act.
 	LeaderElect bool
 	// LeaderElectionLease is how long a lease is held; DefaultLease when 0.
@@ -200,6 +202,9 @@ func New(o Options) (*Hub, error) {
 	if err := o.Registerer.Register(&promotion.Collector{Reader: mgr.GetCache(), Clock: o.Clock}); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
+	if err := addHook(mgr, o, waker); err != nil {
+		return nil, fmt.Errorf("wiring the promotion hook: %w", err)
+	}
 	return &Hub{manager: mgr, Clusters: connections, Index: known}, nil
 }
 
@@ -223,7 +228,7 @@ func (o *Options) defaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress} {
+	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress} {
 		if *address == "" {
 			*address = "0"
 		}

@@ -3,7 +3,9 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"testing"
@@ -11,9 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -121,16 +126,63 @@ func serve(m *testing.M) (code int, err error) {
 	return code, err
 }
 
-// start the hub; the function returned ends it.
+// hookLeader and hookStandby are the addresses of the promotion hooks of the two
+// replicas. The standby's takes weave's signatures, too.
+var hookLeader, hookStandby string
+
+// start the hub: a replica that leads and one that stands by. The function returned
+// ends them.
 func start() (func() error, error) {
-	h, err := hub.New(hub.Options{
-		Config:         management.Config(),
-		AllowLoopback:  true,
-		Registerer:     prometheus.NewRegistry(),
-		Logger:         zap.New(zap.WriteTo(logs), zap.UseDevMode(true)),
-		ClusterTimings: clusters.Timings{KindRetry: time.Second, AuthRetry: time.Second, WriteDelay: 50 * time.Millisecond},
-		WatcherTimings: watchers.Timings{Check: 200 * time.Millisecond, Retry: time.Second},
+	// The one that stands by sees that somebody else leads, for long.
+	if err := c.Create(context.Background(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: hub.LeaseName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("the-leader"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: ptr.To(metav1.NowMicro()),
+		},
+	}); err != nil {
+		return nil, err
+	}
+	var err error
+	if hookLeader, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	if hookStandby, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	stopLeader, err := startReplica(hub.Options{Hook: hub.Hook{BindAddress: hookLeader}})
+	if err != nil {
+		return nil, err
+	}
+	stopStandby, err := startReplica(hub.Options{
+		Hook:        hub.Hook{BindAddress: hookStandby, LegacySignatures: true},
+		LeaderElect: true, LeaderElectionNamespace: namespace,
 	})
+	if err != nil {
+		return nil, errors.Join(err, stopLeader())
+	}
+	stop := func() error { return errors.Join(stopStandby(), stopLeader()) }
+	for _, hook := range []string{hookLeader, hookStandby} {
+		if err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+			connection, err := net.Dial("tcp", hook)
+			if err != nil {
+				return false, nil //nolint:nilerr // It does not listen yet.
+			}
+			return true, connection.Close()
+		}); err != nil {
+			return nil, errors.Join(fmt.Errorf("no promotion hook at %s: %w", hook, err), stop())
+		}
+	}
+	return stop, nil
+}
+
+func startReplica(o hub.Options) (func() error, error) {
+	o.Config = management.Config()
+	o.AllowLoopback = true
+	o.Registerer = prometheus.NewRegistry()
+	o.Logger = zap.New(zap.WriteTo(logs), zap.UseDevMode(true))
+	o.ClusterTimings = clusters.Timings{KindRetry: time.Second, AuthRetry: time.Second, WriteDelay: 50 * time.Millisecond}
+	o.WatcherTimings = watchers.Timings{Check: 200 * time.Millisecond, Retry: time.Second}
+	h, err := hub.New(o)
 	if err != nil {
 		return nil, err
 	}
@@ -141,4 +193,13 @@ func start() (func() error, error) {
 		cancel()
 		return <-ended
 	}, nil
+}
+
+// freeAddress is one that nobody listens at; the hub is told of it before it does.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
 }

@@ -18,6 +18,9 @@ const (
 	PipelineLabel = "capstan.dev/pipeline"
 	// EnvironmentLabel holds the environment's name, as a slug.
 	EnvironmentLabel = "capstan.dev/environment"
+	// ApprovalSignatureLabel holds the digest of the signed call that approved the
+	// Promotion, so that the same call approves no other.
+	ApprovalSignatureLabel = "capstan.dev/approval-signature"
 )
 
 // PromotionSpec is the intent, written before any act and complete in itself:

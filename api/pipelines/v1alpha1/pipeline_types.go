@@ -5,6 +5,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // PipelineKind is the kind of a Pipeline.
 const PipelineKind = "Pipeline"
 
+// RequestedAtAnnotation of a Pipeline holds when somebody last asked the hub to look
+// at it. Any change of it has the hub look; the value decides nothing.
+const RequestedAtAnnotation = "capstan.dev/requested-at"
+
 // PipelineSpec says which application runs where, and how a revision travels.
 type PipelineSpec struct {
 	// AppRef names the application: one kind and one name for the whole pipeline.

@@ -48,7 +48,7 @@ hub until it is told to stop (SIGTERM, SIGINT).`,
 	})
 	root.SetVersionTemplate("capstan {{.Version}}\n")
 	s.register(root.Flags())
-	root.AddCommand(newVersion())
+	root.AddCommand(newSign(), newExplain(), newVersion())
 	return root
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/approval"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -48,6 +49,7 @@ func defaultSettings() *settings {
 		hub: hub.Options{
 			MetricsBindAddress:  ":8080",
 			HealthAddress:       ":9440",
+			Hook:                hub.Hook{BindAddress: ":8082", RateLimit: approval.DefaultRateLimit},
 			LeaderElectionLease: hub.DefaultLease,
 			StallAfter:          promotion.DefaultStallAfter,
 			PromotionRetention:  promotion.DefaultRetention,
@@ -70,6 +72,11 @@ func (s *settings) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease lasts unless renewed, and so how long a crash goes unnoticed, such as 30s; at least "+minLease.String())
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics by plain HTTP, such as :8080 or 127.0.0.1:8080; 0 for none")
 	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz by plain HTTP, such as :9440; 0 for none")
+	f.StringVar(&o.Hook.BindAddress, "promotion-hook-bind-address", o.Hook.BindAddress, "host:port that serves /promotion and /approval, such as :8082; 0 for none")
+	f.StringVar(&o.Hook.CertFile, "promotion-hook-tls-cert-file", "", "PEM file with the certificate chain that serves them by TLS, read again when it changes; when empty, they are served by plain HTTP")
+	f.StringVar(&o.Hook.KeyFile, "promotion-hook-tls-key-file", "", "PEM file with the key of that certificate")
+	f.IntVar(&o.Hook.RateLimit, "promotion-hook-rate-limit", o.Hook.RateLimit, "how many calls an IPv4 address or an IPv6 /64 may make to them in 30s; raise it where all calls come through one proxy")
+	f.BoolVar(&o.Hook.LegacySignatures, "legacy-signatures", false, "take weave pipeline-controller's signatures there, too: they cover the body at most, an approval's nothing, and can be replayed for ever")
 	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL that Flux events are posted to, such as http://notification-controller.flux-system/; when empty, only Kubernetes Events are made")
 	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, with commas between; never kinds of Kubernetes itself")
 	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "keep a Pipeline to the clusters of its own namespace")
@@ -98,10 +105,16 @@ func (s *settings) options() (hub.Options, error) {
 	if o.LeaderElectionLease%time.Second != 0 {
 		refuse("leader-elect-lease-duration", "%s is not in whole seconds, which is how a Lease holds it", o.LeaderElectionLease)
 	}
-	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}} {
+	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}, {"promotion-hook-bind-address", o.Hook.BindAddress}} {
 		if err := checkAddress(a.address); err != nil {
 			refuse(a.flag, "%q is not host:port (such as :8080), nor 0: %v", a.address, err)
 		}
+	}
+	if (o.Hook.CertFile == "") != (o.Hook.KeyFile == "") {
+		refuse("promotion-hook-tls-cert-file", "a certificate needs its key and a key its certificate: give --promotion-hook-tls-key-file with it, or neither")
+	}
+	if o.Hook.RateLimit < 1 {
+		refuse("promotion-hook-rate-limit", "%d calls is none at all; give 1 or more, or turn the hook off with --promotion-hook-bind-address=0", o.Hook.RateLimit)
 	}
 	if o.EventsAddress != "" {
 		if u, err := url.Parse(o.EventsAddress); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/explain"
+)
+
+// explainTimeout bounds the reading of the objects.
+const explainTimeout = 30 * time.Second
+
+func newExplain() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "explain",
+		Short: "Explain what the hub does, and why it does not go on",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newExplainPipeline())
+	return c
+}
+
+func newExplainPipeline() *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use:   "pipeline NAMESPACE/NAME",
+		Short: "Explain a Pipeline",
+		Long: `Explain what each environment of a Pipeline runs, what is in flight, and in one
+sentence why the next thing is not happening. It is told from the Pipeline, its
+Promotions and the ClusterConnections, which you need the right to read; no workload
+cluster is asked. The exit code is 0 when there is an explanation, 1 when there is not.`,
+		Example: `  capstan explain pipeline apps/shop
+  capstan explain pipeline apps/shop --kubeconfig=$HOME/.kube/management`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			namespace, name, ok := strings.Cut(args[0], "/")
+			if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+				return fmt.Errorf("%q is not NAMESPACE/NAME, such as apps/shop", args[0])
+			}
+			config, err := s.config()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), explainTimeout)
+			defer cancel()
+			return explainPipeline(ctx, config, client.ObjectKey{Namespace: namespace, Name: name}, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names")
+	return c
+}
+
+func explainPipeline(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error {
+	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
+	if err != nil {
+		return fmt.Errorf("asking the API server at %s: %w", config.Host, err)
+	}
+	f := explain.Facts{Pipeline: &pipelinesv1.Pipeline{}}
+	err = reader.Get(ctx, key, f.Pipeline)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no Pipeline %s at %s: `kubectl get pipelines.pipelines.weave.works -A` shows which there are", key, config.Host)
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("the cluster at %s does not know Pipelines: is it the management cluster, with config/crd applied?", config.Host)
+	case err != nil:
+		return fmt.Errorf("reading Pipeline %s: %w", key, err)
+	}
+	var promotions capstanv1.PromotionList
+	if err := reader.List(ctx, &promotions, client.InNamespace(key.Namespace), client.MatchingLabels{capstanv1.PipelineUIDLabel: string(f.Pipeline.UID)}); err != nil {
+		return fmt.Errorf("listing the Promotions of Pipeline %s: %w", key, err)
+	}
+	f.Promotions = promotions.Items
+	for _, namespace := range f.Namespaces() {
+		var connections capstanv1.ClusterConnectionList
+		if err := reader.List(ctx, &connections, client.InNamespace(namespace)); err != nil {
+			// The rest is worth telling all the same.
+			_, _ = fmt.Fprintf(errOut, "Without the states of the clusters in namespace %s: %v\n", namespace, err)
+			continue
+		}
+		f.Connections = append(f.Connections, connections.Items...)
+	}
+	f.Now = time.Now()
+	report := explain.Explain(f)
+	return report.Write(out)
+}

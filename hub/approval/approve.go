@@ -1,0 +1,129 @@
+package approval
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+// approve records an approval on the Promotion that waits for it, and waits for what
+// comes of it.
+func (s *Server) approve(ctx context.Context, r *http.Request, p *pipelinesv1.Pipeline, target route, body []byte) (string, error) {
+	_, into := environment(p, target.environment)
+	who, err := s.authenticate(ctx, r, p, into, target, body)
+	if err != nil {
+		return "", err
+	}
+	if into == nil {
+		return "", noEnvironment(p, target.environment)
+	}
+	if err := carriedOut(p, into); err != nil {
+		return "", err
+	}
+	var approved *capstanv1.Promotion
+	// The reconcilers write the status of what is approved: a lost race is run again.
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var err error
+		approved, err = s.record(ctx, p, target, who)
+		return err
+	}); err != nil {
+		return "", err
+	}
+	s.Logger.Info("approval recorded", "promotion", client.ObjectKeyFromObject(approved).String(), "environment", target.environment,
+		"revision", target.revision, "by", who.String(), "client", r.RemoteAddr)
+	if p.Spec.Suspend {
+		return "", nil // It is held until somebody lets the Pipeline go on.
+	}
+	return s.await(ctx, func(ctx context.Context) (string, bool, error) {
+		now := &capstanv1.Promotion{}
+		if err := s.Cache.Get(ctx, client.ObjectKeyFromObject(approved), now); err != nil || now.UID != approved.UID || now.Spec.Approval == nil {
+			return "", false, nil // The cache has not seen the approval.
+		}
+		return come(now)
+	})
+}
+
+// record writes the approval where it belongs.
+func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, target route, who caller) (*capstanv1.Promotion, error) {
+	var mark int64
+	if status := p.Status.Environments[target.environment]; status != nil {
+		mark = status.LastPromotion
+	}
+	waiting, err := newest(ctx, s.Client, p.Namespace, p.UID, target.environment, mark)
+	if err != nil {
+		return nil, fmt.Errorf("listing the Promotions of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	if err := waits(waiting, target); err != nil {
+		return nil, err
+	}
+	digest := who.signature.digest()
+	if err := s.unused(ctx, p.Namespace, digest); err != nil {
+		return nil, err
+	}
+	before := waiting.DeepCopy()
+	waiting.Spec.Approval = &capstanv1.Approval{By: who.String(), Method: capstanv1.ApprovalByHTTP}
+	if digest != "" {
+		if waiting.Labels == nil {
+			waiting.Labels = map[string]string{}
+		}
+		waiting.Labels[capstanv1.ApprovalSignatureLabel] = digest
+	}
+	if err := s.Client.Patch(ctx, waiting, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, fmt.Errorf("recording the approval of Promotion %s/%s: %w", waiting.Namespace, waiting.Name, err)
+	}
+	return waiting, nil
+}
+
+// waits tells why the newest promotion into an environment cannot be approved.
+func waits(p *capstanv1.Promotion, target route) error {
+	switch {
+	case p == nil:
+		return notApproved(reasonNotWaiting, "no promotion into environment %q waits for an approval", target.environment)
+	case p.Spec.Revision != target.revision:
+		return notApproved(reasonNotWaiting, "the newest promotion into environment %q is of %s, not of %s", target.environment, p.Spec.Revision, target.revision)
+	case p.Spec.Approval != nil:
+		return notApproved(reasonNotWaiting, "Promotion %s/%s was approved by %s already", p.Namespace, p.Name, p.Spec.Approval.By)
+	case !p.Spec.Manual:
+		return notApproved(reasonNotWaiting, "Promotion %s/%s needs no approval", p.Namespace, p.Name)
+	case p.Status.Phase != "" && p.Status.Phase != capstanv1.PhaseAwaitingApproval:
+		return notApproved(reasonNotWaiting, "Promotion %s/%s is %s: %s", p.Namespace, p.Name, p.Status.Phase, p.Status.Message)
+	}
+	return nil
+}
+
+// unused tells that a signature approved another promotion before.
+func (s *Server) unused(ctx context.Context, namespace, digest string) error {
+	if digest == "" {
+		return nil
+	}
+	var used capstanv1.PromotionList
+	if err := s.Client.List(ctx, &used, client.InNamespace(namespace), client.MatchingLabels{capstanv1.ApprovalSignatureLabel: digest}, client.Limit(1)); err != nil {
+		return fmt.Errorf("looking for what a signature approved: %w", err)
+	}
+	if len(used.Items) > 0 {
+		return notApproved(reasonReplayed, "this signature approved Promotion %s; sign each approval anew",
+			types.NamespacedName{Namespace: namespace, Name: used.Items[0].Name})
+	}
+	return nil
+}
+
+// carriedOut tells that no promotion into an environment can be carried out.
+func carriedOut(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment) error {
+	promotion := p.PromotionFor(into)
+	why := "it has no promotion"
+	if promotion != nil {
+		why = string(strategy.Check(promotion.Strategy))
+	}
+	if why == "" {
+		return nil
+	}
+	return refuse(http.StatusInternalServerError, reasonNoStrategy, "%s: environment %q of Pipeline %s/%s: %s", weaveFailed, into.Name, p.Namespace, p.Name, why)
+}

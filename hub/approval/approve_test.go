@@ -1,0 +1,179 @@
+package approval
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+const pull = "https://git.example.org/fleet/pulls/7"
+
+var waiting = capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval}
+
+// C23: the answer is what comes of the approval.
+func TestAnswerOfApproval(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	for name, tc := range map[string]struct {
+		status         capstanv1.PromotionStatus
+		code           int
+		says, location string
+	}{
+		"pull-request": {capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingMerge, URL: pull}, 201, "", pull},
+		"merged":       {capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout, URL: pull}, 201, "", pull},
+		"carried-out":  {capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout}, 204, "", ""},
+		"already":      {capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded}, 204, "", ""},
+		"failed": {capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "MarkerNotFound", Message: "no file has it"}, 500,
+			weaveFailed + ": Promotion " + w.ns + "/failed-prod-1: MarkerNotFound: no file has it", ""},
+		"superseded": {capstanv1.PromotionStatus{Phase: capstanv1.PhaseSuperseded, Message: "dev moved on"}, 422,
+			weaveNotApproved + ": Promotion " + w.ns + "/superseded-prod-1 was superseded: dev moved on", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := w.pipeline(name)
+			promotion := w.promotion(p, 1, "1.1.0", waiting)
+			w.becomes(promotion, tc.status)
+			g.Expect(w.approve(url, name, "1.1.0")).To(Equal(answer{tc.code, tc.says, tc.location}))
+			g.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
+			g.Expect(promotion.Spec.Approval).To(Equal(&capstanv1.Approval{By: "secret:" + w.ns + "/hmac", Method: capstanv1.ApprovalByHTTP}))
+		})
+	}
+}
+
+// An approval that is carried out slowly is recorded all the same.
+func TestApprovalIsNotWaitedForEver(t *testing.T) {
+	w := newWorld(t)
+	promotion := w.promotion(w.pipeline("slow"), 1, "1.1.0", waiting)
+	begun := time.Now()
+	w.Expect(w.approve(w.serve(), "slow", "1.1.0").Code).To(Equal(204))
+	w.Expect(time.Since(begun)).To(And(BeNumerically(">=", patience), BeNumerically("<", patience+5*time.Second)))
+	w.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
+	w.Expect(promotion.Spec.Approval).NotTo(BeNil())
+}
+
+// A suspended Pipeline holds what is approved: there is nothing to wait for.
+func TestApprovalOfSuspended(t *testing.T) {
+	w := newWorld(t)
+	p := w.pipeline("held")
+	p.Spec.Suspend = true
+	w.Expect(w.c.Update(t.Context(), p)).To(Succeed())
+	w.promotion(p, 1, "1.1.0", waiting)
+	begun := time.Now()
+	w.Expect(w.approve(w.serve(), "held", "1.1.0").Code).To(Equal(204))
+	w.Expect(time.Since(begun)).To(BeNumerically("<", patience))
+}
+
+// What does not wait is not approved, and told why.
+func TestWhatDoesNotWait(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	refused := func(why string) OmegaMatcher {
+		return And(HaveField("Code", 422), HaveField("Body", And(HavePrefix(weaveNotApproved), ContainSubstring(why))))
+	}
+	p := w.pipeline("none")
+	w.Expect(w.approve(url, "none", "1.1.0")).To(refused("no promotion"))
+	w.promotion(p, 1, "1.1.0", waiting)
+	w.promotion(p, 2, "1.2.0", waiting)
+	w.Expect(w.approve(url, "none", "1.1.0")).To(refused("the newest promotion into environment \"prod\" is of 1.2.0, not of 1.1.0"))
+	// The newest was deleted by hand; the mark in the status remembers it.
+	p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{"prod": {LastPromotion: 3}}
+	w.Expect(w.c.Status().Update(t.Context(), p)).To(Succeed())
+	w.Expect(w.approve(url, "none", "1.2.0")).To(refused("no promotion"))
+
+	w.promotion(w.pipeline("over"), 1, "1.1.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseRejected, Message: "closed"})
+	w.Expect(w.approve(url, "over", "1.1.0")).To(refused("is Rejected: closed"))
+}
+
+// N6: one signature approves one promotion, also where the Pipeline is another of
+// the same name, and on whichever replica.
+func TestSignatureIsUsedOnce(t *testing.T) {
+	w := newWorld(t)
+	path := ApprovalPath(w.ns, "again", "prod", "1.1.0")
+	captured := Sign(key, http.MethodPost, path, time.Now(), nil)
+	p := w.pipeline("again")
+	w.becomes(w.promotion(p, 1, "1.1.0", waiting), capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})
+	w.Expect(w.post(w.serve(), path, captured, "").Code).To(Equal(204))
+	w.Expect(w.c.Delete(t.Context(), p)).To(Succeed())
+	w.promotion(w.pipeline("again"), 2, "1.1.0", waiting)
+	w.Expect(w.post(w.serve(), path, captured, "")).To(And(HaveField("Code", 422), HaveField("Body", ContainSubstring("this signature approved Promotion "+w.ns+"/again-prod-1"))))
+}
+
+// The key of the environment goes before the Pipeline's, and one that cannot be read
+// lets nobody through.
+func TestWhichKeySigns(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	w.secret("prod", map[string][]byte{SecretKey: []byte("of prod")})
+	w.secret("empty", map[string][]byte{SecretKey: {}})
+	for name, tc := range map[string]struct {
+		edit   func(*pipelinesv1.Pipeline)
+		signer []byte
+		code   int
+	}{
+		"pipelines":            {func(*pipelinesv1.Pipeline) {}, key, 422},
+		"own":                  {func(p *pipelinesv1.Pipeline) { own(p, "prod") }, []byte("of prod"), 422},
+		"own-not-pipelines":    {func(p *pipelinesv1.Pipeline) { own(p, "prod") }, key, 401},
+		"own-without-ref":      {func(p *pipelinesv1.Pipeline) { own(p, "") }, key, 422},
+		"own-alone":            {func(p *pipelinesv1.Pipeline) { own(p, "prod"); p.Spec.Promotion = nil }, []byte("of prod"), 422},
+		"empty-key":            {func(p *pipelinesv1.Pipeline) { own(p, "empty") }, nil, 401},
+		"missing-secret":       {func(p *pipelinesv1.Pipeline) { own(p, "missing") }, key, 401},
+		"unknown-env-has-none": {func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Name = "other"; own(p, "prod") }, key, 422},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := w.pipeline(name)
+			tc.edit(p)
+			NewWithT(t).Expect(w.c.Update(t.Context(), p)).To(Succeed())
+			path := ApprovalPath(w.ns, name, "prod", "1.1.0")
+			NewWithT(t).Expect(w.post(url, path, Sign(tc.signer, http.MethodPost, path, time.Now(), nil), "").Code).To(Equal(tc.code))
+		})
+	}
+}
+
+// own gives prod a promotion of its own.
+func own(p *pipelinesv1.Pipeline, secret string) {
+	promotion := p.Spec.Promotion.DeepCopy()
+	promotion.Strategy.SecretRef = nil
+	if secret != "" {
+		promotion.Strategy.SecretRef = &pipelinesv1.LocalObjectReference{Name: secret}
+	}
+	p.Spec.Environments[1].Promotion = promotion
+}
+
+// A key that changes counts from then on.
+func TestRotatedKey(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	w.pipeline("rotated")
+	path := ApprovalPath(w.ns, "rotated", "prod", "1.1.0")
+	code := func(key string) int {
+		return w.post(url, path, Sign([]byte(key), http.MethodPost, path, time.Now(), nil), "").Code
+	}
+	w.Expect(code(string(key))).To(Equal(422))
+	w.Expect(w.c.Patch(t.Context(), secretOfWorld(w), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"hmac-key":"bmV3"}}`)))).To(Succeed())
+	w.Expect(code(string(key))).To(Equal(401))
+	w.Expect(code("new")).To(Equal(422))
+}
+
+// The API server is away: the caller is told to come back, and nothing else.
+func TestWithoutAPIServer(t *testing.T) {
+	w := newWorld(t)
+	w.pipeline("away")
+	w.options.Client = away{w.c}
+	w.Expect(w.approve(w.serve(), "away", "1.1.0")).To(Equal(answer{500, "the hub could not ask its API server; its log says why. Try again", ""}))
+}
+
+// away fails each call as a context that ended does.
+type away struct{ client.Client }
+
+func (away) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx.Err()
+}

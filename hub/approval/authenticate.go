@@ -1,0 +1,94 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// errNoSecretRef means that nobody can sign for a Pipeline.
+var errNoSecretRef = errors.New("neither the environment's nor the Pipeline's promotion.strategy.secretRef is set: name a Secret with the key " + SecretKey)
+
+// caller is who signed a call: the holder of a key.
+type caller struct {
+	// secret in the Pipeline's namespace that holds the key.
+	secret    types.NamespacedName
+	signature signature
+}
+
+// String is the caller's name, as spec.approval.by holds it.
+func (c caller) String() string { return "secret:" + c.secret.String() }
+
+// authenticate finds out who calls, by the key of the environment that is promoted
+// into; an environment that the Pipeline does not have (nil) has the Pipeline's key.
+func (s *Server) authenticate(ctx context.Context, r *http.Request, p *pipelinesv1.Pipeline, into *pipelinesv1.Environment, target route, body []byte) (caller, error) {
+	sig, err := parseSignature(r.Header, s.LegacySignatures, s.Clock.Now())
+	name := secretOf(p, into)
+	switch {
+	case name == "":
+		return caller{}, unauthorized(reasonNoSecret, fmt.Errorf("pipeline %s/%s: %w", p.Namespace, p.Name, errNoSecretRef))
+	case err != nil:
+		return caller{}, unauthorized(reasonSignature, err)
+	}
+	c := caller{secret: types.NamespacedName{Namespace: p.Namespace, Name: name}, signature: sig}
+	key, err := s.key(ctx, c.secret)
+	if err != nil {
+		return caller{}, err
+	}
+	if err := sig.check(key, target, r.Method, r.URL.EscapedPath(), body); err != nil {
+		return caller{}, unauthorized(reasonSignature, err)
+	}
+	return c, nil
+}
+
+// secretOf is the name of the Secret that signs for an environment: its own, else
+// the Pipeline's. Unlike the rest of a promotion the two are not taken as a whole,
+// since weave only ever read the Pipeline's.
+func secretOf(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment) string {
+	if into != nil && into.Promotion != nil && into.Promotion.Strategy.SecretRef != nil {
+		return into.Promotion.Strategy.SecretRef.Name
+	}
+	if p.Spec.Promotion != nil && p.Spec.Promotion.Strategy.SecretRef != nil {
+		return p.Spec.Promotion.Strategy.SecretRef.Name
+	}
+	return ""
+}
+
+// key reads the HMAC key, each time: a Secret that changed counts from then on.
+func (s *Server) key(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+	secret := &corev1.Secret{}
+	err := s.Client.Get(ctx, name, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, unauthorized(reasonNoSecret, fmt.Errorf("there is no Secret %s: create it with the key %s", name, SecretKey))
+	case apierrors.IsForbidden(err):
+		return nil, failed(fmt.Errorf("the hub may not read Secret %s: apply config/rbac/pipeline-secrets to that namespace: %w", name, err))
+	case err != nil:
+		return nil, failed(fmt.Errorf("reading Secret %s: %w", name, err))
+	case len(secret.Data[SecretKey]) == 0:
+		return nil, unauthorized(reasonNoSecret, fmt.Errorf("the Secret %s has no key %s, or an empty one", name, SecretKey))
+	}
+	return secret.Data[SecretKey], nil
+}
+
+// environment of a Pipeline by name, with its place; nil when it has none.
+func environment(p *pipelinesv1.Pipeline, name string) (int, *pipelinesv1.Environment) {
+	for i := range p.Spec.Environments {
+		if p.Spec.Environments[i].Name == name {
+			return i, &p.Spec.Environments[i]
+		}
+	}
+	return -1, nil
+}
+
+// noEnvironment is weave's answer to a name that the Pipeline does not have.
+func noEnvironment(p *pipelinesv1.Pipeline, name string) *refusal {
+	return refuse(http.StatusUnprocessableEntity, reasonMismatch, "app %s/%s has no environment %s defined", p.Namespace, p.Name, name)
+}

@@ -1,0 +1,136 @@
+package approval
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// FuzzRoute: what is made of names is read back as those names, and what is read
+// holds names that may be asked for.
+func FuzzRoute(f *testing.F) {
+	f.Add("apps", "shop", "prod", "1.2.0", "/approval/apps/shop/prod/1.2.0")
+	f.Add("apps", "shop", "Prod EU/überall", "1.2.0+b/c", "/promotion/apps/shop/%2F")
+	f.Add("..", "", "\xff", "%", "//%zz/../")
+	f.Fuzz(func(t *testing.T, namespace, pipeline, environment, revision, path string) {
+		if r, ok := parseRoute(path); ok {
+			again := PromotionPath(r.namespace, r.pipeline, r.environment)
+			if r.endpoint == approvalEndpoint {
+				again = ApprovalPath(r.namespace, r.pipeline, r.environment, r.revision)
+			}
+			if r2, ok := parseRoute(again); !ok || r2 != r {
+				t.Errorf("%q is %+v, and %q is %+v", path, r, again, r2)
+			}
+			if strings.ContainsAny(r.namespace+r.pipeline, "/%\\ ") || r.namespace == ".." || r.environment == "" {
+				t.Errorf("%q names %+v", path, r)
+			}
+		}
+		r, ok := parseRoute(ApprovalPath(namespace, pipeline, environment, revision))
+		if ok && (r != route{approvalEndpoint, namespace, pipeline, environment, revision}) {
+			t.Errorf("%q/%q/%q/%q became %+v", namespace, pipeline, environment, revision, r)
+		}
+	})
+}
+
+// FuzzSignature: headers of any kind are no panic, and only what the key gives passes.
+func FuzzSignature(f *testing.F) {
+	f.Add("v2=00", "1800000000", "POST", "/promotion/a/b/c", []byte("body"), false)
+	f.Add("sha256=00", "", "POST", "/approval/a/b/c/d", []byte(nil), true)
+	f.Add("v2", "-9223372036854775808", "", "", []byte{0xff}, false)
+	f.Fuzz(func(t *testing.T, signature, timestamp, method, path string, body []byte, legacy bool) {
+		r := route{endpoint: promotionEndpoint}
+		headers := http.Header{SignatureHeader: {signature}, TimestampHeader: {timestamp}}
+		if s, err := parseSignature(headers, legacy, now); err == nil && s.check(key, r, method, path, body) == nil {
+			t.Fatalf("%q at %q passes", signature, timestamp) // Finding a MAC is not to be done by luck.
+		}
+		right := Sign(key, method, path, now, body)
+		s, err := parseSignature(right, legacy, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.check(key, r, method, path, body); err != nil {
+			t.Fatalf("what was signed does not pass: %v", err)
+		}
+		for what, err := range map[string]error{
+			"method": s.check(key, r, method+"x", path, body),
+			"path":   s.check(key, r, method, path+"x", body),
+			"body":   s.check(key, r, method, path, append(slices.Clone(body), 'x')),
+			"key":    s.check(append(slices.Clone(key), 'x'), r, method, path, body),
+			// A line break moved from one part into another is another message.
+			"parts": s.check(key, r, method+"\n"+path, "", body),
+		} {
+			if err == nil && (what != "parts" || path != "") {
+				t.Errorf("another %s passes", what)
+			}
+		}
+	})
+}
+
+// FuzzServe: any request has one of the answers of the contract, and nobody without
+// the key is let through.
+func FuzzServe(f *testing.F) {
+	f.Add("POST", "/promotion/apps/shop/dev", "v2=00", "1800000000", []byte("{}"), true)
+	f.Add("GET", "/approval/apps/shop/prod/1", "sha256=00", "", []byte(nil), false)
+	f.Add("POST", "/approval/apps/shop/prod/%2F", "", "", []byte("x"), false)
+	f.Fuzz(func(t *testing.T, method, path, signature, timestamp string, body []byte, signed bool) {
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://hub"+path, bytes.NewReader(body))
+		if err != nil {
+			t.Skip() // No such request can be sent.
+		}
+		request.Header = http.Header{SignatureHeader: {signature}, TimestampHeader: {timestamp}}
+		if signed {
+			request.Header = Sign(key, method, request.URL.EscapedPath(), time.Now(), body)
+		}
+		recorder := httptest.NewRecorder()
+		New(Options{Client: oneShop{}, LegacySignatures: true, Logger: logr.Discard()}).ServeHTTP(recorder, request)
+		allowed := []int{400, 401, 404, 405, 413}
+		if signed {
+			// Nothing waits for an approval, and no application is called as the event says.
+			allowed = append(allowed, 422)
+		}
+		if request.URL.Path == healthPath {
+			allowed = []int{200}
+		}
+		if !slices.Contains(allowed, recorder.Code) {
+			t.Errorf("%s %q is answered with %s %s", method, path, strconv.Itoa(recorder.Code), recorder.Body)
+		}
+	})
+}
+
+// oneShop is an API server with one Pipeline, its Secret and no Promotion. A real one
+// cannot be asked a hundred thousand times a minute.
+type oneShop struct{ client.Client }
+
+func (oneShop) Get(_ context.Context, name client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	switch o := o.(type) {
+	case *pipelinesv1.Pipeline:
+		o.Namespace, o.Name, o.UID = name.Namespace, name.Name, types.UID("uid")
+		o.Spec.Environments = []pipelinesv1.Environment{{Name: "dev"}, {Name: "prod", Targets: []pipelinesv1.Target{{Namespace: "shop"}}}}
+		o.Spec.Promotion = &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{
+			Notification: &pipelinesv1.NotificationPromotion{}, SecretRef: &pipelinesv1.LocalObjectReference{Name: "hmac"}}}
+	case *corev1.Secret:
+		o.Data = map[string][]byte{SecretKey: key}
+	}
+	return nil
+}
+
+func (oneShop) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
+	if list, ok := l.(*capstanv1.PromotionList); ok {
+		list.Items = nil
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// healthPath is answered with 200 to everybody, as weave does on this port.
+const healthPath = "/healthz"
+
+// busyFor is when a caller that found all slots taken is asked to come back.
+const busyFor = "5"
+
+// ServeHTTP implements http.Handler. It parses paths itself: a ServeMux would
+// redirect what it thinks is not clean, and a redirected call is another than the
+// one that was signed.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == healthPath {
+		_, _ = io.WriteString(w, "ok")
+		return
+	}
+	started := s.Clock.Now()
+	target, known := parseRoute(r.URL.EscapedPath())
+	endpoint := target.endpoint
+	if !known {
+		endpoint = "none"
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	location, err := s.serve(ctx, w, r, target, known)
+	code := s.answer(w, r, location, err)
+	calls.WithLabelValues(endpoint, strconv.Itoa(code)).Inc()
+	callSeconds.WithLabelValues(endpoint).Observe(s.Clock.Since(started).Seconds())
+}
+
+// serve a call, in the order in which weave finds fault.
+func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, target route, known bool) (string, error) {
+	if wait := s.limiter.take(clientOf(r.RemoteAddr), s.Clock.Now()); wait > 0 {
+		return "", rateLimited(s.Clock.Now().Add(wait))
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		return "", &refusal{code: http.StatusServiceUnavailable, reason: reasonBusy, retryAfter: busyFor}
+	}
+	if r.Method != http.MethodPost {
+		return "", &refusal{code: http.StatusMethodNotAllowed, reason: reasonMethod}
+	}
+	if !known {
+		return "", refuse(http.StatusNotFound, reasonPath,
+			"no such path: POST to %s or %s, each part escaped", "/promotion/NAMESPACE/PIPELINE/ENVIRONMENT", "/approval/NAMESPACE/PIPELINE/ENVIRONMENT/REVISION")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return "", refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+		}
+		return "", &refusal{code: http.StatusBadRequest, reason: reasonBody, cause: fmt.Errorf("reading the body: %w", err)}
+	}
+	p := &pipelinesv1.Pipeline{}
+	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: target.namespace, Name: target.pipeline}, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", refuse(http.StatusNotFound, reasonNoPipeline, "there is no Pipeline %s/%s", target.namespace, target.pipeline)
+		}
+		return "", failed(fmt.Errorf("reading Pipeline %s/%s: %w", target.namespace, target.pipeline, err))
+	}
+	if target.endpoint == approvalEndpoint {
+		return s.approve(ctx, r, p, target, body)
+	}
+	return s.hint(ctx, r, p, target, body)
+}
+
+// answer writes what came of a call, and tells of a refusal; it returns the code.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, location string, err error) int {
+	w.Header().Set("Cache-Control", "no-store")
+	if err == nil {
+		code := http.StatusNoContent
+		if location != "" {
+			w.Header().Set("Location", location)
+			code = http.StatusCreated
+		}
+		w.WriteHeader(code)
+		return code
+	}
+	var refused *refusal
+	if !errors.As(err, &refused) {
+		refused = failed(err)
+	}
+	refusals.WithLabelValues(string(refused.reason)).Inc()
+	s.Logger.Info("call refused", "reason", refused.reason, "code", refused.code, "why", refused.Error(),
+		"method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
+	if refused.retryAfter != "" {
+		w.Header().Set("Retry-After", refused.retryAfter)
+	}
+	if refused.body != "" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+	}
+	w.WriteHeader(refused.code)
+	_, _ = io.WriteString(w, refused.body)
+	return refused.code
+}

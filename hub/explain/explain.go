@@ -1,0 +1,199 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+)
+
+// Facts are the hub's objects around one Pipeline.
+type Facts struct {
+	Pipeline *pipelinesv1.Pipeline
+	// Promotions of exactly this Pipeline (by its UID).
+	Promotions []capstanv1.Promotion
+	// Connections to the clusters that the Pipeline names; others do no harm.
+	Connections []capstanv1.ClusterConnection
+	Now         time.Time
+}
+
+// Report is the explanation of one Pipeline.
+type Report struct {
+	// Pipeline as namespace/name.
+	Pipeline string
+	// App that it is about, as kind and name.
+	App string
+	// Notes concern the whole Pipeline, and come before everything else.
+	Notes []string
+	// Environments in the order of the spec.
+	Environments []Environment
+}
+
+// Environment is the explanation of one environment.
+type Environment struct {
+	Name string
+	// Runs is the revision, or the revisions, that its targets were last seen at.
+	Runs string
+	// Ready is how many targets are ready, of how many.
+	Ready string
+	// InFlight is the promotion under way; empty when none is.
+	InFlight string
+	// Why the next thing is not happening, or that there is nothing to do.
+	Why string
+	// Do is what can be typed to have it go on.
+	Do []string
+}
+
+// Explain puts the explanation together.
+func Explain(f Facts) Report {
+	p := f.Pipeline
+	r := Report{Pipeline: p.Namespace + "/" + p.Name, App: p.Spec.AppRef.Kind + " " + p.Spec.AppRef.Name, Notes: f.notes()}
+	for i := range p.Spec.Environments {
+		r.Environments = append(r.Environments, f.environment(i))
+	}
+	return r
+}
+
+// notes of what concerns the whole Pipeline.
+func (f *Facts) notes() []string {
+	var notes []string
+	p := f.Pipeline
+	if seen := p.Status.ObservedGeneration; seen < p.Generation {
+		notes = append(notes, fmt.Sprintf("The hub has not looked at the newest edit yet (generation %d; it saw %d): if this stays, it does not run.", p.Generation, max(seen, 0)))
+	}
+	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.ReadyCondition); c != nil && c.Status == metav1.ConditionFalse && c.Reason == pipelinesv1.InvalidSpecReason {
+		notes = append(notes, "The spec cannot be carried out: "+c.Message+".")
+	}
+	if p.Spec.Suspend {
+		notes = append(notes, "The Pipeline is suspended: nothing new is promoted, and nothing in flight takes a step.")
+	}
+	return notes
+}
+
+func (f *Facts) environment(i int) Environment {
+	env := &f.Pipeline.Spec.Environments[i]
+	targets := f.targets(i)
+	ready := 0
+	for _, t := range targets {
+		if t.Fresh && t.Ready {
+			ready++
+		}
+	}
+	e := Environment{Name: env.Name, Runs: runs(targets), Ready: fmt.Sprintf("%d/%d", ready, len(env.Targets))}
+	newest := f.newest(env.Name)
+	if newest != nil && !newest.Status.Phase.Finished() {
+		phase := newest.Status.Phase
+		if phase == "" {
+			phase = "Created"
+		}
+		e.InFlight = fmt.Sprintf("%s %s", newest.Spec.Revision, phase)
+		if meta.IsStatusConditionTrue(newest.Status.Conditions, capstanv1.StalledCondition) {
+			e.InFlight += ", stalled"
+		}
+	}
+	switch {
+	case i == 0:
+		e.Why = f.first(targets)
+	case e.InFlight != "":
+		e.Why, e.Do = f.inFlight(i, newest)
+	default:
+		e.Why, e.Do = f.idle(i, newest)
+	}
+	return e
+}
+
+// runs names the revisions of targets.
+func runs(targets []decision.Target) string {
+	revisions := decision.Revisions(targets)
+	for i, r := range revisions {
+		if r == "" {
+			revisions[i] = "none"
+		}
+	}
+	text := strings.Join(revisions, ", ")
+	switch {
+	case text == "":
+		return "none"
+	case !decision.Fresh(targets):
+		return text + " (stale)"
+	default:
+		return text
+	}
+}
+
+// targets of an environment, as the hub's status shows them; all of the spec's,
+// though the hub may not have looked at some.
+func (f *Facts) targets(i int) []decision.Target {
+	env := &f.Pipeline.Spec.Environments[i]
+	targets := make([]decision.Target, len(env.Targets))
+	for j := range targets {
+		if s := f.status(i, j); s != nil {
+			targets[j] = decision.Target{Fresh: !s.Stale && s.Error == "", Ready: s.Ready, Revision: s.Revision}
+		}
+	}
+	return targets
+}
+
+// status of a target; nil when the hub has not looked at it.
+func (f *Facts) status(i, j int) *pipelinesv1.TargetStatus {
+	status := f.Pipeline.Status.Environments[f.Pipeline.Spec.Environments[i].Name]
+	if status == nil || j >= len(status.Targets) {
+		return nil
+	}
+	return &status.Targets[j]
+}
+
+// newest promotion into an environment; nil when there is none.
+func (f *Facts) newest(env string) *capstanv1.Promotion {
+	var newest *capstanv1.Promotion
+	for i := range f.Promotions {
+		p := &f.Promotions[i]
+		if p.Spec.Environment == env && (newest == nil || p.Spec.Number > newest.Spec.Number) {
+			newest = p
+		}
+	}
+	return newest
+}
+
+// question is what the hub decides upon for an environment.
+func (f *Facts) question(i int) decision.Question {
+	return decision.Question{
+		Suspended: f.Pipeline.Spec.Suspend,
+		First:     f.decided(0), Source: f.decided(i - 1), Into: f.decided(i),
+	}
+}
+
+func (f *Facts) decided(i int) decision.Environment {
+	p, env := f.Pipeline, &f.Pipeline.Spec.Environments[i]
+	e := decision.Environment{Name: env.Name, Targets: f.targets(i)}
+	if promotion := p.PromotionFor(env); promotion != nil {
+		e.Intent = &decision.Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
+	}
+	var mark int64
+	if status := p.Status.Environments[env.Name]; status != nil {
+		e.Agreed, mark = status.Agreed, status.LastPromotion
+	}
+	var entries []decision.Entry
+	for k := range f.Promotions {
+		if f.Promotions[k].Spec.Environment == env.Name {
+			entries = append(entries, decision.EntryOf(&f.Promotions[k]))
+		}
+	}
+	e.Ledger = decision.NewLedger(entries, mark)
+	return e
+}
+
+// ago is how long something has been so.
+func (f *Facts) ago(since *metav1.Time) string {
+	if since == nil {
+		return "an unknown time"
+	}
+	return duration.HumanDuration(f.Now.Sub(since.Time))
+}

@@ -1,0 +1,132 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// name of a target in a sentence.
+func (f *Facts) name(i, j int) string {
+	t := &f.Pipeline.Spec.Environments[i].Targets[j]
+	app := t.Namespace + "/" + f.Pipeline.Spec.AppRef.Name
+	if t.ClusterRef == nil {
+		return app + " in the management cluster"
+	}
+	return fmt.Sprintf("%s in %s %s/%s", app, t.ClusterRef.Kind, f.namespace(t.ClusterRef), t.ClusterRef.Name)
+}
+
+func (f *Facts) namespace(ref *pipelinesv1.CrossNamespaceClusterReference) string {
+	if ref.Namespace == "" {
+		return f.Pipeline.Namespace
+	}
+	return ref.Namespace
+}
+
+// Namespaces of the clusters that the Pipeline names: ClusterConnections are there.
+func (f *Facts) Namespaces() []string {
+	var all []string
+	for i := range f.Pipeline.Spec.Environments {
+		for j := range f.Pipeline.Spec.Environments[i].Targets {
+			if ref := f.Pipeline.Spec.Environments[i].Targets[j].ClusterRef; ref != nil && !slices.Contains(all, f.namespace(ref)) {
+				all = append(all, f.namespace(ref))
+			}
+		}
+	}
+	return all
+}
+
+// connection to the cluster of a target; nil when there is none to be known of.
+func (f *Facts) connection(i, j int) *capstanv1.ClusterConnection {
+	ref := f.Pipeline.Spec.Environments[i].Targets[j].ClusterRef
+	if ref == nil {
+		return nil
+	}
+	for k := range f.Connections {
+		of := &f.Connections[k].Spec.ClusterRef
+		if of.Kind == ref.Kind && of.Name == ref.Name && of.Namespace == f.namespace(ref) {
+			return &f.Connections[k]
+		}
+	}
+	return nil
+}
+
+// obstacle says what keeps a target from running a revision, fresh and ready; empty
+// when nothing does. An empty revision means any.
+func (f *Facts) obstacle(i, j int, revision string) string {
+	s := f.status(i, j)
+	switch {
+	case s == nil:
+		return f.name(i, j) + ": the hub has not looked at it yet"
+	case s.Stale || s.Error != "":
+		return f.name(i, j) + f.unseen(i, j, s)
+	case revision != "" && s.Revision != revision && s.Revision == "":
+		return f.name(i, j) + " runs nothing yet"
+	case revision != "" && s.Revision != revision:
+		return f.name(i, j) + " still runs " + s.Revision
+	case !s.Ready && s.Revision == "":
+		return f.name(i, j) + " runs nothing yet"
+	case !s.Ready:
+		return fmt.Sprintf("%s is at %s and not ready: see the %s there", f.name(i, j), s.Revision, f.Pipeline.Spec.AppRef.Kind)
+	}
+	return ""
+}
+
+// unseen says why a target cannot be seen: its cluster's state where that is the
+// cause, else what the hub found.
+func (f *Facts) unseen(i, j int, s *pipelinesv1.TargetStatus) string {
+	if c := f.connection(i, j); c != nil && c.Status.State != capstanv1.ConnectionReady && c.Status.State != "" {
+		why := c.Status.Reason
+		if c.Status.Message != "" {
+			why += ": " + trim(c.Status.Message)
+		}
+		return fmt.Sprintf(", whose cluster is %s for %s (%s)", c.Status.State, f.ago(c.Status.Since), why)
+	}
+	if s.Error == "" {
+		return ": its cluster was not heard of for a while"
+	}
+	return ": " + trim(s.Error)
+}
+
+// obstacles of an environment in one clause: the first, and how many more targets
+// have one; empty when none has.
+func (f *Facts) obstacles(i int, revision string) string {
+	var found []string
+	for j := range f.Pipeline.Spec.Environments[i].Targets {
+		if o := f.obstacle(i, j, revision); o != "" {
+			found = append(found, o)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return ""
+	case 1:
+		return found[0]
+	case 2:
+		return found[0] + "; and one more target is not there"
+	default:
+		return fmt.Sprintf("%s; and %d more targets are not there", found[0], len(found)-1)
+	}
+}
+
+// differ says why targets without an obstacle of their own do not agree: each is
+// well, at a revision of its own.
+func (f *Facts) differ(i int) string {
+	if o := f.obstacles(i, ""); o != "" {
+		return o
+	}
+	var all []string
+	for j := range f.Pipeline.Spec.Environments[i].Targets {
+		all = append(all, fmt.Sprintf("%s runs %s", f.name(i, j), f.status(i, j).Revision))
+	}
+	if len(all) == 0 {
+		return "it has no targets"
+	}
+	return "its targets differ: " + strings.Join(all, ", ")
+}
+
+// trim what begins or ends a sentence of its own.
+func trim(message string) string { return strings.TrimRight(strings.TrimSpace(message), ".") }

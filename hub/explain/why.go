@@ -1,0 +1,122 @@
+package explain
+
+import (
+	"fmt"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+// first explains the environment where revisions come from.
+func (f *Facts) first(targets []decision.Target) string {
+	if revision, ok := decision.Agree(targets); ok {
+		return fmt.Sprintf("every target runs %s, which is what travels on.", revision)
+	}
+	return fmt.Sprintf("nothing travels on from here: %s.", f.differ(0))
+}
+
+// inFlight explains what a promotion under way waits for.
+func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
+	switch p.Status.Phase {
+	case capstanv1.PhaseAwaitingApproval:
+		return fmt.Sprintf("%s waits for an approval for %s; by kubectl (you need the verb approve on promotions.capstan.dev)%s.",
+			p.Spec.Revision, f.ago(p.Status.StartedAt), f.byHTTP(i)), f.approve(i, p)
+	case capstanv1.PhasePromoting:
+		if f.Pipeline.Spec.Suspend {
+			return fmt.Sprintf("%s is held, since the Pipeline is suspended; let it go on.", p.Spec.Revision),
+				[]string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, f.Pipeline.Namespace, f.Pipeline.Name)}
+		}
+		return fmt.Sprintf("%s is being carried out for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartedAt), trim(p.Status.Message)), nil
+	case capstanv1.PhaseAwaitingMerge:
+		return fmt.Sprintf("%s waits for its pull request to be merged for %s: %s", p.Spec.Revision, f.ago(p.Status.StartedAt), p.Status.URL), nil
+	case capstanv1.PhaseAwaitingRollout:
+		if o := f.obstacles(i, p.Spec.Revision); o != "" {
+			return fmt.Sprintf("%s was carried out and waits for every target to run it: %s.", p.Spec.Revision, o), nil
+		}
+		return fmt.Sprintf("%s runs in every target; the hub is about to say so.", p.Spec.Revision), nil
+	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
+	}
+	return fmt.Sprintf("%s was decided %s ago and the hub is about to begin; if this stays, it does not run.", p.Spec.Revision, f.ago(&p.CreationTimestamp)), nil
+}
+
+// idle explains why nothing is under way into an environment, by the row of the
+// hub's own decision table.
+func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
+	env, source := &f.Pipeline.Spec.Environments[i], f.Pipeline.Spec.Environments[i-1].Name
+	if promotion := f.Pipeline.PromotionFor(env); promotion != nil {
+		if wrong := strategy.Check(promotion.Strategy); wrong != "" {
+			return fmt.Sprintf("nothing can be promoted into it: in promotion.strategy, %s.", wrong), nil
+		}
+	}
+	q := f.question(i)
+	switch verdict := decision.Decide(q); verdict.Reason {
+	case decision.Suspended:
+		return "nothing is promoted while the Pipeline is suspended.",
+			[]string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, f.Pipeline.Namespace, f.Pipeline.Name)}
+	case decision.NoPromotion:
+		return "nothing is promoted into it: neither its own promotion nor spec.promotion is set.", nil
+	case decision.SourceNotAgreed:
+		return fmt.Sprintf("there is nothing to promote until environment %q agrees on a revision: %s.", source, f.differ(i-1)), nil
+	case decision.SourceMadeByHand:
+		return fmt.Sprintf("%s does not travel on: environment %q came to it by hand, neither from %q nor by a promotion.",
+			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name), nil
+	case decision.NoTargets:
+		return "nothing can be promoted into it: it has no targets.", nil
+	case decision.EnvironmentNotFresh:
+		return fmt.Sprintf("%s is not promoted while it is not known what runs here: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
+	case decision.UpToDate:
+		return fmt.Sprintf("nothing to promote: it runs %s, as environment %q does.", q.Source.Agreed.Revision, source), nil
+	case decision.AlreadyDecided:
+		return f.ended(i, newest)
+	case decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:
+		return fmt.Sprintf("%s is about to be promoted; if this stays, the hub does not run.", verdict.Revision), nil
+	}
+	return "", nil
+}
+
+// ended explains why a promotion that ended is not begun again by itself.
+func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
+	again := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"retry":%d}}'`, p.Namespace, p.Name, p.Spec.Retry+1)}
+	switch p.Status.Phase {
+	case capstanv1.PhaseFailed:
+		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); mend that, then edit the Pipeline or begin it again.",
+			p.Spec.Revision, f.ago(p.Status.FinishedAt), p.Status.Reason, trim(p.Status.Message)), again
+	case capstanv1.PhaseRejected:
+		return fmt.Sprintf("the pull request of %s was closed unmerged %s ago (%s); it stays so until there is another revision, or it is begun again.",
+			p.Spec.Revision, f.ago(p.Status.FinishedAt), p.Status.URL), again
+	case capstanv1.PhaseSuperseded:
+		return fmt.Sprintf("the promotion of %s was superseded %s ago (%s: %s).",
+			p.Spec.Revision, f.ago(p.Status.FinishedAt), p.Status.Reason, trim(p.Status.Message)), again
+	case capstanv1.PhaseSucceeded:
+		return fmt.Sprintf("%s arrived here %s ago and is not whole any more; it is not promoted twice by itself: %s.",
+			p.Spec.Revision, f.ago(p.Status.FinishedAt), f.obstacles(i, p.Spec.Revision)), again
+	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	}
+	return "", nil
+}
+
+// approve is what approves a promotion: by Kubernetes, and by HTTP where there is a key.
+func (f *Facts) approve(i int, p *capstanv1.Promotion) []string {
+	do := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"approval":{"by":"YOUR-USER-NAME"}}}'`, p.Namespace, p.Name)}
+	if f.signed(i) {
+		do = append(do, fmt.Sprintf("capstan sign \"$HOOK%s\" --key-file=KEY --output=curl", pathOf(p)))
+	}
+	return do
+}
+
+// byHTTP says that there is a second way to approve.
+func (f *Facts) byHTTP(i int) string {
+	if f.signed(i) {
+		return ", or by a call that capstan sign makes for the hub's address $HOOK"
+	}
+	return ""
+}
+
+// signed tells whether approvals by HTTP can be signed: the environment or the
+// Pipeline names a key.
+func (f *Facts) signed(i int) bool {
+	named := func(p *pipelinesv1.Promotion) bool { return p != nil && p.Strategy.SecretRef != nil }
+	return named(f.Pipeline.Spec.Environments[i].Promotion) || named(f.Pipeline.Spec.Promotion)
+}
