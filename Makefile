@@ -56,7 +56,7 @@ build: $(BIN)/capstan $(BIN)/playground ## Build the binaries into bin/
 .PHONY: manifests
 manifests: generate controlplane ## Render what is to be applied to clusters into bin/manifests
 	@mkdir -p $(BIN)/manifests
-	@for what in default rbac/workload rbac/cluster-secrets samples; do \
+	@for what in default rbac/workload rbac/cluster-secrets rbac/pipeline-secrets samples; do \
 	  out=$(BIN)/manifests/capstan-$$(basename $$what).yaml; \
 	  $(BIN)/envtest/kubectl kustomize config/$$what >$$out; \
 	  echo "  bin/manifests/$$(basename $$out)"; \

@@ -31,8 +31,9 @@ func TestDefaultHasEverything(t *testing.T) {
 	}
 	before := generations()
 	for _, object := range []string{
-		"Deployment/capstan-hub", "PodDisruptionBudget/capstan-hub", "NetworkPolicy/capstan-hub", "Service/capstan-hub-metrics",
+		"Deployment/capstan-hub", "PodDisruptionBudget/capstan-hub", "NetworkPolicy/capstan-hub", "Service/capstan-hub-metrics", "Service/capstan-hub-hook",
 		"ValidatingAdmissionPolicy/capstan-approval", "ValidatingAdmissionPolicyBinding/capstan-approval",
+		"ValidatingAdmissionPolicy/capstan-hub-annotates", "ValidatingAdmissionPolicyBinding/capstan-hub-annotates",
 		"ClusterRole/capstan-hub", "ClusterRole/capstan-approver", "Namespace/capstan-system",
 	} {
 		g.Expect(before).To(ContainSubstring(object + " "))
@@ -83,12 +84,16 @@ func TestHubRights(t *testing.T) {
 	ns := namespace(t, "with-clusters")
 	_, _, err := kubectl(t.Context(), "apply", "-n", ns, "-k", "rbac/cluster-secrets")
 	g.Expect(err).NotTo(HaveOccurred())
+	hooked := namespace(t, "with-pipelines")
+	_, _, err = kubectl(t.Context(), "apply", "-n", hooked, "-k", "rbac/pipeline-secrets")
+	g.Expect(err).NotTo(HaveOccurred())
 
 	const pipelines, capstan, core, coordination = "pipelines.weave.works", "capstan.dev", "", "coordination.k8s.io"
 	check(t, hubUser, map[bool][]right{
 		true: {
 			{verb: "watch", group: pipelines, resource: "pipelines"},
 			{verb: "patch", group: pipelines, resource: "pipelines", subresource: "status"},
+			{verb: "patch", group: pipelines, resource: "pipelines"}, // TestHubChangesNothingOfAPipeline says how far.
 			{verb: "create", group: capstan, resource: "promotions"},
 			{verb: "delete", group: capstan, resource: "promotions"},
 			{verb: "patch", group: capstan, resource: "promotions", subresource: "status"},
@@ -106,6 +111,7 @@ func TestHubRights(t *testing.T) {
 			{verb: "update", group: coordination, resource: "leases", namespace: "capstan-system", name: "capstan-hub"},
 			{verb: "get", group: core, resource: "secrets", namespace: ns, name: "a-kubeconfig"},
 			{verb: "watch", group: core, resource: "secrets", namespace: ns},
+			{verb: "get", group: core, resource: "secrets", namespace: hooked, name: "hmac"},
 			{verb: "get", path: "/readyz"},
 		},
 		false: {
@@ -114,7 +120,8 @@ func TestHubRights(t *testing.T) {
 			{verb: "watch", group: core, resource: "secrets"},
 			{verb: "get", group: core, resource: "secrets", namespace: "capstan-system"},
 			{verb: "update", group: core, resource: "secrets", namespace: ns},
-			{verb: "patch", group: pipelines, resource: "pipelines"},
+			{verb: "list", group: core, resource: "secrets", namespace: hooked},
+			{verb: "update", group: pipelines, resource: "pipelines"},
 			{verb: "delete", group: pipelines, resource: "pipelines"},
 			{verb: "approve", group: capstan, resource: "promotions"},
 			{verb: "patch", group: "cluster.x-k8s.io", resource: "clusters"},

@@ -16,6 +16,8 @@
 //     written, Promotions created. Its decision is the pure package
 //     hub/pipeline/decision: two tables, printed in docs/promotion-life.md.
 //   - hub/promotion carries Promotions through their life, by way of a strategy.
+//   - hub/approval takes approvals and hints by signed HTTP calls and writes them where
+//     the reconcilers find them. hub/explain says in words why nothing happens.
 //   - strategy is how a promotion is carried out; strategy/notification tells of it.
 //
 // # The way of a release
@@ -38,7 +40,8 @@
 //
 // # Leader and standby
 //
-// Only the leader connects to workload clusters and acts. A standby keeps the
-// hub's own caches warm, so that its /readyz tells whether it could take over.
+// Only the leader connects to workload clusters and acts. A standby serves the
+// promotion hook as the leader does, for its calls only record, and keeps the hub's
+// own caches warm, so that its /readyz tells whether it could take over.
 // Losing the lease ends the process.
 package hub

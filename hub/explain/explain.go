@@ -32,6 +32,8 @@ type Report struct {
 	App string
 	// Notes concern the whole Pipeline, and come before everything else.
 	Notes []string
+	// Do is what can be typed to have the whole Pipeline go on.
+	Do []string
 	// Environments in the order of the spec.
 	Environments []Environment
 }
@@ -55,6 +57,9 @@ type Environment struct {
 func Explain(f Facts) Report {
 	p := f.Pipeline
 	r := Report{Pipeline: p.Namespace + "/" + p.Name, App: p.Spec.AppRef.Kind + " " + p.Spec.AppRef.Name, Notes: f.notes()}
+	if p.Spec.Suspend {
+		r.Do = []string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, p.Namespace, p.Name)}
+	}
 	for i := range p.Spec.Environments {
 		r.Environments = append(r.Environments, f.environment(i))
 	}
@@ -68,13 +73,24 @@ func (f *Facts) notes() []string {
 	if seen := p.Status.ObservedGeneration; seen < p.Generation {
 		notes = append(notes, fmt.Sprintf("The hub has not looked at the newest edit yet (generation %d; it saw %d): if this stays, it does not run.", p.Generation, max(seen, 0)))
 	}
-	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.ReadyCondition); c != nil && c.Status == metav1.ConditionFalse && c.Reason == pipelinesv1.InvalidSpecReason {
-		notes = append(notes, "The spec cannot be carried out: "+c.Message+".")
+	if f.invalid() {
+		c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.ReadyCondition)
+		notes = append(notes, "The spec cannot be carried out: "+trim(c.Message)+".")
 	}
 	if p.Spec.Suspend {
 		notes = append(notes, "The Pipeline is suspended: nothing new is promoted, and nothing in flight takes a step.")
 	}
 	return notes
+}
+
+// invalid tells whether the spec as a whole cannot be carried out: then both
+// conditions say so.
+func (f *Facts) invalid() bool {
+	is := func(kind string, status metav1.ConditionStatus) bool {
+		c := meta.FindStatusCondition(f.Pipeline.Status.Conditions, kind)
+		return c != nil && c.Status == status && c.Reason == pipelinesv1.InvalidSpecReason
+	}
+	return is(pipelinesv1.ReadyCondition, metav1.ConditionFalse) && is(pipelinesv1.StalledCondition, metav1.ConditionTrue)
 }
 
 func (f *Facts) environment(i int) Environment {
@@ -112,16 +128,20 @@ func (f *Facts) environment(i int) Environment {
 // runs names the revisions of targets.
 func runs(targets []decision.Target) string {
 	revisions := decision.Revisions(targets)
+	fresh := decision.Fresh(targets)
 	for i, r := range revisions {
-		if r == "" {
+		switch {
+		case r == "" && fresh:
 			revisions[i] = "none"
+		case r == "":
+			revisions[i] = "unknown"
 		}
 	}
 	text := strings.Join(revisions, ", ")
 	switch {
 	case text == "":
 		return "none"
-	case !decision.Fresh(targets):
+	case !fresh && text != "unknown":
 		return text + " (stale)"
 	default:
 		return text

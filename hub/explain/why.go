@@ -21,16 +21,15 @@ func (f *Facts) first(targets []decision.Target) string {
 func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseAwaitingApproval:
-		return fmt.Sprintf("%s waits for an approval for %s; by kubectl (you need the verb approve on promotions.capstan.dev)%s.",
+		return fmt.Sprintf("%s has waited %s for an approval: give it by kubectl (you need the verb approve on promotions.capstan.dev)%s.",
 			p.Spec.Revision, f.ago(p.Status.StartedAt), f.byHTTP(i)), f.approve(i, p)
 	case capstanv1.PhasePromoting:
 		if f.Pipeline.Spec.Suspend {
-			return fmt.Sprintf("%s is held, since the Pipeline is suspended; let it go on.", p.Spec.Revision),
-				[]string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, f.Pipeline.Namespace, f.Pipeline.Name)}
+			return fmt.Sprintf("%s is held while the Pipeline is suspended.", p.Spec.Revision), nil
 		}
-		return fmt.Sprintf("%s is being carried out for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartedAt), trim(p.Status.Message)), nil
+		return fmt.Sprintf("%s has been under way for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartedAt), trim(p.Status.Message)), nil
 	case capstanv1.PhaseAwaitingMerge:
-		return fmt.Sprintf("%s waits for its pull request to be merged for %s: %s", p.Spec.Revision, f.ago(p.Status.StartedAt), p.Status.URL), nil
+		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartedAt), p.Status.URL), nil
 	case capstanv1.PhaseAwaitingRollout:
 		if o := f.obstacles(i, p.Spec.Revision); o != "" {
 			return fmt.Sprintf("%s was carried out and waits for every target to run it: %s.", p.Spec.Revision, o), nil
@@ -45,21 +44,29 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 // hub's own decision table.
 func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	env, source := &f.Pipeline.Spec.Environments[i], f.Pipeline.Spec.Environments[i-1].Name
+	if f.invalid() {
+		return "nothing is decided until the spec is mended.", nil
+	}
 	if promotion := f.Pipeline.PromotionFor(env); promotion != nil {
 		if wrong := strategy.Check(promotion.Strategy); wrong != "" {
 			return fmt.Sprintf("nothing can be promoted into it: in promotion.strategy, %s.", wrong), nil
 		}
 	}
 	q := f.question(i)
+	upToDate := func() string {
+		return fmt.Sprintf("nothing to promote: it runs %s, as environment %q does.", q.Source.Agreed.Revision, source)
+	}
 	switch verdict := decision.Decide(q); verdict.Reason {
 	case decision.Suspended:
-		return "nothing is promoted while the Pipeline is suspended.",
-			[]string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, f.Pipeline.Namespace, f.Pipeline.Name)}
+		return "nothing is promoted while the Pipeline is suspended.", nil
 	case decision.NoPromotion:
 		return "nothing is promoted into it: neither its own promotion nor spec.promotion is set.", nil
 	case decision.SourceNotAgreed:
 		return fmt.Sprintf("there is nothing to promote until environment %q agrees on a revision: %s.", source, f.differ(i-1)), nil
 	case decision.SourceMadeByHand:
+		if runs, ok := decision.Agree(q.Into.Targets); ok && runs == q.Source.Agreed.Revision {
+			return upToDate(), nil
+		}
 		return fmt.Sprintf("%s does not travel on: environment %q came to it by hand, neither from %q nor by a promotion.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name), nil
 	case decision.NoTargets:
@@ -67,7 +74,7 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	case decision.EnvironmentNotFresh:
 		return fmt.Sprintf("%s is not promoted while it is not known what runs here: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
 	case decision.UpToDate:
-		return fmt.Sprintf("nothing to promote: it runs %s, as environment %q does.", q.Source.Agreed.Revision, source), nil
+		return upToDate(), nil
 	case decision.AlreadyDecided:
 		return f.ended(i, newest)
 	case decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:
@@ -101,7 +108,7 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 func (f *Facts) approve(i int, p *capstanv1.Promotion) []string {
 	do := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"approval":{"by":"YOUR-USER-NAME"}}}'`, p.Namespace, p.Name)}
 	if f.signed(i) {
-		do = append(do, fmt.Sprintf("capstan sign \"$HOOK%s\" --key-file=KEY --output=curl", pathOf(p)))
+		do = append(do, fmt.Sprintf("capstan sign \"$HOOK\"'%s' --key-file=KEY --output=curl", pathOf(p)))
 	}
 	return do
 }

@@ -31,6 +31,9 @@ func (r *Report) Write(out io.Writer) error {
 	for _, note := range r.Notes {
 		b.WriteString(wrap(note, ""))
 	}
+	for _, do := range r.Do {
+		b.WriteString(indent + indent + do + "\n")
+	}
 	if len(r.Environments) > 0 {
 		b.WriteString("\n")
 		table := tabwriter.NewWriter(b, 0, 0, gap, ' ', 0)

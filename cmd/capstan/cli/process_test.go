@@ -54,7 +54,7 @@ func start(t *testing.T, kubeconfig string, args ...string) *process {
 	p := &process{health: listener.Addr().String(), ended: make(chan struct{})}
 	g.Expect(listener.Close()).To(Succeed())
 
-	args = append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--health-addr=" + p.health}, args...)
+	args = append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0", "--health-addr=" + p.health}, args...)
 	p.cmd = exec.Command(os.Args[0], args...)
 	p.cmd.Env = append(os.Environ(), asCapstan+"=1")
 	stderr, err := p.cmd.StderrPipe()

@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-hub/capstan/hub"
 )
 
 func parse(t *testing.T, args ...string) *settings {
@@ -27,6 +29,7 @@ func TestDefaults(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.MetricsBindAddress).To(Equal(":8080"))
 	g.Expect(o.HealthAddress).To(Equal(":9440"))
+	g.Expect(o.Hook).To(Equal(hub.Hook{BindAddress: ":8082", RateLimit: 20}))
 	g.Expect(o.LeaderElect).To(BeFalse())
 	g.Expect(o.LeaderElectionLease).To(Equal(30 * time.Second))
 	g.Expect(o.StallAfter).To(Equal(30 * time.Minute))
@@ -42,6 +45,8 @@ func TestFlagsReachTheHub(t *testing.T) {
 	o, err := parse(t,
 		"--namespace=team-a", "--leader-elect", "--leader-elect-lease-duration=15s",
 		"--metrics-bind-address=0", "--health-addr=[::1]:9440", "--events-addr=http://nc.flux-system/",
+		"--promotion-hook-bind-address=127.0.0.1:8082", "--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-key-file=tls.key",
+		"--promotion-hook-rate-limit=100", "--legacy-signatures",
 		"--app-kinds=HelmRelease.helm.toolkit.fluxcd.io,Rollout.argoproj.io",
 		"--no-cross-namespace-refs", "--stall-after=1h", "--promotion-retention=24h", "--allow-loopback-clusters").options()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -51,6 +56,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 	g.Expect(o.LeaderElectionLease).To(Equal(15 * time.Second))
 	g.Expect(o.MetricsBindAddress).To(Equal("0"))
 	g.Expect(o.HealthAddress).To(Equal("[::1]:9440"))
+	g.Expect(o.Hook).To(Equal(hub.Hook{BindAddress: "127.0.0.1:8082", CertFile: "tls.crt", KeyFile: "tls.key", LegacySignatures: true, RateLimit: 100}))
 	g.Expect(o.EventsAddress).To(Equal("http://nc.flux-system/"))
 	g.Expect(o.AppKinds).To(ContainElement(schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}))
 	g.Expect(o.NoCrossNamespaceRefs).To(BeTrue())
@@ -69,6 +75,10 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--health-addr=:70000", `--health-addr: ":70000" is not host:port`},
 		{"--events-addr=notification-controller", "--events-addr: \"notification-controller\" is not an http:// or https:// URL"},
 		{"--events-addr=ftp://x/", "is not an http:// or https:// URL"},
+		{"--promotion-hook-bind-address=8082", `--promotion-hook-bind-address: "8082" is not host:port`},
+		{"--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-cert-file: a certificate needs its key"},
+		{"--promotion-hook-tls-key-file=tls.key", "--promotion-hook-tls-cert-file: a certificate needs its key"},
+		{"--promotion-hook-rate-limit=0", "--promotion-hook-rate-limit: 0 calls is none at all"},
 		{"--stall-after=0s", "--stall-after: 0s is no time to wait"},
 		{"--promotion-retention=-1h", "--promotion-retention: -1h0m0s is no time to wait"},
 		{"--log-level=warn", `--log-level: "warn" is not one of trace, debug, info, error`},
@@ -128,6 +138,10 @@ func TestExitCodes(t *testing.T) {
 		{"version flag", []string{"--version"}, 0, "capstan ", ""},
 		{"help", []string{"--help"}, 0, "--leader-elect-lease-duration", ""},
 		{"unknown flag", []string{"--leader-election"}, 1, "", "see capstan --help"},
+		{"explain without a name", []string{"explain", "pipeline"}, 1, "", "accepts 1 arg"},
+		{"explain what is no name", []string{"explain", "pipeline", "shop"}, 1, "", `"shop" is not NAMESPACE/NAME, such as apps/shop`},
+		{"explain without credentials", []string{"explain", "pipeline", "apps/shop"}, 1, "", "no credentials of a management cluster"},
+		{"explain shows its help", []string{"explain"}, 0, "Explain a Pipeline", ""},
 		{"bad value", []string{"--stall-after=soon"}, 1, "", "stall-after"},
 		{"argument", []string{"run"}, 1, "", "unknown command"},
 		{"no credentials", nil, 1, "", "no credentials of a management cluster"},

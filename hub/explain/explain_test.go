@@ -1,0 +1,243 @@
+package explain
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// update writes the golden files: go test ./hub/explain -update
+var update = flag.Bool("update", false, "write the golden files")
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} }
+
+// shop is a Pipeline of dev, staging and prod (of two clusters), all at 1.0.0.
+func shop() *Facts {
+	p := &pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "shop", UID: "uid", Generation: 1},
+		Spec: pipelinesv1.PipelineSpec{
+			AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
+			Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
+		},
+		Status: pipelinesv1.PipelineStatus{ObservedGeneration: 1, Environments: map[string]*pipelinesv1.EnvironmentStatus{}},
+	}
+	for env, clusters := range map[string][]string{"dev": {"dev"}, "staging": {"staging"}, "prod": {"eu", "us"}} {
+		status := &pipelinesv1.EnvironmentStatus{Agreed: &pipelinesv1.AgreedRevision{Revision: "1.0.0", Sequence: 1}}
+		for range clusters {
+			status.Targets = append(status.Targets, pipelinesv1.TargetStatus{Ready: true, Revision: "1.0.0"})
+		}
+		p.Status.Environments[env] = status
+	}
+	for _, e := range []struct {
+		name     string
+		clusters []string
+	}{{"dev", []string{"dev"}}, {"staging", []string{"staging"}}, {"prod", []string{"eu", "us"}}} {
+		env := pipelinesv1.Environment{Name: e.name}
+		for _, cluster := range e.clusters {
+			env.Targets = append(env.Targets, pipelinesv1.Target{Namespace: "shop", ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: cluster}})
+		}
+		p.Spec.Environments = append(p.Spec.Environments, env)
+	}
+	return &Facts{Pipeline: p, Now: now}
+}
+
+// at has an environment seen at a revision.
+func (f *Facts) at(env, revision string, sequence int64) {
+	status := f.Pipeline.Status.Environments[env]
+	status.Agreed = &pipelinesv1.AgreedRevision{Revision: revision, Sequence: sequence}
+	for j := range status.Targets {
+		status.Targets[j].Revision = revision
+	}
+}
+
+func (f *Facts) target(env string, j int) *pipelinesv1.TargetStatus {
+	return &f.Pipeline.Status.Environments[env].Targets[j]
+}
+
+// promoting has a promotion of 1.1.0 into staging.
+func (f *Facts) promoting(status capstanv1.PromotionStatus) *capstanv1.Promotion {
+	f.at("dev", "1.1.0", 2)
+	status.StartedAt = before(5 * time.Minute)
+	if status.Phase.Finished() {
+		status.FinishedAt = before(2 * time.Minute)
+	}
+	promotion := f.Pipeline.PromotionFor(&f.Pipeline.Spec.Environments[1])
+	f.Promotions = append(f.Promotions, capstanv1.Promotion{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "shop-staging-9d1f3a77-1", CreationTimestamp: *before(5 * time.Minute)},
+		Spec: capstanv1.PromotionSpec{
+			Pipeline: capstanv1.PipelineReference{Name: "shop", UID: "uid"}, App: f.Pipeline.Spec.AppRef, Environment: "staging", Number: 1, Revision: "1.1.0",
+			Source: capstanv1.PromotionSource{Environment: "dev", Sequence: 2}, Strategy: promotion.Strategy, Manual: promotion.Manual,
+		},
+		Status: status,
+	})
+	return &f.Promotions[len(f.Promotions)-1]
+}
+
+func (f *Facts) connection1(name string, status capstanv1.ClusterConnectionStatus) {
+	f.Connections = append(f.Connections, capstanv1.ClusterConnection{
+		Spec:   capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: name}},
+		Status: status,
+	})
+}
+
+func (f *Facts) invalidSpec(message string) {
+	f.Pipeline.Status.Conditions = []metav1.Condition{
+		{Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: pipelinesv1.InvalidSpecReason, Message: message},
+		{Type: pipelinesv1.StalledCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.InvalidSpecReason, Message: message},
+	}
+}
+
+// Each state of a Pipeline is explained as its golden file has it.
+func TestExplanations(t *testing.T) {
+	for name, edit := range map[string]func(*Facts){
+		"nothing-to-promote": func(*Facts) {},
+		"not-looked-at-yet": func(f *Facts) {
+			f.Pipeline.Status = pipelinesv1.PipelineStatus{ObservedGeneration: -1}
+		},
+		"edit-not-seen":        func(f *Facts) { f.Pipeline.Generation = 4 },
+		"about-to-be-promoted": func(f *Facts) { f.at("dev", "1.1.0", 2) },
+		"created":              func(f *Facts) { f.promoting(capstanv1.PromotionStatus{}) },
+		"waiting-for-approval": func(f *Facts) {
+			f.Pipeline.Spec.Promotion.Manual = true
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval})
+		},
+		"waiting-for-approval-signed": func(f *Facts) {
+			f.Pipeline.Spec.Promotion.Manual = true
+			f.Pipeline.Spec.Promotion.Strategy.SecretRef = &pipelinesv1.LocalObjectReference{Name: "hmac"}
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval})
+		},
+		"being-retried": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhasePromoting, Reason: "Retrying", Message: "attempt 3 failed, the next follows in 20s: the receiver answered 503"})
+		},
+		"awaiting-merge": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingMerge, URL: "https://git.example.org/fleet/manifests/pulls/17"})
+		},
+		"rollout": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+		},
+		"rollout-stalled": func(f *Facts) {
+			p := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			p.Status.Conditions = []metav1.Condition{{Type: capstanv1.StalledCondition, Status: metav1.ConditionTrue}}
+			*f.target("staging", 0) = pipelinesv1.TargetStatus{Revision: "1.1.0"}
+		},
+		"rollout-unreachable": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			f.target("staging", 0).Stale = true
+			f.connection1("staging", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Message: "dial tcp 10.0.0.7:6443: i/o timeout.", Since: before(42 * time.Minute)})
+		},
+		"stale-source": func(f *Facts) {
+			f.target("dev", 0).Stale, f.target("dev", 0).Ready = true, false
+			f.connection1("dev", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionAuthFailed, Reason: "Rejected", Message: "the API server answered 401: renew the token in Secret fleet/dev-kubeconfig", Since: before(3 * time.Hour)})
+		},
+		"stale-environment": func(f *Facts) {
+			f.at("dev", "1.1.0", 2)
+			f.at("staging", "1.1.0", 2)
+			for j := range 2 {
+				f.target("prod", j).Stale = true
+			}
+			f.connection1("eu", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Since: before(90 * time.Second)})
+		},
+		"failed": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "MarkerNotFound", Message: `no file of branch main has the marker # {"$promotion": "apps:shop:staging"}: put it on the line of the version`})
+		},
+		"rejected": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseRejected, Reason: "PullRequestClosed", URL: "https://git.example.org/fleet/manifests/pulls/17"})
+		},
+		"superseded": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSuperseded, Reason: "EnvironmentMovedOn", Message: `environment "staging" agreed on a revision that no promotion was to bring`})
+			f.at("staging", "0.9.0", 2)
+		},
+		"drifted": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})
+			f.at("staging", "1.0.0", 3)
+		},
+		"suspended": func(f *Facts) {
+			f.at("dev", "1.1.0", 2)
+			f.Pipeline.Spec.Suspend = true
+		},
+		"suspended-in-flight": func(f *Facts) {
+			f.Pipeline.Spec.Suspend = true
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhasePromoting, Reason: "Suspended"})
+		},
+		"no-strategy":  func(f *Facts) { f.Pipeline.Spec.Promotion.Strategy.Notification = nil },
+		"no-promotion": func(f *Facts) { f.Pipeline.Spec.Promotion = nil },
+		"unresolved-target": func(f *Facts) {
+			*f.target("dev", 0) = pipelinesv1.TargetStatus{Error: "Cluster fleet/dev not found: create it, or correct the clusterRef"}
+		},
+		"missing-app": func(f *Facts) {
+			*f.target("staging", 0) = pipelinesv1.TargetStatus{Error: "HelmRelease shop/web not found in Cluster/fleet/staging: create it, or correct spec.appRef or the target's namespace"}
+		},
+		"targets-differ": func(f *Facts) {
+			f.Pipeline.Spec.Environments[0].Targets = f.Pipeline.Spec.Environments[2].Targets
+			f.Pipeline.Status.Environments["dev"].Targets = []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.1.0"}, {Ready: true, Revision: "1.0.0"}}
+		},
+		"made-by-hand": func(f *Facts) { f.at("staging", "1.0.1-hotfix", 2) },
+		"invalid-spec": func(f *Facts) {
+			f.invalidSpec(`spec.environments[1]: the name "dev" is used twice; give each environment a name of its own`)
+		},
+		"no-environments": func(f *Facts) {
+			f.Pipeline.Spec.Environments = nil
+			f.invalidSpec("spec.environments is empty: name at least one environment")
+		},
+		"no-targets": func(f *Facts) {
+			f.Pipeline.Spec.Environments[1].Targets, f.Pipeline.Status.Environments["staging"].Targets = nil, nil
+		},
+		"long-names": func(f *Facts) {
+			f.Pipeline.Spec.Environments[1].Name = strings.Repeat("Prod-EU/überall ", 6)
+			f.Pipeline.Status.Environments[f.Pipeline.Spec.Environments[1].Name] = f.Pipeline.Status.Environments["staging"]
+			f.at("staging", "1.0.0-rc.1+"+strings.Repeat("build.", 12), 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := shop()
+			edit(f)
+			var out strings.Builder
+			report := Explain(*f)
+			g.Expect(report.Write(&out)).To(Succeed())
+			golden := filepath.Join("testdata", name+".txt")
+			if *update {
+				g.Expect(os.WriteFile(golden, []byte(out.String()), 0o600)).To(Succeed())
+			}
+			want, err := os.ReadFile(golden)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(out.String()).To(Equal(string(want)))
+			for _, e := range report.Environments {
+				g.Expect(e.Why).NotTo(BeEmpty(), e.Name)
+			}
+			for line := range strings.Lines(out.String()) {
+				if !strings.HasPrefix(line, indent+indent) && strings.Contains(strings.TrimSpace(line), " ") { // Commands and words are whole.
+					g.Expect(utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))).To(BeNumerically("<=", width), line)
+				}
+			}
+		})
+	}
+}
+
+// Whatever the objects hold, there is an explanation and no panic.
+func FuzzExplain(f *testing.F) {
+	f.Add("prod", "1.0.0", "Failed", "why", int64(1), true)
+	f.Fuzz(func(t *testing.T, env, revision, phase, message string, sequence int64, stale bool) {
+		facts := shop()
+		facts.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PromotionPhase(phase), Message: message})
+		facts.Pipeline.Spec.Environments[2].Name = env
+		facts.Promotions[0].Spec.Source.Sequence = sequence
+		facts.target("staging", 0).Revision, facts.target("staging", 0).Stale = revision, stale
+		report := Explain(*facts)
+		if err := report.Write(&strings.Builder{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
