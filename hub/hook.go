@@ -45,6 +45,7 @@ func addHook(mgr manager.Manager, o Options, waker *pipeline.Waker) error {
 		CertFile:         o.Hook.CertFile,
 		KeyFile:          o.Hook.KeyFile,
 		LegacySignatures: o.Hook.LegacySignatures,
+		Namespace:        o.Namespace,
 		RateLimit:        o.Hook.RateLimit,
 		Client:           own,
 		Cache:            mgr.GetCache(),

@@ -161,6 +161,15 @@ func TestRotatedKey(t *testing.T) {
 	w.Expect(code("new")).To(Equal(422))
 }
 
+// A hub that looks after one namespace knows of no other's Pipelines.
+func TestAnotherNamespace(t *testing.T) {
+	w := newWorld(t)
+	w.pipeline("elsewhere")
+	w.Expect(w.approve(w.serve(), "elsewhere", "1.1.0").Code).To(Equal(422))
+	w.options.Namespace = "team"
+	w.Expect(w.approve(w.serve(), "elsewhere", "1.1.0").Code).To(Equal(404))
+}
+
 // The API server is away: the caller is told to come back, and nothing else.
 func TestWithoutAPIServer(t *testing.T) {
 	w := newWorld(t)

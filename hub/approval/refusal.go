@@ -28,6 +28,18 @@ const (
 	reasonError       reason = "Error"
 )
 
+// verbosity of the line of log that tells of a refusal: what anybody on the network
+// can cause without end is no news.
+func verbosity(r reason) int {
+	switch r {
+	case reasonRateLimited, reasonBusy, reasonMethod, reasonPath, reasonNoPipeline:
+		return 1
+	case reasonBody, reasonTooLarge, reasonNoSecret, reasonSignature, reasonReplayed, reasonNotWaiting, reasonMismatch,
+		reasonNoStrategy, reasonFailed, reasonSuperseded, reasonError:
+	}
+	return 0
+}
+
 // What weave answers; callers may look for these words.
 const (
 	weaveFailed      = "error promoting application, please consult the promotion server's logs"

@@ -68,10 +68,14 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 		return "", &refusal{code: http.StatusBadRequest, reason: reasonBody, cause: fmt.Errorf("reading the body: %w", err)}
 	}
+	unknown := refuse(http.StatusNotFound, reasonNoPipeline, "there is no Pipeline %s/%s", target.namespace, target.pipeline)
+	if s.Namespace != "" && target.namespace != s.Namespace {
+		return "", unknown // It may be another hub's.
+	}
 	p := &pipelinesv1.Pipeline{}
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: target.namespace, Name: target.pipeline}, p); err != nil {
 		if apierrors.IsNotFound(err) {
-			return "", refuse(http.StatusNotFound, reasonNoPipeline, "there is no Pipeline %s/%s", target.namespace, target.pipeline)
+			return "", unknown
 		}
 		return "", failed(fmt.Errorf("reading Pipeline %s/%s: %w", target.namespace, target.pipeline, err))
 	}
@@ -98,7 +102,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, location string,
 		refused = failed(err)
 	}
 	refusals.WithLabelValues(string(refused.reason)).Inc()
-	s.Logger.Info("call refused", "reason", refused.reason, "code", refused.code, "why", refused.Error(),
+	s.Logger.V(verbosity(refused.reason)).Info("call refused", "reason", refused.reason, "code", refused.code, "why", refused.Error(),
 		"method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
 	if refused.retryAfter != "" {
 		w.Header().Set("Retry-After", refused.retryAfter)

@@ -52,6 +52,8 @@ type Options struct {
 	CertFile, KeyFile string
 	// LegacySignatures takes weave's signatures, too.
 	LegacySignatures bool
+	// Namespace restricts the Pipelines that are called for; all when empty.
+	Namespace string
 	// RateLimit is how many calls a client may make in 30 s; DefaultRateLimit when 0.
 	RateLimit int
 	// Client reads from the API server and writes; with a budget of its own.

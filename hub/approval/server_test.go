@@ -60,7 +60,7 @@ func TestStopsOrderly(t *testing.T) {
 	w.Consistently(done, time.Second).ShouldNot(Receive())
 	begun := time.Now()
 	w.Expect(stop()).To(Succeed())
-	w.Expect(done).To(Receive(Equal(answer{204, "", ""})))
+	w.Eventually(done).Should(Receive(Equal(answer{204, "", ""})))
 	w.Expect(time.Since(begun)).To(BeNumerically("<", patience-time.Second))
 }
 
@@ -99,7 +99,7 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		defer connection.Close()
+		defer func() { _ = connection.Close() }()
 		return connection.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
 	}
 	g.Eventually(served).WithTimeout(10 * time.Second).Should(Equal("first"))
