@@ -82,7 +82,7 @@ func TestStreamIsFollowed(t *testing.T) {
 	g.Expect(stream.Behind()).To(Equal(time.Minute))
 	g.Expect(stream.Silent()).To(BeZero())
 
-	response := watch()
+	response := watch() //nolint:bodyclose // It is, below.
 	defer response.Body.Close()
 	g.Expect(stream.Behind()).To(Equal(time.Minute), "it is open, and has brought nothing yet")
 	f.clock.Step(time.Second)
