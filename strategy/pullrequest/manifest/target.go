@@ -1,0 +1,191 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"sort"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// targets returns the scalars that bear the marker, in the order of the file.
+func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
+	p := places{content: content, lexemes: lexemes, below: -1}
+	var found []*lexeme
+	foreign := map[*lexeme]string{} // the identity of another marker at a scalar
+	for mention := range mentions(content) {
+		target, err := p.target(mention)
+		if mention.identity != m.String() {
+			// Where others' markers stand is theirs to see, unless it is a scalar of ours.
+			if target != nil {
+				foreign[target] = mention.identity
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if target == nil {
+			continue
+		}
+		if len(found) > 0 {
+			last := found[len(found)-1]
+			if last == target {
+				continue // above it and behind it: one place
+			}
+			if last.document == target.document {
+				return nil, p.err(target.start, ErrTwoMarkers, fmt.Sprintf(
+					"line %d of the same document bears it too; keep one, and let the other place refer to it by an anchor and an alias",
+					lineOf(content, last.start)))
+			}
+		}
+		found = append(found, target)
+	}
+	for _, target := range found {
+		if other, ok := foreign[target]; ok {
+			return nil, p.err(target.start, ErrTwoMarkers, fmt.Sprintf(
+				"the scalar bears the marker of %q too, but can be one environment's only; remove one of them", other))
+		}
+	}
+	return found, nil
+}
+
+// places finds what stands where in a file.
+type places struct {
+	content []byte
+	lexemes []lexeme
+
+	// The lexeme last asked about by above, and where the comments above it begin:
+	// many markers above one value cost no more than one.
+	below, top int
+}
+
+// target returns the scalar that a mention marks; nil when it is not a comment of
+// its own; an error when no revision can be put at what it marks.
+func (p *places) target(m mention) (*lexeme, error) {
+	next := sort.Search(len(p.lexemes), func(i int) bool { return p.lexemes[i].from >= m.offset })
+	if next == 0 {
+		if len(trim(p.content[m.begin:m.offset])) == 0 {
+			return p.above(m, next)
+		}
+		return p.behind(m, -1, m.begin)
+	}
+	previous := &p.lexemes[next-1]
+	switch {
+	case m.offset < previous.start: // behind its anchor, the text below
+		return p.scalar(m, next-1)
+	case m.offset < previous.end:
+		if previous.block() && !multiline(p.content[previous.start:m.offset]) { // behind "|"
+			return p.scalar(m, next-1)
+		}
+		return nil, nil // in a string
+	case previous.end <= m.begin && len(trim(p.content[m.begin:m.offset])) == 0:
+		return p.above(m, next)
+	default:
+		return p.behind(m, next-1, max(previous.end, m.begin))
+	}
+}
+
+// behind is the target of a mention that follows something on its line: the
+// lexeme at an index, or -1, and from an offset on what is no lexeme.
+func (p *places) behind(m mention, previous, from int) (*lexeme, error) {
+	between := string(trim(p.content[from:m.offset]))
+	sameLine := previous >= 0 && p.lexemes[previous].end >= m.begin
+	switch {
+	case strings.Contains(between, "#"):
+		return nil, nil // the end of a longer comment
+	case sameLine && between == ":" && p.lexemes[previous].value != nil:
+		return p.scalarOfKey(m, previous)
+	case sameLine && (between == "" || between == ","):
+		return p.scalar(m, previous)
+	default:
+		return nil, p.notScalar(m)
+	}
+}
+
+// above is the target of a mention on a line of its own; next is the index of the
+// first lexeme behind it.
+func (p *places) above(m mention, next int) (*lexeme, error) {
+	if next == len(p.lexemes) {
+		return nil, p.notScalar(m)
+	}
+	l := &p.lexemes[next]
+	begin, _ := line(p.content, l.from)
+	if p.below != next {
+		p.below, p.top = next, topOfComments(p.content, begin)
+	}
+	indent, lead := p.content[m.begin:m.offset], p.content[begin:l.from]
+	if m.begin < p.top || !bytes.HasPrefix(lead, indent) {
+		return nil, p.notScalar(m)
+	}
+	switch lead = lead[len(indent):]; {
+	case len(lead) == 0 && l.value != nil:
+		return p.scalarOfKey(m, next)
+	case len(lead) == 0 || lead[0] == '-' && len(trim(lead[1:])) == 0:
+		return p.scalar(m, next)
+	default:
+		return nil, p.notScalar(m)
+	}
+}
+
+// topOfComments returns where the lines begin that are nothing but a comment and
+// stand, without a gap, above the line that begins at an offset.
+func topOfComments(content []byte, begin int) int {
+	for begin > 0 {
+		end := begin - 1
+		if end > 0 && content[end] == '\n' && content[end-1] == '\r' {
+			end--
+		}
+		above, _ := line(content, end)
+		if above > end || !bytes.HasPrefix(bytes.TrimLeft(content[above:end], " \t"), []byte("#")) {
+			break
+		}
+		begin = above
+	}
+	return begin
+}
+
+// scalarOfKey returns the value of the key at an index.
+func (p *places) scalarOfKey(m mention, key int) (*lexeme, error) {
+	switch p.lexemes[key].value.Kind {
+	case yaml.ScalarNode, yaml.AliasNode:
+		return p.scalar(m, key+1)
+	case yaml.MappingNode, yaml.SequenceNode, yaml.DocumentNode:
+	}
+	return nil, p.notScalar(m)
+}
+
+// scalar returns the lexeme at an index, if a revision can be put there.
+func (p *places) scalar(m mention, i int) (*lexeme, error) {
+	l := &p.lexemes[i]
+	before := p.content[max(0, l.end-1):l.end]
+	switch {
+	case l.value != nil: // a key
+		return nil, p.notScalar(m)
+	case l.node.Kind == yaml.AliasNode:
+		return nil, p.err(m.offset, ErrNotScalar, "it is the alias *"+l.node.Value+"; put the marker behind the value that is anchored there")
+	case l.block():
+		return nil, p.err(m.offset, ErrMultiline, "it is a block scalar; write the value behind its key, in quotes")
+	case multiline(l.text(p.content)):
+		return nil, p.err(m.offset, ErrMultiline, "write it on one line")
+	case l.tagged(p.content) && l.node.ShortTag() != stringTag:
+		return nil, p.err(m.offset, ErrNotString, "a revision is a string; remove the tag")
+	case l.empty() && (l.flow || !bytes.ContainsAny(before, ":-")):
+		return nil, p.err(m.offset, ErrNotScalar, `there is no value; write "" for it to be filled`)
+	}
+	return l, nil
+}
+
+func (p *places) notScalar(m mention) error {
+	return p.err(m.offset, ErrNotScalar, "put it behind a value, on the value's line, or directly above its key, in the key's column")
+}
+
+func (p *places) err(offset int, sentinel error, detail string) error {
+	return &Error{Line: lineOf(p.content, offset), Err: sentinel, Detail: detail}
+}
+
+// lineOf returns the line of an offset as editors and Git count, from 1.
+func lineOf(content []byte, offset int) int {
+	return 1 + bytes.Count(content[:offset], []byte("\n"))
+}
