@@ -11,21 +11,35 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
 const (
-	// maxEvent is the size of one event, in bytes; client-go's own bound.
-	maxEvent = 16 << 20
+	// maxObject is the size of one object, in bytes: an API server takes none that is
+	// larger than 3 MiB.
+	maxObject = 4 << 20
+	// maxEvent is the size of one event, in bytes.
+	maxEvent = maxObject + 1<<10
 	// keptBuffer is how large a buffer an idle watch may keep.
 	keptBuffer = 64 << 10
 )
 
 // errEventTooLarge: an event is larger than maxEvent.
-var errEventTooLarge = errors.New("an event of the watch is larger than 16 MiB")
+var errEventTooLarge = errors.New("an event of the watch is larger than 4 MiB")
+
+// errNoList: an answer is not what it was asked for.
+var errNoList = errors.New("the answer is no list")
+
+// noList says of an error of JSON what was read; others are what they are.
+func noList(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &kind) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: %w", errNoList, err)
+	}
+	return err
+}
 
 // events decodes the events of a watch.
 //
@@ -101,30 +115,32 @@ func split(line []byte) (kind watch.EventType, object []byte, ok bool) {
 }
 
 func decodeEvent(line []byte) (watch.EventType, runtime.Object, error) {
-	kind, raw, ok := split(line)
-	if !ok {
-		var event struct {
-			Type   watch.EventType `json:"type"`
-			Object json.RawMessage `json:"object"`
+	if kind, raw, ok := split(line); ok {
+		if o, err := decodeAs(kind, raw); err == nil {
+			return kind, o, nil
 		}
-		if err := json.Unmarshal(line, &event); err != nil {
-			return "", nil, fmt.Errorf("an event of the watch is no JSON: %w", err)
-		}
-		kind, raw = event.Type, event.Object
 	}
+	var event struct {
+		Type   watch.EventType `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+	if err := json.Unmarshal(line, &event); err != nil {
+		return "", nil, fmt.Errorf("an event of the watch is no JSON: %w", err)
+	}
+	o, err := decodeAs(event.Type, event.Object)
+	return event.Type, o, err
+}
+
+func decodeAs(kind watch.EventType, raw []byte) (runtime.Object, error) {
 	switch kind {
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
-		u := &unstructured.Unstructured{}
-		if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
-			return "", nil, fmt.Errorf("an object of the watch is no JSON: %w", err)
-		}
-		return kind, u, nil
+		return decodeObject(raw)
 	case watch.Error:
 		status := &metav1.Status{}
 		if err := json.Unmarshal(raw, status); err != nil {
-			return "", nil, fmt.Errorf("an error of the watch is no JSON: %w", err)
+			return nil, fmt.Errorf("an error of the watch is no JSON: %w", err)
 		}
-		return kind, status, nil
+		return status, nil
 	}
-	return "", nil, fmt.Errorf("an event of the watch has the unknown type %.20q", string(kind))
+	return nil, fmt.Errorf("an event of the watch has the unknown type %.20q", string(kind))
 }

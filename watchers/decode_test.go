@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
 func decoder(text string) *events {
@@ -29,6 +31,7 @@ func TestEventsAreDecoded(t *testing.T) {
 	}{
 		{"as written", `{"type":"ADDED","object":` + web + "}\n", watch.Added, ""},
 		{"with spaces", ` { "type" : "MODIFIED", "object" : ` + web + " }\r\n", watch.Modified, ""},
+		{"with more behind it", `{"type":"ADDED","object":` + web + `,"more":{}}` + "\n", watch.Added, ""},
 		{"the other way round", `{"object":` + web + `,"type":"DELETED"}` + "\n", watch.Deleted, ""},
 		{"after empty lines", "\n\n" + `{"type":"ADDED","object":` + web + "}\n", watch.Added, ""},
 		{"cut off", `{"type":"ADDED","object":` + web, "", io.ErrUnexpectedEOF.Error()},
@@ -36,7 +39,7 @@ func TestEventsAreDecoded(t *testing.T) {
 		{"garbage", "<html>\n", "", "no JSON"},
 		{"half an object", `{"type":"ADDED","object":{"a":}}` + "\n", "", "no JSON"},
 		{"another type", `{"type":"SHRUNK","object":{}}` + "\n", "", "unknown type"},
-		{"too large", `{"type":"ADDED","object":{"a":"` + strings.Repeat("x", maxEvent) + `"}}` + "\n", "", "larger than 16 MiB"},
+		{"too large", `{"type":"ADDED","object":{"a":"` + strings.Repeat("x", maxEvent) + `"}}` + "\n", "", "larger than 4 MiB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -102,4 +105,47 @@ func BenchmarkEvents(b *testing.B) {
 		}
 	}
 	_ = o
+}
+
+// TestListsAreDecoded item by item, and bounded.
+func TestListsAreDecoded(t *testing.T) {
+	large := `{"metadata":{"name":"` + strings.Repeat("x", maxObject) + `"}}`
+	for _, tc := range []struct {
+		name, text string
+		items      int
+		err        string
+	}{
+		{"two", `{"kind":"L","metadata":{"resourceVersion":"7"},"items":[{"a":1},{"b":2}]}`, 2, ""},
+		{"metadata behind", `{"items":[{"a":1}],"metadata":{"resourceVersion":"7"}}`, 1, ""},
+		{"none", `{"items":[],"metadata":{"resourceVersion":"7"}}`, 0, ""},
+		{"null", `{"items":null,"metadata":{"resourceVersion":"7"}}`, 0, ""},
+		{"a page", `{"metadata":{"resourceVersion":"7","continue":"more"},"items":[{}]}`, 0, transport.ErrTooLarge.Error()},
+		{"a large object", `{"metadata":{"resourceVersion":"7"},"items":[` + large + `]}`, 0, transport.ErrTooLarge.Error()},
+		{"too many", `{"metadata":{"resourceVersion":"7"},"items":[` + strings.Repeat("{},", 10) + `{}]}`, 0, errTooMany.Error()},
+		{"no list", `{"kind":"Status"}`, 0, errNoList.Error()},
+		{"items that are none", `{"items":{}}`, 0, errNoList.Error()},
+		{"an array", `[]`, 0, errNoList.Error()},
+		{"cut off", `{"items":[{"a":1},`, 0, errNoList.Error()},
+		{"garbage", `<html>`, 0, errNoList.Error()},
+		{"nothing", ``, 0, errNoList.Error()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			items := 0
+			about, err := decodeList(strings.NewReader(tc.text), func(raw []byte) error {
+				if items++; items > 10 {
+					return errTooMany
+				}
+				_, err := decodeObject(raw)
+				return err
+			})
+			if tc.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(items).To(Equal(tc.items))
+			g.Expect(about.ResourceVersion).To(Equal("7"))
+		})
+	}
 }

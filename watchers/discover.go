@@ -8,10 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 
 	"github.com/capstan-hub/capstan/clusters"
 )
@@ -74,11 +72,4 @@ func preferred(kind Kind, group *metav1.APIGroup) []string {
 		}
 	}
 	return versions
-}
-
-// ask makes one call, with a deadline.
-func (k *keeper) ask(ctx context.Context, request *rest.Request, into runtime.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, k.w.o.Timings.Call)
-	defer cancel()
-	return unquoted(request.Do(ctx).Into(into))
 }

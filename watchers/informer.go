@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,10 +118,6 @@ func (i *informer) isSynced() bool {
 
 // listerWatcher makes the calls, and notes how they went.
 func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
-	var from dynamic.ResourceInterface = r.client
-	if i.namespace != metav1.NamespaceAll {
-		from = r.client.Namespace(i.namespace)
-	}
 	listing := func() {
 		r.w.m.lists.WithLabelValues(r.kind.GroupKind.String()).Inc()
 		if i.isSynced() {
@@ -132,19 +127,15 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			listing()
-			// One answer, of which the transport reads so much and no more; client-go would
-			// gather pages for as long as there are some.
-			o.Limit = 0
-			list, err := from.List(ctx, o)
-			if err == nil && list.GetContinue() != "" {
-				list, err = nil, transport.ErrTooLarge
-			}
-			err = unquoted(err)
-			if errors.Is(err, transport.ErrTooLarge) {
+			list, err := r.list(ctx, i.namespace, o)
+			if errors.Is(err, transport.ErrTooLarge) || errors.Is(err, errTooMany) {
 				r.fail(err)
 			}
 			r.failed(i, err)
-			return list, err
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if o.SendInitialEvents != nil && *o.SendInitialEvents {
@@ -152,8 +143,7 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 				i.stream.Bound()
 			}
 			o.Watch = true
-			body, err := r.watches.Get().NamespaceIfScoped(i.namespace, i.namespace != metav1.NamespaceAll).Resource(r.resource.Resource).
-				VersionedParams(&o, metav1.ParameterCodec).SetHeader("Accept", runtime.ContentTypeJSON).
+			body, err := r.request(i.namespace).VersionedParams(&o, metav1.ParameterCodec).
 				Stream(transport.Following(ctx, i.stream))
 			err = unquoted(err)
 			r.failed(i, err)
