@@ -139,7 +139,9 @@ func readsAsTheValue(t *testing.T, content, edited []byte, value string) {
 		t.Fatalf("%q became %q, which is not read: %v", content, edited, err)
 	}
 	for _, leaf := range leaves(any(was), any(is)) {
-		if number, ok := leaf.(int); leaf != value && !(ok && integer(value) && strconv.Itoa(number) == value) {
+		number, ok := leaf.(int)
+		same := leaf == value || ok && integer(value) && strconv.Itoa(number) == value
+		if !same {
 			t.Fatalf("%q became %q, of which %#v is read", content, edited, leaf)
 		}
 	}

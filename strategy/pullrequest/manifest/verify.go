@@ -28,10 +28,11 @@ func difference(before, after *yaml.Node, marked map[*yaml.Node]bool, value stri
 		return before
 	}
 	if marked[before] {
-		if tag := after.ShortTag(); after.Value != value || tag != stringTag && !(tag == integerTag && integer(value)) {
-			return before
+		tag := after.ShortTag()
+		if after.Value == value && (tag == stringTag || tag == integerTag && integer(value)) {
+			return nil
 		}
-		return nil
+		return before
 	}
 	if before.Value != after.Value || before.Tag != after.Tag || before.Style != after.Style {
 		return before
