@@ -1,0 +1,222 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+)
+
+const (
+	// objectCache keeps the bases of deltas while blobs are read.
+	objectCache = 4 * cache.MiByte
+
+	// largeObject is from where on an object is read as a stream.
+	largeObject = 1 << 20
+)
+
+// Hash of an object.
+type Hash = plumbing.Hash
+
+// Clone is a bare repository on disk, without references of its own.
+type Clone struct {
+	limits  Limits
+	dir     string
+	storage *filesystem.Storage
+
+	transport transport.Transport
+	endpoint  *transport.Endpoint
+	auth      transport.AuthMethod
+
+	// branches of the remote as they were when the clone was made.
+	branches map[string]Hash
+	offered  *capability.List
+}
+
+func (w *Workspace) open(remote Remote) (*Clone, error) {
+	origin, err := url.Parse(remote.URL)
+	if err != nil || origin.User != nil {
+		return nil, failed(Invalid, "the repository's URL is not one without credentials")
+	}
+	endpoint, err := transport.NewEndpoint(remote.URL)
+	if err != nil {
+		return nil, failed(Invalid, "the repository's URL cannot be used")
+	}
+	dir, err := os.MkdirTemp(w.dir, "")
+	if err != nil {
+		return nil, failed(Transient, "making a clone's folder: %v", err)
+	}
+	d := &door{next: remote.Transport, origin: origin, left: w.limits.MaxPack, max: w.limits.MaxPack}
+	return &Clone{
+		limits: w.limits, dir: dir,
+		storage: filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(objectCache),
+			filesystem.Options{ExclusiveAccess: true, KeepDescriptors: true, LargeObjectThreshold: largeObject}),
+		transport: githttp.NewClient(&http.Client{Transport: d}),
+		endpoint:  endpoint,
+		auth:      &githttp.BasicAuth{Username: remote.Username, Password: remote.Password},
+	}, nil
+}
+
+func (c *Clone) remove() error {
+	return errors.Join(c.storage.Close(), os.RemoveAll(c.dir))
+}
+
+// list the remote's branches.
+func (c *Clone) list(ctx context.Context) error {
+	session, err := c.transport.NewUploadPackSession(c.endpoint, c.auth)
+	if err != nil {
+		return explain(ctx, "clone", err)
+	}
+	defer session.Close() //nolint:errcheck // It holds nothing.
+	offered, err := session.AdvertisedReferencesContext(ctx)
+	switch {
+	case errors.Is(err, transport.ErrEmptyRemoteRepository):
+		return &Error{Class: Empty, Op: "clone", Message: "the repository has no branch yet"}
+	case err != nil:
+		return explain(ctx, "clone", err)
+	}
+	c.offered, c.branches = offered.Capabilities, map[string]Hash{}
+	for name, hash := range offered.References {
+		if ref := plumbing.ReferenceName(name); ref.IsBranch() {
+			c.branches[ref.Short()] = hash
+		}
+	}
+	return nil
+}
+
+// Branch returns the commit at a branch of the remote as it was when the clone was
+// made; false when there is no such branch.
+func (c *Clone) Branch(name string) (Hash, bool) {
+	hash, ok := c.branches[name]
+	return hash, ok
+}
+
+// Fetch commits, with depth of history each, and their files. Those that are here
+// already are not fetched again.
+func (c *Clone) Fetch(ctx context.Context, depth int, commits ...Hash) error {
+	return c.fetch(ctx, depth, commits, nil)
+}
+
+func (c *Clone) fetch(ctx context.Context, depth int, wants, haves []Hash) error {
+	request := packp.NewUploadPackRequestFromCapabilities(c.offered)
+	if depth > 0 {
+		if !c.offered.Supports(capability.Shallow) {
+			return &Error{Class: Refused, Op: "fetch", Message: "the server cannot make shallow clones"}
+		}
+		request.Depth = packp.DepthCommits(depth)
+		if err := request.Capabilities.Set(capability.Shallow); err != nil {
+			return explain(ctx, "fetch", err)
+		}
+	}
+	if c.offered.Supports(capability.NoProgress) {
+		if err := request.Capabilities.Set(capability.NoProgress); err != nil {
+			return explain(ctx, "fetch", err)
+		}
+	}
+	request.Wants, request.Haves = wants, haves
+	session, err := c.transport.NewUploadPackSession(c.endpoint, c.auth)
+	if err != nil {
+		return explain(ctx, "fetch", err)
+	}
+	defer session.Close() //nolint:errcheck // It holds nothing.
+	answer, err := session.UploadPack(ctx, request)
+	switch {
+	case errors.Is(err, transport.ErrEmptyUploadPackRequest):
+		return nil // all wants are haves
+	case err != nil:
+		return explain(ctx, "fetch", err)
+	}
+	defer answer.Close() //nolint:errcheck // It was only read.
+	if err := packfile.UpdateObjectStorage(c.storage, demultiplexed(request.Capabilities, answer)); err != nil && !errors.Is(err, packfile.ErrEmptyPackfile) {
+		return explain(ctx, "fetch", err)
+	}
+	if ctx.Err() != nil {
+		return explain(ctx, "fetch", ctx.Err())
+	}
+	return nil
+}
+
+func demultiplexed(agreed *capability.List, r io.Reader) io.Reader {
+	switch {
+	case agreed.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case agreed.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	default:
+		return r
+	}
+}
+
+// Commit is what is read of a commit.
+type Commit struct {
+	Hash    Hash
+	Parents []Hash
+	Tree    Hash
+	// Author and Committer of it.
+	Author, Committer Person
+	Message           string
+}
+
+// Person is who made a commit.
+type Person struct{ Name, Email string }
+
+// Commit reads a commit that was fetched.
+func (c *Clone) Commit(hash Hash) (Commit, error) {
+	found, err := object.GetCommit(c.storage, hash)
+	if err != nil {
+		return Commit{}, failed(Transient, "commit %s cannot be read: %v", hash, err)
+	}
+	return Commit{
+		Hash: hash, Parents: found.ParentHashes, Tree: found.TreeHash, Message: found.Message,
+		Author:    Person{found.Author.Name, found.Author.Email},
+		Committer: Person{found.Committer.Name, found.Committer.Email},
+	}, nil
+}
+
+// Leads tells whether a branch's commit leads back to an earlier one. It fetches the
+// commits in between, if they are not too many for a clone.
+func (c *Clone) Leads(ctx context.Context, from, back Hash) (bool, error) {
+	if from == back {
+		return true, nil
+	}
+	// What the server sends to one who has the earlier commit is what lies between;
+	// if the way leads there, one of those has it as its parent.
+	if err := c.fetch(ctx, 0, []Hash{from}, []Hash{back}); err != nil {
+		return false, err
+	}
+	seen, next := map[Hash]bool{}, []Hash{from}
+	for len(next) > 0 {
+		if ctx.Err() != nil {
+			return false, explain(ctx, "log", ctx.Err())
+		}
+		hash := next[len(next)-1]
+		next = next[:len(next)-1]
+		if hash == back {
+			return true, nil
+		}
+		if seen[hash] {
+			continue
+		}
+		seen[hash] = true
+		commit, err := object.GetCommit(c.storage, hash)
+		if err != nil {
+			continue // the other has it: it is on another way back
+		}
+		next = append(next, commit.ParentHashes...)
+	}
+	return false, nil
+}

@@ -1,0 +1,142 @@
+package gitrepo
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+const (
+	// maxMessage is how much of a server's text is shown.
+	maxMessage = 300
+
+	// limitedFor is how long to stay away where a server limits without saying for
+	// how long; maxRetryAfter bounds what it may ask for.
+	limitedFor    = time.Minute
+	maxRetryAfter = time.Hour
+)
+
+// door is the http.RoundTripper of one clone. It lets requests only to the remote's
+// own origin, bounds what comes back, and makes an *Error of every answer that is
+// not a success.
+type door struct {
+	next   http.RoundTripper
+	origin *url.URL
+	// left is how many bytes may still come.
+	left int64
+	max  int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != d.origin.Scheme || request.URL.Host != d.origin.Host {
+		return nil, failed(NotFound, "the server leads to %q, where its credentials do not belong; check the repository's URL", request.URL.Host)
+	}
+	response, err := d.next.RoundTrip(request)
+	if err != nil {
+		return nil, network(request.Context(), err)
+	}
+	if err := judge(response); err != nil {
+		_ = response.Body.Close()
+		return nil, err
+	}
+	response.Body = &bounded{door: d, ctx: request.Context(), from: response.Body}
+	return response, nil
+}
+
+// judge returns nil for successes and redirects.
+func judge(response *http.Response) error {
+	status := response.StatusCode
+	failure := &Error{Status: status, Class: Transient, Message: http.StatusText(status)}
+	switch {
+	case status >= 200 && status < 400:
+		return nil
+	case status == http.StatusUnauthorized, status == http.StatusProxyAuthRequired:
+		failure.Class = Unauthorized
+		failure.Message = "the credentials are wrong or have expired: put valid ones under the keys username and password, or token, of the Secret"
+	case status == http.StatusForbidden:
+		failure.Class = Forbidden
+		failure.Message = "the credentials lack a right: they need to read and write the repository's contents"
+	case status == http.StatusNotFound, status == http.StatusGone:
+		failure.Class = NotFound
+		failure.Message = "no such repository, or none that the credentials may see: check its URL and the credentials' rights"
+	case status == http.StatusTooManyRequests:
+		failure.Class, failure.RetryAfter = RateLimited, limitedFor
+	}
+	if after, err := strconv.ParseInt(response.Header.Get("Retry-After"), 10, 32); err == nil && after > 0 && !failure.Class.Terminal() {
+		failure.RetryAfter = min(time.Duration(after)*time.Second, maxRetryAfter)
+	}
+	return failure
+}
+
+// bounded is the body of an answer, as long as the clone's bound allows.
+type bounded struct {
+	door *door
+	ctx  context.Context
+	from io.ReadCloser
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if b.door.left -= int64(n); b.door.left < 0 {
+		return 0, failed(TooLarge, "the repository takes more than %d MiB to clone", b.door.max>>20)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = network(b.ctx, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *bounded) Close() error { return b.from.Close() }
+
+// network makes an *Error of a request that got no answer, or only a part of one.
+func network(ctx context.Context, err error) *Error {
+	if ctx.Err() != nil {
+		return &Error{Class: Transient, Message: ctx.Err().Error(), Err: ctx.Err()}
+	}
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	var unknown x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	var certificate x509.CertificateInvalidError
+	var verification *tls.CertificateVerificationError
+	if errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &certificate) || errors.As(err, &verification) {
+		return failed(Untrusted, "%s; put the CA that signed its certificate under caFile of the Secret", clean(err.Error()))
+	}
+	return failed(Transient, "%s", clean(err.Error()))
+}
+
+// explain makes an *Error of whatever an operation of go-git ended with.
+func explain(ctx context.Context, op string, err error) error {
+	var unexpected *plumbing.UnexpectedError // which does not unwrap
+	if errors.As(err, &unexpected) {
+		err = unexpected.Err
+	}
+	explained := *network(ctx, err)
+	explained.Op = op
+	return &explained
+}
+
+// clean makes a text fit to be shown: bounded and printable. Nothing in it can hold
+// a credential: those are sent in a header, which no error shows.
+func clean(text string) string {
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	if runes := []rune(text); len(runes) > maxMessage {
+		text = string(runes[:maxMessage]) + "…"
+	}
+	return text
+}
