@@ -114,6 +114,13 @@ type PromotionBase struct {
 	// Sequence of the environment's agreement at that time; 0 for none.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
+
+	// Targets of the environment at that time, for people: "web in namespace shop
+	// of Cluster fleet/prod". The first twenty.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Targets []string `json:"targets,omitempty"`
 }
 
 // ApprovalMethod is how an approval was given.
@@ -221,6 +228,54 @@ type PromotionStatus struct {
 	// URL of the pull request, if there is one.
 	// +optional
 	URL string `json:"url,omitempty"`
+
+	// PullRequest that carries the promotion out, if one does.
+	// +optional
+	PullRequest *PullRequestStatus `json:"pullRequest,omitempty"`
+
+	// Secret that the promotion failed with, if another version of it may heal the
+	// failure: it begins again by itself then.
+	// +optional
+	Secret *SecretVersion `json:"secret,omitempty"`
+
+	// Withdrawn is set when a superseded promotion has nothing open any more: its
+	// pull request is closed, or another promotion's by now.
+	// +optional
+	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// PullRequestStatus is what the hub knows of a pull request.
+type PullRequestStatus struct {
+	// Number by which the service names it.
+	Number int64 `json:"number"`
+
+	// Branch that it asks to merge.
+	Branch string `json:"branch"`
+
+	// HeadSHA is the commit that the hub put at the branch's head.
+	// +optional
+	HeadSHA string `json:"headSHA,omitempty"`
+
+	// BaseSHA is the commit of the base branch that the pull request was last found
+	// to fit.
+	// +optional
+	BaseSHA string `json:"baseSHA,omitempty"`
+
+	// ForeignSHA is the commit at the branch's head when it is not the hub's. The
+	// hub leaves such a branch alone, and waits for the pull request to be merged
+	// or closed.
+	// +optional
+	ForeignSHA string `json:"foreignSHA,omitempty"`
+}
+
+// SecretVersion is a Secret as it was at a time.
+type SecretVersion struct {
+	// Name of the Secret in the promotion's namespace.
+	Name string `json:"name"`
+
+	// ResourceVersion that it had; empty when it did not exist.
+	// +optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
 // ApprovalRecord is an approval as the hub found it.

@@ -116,9 +116,37 @@ type PullRequestPromotion struct {
 
 	// SecretRef names a Secret in the pipeline's namespace with the keys
 	// username and password (Git), token (the service's API) and, optionally,
-	// caFile.
+	// caFile; or githubAppID, githubAppInstallationID and githubAppPrivateKey.
 	// +required
 	SecretRef LocalObjectReference `json:"secretRef"`
+
+	// APIURL of the service where it cannot be told from url: a GitLab under a
+	// relative URL. It must be of the scheme and host of url.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	APIURL string `json:"apiURL,omitempty"`
+
+	// AutoMerge merges the pull request as soon as the service lets it, and only
+	// while nobody else has put commits on its branch.
+	// +optional
+	AutoMerge bool `json:"autoMerge,omitempty"`
+
+	// Labels that the pull request is given when it is opened.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=100
+	Labels []string `json:"labels,omitempty"`
+
+	// Reviewers that are asked when the pull request is opened: user names; on
+	// Azure DevOps identity ids.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=100
+	Reviewers []string `json:"reviewers,omitempty"`
 }
 
 // NotificationPromotion carries a promotion out by an event.
