@@ -18,7 +18,9 @@
 //   - hub/promotion carries Promotions through their life, by way of a strategy.
 //   - hub/approval takes approvals and hints by signed HTTP calls and writes them where
 //     the reconcilers find them. hub/explain says in words why nothing happens.
-//   - strategy is how a promotion is carried out; strategy/notification tells of it.
+//   - strategy is how a promotion is carried out: strategy/notification tells of it,
+//     strategy/pullrequest edits a Git repository and opens a pull request, by way of
+//     its parts gitrepo (clones), manifest (the edit) and provider (five services).
 //
 // # The way of a release
 //

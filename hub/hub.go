@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -33,6 +35,9 @@ import (
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/notification"
+	"github.com/capstan-hub/capstan/strategy/pullrequest"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/manifest"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -49,8 +54,8 @@ const (
 	renewNumerator, renewDenominator = 2, 3
 	retryNumerator, retryDenominator = 2, 15
 
-	// shutdownGrace is how long an act under way may take to end; a strategy's
-	// deadline is 15 s.
+	// shutdownGrace is how long an act under way may take to end. All of them end with
+	// their context.
 	shutdownGrace = 20 * time.Second
 
 	// qps and burst of the hub's client. Leader election has a client of its own, so
@@ -91,6 +96,11 @@ type Options struct {
 	// AllowLoopback lets kubeconfigs name loopback addresses, as where a whole fleet
 	// runs on one machine.
 	AllowLoopback bool
+	// CloneDir is where clones of Git repositories live for as long as an act takes;
+	// the system's folder for temporary files when empty.
+	CloneDir string
+	// AllowLoopbackGit lets Pipelines name Git services on this machine.
+	AllowLoopbackGit bool
 	// ClusterTimings and WatcherTimings replace the defaults where not zero.
 	ClusterTimings clusters.Timings
 	WatcherTimings watchers.Timings
@@ -103,6 +113,9 @@ type Options struct {
 // Hub is a wired hub.
 type Hub struct {
 	manager manager.Manager
+	clones  *gitrepo.Workspace
+	// pulls has connections that end with the hub.
+	pulls *pullrequest.Strategy
 	// Clusters and Index are the hub's live state, for what shows it.
 	Clusters *clusters.Manager
 	Index    *index.Index
@@ -184,11 +197,24 @@ func New(o Options) (*Hub, error) {
 		return nil, fmt.Errorf("wiring pipelines: %w", err)
 	}
 
+	clones, err := gitrepo.NewWorkspace(o.CloneDir, gitrepo.Limits{MaxFile: manifest.MaxBytes})
+	if err != nil {
+		return nil, fmt.Errorf("wiring clones: %w", err)
+	}
+	pulls := pullrequest.New(pullrequest.Options{
+		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, Clock: o.Clock,
+	})
+	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("wiring the watch of Secrets: %w", err)
+	}
 	if err := promotion.New(promotion.Options{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Looked:    pipelines.Looked,
+		Metadata:  secrets,
 		Strategies: strategy.Registry{
+			pulls,
 			notification.New(notification.Options{Client: mgr.GetClient(), Address: o.EventsAddress}),
 		},
 		Holder:     holder(),
@@ -205,12 +231,16 @@ func New(o Options) (*Hub, error) {
 	if err := addHook(mgr, o, waker); err != nil {
 		return nil, fmt.Errorf("wiring the promotion hook: %w", err)
 	}
-	return &Hub{manager: mgr, Clusters: connections, Index: known}, nil
+	return &Hub{manager: mgr, clones: clones, pulls: pulls, Clusters: connections, Index: known}, nil
 }
 
 // Start runs the hub until the context ends or the lease is lost, which is an
-// error: the process is to end.
-func (h *Hub) Start(ctx context.Context) error { return h.manager.Start(ctx) }
+// error: the process is to end. A Hub is started once.
+func (h *Hub) Start(ctx context.Context) error {
+	err := h.manager.Start(ctx)
+	h.pulls.Close()
+	return errors.Join(err, h.clones.Close())
+}
 
 // Elected is closed when this hub leads.
 func (h *Hub) Elected() <-chan struct{} { return h.manager.Elected() }

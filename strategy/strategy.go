@@ -16,6 +16,8 @@ type Result struct {
 	State State
 	// URL of the pull request, if there is one.
 	URL string
+	// PullRequest to be kept in the Promotion's status, if there is one.
+	PullRequest *capstanv1.PullRequestStatus
 	// Message for people: one sentence on what was done.
 	Message string
 }
@@ -27,8 +29,10 @@ type State string
 const (
 	// Done: there is nothing left for the strategy to do.
 	Done State = "Done"
-	// Open: a pull request waits for people; Promote is called again to follow it.
+	// Open: a pull request waits for people; Follow looks what becomes of it.
 	Open State = "Open"
+	// Due: of Follow alone; the act is to be made again, by Promote.
+	Due State = "Due"
 	// Merged: the pull request was merged.
 	Merged State = "Merged"
 	// Closed: a person closed the pull request unmerged.
@@ -51,6 +55,21 @@ type Strategy interface {
 	Promote(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
 }
 
+// Follower is a Strategy whose act goes on after Promote: a pull request waits for
+// people, and stays open when its promotion is superseded.
+type Follower interface {
+	Strategy
+
+	// Follow looks how far an act that is Open has come. It changes nothing outside,
+	// so that any number of hubs may call it at any time.
+	Follow(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
+
+	// Withdraw takes back what a superseded promotion left open, and says why to
+	// people. What another promotion has made its own is left alone. There may be
+	// nothing to take back; that is no error. It is called until it succeeds.
+	Withdraw(ctx context.Context, promotion *capstanv1.Promotion, why string) error
+}
+
 // Identity is the identity of the act towards Git and receivers of events: it is
 // the same however often the act is repeated, and another after spec.retry was
 // raised and the promotion begun anew (status.retry follows it then, so that
@@ -63,6 +82,8 @@ func Identity(p *capstanv1.Promotion) string {
 type TerminalError struct {
 	// Reason in one word, for the Promotion's status.
 	Reason string
+	// Secret whose change may heal it after all; nil when none does.
+	Secret *capstanv1.SecretVersion
 	Err    error
 }
 
@@ -127,5 +148,5 @@ func (r Registry) For(p *capstanv1.Promotion) (Strategy, error) {
 			return s, nil
 		}
 	}
-	return nil, Terminal("UnknownStrategy", fmt.Errorf("promotion %s/%s: %w; use strategy.notification", p.Namespace, p.Name, ErrUnknown))
+	return nil, Terminal("UnknownStrategy", fmt.Errorf("promotion %s/%s: %w; use strategy.pull-request or strategy.notification", p.Namespace, p.Name, ErrUnknown))
 }

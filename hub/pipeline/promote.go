@@ -153,6 +153,7 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 	if q.Into.Agreed != nil {
 		from.Sequence = q.Into.Agreed.Sequence
 	}
+	from.Targets = targetTexts(p, q.Into.Name)
 	number := q.Into.Ledger.Next()
 	return &capstanv1.Promotion{
 		ObjectMeta: metav1.ObjectMeta{
@@ -176,6 +177,23 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 			Manual:      q.Into.Intent.Manual,
 		},
 	}
+}
+
+// maxTargets is how many targets a Promotion names for people.
+const maxTargets = 20
+
+// targetTexts names the targets of an environment.
+func targetTexts(p *pipelinesv1.Pipeline, env string) []string {
+	var texts []string
+	for i := range p.Spec.Environments {
+		if p.Spec.Environments[i].Name != env {
+			continue
+		}
+		for j := range p.Spec.Environments[i].Targets[:min(len(p.Spec.Environments[i].Targets), maxTargets)] {
+			texts = append(texts, targetText(p, i, j))
+		}
+	}
+	return texts
 }
 
 const (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,8 +47,9 @@ func (r *Reconciler) untilNextAttempt(p *capstanv1.Promotion) time.Duration {
 	return p.Status.Attempt.NotBefore.Sub(r.Clock.Now())
 }
 
-// act makes one attempt: look again, claim, carry out, record.
-func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion) error {
+// act makes one attempt, if the promotion is in the phase still: look again, claim,
+// carry out, record.
+func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase capstanv1.PromotionPhase) error {
 	p := &capstanv1.Promotion{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), p); err != nil {
 		return err
@@ -58,20 +60,20 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion) error
 	}
 	before := p.DeepCopy()
 	r.live(p, v, decision.OutcomeNone, "", "")
-	if p.UID != cached.UID || p.Status.Phase != capstanv1.PhasePromoting || v.suspended() || r.untilNextAttempt(p) > 0 {
+	if p.UID != cached.UID || p.Status.Phase != phase || v.suspended() || r.untilNextAttempt(p) > 0 {
 		return r.write(ctx, before, p)
 	}
 
 	way, err := r.Strategies.For(p)
 	if err != nil {
-		return r.record(ctx, before, p, strategy.Result{}, err)
+		return r.record(ctx, before, p, r.came(ctx, strategy.Result{}, err))
 	}
 	r.claim(p, way.Deadline())
 	if err := r.write(ctx, before, p); err != nil {
 		return err
 	}
 	result, err := r.carryOut(ctx, way, p)
-	return r.record(ctx, p.DeepCopy(), p, result, err)
+	return r.record(ctx, p.DeepCopy(), p, r.came(ctx, result, err))
 }
 
 // claim writes the attempt before it is made.
@@ -86,6 +88,9 @@ func (r *Reconciler) claim(p *capstanv1.Promotion, deadline time.Duration) {
 		attempt.Number = last.Number + 1
 	}
 	p.Status.Attempt = attempt
+	if p.Status.Phase != capstanv1.PhasePromoting {
+		return // What it waits for, or why it ended, tells more.
+	}
 	p.Status.Reason, p.Status.Message = "Acting", fmt.Sprintf("attempt %d is under way", attempt.Number)
 	r.conditions(p, metav1.NewTime(now))
 }
@@ -112,9 +117,14 @@ func verdict(err error) string {
 	}
 }
 
+// came puts what an attempt came to into a status.
+func (r *Reconciler) came(ctx context.Context, result strategy.Result, cause error) func(*capstanv1.Promotion, view) {
+	return func(p *capstanv1.Promotion, v view) { r.outcome(ctx, p, v, result, cause) }
+}
+
 // record writes what came of an attempt, on the attempt's own resourceVersion if
 // nobody wrote since, and else onto what there is as long as the attempt is ours.
-func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion, result strategy.Result, cause error) error {
+func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion, came func(*capstanv1.Promotion, view)) error {
 	mine := p.Status.Attempt.DeepCopy()
 	worthAnother := func(err error) bool { return err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) }
 	err := retry.OnError(outcomeBackoff, worthAnother, func() error {
@@ -122,7 +132,7 @@ func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion,
 		if err != nil {
 			return err
 		}
-		r.outcome(ctx, p, v, result, cause)
+		came(p, v)
 		err = r.write(ctx, before, p)
 		if err == nil {
 			return nil
@@ -154,35 +164,69 @@ func sameAttempt(now, mine *capstanv1.Attempt) bool {
 // outcome puts what came of an attempt into the status.
 func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
 	if cause == nil {
-		before := p.Status.Phase
-		p.Status.URL = result.URL
-		r.live(p, v, outcomeOf(result.State), "", "")
-		if result.Message != "" && p.Status.Phase != before && !p.Status.Phase.Finished() {
-			p.Status.Message = fmt.Sprintf("%s; %s", result.Message, p.Status.Message)
-			r.conditions(p, metav1.NewTime(r.Clock.Now()))
-		}
+		r.reached(p, v, result)
+		return
+	}
+	if r.impossible(p, v, cause) {
 		return
 	}
 	message := cut(cause.Error())
-	var terminal *strategy.TerminalError
-	if errors.As(cause, &terminal) {
-		r.live(p, v, decision.OutcomeImpossible, terminal.Reason, message)
-		return
-	}
 	log.FromContext(ctx).Info("an attempt failed, another follows", "attempt", p.Status.Attempt.Number, "error", message)
-	wait := backoff(p)
-	var after *strategy.RetryAfterError
-	if errors.As(cause, &after) {
-		wait = max(wait, after.After)
-	}
-	p.Status.Attempt.Error = message
-	p.Status.Attempt.NotBefore = metav1.NewMicroTime(r.Clock.Now().Add(wait))
+	wait := postpone(p, cause, maxBackoff, r.Clock.Now())
 	r.live(p, v, decision.OutcomeNone, "", "")
-	if p.Status.Phase == capstanv1.PhasePromoting {
+	if p.Status.Phase == capstanv1.PhasePromoting || p.Status.Phase == capstanv1.PhaseAwaitingMerge {
 		p.Status.Reason = "Retrying"
 		p.Status.Message = fmt.Sprintf("attempt %d failed, the next follows in %s: %s", p.Status.Attempt.Number, wait.Round(time.Second), message)
 		r.conditions(p, metav1.NewTime(r.Clock.Now()))
 	}
+}
+
+// reached puts what a strategy has reached into the status.
+func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Result) {
+	before := p.Status.Phase
+	p.Status.URL = result.URL
+	p.Status.PullRequest = result.PullRequest
+	r.live(p, v, outcomeOf(result.State), "", "")
+	switch {
+	case modified(p):
+		p.Status.Reason = branchModified
+		p.Status.Message = fmt.Sprintf("%s, and its branch %s has commits that are not the hub's (%s), which the hub leaves alone: merge the pull request, or close it to reject the promotion",
+			result.Message, p.Status.PullRequest.Branch, cutTo(p.Status.PullRequest.ForeignSHA, shortSHA))
+	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
+		p.Status.Reason = string(decision.PullRequestOpened)
+		p.Status.Message = fmt.Sprintf("%s; %s", result.Message, sentence(p, decision.PullRequestOpened))
+	case result.Message != "" && p.Status.Phase != before && !p.Status.Phase.Finished():
+		p.Status.Message = fmt.Sprintf("%s; %s", result.Message, p.Status.Message)
+	default:
+		return
+	}
+	r.conditions(p, metav1.NewTime(r.Clock.Now()))
+}
+
+// impossible puts an error that no repetition heals into the status; false when it
+// is another.
+func (r *Reconciler) impossible(p *capstanv1.Promotion, v view, cause error) bool {
+	var terminal *strategy.TerminalError
+	if !errors.As(cause, &terminal) {
+		return false
+	}
+	r.live(p, v, decision.OutcomeImpossible, terminal.Reason, cut(cause.Error()))
+	if p.Status.Phase == capstanv1.PhaseFailed {
+		p.Status.Secret = terminal.Secret
+	}
+	return true
+}
+
+// postpone the next attempt after one that failed.
+func postpone(p *capstanv1.Promotion, cause error, most time.Duration, now time.Time) time.Duration {
+	wait := backoff(p, most)
+	var after *strategy.RetryAfterError
+	if errors.As(cause, &after) {
+		wait = max(wait, after.After+jitter(p, after.After))
+	}
+	p.Status.Attempt.Error = cut(cause.Error())
+	p.Status.Attempt.NotBefore = metav1.NewMicroTime(now.Add(wait))
+	return wait
 }
 
 func outcomeOf(s strategy.State) decision.Outcome {
@@ -195,27 +239,38 @@ func outcomeOf(s strategy.State) decision.Outcome {
 		return decision.OutcomeMerged
 	case strategy.Closed:
 		return decision.OutcomeClosed
+	case strategy.Due:
 	}
 	return decision.OutcomeNone
 }
 
-// backoff doubles with each attempt. Its jitter comes from the identity, so that
-// promotions that failed together do not come back together, and a repetition of
-// this computation gives the same time.
-func backoff(p *capstanv1.Promotion) time.Duration {
+// backoff doubles with each attempt, up to most.
+func backoff(p *capstanv1.Promotion, most time.Duration) time.Duration {
 	wait := firstBackoff
-	for n := int64(1); n < p.Status.Attempt.Number && wait < maxBackoff; n++ {
+	for n := int64(1); n < p.Status.Attempt.Number && wait < most; n++ {
 		wait *= 2
 	}
-	wait = min(wait, maxBackoff)
+	wait = min(wait, most)
+	return wait + jitter(p, wait)
+}
+
+// jitter is up to a fifth of a wait. It comes from the identity, so that promotions
+// that failed together do not come back together, and a repetition of this
+// computation gives the same time.
+func jitter(p *capstanv1.Promotion, wait time.Duration) time.Duration {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s/%d", p.UID, p.Status.Attempt.Number)
-	return wait + wait*time.Duration(h.Sum32()%20)/100
+	return wait * time.Duration(h.Sum32()%20) / 100
 }
+
+// shortSHA is how much of a commit's hash people are shown.
+const shortSHA = 12
 
 func cut(s string) string {
 	if len(s) > maxError {
-		return s[:maxError] + "…"
+		return cutTo(s, maxError) + "…"
 	}
 	return s
 }
+
+func cutTo(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

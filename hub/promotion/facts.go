@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,6 +22,8 @@ type view struct {
 	pipeline *pipelinesv1.Pipeline
 	// ledger of the environment.
 	ledger decision.Ledger
+	// secretChanged: the Secret that the promotion failed with is another by now.
+	secretChanged bool
 }
 
 // view reads the Pipeline and the Promotions beside this one.
@@ -49,7 +53,30 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 		mark = status.LastPromotion
 	}
 	v.ledger = decision.NewLedger(entries, mark)
-	return v, nil
+	v.secretChanged, err = r.secretChanged(ctx, p)
+	return v, err
+}
+
+// secretChanged asks for the version of the Secret that a promotion failed with,
+// uncached and as metadata only. One that may not be read is not known to have
+// changed.
+func (r *Reconciler) secretChanged(ctx context.Context, p *capstanv1.Promotion) (bool, error) {
+	failedWith := p.Status.Secret
+	if failedWith == nil || p.Status.Phase != capstanv1.PhaseFailed {
+		return false, nil
+	}
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.APIReader.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: failedWith.Name}, now)
+	switch {
+	case apierrors.IsNotFound(err):
+		return failedWith.ResourceVersion != "", nil
+	case apierrors.IsForbidden(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading the metadata of Secret %s/%s: %w", p.Namespace, failedWith.Name, err)
+	}
+	return now.ResourceVersion != failedWith.ResourceVersion, nil
 }
 
 func (v view) suspended() bool { return v.pipeline != nil && v.pipeline.Spec.Suspend }
@@ -80,6 +107,8 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		Retry:        p.Spec.Retry > p.Status.Retry,
 		Tried:        p.Status.Attempt != nil,
 		Outcome:      outcome,
+
+		SecretChanged: v.secretChanged && p.Status.Secret != nil,
 	}
 	if v.pipeline == nil {
 		return f

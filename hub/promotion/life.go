@@ -27,8 +27,14 @@ func (r *Reconciler) live(p *capstanv1.Promotion, v view, outcome decision.Outco
 		if !moved {
 			break
 		}
-		if why == decision.Retried {
+		switch why { //nolint:exhaustive // The others are phases to enter.
+		case decision.Retried:
 			p.Status = capstanv1.PromotionStatus{Retry: p.Spec.Retry, Approval: p.Status.Approval}
+			continue
+		case decision.SecretChanged: // The same act goes on: its pull request is still its own.
+			p.Status = capstanv1.PromotionStatus{
+				Retry: p.Status.Retry, Approval: p.Status.Approval, URL: p.Status.URL, PullRequest: p.Status.PullRequest,
+			}
 			continue
 		}
 		r.enter(p, phase, why, now)
@@ -100,7 +106,7 @@ func sentence(p *capstanv1.Promotion, why decision.LifeReason) string {
 		return fmt.Sprintf("carried out; waiting for every target of environment %q to run %s", env, revision)
 	case decision.PullRequestClosed:
 		return "the pull request was closed unmerged; it is not opened again until there is a new revision, or spec.retry is raised"
-	case decision.Impossible, decision.Retried:
+	case decision.Impossible, decision.Retried, decision.SecretChanged:
 		return ""
 	}
 	return ""
@@ -125,12 +131,22 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 	switch {
 	case p.Status.Phase == capstanv1.PhaseFailed:
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, p.Status.Reason, p.Status.Message)
+	case modified(p):
+		set(capstanv1.StalledCondition, metav1.ConditionTrue, branchModified, p.Status.Message)
 	case !p.Status.Phase.Finished() && r.old(p, now.Time):
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, "TooOld", fmt.Sprintf("%s since %s, longer than --stall-after %s: %s",
 			p.Status.Phase, p.Status.StartedAt.UTC().Format(time.RFC3339), r.StallAfter, p.Status.Message))
 	default:
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.StalledCondition)
 	}
+}
+
+// branchModified is the reason while people have commits of their own on the branch
+// of an open pull request.
+const branchModified = "BranchModified"
+
+func modified(p *capstanv1.Promotion) bool {
+	return p.Status.Phase == capstanv1.PhaseAwaitingMerge && p.Status.PullRequest != nil && p.Status.PullRequest.ForeignSHA != ""
 }
 
 func (r *Reconciler) old(p *capstanv1.Promotion, now time.Time) bool {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -49,6 +50,9 @@ type Options struct {
 	APIReader client.Reader
 	// Looked tells whether the status of a Pipeline is of what this process has seen.
 	Looked func(pipeline types.NamespacedName, uid types.UID) bool
+	// Metadata watches the Secrets that failed promotions wait for; nil for none, so
+	// that their change is only seen when the promotion is looked at.
+	Metadata metadata.Interface
 	// Strategies carry promotions out.
 	Strategies strategy.Registry
 	// Holder names this process in attempts; no two processes have the same.
@@ -64,7 +68,11 @@ type Options struct {
 }
 
 // Reconciler reconciles Promotions.
-type Reconciler struct{ Options }
+type Reconciler struct {
+	Options
+	follows *follows
+	secrets *secretWaits
+}
 
 var _ reconcile.Reconciler = &Reconciler{}
 
@@ -79,7 +87,7 @@ func New(o Options) *Reconciler {
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention
 	}
-	return &Reconciler{Options: o}
+	return &Reconciler{Options: o, follows: newFollows(o.Clock), secrets: newSecretWaits(o.Metadata)}
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -88,6 +96,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("promotion").
 		For(&capstanv1.Promotion{}).
 		Watches(&pipelinesv1.Pipeline{}, handler.EnqueueRequestsFromMapFunc(r.unfinishedOf)).
+		WatchesRawSource(r.secrets).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -103,7 +112,7 @@ func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconc
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if !list.Items[i].Status.Phase.Finished() {
+		if p := &list.Items[i]; !p.Status.Phase.Finished() || r.leftOpen(p) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
@@ -114,9 +123,13 @@ func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconc
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	p := &capstanv1.Promotion{}
 	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.secrets.drop(request.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !p.DeletionTimestamp.IsZero() {
+		r.follows.forget(p.UID)
 		return ctrl.Result{}, nil
 	}
 	v, err := r.view(ctx, r.Client, p)
@@ -139,16 +152,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.write(ctx, before, p); err != nil {
 		return again(ctx, err)
 	}
-	if p.Status.Phase.Finished() {
-		return r.retire(ctx, p, v)
-	}
-	if p.Status.Phase != capstanv1.PhasePromoting || v.suspended() {
+	r.secrets.want(p)
+	switch {
+	case p.Status.Phase.Finished():
+		return r.end(ctx, p, v)
+	case v.suspended():
+		return r.wait(p), nil
+	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
+		return r.follow(ctx, p, v)
+	case p.Status.Phase == capstanv1.PhasePromoting:
+		return r.try(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhasePromoting) })
+	default:
 		return r.wait(p), nil
 	}
+}
+
+// end takes back what a superseded promotion left open, and deletes old ones.
+func (r *Reconciler) end(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
+	r.follows.forget(p.UID)
+	result, err := r.retire(ctx, p, v)
+	if err != nil || !r.leftOpen(p) || v.suspended() {
+		return result, err
+	}
+	return r.try(ctx, p, func() error { return r.withdraw(ctx, p) })
+}
+
+// try an attempt when its time has come.
+func (r *Reconciler) try(ctx context.Context, p *capstanv1.Promotion, attempt func() error) (ctrl.Result, error) {
 	if early := r.untilNextAttempt(p); early > 0 {
 		return ctrl.Result{RequeueAfter: early}, nil
 	}
-	if err := r.act(ctx, p); err != nil {
+	if err := attempt(); err != nil {
 		return again(ctx, err)
 	}
 	// The write of the outcome brings the next look; this is for when it is lost.

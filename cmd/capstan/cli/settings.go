@@ -83,6 +83,8 @@ func (s *settings) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.StallAfter, "stall-after", o.StallAfter, "how long a promotion may take before it is called Stalled, such as 30m or 2h")
 	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest into each environment always is")
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "let kubeconfigs name loopback addresses, for a fleet on one machine; otherwise they are refused")
+	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "folder for the clones of Git repositories, which live for seconds and are removed; when empty, the system's for temporary files")
+	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "let Pipelines name Git services at loopback addresses, for a fleet on one machine; otherwise they are refused")
 	f.StringVar(&s.level, "log-level", s.level, "how much is logged: "+strings.Join(levels, ", "))
 	f.StringVar(&s.encoding, "log-encoding", s.encoding, "how it is logged: "+strings.Join(encodings, ", "))
 }

@@ -50,6 +50,8 @@ type Facts struct {
 	Retry bool
 	// Tried: at least one attempt was begun.
 	Tried bool
+	// SecretChanged: the Secret that it failed with is another version by now.
+	SecretChanged bool
 	// Outcome of carrying it out.
 	Outcome Outcome
 }
@@ -76,6 +78,7 @@ const (
 	CarriedOut         LifeReason = "CarriedOut"
 	Impossible         LifeReason = "Impossible"
 	Retried            LifeReason = "Retried"
+	SecretChanged      LifeReason = "SecretChanged"
 )
 
 // lifeRow is one row of the life table: in one of the phases, when the test
@@ -140,11 +143,13 @@ var lifeTable = []lifeRow{
 		func(f Facts) bool { return f.Outcome == OutcomeDone }},
 	{finished, "spec.retry was raised, and it is still the newest", created, Retried,
 		func(f Facts) bool { return f.Retry && !f.Newer && !f.PipelineGone }},
+	{in(capstanv1.PhaseFailed), "the Secret that it failed with was changed, and it is still the newest", created, SecretChanged,
+		func(f Facts) bool { return f.SecretChanged && !f.Newer && !f.PipelineGone }},
 }
 
 // Next returns the phase that follows, with its reason; false when the promotion
-// stays where it is. Raised retries lead to the empty phase, from which a life
-// begins anew.
+// stays where it is. Raised retries and changed Secrets lead to the empty phase, from
+// which a life begins anew.
 func Next(phase capstanv1.PromotionPhase, f Facts) (capstanv1.PromotionPhase, LifeReason, bool) {
 	for _, row := range lifeTable {
 		if slices.Contains(row.from, phase) && row.test(f) {

@@ -54,6 +54,9 @@ func TestNext(t *testing.T) {
 		"retry of a rejected one":            {closed, Facts{Retry: true}, created, Retried},
 		"retry of a succeeded one":           {done, Facts{Retry: true}, created, Retried},
 		"retry of one that is not newest":    {failed, Facts{Retry: true, Newer: true}, failed, ""},
+		"secret changed":                     {failed, Facts{Tried: true, SecretChanged: true}, created, SecretChanged},
+		"secret changed, not the newest":     {failed, Facts{Tried: true, SecretChanged: true, Newer: true}, failed, ""},
+		"secret changed of a rejected one":   {closed, Facts{Tried: true, SecretChanged: true}, closed, ""},
 		"retry under way waits":              {rollout, Facts{Tried: true, Retry: true}, rollout, ""},
 		"finished stays whatever is seen":    {done, Facts{SourceMovedOn: true, EnvironmentMovedOn: true, Newer: true, PipelineGone: true}, done, ""},
 	} {

@@ -22,8 +22,8 @@ const (
 	DefaultMaxPack = 512 << 20
 
 	// DefaultMaxFile is the largest manifest that is edited, in bytes. An object of
-	// Kubernetes has at most 1.5 MiB.
-	DefaultMaxFile = 2 << 20
+	// Kubernetes has at most 1.5 MiB, and one that people write by hand some KiB.
+	DefaultMaxFile = 1 << 20
 
 	// DefaultMaxEntries bounds the files and folders of one commit.
 	DefaultMaxEntries = 500_000

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -66,6 +67,9 @@ func (p *guarded) Repository() Repository { return p.repository }
 
 // Limits implements Provider.
 func (p *guarded) Limits() Limits { return p.backend.limits() }
+
+// Transport implements Provider.
+func (p *guarded) Transport() http.RoundTripper { return p.wire.base }
 
 // CloseIdle implements Provider.
 func (p *guarded) CloseIdle() { p.wire.base.CloseIdleConnections() }

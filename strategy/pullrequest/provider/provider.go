@@ -135,6 +135,10 @@ type Provider interface {
 	// App's are valid for at least five minutes more.
 	GitCredentials(ctx context.Context) (username, password string, err error)
 
+	// Transport for Git at the same service: trusted CAs and guarded addresses as
+	// for its API, without credentials, and without bounds of time or size.
+	Transport() http.RoundTripper
+
 	// Close connections that idle. The Provider must not be used afterwards.
 	CloseIdle()
 }

@@ -71,6 +71,8 @@ type Options struct {
 	// Merge is called when a pull request is merged, and returns the merge commit;
 	// nil to make one up.
 	Merge func(head, base, sha string) (merged string, err error)
+	// Around is put around the whole server, Git included; nil for nothing.
+	Around func(http.Handler) http.Handler
 	// AppKey verifies a GitHub App's own token, if given. It returns the issuer.
 	AppKey func(token string) (issuer string, err error)
 }
@@ -124,7 +126,11 @@ func New(t testing.TB, o Options) *Server {
 		t.Errorf("no such path in the API of %s: %s %s", o.Type, r.Method, r.URL)
 		s.refuse(w, http.StatusNotFound, "Not Found", "")
 	})
-	s.http = httptest.NewUnstartedServer(s.faulty(mux))
+	served := s.faulty(mux)
+	if o.Around != nil {
+		served = o.Around(served)
+	}
+	s.http = httptest.NewUnstartedServer(served)
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // cut connections are meant
 	s.http.StartTLS()
 	t.Cleanup(func() {

@@ -1,0 +1,225 @@
+package promotion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+const (
+	// minFollow and maxFollow bound the time between two looks at a pull request. In
+	// between it is a tenth of the time since it was opened: who merges at once need
+	// not wait, and one that lies for days is one request in five minutes.
+	minFollow   = 15 * time.Second
+	maxFollow   = 5 * time.Minute
+	followShare = 10
+
+	// followJitter is the share by which looks are spread, in percent to both sides.
+	followJitter = 20
+
+	// maxWithdrawBackoff bounds the time between attempts to take back what a
+	// superseded promotion left open. Nobody waits for it, and what keeps it from
+	// succeeding may last.
+	maxWithdrawBackoff = time.Hour
+)
+
+// follow looks what became of an open act, when its time has come.
+func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
+	way, ok := r.follower(p)
+	if !ok {
+		return r.wait(p), nil
+	}
+	if left := r.follows.left(p.UID); left > 0 {
+		return r.sooner(left, p), nil
+	}
+	next := r.follows.looks(p)
+	result, err := way.Follow(ctx, p.DeepCopy())
+	if ctx.Err() != nil {
+		return ctrl.Result{}, ctx.Err()
+	}
+	var after *strategy.RetryAfterError
+	if errors.As(err, &after) {
+		next = r.follows.later(p.UID, after.After)
+	}
+	if err == nil && result.State == strategy.Due {
+		log.FromContext(ctx).V(1).Info("an act is due", "why", result.Message)
+		return r.try(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhaseAwaitingMerge) })
+	}
+	if err := r.followed(ctx, p, v, result, err); err != nil {
+		return again(ctx, err)
+	}
+	return r.sooner(next, p), nil
+}
+
+// followed writes what was seen, if it is news. An end is decided from what is read
+// uncached.
+func (r *Reconciler) followed(ctx context.Context, cached *capstanv1.Promotion, v view, result strategy.Result, cause error) error {
+	before, p := cached, cached.DeepCopy()
+	r.saw(ctx, p, v, result, cause)
+	if p.Status.Phase != before.Status.Phase {
+		now := &capstanv1.Promotion{}
+		if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), now); err != nil {
+			return err
+		}
+		if now.UID != cached.UID || now.Status.Phase != capstanv1.PhaseAwaitingMerge || r.untilNextAttempt(now) > 0 {
+			return nil // Somebody else acts, or has written an end.
+		}
+		v, err := r.view(ctx, r.APIReader, now)
+		if err != nil {
+			return err
+		}
+		before, p = now, now.DeepCopy()
+		r.saw(ctx, p, v, result, cause)
+	}
+	return r.write(ctx, before, p)
+}
+
+// saw puts what a look has seen into the status.
+func (r *Reconciler) saw(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
+	switch {
+	case cause == nil:
+		r.reached(p, v, result)
+	case r.impossible(p, v, cause):
+	case tooOften(cause):
+	default:
+		message := fmt.Sprintf("the pull request cannot be looked at, which is tried again: %s", cut(cause.Error()))
+		if p.Status.Message != message {
+			log.FromContext(ctx).Info("an open act cannot be followed, it is tried again", "error", cut(cause.Error()))
+			p.Status.Reason, p.Status.Message = "Retrying", message
+			r.conditions(p, metav1.NewTime(r.Clock.Now()))
+		}
+	}
+}
+
+// tooOften tells an error that only asks for patience. Its words change with the
+// time that is left, and there is nothing in it for people.
+func tooOften(err error) bool {
+	var after *strategy.RetryAfterError
+	return errors.As(err, &after)
+}
+
+func (r *Reconciler) follower(p *capstanv1.Promotion) (strategy.Follower, bool) {
+	way, err := r.Strategies.For(p)
+	if err != nil {
+		return nil, false
+	}
+	f, ok := way.(strategy.Follower)
+	return f, ok
+}
+
+// sooner of a time and of when the promotion would be called stalled.
+func (r *Reconciler) sooner(next time.Duration, p *capstanv1.Promotion) ctrl.Result {
+	if stall := r.wait(p).RequeueAfter; stall > 0 {
+		next = min(next, stall)
+	}
+	return ctrl.Result{RequeueAfter: max(next, time.Millisecond)}
+}
+
+// leftOpen tells whether a promotion may have something open that is to be taken
+// back.
+func (r *Reconciler) leftOpen(p *capstanv1.Promotion) bool {
+	if p.Status.Phase != capstanv1.PhaseSuperseded || p.Status.Attempt == nil || p.Status.Withdrawn {
+		return false
+	}
+	_, ok := r.follower(p)
+	return ok
+}
+
+// withdraw makes one attempt to take back what a superseded promotion left open:
+// look again, claim, withdraw, record.
+func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) error {
+	p := &capstanv1.Promotion{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), p); err != nil {
+		return err
+	}
+	v, err := r.view(ctx, r.APIReader, p)
+	if err != nil {
+		return err
+	}
+	way, ok := r.follower(p)
+	if p.UID != cached.UID || !ok || !r.leftOpen(p) || v.suspended() || p.Spec.Retry > p.Status.Retry || r.untilNextAttempt(p) > 0 {
+		return nil
+	}
+	before := p.DeepCopy()
+	r.claim(p, way.Deadline())
+	if err := r.write(ctx, before, p); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, way.Deadline())
+	defer cancel()
+	cause := way.Withdraw(limited, p.DeepCopy(), p.Status.Message)
+	return r.record(ctx, p.DeepCopy(), p, func(p *capstanv1.Promotion, _ view) {
+		if cause == nil {
+			p.Status.Withdrawn = true
+			log.FromContext(ctx).Info("nothing of the superseded promotion is open any more", "url", p.Status.URL)
+			return
+		}
+		wait := postpone(p, cause, maxWithdrawBackoff, r.Clock.Now())
+		log.FromContext(ctx).Info("what a superseded promotion left open could not be taken back, another attempt follows", "in", wait, "error", cut(cause.Error()))
+	})
+}
+
+// follows remembers when open acts are looked at again. A process that starts anew
+// looks at each once, within the first interval.
+type follows struct {
+	clock clock.PassiveClock
+
+	mu         sync.Mutex
+	lockedNext map[types.UID]time.Time
+}
+
+func newFollows(c clock.PassiveClock) *follows {
+	return &follows{clock: c, lockedNext: map[types.UID]time.Time{}}
+}
+
+// left until the next look.
+func (f *follows) left(p types.UID) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next, ok := f.lockedNext[p]
+	if !ok {
+		next = f.clock.Now().Add(time.Duration(rand.Int64N(int64(minFollow)))) //nolint:gosec // It spreads load.
+		f.lockedNext[p] = next
+	}
+	return next.Sub(f.clock.Now())
+}
+
+// looks notes a look, and returns when the next is.
+func (f *follows) looks(p *capstanv1.Promotion) time.Duration {
+	interval := minFollow
+	if p.Status.Attempt != nil {
+		interval = min(max(f.clock.Since(p.Status.Attempt.At.Time)/followShare, minFollow), maxFollow)
+	}
+	spread := interval * followJitter / 100
+	return f.later(p.UID, interval-spread+time.Duration(rand.Int64N(int64(2*spread)))) //nolint:gosec // It spreads load.
+}
+
+// later sets the next look.
+func (f *follows) later(p types.UID, in time.Duration) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	next := f.clock.Now().Add(in)
+	if next.After(f.lockedNext[p]) {
+		f.lockedNext[p] = next
+	}
+	return f.lockedNext[p].Sub(f.clock.Now())
+}
+
+func (f *follows) forget(p types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.lockedNext, p)
+}
