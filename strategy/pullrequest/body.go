@@ -1,0 +1,108 @@
+package pullrequest
+
+import (
+	"fmt"
+	"html"
+	"strings"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
+)
+
+const (
+	// maxShown is how many targets or places of change a body lists.
+	maxShown = 10
+	// maxValue is how much of a value a body shows, in characters. With ten targets
+	// and ten changes the body stays under the 4,000 of Azure DevOps.
+	maxValue = 120
+)
+
+// place is one scalar that is changed.
+type place struct {
+	path     string
+	line     int
+	from, to string
+}
+
+// body of the pull request: a summary for people, then weave's block, with the
+// trailers by which the hub knows it again.
+func body(p *capstanv1.Promotion, places []place) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Promotes %s %s of Pipeline %s to revision %s in environment %s.\n\n", p.Spec.App.Kind, code(p.Spec.App.Name),
+		code(p.Namespace+"/"+p.Spec.Pipeline.Name), code(p.Spec.Revision), code(p.Spec.Environment))
+	fmt.Fprintf(&b, "- **To**: %s\n", code(p.Spec.Revision))
+	if p.Spec.From != nil && len(p.Spec.From.Revisions) > 0 {
+		fmt.Fprintf(&b, "- **From**: %s\n", strings.Join(codes(p.Spec.From.Revisions), ", "))
+	}
+	fmt.Fprintf(&b, "- **Why**: every target of environment %s runs it, ready\n", code(p.Spec.Source.Environment))
+	if p.Spec.From != nil && len(p.Spec.From.Targets) > 0 {
+		fmt.Fprintf(&b, "- **Targets**: %s\n", strings.Join(shown(p.Spec.From.Targets, code), "; "))
+	}
+	if len(places) > 0 {
+		fmt.Fprintf(&b, "- **Changes**: %s\n", strings.Join(shown(places, func(at place) string {
+			return fmt.Sprintf("%s line %d (%s → %s)", code(at.path), at.line, code(at.from), code(at.to))
+		}), "; "))
+	}
+	if p.Spec.Approval != nil {
+		fmt.Fprintf(&b, "- **Approved by**: %s\n", code(p.Spec.Approval.By))
+	}
+	fmt.Fprintf(&b, "- **Promotion**: %s, number %d\n\n", code(p.Namespace+"/"+p.Name), p.Spec.Number)
+	b.WriteString("Merging it promotes; closing it rejects the promotion. Commits that are added to the branch are left alone.\n\n")
+	b.WriteString("<details>\n<summary>metadata</summary>\n\n!!! DO NOT EDIT !!!\n\n```\n")
+	b.WriteString(fence(fmt.Sprintf("%s/%s/%s", p.Namespace, p.Spec.Pipeline.Name, oneLine(p.Spec.Environment))) + "\n")
+	b.WriteString(fence(trailers(p)))
+	b.WriteString("```\n\n</details>\n")
+	return b.String()
+}
+
+// fence keeps a value from ending the block that it stands in.
+func fence(s string) string { return strings.ReplaceAll(s, "```", "'''") }
+
+// code shows a value as it is: no Markdown, HTML, mention or line of it takes effect.
+func code(value string) string {
+	value = oneLine(value)
+	if runes := []rune(value); len(runes) > maxValue {
+		value = string(runes[:maxValue]) + "…"
+	}
+	if value == "" {
+		return "(nothing)"
+	}
+	return "<code>" + strings.NewReplacer("@", "&#64;", "#", "&#35;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "[", "&#91;", "\\", "&#92;",
+		"!", "&#33;", "~", "&#126;", "$", "&#36;", "|", "&#124;").Replace(html.EscapeString(value)) + "</code>"
+}
+
+func codes(values []string) []string {
+	return shown(values, code)
+}
+
+// shown lists the first of something, and counts the others.
+func shown[T any](all []T, text func(T) string) []string {
+	var texts []string
+	for _, one := range all[:min(len(all), maxShown)] {
+		texts = append(texts, text(one))
+	}
+	if more := len(all) - maxShown; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return texts
+}
+
+// fit a text into what a service takes.
+func fit(text string, limit int) string {
+	if runes := []rune(text); limit > 0 && len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return text
+}
+
+// fitBody cuts a body's summary rather than its end, where its claim stands.
+func fitBody(text string, limits provider.Limits) string {
+	runes := []rune(text)
+	if limits.Body <= 0 || len(runes) <= limits.Body {
+		return text
+	}
+	at := strings.Index(text, "<details>")
+	end := []rune(text[at:])
+	room := max(0, limits.Body-len(end)-2)
+	return string([]rune(text[:at])[:room]) + "\n\n" + string(end)
+}

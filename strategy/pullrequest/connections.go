@@ -1,0 +1,172 @@
+package pullrequest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
+)
+
+// Keys of the Secret: weave's, and Flux' for a GitHub App.
+const (
+	keyUsername     = "username"
+	keyPassword     = "password"
+	keyToken        = "token"
+	keyCA           = "caFile"
+	keyApp          = "githubAppID"
+	keyInstallation = "githubAppInstallationID"
+	keyPrivateKey   = "githubAppPrivateKey"
+)
+
+// unusedFor is when a connection that nobody used is forgotten. It is longer than
+// any act, so that none is taken from under one.
+const unusedFor = 10 * time.Minute
+
+// connection to a repository with the credentials of one version of a Secret.
+type connection struct {
+	provider provider.Provider
+	pace     *pace
+
+	used time.Time // guarded by connections.mu
+}
+
+// connections that are in use, so that those who share a Secret share a GitHub App's
+// token and TCP connections.
+type connections struct {
+	o Options
+
+	mu          sync.Mutex
+	lockedOpen  map[connectionKey]*connection
+	lockedPaces map[paceKey]*pace
+}
+
+type connectionKey struct {
+	secret  types.NamespacedName
+	version string
+	kind    pipelinesv1.GitProviderType
+	url     string
+	api     string
+}
+
+// paceKey is what services count requests by: who asks.
+type paceKey struct {
+	server string
+	secret types.NamespacedName
+}
+
+func newConnections(o Options) *connections {
+	return &connections{o: o, lockedOpen: map[connectionKey]*connection{}, lockedPaces: map[paceKey]*pace{}}
+}
+
+// get the connection that a promotion asks for, and the version of its Secret.
+func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connection, capstanv1.SecretVersion, error) {
+	spec := p.Spec.Strategy.PullRequest
+	version := capstanv1.SecretVersion{Name: spec.SecretRef.Name}
+	if _, err := provider.ParseRepository(spec.Type, spec.URL); err != nil {
+		return nil, version, &failure{reason: ReasonInvalidSpec, err: fmt.Errorf("strategy.pull-request.url: %w", err)}
+	}
+	name := types.NamespacedName{Namespace: p.Namespace, Name: spec.SecretRef.Name}
+	secret := &corev1.Secret{}
+	switch err := c.o.Reader.Get(ctx, name, secret); {
+	case apierrors.IsNotFound(err):
+		return nil, version, &failure{reason: ReasonSecretNotFound, credentials: true,
+			err: fmt.Errorf("the Secret %s does not exist: make it, with the keys username, password and token", name)}
+	case apierrors.IsForbidden(err):
+		return nil, version, fmt.Errorf("the hub may not read the Secret %s: apply config/rbac/pipeline-secrets to the namespace: %w", name, err)
+	case err != nil:
+		return nil, version, fmt.Errorf("reading the Secret %s: %w", name, err)
+	}
+	version.ResourceVersion = secret.ResourceVersion
+	key := connectionKey{secret: name, version: secret.ResourceVersion, kind: spec.Type, url: spec.URL, api: spec.APIURL}
+	if found := c.find(key); found != nil {
+		return found, version, nil
+	}
+	credentials, err := credentialsOf(secret)
+	if err != nil {
+		return nil, version, err
+	}
+	made, err := provider.New(provider.Options{
+		Type: spec.Type, URL: spec.URL, APIURL: spec.APIURL, Credentials: credentials, CABundle: secret.Data[keyCA],
+		Proxy: c.o.Proxy, AllowLoopback: c.o.AllowLoopback, Clock: c.o.Clock,
+	})
+	if err != nil {
+		return nil, version, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf("Secret %s: %w", name, err)}
+	}
+	return c.keep(key, made), version, nil
+}
+
+// credentialsOf a Secret. No error of it shows a value.
+func credentialsOf(secret *corev1.Secret) (provider.Credentials, error) {
+	text := func(key string) string { return strings.TrimSpace(string(secret.Data[key])) }
+	c := provider.Credentials{Token: text(keyToken), Username: text(keyUsername), Password: string(secret.Data[keyPassword])}
+	if len(secret.Data[keyPrivateKey]) == 0 {
+		return c, nil
+	}
+	installation, err := strconv.ParseInt(text(keyInstallation), 10, 64)
+	if err != nil {
+		return c, &failure{reason: ReasonInvalidCredentials, credentials: true,
+			err: fmt.Errorf("Secret %s/%s: %s is no number", secret.Namespace, secret.Name, keyInstallation)}
+	}
+	c.App = &provider.GitHubApp{ID: text(keyApp), InstallationID: installation, PrivateKey: secret.Data[keyPrivateKey]}
+	return c, nil
+}
+
+func (c *connections) find(key connectionKey) *connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := c.lockedOpen[key]
+	if found != nil {
+		found.used = c.o.Clock.Now()
+	}
+	return found
+}
+
+// keep a connection, unless another was faster, and forget those that nobody uses.
+func (c *connections) keep(key connectionKey, made provider.Provider) *connection {
+	now := c.o.Clock.Now()
+	var idle []provider.Provider
+	c.mu.Lock()
+	for k, other := range c.lockedOpen {
+		if now.Sub(other.used) > unusedFor {
+			idle = append(idle, other.provider)
+			delete(c.lockedOpen, k)
+		}
+	}
+	kept := c.lockedOpen[key]
+	if kept == nil {
+		by := paceKey{server: made.Repository().Server, secret: key.secret}
+		if c.lockedPaces[by] == nil {
+			c.lockedPaces[by] = newPace()
+		}
+		kept = &connection{provider: made, pace: c.lockedPaces[by]}
+		c.lockedOpen[key] = kept
+	} else {
+		idle = append(idle, made)
+	}
+	kept.used = now
+	c.mu.Unlock()
+	for _, p := range idle {
+		p.CloseIdle()
+	}
+	return kept
+}
+
+func (c *connections) close() {
+	c.mu.Lock()
+	open := c.lockedOpen
+	c.lockedOpen = map[connectionKey]*connection{}
+	c.mu.Unlock()
+	for _, one := range open {
+		one.provider.CloseIdle()
+	}
+}

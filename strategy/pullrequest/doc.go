@@ -1,0 +1,37 @@
+// Package pullrequest carries a promotion out by a pull request: the marked scalars
+// of a Git repository's manifests are set to the revision on a branch of the
+// environment's own, and a pull request asks people to merge it.
+//
+// Contract: exactly one pull request for each identity of a promotion, however often
+// and by how many processes Promote is called and wherever it is killed. What makes
+// it so:
+//
+//   - Whose a pull request is stands in its body: Promotion-ID and -Number and the
+//     Pipeline's UID. Promote looks for it in every state before it makes one.
+//   - The commit is a function of the promotion and of the base commit: a repetition
+//     makes the same one, and pushing it again changes nothing.
+//   - The branch has one name for each environment, and a service has one open pull
+//     request for a branch and a base: a second create is refused, and what is
+//     there is adopted.
+//   - The push carries the commit that it replaces; whoever was faster wins.
+//
+// Nothing is touched that bears a higher number of the same Pipeline. Commits that
+// are not the hub's are never overwritten, unless a merged pull request has carried
+// them into the base.
+//
+// A branch is rebuilt from the base only when it has to be: the base has changed one
+// of the files it edits, or was replaced by another history. To push for each commit
+// on the base would throw away reviews and run every check again.
+//
+// Errors that no repetition heals have a reason of reasons.go; of those that other
+// credentials may heal, the version of the Secret is told.
+//
+// Locking: a Strategy is safe for concurrent use. One act at a time is under way on
+// a branch of a repository in this process; others wait for it, or for their
+// context. Small maps (connections, pace, looks) have a mutex each, under which
+// nothing is called.
+//
+// Trade-offs: pull requests are polled, at a pace that slows with their age and is
+// bounded for each service and Secret. The branch of a withdrawn or merged pull
+// request stays; deleting branches is the service's own setting.
+package pullrequest

@@ -1,0 +1,185 @@
+package pullrequest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
+)
+
+// Trailers of a commit, and lines of a pull request's body: whose it is.
+const (
+	trailerID          = "Promotion-ID"
+	trailerNumber      = "Promotion-Number"
+	trailerPipeline    = "Pipeline"
+	trailerPipelineUID = "Pipeline-UID"
+	trailerEnvironment = "Environment"
+	trailerRevision    = "Revision"
+)
+
+// author of all commits. An address that no mail goes to.
+var author = gitrepo.Person{Name: "Capstan", Email: "noreply@capstan.dev"}
+
+// weave's commits, which are taken over with the branches that it left.
+const (
+	weaveAuthor  = "Promotion Server"
+	weaveMessage = "promoting version"
+)
+
+// claim is whose a commit or a pull request says that it is.
+type claim struct {
+	// id is strategy.Identity; empty when it says nothing.
+	id          string
+	number      int64
+	pipelineUID string
+}
+
+// relation of a claim to a promotion.
+type relation int
+
+const (
+	// unclaimed: it says nothing.
+	unclaimed relation = iota
+	// mine: it is this act's.
+	mine
+	// older: it is of a lower number, or of the promotion before it was retried.
+	older
+	// newer: it is of a higher number.
+	newer
+	// foreign: it is of another Pipeline that has, or had, the same name.
+	foreign
+)
+
+var claimLine = regexp.MustCompile(`(?m)^(Promotion-ID|Promotion-Number|Pipeline-UID): ([^\s]+)\r?$`)
+
+// readClaim reads a commit's message or a pull request's body.
+func readClaim(text string) claim {
+	var c claim
+	for _, m := range claimLine.FindAllStringSubmatch(text, -1) {
+		switch m[1] {
+		case trailerID:
+			c.id = m[2]
+		case trailerNumber:
+			c.number, _ = strconv.ParseInt(m[2], 10, 64)
+		case trailerPipelineUID:
+			c.pipelineUID = m[2]
+		}
+	}
+	return c
+}
+
+func (c claim) relationTo(p *capstanv1.Promotion) relation {
+	switch {
+	case c.id == "":
+		return unclaimed
+	case c.id == strategy.Identity(p):
+		return mine
+	case c.pipelineUID != string(p.Spec.Pipeline.UID):
+		return foreign
+	case c.number > p.Spec.Number:
+		return newer
+	default:
+		return older
+	}
+}
+
+// trailers of the promotion's commit; the body of its pull request has them, too.
+func trailers(p *capstanv1.Promotion) string {
+	var b strings.Builder
+	for _, t := range []struct{ key, value string }{
+		{trailerID, strategy.Identity(p)},
+		{trailerNumber, strconv.FormatInt(p.Spec.Number, 10)},
+		{trailerPipeline, p.Namespace + "/" + p.Spec.Pipeline.Name},
+		{trailerPipelineUID, string(p.Spec.Pipeline.UID)},
+		{trailerEnvironment, oneLine(p.Spec.Environment)},
+		{trailerRevision, oneLine(p.Spec.Revision)},
+	} {
+		fmt.Fprintf(&b, "%s: %s\n", t.key, t.value)
+	}
+	return b.String()
+}
+
+// message of the promotion's commit.
+func message(p *capstanv1.Promotion) string {
+	return title(p) + "\n\n" + trailers(p)
+}
+
+// title is weave's.
+func title(p *capstanv1.Promotion) string {
+	return fmt.Sprintf("Promote %s/%s in %s to %s", p.Namespace, p.Spec.Pipeline.Name, oneLine(p.Spec.Environment), oneLine(p.Spec.Revision))
+}
+
+// oneLine keeps a value from breaking out of its line: environments and revisions
+// have no pattern.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == unicode.ReplacementChar {
+			return '�'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "�"))
+}
+
+// ownCommit tells whether a commit is the hub's, as nobody has changed it: whoever
+// amends a commit becomes its committer.
+func ownCommit(c gitrepo.Commit) bool {
+	return c.Author == author && c.Committer == author && readClaim(c.Message).id != ""
+}
+
+// weavesCommit tells whether a commit was made by weave's pipeline-controller.
+func weavesCommit(c gitrepo.Commit) bool {
+	return c.Author.Name == weaveAuthor && c.Committer.Name == weaveAuthor && strings.TrimSpace(c.Message) == weaveMessage
+}
+
+const (
+	// maxBranch keeps a branch's name, as a file's, below what file systems take.
+	maxBranch = 200
+	// branchHash is how many bytes of sha256 tell branches apart whose parts had to
+	// be changed.
+	branchHash = 4
+)
+
+// plain is what needs no change in a branch's name. Without "--", and without a dash
+// at either end, three parts joined by dashes can still collide (a-b and c, a and
+// b-c), as weave's do: the claim tells them apart, as another Pipeline's.
+var plain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+
+// Branch that a promotion is carried out on: weave's name, or, where a part of it
+// is not plain, a slug of it and a hash.
+func Branch(p *capstanv1.Promotion) string {
+	parts := []string{p.Namespace, p.Spec.Pipeline.Name, p.Spec.Environment}
+	name := "promotion-" + strings.Join(parts, "-")
+	ordinary := len(name) <= maxBranch && !strings.Contains(name, "..") && !strings.HasSuffix(name, ".lock")
+	for _, part := range parts {
+		ordinary = ordinary && plain.MatchString(part)
+	}
+	if ordinary {
+		return name
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "/")))
+	var slugs []string
+	for _, part := range parts {
+		if s := slug(part); s != "" {
+			slugs = append(slugs, s)
+		}
+	}
+	name = "promotion-" + strings.Join(slugs, "-")
+	return strings.TrimRight(name[:min(len(name), maxBranch)], "-") + "-" + hex.EncodeToString(sum[:branchHash])
+}
+
+func slug(s string) string {
+	mapped := strings.Map(func(r rune) rune {
+		if r <= unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return '-'
+	}, s)
+	return strings.Trim(regexp.MustCompile(`-+`).ReplaceAllString(mapped, "-"), "-")
+}

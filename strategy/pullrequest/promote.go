@@ -1,0 +1,272 @@
+package pullrequest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
+)
+
+const (
+	// maxRounds of looking and acting in one attempt, when somebody else is faster.
+	maxRounds = 3
+	// refusedOften is from which attempt on a pull request that the service refuses
+	// to open is taken for impossible: a branch that was just pushed may not be known
+	// everywhere yet.
+	refusedOften = 3
+)
+
+// errLookAgain is returned when somebody else was faster.
+var errLookAgain = errors.New("the pull request was changed meanwhile")
+
+// promote looks what there is, and makes what is missing.
+func (a *act) promote(ctx context.Context) (result strategy.Result, err error) {
+	for range maxRounds {
+		result, err = a.round(ctx)
+		if !errors.Is(err, errLookAgain) {
+			break
+		}
+	}
+	return result, err
+}
+
+func (a *act) round(ctx context.Context) (strategy.Result, error) {
+	prs, err := a.find(ctx)
+	if err != nil {
+		return strategy.Result{}, err
+	}
+	f, err := a.sift(prs)
+	if err != nil {
+		return strategy.Result{}, err
+	}
+	switch {
+	case f.merged != nil:
+		return a.merged(*f.merged), nil
+	case f.open == nil && f.closed != nil:
+		return a.closed(ctx, *f.closed)
+	}
+	if f.open != nil && f.mine && a.untouched(*f.open) && !a.looks.due(a.p.UID) {
+		return a.settle(ctx, *f.open, a.kept())
+	}
+	began := a.o.Clock.Now()
+	b, err := a.build(ctx, prs, f.open != nil && f.mine)
+	if err != nil {
+		return strategy.Result{}, err
+	}
+	a.looks.looked(a.p.UID, a.o.Clock.Since(began))
+	switch {
+	case b.nothing:
+		return a.nothing(ctx, f.open)
+	case b.foreign:
+		kept := a.kept()
+		kept.ForeignSHA, kept.BaseSHA = b.head.String(), b.base.String()
+		return a.open(*f.open, kept), nil
+	}
+	pr, err := a.ensure(ctx, f, b)
+	if err != nil {
+		return strategy.Result{}, err
+	}
+	return a.settle(ctx, pr, capstanv1.PullRequestStatus{HeadSHA: b.head.String(), BaseSHA: b.base.String()})
+}
+
+// find all pull requests of the branch, and the one that the status knows, which
+// people may have given another base.
+func (a *act) find(ctx context.Context) ([]provider.PullRequest, error) {
+	prs, err := a.provider.Find(ctx, provider.Query{Head: a.branch, Base: a.spec.BaseBranch})
+	if err != nil {
+		return nil, err
+	}
+	known := a.p.Status.PullRequest
+	if known == nil || slices.ContainsFunc(prs, func(pr provider.PullRequest) bool { return pr.Number == known.Number }) {
+		return prs, nil
+	}
+	pr, err := a.provider.Get(ctx, known.Number)
+	switch {
+	case errors.Is(err, provider.ErrNotFound):
+		return prs, nil
+	case err != nil:
+		return nil, err
+	}
+	return append(prs, pr), nil
+}
+
+// sifted is what of the pull requests concerns the promotion.
+type sifted struct {
+	merged, closed *provider.PullRequest
+	// open is the one to go on with; mine when it is this promotion's already.
+	open *provider.PullRequest
+	mine bool
+}
+
+func (a *act) sift(prs []provider.PullRequest) (sifted, error) {
+	var f sifted
+	for i := range prs {
+		pr := &prs[i]
+		whose := a.whose(*pr)
+		known := a.p.Status.PullRequest != nil && a.p.Status.PullRequest.Number == pr.Number
+		switch {
+		case whose == newer:
+			return sifted{}, errOutranked
+		case whose == foreign && known:
+			return sifted{}, a.taken(*pr)
+		case whose == mine && pr.State == provider.Merged:
+			f.merged = first(f.merged, pr)
+		case whose == mine && pr.State == provider.Closed:
+			f.closed = first(f.closed, pr)
+		case pr.State == provider.Open && pr.Head == a.branch && (f.open == nil || whose == mine && !f.mine):
+			f.open, f.mine = pr, whose == mine
+		}
+	}
+	return f, nil
+}
+
+func first(found, candidate *provider.PullRequest) *provider.PullRequest {
+	if found != nil {
+		return found
+	}
+	return candidate
+}
+
+func (a *act) taken(pr provider.PullRequest) error {
+	return fail(ReasonBranchTaken, "pull request %d was taken over by another Pipeline %s/%s (UID %s): two hubs, or two Pipelines of one name, use the branch %s; rename one of them",
+		pr.Number, a.p.Namespace, a.p.Spec.Pipeline.Name, readClaim(pr.Body).pipelineUID, a.branch)
+}
+
+// untouched tells whether an open pull request is as the status has it.
+func (a *act) untouched(pr provider.PullRequest) bool {
+	kept := a.p.Status.PullRequest
+	return kept != nil && kept.Number == pr.Number && kept.ForeignSHA == "" && strings.EqualFold(kept.HeadSHA, pr.HeadSHA)
+}
+
+// ensure an open pull request that is the promotion's.
+func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullRequest, error) {
+	if f.open != nil && f.mine {
+		return *f.open, nil
+	}
+	if err := a.outranked(ctx); err != nil {
+		return provider.PullRequest{}, err
+	}
+	limits := a.provider.Limits()
+	subject, text := fit(title(a.p), limits.Title), fitBody(body(a.p, b.places), limits)
+	if f.open != nil {
+		pr, err := a.provider.Update(ctx, f.open.Number, provider.Edit{Title: &subject, Body: &text})
+		if err == nil && pr.State != provider.Open {
+			err = errLookAgain
+		}
+		return pr, err
+	}
+	pr, err := a.provider.Create(ctx, provider.NewPullRequest{Head: a.branch, Base: a.spec.BaseBranch, Title: subject, Body: text})
+	switch {
+	case errors.Is(err, provider.ErrAlreadyExists):
+		return pr, errLookAgain
+	case errors.Is(err, provider.ErrValidation) && a.p.Status.Attempt != nil && a.p.Status.Attempt.Number < refusedOften:
+		return pr, fmt.Errorf("opening it, which is tried again: %s", err) //nolint:errorlint // Its class says that it is terminal; it is not yet.
+	}
+	return pr, err
+}
+
+// settle what is left to do at an open pull request of the promotion: labels and
+// reviewers as long as it was not recorded, and the merge.
+func (a *act) settle(ctx context.Context, pr provider.PullRequest, kept capstanv1.PullRequestStatus) (strategy.Result, error) {
+	var notes []string
+	if a.p.Status.PullRequest == nil {
+		var err error
+		if notes, err = a.decorate(ctx, pr); err != nil {
+			return strategy.Result{}, err
+		}
+	}
+	result := a.open(pr, kept)
+	if a.spec.AutoMerge {
+		merged, note, err := a.merge(ctx, pr, kept.HeadSHA)
+		switch {
+		case err != nil:
+			return strategy.Result{}, err
+		case merged.State == provider.Merged:
+			return a.merged(merged), nil
+		}
+		notes = append(notes, note)
+	}
+	result.Message = strings.Join(append([]string{result.Message}, notes...), "; ")
+	return result, nil
+}
+
+// decorate gives it labels and reviewers. That a service will not have one of them
+// holds no promotion.
+func (a *act) decorate(ctx context.Context, pr provider.PullRequest) (notes []string, err error) {
+	if len(a.spec.Labels) > 0 {
+		err := a.provider.AddLabels(ctx, pr.Number, a.spec.Labels)
+		if err != nil && judge(err) == nil {
+			return nil, err
+		}
+		if err != nil {
+			notes = append(notes, "without labels: "+err.Error())
+		}
+	}
+	if len(a.spec.Reviewers) > 0 {
+		err := a.provider.RequestReviews(ctx, pr.Number, a.spec.Reviewers)
+		if err != nil && judge(err) == nil {
+			return nil, err
+		}
+		if err != nil {
+			notes = append(notes, "nobody was asked to review: "+err.Error())
+		}
+	}
+	return notes, nil
+}
+
+// merge it if the service lets, and its head is the hub's own commit. Whatever
+// stands against it now may not do so at the next look.
+func (a *act) merge(ctx context.Context, pr provider.PullRequest, head string) (provider.PullRequest, string, error) {
+	if err := a.outranked(ctx); err != nil {
+		return pr, "", err
+	}
+	merged, err := a.provider.Merge(ctx, pr.Number, provider.MergeOptions{HeadSHA: head, Message: message(a.p)})
+	if err != nil {
+		a.pace.note(a.o.Clock.Now(), err)
+		return pr, "not merged yet: " + err.Error(), nil
+	}
+	if merged.State == provider.Open {
+		return merged, "the service is merging it", nil
+	}
+	return merged, "", nil
+}
+
+func (a *act) merged(pr provider.PullRequest) strategy.Result {
+	if pr.Base != a.spec.BaseBranch {
+		return a.result(strategy.Closed, pr, a.kept(), "pull request %d was merged into %s, not into %s", pr.Number, oneLine(pr.Base), a.spec.BaseBranch)
+	}
+	return a.result(strategy.Merged, pr, a.kept(), "pull request %d was merged", pr.Number)
+}
+
+func (a *act) open(pr provider.PullRequest, kept capstanv1.PullRequestStatus) strategy.Result {
+	return a.result(strategy.Open, pr, kept, "pull request %d is open", pr.Number)
+}
+
+// nothing is to be changed: the base has the revision already. What is open for it
+// would have nothing to merge.
+func (a *act) nothing(ctx context.Context, open *provider.PullRequest) (strategy.Result, error) {
+	why := fmt.Sprintf("branch %s has %s already", a.spec.BaseBranch, oneLine(a.p.Spec.Revision))
+	if open == nil {
+		return strategy.Result{State: strategy.Done, Message: why + "; no pull request was needed"}, nil
+	}
+	if whose := a.whose(*open); whose == mine || whose == older {
+		if err := a.outranked(ctx); err != nil {
+			return strategy.Result{}, err
+		}
+		if _, err := a.provider.Close(ctx, open.Number, comment(a.p, why)); err != nil {
+			return strategy.Result{}, err
+		}
+	}
+	result := a.result(strategy.Done, *open, a.kept(), "%s; pull request %d had nothing left to change", why, open.Number)
+	return result, nil
+}
+
+// comment that a pull request is closed with.
+func comment(p *capstanv1.Promotion, why string) string {
+	return fmt.Sprintf("Capstan closes this pull request: %s. (Promotion %s, number %d)", code(why), code(p.Namespace+"/"+p.Name), p.Spec.Number)
+}

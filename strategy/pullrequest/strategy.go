@@ -1,0 +1,209 @@
+package pullrequest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
+)
+
+const (
+	// deadline of one act: three clones before it and its own, of 100 MB each over
+	// 100 Mbit/s, and some requests.
+	deadline = 60 * time.Second
+
+	// baseLookEvery is how often at most a pull request that waits is compared with
+	// the base branch, which takes a clone when the base has moved on.
+	baseLookEvery = 15 * time.Minute
+	// baseLookShare bounds the share of time that these looks may take: where a
+	// clone takes long, they are as much rarer.
+	baseLookShare = 100
+)
+
+// Options of the strategy.
+type Options struct {
+	// Reader reads Secrets and Promotions, uncached: a changed Secret and a higher
+	// number are seen at once.
+	Reader client.Reader
+	// Workspace has the clones.
+	Workspace *gitrepo.Workspace
+	// AllowLoopback permits services on this machine.
+	AllowLoopback bool
+	// Proxy for all requests; nil for none.
+	Proxy func(*http.Request) (*url.URL, error)
+	Clock clock.PassiveClock
+}
+
+// Strategy carries promotions out by pull requests.
+type Strategy struct {
+	o           Options
+	connections *connections
+	turns       *turns
+	looks       *looks
+}
+
+var _ strategy.Follower = &Strategy{}
+
+// New makes the strategy.
+func New(o Options) *Strategy {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Strategy{o: o, connections: newConnections(o), turns: newTurns(), looks: newLooks(o.Clock)}
+}
+
+// Close ends connections that idle.
+func (s *Strategy) Close() { s.connections.close() }
+
+// Name implements strategy.Strategy.
+func (*Strategy) Name() string { return "pull-request" }
+
+// Handles implements strategy.Strategy.
+func (*Strategy) Handles(spec pipelinesv1.Strategy) bool { return spec.PullRequest != nil }
+
+// Deadline implements strategy.Strategy.
+func (*Strategy) Deadline() time.Duration { return deadline }
+
+// Promote implements strategy.Strategy.
+func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
+	var result strategy.Result
+	err := s.with(ctx, p, func(ctx context.Context, a *act) error {
+		var err error
+		result, err = a.promote(ctx)
+		return err
+	})
+	if err != nil {
+		return strategy.Result{}, err
+	}
+	return result, nil
+}
+
+// Follow implements strategy.Follower.
+func (s *Strategy) Follow(ctx context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
+	if p.Status.PullRequest == nil {
+		return strategy.Result{State: strategy.Due}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	var result strategy.Result
+	err := s.with(ctx, p, func(ctx context.Context, a *act) error {
+		if err := a.connection.pace.poll(s.o.Clock.Now()); err != nil {
+			return err
+		}
+		var err error
+		result, err = a.follow(ctx)
+		return err
+	})
+	if err != nil {
+		return strategy.Result{}, err
+	}
+	return result, nil
+}
+
+// Withdraw implements strategy.Follower.
+func (s *Strategy) Withdraw(ctx context.Context, p *capstanv1.Promotion, why string) error {
+	return s.with(ctx, p, func(ctx context.Context, a *act) error { return a.withdraw(ctx, why) })
+}
+
+// act is one look at, or one change of, what a promotion has outside.
+type act struct {
+	*Strategy
+	*connection
+	p      *capstanv1.Promotion
+	spec   *pipelinesv1.PullRequestPromotion
+	branch string
+}
+
+// with connects, waits for the branch, and explains what comes of it.
+func (s *Strategy) with(ctx context.Context, p *capstanv1.Promotion, do func(context.Context, *act) error) error {
+	connection, version, err := s.connections.get(ctx, p)
+	if err != nil {
+		return explain(err, version)
+	}
+	if err := connection.pace.held(s.o.Clock.Now()); err != nil {
+		return err
+	}
+	a := &act{Strategy: s, connection: connection, p: p, spec: p.Spec.Strategy.PullRequest, branch: Branch(p)}
+	done, err := s.turns.take(ctx, connection.provider.Repository().CloneURL+"#"+a.branch)
+	if err != nil {
+		return fmt.Errorf("waiting for another act on branch %s: %w", a.branch, err)
+	}
+	defer done()
+	err = do(ctx, a)
+	connection.pace.note(s.o.Clock.Now(), err)
+	return explain(err, version)
+}
+
+// clone the repository for an act.
+func (a *act) clone(ctx context.Context, do func(context.Context, *gitrepo.Clone) error) error {
+	username, password, err := a.provider.GitCredentials(ctx)
+	if err != nil {
+		return err
+	}
+	return a.o.Workspace.Clone(ctx, gitrepo.Remote{
+		URL: a.provider.Repository().CloneURL, Username: username, Password: password, Transport: a.provider.Transport(),
+	}, do)
+}
+
+// base returns the commit of the base branch.
+func (a *act) base(c *gitrepo.Clone) (gitrepo.Hash, error) {
+	base, ok := c.Branch(a.spec.BaseBranch)
+	if !ok {
+		return base, fail(ReasonBaseBranchMissing, "the repository has no branch %q: correct baseBranch of the Pipeline's strategy, or make the branch", a.spec.BaseBranch)
+	}
+	return base, nil
+}
+
+// whose a pull request is. One that people have cleared of its claim is still known
+// by its number.
+func (a *act) whose(pr provider.PullRequest) relation {
+	r := readClaim(pr.Body).relationTo(a.p)
+	if known := a.p.Status.PullRequest; r == unclaimed && known != nil && known.Number == pr.Number && known.Branch == pr.Head {
+		return mine
+	}
+	return r
+}
+
+func (a *act) result(state strategy.State, pr provider.PullRequest, kept capstanv1.PullRequestStatus, format string, args ...any) strategy.Result {
+	kept.Number, kept.Branch = pr.Number, a.branch
+	return strategy.Result{State: state, URL: pr.URL, PullRequest: &kept, Message: fmt.Sprintf(format, args...)}
+}
+
+// kept is what the Promotion's status holds of the pull request.
+func (a *act) kept() capstanv1.PullRequestStatus {
+	if a.p.Status.PullRequest == nil {
+		return capstanv1.PullRequestStatus{}
+	}
+	return *a.p.Status.PullRequest
+}
+
+// outranked looks, before each step that changes something outside, whether a
+// promotion with a higher number has come meanwhile.
+func (a *act) outranked(ctx context.Context) error {
+	var list capstanv1.PromotionList
+	if err := a.o.Reader.List(ctx, &list, client.InNamespace(a.p.Namespace),
+		client.MatchingLabels{capstanv1.PipelineUIDLabel: string(a.p.Spec.Pipeline.UID)}); err != nil {
+		return fmt.Errorf("listing the Promotions beside %s/%s: %w", a.p.Namespace, a.p.Name, err)
+	}
+	for i := range list.Items {
+		if other := &list.Items[i].Spec; other.Environment == a.p.Spec.Environment && other.Number > a.p.Spec.Number {
+			return errOutranked
+		}
+	}
+	return nil
+}
+
+// errOutranked is returned when something bears a higher number. The hub will see
+// that promotion as soon as it looks.
+var errOutranked = errors.New("a promotion with a higher number has this branch or pull request")
