@@ -8,6 +8,7 @@ package gittest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,6 +34,8 @@ type Repository struct {
 
 	// mu makes one change by hand at a time; each uses the one index.
 	mu sync.Mutex
+	// by is who commits, author whose the commit is if not theirs; guarded by mu.
+	by, author string
 }
 
 // New makes a repository whose branch Base holds the files.
@@ -43,6 +46,7 @@ func New(t testing.TB, files map[string]string) *Repository {
 	r.git(nil, "config", "http.receivepack", "true")
 	r.git(nil, "config", "gc.auto", "0")
 	r.git(nil, "config", "receive.autogc", "false")
+	r.git(nil, "config", "core.compression", "0") // The disk is a test's, and patience is not.
 	r.Commit(Base, "files", files)
 	return r
 }
@@ -62,10 +66,15 @@ func (r *Repository) try(stdin []byte, args ...string) (string, error) {
 	if args[0] != "init" {
 		command.Dir = r.dir
 	}
-	name, email, _ := strings.Cut(strings.TrimSuffix(Person, ">"), " <")
 	command.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(r.dir), "GIT_CONFIG_NOSYSTEM=1", "GIT_INDEX_FILE=" + filepath.Join(r.dir, "by-hand"),
-		"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email,
+	}
+	if args[0] == "commit-tree" {
+		by := cmp.Or(r.by, Person)
+		for role, who := range map[string]string{"COMMITTER": by, "AUTHOR": cmp.Or(r.author, by)} {
+			name, email, _ := strings.Cut(strings.TrimSuffix(who, ">"), " <")
+			command.Env = append(command.Env, "GIT_"+role+"_NAME="+name, "GIT_"+role+"_EMAIL="+email)
+		}
 	}
 	command.Stdin = bytes.NewReader(stdin)
 	var out, complaints bytes.Buffer
@@ -80,6 +89,29 @@ func (r *Repository) try(stdin []byte, args ...string) (string, error) {
 // removed. The branch is made from nothing when it does not exist. It returns the
 // commit.
 func (r *Repository) Commit(branch, message string, files map[string]string) string {
+	r.t.Helper()
+	return r.CommitAs(branch, Person, message, files)
+}
+
+// Amend the commit at a branch's head, as a person does: its author stays, the
+// person becomes its committer.
+func (r *Repository) Amend(branch string, files map[string]string) string {
+	r.t.Helper()
+	author, message := r.Show(branch, "%an <%ae>"), r.Show(branch, "%B")
+	r.Set(branch, r.git(nil, "rev-parse", branch+"^"))
+	r.mu.Lock()
+	r.author = author
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.author = ""
+	}()
+	return r.Commit(branch, message, files)
+}
+
+// CommitAs is Commit by somebody, given as "Name <e-mail>".
+func (r *Repository) CommitAs(branch, by, message string, files map[string]string) string {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +144,10 @@ func (r *Repository) Commit(branch, message string, files map[string]string) str
 		}
 	}
 	r.git(index.Bytes(), "update-index", "--add", "--index-info")
-	made := r.git(nil, append(args, r.git(nil, "write-tree"))...)
+	tree := r.git(nil, "write-tree")
+	r.by = by
+	made := r.git(nil, append(args, tree)...)
+	r.by = ""
 	r.git(nil, "update-ref", "refs/heads/"+branch, made)
 	return made
 }

@@ -208,6 +208,15 @@ func (s *Server) SetState(number int64, state State) {
 	}
 }
 
+// Edit title and body as a person does by hand.
+func (s *Server) Edit(number int64, title, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pr := s.prs[number-1]
+	pr.Title, pr.Body = title, body
+	pr.version++
+}
+
 // PullRequests in the order in which they were opened.
 func (s *Server) PullRequests() []PullRequest {
 	s.mu.Lock()
