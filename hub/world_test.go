@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +32,6 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/index"
-	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/notification"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -51,9 +51,11 @@ type world struct {
 	x        *index.Index
 	clock    *testclock.FakeClock
 	receiver *receiver
+	// forge is where pull requests are opened; nil where a test has none.
+	forge *forge
 }
 
-var worlds int
+var worlds atomic.Int64
 
 func newWorld(t *testing.T, tb TB) *world {
 	t.Helper()
@@ -61,8 +63,7 @@ func newWorld(t *testing.T, tb TB) *world {
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
-	worlds++
-	w := &world{TB: tb, c: c, ns: fmt.Sprintf("world-%d", worlds), x: index.New(), clock: testclock.NewFakeClock(time.Now().Truncate(time.Second))}
+	w := &world{TB: tb, c: c, ns: fmt.Sprintf("world-%d", worlds.Add(1)), x: index.New(), clock: testclock.NewFakeClock(time.Now().Truncate(time.Second))}
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}); err != nil {
 		tb.Fatalf("%v", err)
 	}
@@ -135,9 +136,9 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 		pipelines: pipelines,
 		promotions: promotion.New(promotion.Options{
 			Client: c, APIReader: c, Looked: pipelines.Looked, Holder: name, Recorder: recorder, Clock: w.clock,
-			Strategies: strategy.Registry{notification.New(notification.Options{
+			Strategies: append(w.pulling(c), notification.New(notification.Options{
 				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
-			})},
+			})),
 		}),
 	}
 }
