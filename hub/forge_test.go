@@ -72,6 +72,9 @@ func (f *forge) deadly(next http.Handler) http.Handler {
 			return
 		}
 		made, lost := k.step()
+		if lost && k.where == "" {
+			k.where = fmt.Sprintf("%s %s, took effect %v", r.Method, r.URL.Path, made)
+		}
 		switch {
 		case !made:
 			k.end()
@@ -159,7 +162,7 @@ func (f *forge) identities() []string {
 	return ids
 }
 
-// left are clones that nobody removed.
+// doubled are identities that two pull requests bear.
 func (f *forge) doubled() []string {
 	ids := f.identities()
 	slices.Sort(ids)

@@ -32,7 +32,7 @@ const (
 // rest settles, and lets the time come for whatever waits for it.
 func (h *hubUnder) rest(ctx context.Context) {
 	h.w.Helper()
-	for range 3 {
+	for range 2 {
 		h.settle(ctx)
 		h.w.clock.Step(claimStep)
 	}
@@ -85,7 +85,7 @@ func TestAnOpenPullRequestWritesNothing(t *testing.T) {
 	h.rest(ctx)
 	before, version := len(w.forge.Requests()), w.newest(ctx, "staging").ResourceVersion
 	const minutes = 29 // Older than 30, it is called stalled.
-	for range minutes - 3*7 {
+	for range minutes - 2*7 {
 		h.pass(ctx)
 		h.pass(ctx)
 		w.clock.Step(time.Minute)
@@ -357,14 +357,18 @@ func TestKilledAtRandom(t *testing.T) {
 
 func playKilled(t *testing.T, random *rand.Rand, kind pipelinesv1.GitProviderType) {
 	g, ctx := NewWithT(t), t.Context()
-	w, _ := pulled(t, kind, nil, "dev", "staging", "prod")
+	envs := []string{"dev", "staging"}
+	if random.IntN(5) == 0 {
+		envs = append(envs, "prod")
+	}
+	w, _ := pulled(t, kind, nil, envs...)
 	killed := 0
 	// kill one hub after another, then let one live until all is at rest.
 	kill := func() {
-		for range random.IntN(3) + 1 {
+		for range random.IntN(2) + 1 {
 			k := &killer{at: random.IntN(45) + 1, after: random.IntN(2) == 0}
-			w.doomed(ctx, k, 5)
-			if k.dead {
+			w.doomed(ctx, k, 4)
+			if k.over() {
 				killed++
 			}
 			if random.IntN(2) == 0 {
@@ -383,19 +387,24 @@ func playKilled(t *testing.T, random *rand.Rand, kind pipelinesv1.GitProviderTyp
 		kill()
 	}
 	live()
-	for _, env := range []string{"staging", "prod"} {
+	for _, env := range envs[1:] {
 		open := w.forge.opened(env)
 		g.Expect(open).To(HaveLen(1), "%s waits for one pull request\n%s", env, w.print(ctx))
 		w.forge.merge(open[0])
 		kill()
 		w.runs(env, w.forge.wants(env))
-		kill()
 		live()
 		newest := w.newest(ctx, env)
 		g.Expect(newest.Spec.Revision).To(Equal(last))
 		g.Expect(newest.Status.Phase).To(Equal(capstanv1.PhaseSucceeded), newest.Status.Message)
 	}
 	g.Expect(killed).To(BeNumerically(">", 0))
+	onceEach(ctx, g, w)
+}
+
+// onceEach promotion has one pull request, at most, and each that succeeded was
+// merged once; nothing is left open.
+func onceEach(ctx context.Context, g Gomega, w *world) {
 	g.Expect(w.forge.doubled()).To(BeEmpty(), "no identity has two pull requests")
 	merged := map[string]int{}
 	for _, pr := range w.forge.PullRequests() {
@@ -409,6 +418,58 @@ func playKilled(t *testing.T, random *rand.Rand, kind pipelinesv1.GitProviderTyp
 	for i := range promotions {
 		if p := &promotions[i]; p.Status.Phase == capstanv1.PhaseSucceeded {
 			g.Expect(merged[strategy.Identity(p)]).To(Equal(1), "%s was merged once", p.Name)
+		}
+	}
+}
+
+// N1, and reference/promotion.md 5.4: the hub is killed at every request to Git and
+// to the service on a promotion's way from the observation to the merge and on to the
+// withdrawal of the next one, before it and after it took effect.
+func TestKilledAtEveryRequest(t *testing.T) {
+	play := func(t *testing.T, k *killer) int {
+		g, ctx := NewWithT(t), t.Context()
+		w, _ := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
+		living := func() *hubUnder { return w.hub("living", w.c, nil) }
+		w.runs("dev", "1.1")
+		calls := w.doomed(ctx, k, 5)
+		living().rest(ctx)
+		open := w.forge.opened("staging")
+		g.Expect(open).To(HaveLen(1))
+		g.Expect(w.forge.PullRequests()).To(HaveLen(1), "killed at %s", k.where)
+		w.forge.merge(open[0])
+		if !k.over() {
+			k.end = nil
+			calls = w.doomed(ctx, k, 3)
+		}
+		w.runs("staging", w.forge.wants("staging"))
+		living().rest(ctx)
+		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+
+		// The next revision is taken back while its pull request is open.
+		w.runs("dev", "1.2")
+		living().settle(ctx)
+		g.Expect(w.forge.PullRequests()).To(HaveLen(2))
+		w.runs("dev", "1.1")
+		if !k.over() {
+			calls = w.doomed(ctx, k, 3)
+		}
+		living().rest(ctx)
+		g.Expect(w.newest(ctx, "staging").Status.Withdrawn).To(BeTrue())
+		g.Expect(w.forge.PullRequests()).To(HaveLen(2))
+		onceEach(ctx, g, w)
+		return calls
+	}
+	steps := play(t, &killer{only: true})
+	NewWithT(t).Expect(steps).To(BeNumerically(">", 12), "the way has this many requests")
+	for at := 1; at <= steps; at++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("request %d, took effect %v", at, after), func(t *testing.T) {
+				t.Parallel()
+				k := &killer{at: at, after: after, only: true}
+				play(t, k)
+				NewWithT(t).Expect(k.over()).To(BeTrue())
+				t.Logf("killed at %s", k.where)
+			})
 		}
 	}
 }

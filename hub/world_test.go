@@ -291,6 +291,9 @@ type killer struct {
 	after bool
 	calls int
 	dead  bool
+	// only counts requests to the forge; where is the one that it was killed at.
+	only  bool
+	where string
 	// end the process's context with it: a dead process does not try again.
 	end context.CancelFunc
 }
@@ -310,7 +313,17 @@ func (k *killer) step() (made, lost bool) {
 	return k.after, true
 }
 
+// over tells whether the hub is dead.
+func (k *killer) over() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.dead
+}
+
 func (k *killer) around(call func() error) error {
+	if k.only && !k.over() {
+		return call()
+	}
 	made, lost := k.step()
 	if !made {
 		k.end()

@@ -164,6 +164,7 @@ func sameAttempt(now, mine *capstanv1.Attempt) bool {
 // outcome puts what came of an attempt into the status.
 func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
 	if cause == nil {
+		p.Status.Attempt.NotBefore = metav1.NewMicroTime(r.Clock.Now()) // It is over: the next need not wait.
 		r.reached(p, v, result)
 		return
 	}

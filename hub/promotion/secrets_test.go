@@ -1,0 +1,104 @@
+package promotion
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+var management *rest.Config
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	plane, err := controlplane.Start(controlplane.Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := plane.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}()
+	management = plane.Config()
+	return m.Run()
+}
+
+func failedPromotion(name, secret string) *capstanv1.Promotion {
+	p := &capstanv1.Promotion{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	p.Status.Phase, p.Status.Secret = capstanv1.PhaseFailed, &capstanv1.SecretVersion{Name: secret}
+	return p
+}
+
+// A failed promotion is woken by a change of the Secret that it failed with, of no
+// other, and by none once it waits no more.
+func TestFailedPromotionsAreWokenByTheirSecret(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	before := goleak.IgnoreCurrent()
+	c, err := client.New(management, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	watching, err := metadata.NewForConfig(management)
+	g.Expect(err).NotTo(HaveOccurred())
+	create := func(name string) *corev1.Secret {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"token": []byte("1")}}
+		g.Expect(c.Create(ctx, secret)).To(Succeed())
+		return secret
+	}
+	mine := create("mine")
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	woken := func() []string {
+		var names []string
+		for queue.Len() > 0 {
+			request, _ := queue.Get()
+			queue.Done(request)
+			names = append(names, request.Name)
+		}
+		return names
+	}
+
+	waits := newSecretWaits(watching)
+	waits.want(failedPromotion("early", "mine")) // before the controller starts
+	g.Expect(waits.Start(ctx, queue)).To(Succeed())
+	waits.want(failedPromotion("late", "mine"))
+	waits.want(failedPromotion("hopeful", "to-come"))
+	g.Eventually(woken).Should(ContainElement("early"), "what happened before is looked at")
+	g.Expect(waits.lockedOpen).To(HaveLen(2), "one watch for each Secret")
+
+	create("another")
+	mine.Data["token"] = []byte("2")
+	g.Expect(c.Update(ctx, mine)).To(Succeed())
+	var names []string
+	g.Eventually(func() []string { names = append(names, woken()...); return names }).Should(ContainElements("early", "late"))
+	g.Expect(names).NotTo(ContainElement("hopeful"))
+	create("to-come")
+	g.Eventually(woken).Should(ConsistOf("hopeful"))
+
+	for _, name := range []string{"early", "late"} {
+		going := failedPromotion(name, "mine")
+		going.Status.Phase = capstanv1.PhasePromoting
+		waits.want(going)
+	}
+	waits.drop(client.ObjectKeyFromObject(failedPromotion("hopeful", "")))
+	g.Expect(waits.lockedOpen).To(BeEmpty())
+	g.Eventually(func() error {
+		return goleak.Find(before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+			goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
+			goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"),
+			goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"))
+	}).Should(Succeed(), "watches end with the last who waits")
+}
