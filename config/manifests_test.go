@@ -115,12 +115,12 @@ func TestHubRights(t *testing.T) {
 			{verb: "get", path: "/readyz"},
 		},
 		false: {
+			{verb: "patch", group: core, resource: "secrets", namespace: hooked, name: "git"},
 			{verb: "get", group: core, resource: "secrets", namespace: "default", name: "a-kubeconfig"},
 			{verb: "list", group: core, resource: "secrets"},
 			{verb: "watch", group: core, resource: "secrets"},
 			{verb: "get", group: core, resource: "secrets", namespace: "capstan-system"},
 			{verb: "update", group: core, resource: "secrets", namespace: ns},
-			{verb: "list", group: core, resource: "secrets", namespace: hooked},
 			{verb: "update", group: pipelines, resource: "pipelines"},
 			{verb: "delete", group: pipelines, resource: "pipelines"},
 			{verb: "approve", group: capstan, resource: "promotions"},
