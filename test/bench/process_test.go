@@ -49,7 +49,7 @@ func serveHub(namespace, kubeconfig string) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	h, err := hub.New(hub.Options{Config: config, Namespace: namespace, AllowLoopback: true, Registerer: registry, Logger: logr.Discard()})
+	h, err := hub.New(hub.Options{Config: config, Namespace: namespace, AllowLoopback: true, AllowLoopbackGit: true, Registerer: registry, Logger: logr.Discard()})
 	if err != nil {
 		return err
 	}
