@@ -273,15 +273,23 @@ func TestBaseMovesOn(t *testing.T) {
 		state strategy.State
 		moved bool
 	}{
-		"elsewhere":       {func(s *scene) { s.Commit(gittest.Base, "other", map[string]string{"other.yaml": "x: y\n"}) }, strategy.Open, false},
-		"the same file":   {func(s *scene) { s.Commit(gittest.Base, "1.0.5", map[string]string{manifest: release(s.ns, "prod", "1.0.5")}) }, strategy.Open, true},
-		"the file beside": {func(s *scene) { s.Commit(gittest.Base, "s", map[string]string{"clusters/staging/web.yaml": release(s.ns, "staging", "1.1.0")}) }, strategy.Open, false},
-		"another marker":  {func(s *scene) { s.Commit(gittest.Base, "two", map[string]string{"clusters/prod/web2.yaml": release(s.ns, "prod", "1.0.0")}) }, strategy.Open, true},
+		"elsewhere": {func(s *scene) { s.Commit(gittest.Base, "other", map[string]string{"other.yaml": "x: y\n"}) }, strategy.Open, false},
+		"the same file": {func(s *scene) {
+			s.Commit(gittest.Base, "1.0.5", map[string]string{manifest: release(s.ns, "prod", "1.0.5")})
+		}, strategy.Open, true},
+		"the file beside": {func(s *scene) {
+			s.Commit(gittest.Base, "s", map[string]string{"clusters/staging/web.yaml": release(s.ns, "staging", "1.1.0")})
+		}, strategy.Open, false},
+		"another marker": {func(s *scene) {
+			s.Commit(gittest.Base, "two", map[string]string{"clusters/prod/web2.yaml": release(s.ns, "prod", "1.0.0")})
+		}, strategy.Open, true},
 		"force-pushed": {func(s *scene) {
 			s.Delete(gittest.Base)
 			s.Commit(gittest.Base, "anew", map[string]string{manifest: release(s.ns, "prod", "1.0.0"), "new.yaml": "a: b\n"})
 		}, strategy.Open, true},
-		"to the revision": {func(s *scene) { s.Commit(gittest.Base, "by hand", map[string]string{manifest: release(s.ns, "prod", "1.1.0")}) }, strategy.Done, false},
+		"to the revision": {func(s *scene) {
+			s.Commit(gittest.Base, "by hand", map[string]string{manifest: release(s.ns, "prod", "1.1.0")})
+		}, strategy.Done, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, g *WithT, s *scene) {

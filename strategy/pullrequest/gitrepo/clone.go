@@ -81,7 +81,7 @@ func (c *Clone) list(ctx context.Context) error {
 	if err != nil {
 		return explain(ctx, "clone", err)
 	}
-	defer session.Close() //nolint:errcheck // It holds nothing.
+	defer session.Close()
 	offered, err := session.AdvertisedReferencesContext(ctx)
 	switch {
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
@@ -132,7 +132,7 @@ func (c *Clone) fetch(ctx context.Context, depth int, wants, haves []Hash) error
 	if err != nil {
 		return explain(ctx, "fetch", err)
 	}
-	defer session.Close() //nolint:errcheck // It holds nothing.
+	defer session.Close()
 	answer, err := session.UploadPack(ctx, request)
 	switch {
 	case errors.Is(err, transport.ErrEmptyUploadPackRequest):

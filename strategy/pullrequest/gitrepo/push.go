@@ -23,7 +23,7 @@ func (c *Clone) Push(ctx context.Context, branch string, old Hash, made Made) er
 	if err != nil {
 		return explain(ctx, "push", err)
 	}
-	defer session.Close() //nolint:errcheck // It holds nothing.
+	defer session.Close()
 	offered, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return explain(ctx, "push", err)
