@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,7 +15,9 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
@@ -159,6 +162,7 @@ func TestPullRequests(t *testing.T) {
 		s.g.Expect(admin.Create(t.Context(), p)).To(Succeed())
 	})
 	h := startHub(t, s.namespace)
+	t.Cleanup(func() { s.tellPromotions() })
 	s.until("all run what they ran", func(all map[string]*pipelinesv1.Pipeline) bool {
 		for _, name := range names {
 			p := all[name]
@@ -196,6 +200,19 @@ func TestPullRequests(t *testing.T) {
 	fmt.Fprintf(os.Stderr, "| the same, until the last is open | %s s | – | |\n", figure(ended.Seconds()))
 	NewWithT(t).Expect(most).To(BeNumerically("<=", 4))
 	NewWithT(t).Expect(f.PullRequests()).To(HaveLen(one + many))
+}
+
+// tellPromotions says what those that are not open wait for, if the test failed.
+func (s *scene) tellPromotions() {
+	var list capstanv1.PromotionList
+	if !s.Failed() || admin.List(context.Background(), &list, client.InNamespace(s.namespace)) != nil {
+		return
+	}
+	for _, p := range list.Items {
+		if p.Status.Phase != capstanv1.PhaseAwaitingMerge {
+			s.Logf("%s: %s %s: %s", p.Name, p.Status.Phase, p.Status.Reason, p.Status.Message)
+		}
+	}
 }
 
 // forgetPeak begins a new count of the most memory that the process has resident
