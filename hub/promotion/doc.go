@@ -2,7 +2,9 @@
 //
 // Contract: the life is the table of hub/pipeline/decision; this package gathers
 // the facts that the table asks for, writes what it answers, and calls a strategy
-// while the phase is Promoting. It never calls a workload cluster: what an
+// while the phase is Promoting. A pull request that is open is followed
+// (strategy.Follower) by looks that write nothing unless they see something, and is
+// withdrawn when its promotion is superseded. It never calls a workload cluster: what an
 // environment runs, and what its source agreed on, stand in Pipeline.status; but
 // not before this process has looked at the Pipeline (Options.Looked), since what
 // another one saw there may be hours old.
@@ -19,5 +21,10 @@
 // environment, on which numbering rests, nor its newest succeeded one, which
 // tells a promoted state from one made by hand.
 //
-// Locking: none. One worker at a time has a Promotion.
+// A promotion that failed for its credentials begins again when the Secret is another:
+// the metadata of that one Secret is watched for as long as a promotion waits for it.
+//
+// Locking: one worker at a time has a Promotion. The times of the next looks (follows)
+// and the watches of Secrets (secretWaits) have a mutex each, under which nothing is
+// called that waits.
 package promotion
