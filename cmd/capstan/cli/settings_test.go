@@ -48,7 +48,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 		"--promotion-hook-bind-address=127.0.0.1:8082", "--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-key-file=tls.key",
 		"--promotion-hook-rate-limit=100", "--legacy-signatures",
 		"--app-kinds=HelmRelease.helm.toolkit.fluxcd.io,Rollout.argoproj.io",
-		"--no-cross-namespace-refs", "--stall-after=1h", "--promotion-retention=24h", "--allow-loopback-clusters").options()
+		"--no-cross-namespace-refs", "--stall-after=1h", "--promotion-retention=24h", "--allow-loopback-clusters", "--clone-dir=/clones", "--allow-loopback-git").options()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.Namespace).To(Equal("team-a"))
 	g.Expect(o.LeaderElectionNamespace).To(Equal("team-a"))
@@ -63,6 +63,8 @@ func TestFlagsReachTheHub(t *testing.T) {
 	g.Expect(o.StallAfter).To(Equal(time.Hour))
 	g.Expect(o.PromotionRetention).To(Equal(24 * time.Hour))
 	g.Expect(o.AllowLoopback).To(BeTrue())
+	g.Expect(o.CloneDir).To(Equal("/clones"))
+	g.Expect(o.AllowLoopbackGit).To(BeTrue())
 }
 
 func TestMistakesAreNamed(t *testing.T) {
