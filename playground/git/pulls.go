@@ -1,0 +1,101 @@
+package git
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"code.gitea.io/sdk/gitea"
+)
+
+// pageSize of a list; Gitea gives no more at once.
+const pageSize = 50
+
+// PullRequests are all there ever were, open and closed, oldest first.
+func (r *Repository) PullRequests(ctx context.Context) ([]*gitea.PullRequest, error) {
+	c, err := r.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := every(func(page gitea.ListOptions) ([]*gitea.PullRequest, *gitea.Response, error) {
+		return c.ListRepoPullRequests(r.Owner, r.Name, gitea.ListPullRequestsOptions{ListOptions: page, State: gitea.StateAll})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pull requests of %s/%s: %w", r.Owner, r.Name, err)
+	}
+	slices.SortFunc(found, func(a, b *gitea.PullRequest) int { return int(a.Index - b.Index) })
+	return found, nil
+}
+
+// Branches are the names of all branches, sorted.
+func (r *Repository) Branches(ctx context.Context) ([]string, error) {
+	c, err := r.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := every(func(page gitea.ListOptions) ([]*gitea.Branch, *gitea.Response, error) {
+		return c.ListRepoBranches(r.Owner, r.Name, gitea.ListRepoBranchesOptions{ListOptions: page})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the branches of %s/%s: %w", r.Owner, r.Name, err)
+	}
+	names := make([]string, 0, len(found))
+	for _, b := range found {
+		names = append(names, b.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Merge merges a pull request, and waits until Gitea finds that it can be.
+func (r *Repository) Merge(ctx context.Context, number int64) error {
+	c, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	err = r.server.poll(ctx, func() (bool, error) {
+		merged, answer, err := c.MergePullRequest(r.Owner, r.Name, number, gitea.MergePullRequestOption{Style: gitea.MergeStyleMerge})
+		switch {
+		case err != nil || merged:
+			return merged, err
+		case answer.StatusCode == http.StatusMethodNotAllowed:
+			// Not yet: whether it conflicts is found out after it was opened.
+			return false, nil
+		default:
+			return false, fmt.Errorf("gitea answers %s", answer.Status)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("merging pull request %d of %s/%s: %w", number, r.Owner, r.Name, err)
+	}
+	return nil
+}
+
+// Close closes a pull request without merging it.
+func (r *Repository) Close(ctx context.Context, number int64) error {
+	c, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	closed := gitea.StateClosed
+	if _, _, err := c.EditPullRequest(r.Owner, r.Name, number, gitea.EditPullRequestOption{State: &closed}); err != nil {
+		return fmt.Errorf("closing pull request %d of %s/%s: %w", number, r.Owner, r.Name, err)
+	}
+	return nil
+}
+
+// every page of a list.
+func every[T any](list func(gitea.ListOptions) ([]T, *gitea.Response, error)) ([]T, error) {
+	var all []T
+	for page := 1; ; page++ {
+		some, _, err := list(gitea.ListOptions{Page: page, PageSize: pageSize})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+		if len(some) < pageSize {
+			return all, nil
+		}
+	}
+}

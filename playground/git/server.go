@@ -1,0 +1,240 @@
+package git
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+
+	"github.com/capstan-hub/capstan/playground/process"
+)
+
+const (
+	// startTimeout covers a machine of two busy cores; on an idle one Gitea answers
+	// after 2 to 3 seconds.
+	startTimeout = 90 * time.Second
+	// requestTimeout is for one call of its API.
+	requestTimeout = 30 * time.Second
+	pollEvery      = 50 * time.Millisecond
+	launchTries    = 3
+
+	host     = "127.0.0.1"
+	dirMode  = 0o700
+	fileMode = 0o600
+)
+
+// ErrNotBuilt is returned by Start when there is no Gitea.
+var ErrNotBuilt = errors.New("gitea is not built: run `make gitea`")
+
+// binary of Gitea, and files that it reads.
+func binary() string { return process.Built("gitea") }
+
+func staticFiles() string { return process.Built("gitea-files") }
+
+// Account of a user.
+type Account struct {
+	Username string
+	// Password and Token open the same; Gitea's Git takes either as the password.
+	Password, Token string
+}
+
+// Server is a running Gitea.
+type Server struct {
+	dir, url string
+	ca       []byte
+	process  *process.Process
+	http     *http.Client
+	admin    Account
+}
+
+// Start starts a Gitea. The context is for the start alone.
+func Start(ctx context.Context) (_ *Server, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "capstan-gitea-")
+	if err != nil {
+		return nil, fmt.Errorf("making Gitea's directory: %w", err)
+	}
+	s := &Server{dir: dir, admin: Account{Username: "keeper", Password: rand.Text()}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("starting Gitea: %w", err), s.Stop())
+		}
+	}()
+	if err := s.certify(); err != nil {
+		return nil, err
+	}
+	if err := s.launch(ctx); err != nil {
+		return nil, err
+	}
+	// The first user cannot come from the API.
+	if err := s.command(ctx, "admin", "user", "create", "--admin", "--must-change-password=false",
+		"--username", s.admin.Username, "--password", s.admin.Password, "--email", s.admin.Username+"@playground.invalid"); err != nil {
+		return nil, err
+	}
+	if s.admin.Token, err = s.token(ctx, s.admin, scopeAll); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Stop ends the process and removes what it wrote. The error tells of a Gitea that
+// had ended by itself, too.
+func (s *Server) Stop() error {
+	var errs []error
+	if s.http != nil {
+		s.http.CloseIdleConnections()
+	}
+	if s.process != nil {
+		errs = append(errs, s.process.Stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// URL is where Gitea is, as https://127.0.0.1:port.
+func (s *Server) URL() string { return s.url }
+
+// CA is the certificate, in PEM, that Gitea's own is signed with.
+func (s *Server) CA() []byte { return s.ca }
+
+// Log is the end of what Gitea printed.
+func (s *Server) Log() string { return s.process.Tail() }
+
+// launch starts the process on a port that was free a moment ago, and waits until it
+// answers; on another one when somebody took it meanwhile. (Gitea can inherit a
+// listener, but takes that for a restart of itself and ends its parent.)
+func (s *Server) launch(ctx context.Context) error {
+	for try := 1; ; try++ {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		s.url = "https://" + net.JoinHostPort(host, strconv.Itoa(port))
+		if err := os.WriteFile(s.path("app.ini"), []byte(s.config(port)), fileMode); err != nil {
+			return err
+		}
+		s.process, err = process.Start(process.Options{
+			Path: binary(), Args: []string{"web", "--config", s.path("app.ini")},
+			Env: s.env(), Dir: s.dir, Log: s.path("gitea.log"),
+		})
+		if errors.Is(err, process.ErrNotBuilt) {
+			return fmt.Errorf("%w (looked in %s)", ErrNotBuilt, filepath.Dir(binary()))
+		}
+		if err != nil {
+			return err
+		}
+		err = s.ready(ctx)
+		if err == nil || try == launchTries || !strings.Contains(s.process.Tail(), syscall.EADDRINUSE.Error()) {
+			return err
+		}
+	}
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
+}
+
+// certify makes a certificate authority and Gitea's certificate.
+func (s *Server) certify() error {
+	chain, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.ParseIP(host)}, nil)
+	if err != nil {
+		return fmt.Errorf("making a certificate: %w", err)
+	}
+	certificates, err := cert.ParseCertsPEM(chain)
+	if err != nil {
+		return fmt.Errorf("making a certificate: %w", err)
+	}
+	authority := certificates[len(certificates)-1]
+	if s.ca, err = cert.EncodeCertificates(authority); err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"tls.crt": chain, "tls.key": key} {
+		if err := os.WriteFile(s.path(name), content, fileMode); err != nil {
+			return err
+		}
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(authority)
+	s.http = &http.Client{
+		Timeout:   requestTimeout,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	}
+	return nil
+}
+
+// ready waits until Gitea answers that it is well.
+func (s *Server) ready(ctx context.Context) error {
+	return s.poll(ctx, func() (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/api/healthz", nil)
+		if err != nil {
+			return false, err
+		}
+		response, err := s.http.Do(request)
+		if err != nil {
+			return false, nil //nolint:nilerr // It is not up yet; poll tells when the process ended.
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK, nil
+	})
+}
+
+// poll until it is done, the context ends or Gitea does.
+func (s *Server) poll(ctx context.Context, done func() (bool, error)) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-s.process.Ended():
+			return s.process.Err()
+		case <-ctx.Done():
+			return fmt.Errorf("%w; Gitea said last:\n%s", ctx.Err(), s.process.Tail())
+		}
+	}
+}
+
+// command runs one of Gitea's own commands to its end.
+func (s *Server) command(ctx context.Context, args ...string) error {
+	p, err := process.Start(process.Options{
+		Path: binary(), Args: append(args, "--config", s.path("app.ini")),
+		Env: s.env(), Dir: s.dir, Log: s.path("command.log"),
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.Ended():
+		if code := p.ExitCode(); code != 0 {
+			return fmt.Errorf("gitea %s ended with code %d: %s", strings.Join(args[:3], " "), code, p.Tail())
+		}
+		return nil
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), p.Kill())
+	}
+}
+
+func (s *Server) env() []string {
+	// Neither the user's git configuration nor the system's has a say here.
+	return []string{"HOME=" + s.dir, "GIT_CONFIG_NOSYSTEM=1", "GITEA_WORK_DIR=" + s.dir}
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
