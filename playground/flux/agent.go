@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -52,29 +52,12 @@ type Agent struct {
 
 // NewAgent makes the agent; Start runs it.
 func NewAgent(o AgentOptions) (*Agent, error) {
-	scheme, err := Scheme()
+	m, dialer, direct, err := newManager(o.Config, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	cluster, dialer := rest.CopyConfig(o.Config), connrotation.NewDialer((&net.Dialer{}).DialContext)
-	cluster.Dial = dialer.DialContext
-	manager, err := ctrl.NewManager(cluster, ctrl.Options{
-		Scheme:                  scheme,
-		Logger:                  o.Logger,
-		Metrics:                 metricsserver.Options{BindAddress: "0"},
-		GracefulShutdownTimeout: ptr.To(shutdown),
-		// One process has an agent for every cluster.
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making a Flux agent: %w", err)
-	}
-	direct, err := client.New(cluster, client.Options{Scheme: scheme, HTTPClient: manager.GetHTTPClient()})
-	if err != nil {
-		return nil, fmt.Errorf("making a Flux agent: %w", err)
-	}
-	a := &Agent{manager: manager, dialer: dialer, client: direct, pause: o.Pause}
-	err = ctrl.NewControllerManagedBy(manager).
+	a := &Agent{manager: m, dialer: dialer, client: direct, pause: o.Pause}
+	err = ctrl.NewControllerManagedBy(m).
 		Named("helm-controller").
 		For(&helmv2.HelmRelease{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
@@ -83,6 +66,33 @@ func NewAgent(o AgentOptions) (*Agent, error) {
 		return nil, fmt.Errorf("making a Flux agent: %w", err)
 	}
 	return a, nil
+}
+
+// newManager makes what an agent runs in: a manager, the dialer of its connections,
+// and a client that reads past its cache.
+func newManager(config *rest.Config, logger logr.Logger) (ctrl.Manager, *connrotation.Dialer, client.Client, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cluster, dialer := rest.CopyConfig(config), connrotation.NewDialer((&net.Dialer{}).DialContext)
+	cluster.Dial = dialer.DialContext
+	m, err := ctrl.NewManager(cluster, ctrl.Options{
+		Scheme:                  scheme,
+		Logger:                  logger,
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
+		GracefulShutdownTimeout: ptr.To(shutdown),
+		// One process has an agent for every cluster.
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("making a Flux agent: %w", err)
+	}
+	direct, err := client.New(cluster, client.Options{Scheme: scheme, HTTPClient: m.GetHTTPClient()})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("making a Flux agent: %w", err)
+	}
+	return m, dialer, direct, nil
 }
 
 // Start runs the agent until the context ends.

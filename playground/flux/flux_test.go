@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
@@ -28,8 +29,9 @@ var plane *controlplane.ControlPlane
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	log.SetLogger(logr.Discard())
 	var err error
-	plane, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("helm-controller")})
+	plane, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("helm-controller", "source-controller")})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
