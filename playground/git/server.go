@@ -103,6 +103,17 @@ func (s *Server) Stop() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
+// Alive waits until the context ends; the error is that of a Gitea that ended by
+// itself before.
+func (s *Server) Alive(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.process.Ended():
+		return s.process.Err()
+	}
+}
+
 // URL is where Gitea is, as https://127.0.0.1:port.
 func (s *Server) URL() string { return s.url }
 

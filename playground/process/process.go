@@ -116,7 +116,7 @@ func (p *Process) ExitCode() int {
 // Stop asks the program to end, waits, and kills it when it does not. The error is
 // that of a program that had ended by itself before.
 func (p *Process) Stop() error {
-	if err := p.Err(); err != nil {
+	if over, err := p.over(); over {
 		return err
 	}
 	p.stopped.Store(true)
@@ -134,12 +134,22 @@ func (p *Process) Stop() error {
 
 // Kill ends the program at once. The error is as of Stop.
 func (p *Process) Kill() error {
-	if err := p.Err(); err != nil {
+	if over, err := p.over(); over {
 		return err
 	}
 	p.stopped.Store(true)
 	p.killGroup()
 	return nil
+}
+
+// over: the program has ended; its number may be another's.
+func (p *Process) over() (bool, error) {
+	select {
+	case <-p.ended:
+		return true, p.Err()
+	default:
+		return false, nil
+	}
 }
 
 // killGroup ends what still runs of the program and its children, and waits for the
