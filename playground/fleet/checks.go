@@ -164,16 +164,33 @@ func (f *Fleet) only(ctx context.Context, pipeline, env, revision string, phase 
 	return &found[0], nil
 }
 
-// promotedOnce: one Promotion, which succeeded, and one notification of it.
+// acts counts what was done outside for a promotion, by its identity: notifications of
+// it, or pull requests.
+func (f *Fleet) acts(ctx context.Context) (func(identity string) int, error) {
+	opened, err := f.repository.PullRequests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(identity string) int {
+		return f.team.deliveries(identity) + len(pullRequests(opened, identity))
+	}, nil
+}
+
+// promotedOnce: one Promotion, which succeeded, and one notification or pull request
+// of it.
 func (f *Fleet) promotedOnce(pipeline, revision string, envs ...string) check {
 	return func(ctx context.Context) error {
+		acts, err := f.acts(ctx)
+		if err != nil {
+			return err
+		}
 		for _, env := range envs {
 			p, err := f.only(ctx, pipeline, env, revision, capstanv1.PhaseSucceeded)
 			if err != nil {
 				return err
 			}
-			if n := f.team.deliveries(strategy.Identity(p)); n != 1 {
-				return fmt.Errorf("the Promotion %s was notified %d times", p.Name, n)
+			if n := acts(strategy.Identity(p)); n != 1 {
+				return fmt.Errorf("the Promotion %s was carried out %d times", p.Name, n)
 			}
 		}
 		return nil

@@ -32,8 +32,8 @@ const (
 	fleetNamespace = "fleet"
 	appsNamespace  = "apps"
 
-	shop    = "shop"    // automatic all the way
-	billing = "billing" // prod is manual
+	shop    = "shop"    // automatic all the way, by notifications
+	billing = "billing" // by pull requests; prod is manual
 )
 
 const (
@@ -51,9 +51,9 @@ func (f *Fleet) declare(ctx context.Context) error {
 		}
 	}
 	// What is shipped: the approval policy, the hub's rights, and those to the
-	// Secrets of one namespace.
+	// Secrets of the namespaces with the clusters' and the repository's credentials.
 	for _, shipped := range []struct{ dir, namespace string }{
-		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace},
+		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/cluster-secrets", appsNamespace},
 	} {
 		if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", shipped.dir), shipped.namespace); err != nil {
 			return err
@@ -76,7 +76,10 @@ func (f *Fleet) declare(ctx context.Context) error {
 	if err := f.client.Create(ctx, gitops); err != nil {
 		return fmt.Errorf("declaring the GitopsCluster: %w", err)
 	}
-	for _, p := range []*pipelinesv1.Pipeline{pipelineShop(), pipelineBilling()} {
+	if err := f.declareRepository(ctx); err != nil {
+		return err
+	}
+	for _, p := range []*pipelinesv1.Pipeline{pipelineShop(), pipelineBilling(f.byPullRequest())} {
 		if err := f.client.Create(ctx, p); err != nil {
 			return fmt.Errorf("declaring Pipeline %s: %w", p.Name, err)
 		}
@@ -86,7 +89,7 @@ func (f *Fleet) declare(ctx context.Context) error {
 
 // pipelineShop is automatic; it names the prod cluster by its GitopsCluster.
 func pipelineShop() *pipelinesv1.Pipeline {
-	p := pipeline(shop)
+	p := pipeline(shop, byNotification)
 	p.Spec.Environments[len(p.Spec.Environments)-1].Targets[0].ClusterRef = &pipelinesv1.CrossNamespaceClusterReference{
 		APIVersion: "gitops.weave.works/v1alpha1", Kind: pipelinesv1.ClusterKindGitopsCluster,
 		Namespace: fleetNamespace, Name: prod,
@@ -95,22 +98,22 @@ func pipelineShop() *pipelinesv1.Pipeline {
 }
 
 // pipelineBilling waits for an approval before prod.
-func pipelineBilling() *pipelinesv1.Pipeline {
-	p := pipeline(billing)
-	p.Spec.Environments[len(p.Spec.Environments)-1].Promotion = &pipelinesv1.Promotion{Manual: true, Strategy: byNotification}
+func pipelineBilling(by pipelinesv1.Strategy) *pipelinesv1.Pipeline {
+	p := pipeline(billing, by)
+	p.Spec.Environments[len(p.Spec.Environments)-1].Promotion = &pipelinesv1.Promotion{Manual: true, Strategy: by}
 	return p
 }
 
 var byNotification = pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}
 
-func pipeline(app string) *pipelinesv1.Pipeline {
+func pipeline(app string, by pipelinesv1.Strategy) *pipelinesv1.Pipeline {
 	p := &pipelinesv1.Pipeline{
 		ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: app},
 		Spec: pipelinesv1.PipelineSpec{
 			AppRef: pipelinesv1.LocalAppReference{
 				APIVersion: helmv2.GroupVersion.String(), Kind: helmv2.HelmReleaseKind, Name: app,
 			},
-			Promotion: &pipelinesv1.Promotion{Strategy: byNotification},
+			Promotion: &pipelinesv1.Promotion{Strategy: by},
 		},
 	}
 	for _, name := range Environments {
@@ -157,15 +160,18 @@ func (f *Fleet) declareCluster(ctx context.Context, w *workload) error {
 	return f.files.kubeconfig(w.name, straight)
 }
 
-// deployAll declares the revision everywhere and waits until Flux has it there.
+// deployAll declares the revision of shop everywhere and waits until Flux has it
+// there, and billing's, which is in the repository.
 func (f *Fleet) deployAll(ctx context.Context, revision string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range Environments {
 		for _, app := range []string{shop, billing} {
 			release := f.workloads[name].release(app)
 			group.Go(func() error {
-				if err := release.Declare(ctx, revision); err != nil {
-					return err
+				if app == shop {
+					if err := release.Declare(ctx, revision); err != nil {
+						return err
+					}
 				}
 				return eventually(ctx, func(ctx context.Context) error {
 					obj := &helmv2.HelmRelease{}

@@ -7,13 +7,14 @@
 // goroutine, no temporary file. The context of the callback ends, with the cause,
 // when a part of the fleet breaks.
 //
-// What is real: the API servers, the hub with its defaults but for the times
+// What is real: the API servers, Gitea, the hub with its defaults but for the times
 // after which it notices an outage (planes.go) and with the rights of config/rbac,
 // the credentials, the admission policy, the network between
-// hub and workload clusters (a proxy each, which can be cut). What is played:
-// helm-controller (playground/flux), and the team's CI, which receives the hub's
-// Flux events and does what each Promote event asks for: it sets the chart
-// version of the HelmRelease in the environment's cluster.
+// hub and workload clusters (a proxy each, which can be cut). What is played: Flux's
+// controllers (playground/flux), and the teams. The team of shop has a CI, which
+// receives the hub's Flux events and does what each Promote event asks for: it sets
+// the chart version of the HelmRelease in the environment's cluster. The team of
+// billing has its manifests in a repository, and merges the hub's pull requests.
 //
 // Locking: the receiver of events guards what it has received; everything else is
 // written before the goroutines that read it start.

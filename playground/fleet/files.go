@@ -52,11 +52,13 @@ func newFiles(dir string, down *teardown) (*files, error) {
 }
 
 // kubeconfig writes one, for people.
-func (f *files) kubeconfig(name string, raw []byte) error {
-	name += kubeconfigEnds
+func (f *files) kubeconfig(name string, raw []byte) error { return f.write(name+kubeconfigEnds, raw) }
+
+// write a file, for people.
+func (f *files) write(name string, raw []byte) error {
 	f.names = append(f.names, name)
 	if err := os.WriteFile(filepath.Join(f.dir, name), raw, fileMode); err != nil {
-		return fmt.Errorf("writing a kubeconfig: %w", err)
+		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
+	"github.com/capstan-hub/capstan/playground/git"
 )
 
 // Environments of both Pipelines, in order; each has a cluster of its name.
@@ -40,6 +41,10 @@ type Fleet struct {
 	// workloads by the name of their environment.
 	workloads map[string]*workload
 	team      *team
+	// gitea has the repository that billing is promoted in; the hub is robot there.
+	gitea      *git.Server
+	repository *git.Repository
+	robot      git.Account
 	// metricsURL and healthURL of the hub.
 	metricsURL, healthURL string
 }
@@ -98,6 +103,7 @@ func (f *Fleet) up(ctx context.Context, o Options, parts *parts) error {
 		do   func(context.Context) error
 	}{
 		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, parts.down) }},
+		{"starting Gitea", func(ctx context.Context) error { return f.startGitea(ctx, parts) }},
 		{"declaring clusters, credentials, policies and applications", f.declare},
 		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
 		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},

@@ -139,7 +139,8 @@ func scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// startFlux plays helm-controller in each workload cluster.
+// startFlux plays helm-controller in each workload cluster, and kustomize-controller
+// for the repository.
 func (f *Fleet) startFlux(parts *parts) error {
 	for _, name := range Environments {
 		agent, err := flux.NewAgent(flux.AgentOptions{
@@ -150,6 +151,7 @@ func (f *Fleet) startFlux(parts *parts) error {
 		}
 		parts.start("Flux in "+name, agent.Start)
 	}
+	parts.start("Flux of the repository", f.sync().Start)
 	return nil
 }
 

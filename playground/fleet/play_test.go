@@ -134,7 +134,7 @@ func TestLedgerIsPrinted(t *testing.T) {
 
 func TestPipelinesOfTheStory(t *testing.T) {
 	g := NewWithT(t)
-	s, b := pipelineShop(), pipelineBilling()
+	s, b := pipelineShop(), pipelineBilling(pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{}})
 	g.Expect(s.Spec.Environments).To(HaveLen(3))
 	g.Expect(s.Spec.Environments[2].Targets[0].ClusterRef.Kind).To(Equal(pipelinesv1.ClusterKindGitopsCluster))
 	g.Expect(s.PromotionFor(&s.Spec.Environments[2]).Manual).To(BeFalse())

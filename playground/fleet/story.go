@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
+	"code.gitea.io/sdk/gitea"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/git"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -44,12 +47,12 @@ func (f *Fleet) story() []step {
 		}, {
 			name:    "a new revision travels",
 			does:    "1.1.0 of shop and billing is released in dev",
-			expects: "one Promotion and one notification each: shop to staging and prod, billing to staging",
+			expects: "one Promotion each: shop to staging and prod by notifications, billing to staging by a pull request",
 			within:  aMoment, play: f.revisionTravels,
 		}, {
 			name:    "prod of billing waits for an approval",
 			does:    "mallory, and then alice, approve 1.1.0 with kubectl's means",
-			expects: "mallory and a false name are refused; after alice, billing goes on to prod",
+			expects: "mallory and a false name are refused; after alice, a pull request takes billing on to prod",
 			within:  aMoment, play: f.approval,
 		}, {
 			name:    "the prod cluster goes away and comes back",
@@ -63,8 +66,8 @@ func (f *Fleet) story() []step {
 			within:  aMoment, play: f.rotation,
 		}, {
 			name:    "exactly once",
-			does:    "nothing: all Promotions are held against all notifications",
-			expects: "each Promotion that acted was notified once, and no notification is of anything else",
+			does:    "nothing: all Promotions are held against all notifications and all pull requests in Gitea",
+			expects: "each Promotion that acted did so once, and no notification or pull request is of anything else",
 			within:  aMoment, play: f.exactlyOnce,
 		},
 	}
@@ -98,6 +101,9 @@ func (f *Fleet) revisionTravels(ctx context.Context, s *stage) error {
 		all(f.runs(shop, revision, Environments...), f.promotedOnce(shop, revision, staging, prod))); err != nil {
 		return err
 	}
+	if err := f.merge(ctx, s, billing, staging, revision); err != nil {
+		return err
+	}
 	return s.await(ctx, "billing runs "+revision+" in dev and staging, promoted once to staging",
 		all(f.runs(billing, revision, dev, staging), f.promotedOnce(billing, revision, staging)))
 }
@@ -114,11 +120,12 @@ func (f *Fleet) approval(ctx context.Context, s *stage) error {
 		}); err != nil {
 		return err
 	}
-	if err := s.expect(ctx, "nothing was notified of it", func(context.Context) error {
-		if n := f.team.deliveries(strategy.Identity(waiting)); n != 0 {
-			return fmt.Errorf("%d notifications", n)
+	if err := s.expect(ctx, "there is no pull request of it", func(ctx context.Context) error {
+		acts, err := f.acts(ctx)
+		if err == nil && acts(strategy.Identity(waiting)) != 0 {
+			err = fmt.Errorf("there are %d", acts(strategy.Identity(waiting)))
 		}
-		return nil
+		return err
 	}); err != nil {
 		return err
 	}
@@ -141,6 +148,9 @@ func (f *Fleet) approval(ctx context.Context, s *stage) error {
 	if err := s.expect(ctx, "alice is not refused", func(ctx context.Context) error {
 		return f.approve(ctx, waiting.Name, alice, alice)
 	}); err != nil {
+		return err
+	}
+	if err := f.merge(ctx, s, billing, prod, revision); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "billing runs "+revision+" everywhere, promoted once to prod",
@@ -242,6 +252,9 @@ func (f *Fleet) rotation(ctx context.Context, s *stage) error {
 		all(f.runs(shop, revision, Environments...), f.promotedOnce(shop, revision, staging, prod))); err != nil {
 		return err
 	}
+	if err := f.merge(ctx, s, billing, staging, revision); err != nil {
+		return err
+	}
 	if err := s.await(ctx, "billing runs "+revision+" in dev and staging, and waits for an approval",
 		all(f.promotedOnce(billing, revision, staging), f.waitsForApproval(billing, prod, revision))); err != nil {
 		return err
@@ -264,10 +277,18 @@ func (f *Fleet) rotation(ctx context.Context, s *stage) error {
 	})
 }
 
-// exactlyOnce holds Promotions and notifications against each other, both ways.
+// exactlyOnce holds Promotions against notifications and pull requests, both ways.
 func (f *Fleet) exactlyOnce(ctx context.Context, s *stage) error {
-	return s.expect(ctx, "Promotions and notifications match, one to one", func(ctx context.Context) error {
+	return s.expect(ctx, "Promotions match notifications and pull requests, one to one", func(ctx context.Context) error {
 		every, err := f.promotions(ctx)
+		if err != nil {
+			return err
+		}
+		acts, err := f.acts(ctx)
+		if err != nil {
+			return err
+		}
+		opened, err := f.repository.PullRequests(ctx)
 		if err != nil {
 			return err
 		}
@@ -279,9 +300,13 @@ func (f *Fleet) exactlyOnce(ctx context.Context, s *stage) error {
 				expected = 0
 			}
 			acted[strategy.Identity(p)] = true
-			if n := f.team.deliveries(strategy.Identity(p)); n != expected {
-				return fmt.Errorf("Promotion %s (%s) was notified %d times, not %d", p.Name, p.Status.Phase, n, expected)
+			if n := acts(strategy.Identity(p)); n != expected {
+				return fmt.Errorf("Promotion %s (%s) was carried out %d times, not %d", p.Name, p.Status.Phase, n, expected)
 			}
+			opened = slices.DeleteFunc(opened, func(pr *gitea.PullRequest) bool { return claims(pr, strategy.Identity(p)) })
+		}
+		if len(opened) > 0 {
+			return fmt.Errorf("the pull request %q is of no Promotion: %s", opened[0].Title, opened[0].HTMLURL)
 		}
 		for _, n := range f.team.all() {
 			if !acted[n.ID] {
@@ -295,11 +320,48 @@ func (f *Fleet) exactlyOnce(ctx context.Context, s *stage) error {
 // releaseInDev is a team's commit; Flux does the rest.
 func (f *Fleet) releaseInDev(ctx context.Context, s *stage, revision string, apps ...string) error {
 	for _, app := range apps {
-		if err := f.workloads[dev].release(app).Declare(ctx, revision); err != nil {
+		if err := f.release(ctx, app, revision); err != nil {
 			return err
 		}
 		s.note("%s %s is released in dev", app, revision)
 	}
+	return nil
+}
+
+func (f *Fleet) release(ctx context.Context, app, revision string) error {
+	if app != billing {
+		return f.workloads[dev].release(app).Declare(ctx, revision)
+	}
+	_, err := f.repository.Commit(ctx, git.Main, billingPath(dev), "Release "+app+" "+revision,
+		func(string) string { return billingManifest(dev, revision) })
+	return err
+}
+
+// merge waits for the pull request of a promotion and merges it, as a reviewer would.
+func (f *Fleet) merge(ctx context.Context, s *stage, pipeline, env, revision string) error {
+	var open *gitea.PullRequest
+	if err := s.await(ctx, fmt.Sprintf("a pull request asks for %s %s in %s", pipeline, revision, env), func(ctx context.Context) error {
+		p, err := f.only(ctx, pipeline, env, revision, capstanv1.PhaseAwaitingMerge)
+		if err != nil {
+			return err
+		}
+		opened, err := f.repository.PullRequests(ctx)
+		if err != nil {
+			return err
+		}
+		found := pullRequests(opened, strategy.Identity(p))
+		if len(found) != 1 || found[0].HTMLURL != p.Status.URL {
+			return fmt.Errorf("%d pull requests of the Promotion %s, whose own is %q", len(found), p.Name, p.Status.URL)
+		}
+		open = found[0]
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := f.repository.Merge(ctx, open.Index); err != nil {
+		return err
+	}
+	s.note("%q is merged: %s", open.Title, open.HTMLURL)
 	return nil
 }
 
@@ -320,7 +382,7 @@ func (f *Fleet) approve(ctx context.Context, name, user, by string) error {
 
 func approvalPatch(by string) string { return fmt.Sprintf(`{"spec":{"approval":{"by":%q}}}`, by) }
 
-// ledger prints every Promotion with the notifications of it.
+// ledger prints every Promotion and how often it was carried out.
 func (f *Fleet) ledger(ctx context.Context) error {
 	// The story may have ended with its context; the list is then of use all the more.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aMoment)
@@ -329,14 +391,18 @@ func (f *Fleet) ledger(ctx context.Context) error {
 	if err != nil || len(every) == 0 {
 		return err
 	}
-	printLedger(f.out, every, f.team.deliveries)
+	acts, err := f.acts(ctx)
+	if err != nil {
+		return err
+	}
+	printLedger(f.out, every, acts)
 	return nil
 }
 
-func printLedger(out io.Writer, promotions []capstanv1.Promotion, deliveries func(id string) int) {
-	say(out, "\nPromotions, and how often the team's CI was told of each")
+func printLedger(out io.Writer, promotions []capstanv1.Promotion, acts func(id string) int) {
+	say(out, "\nPromotions, and how many notifications or pull requests there are of each")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	say(table, "  PIPELINE\tENVIRONMENT\tREVISION\tPHASE\tREASON\tAPPROVED BY\tTOLD\tID")
+	say(table, "  PIPELINE\tENVIRONMENT\tREVISION\tPHASE\tREASON\tAPPROVED BY\tACTS\tID")
 	for i := range promotions {
 		p := &promotions[i]
 		by := "-"
@@ -344,7 +410,7 @@ func printLedger(out io.Writer, promotions []capstanv1.Promotion, deliveries fun
 			by = p.Status.Approval.By
 		}
 		say(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\t%s", p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision,
-			p.Status.Phase, p.Status.Reason, by, deliveries(strategy.Identity(p)), strategy.Identity(p))
+			p.Status.Phase, p.Status.Reason, by, acts(strategy.Identity(p)), strategy.Identity(p))
 	}
 	_ = table.Flush()
 }

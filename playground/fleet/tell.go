@@ -24,6 +24,7 @@ func (f *Fleet) TellWhere() {
 		f.kubectl(prod)+" get helmreleases -A",
 		"curl -s "+f.metricsURL+" | grep ^capstan_",
 		"tail -f "+f.files.path(hubLogName),
+		"curl -s --cacert "+f.files.path(giteaCAName)+" '"+f.giteaAPI("/pulls?state=all")+"' | jq '.[].title'",
 	)
 }
 
@@ -33,6 +34,11 @@ func (f *Fleet) TellWhat(ctx context.Context) {
 	f.tell(
 		f.kubectl(dev)+" -n "+shop+` patch helmrelease `+shop+` --type=merge -p '{"spec":{"chart":{"spec":{"version":"2.0.0"}}}}'`,
 		f.kubectl(managementName)+" -n "+appsNamespace+" get promotions.capstan.dev -w",
+	)
+	say(f.out, "Or of %s: commit it to the repository, and merge pull request N (Gitea has no frontend here):", billing)
+	f.tell(
+		"git -c http.sslCAInfo="+f.files.path(giteaCAName)+" clone "+f.withPassword(f.repository.URL()),
+		"curl -s --cacert "+f.files.path(giteaCAName)+` --json '{"Do":"merge"}' '`+f.giteaAPI("/pulls/N/merge")+"'",
 	)
 	every, err := f.promotions(ctx)
 	if err != nil {
@@ -44,6 +50,17 @@ func (f *Fleet) TellWhat(ctx context.Context) {
 			f.tell(f.approveCommand(p.Name))
 		}
 	}
+}
+
+// giteaAPI is a URL of Gitea's API for the repository, with the administrator's
+// password of this playground.
+func (f *Fleet) giteaAPI(path string) string {
+	return f.withPassword(f.gitea.URL() + "/api/v1/repos/" + f.repository.Owner + "/" + f.repository.Name + path)
+}
+
+func (f *Fleet) withPassword(url string) string {
+	admin := f.gitea.Admin()
+	return strings.Replace(url, "://", "://"+admin.Username+":"+admin.Password+"@", 1)
 }
 
 func (f *Fleet) tell(commands ...string) {
