@@ -47,7 +47,7 @@ help: ## List the targets
 	  /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: controlplane crds $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
+demo: controlplane crds gitea $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
 	@exec $(BIN)/playground $(ARGS)
 
 .PHONY: build
@@ -65,9 +65,13 @@ manifests: generate controlplane ## Render what is to be applied to clusters int
 ##@ Develop
 
 .PHONY: test
-test: controlplane crds ## Test everything with the race detector; PKG and FLAGS narrow it
+test: controlplane crds gitea helm-controller ## Test everything but test/e2e with the race detector; PKG and FLAGS narrow it
 	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
 	$(GO) test $(RACE) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(PKG) $(FLAGS)
+
+.PHONY: e2e
+e2e: controlplane crds gitea helm-controller ## Promote from dev to prod by pull requests, with real Flux and Gitea; and again, with the hub killed on the way
+	@CAPSTAN_E2E=1 $(GO) test $(RACE) -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e $(FLAGS)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Lint, walls between packages included
@@ -89,7 +93,7 @@ bench: controlplane crds ## Measure against the budgets, and every benchmark, on
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout $(SOAK_TIMEOUT) $(PKG) $(FLAGS) | { grep -vE 'no test files|^PASS$$' || true; }
 
 .PHONY: soak
-soak: controlplane crds ## The tests that have a full count, with it: hours
+soak: controlplane crds gitea helm-controller ## The tests that have a full count, with it: hours
 	@hack/soak.sh $(SOAK_CHECKS) $(PKG) -- $(RACE) -timeout $(SOAK_TIMEOUT) $(FLAGS)
 
 .PHONY: clean
@@ -105,6 +109,14 @@ controlplane: ## Build kube-apiserver, etcd and kubectl: minutes, once
 .PHONY: crds
 crds: ## Lay out the CRDs of other products
 	@hack/crds/sync.sh
+
+.PHONY: gitea
+gitea: ## Build Gitea, a Git provider: minutes, once
+	@hack/gitea/build.sh
+
+.PHONY: helm-controller
+helm-controller: ## Build Flux's helm-controller: minutes, once
+	@hack/tool.sh flux github.com/fluxcd/helm-controller
 
 .PHONY: tools
 tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the generator

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/capstan-hub/capstan/playground/process"
+)
+
+// hubProcess is a hub that runs.
+type hubProcess struct {
+	*process.Process
+	health string
+}
+
+// startHub starts the hub, as the program that is shipped. It is not waited for.
+func (w *world) startHub() {
+	w.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	health := listener.Addr().String()
+	w.g.Expect(listener.Close()).To(Succeed())
+	// A certificate of the ServiceAccount's user has the same rights as its token.
+	kubeconfig, err := w.management.UserKubeconfig("", "system:serviceaccount:"+systemNamespace+":capstan-hub",
+		"system:serviceaccounts", "system:serviceaccounts:"+systemNamespace)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	temporary := filepath.Join(w.dir, "tmp")
+	const mode = 0o700
+	w.g.Expect(os.MkdirAll(temporary, mode)).To(Succeed())
+	p, err := process.Start(process.Options{
+		Path: os.Args[0],
+		Args: append([]string{
+			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--health-addr=" + health,
+			"--allow-loopback-clusters", "--log-level=debug", "--log-encoding=console",
+		}, hubFlags...),
+		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
+		Dir: w.dir, Log: filepath.Join(w.dir, "hub.log"),
+	})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.hub = &hubProcess{Process: p, health: health}
+}
+
+// hubFlags that a fleet on one machine needs beside those of every hub.
+var hubFlags []string
+
+// hubReady waits until the hub says that it is.
+func (w *world) hubReady() {
+	w.Helper()
+	w.g.Eventually(func() error {
+		if err := w.hub.Err(); err != nil {
+			return StopTrying("the hub ended").Wrap(err)
+		}
+		response, err := http.Get("http://" + w.hub.health + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz answers %s", response.Status)
+		}
+		return nil
+	}).Should(Succeed())
+}
+
+// endHub ends a hub that a failed part left running.
+func (w *world) endHub() {
+	if w.hub != nil {
+		_ = w.hub.Kill()
+	}
+}
+
+// stopHub ends it in good order, and looks through all that was logged.
+func (w *world) stopHub() {
+	w.Helper()
+	w.g.Expect(w.hub.Stop()).To(Succeed())
+	w.g.Expect(w.hub.ExitCode()).To(BeZero(), w.hub.Tail())
+	log, err := os.ReadFile(filepath.Join(w.dir, "hub.log"))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(string(log)).NotTo(Or(ContainSubstring("DATA RACE"), ContainSubstring("panic:")))
+	for _, secret := range []string{w.robot.Token, w.robot.Password} {
+		w.g.Expect(string(log)).NotTo(ContainSubstring(secret))
+	}
+	left, err := os.ReadDir(filepath.Join(w.dir, "tmp"))
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(left).To(BeEmpty(), "clones are removed, those of a killed hub by the next one")
+}

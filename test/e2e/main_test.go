@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capstan-hub/capstan/cmd/capstan/cli"
+)
+
+const (
+	// asCapstan in the environment makes this test's binary the program itself.
+	asCapstan = "CAPSTAN_E2E_AS_PROGRAM"
+
+	// patience with what has to happen; a loaded machine is slow, and the hub's
+	// retries back off.
+	patience = 2 * time.Minute
+	polling  = 50 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCapstan) != "" {
+		os.Exit(cli.Main(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	if os.Getenv("CAPSTAN_E2E") == "" && os.Getenv("CAPSTAN_SOAK") == "" {
+		fmt.Println("run by `make e2e`")
+		os.Exit(0)
+	}
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(polling)
+	os.Exit(m.Run())
+}
+
+// The parts play in one world, in this order: it takes longer to start than they do.
+func TestEndToEnd(t *testing.T) {
+	w := newWorld(t)
+	w.part("a revision travels by pull requests", (*world).revisionTravels)
+	w.part("the hub is killed on the way", (*world).hubIsKilled)
+}

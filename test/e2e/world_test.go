@@ -1,0 +1,245 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/flux"
+	"github.com/capstan-hub/capstan/playground/git"
+)
+
+const dev, staging, prod = "dev", "staging", "prod"
+
+// environments in order; each has a cluster of its name.
+var environments = []string{dev, staging, prod}
+
+// world is everything around the hub, and the hub.
+type world struct {
+	*testing.T
+	g *WithT
+	// dir of the hub's process, its log, and kubeconfigs.
+	dir        string
+	management *controlplane.ControlPlane
+	admin      client.Client
+	workloads  map[string]*workload
+	gitea      *git.Server
+	repository *git.Repository
+	robot      git.Account
+	hub        *hubProcess
+	// promised are the promotions that there must be one pull request each of.
+	promised []promised
+}
+
+// workload is one workload cluster.
+type workload struct {
+	plane  *controlplane.ControlPlane
+	client client.Client
+	helm   *flux.HelmController
+}
+
+// newWorld starts everything but the hub; it ends with the test.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	before := goleak.IgnoreCurrent()
+	g := NewWithT(t)
+	t.Cleanup(func() { g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed()) })
+	w := &world{T: t, g: g, dir: t.TempDir(), workloads: map[string]*workload{}}
+	began := time.Now()
+	w.startPlanes()
+	w.startGitea()
+	w.declareFleet()
+	w.startFlux()
+	w.declarePipelines()
+	w.settle()
+	t.Cleanup(w.endHub)
+	t.Logf("%.1f s: clusters, Gitea and Flux are up", time.Since(began).Seconds())
+	return w
+}
+
+// part plays one part; its failures are its own.
+func (w *world) part(name string, play func(*world)) {
+	w.Helper()
+	w.Run(name, func(t *testing.T) {
+		inner := *w
+		inner.T, inner.g = t, NewWithT(t)
+		t.Cleanup(func() { w.hub, w.promised = inner.hub, inner.promised })
+		play(&inner)
+	})
+}
+
+// startPlanes starts the control planes, two at a time.
+func (w *world) startPlanes() {
+	w.Helper()
+	const management, atOnce = "management", 2
+	crds := map[string][]string{management: controlplane.CRDs(
+		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")}
+	for _, name := range environments {
+		crds[name] = controlplane.CRDs("helm-controller", "kustomize-controller", "source-controller")
+	}
+	started := make(chan *controlplane.ControlPlane, len(crds))
+	planes := make(map[string]chan *controlplane.ControlPlane, len(crds))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for name, paths := range crds {
+		plane := make(chan *controlplane.ControlPlane, 1)
+		planes[name] = plane
+		group.Go(func() error {
+			p, err := controlplane.Start(controlplane.Options{CRDs: paths})
+			if err != nil {
+				return fmt.Errorf("cluster %s: %w", name, err)
+			}
+			started <- p
+			plane <- p
+			return nil
+		})
+	}
+	err := group.Wait()
+	close(started)
+	w.Cleanup(func() {
+		var stop errgroup.Group
+		for p := range started {
+			stop.Go(p.Stop)
+		}
+		w.g.Expect(stop.Wait()).To(Succeed())
+	})
+	w.g.Expect(err).NotTo(HaveOccurred())
+
+	scheme := w.scheme()
+	w.management = <-planes[management]
+	w.admin = w.clientOf(w.management, scheme)
+	for _, name := range environments {
+		plane := <-planes[name]
+		w.workloads[name] = &workload{plane: plane, client: w.clientOf(plane, scheme)}
+	}
+}
+
+func (w *world) scheme() *runtime.Scheme {
+	w.Helper()
+	scheme := hub.Scheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, helmv2.AddToScheme} {
+		w.g.Expect(add(scheme)).To(Succeed())
+	}
+	return scheme
+}
+
+func (w *world) clientOf(plane *controlplane.ControlPlane, scheme *runtime.Scheme) client.Client {
+	w.Helper()
+	config := plane.Config()
+	config.QPS = -1 // Tests look often.
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// startGitea starts Gitea with the fleet's repository and the hub's account.
+func (w *world) startGitea() {
+	w.Helper()
+	var err error
+	w.gitea, err = git.Start(w.Context())
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.Cleanup(func() {
+		if w.Failed() {
+			w.Logf("Gitea said last:\n%s", w.gitea.Log())
+		}
+		w.g.Expect(w.gitea.Stop()).To(Succeed())
+	})
+	files := map[string]string{"README.md": "What runs where.\n"}
+	for _, env := range environments {
+		for _, app := range []string{shop, billing} {
+			files[manifestPath(env, app)] = manifest(env, app, firstRevision)
+		}
+	}
+	w.repository, err = w.gitea.CreateRepository(w.Context(), "platform", "fleet", files)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.robot, err = w.gitea.AddUser(w.Context(), "capstan")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.repository.Allow(w.Context(), w.robot.Username)).To(Succeed())
+}
+
+// startFlux brings the repository's main branch into the clusters.
+func (w *world) startFlux() {
+	w.Helper()
+	charts, err := flux.NewCharts()
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.during(charts.Start)
+	clients := map[string]client.Client{}
+	for _, name := range environments {
+		load := w.workloads[name]
+		clients[name] = load.client
+		sources, err := flux.NewSourceAgent(flux.SourceAgentOptions{Config: load.plane.Config(), Charts: charts, Logger: logr.Discard()})
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.during(sources.Start)
+		kubeconfig, err := load.plane.Kubeconfig("")
+		w.g.Expect(err).NotTo(HaveOccurred())
+		load.helm, err = flux.StartHelmController(kubeconfig)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.Cleanup(func() {
+			if w.Failed() {
+				w.Logf("helm-controller of %s said last:\n%s", name, load.helm.Log())
+			}
+			w.g.Expect(load.helm.Stop()).To(Succeed())
+		})
+	}
+	w.during(flux.Sync{
+		Repository: flux.GitRepository{
+			URL: w.repository.URL(), Branch: git.Main, CA: w.gitea.CA(),
+			Username: w.gitea.Admin().Username, Password: w.gitea.Admin().Token,
+		},
+		Clusters: clients,
+		Logger:   testr.New(w.T),
+	}.Start)
+}
+
+// during runs a part of the world until it ends.
+func (w *world) during(start func(context.Context) error) {
+	w.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- start(ctx) }()
+	w.Cleanup(func() {
+		stop()
+		w.g.Expect(<-ended).To(Succeed())
+	})
+}
+
+// kubectl as an administrator of the management cluster.
+func (w *world) kubectl(args ...string) {
+	w.Helper()
+	kubeconfig, err := w.management.Kubeconfig("")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	args = append([]string{"--kubeconfig", w.file("admin.kubeconfig", kubeconfig)}, args...)
+	command := exec.CommandContext(w.Context(), filepath.Join(controlplane.Root(), "bin", "envtest", "kubectl"), args...)
+	command.Dir = controlplane.Root()
+	said, err := command.CombinedOutput()
+	w.g.Expect(err).NotTo(HaveOccurred(), string(said))
+}
+
+// file writes one into the test's directory and gives its path.
+func (w *world) file(name string, content []byte) string {
+	w.Helper()
+	const mode = 0o600
+	path := filepath.Join(w.dir, name)
+	w.g.Expect(os.WriteFile(path, content, mode)).To(Succeed())
+	return path
+}
