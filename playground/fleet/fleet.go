@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -80,7 +81,9 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 	ctx, breakDown := context.WithCancelCause(asked)
 	defer breakDown(nil)
 
-	err = f.up(ctx, o, &parts{broken: breakDown, down: &down})
+	// Before anything starts that logs.
+	logger := f.newLogger(o)
+	err = f.up(ctx, logger, &parts{broken: breakDown, down: &down})
 	if err == nil {
 		err = use(ctx, f)
 	}
@@ -96,7 +99,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 }
 
 // up brings everything up, in order.
-func (f *Fleet) up(ctx context.Context, o Options, parts *parts) error {
+func (f *Fleet) up(ctx context.Context, logger logr.Logger, parts *parts) error {
 	started := time.Now()
 	for _, step := range []struct {
 		name string
@@ -107,14 +110,14 @@ func (f *Fleet) up(ctx context.Context, o Options, parts *parts) error {
 		{"declaring clusters, credentials, policies and applications", f.declare},
 		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
 		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},
-		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, o, parts) }},
+		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, logger, parts) }},
 	} {
-		say(o.Out, "%6s  %s", seconds(time.Since(started)), step.name)
+		say(f.out, "%6s  %s", seconds(time.Since(started)), step.name)
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	say(o.Out, "%6s  up", seconds(time.Since(started)))
+	say(f.out, "%6s  up", seconds(time.Since(started)))
 	return nil
 }
 

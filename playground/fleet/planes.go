@@ -155,9 +155,8 @@ func (f *Fleet) startFlux(parts *parts) error {
 	return nil
 }
 
-// startHub starts the team's receiver of events and the hub that posts to it,
-// and waits until the hub is ready.
-func (f *Fleet) startHub(ctx context.Context, o Options, parts *parts) error {
+// newLogger writes to the hub's log.
+func (f *Fleet) newLogger(o Options) logr.Logger {
 	logs := io.Writer(f.files.hubLog)
 	if o.Verbose {
 		logs = io.MultiWriter(f.files.hubLog, o.Out)
@@ -166,7 +165,12 @@ func (f *Fleet) startHub(ctx context.Context, o Options, parts *parts) error {
 	// What the libraries log through their own loggers belongs there, too.
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+	return logger
+}
 
+// startHub starts the team's receiver of events and the hub that posts to it,
+// and waits until the hub is ready.
+func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback)
 	if err != nil {
 		return fmt.Errorf("listening for events: %w", err)

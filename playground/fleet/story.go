@@ -15,7 +15,6 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
-	"github.com/capstan-hub/capstan/playground/git"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -325,43 +324,6 @@ func (f *Fleet) releaseInDev(ctx context.Context, s *stage, revision string, app
 		}
 		s.note("%s %s is released in dev", app, revision)
 	}
-	return nil
-}
-
-func (f *Fleet) release(ctx context.Context, app, revision string) error {
-	if app != billing {
-		return f.workloads[dev].release(app).Declare(ctx, revision)
-	}
-	_, err := f.repository.Commit(ctx, git.Main, billingPath(dev), "Release "+app+" "+revision,
-		func(string) string { return billingManifest(dev, revision) })
-	return err
-}
-
-// merge waits for the pull request of a promotion and merges it, as a reviewer would.
-func (f *Fleet) merge(ctx context.Context, s *stage, pipeline, env, revision string) error {
-	var open *gitea.PullRequest
-	if err := s.await(ctx, fmt.Sprintf("a pull request asks for %s %s in %s", pipeline, revision, env), func(ctx context.Context) error {
-		p, err := f.only(ctx, pipeline, env, revision, capstanv1.PhaseAwaitingMerge)
-		if err != nil {
-			return err
-		}
-		opened, err := f.repository.PullRequests(ctx)
-		if err != nil {
-			return err
-		}
-		found := pullRequests(opened, strategy.Identity(p))
-		if len(found) != 1 || found[0].HTMLURL != p.Status.URL {
-			return fmt.Errorf("%d pull requests of the Promotion %s, whose own is %q", len(found), p.Name, p.Status.URL)
-		}
-		open = found[0]
-		return nil
-	}); err != nil {
-		return err
-	}
-	if err := f.repository.Merge(ctx, open.Index); err != nil {
-		return err
-	}
-	s.note("%q is merged: %s", open.Title, open.HTMLURL)
 	return nil
 }
 

@@ -24,7 +24,7 @@ func (f *Fleet) TellWhere() {
 		f.kubectl(prod)+" get helmreleases -A",
 		"curl -s "+f.metricsURL+" | grep ^capstan_",
 		"tail -f "+f.files.path(hubLogName),
-		"curl -s --cacert "+f.files.path(giteaCAName)+" '"+f.giteaAPI("/pulls?state=all")+"' | jq '.[].title'",
+		"curl -s --cacert "+f.files.path(giteaCAName)+" '"+f.giteaAPI("/pulls?state=all")+`' | grep -o '"title":"[^"]*"'`,
 	)
 }
 

@@ -82,9 +82,6 @@ ENABLED = false
 [session]
 PROVIDER = memory
 
-[picture]
-DISABLE_GRAVATAR = true
-
 [actions]
 ENABLED = false
 

@@ -17,8 +17,8 @@ const (
 	asCapstan = "CAPSTAN_E2E_AS_PROGRAM"
 
 	// patience with what has to happen; a loaded machine is slow, and the hub's
-	// retries back off.
-	patience = 2 * time.Minute
+	// retries back off: an attempt that was killed is left alone for a minute.
+	patience = 3 * time.Minute
 	polling  = 50 * time.Millisecond
 )
 
