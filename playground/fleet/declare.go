@@ -53,7 +53,7 @@ func (f *Fleet) declare(ctx context.Context) error {
 	// What is shipped: the approval policy, the hub's rights, and those to the
 	// Secrets of the namespaces with the clusters' and the repository's credentials.
 	for _, shipped := range []struct{ dir, namespace string }{
-		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/cluster-secrets", appsNamespace},
+		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/pipeline-secrets", appsNamespace},
 	} {
 		if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", shipped.dir), shipped.namespace); err != nil {
 			return err

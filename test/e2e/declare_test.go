@@ -75,9 +75,8 @@ func (w *world) declareFleet() {
 	}
 	w.kubectl("apply", "-k", "config/admission")
 	w.kubectl("apply", "-k", "config/rbac")
-	for _, namespace := range []string{fleetNamespace, appsNamespace} {
-		w.kubectl("apply", "-n", namespace, "-k", "config/rbac/cluster-secrets")
-	}
+	w.kubectl("apply", "-n", fleetNamespace, "-k", "config/rbac/cluster-secrets")
+	w.kubectl("apply", "-n", appsNamespace, "-k", "config/rbac/pipeline-secrets")
 	const life = 8 * time.Hour
 	for _, name := range environments {
 		cluster := &clusterv1.Cluster{

@@ -35,8 +35,8 @@ func (w *world) startHub() {
 	p, err := process.Start(process.Options{
 		Path: os.Args[0],
 		Args: append([]string{
-			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--health-addr=" + health,
-			"--allow-loopback-clusters", "--log-level=debug", "--log-encoding=console",
+			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0",
+			"--health-addr=" + health, "--allow-loopback-clusters", "--log-level=debug", "--log-encoding=console",
 		}, hubFlags...),
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
 		Dir: w.dir, Log: filepath.Join(w.dir, "hub.log"),
