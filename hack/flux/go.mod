@@ -3,8 +3,7 @@ module github.com/capstan-hub/capstan/hack/flux
 go 1.26.0
 
 // Flux's helm-controller, which the end-to-end tests run in each workload cluster,
-// built from source. (source-controller does not build without C libraries that are
-// not everywhere; see playground/flux for what stands in for it.)
+// built from source. (source-controller is not among it: playground/flux stands in.)
 tool github.com/fluxcd/helm-controller
 
 // helm-controller's own, which do not come with the module.
