@@ -21,6 +21,10 @@ func (s *Server) config(port int) string {
 	).Replace(appINI)
 }
 
+// Its queues are left as they are, on disk: of those in memory an item can stay
+// behind, pushed before it is noted and noted after it was taken, and the pull
+// request that it names is "being checked" for ever.
+//
 // Gitea refuses to run as root unless told so, and containers of CI are root's.
 const appINI = `
 APP_NAME = Capstan playground
@@ -65,9 +69,6 @@ DISABLE_REGISTRATION = true
 
 [indexer]
 ISSUE_INDEXER_TYPE = db
-
-[queue]
-TYPE = channel
 
 [log]
 MODE = console

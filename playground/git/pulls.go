@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"code.gitea.io/sdk/gitea"
 )
 
-// pageSize of a list; Gitea gives no more at once.
-const pageSize = 50
+const (
+	// pageSize of a list; Gitea gives no more at once.
+	pageSize = 50
+	// mergeTimeout is for Gitea to find that a pull request can be merged: moments, on
+	// a machine that is not very busy.
+	mergeTimeout = 2 * time.Minute
+)
 
 // PullRequests are all there ever were, open and closed, oldest first.
 func (r *Repository) PullRequests(ctx context.Context) ([]*gitea.PullRequest, error) {
@@ -50,6 +56,8 @@ func (r *Repository) Branches(ctx context.Context) ([]string, error) {
 
 // Merge merges a pull request, and waits until Gitea finds that it can be.
 func (r *Repository) Merge(ctx context.Context, number int64) error {
+	ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
+	defer cancel()
 	c, err := r.client(ctx)
 	if err != nil {
 		return err

@@ -113,7 +113,8 @@ func (r *Repository) commit(ctx context.Context, branch, message string, change 
 	return r.push(ctx, clone, branch, message)
 }
 
-// seed makes the first commit.
+// seed makes the first commit, and waits until Gitea has taken notice: what was pushed
+// it looks at afterwards.
 func (r *Repository) seed(ctx context.Context, files map[string]string) error {
 	tree := memfs.New()
 	clone, err := gogit.InitWithOptions(memory.NewStorage(), tree, gogit.InitOptions{DefaultBranch: plumbing.NewBranchReferenceName(Main)})
@@ -128,8 +129,17 @@ func (r *Repository) seed(ctx context.Context, files map[string]string) error {
 			return err
 		}
 	}
-	_, err = r.push(ctx, clone, Main, "The fleet as it is")
-	return err
+	if _, err := r.push(ctx, clone, Main, "The fleet as it is"); err != nil {
+		return err
+	}
+	c, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	return r.server.poll(ctx, func() (bool, error) {
+		known, _, err := c.GetRepo(r.Owner, r.Name)
+		return err == nil && !known.Empty, err
+	})
 }
 
 // Read gives a file as it stands at the head of a branch.
