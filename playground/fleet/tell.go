@@ -37,7 +37,8 @@ func (f *Fleet) TellWhat(ctx context.Context) {
 	)
 	say(f.out, "Or of %s: commit it to the repository, and merge pull request N (Gitea has no frontend here):", billing)
 	f.tell(
-		"git -c http.sslCAInfo="+f.files.path(giteaCAName)+" clone "+f.withPassword(f.repository.URL()),
+		// The setting stays with the clone, wherever that is.
+		"git clone -c http.sslCAInfo="+filepath.Join(f.files.dir, giteaCAName)+" "+f.withPassword(f.repository.URL()),
 		"curl -s --cacert "+f.files.path(giteaCAName)+` --json '{"Do":"merge"}' '`+f.giteaAPI("/pulls/N/merge")+"'",
 	)
 	every, err := f.promotions(ctx)

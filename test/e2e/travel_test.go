@@ -230,7 +230,11 @@ func (w *world) audit() {
 	for _, p := range w.promised {
 		wanted = append(wanted, p.title())
 		branches[p.branch()] = true
-		w.g.Expect(w.promotionsOf(w.g, p)).To(HaveExactElements(HaveField("Status.Phase", capstanv1.PhaseSucceeded)), "%+v", p)
+		// That an environment runs a revision and that its promotion is over, the hub
+		// writes one after the other.
+		w.g.Eventually(func(g Gomega) {
+			g.Expect(w.promotionsOf(g, p)).To(HaveExactElements(HaveField("Status.Phase", capstanv1.PhaseSucceeded)), "%+v", p)
+		}).Should(Succeed())
 	}
 	w.g.Expect(titles).To(ConsistOf(wanted), "one pull request for each promotion, and no other")
 	var promotions capstanv1.PromotionList
