@@ -17,9 +17,9 @@ import (
 const (
 	killsInShort = 3
 	killsInSoak  = 30
-	// killWithin a promotion's cause, the hub is killed: about twice what it takes
-	// from a commit or a merge to the next pull request.
-	killWithin = 6 * time.Second
+	// killWithin a promotion's cause, the hub is killed: somewhat more than the three
+	// seconds that it takes from a commit or a merge to the next pull request.
+	killWithin = 4 * time.Second
 )
 
 // hubIsKilled: revisions of two applications travel, and once on each hop the hub is
