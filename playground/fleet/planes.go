@@ -205,6 +205,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		HealthAddress:      health,
 		EventsAddress:      "http://" + listener.Addr().String() + "/",
 		AllowLoopback:      true,
+		AllowLoopbackGit:   true,
 		ClusterTimings:     clusterTimings,
 		WatcherTimings:     watcherTimings,
 		Logger:             logger,

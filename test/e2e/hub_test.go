@@ -34,19 +34,16 @@ func (w *world) startHub() {
 	w.g.Expect(os.MkdirAll(temporary, mode)).To(Succeed())
 	p, err := process.Start(process.Options{
 		Path: os.Args[0],
-		Args: append([]string{
+		Args: []string{
 			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0",
-			"--health-addr=" + health, "--allow-loopback-clusters", "--log-level=debug", "--log-encoding=console",
-		}, hubFlags...),
+			"--health-addr=" + health, "--allow-loopback-clusters", "--allow-loopback-git", "--log-level=debug", "--log-encoding=console",
+		},
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
 		Dir: w.dir, Log: filepath.Join(w.dir, "hub.log"),
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.hub = &hubProcess{Process: p, health: health}
 }
-
-// hubFlags that a fleet on one machine needs beside those of every hub.
-var hubFlags []string
 
 // hubReady waits until the hub says that it is.
 func (w *world) hubReady() {
