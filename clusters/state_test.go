@@ -58,7 +58,7 @@ func document() string {
 | probe (GET %s, %s at most) | every %s ±%.0f %%, unless the cluster was heard of within that time |
 | after a failed probe, and between the good ones that end an outage | %s |
 | Degraded | %d failed probes in a row |
-| Unreachable | %d failed probes in a row, and no byte for %s |
+| Unreachable | %d failed probes in a row, and no byte for %s (once they are held back: no answer to the probes) |
 | Ready again | %d good probes in a row |
 | probes of an Unreachable cluster | %s, doubling to %s, jittered |
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
