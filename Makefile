@@ -24,7 +24,7 @@ RACE := $(if $(HAVE_CC),-race)
 # Two packages at a time: most of them start a control plane, of 280 MB and a core.
 PARALLEL ?= 2
 # For the slowest package on a cold machine of two cores.
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 25m
 SOAK_TIMEOUT ?= 6h
 # Random histories that each property test tries in `make soak` (100 in `make test`).
 SOAK_CHECKS ?= 20000

@@ -162,6 +162,9 @@ func (w *world) start() (stop func()) {
 				// The test's own clients keep their connections.
 				goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
 				goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
+				// controller-runtime's queue hands an item to a worker that has gone, when it is shut
+				// down at the wrong moment.
+				goleak.IgnoreAnyFunction("sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems"),
 				goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 				goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")); err != nil {
 				w.t.Error(err)

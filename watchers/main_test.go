@@ -157,6 +157,9 @@ func newWorld(t *testing.T, edit func(*watchers.Options)) *world {
 			goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
 			goleak.IgnoreAnyFunction("net/http/internal/http2.(*ClientConn).readLoop"),
 			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
+			// controller-runtime's queue hands an item to a worker that has gone, when it is shut
+			// down at the wrong moment.
+			goleak.IgnoreAnyFunction("sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems"),
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
 			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
 			goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.func2"),
