@@ -241,6 +241,47 @@ func TestTokenExpiresWhileAPullRequestWaits(t *testing.T) {
 	g.Expect(w.forge.PullRequests()).To(HaveLen(1))
 }
 
+// A token that expires while a pull request waits for a revision that the source
+// leaves: nobody is to merge it. It is closed as soon as there is a valid token.
+func TestFailedAndObsoleteIsWithdrawn(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.token(ctx, "expired-token-000")
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open))
+	w.runs("dev", "1.0")
+	h.rest(ctx)
+	w.token(ctx, providertest.Token)
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("SourceMovedOn"))
+	g.Expect(w.forge.PullRequests()).To(HaveLen(1))
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Closed))
+	g.Expect(w.newest(ctx, "staging").Status.Withdrawn).To(BeTrue())
+}
+
+// What failed for another reason than its credentials, with its pull request open,
+// takes it back when the source leaves the revision.
+func TestFailedIsWithdrawnWhenTheSourceMovesOn(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.forge.Lay(providertest.Fault{Status: 403, Times: 1})
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open), "it may begin again")
+	w.runs("dev", "1.0")
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	g.Expect(w.newest(ctx, "staging").Status.Withdrawn).To(BeTrue())
+	pr := w.forge.PullRequests()[0]
+	g.Expect(pr.State).To(Equal(providertest.Closed))
+	g.Expect(pr.Comments[0]).To(ContainSubstring("agreed on another revision"))
+}
+
 // What was edited in the Pipeline begins under the next number.
 func TestEditedPipelineBeginsAgain(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()

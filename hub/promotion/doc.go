@@ -4,10 +4,10 @@
 // the facts that the table asks for, writes what it answers, and calls a strategy
 // while the phase is Promoting. A pull request that is open is followed
 // (strategy.Follower) by looks that write nothing unless they see something, and is
-// withdrawn when its promotion is superseded. It never calls a workload cluster: what an
-// environment runs, and what its source agreed on, stand in Pipeline.status; but
-// not before this process has looked at the Pipeline (Options.Looked), since what
-// another one saw there may be hours old.
+// withdrawn when its promotion is superseded, or failed and would be by now. It
+// never calls a workload cluster: what an environment runs, and what its source
+// agreed on, stand in Pipeline.status; but not before this process has looked at
+// the Pipeline (Options.Looked), since what another one saw there may be hours old.
 //
 // Exactly once: before each outside step the Promotion, its Pipeline and all
 // Promotions of the Pipeline are read uncached, and the table is asked again; then

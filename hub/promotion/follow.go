@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -128,17 +129,37 @@ func (r *Reconciler) sooner(next time.Duration, p *capstanv1.Promotion) ctrl.Res
 	return ctrl.Result{RequeueAfter: max(next, time.Millisecond)}
 }
 
-// leftOpen tells whether a promotion may have something open that is to be taken
-// back.
-func (r *Reconciler) leftOpen(p *capstanv1.Promotion) bool {
-	if p.Status.Phase != capstanv1.PhaseSuperseded || p.Status.Attempt == nil || p.Status.Withdrawn {
+// mayBeOpen tells whether a promotion that ended may have something open: it acted,
+// or one of its earlier lives may have.
+func (r *Reconciler) mayBeOpen(p *capstanv1.Promotion) bool {
+	s := &p.Status
+	switch {
+	case s.Withdrawn:
+		return false
+	case s.Phase == capstanv1.PhaseSuperseded && (s.Attempt != nil || s.PullRequest != nil || s.Retry > 0),
+		s.Phase == capstanv1.PhaseFailed && s.PullRequest != nil:
+		_, ok := r.follower(p)
+		return ok
+	default:
 		return false
 	}
-	_, ok := r.follower(p)
-	return ok
 }
 
-// withdraw makes one attempt to take back what a superseded promotion left open:
+// leftOpen tells whether a promotion may have something open that is to be taken
+// back, and why. What one that failed has open waits for it to begin again, unless
+// what would supersede it has come.
+func (r *Reconciler) leftOpen(p *capstanv1.Promotion, v view) (why string, left bool) {
+	if !r.mayBeOpen(p) {
+		return "", false
+	}
+	if p.Status.Phase == capstanv1.PhaseSuperseded {
+		return p.Status.Message, true
+	}
+	phase, reason, _ := decision.Next(capstanv1.PhaseAwaitingMerge, v.facts(p, decision.OutcomeNone))
+	return sentence(p, reason), phase == capstanv1.PhaseSuperseded
+}
+
+// withdraw makes one attempt to take back what a promotion left open:
 // look again, claim, withdraw, record.
 func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) error {
 	p := &capstanv1.Promotion{}
@@ -150,7 +171,8 @@ func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) 
 		return err
 	}
 	way, ok := r.follower(p)
-	if p.UID != cached.UID || !ok || !r.leftOpen(p) || v.suspended() || p.Spec.Retry > p.Status.Retry || r.untilNextAttempt(p) > 0 {
+	why, left := r.leftOpen(p, v)
+	if p.UID != cached.UID || !ok || !left || v.suspended() || p.Spec.Retry > p.Status.Retry || r.untilNextAttempt(p) > 0 {
 		return nil
 	}
 	before := p.DeepCopy()
@@ -160,15 +182,15 @@ func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) 
 	}
 	limited, cancel := context.WithTimeout(ctx, way.Deadline())
 	defer cancel()
-	cause := way.Withdraw(limited, p.DeepCopy(), p.Status.Message)
+	cause := way.Withdraw(limited, p.DeepCopy(), why)
 	return r.record(ctx, p.DeepCopy(), p, func(p *capstanv1.Promotion, _ view) {
 		if cause == nil {
 			p.Status.Withdrawn = true
-			log.FromContext(ctx).Info("nothing of the superseded promotion is open any more", "url", p.Status.URL)
+			log.FromContext(ctx).Info("nothing of the promotion is open any more", "url", p.Status.URL)
 			return
 		}
 		wait := postpone(p, cause, maxWithdrawBackoff, r.Clock.Now())
-		log.FromContext(ctx).Info("what a superseded promotion left open could not be taken back, another attempt follows", "in", wait, "error", cut(cause.Error()))
+		log.FromContext(ctx).Info("what the promotion left open could not be taken back, another attempt follows", "in", wait, "error", cut(cause.Error()))
 	})
 }
 

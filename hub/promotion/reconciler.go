@@ -112,7 +112,7 @@ func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconc
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if p := &list.Items[i]; !p.Status.Phase.Finished() || r.leftOpen(p) {
+		if p := &list.Items[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
@@ -167,11 +167,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 }
 
-// end takes back what a superseded promotion left open, and deletes old ones.
+// end takes back what a promotion left open that nobody wants any more, and deletes old ones.
 func (r *Reconciler) end(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
 	r.follows.forget(p.UID)
 	result, err := r.retire(ctx, p, v)
-	if err != nil || !r.leftOpen(p) || v.suspended() {
+	if _, left := r.leftOpen(p, v); err != nil || !left || v.suspended() {
 		return result, err
 	}
 	return r.try(ctx, p, func() error { return r.withdraw(ctx, p) })

@@ -128,14 +128,15 @@ func isFailure(err error) bool {
 	return errors.As(err, &known)
 }
 
-// withdraw closes what a superseded promotion has open.
+// withdraw closes what a superseded promotion has open, and what those before it
+// left to it: the promotions of lower numbers, or its own lives before a retry.
 func (a *act) withdraw(ctx context.Context, why string) error {
 	prs, err := a.find(ctx)
 	if err != nil {
 		return err
 	}
 	for _, pr := range prs {
-		if pr.State != provider.Open || a.whose(pr) != mine {
+		if whose := a.whose(pr); pr.State != provider.Open || whose != mine && whose != older {
 			continue
 		}
 		if _, err := a.provider.Close(ctx, pr.Number, comment(a.p, why)); err != nil {

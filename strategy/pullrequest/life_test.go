@@ -353,6 +353,18 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
+// A life that was ended before it made the last one's pull request its own takes
+// that one back all the same.
+func TestWithdrawAfterARetry(t *testing.T) {
+	each(t, func(t *testing.T, g *WithT, s *scene) {
+		p := s.promotion(1, "1.1.0")
+		s.promote(p)
+		p.Status.Retry, p.Status.PullRequest = 1, nil
+		g.Expect(s.Withdraw(t.Context(), p, `environment "staging" agreed on another revision`)).To(Succeed())
+		g.Expect(s.pulls()).To(Equal("closed 1"))
+	})
+}
+
 func TestAutoMerge(t *testing.T) {
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		s.spec.AutoMerge = true
