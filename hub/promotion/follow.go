@@ -22,7 +22,7 @@ import (
 
 const (
 	// minFollow and maxFollow bound the time between two looks at a pull request. In
-	// between it is a tenth of the time since it was opened: who merges at once need
+	// between it is a tenth of the time since it was begun: who merges at once need
 	// not wait, and one that lies for days is one request in five minutes.
 	minFollow   = 15 * time.Second
 	maxFollow   = 5 * time.Minute
@@ -222,11 +222,24 @@ func (f *follows) left(p types.UID) time.Duration {
 // looks notes a look, and returns when the next is.
 func (f *follows) looks(p *capstanv1.Promotion) time.Duration {
 	interval := minFollow
-	if p.Status.Attempt != nil {
-		interval = min(max(f.clock.Since(p.Status.Attempt.At.Time)/followShare, minFollow), maxFollow)
+	if begun := begun(p); !begun.IsZero() {
+		interval = min(max(f.clock.Since(begun)/followShare, minFollow), maxFollow)
 	}
 	spread := interval * followJitter / 100
 	return f.later(p.UID, interval-spread+time.Duration(rand.Int64N(int64(2*spread)))) //nolint:gosec // It spreads load.
+}
+
+// begun is when a promotion could first be carried out; zero when it could not yet.
+// Attempts do not tell: where a pull request is to be merged, each look makes one.
+func begun(p *capstanv1.Promotion) time.Time {
+	switch s := &p.Status; {
+	case s.StartedAt == nil:
+		return time.Time{}
+	case s.Approval != nil && s.Approval.At.After(s.StartedAt.Time):
+		return s.Approval.At.Time
+	default:
+		return s.StartedAt.Time
+	}
 }
 
 // later sets the next look.

@@ -1,0 +1,39 @@
+package promotion
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// A pull request that lies for days is looked at once in minutes, also where each
+// look makes an attempt, as with autoMerge; one of today is looked at soon, however
+// long its approval took.
+func TestLooksSlowWithAge(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+	started := ago(48 * time.Hour)
+	for name, tc := range map[string]struct {
+		status   capstanv1.PromotionStatus
+		from, to time.Duration
+	}{
+		"old, tried a moment ago": {capstanv1.PromotionStatus{StartedAt: &started}, 4 * time.Minute, 6 * time.Minute},
+		"old, approved a moment ago": {capstanv1.PromotionStatus{
+			StartedAt: &started, Approval: &capstanv1.ApprovalRecord{At: ago(time.Second)},
+		}, 12 * time.Second, 18 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := &capstanv1.Promotion{Status: tc.status}
+			p.Status.Attempt = &capstanv1.Attempt{Number: 7, At: metav1.NewMicroTime(now.Add(-time.Second))}
+			next := newFollows(testclock.NewFakeClock(now)).looks(p)
+			g.Expect(next).To(BeNumerically(">=", tc.from))
+			g.Expect(next).To(BeNumerically("<=", tc.to))
+		})
+	}
+}
