@@ -38,6 +38,7 @@ type Clone struct {
 	dir     string
 	storage *filesystem.Storage
 
+	door      *door
 	transport transport.Transport
 	endpoint  *transport.Endpoint
 	auth      transport.AuthMethod
@@ -60,9 +61,9 @@ func (w *Workspace) open(remote Remote) (*Clone, error) {
 	if err != nil {
 		return nil, failed(Transient, "making a clone's folder: %v", err)
 	}
-	d := &door{next: remote.Transport, origin: origin, left: w.limits.MaxPack, max: w.limits.MaxPack}
+	d := &door{next: remote.Transport, origin: origin, left: w.limits.MaxPack, max: w.limits.MaxPack, secrets: secretsOf(remote)}
 	return &Clone{
-		limits: w.limits, dir: dir,
+		limits: w.limits, dir: dir, door: d,
 		storage: filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(objectCache),
 			filesystem.Options{ExclusiveAccess: true, KeepDescriptors: true, LargeObjectThreshold: largeObject}),
 		transport: githttp.NewClient(&http.Client{Transport: d}),
@@ -79,7 +80,7 @@ func (c *Clone) remove() error {
 func (c *Clone) list(ctx context.Context) error {
 	session, err := c.transport.NewUploadPackSession(c.endpoint, c.auth)
 	if err != nil {
-		return explain(ctx, "clone", err)
+		return c.explain(ctx, "clone", err)
 	}
 	defer session.Close()
 	offered, err := session.AdvertisedReferencesContext(ctx)
@@ -87,7 +88,7 @@ func (c *Clone) list(ctx context.Context) error {
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return &Error{Class: Empty, Op: "clone", Message: "the repository has no branch yet"}
 	case err != nil:
-		return explain(ctx, "clone", err)
+		return c.explain(ctx, "clone", err)
 	}
 	c.offered, c.branches = offered.Capabilities, map[string]Hash{}
 	for name, hash := range offered.References {
@@ -119,18 +120,18 @@ func (c *Clone) fetch(ctx context.Context, depth int, wants, haves []Hash) error
 		}
 		request.Depth = packp.DepthCommits(depth)
 		if err := request.Capabilities.Set(capability.Shallow); err != nil {
-			return explain(ctx, "fetch", err)
+			return c.explain(ctx, "fetch", err)
 		}
 	}
 	if c.offered.Supports(capability.NoProgress) {
 		if err := request.Capabilities.Set(capability.NoProgress); err != nil {
-			return explain(ctx, "fetch", err)
+			return c.explain(ctx, "fetch", err)
 		}
 	}
 	request.Wants, request.Haves = wants, haves
 	session, err := c.transport.NewUploadPackSession(c.endpoint, c.auth)
 	if err != nil {
-		return explain(ctx, "fetch", err)
+		return c.explain(ctx, "fetch", err)
 	}
 	defer session.Close()
 	answer, err := session.UploadPack(ctx, request)
@@ -138,14 +139,14 @@ func (c *Clone) fetch(ctx context.Context, depth int, wants, haves []Hash) error
 	case errors.Is(err, transport.ErrEmptyUploadPackRequest):
 		return nil // all wants are haves
 	case err != nil:
-		return explain(ctx, "fetch", err)
+		return c.explain(ctx, "fetch", err)
 	}
 	defer answer.Close() //nolint:errcheck // It was only read.
 	if err := packfile.UpdateObjectStorage(c.storage, demultiplexed(request.Capabilities, answer)); err != nil && !errors.Is(err, packfile.ErrEmptyPackfile) {
-		return explain(ctx, "fetch", err)
+		return c.explain(ctx, "fetch", err)
 	}
 	if ctx.Err() != nil {
-		return explain(ctx, "fetch", ctx.Err())
+		return c.explain(ctx, "fetch", ctx.Err())
 	}
 	return nil
 }
@@ -201,7 +202,7 @@ func (c *Clone) Leads(ctx context.Context, from, back Hash) (bool, error) {
 	seen, next := map[Hash]bool{}, []Hash{from}
 	for len(next) > 0 {
 		if ctx.Err() != nil {
-			return false, explain(ctx, "log", ctx.Err())
+			return false, c.explain(ctx, "log", ctx.Err())
 		}
 		hash := next[len(next)-1]
 		next = next[:len(next)-1]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -35,6 +36,28 @@ type door struct {
 	// left is how many bytes may still come.
 	left int64
 	max  int64
+	// secrets are struck out of whatever a server says: hooks and proxies echo headers.
+	secrets []string
+}
+
+const (
+	// struckOut stands for a credential in a text.
+	struckOut = "[redacted]"
+
+	// minSecret is the shortest text that is struck out, in bytes. Shorter ones are no
+	// credentials of any service, and would strike out half of every message.
+	minSecret = 6
+)
+
+// secretsOf are a remote's password, as it is and as it travels.
+func secretsOf(remote Remote) []string {
+	if len(remote.Password) < minSecret {
+		return nil
+	}
+	return []string{
+		remote.Password, url.QueryEscape(remote.Password),
+		base64.StdEncoding.EncodeToString([]byte(remote.Username + ":" + remote.Password)),
+	}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -44,7 +67,7 @@ func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response, err := d.next.RoundTrip(request)
 	if err != nil {
-		return nil, network(request.Context(), err)
+		return nil, d.network(request.Context(), err)
 	}
 	if err := judge(response); err != nil {
 		_ = response.Body.Close()
@@ -93,7 +116,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, failed(TooLarge, "the repository takes more than %d MiB to clone", b.door.max>>20)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = network(b.ctx, err)
+		err = b.door.network(b.ctx, err)
 	}
 	return n, err
 }
@@ -102,7 +125,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 func (b *bounded) Close() error { return b.from.Close() }
 
 // network makes an *Error of a request that got no answer, or only a part of one.
-func network(ctx context.Context, err error) *Error {
+func (d *door) network(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
 		return &Error{Class: Transient, Message: ctx.Err().Error(), Err: ctx.Err()}
 	}
@@ -115,25 +138,27 @@ func network(ctx context.Context, err error) *Error {
 	var certificate x509.CertificateInvalidError
 	var verification *tls.CertificateVerificationError
 	if errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &certificate) || errors.As(err, &verification) {
-		return failed(Untrusted, "%s; put the CA that signed its certificate under caFile of the Secret", clean(err.Error()))
+		return failed(Untrusted, "%s; put the CA that signed its certificate under caFile of the Secret", d.clean(err.Error()))
 	}
-	return failed(Transient, "%s", clean(err.Error()))
+	return failed(Transient, "%s", d.clean(err.Error()))
 }
 
 // explain makes an *Error of whatever an operation of go-git ended with.
-func explain(ctx context.Context, op string, err error) error {
+func (c *Clone) explain(ctx context.Context, op string, err error) error {
 	var unexpected *plumbing.UnexpectedError // which does not unwrap
 	if errors.As(err, &unexpected) {
 		err = unexpected.Err
 	}
-	explained := *network(ctx, err)
+	explained := *c.door.network(ctx, err)
 	explained.Op = op
 	return &explained
 }
 
-// clean makes a text fit to be shown: bounded and printable. Nothing in it can hold
-// a credential: those are sent in a header, which no error shows.
-func clean(text string) string {
+// clean makes a text fit to be shown: bounded, printable, free of credentials.
+func (d *door) clean(text string) string {
+	for _, secret := range d.secrets {
+		text = strings.ReplaceAll(text, secret, struckOut)
+	}
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if runes := []rune(text); len(runes) > maxMessage {
 		text = string(runes[:maxMessage]) + "…"

@@ -3,6 +3,7 @@ package gitrepo_test
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -192,6 +193,18 @@ func TestPushLosesAtTheServer(t *testing.T) {
 	g.Expect(gitrepo.IsMoved(err)).To(BeTrue(), "%v", err)
 	now, _ := s.Head("promotion")
 	g.Expect(now).To(Equal(byHand))
+}
+
+// A hook or a proxy that shows what it was sent gives no credential away.
+func TestNoErrorShowsThePassword(t *testing.T) {
+	g := NewWithT(t)
+	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
+	travels := base64.StdEncoding.EncodeToString([]byte("git:" + password))
+	s.Hook("pre-receive", "echo refused for Authorization: Basic "+travels+" which is "+password+" >&2; exit 1")
+	var made gitrepo.Made
+	err := s.clone(t, promote(gittest.Base, "promotion", "a.yaml", "a: 2\n", &made))
+	g.Expect(gitrepo.ClassOf(err)).To(Equal(gitrepo.Refused))
+	g.Expect(err).To(MatchError(ContainSubstring("refused for Authorization: Basic [redacted] which is [redacted]")))
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

@@ -21,12 +21,12 @@ const maxSaid = 4 << 10
 func (c *Clone) Push(ctx context.Context, branch string, old Hash, made Made) error {
 	session, err := c.transport.NewReceivePackSession(c.endpoint, c.auth)
 	if err != nil {
-		return explain(ctx, "push", err)
+		return c.explain(ctx, "push", err)
 	}
 	defer session.Close()
 	offered, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return explain(ctx, "push", err)
+		return c.explain(ctx, "push", err)
 	}
 	ref := plumbing.NewBranchReferenceName(branch)
 	if now := offered.References[ref.String()]; now != old {
@@ -36,14 +36,14 @@ func (c *Clone) Push(ctx context.Context, branch string, old Hash, made Made) er
 	said := &said{}
 	if offered.Capabilities.Supports(capability.Sideband64k) {
 		if err := request.Capabilities.Set(capability.Sideband64k); err != nil {
-			return explain(ctx, "push", err)
+			return c.explain(ctx, "push", err)
 		}
 		request.Progress = said
 	}
 	request.Commands = []*packp.Command{{Name: ref, Old: old, New: made.Hash}}
 	pack := &bytes.Buffer{}
 	if _, err := packfile.NewEncoder(pack, c.storage, false).Encode(made.objects, 0); err != nil {
-		return &Error{Class: Transient, Op: "push", Message: clean(err.Error())}
+		return &Error{Class: Transient, Op: "push", Message: c.door.clean(err.Error())}
 	}
 	request.Packfile = io.NopCloser(pack)
 	report, err := session.ReceivePack(ctx, request)
@@ -51,7 +51,7 @@ func (c *Clone) Push(ctx context.Context, branch string, old Hash, made Made) er
 	case report != nil:
 		return c.reported(report, branch, said)
 	case err != nil:
-		return explain(ctx, "push", err)
+		return c.explain(ctx, "push", err)
 	default:
 		return &Error{Class: Transient, Op: "push", Message: "the server did not say what became of it"}
 	}
@@ -65,7 +65,7 @@ func moved(branch string) error {
 // words; builtin/receive-pack.c and refs/ are where they stand.
 func (c *Clone) reported(report *packp.ReportStatus, branch string, said *said) error {
 	if report.UnpackStatus != "ok" {
-		return &Error{Class: Transient, Op: "push", Message: clean("the server could not unpack it: " + report.UnpackStatus + " " + said.String())}
+		return &Error{Class: Transient, Op: "push", Message: c.door.clean("the server could not unpack it: " + report.UnpackStatus + " " + said.String())}
 	}
 	for _, status := range report.CommandStatuses {
 		if status.Error() == nil {
@@ -77,7 +77,7 @@ func (c *Clone) reported(report *packp.ReportStatus, branch string, said *said) 
 				return moved(branch)
 			}
 		}
-		return &Error{Class: Refused, Op: "push", Message: clean(status.Status + " " + said.String())}
+		return &Error{Class: Refused, Op: "push", Message: c.door.clean(status.Status + " " + said.String())}
 	}
 	return nil
 }

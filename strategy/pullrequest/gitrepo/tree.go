@@ -40,7 +40,7 @@ func (c *Clone) Manifests(ctx context.Context, commit Hash, visit func(File) err
 
 func (c *Clone) walk(ctx context.Context, tree Hash, dir string, left *int, visit func(File) error) error {
 	if ctx.Err() != nil {
-		return explain(ctx, "read", ctx.Err())
+		return c.explain(ctx, "read", ctx.Err())
 	}
 	found, err := object.GetTree(c.storage, tree)
 	if err != nil {
@@ -74,7 +74,7 @@ func isYAML(name string) bool {
 
 func (c *Clone) file(ctx context.Context, hash Hash, at string, visit func(File) error) error {
 	if ctx.Err() != nil {
-		return explain(ctx, "read", ctx.Err())
+		return c.explain(ctx, "read", ctx.Err())
 	}
 	size, err := c.storage.EncodedObjectSize(hash)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *Clone) Make(ctx context.Context, change Change) (Made, error) {
 // rewrite a folder with the files below it that change.
 func (c *Clone) rewrite(ctx context.Context, tree Hash, dir string, files map[string][]byte, made *Made) (Hash, error) {
 	if ctx.Err() != nil {
-		return Hash{}, explain(ctx, "commit", ctx.Err())
+		return Hash{}, c.explain(ctx, "commit", ctx.Err())
 	}
 	found, err := object.GetTree(c.storage, tree)
 	if err != nil {
