@@ -25,6 +25,12 @@ const (
 	// how long; maxRetryAfter bounds what it may ask for.
 	limitedFor    = time.Minute
 	maxRetryAfter = time.Hour
+
+	// maxRefs bounds a list of branches, in bytes: it is held in memory, four times
+	// its size. It has room for 400,000 branches and tags.
+	maxRefs = 32 << 20
+	// refsPath is the end of the path that answers such a list.
+	refsPath = "/info/refs"
 )
 
 // door is the http.RoundTripper of one clone. It lets requests only to the remote's
@@ -73,7 +79,11 @@ func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
 		_ = response.Body.Close()
 		return nil, err
 	}
-	response.Body = &bounded{door: d, ctx: request.Context(), from: response.Body}
+	most := d.max
+	if strings.HasSuffix(request.URL.Path, refsPath) {
+		most = min(most, maxRefs)
+	}
+	response.Body = &bounded{door: d, ctx: request.Context(), from: response.Body, left: most, max: most}
 	return response, nil
 }
 
@@ -102,11 +112,13 @@ func judge(response *http.Response) error {
 	return failure
 }
 
-// bounded is the body of an answer, as long as the clone's bound allows.
+// bounded is the body of an answer, as long as its own bound and the clone's allow.
 type bounded struct {
 	door *door
 	ctx  context.Context
 	from io.ReadCloser
+	left int64
+	max  int64
 }
 
 // Read implements io.Reader.
@@ -114,6 +126,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	if b.door.left -= int64(n); b.door.left < 0 {
 		return 0, failed(TooLarge, "the repository takes more than %d MiB to clone", b.door.max>>20)
+	}
+	if b.left -= int64(n); b.left < 0 {
+		return 0, failed(TooLarge, "the server answers with more than %d MiB at once", b.max>>20)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.door.network(b.ctx, err)

@@ -6,11 +6,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -193,6 +195,33 @@ func TestPushLosesAtTheServer(t *testing.T) {
 	g.Expect(gitrepo.IsMoved(err)).To(BeTrue(), "%v", err)
 	now, _ := s.Head("promotion")
 	g.Expect(now).To(Equal(byHand))
+}
+
+// endless is a list of branches without an end, and how much of it was read.
+type endless struct{ read int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	const line = "00420123456789012345678901234567890123456789 refs/heads/branch-xx\n"
+	n := 0
+	for n < len(p) {
+		n += copy(p[n:], line[(e.read+int64(n))%int64(len(line)):])
+	}
+	e.read += int64(n)
+	return n, nil
+}
+
+// A list of branches is held in memory: it is not as long as a clone may be.
+func TestAnEndlessListOfBranches(t *testing.T) {
+	g := NewWithT(t)
+	s := newScene(t, nil, gitrepo.Limits{})
+	list := &endless{}
+	const begin = "001e# service=git-upload-pack\n0000003a0123456789012345678901234567890123456789 HEAD\x00shallow\n"
+	s.remote.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Request: r, Body: io.NopCloser(io.MultiReader(strings.NewReader(begin), list))}, nil
+	})
+	err := s.clone(t, func(context.Context, *gitrepo.Clone) error { return nil })
+	g.Expect(gitrepo.ClassOf(err)).To(Equal(gitrepo.TooLarge), "%v", err)
+	g.Expect(list.read).To(BeNumerically("<", 33<<20))
 }
 
 // A hook or a proxy that shows what it was sent gives no credential away.
