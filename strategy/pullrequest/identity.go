@@ -38,6 +38,7 @@ type claim struct {
 	// id is strategy.Identity; empty when it says nothing.
 	id          string
 	number      int64
+	pipeline    string // namespace/name
 	pipelineUID string
 }
 
@@ -57,7 +58,7 @@ const (
 	foreign
 )
 
-var claimLine = regexp.MustCompile(`(?m)^(Promotion-ID|Promotion-Number|Pipeline-UID): ([^\s]+)\r?$`)
+var claimLine = regexp.MustCompile(`(?m)^(Promotion-ID|Promotion-Number|Pipeline|Pipeline-UID): ([^\s]+)\r?$`)
 
 // readClaim reads a commit's message or a pull request's body.
 func readClaim(text string) claim {
@@ -68,6 +69,8 @@ func readClaim(text string) claim {
 			c.id = m[2]
 		case trailerNumber:
 			c.number, _ = strconv.ParseInt(m[2], 10, 64)
+		case trailerPipeline:
+			c.pipeline = m[2]
 		case trailerPipelineUID:
 			c.pipelineUID = m[2]
 		}
@@ -90,13 +93,21 @@ func (c claim) relationTo(p *capstanv1.Promotion) relation {
 	}
 }
 
+// stranger tells whether a claim is of a Pipeline of another name, whose branch only
+// happens to have the same one (see plain).
+func (c claim) stranger(p *capstanv1.Promotion) bool {
+	return c.relationTo(p) == foreign && c.pipeline != pipelineOf(p)
+}
+
+func pipelineOf(p *capstanv1.Promotion) string { return p.Namespace + "/" + p.Spec.Pipeline.Name }
+
 // trailers of the promotion's commit; the body of its pull request has them, too.
 func trailers(p *capstanv1.Promotion) string {
 	var b strings.Builder
 	for _, t := range []struct{ key, value string }{
 		{trailerID, strategy.Identity(p)},
 		{trailerNumber, strconv.FormatInt(p.Spec.Number, 10)},
-		{trailerPipeline, p.Namespace + "/" + p.Spec.Pipeline.Name},
+		{trailerPipeline, pipelineOf(p)},
 		{trailerPipelineUID, string(p.Spec.Pipeline.UID)},
 		{trailerEnvironment, oneLine(p.Spec.Environment)},
 		{trailerRevision, oneLine(p.Spec.Revision)},

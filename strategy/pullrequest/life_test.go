@@ -1,6 +1,7 @@
 package pullrequest_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/strategy"
+	"github.com/capstan-hub/capstan/strategy/pullrequest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
 )
@@ -167,6 +169,33 @@ func TestOutrankedOnTheWay(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("higher number")))
 	g.Expect(s.pulls()).To(BeEmpty())
 	g.Expect(s.Branches()).To(Equal([]string{gittest.Base}))
+}
+
+// Of two Pipelines whose branches have one name, the second leaves the first's open
+// pull request alone.
+func TestBranchOfAnotherPipeline(t *testing.T) {
+	each(t, func(t *testing.T, g *WithT, s *scene) {
+		s.Commit(gittest.Base, "two more", map[string]string{
+			"a.yaml": "v: 1.0.0 # {\"$promotion\": \"" + s.ns + ":web:eu-prod\"}\n",
+			"b.yaml": "v: 1.0.0 # {\"$promotion\": \"" + s.ns + ":web-eu:prod\"}\n",
+		})
+		one, other := s.promotion(1, "1.1.0"), s.promotion(2, "1.2.0")
+		one.Spec.Environment = "eu-prod"
+		other.Spec.Pipeline.Name, other.Spec.Pipeline.UID = "web-eu", "another"
+		g.Expect(pullrequest.Branch(one)).To(Equal(pullrequest.Branch(other)))
+		s.promote(one)
+		before := s.server.PullRequests()
+		_, err := s.Promote(t.Context(), other)
+		var terminal *strategy.TerminalError
+		g.Expect(errors.As(err, &terminal)).To(BeTrue(), "%v", err)
+		g.Expect(terminal.Reason).To(Equal(pullrequest.ReasonBranchTaken))
+		g.Expect(err).To(MatchError(ContainSubstring(s.ns + "/web (UID " + pipelineUID)))
+		g.Expect(s.server.PullRequests()).To(Equal(before))
+		g.Expect(s.File(pullrequest.Branch(one), "a.yaml")).To(ContainSubstring("1.1.0"))
+
+		s.merge(1)
+		g.Expect(s.promote(other).State).To(Equal(strategy.Open), "its turn")
+	})
 }
 
 func TestAfterAMergeTheNextBeginsAnew(t *testing.T) {

@@ -112,7 +112,7 @@ func (a *act) sift(prs []provider.PullRequest) (sifted, error) {
 		switch {
 		case whose == newer:
 			return sifted{}, errOutranked
-		case whose == foreign && known:
+		case whose == foreign && known, pr.State == provider.Open && readClaim(pr.Body).stranger(a.p):
 			return sifted{}, a.taken(*pr)
 		case whose == mine && pr.State == provider.Merged:
 			f.merged = first(f.merged, pr)
@@ -133,8 +133,9 @@ func first(found, candidate *provider.PullRequest) *provider.PullRequest {
 }
 
 func (a *act) taken(pr provider.PullRequest) error {
-	return fail(ReasonBranchTaken, "pull request %d was taken over by another Pipeline %s/%s (UID %s): two hubs, or two Pipelines of one name, use the branch %s; rename one of them",
-		pr.Number, a.p.Namespace, a.p.Spec.Pipeline.Name, readClaim(pr.Body).pipelineUID, a.branch)
+	by := readClaim(pr.Body)
+	return fail(ReasonBranchTaken, "pull request %d is of another Pipeline %s (UID %s): two hubs, or two Pipelines, use the branch %s; rename one of them",
+		pr.Number, oneLine(by.pipeline), by.pipelineUID, a.branch)
 }
 
 // untouched tells whether an open pull request is as the status has it.
