@@ -25,11 +25,21 @@ import (
 
 const gitSecret = "git"
 
-// forge is a Git service with the fleet's repository: a real one of Git's, behind the
-// published API of a service.
-type forge struct {
-	*gittest.Repository
-	*providertest.Server
+// service is a Git service with the fleet's repository.
+type service interface {
+	// URL that the repository is cloned by.
+	URL() string
+	// PullRequests are all there ever were, open and closed.
+	PullRequests() []providertest.PullRequest
+	// merge a pull request as a person does.
+	merge(number int64)
+	// read a file at the head of the base branch.
+	read(path string) string
+}
+
+// hosted is a service that a world has its repository at, whichever it is.
+type hosted struct {
+	service
 	t    *testing.T
 	kind pipelinesv1.GitProviderType
 	dir  string
@@ -37,26 +47,47 @@ type forge struct {
 	killer atomic.Pointer[killer]
 }
 
+// forge is a service that tests have in hand: a real repository of Git's, behind the
+// published API of a service.
+type forge struct {
+	*gittest.Repository
+	*providertest.Server
+	*hosted
+}
+
 // newForge gives a world a forge, and the Secret for it.
-func newForge(t *testing.T, w *world, kind pipelinesv1.GitProviderType, envs ...string) *forge {
+func newForge(t *testing.T, w *world, kind pipelinesv1.GitProviderType, envs ...string) {
 	t.Helper()
-	files := map[string]string{"README.md": "the fleet\n"}
-	for _, env := range envs {
-		files["clusters/"+env+"/web.yaml"] = w.manifest(env, "1.0")
-	}
-	f := &forge{Repository: gittest.New(t, files), t: t, kind: kind, dir: t.TempDir()}
+	f := &forge{Repository: gittest.New(t, w.fleet(envs))}
+	f.hosted = &hosted{service: f, t: t, kind: kind, dir: t.TempDir()}
 	f.Server = providertest.New(t, providertest.Options{
 		Type: kind, Git: f.Handler(func() string { return providertest.Token }), Head: f.Head, Merge: f.Merge, Around: f.deadly,
 	})
-	w.forge = f
-	if err := w.c.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: gitSecret},
-		Data:       map[string][]byte{"token": []byte(providertest.Token), "caFile": f.CA()},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return f
+	w.forge, w.hosted = f, f.hosted
+	w.gitSecret(t.Context(), providertest.Token, f.CA())
 }
+
+// gitSecret makes the Secret for the world's service.
+func (w *world) gitSecret(ctx context.Context, token string, ca []byte) {
+	w.Helper()
+	if err := w.c.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: gitSecret},
+		Data:       map[string][]byte{"token": []byte(token), "caFile": ca},
+	}); err != nil {
+		w.Fatalf("%v", err)
+	}
+}
+
+// fleet is the files of a repository whose environments run 1.0.
+func (w *world) fleet(envs []string) map[string]string {
+	files := map[string]string{"README.md": "the fleet\n"}
+	for _, env := range envs {
+		files[manifestOf(env)] = w.manifest(env, "1.0")
+	}
+	return files
+}
+
+func manifestOf(env string) string { return "clusters/" + env + "/web.yaml" }
 
 func (w *world) manifest(env, version string) string {
 	return fmt.Sprintf("kind: HelmRelease\nspec:\n  version: \"%s\" # {\"$promotion\": \"%s:web:%s\"}\n", version, w.ns, env)
@@ -64,7 +95,7 @@ func (w *world) manifest(env, version string) string {
 
 // deadly kills the hub that calls at a request: before it takes effect, or after and
 // before the answer is seen.
-func (f *forge) deadly(next http.Handler) http.Handler {
+func (f *hosted) deadly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := f.killer.Load()
 		if k == nil {
@@ -89,20 +120,20 @@ func (f *forge) deadly(next http.Handler) http.Handler {
 	})
 }
 
-// pulling is the strategy over the world's forge, if it has one.
+// pulling is the strategy over the world's service, if it has one.
 func (w *world) pulling(c client.Client) strategy.Registry {
-	if w.forge == nil {
+	if w.hosted == nil {
 		return nil
 	}
-	workspace, err := gitrepo.NewWorkspace(w.forge.dir, gitrepo.Limits{})
+	workspace, err := gitrepo.NewWorkspace(w.hosted.dir, gitrepo.Limits{})
 	if err != nil {
 		w.Fatalf("%v", err)
 	}
 	pulls := pullrequest.New(pullrequest.Options{Reader: c, Workspace: workspace, AllowLoopback: true, Clock: w.clock})
-	w.forge.t.Cleanup(func() {
+	w.hosted.t.Cleanup(func() {
 		pulls.Close()
 		if err := workspace.Close(); err != nil {
-			w.forge.t.Error(err)
+			w.hosted.t.Error(err)
 		}
 	})
 	return strategy.Registry{pulls}
@@ -111,7 +142,7 @@ func (w *world) pulling(c client.Client) strategy.Registry {
 // pull asks for promotion by pull request.
 func (w *world) pull(change func(*pipelinesv1.PullRequestPromotion)) *pipelinesv1.Promotion {
 	spec := &pipelinesv1.PullRequestPromotion{
-		Type: w.forge.kind, URL: w.forge.URL(), BaseBranch: gittest.Base, SecretRef: pipelinesv1.LocalObjectReference{Name: gitSecret},
+		Type: w.hosted.kind, URL: w.hosted.URL(), BaseBranch: gittest.Base, SecretRef: pipelinesv1.LocalObjectReference{Name: gitSecret},
 	}
 	if change != nil {
 		change(spec)
@@ -120,7 +151,7 @@ func (w *world) pull(change func(*pipelinesv1.PullRequestPromotion)) *pipelinesv
 }
 
 // opened returns the numbers of the open pull requests from an environment's branch.
-func (f *forge) opened(env string) []int64 {
+func (f *hosted) opened(env string) []int64 {
 	var open []int64
 	for _, pr := range f.PullRequests() {
 		if pr.State == providertest.Open && strings.HasSuffix(pr.Head, "-"+env) {
@@ -130,7 +161,6 @@ func (f *forge) opened(env string) []int64 {
 	return open
 }
 
-// merge a pull request as a person does.
 func (f *forge) merge(number int64) {
 	f.t.Helper()
 	pr := f.PullRequests()[number-1]
@@ -141,18 +171,20 @@ func (f *forge) merge(number int64) {
 	f.SetState(number, providertest.Merged)
 }
 
+func (f *forge) read(path string) string { return f.File(gittest.Base, path) }
+
 var versionLine = regexp.MustCompile(`version: "([^"]+)"`)
 
 // wants is the version that the base branch has for an environment.
-func (f *forge) wants(env string) string {
+func (f *hosted) wants(env string) string {
 	f.t.Helper()
-	return versionLine.FindStringSubmatch(f.File(gittest.Base, "clusters/"+env+"/web.yaml"))[1]
+	return versionLine.FindStringSubmatch(f.read(manifestOf(env)))[1]
 }
 
 var idLine = regexp.MustCompile(`(?m)^Promotion-ID: (\S+)$`)
 
 // identities that the pull requests bear, in their order.
-func (f *forge) identities() []string {
+func (f *hosted) identities() []string {
 	var ids []string
 	for _, pr := range f.PullRequests() {
 		if m := idLine.FindStringSubmatch(pr.Body); m != nil {
@@ -163,7 +195,7 @@ func (f *forge) identities() []string {
 }
 
 // doubled are identities that two pull requests bear.
-func (f *forge) doubled() []string {
+func (f *hosted) doubled() []string {
 	ids := f.identities()
 	slices.Sort(ids)
 	var twice []string
@@ -180,8 +212,8 @@ func (f *forge) doubled() []string {
 func (w *world) doomed(ctx context.Context, k *killer, passes int) int {
 	process := k.process(ctx)
 	defer k.end()
-	w.forge.killer.Store(k)
-	defer w.forge.killer.Store(nil)
+	w.hosted.killer.Store(k)
+	defer w.hosted.killer.Store(nil)
 	h := w.hub("doomed", k.client(w.c), k)
 	for range passes {
 		h.pass(process)

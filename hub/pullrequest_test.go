@@ -376,6 +376,19 @@ func TestKilledAtRandom(t *testing.T) {
 	if os.Getenv("CAPSTAN_SOAK") != "" {
 		runs = 1000
 	}
+	kinds := []pipelinesv1.GitProviderType{
+		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
+	}
+	atRandom(t, runs, func(t *testing.T, random *rand.Rand, seed uint64) {
+		playKilled(t, random, func(w *world, envs ...string) {
+			newForge(t, w, kinds[seed%uint64(len(kinds))], envs...)
+		})
+	})
+}
+
+// atRandom plays runs with seeds in a row, from CAPSTAN_SEED if that is given, which
+// asks for that run alone.
+func atRandom(t *testing.T, runs int, play func(*testing.T, *rand.Rand, uint64)) {
 	first := rand.Uint64()
 	if given := os.Getenv("CAPSTAN_SEED"); given != "" {
 		var err error
@@ -384,25 +397,26 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		runs = 1
 	}
-	kinds := []pipelinesv1.GitProviderType{
-		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
-	}
 	for i := range runs {
 		seed := first + uint64(i)
 		t.Run(fmt.Sprintf("CAPSTAN_SEED=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			playKilled(t, rand.New(rand.NewPCG(seed, 0)), kinds[seed%uint64(len(kinds))])
+			play(t, rand.New(rand.NewPCG(seed, 0)), seed)
 		})
 	}
 }
 
-func playKilled(t *testing.T, random *rand.Rand, kind pipelinesv1.GitProviderType) {
+// playKilled plays one history in a world whose service is made by host, for the
+// environments that are promoted into.
+func playKilled(t *testing.T, random *rand.Rand, host func(w *world, envs ...string)) {
 	g, ctx := NewWithT(t), t.Context()
 	envs := []string{"dev", "staging"}
 	if random.IntN(5) == 0 {
 		envs = append(envs, "prod")
 	}
-	w, _ := pulled(t, kind, nil, envs...)
+	w := newWorld(t, t)
+	host(w, envs[1:]...)
+	w.began(ctx, w.newPipeline("web", w.pull(nil), envs...))
 	killed := 0
 	// kill one hub after another, then let one live until all is at rest.
 	kill := func() {
@@ -411,6 +425,7 @@ func playKilled(t *testing.T, random *rand.Rand, kind pipelinesv1.GitProviderTyp
 			w.doomed(ctx, k, 4)
 			if k.over() {
 				killed++
+				t.Logf("killed at call %d, took effect %v", k.at, k.after)
 			}
 			if random.IntN(2) == 0 {
 				w.clock.Step(claimStep)
@@ -429,11 +444,11 @@ func playKilled(t *testing.T, random *rand.Rand, kind pipelinesv1.GitProviderTyp
 	}
 	live()
 	for _, env := range envs[1:] {
-		open := w.forge.opened(env)
+		open := w.hosted.opened(env)
 		g.Expect(open).To(HaveLen(1), "%s waits for one pull request\n%s", env, w.print(ctx))
-		w.forge.merge(open[0])
+		w.hosted.merge(open[0])
 		kill()
-		w.runs(env, w.forge.wants(env))
+		w.runs(env, w.hosted.wants(env))
 		live()
 		newest := w.newest(ctx, env)
 		g.Expect(newest.Spec.Revision).To(Equal(last))
@@ -446,16 +461,21 @@ func playKilled(t *testing.T, random *rand.Rand, kind pipelinesv1.GitProviderTyp
 // onceEach promotion has one pull request, at most, and each that succeeded was
 // merged once; nothing is left open.
 func onceEach(ctx context.Context, g Gomega, w *world) {
-	g.Expect(w.forge.doubled()).To(BeEmpty(), "no identity has two pull requests")
+	g.Expect(w.hosted.doubled()).To(BeEmpty(), "no identity has two pull requests")
 	merged := map[string]int{}
-	for _, pr := range w.forge.PullRequests() {
+	for _, pr := range w.hosted.PullRequests() {
 		g.Expect(pr.State).NotTo(Equal(providertest.Open), "%s is left open", pr.Title)
 		if pr.State == providertest.Merged {
 			merged[idLine.FindStringSubmatch(pr.Body)[1]]++
 		}
 	}
 	promotions := w.promotions(ctx)
-	g.Expect(len(w.forge.PullRequests())).To(BeNumerically("<=", len(promotions)))
+	var known []string
+	for i := range promotions {
+		known = append(known, strategy.Identity(&promotions[i]))
+	}
+	g.Expect(w.hosted.identities()).To(HaveLen(len(w.hosted.PullRequests())), "every pull request bears an identity")
+	g.Expect(known).To(ContainElements(w.hosted.identities()), "and it is a promotion's")
 	for i := range promotions {
 		if p := &promotions[i]; p.Status.Phase == capstanv1.PhaseSucceeded {
 			g.Expect(merged[strategy.Identity(p)]).To(Equal(1), "%s was merged once", p.Name)

@@ -51,7 +51,9 @@ type world struct {
 	x        *index.Index
 	clock    *testclock.FakeClock
 	receiver *receiver
-	// forge is where pull requests are opened; nil where a test has none.
+	// hosted is where pull requests are opened; nil where a test has none.
+	hosted *hosted
+	// forge is the same, where the test has the service in hand.
 	forge *forge
 }
 
