@@ -28,7 +28,7 @@ type place struct {
 // trailers by which the hub knows it again.
 func body(p *capstanv1.Promotion, places []place) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Promotes %s %s of Pipeline %s to revision %s in environment %s.\n\n", p.Spec.App.Kind, code(p.Spec.App.Name),
+	fmt.Fprintf(&b, "Promotes %s %s of Pipeline %s to revision %s in environment %s.\n\n", code(p.Spec.App.Kind), code(p.Spec.App.Name),
 		code(p.Namespace+"/"+p.Spec.Pipeline.Name), code(p.Spec.Revision), code(p.Spec.Environment))
 	fmt.Fprintf(&b, "- **To**: %s\n", code(p.Spec.Revision))
 	if p.Spec.From != nil && len(p.Spec.From.Revisions) > 0 {

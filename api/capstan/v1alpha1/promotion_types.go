@@ -238,7 +238,8 @@ type PromotionStatus struct {
 	// +optional
 	Secret *SecretVersion `json:"secret,omitempty"`
 
-	// Withdrawn is set when a superseded promotion has nothing open any more: its
+	// Withdrawn is set when a promotion that was superseded, or failed and is
+	// wanted no more, has nothing open any more: its
 	// pull request is closed, or another promotion's by now.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`

@@ -29,8 +29,9 @@ func Document() string {
 	b.WriteString("Where no row fits, the promotion stays in its phase. Held by `spec.suspend`, it stays in Promoting and does\n")
 	b.WriteString("not act. An attempt that fails in a way that heals is repeated in Promoting, after a backoff that doubles.\n")
 	b.WriteString("In AwaitingMerge the pull request is looked at, at a pace that slows with its age; an act that is due then\n")
-	b.WriteString("(a branch to be rebuilt, a merge) is an attempt as in Promoting. The pull request of a superseded promotion\n")
-	b.WriteString("is closed, by attempts that are repeated until it is, or until it is another promotion's.\n\n")
+	b.WriteString("(a branch to be rebuilt, a merge) is an attempt as in Promoting. The pull request of a superseded promotion,\n")
+	b.WriteString("or of a failed one that nobody wants any more, is closed, by attempts that are repeated until it is, or until it\n")
+	b.WriteString("is another promotion's.\n\n")
 	b.WriteString("| # | phase | what is observed | next phase | reason |\n|---|---|---|---|---|\n")
 	for i, row := range lifeTable {
 		from := make([]string, len(row.from))

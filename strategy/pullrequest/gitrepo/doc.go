@@ -9,8 +9,9 @@
 // function ends, also by a panic; what a killed process left behind is removed by
 // the next Workspace on the same directory. Everything ends with its context. At
 // most so many clones exist at once as the Workspace was told; the others wait. No
-// answer of a server, and no repository, makes it use more memory or disk than
-// Limits say. Every error is an *Error with a Class; none holds a credential.
+// answer of a server, and no repository, makes it use more disk than Limits say,
+// nor more memory but for one thing: go-git inflates each object of a pack whole to
+// index it, so a single huge file takes its own size for that moment. Every error is an *Error with a Class; none holds a credential.
 //
 // A push carries the old value of the branch in its own command, so the server
 // itself refuses it if the branch is another by then. That is the lease; nothing is
