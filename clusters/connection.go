@@ -53,7 +53,8 @@ func (c *Connection) Config() *rest.Config {
 
 // HTTPClient sends with the cluster's current credentials. Requests park until
 // their context ends while the connection is neither Ready nor Degraded, and only
-// reading ones leave, and merge patches of the kinds that the hub labels. It has no timeout of its own, since that would cut watches.
+// reading ones leave, and merge patches of the kinds that the hub labels. It has no
+// timeout of its own, since that would cut watches.
 func (c *Connection) HTTPClient() *http.Client { return c.client }
 
 // LastContact is when the API server was last heard: the last byte of an answer,

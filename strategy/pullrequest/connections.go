@@ -97,7 +97,7 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 	}
 	made, err := provider.New(provider.Options{
 		Type: spec.Type, URL: spec.URL, APIURL: spec.APIURL, Credentials: credentials, CABundle: secret.Data[keyCA],
-		Proxy: c.o.Proxy, AllowLoopback: c.o.AllowLoopback, Clock: c.o.Clock,
+		AllowLoopback: c.o.AllowLoopback, Clock: c.o.Clock,
 	})
 	if err != nil {
 		return nil, version, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf("Secret %s: %w", name, err)}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -40,9 +38,7 @@ type Options struct {
 	Workspace *gitrepo.Workspace
 	// AllowLoopback permits services on this machine.
 	AllowLoopback bool
-	// Proxy for all requests; nil for none.
-	Proxy func(*http.Request) (*url.URL, error)
-	Clock clock.PassiveClock
+	Clock         clock.PassiveClock
 }
 
 // Strategy carries promotions out by pull requests.

@@ -53,6 +53,7 @@
 // whoever wants a string gets the same digits.
 //
 // Trade-offs: the file is parsed twice and every scalar of it is located. That is
-// one or two milliseconds for 200 lines, and is what makes "nothing else" a fact. A marker in a file that does not parse, such as a template, is an
-// error; weaveworks passed over it in silence.
+// one or two milliseconds for 200 lines, and is what makes "nothing else" a fact. A
+// marker in a file that does not parse, such as a template, is an error; weaveworks
+// passed over it in silence.
 package manifest

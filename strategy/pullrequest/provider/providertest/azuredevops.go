@@ -53,13 +53,7 @@ func (s *Server) azureDevOps(mux *http.ServeMux) {
 		})
 	}
 	one := func(method, path string, act func(w http.ResponseWriter, r *http.Request, pr PullRequest)) {
-		handle(method, path, func(w http.ResponseWriter, r *http.Request) {
-			if pr := s.number(r); pr != nil {
-				act(w, r, s.current(*pr))
-				return
-			}
-			s.refuse(w, http.StatusNotFound, "TF401180: The requested pull request was not found.", "GitPullRequestNotFoundException")
-		})
+		handle(method, path, s.numbered(act, "TF401180: The requested pull request was not found.", "GitPullRequestNotFoundException"))
 	}
 	handle("GET", "", s.azureList)
 	handle("POST", "", s.azureCreate)

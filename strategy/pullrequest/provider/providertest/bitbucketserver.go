@@ -24,13 +24,7 @@ type bitbucketForm struct {
 func (s *Server) bitbucketServer(mux *http.ServeMux) {
 	const under = "/rest/api/1.0/projects/FLEET/repos/apps/pull-requests"
 	one := func(method, path string, act func(w http.ResponseWriter, r *http.Request, pr PullRequest)) {
-		mux.HandleFunc(method+" "+under+path, func(w http.ResponseWriter, r *http.Request) {
-			if pr := s.number(r); pr != nil {
-				act(w, r, s.current(*pr))
-				return
-			}
-			s.refuse(w, http.StatusNotFound, "Pull request does not exist in FLEET/apps.", "NoSuchPullRequestException")
-		})
+		mux.HandleFunc(method+" "+under+path, s.numbered(act, "Pull request does not exist in FLEET/apps.", "NoSuchPullRequestException"))
 	}
 	mux.HandleFunc("GET "+under, s.bitbucketList)
 	mux.HandleFunc("POST "+under, s.bitbucketCreate)

@@ -12,13 +12,7 @@ import (
 func (s *Server) gitea(mux *http.ServeMux) {
 	const repo = "/api/v1/repos/fleet/apps"
 	one := func(method, path string, act func(w http.ResponseWriter, r *http.Request, pr PullRequest)) {
-		mux.HandleFunc(method+" "+repo+path, func(w http.ResponseWriter, r *http.Request) {
-			if pr := s.number(r); pr != nil {
-				act(w, r, s.current(*pr))
-				return
-			}
-			s.refuse(w, http.StatusNotFound, "The target couldn't be found.", "")
-		})
+		mux.HandleFunc(method+" "+repo+path, s.numbered(act, "The target couldn't be found.", ""))
 	}
 	mux.HandleFunc("GET "+repo, func(w http.ResponseWriter, _ *http.Request) {
 		s.write(w, http.StatusOK, map[string]any{"id": 1, "full_name": "fleet/apps", "default_merge_style": "merge", "allow_merge_commits": true})

@@ -26,13 +26,7 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 		})
 	}
 	one := func(method, path string, act func(w http.ResponseWriter, r *http.Request, pr PullRequest)) {
-		handle(method, path, func(w http.ResponseWriter, r *http.Request) {
-			if pr := s.number(r); pr != nil {
-				act(w, r, s.current(*pr))
-				return
-			}
-			s.refuse(w, http.StatusNotFound, "404 Not found", "")
-		})
+		handle(method, path, s.numbered(act, "404 Not found", ""))
 	}
 	handle("GET", "", s.gitlabList)
 	handle("POST", "", s.gitlabCreate)

@@ -399,3 +399,15 @@ func decode[T any](s *Server, r *http.Request) T {
 
 // Stop the server before the test's end.
 func (s *Server) Stop() { s.http.Close() }
+
+// numbered gives a handler the pull request that the path names, or answers that it is
+// missing in the service's words.
+func (s *Server) numbered(act func(w http.ResponseWriter, r *http.Request, pr PullRequest), missing, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if pr := s.number(r); pr != nil {
+			act(w, r, s.current(*pr))
+			return
+		}
+		s.refuse(w, http.StatusNotFound, missing, kind)
+	}
+}
