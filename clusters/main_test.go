@@ -32,6 +32,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 // patience with real API servers on a busy machine.
@@ -158,15 +159,7 @@ func (w *world) start() (stop func()) {
 		once.Do(func() {
 			cancel()
 			w.g.Eventually(done).Should(Receive(BeNil()))
-			if err := goleak.Find(before,
-				// The test's own clients keep their connections.
-				goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
-				goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
-				// controller-runtime's queue hands an item to a worker that has gone, when it is shut
-				// down at the wrong moment.
-				goleak.IgnoreAnyFunction("sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems"),
-				goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-				goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")); err != nil {
+			if err := leaks.Find(before); err != nil {
 				w.t.Error(err)
 			}
 			if w.t.Failed() {

@@ -30,6 +30,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -152,18 +153,7 @@ func newWorld(t *testing.T, edit func(*watchers.Options)) *world {
 		cancel()
 		w.g.Eventually(done).Should(Receive(BeNil()))
 		w.g.Eventually(done).Should(Receive(BeNil()))
-		if err := goleak.Find(before,
-			// The test's own clients, and those of the processes, keep their connections.
-			goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
-			goleak.IgnoreAnyFunction("net/http/internal/http2.(*ClientConn).readLoop"),
-			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
-			// controller-runtime's queue hands an item to a worker that has gone, when it is shut
-			// down at the wrong moment.
-			goleak.IgnoreAnyFunction("sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-			goleak.IgnoreAnyFunction("os/exec.(*Cmd).Start.func2"),
-			goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")); err != nil {
+		if err := leaks.Find(before, "os/exec.(*Cmd).Start.func2", "os/exec.(*Cmd).Wait"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 var management *rest.Config
@@ -96,9 +97,8 @@ func TestFailedPromotionsAreWokenByTheirSecret(t *testing.T) {
 	waits.drop(client.ObjectKeyFromObject(failedPromotion("hopeful", "")))
 	g.Expect(waits.lockedOpen).To(BeEmpty())
 	g.Eventually(func() error {
-		return goleak.Find(before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-			goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"), goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"),
-			goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"),
-			goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"))
+		return leaks.Find(before,
+			"k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop",
+			"k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop")
 	}).Should(Succeed(), "watches end with the last who waits")
 }

@@ -24,6 +24,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
@@ -55,8 +56,7 @@ func run(m *testing.M) int {
 	code := m.Run()
 	if code == 0 {
 		// Connections to the API server end some time after their last use.
-		if err := goleak.Find(before, goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop")); err != nil {
+		if err := leaks.Find(before); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -117,15 +118,7 @@ func serve(m *testing.M) (code int, err error) {
 	}
 	if code == 0 {
 		// Idle connections of the process's own clients, not the hub's.
-		err = goleak.Find(before,
-			// controller-runtime's queue hands an item to a worker that has gone, when it is
-			// shut down at the wrong moment.
-			goleak.IgnoreAnyFunction("sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
-			goleak.IgnoreAnyFunction("net/http/internal/http2.(*clientConnReadLoop).run"),
-			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"))
+		err = leaks.Find(before)
 	}
 	return code, err
 }

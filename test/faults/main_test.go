@@ -15,6 +15,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 // patience with what has to happen; a loaded machine is slow.
@@ -62,13 +63,5 @@ func run(m *testing.M) int {
 // process's own clients to the management cluster are not the hub's.
 func noLeaks(t *testing.T, before goleak.Option) {
 	t.Helper()
-	NewWithT(t).Expect(goleak.Find(before,
-		// controller-runtime's queue hands an item to a worker that has gone, when it is shut
-		// down at the wrong moment.
-		goleak.IgnoreAnyFunction("sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
-		goleak.IgnoreAnyFunction("net/http/internal/http2.(*clientConnReadLoop).run"),
-	)).To(Succeed())
+	NewWithT(t).Expect(leaks.Find(before)).To(Succeed())
 }

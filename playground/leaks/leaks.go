@@ -1,0 +1,34 @@
+// Package leaks finds goroutines that a test leaves behind.
+//
+// Purpose: the one list of what libraries leave and nobody here can end.
+//
+// Contract: what is found beyond the list is somebody's leak. A test that knows of
+// more than the list, such as processes that outlive it, names that itself.
+package leaks
+
+import "go.uber.org/goleak"
+
+// libraries are the functions of goroutines that end by themselves some time after
+// their last use, or that a library leaves.
+var libraries = []string{
+	// Connections of a test's own clients. HTTP/2 is in three places.
+	"net/http.(*persistConn).readLoop",
+	"net/http.(*persistConn).writeLoop",
+	"net/http.(*http2clientConnReadLoop).run",
+	"net/http/internal/http2.(*clientConnReadLoop).run",
+	"golang.org/x/net/http2.(*clientConnReadLoop).run",
+	// controller-runtime's queue hands an item to a worker that has gone, when it is
+	// shut down at the wrong moment.
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems",
+}
+
+// Find returns an error that names the goroutines that were not there before, but for
+// those of libraries and of the other functions given. It waits a moment for them to
+// end.
+func Find(before goleak.Option, others ...string) error {
+	options := []goleak.Option{before}
+	for _, function := range append(others, libraries...) {
+		options = append(options, goleak.IgnoreAnyFunction(function))
+	}
+	return goleak.Find(options...)
+}
