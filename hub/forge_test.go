@@ -98,13 +98,13 @@ func (w *world) manifest(env, version string) string {
 func (f *hosted) deadly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := f.killer.Load()
-		if k == nil {
+		if k == nil || !k.aims(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		made, lost := k.step()
 		if lost && k.where == "" {
-			k.where = fmt.Sprintf("%s %s, took effect %v", r.Method, r.URL.Path, made)
+			k.where = r.Method + " " + r.URL.RequestURI()
 		}
 		switch {
 		case !made:

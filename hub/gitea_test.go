@@ -4,12 +4,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"code.gitea.io/sdk/gitea"
@@ -21,9 +26,11 @@ import (
 )
 
 // N1 by pull request against a real Gitea: TestKilledAtRandom, with a repository for
-// each run.
+// each run. Every other run is killed at requests to Git and to Gitea only, and first
+// of all where a second pull request would come from: when one is opened, in turn
+// before Gitea has heard of it and after.
 func TestKilledAtRandomOnGitea(t *testing.T) {
-	runs := 3
+	runs := 4
 	if os.Getenv("CAPSTAN_SOAK") != "" {
 		runs = 20
 	}
@@ -41,11 +48,87 @@ func TestKilledAtRandomOnGitea(t *testing.T) {
 	_, err = server.CreateRepository(t.Context(), organisation, "first", map[string]string{"README.md": "the first\n"})
 	g.Expect(err).NotTo(HaveOccurred())
 
-	atRandom(t, runs, func(t *testing.T, random *rand.Rand, _ uint64) {
+	kills := newTally(t)
+	atRandom(t, runs, func(t *testing.T, random *rand.Rand, seed uint64) {
+		next := anyCall(random)
+		if seed%2 == 0 {
+			next = openingFirst(random, seed%4 == 0)
+		}
 		var r *onGitea
-		playKilled(t, random, func(w *world, envs ...string) { r = newOnGitea(t, w, server, robot, envs...) })
+		playKilled(t, random, kills.of(next), func(w *world, envs ...string) { r = newOnGitea(t, w, server, robot, envs...) })
 		r.checkBranches()
 	})
+}
+
+// openingFirst kills at requests to the service only: the first hub when it opens a
+// pull request, the others at any request.
+func openingFirst(random *rand.Rand, after bool) func() *killer {
+	first := true
+	return func() *killer {
+		if first {
+			first = false
+			return &killer{at: 1, only: true, after: after, aim: opens}
+		}
+		return &killer{at: random.IntN(12) + 1, only: true, after: random.IntN(2) == 0}
+	}
+}
+
+// opens tells whether a request opens a pull request at Gitea.
+func opens(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/pulls")
+}
+
+// tally counts the kills of all runs by what was under way.
+type tally struct {
+	mu     sync.Mutex
+	killed map[string]int
+}
+
+// newTally logs its counts when the test and its runs have ended. Several runs hit the
+// opening of a pull request on both sides.
+func newTally(t *testing.T) *tally {
+	c := &tally{killed: map[string]int{}}
+	t.Cleanup(func() {
+		for _, at := range slices.Sorted(maps.Keys(c.killed)) {
+			t.Logf("%3d killed at %s", c.killed[at], at)
+		}
+		if os.Getenv("CAPSTAN_SEED") == "" && !t.Failed() {
+			g := NewWithT(t)
+			g.Expect(c.killed).To(HaveKey("POST /pulls, before it took effect"))
+			g.Expect(c.killed).To(HaveKey("POST /pulls, after it took effect"))
+		}
+	})
+	return c
+}
+
+// of counts the killers that next makes, once each is over.
+func (c *tally) of(next func() *killer) func() *killer {
+	return func() *killer {
+		k := next()
+		k.died = c.add
+		return k
+	}
+}
+
+// ofRepository is what a request's path begins with; aNumber differs from run to run.
+var (
+	ofRepository = regexp.MustCompile(` /(api/v1/repos/)?` + organisation + `/[^/?]+`)
+	aNumber      = regexp.MustCompile(`/\d+`)
+	aPage        = regexp.MustCompile(`\?(limit|page)=.*`)
+)
+
+func (c *tally) add(k *killer) {
+	at := "the API server"
+	if k.where != "" {
+		at = aPage.ReplaceAllString(aNumber.ReplaceAllString(ofRepository.ReplaceAllString(k.where, " "), "/N"), "")
+	}
+	side := "before"
+	if k.after {
+		side = "after"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.killed[at+", "+side+" it took effect"]++
 }
 
 const organisation = "teams"

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -380,7 +381,7 @@ func TestKilledAtRandom(t *testing.T) {
 		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
 	}
 	atRandom(t, runs, func(t *testing.T, random *rand.Rand, seed uint64) {
-		playKilled(t, random, func(w *world, envs ...string) {
+		playKilled(t, random, anyCall(random), func(w *world, envs ...string) {
 			newForge(t, w, kinds[seed%uint64(len(kinds))], envs...)
 		})
 	})
@@ -406,9 +407,14 @@ func atRandom(t *testing.T, runs int, play func(*testing.T, *rand.Rand, uint64))
 	}
 }
 
+// anyCall kills at any of the outside calls.
+func anyCall(random *rand.Rand) func() *killer {
+	return func() *killer { return &killer{at: random.IntN(45) + 1, after: random.IntN(2) == 0} }
+}
+
 // playKilled plays one history in a world whose service is made by host, for the
-// environments that are promoted into.
-func playKilled(t *testing.T, random *rand.Rand, host func(w *world, envs ...string)) {
+// environments that are promoted into. Each hub is killed as next says.
+func playKilled(t *testing.T, random *rand.Rand, next func() *killer, host func(w *world, envs ...string)) {
 	g, ctx := NewWithT(t), t.Context()
 	envs := []string{"dev", "staging"}
 	if random.IntN(5) == 0 {
@@ -421,11 +427,14 @@ func playKilled(t *testing.T, random *rand.Rand, host func(w *world, envs ...str
 	// kill one hub after another, then let one live until all is at rest.
 	kill := func() {
 		for range random.IntN(2) + 1 {
-			k := &killer{at: random.IntN(45) + 1, after: random.IntN(2) == 0}
+			k := next()
 			w.doomed(ctx, k, 4)
 			if k.over() {
 				killed++
-				t.Logf("killed at call %d, took effect %v", k.at, k.after)
+				if k.died != nil {
+					k.died(k)
+				}
+				t.Logf("killed at call %d (%s), took effect %v", k.at, cmp.Or(k.where, "API server"), k.after)
 			}
 			if random.IntN(2) == 0 {
 				w.clock.Step(claimStep)

@@ -293,9 +293,13 @@ type killer struct {
 	after bool
 	calls int
 	dead  bool
-	// only counts requests to the forge; where is the one that it was killed at.
+	// only counts requests to the service, and of those only what it aims at, if that
+	// is given; where is the request that it was killed at, empty for other calls.
 	only  bool
+	aim   func(*http.Request) bool
 	where string
+	// died is told of it; nil for nobody.
+	died func(*killer)
 	// end the process's context with it: a dead process does not try again.
 	end context.CancelFunc
 }
@@ -313,6 +317,12 @@ func (k *killer) step() (made, lost bool) {
 	}
 	k.dead = true
 	return k.after, true
+}
+
+// aims tells whether a request to the service is one to be killed at. The dead make
+// none.
+func (k *killer) aims(r *http.Request) bool {
+	return k.aim == nil || k.over() || k.aim(r)
 }
 
 // over tells whether the hub is dead.
