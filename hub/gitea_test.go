@@ -61,7 +61,7 @@ func TestKilledAtRandomOnGitea(t *testing.T) {
 }
 
 // openingFirst kills at requests to the service only: the first hub when it opens a
-// pull request, the others at any request.
+// pull request, the others when they push, if they do, or at any request.
 func openingFirst(random *rand.Rand, after bool) func() *killer {
 	first := true
 	return func() *killer {
@@ -69,8 +69,17 @@ func openingFirst(random *rand.Rand, after bool) func() *killer {
 			first = false
 			return &killer{at: 1, only: true, after: after, aim: opens}
 		}
-		return &killer{at: random.IntN(12) + 1, only: true, after: random.IntN(2) == 0}
+		k := &killer{at: random.IntN(12) + 1, only: true, after: random.IntN(2) == 0}
+		if random.IntN(2) == 0 {
+			k.at, k.aim = 1, pushes
+		}
+		return k
 	}
+}
+
+// pushes tells whether a request pushes to Git.
+func pushes(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
 }
 
 // opens tells whether a request opens a pull request at Gitea.

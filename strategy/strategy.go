@@ -97,11 +97,14 @@ func (e *TerminalError) Unwrap() error { return e.Err }
 // Terminal marks an error as one that no repetition heals, with a reason.
 func Terminal(reason string, err error) error { return &TerminalError{Reason: reason, Err: err} }
 
-// RetryAfterError is an error of a service that said when to come back.
+// RetryAfterError is an error of which it is known when to come back: a service said so.
 type RetryAfterError struct {
 	// After is how long to wait at least.
 	After time.Duration
-	Err   error
+	// Untried is set when the service was not asked at all, since it is known not to
+	// want that now: no failure of this act.
+	Untried bool
+	Err     error
 }
 
 // Error implements error.

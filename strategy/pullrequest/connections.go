@@ -3,6 +3,7 @@ package pullrequest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ const unusedFor = 10 * time.Minute
 type connection struct {
 	provider provider.Provider
 	pace     *pace
+	breaker  *breaker
 
 	used time.Time // guarded by connections.mu
 }
@@ -45,9 +47,12 @@ type connection struct {
 type connections struct {
 	o Options
 
-	mu          sync.Mutex
-	lockedOpen  map[connectionKey]*connection
-	lockedPaces map[paceKey]*pace
+	mu         sync.Mutex
+	lockedOpen map[connectionKey]*connection
+	// lockedPaces and lockedBreakers outlive the connections that use them, which a new
+	// version of the Secret ends, for as long as they have something to remember.
+	lockedPaces    map[paceKey]*pace
+	lockedBreakers map[string]*breaker // by server
 }
 
 type connectionKey struct {
@@ -65,7 +70,7 @@ type paceKey struct {
 }
 
 func newConnections(o Options) *connections {
-	return &connections{o: o, lockedOpen: map[connectionKey]*connection{}, lockedPaces: map[paceKey]*pace{}}
+	return &connections{o: o, lockedOpen: map[connectionKey]*connection{}, lockedPaces: map[paceKey]*pace{}, lockedBreakers: map[string]*breaker{}}
 }
 
 // get the connection that a promotion asks for, and the version of its Secret.
@@ -97,7 +102,7 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 	}
 	made, err := provider.New(provider.Options{
 		Type: spec.Type, URL: spec.URL, APIURL: spec.APIURL, Credentials: credentials, CABundle: secret.Data[keyCA],
-		AllowLoopback: c.o.AllowLoopback, Clock: c.o.Clock,
+		AllowLoopback: c.o.AllowLoopback, Timeout: c.o.Timeout, Clock: c.o.Clock,
 	})
 	if err != nil {
 		return nil, version, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf("Secret %s: %w", name, err)}
@@ -142,13 +147,17 @@ func (c *connections) keep(key connectionKey, made provider.Provider) *connectio
 			delete(c.lockedOpen, k)
 		}
 	}
+	c.forgetLocked(now)
 	kept := c.lockedOpen[key]
 	if kept == nil {
 		by := paceKey{server: made.Repository().Server, secret: key.secret}
 		if c.lockedPaces[by] == nil {
 			c.lockedPaces[by] = newPace()
 		}
-		kept = &connection{provider: made, pace: c.lockedPaces[by]}
+		if c.lockedBreakers[by.server] == nil {
+			c.lockedBreakers[by.server] = newBreaker(c.o.Clock)
+		}
+		kept = &connection{provider: made, pace: c.lockedPaces[by], breaker: c.lockedBreakers[by.server]}
 		c.lockedOpen[key] = kept
 	} else {
 		idle = append(idle, made)
@@ -159,6 +168,18 @@ func (c *connections) keep(key connectionKey, made provider.Provider) *connectio
 		p.CloseIdle()
 	}
 	return kept
+}
+
+// forgetLocked the paces and breakers that no connection has and that have nothing to
+// remember: there are no more of them than Secrets in use, and those that a service
+// has asked to stay away.
+func (c *connections) forgetLocked(now time.Time) {
+	paces, breakers := map[*pace]bool{}, map[*breaker]bool{}
+	for _, open := range c.lockedOpen {
+		paces[open.pace], breakers[open.breaker] = true, true
+	}
+	maps.DeleteFunc(c.lockedPaces, func(_ paceKey, p *pace) bool { return !paces[p] && p.idle(now) })
+	maps.DeleteFunc(c.lockedBreakers, func(_ string, b *breaker) bool { return !breakers[b] })
 }
 
 func (c *connections) close() {

@@ -26,10 +26,16 @@
 // Errors that no repetition heals have a reason of reasons.go; of those that other
 // credentials may heal, the version of the Secret is told.
 //
+// A server that does not answer delays nobody else for long: once three acts in
+// sequence have waited for it in vain, those that follow fail at once, to be tried
+// again, and one at a time finds out whether it answers. Until it has been found out,
+// acts at it hold workers for one request's time (30 s), and places for clones, but
+// never all of these.
+//
 // Locking: a Strategy is safe for concurrent use. One act at a time is under way on
 // a branch of a repository in this process; others wait for it, or for their
-// context. Small maps (connections, pace, looks) have a mutex each, under which
-// nothing is called.
+// context. Small maps (connections, pace, breaker, looks) have a mutex each, under
+// which nothing is called.
 //
 // Trade-offs: pull requests are polled, at a pace that slows with their age and is
 // bounded for each service and Secret. The branch of a withdrawn or merged pull

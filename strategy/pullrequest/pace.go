@@ -44,7 +44,7 @@ func (p *pace) poll(now time.Time) error {
 	if p.polls.AllowN(now, 1) {
 		return nil
 	}
-	return &strategy.RetryAfterError{After: time.Second, Err: errTooOften}
+	return &strategy.RetryAfterError{After: time.Second, Untried: true, Err: errTooOften}
 }
 
 // held is an error while the service has asked to be left alone.
@@ -52,9 +52,16 @@ func (p *pace) held(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if left := p.heldUntil.Sub(now); left > 0 {
-		return &strategy.RetryAfterError{After: left, Err: fmt.Errorf("not asked, because a moment ago: %w", p.heldBy)}
+		return &strategy.RetryAfterError{After: left, Untried: true, Err: fmt.Errorf("not asked, because a moment ago: %w", p.heldBy)}
 	}
 	return nil
+}
+
+// idle tells whether to forget it loses nothing.
+func (p *pace) idle(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.heldUntil.After(now) && p.polls.TokensAt(now) >= pollBurst
 }
 
 // note an answer: who limits the rate is left alone by all promotions, not only by

@@ -93,7 +93,8 @@ func explain(err error, secret capstanv1.SecretVersion) error {
 		return terminal
 	}
 	if after := retryAfter(err); after > 0 {
-		return &strategy.RetryAfterError{After: after, Err: err}
+		var later *strategy.RetryAfterError
+		return &strategy.RetryAfterError{After: after, Untried: errors.As(err, &later) && later.Untried, Err: err}
 	}
 	return err
 }

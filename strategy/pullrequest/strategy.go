@@ -38,7 +38,10 @@ type Options struct {
 	Workspace *gitrepo.Workspace
 	// AllowLoopback permits services on this machine.
 	AllowLoopback bool
-	Clock         clock.PassiveClock
+	// Timeout of one request to a service, and for Git until its answer begins; the
+	// package provider's default when 0.
+	Timeout time.Duration
+	Clock   clock.PassiveClock
 }
 
 // Strategy carries promotions out by pull requests.
@@ -119,6 +122,7 @@ type act struct {
 	p      *capstanv1.Promotion
 	spec   *pipelinesv1.PullRequestPromotion
 	branch string
+	pass   *pass
 }
 
 // with connects, waits for the branch, and explains what comes of it.
@@ -136,7 +140,11 @@ func (s *Strategy) with(ctx context.Context, p *capstanv1.Promotion, do func(con
 		return fmt.Errorf("waiting for another act on branch %s: %w", a.branch, err)
 	}
 	defer done()
+	if a.pass, err = connection.breaker.enter(); err != nil {
+		return err
+	}
 	err = do(ctx, a)
+	a.pass.leave(err)
 	connection.pace.note(s.o.Clock.Now(), err)
 	return explain(err, version)
 }
@@ -148,7 +156,7 @@ func (a *act) clone(ctx context.Context, do func(context.Context, *gitrepo.Clone
 		return err
 	}
 	return a.o.Workspace.Clone(ctx, gitrepo.Remote{
-		URL: a.provider.Repository().CloneURL, Username: username, Password: password, Transport: a.provider.Transport(),
+		URL: a.provider.Repository().CloneURL, Username: username, Password: password, Transport: &gate{pass: a.pass, next: a.provider.Transport()},
 	}, do)
 }
 

@@ -48,11 +48,7 @@ type Clone struct {
 	offered  *capability.List
 }
 
-func (w *Workspace) open(remote Remote) (*Clone, error) {
-	origin, err := url.Parse(remote.URL)
-	if err != nil || origin.User != nil {
-		return nil, failed(Invalid, "the repository's URL is not one without credentials")
-	}
+func (w *Workspace) open(remote Remote, origin *url.URL) (*Clone, error) {
 	endpoint, err := transport.NewEndpoint(remote.URL)
 	if err != nil {
 		return nil, failed(Invalid, "the repository's URL cannot be used")

@@ -8,7 +8,9 @@
 // Contract: Workspace.Clone hands a Clone to a function and removes it when the
 // function ends, also by a panic; what a killed process left behind is removed by
 // the next Workspace on the same directory. Everything ends with its context. At
-// most so many clones exist at once as the Workspace was told; the others wait. No
+// most so many clones exist at once as the Workspace was told; the others wait, in the
+// order in which they came, and where there are several servers none has all the
+// places. No
 // answer of a server, and no repository, makes it use more disk than Limits say,
 // nor more memory but for one thing: go-git inflates each object of a pack whole to
 // index it, so a single huge file takes its own size for that moment. Every error is

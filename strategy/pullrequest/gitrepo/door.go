@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -73,7 +74,7 @@ func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response, err := d.next.RoundTrip(request)
 	if err != nil {
-		return nil, d.network(request.Context(), err)
+		return nil, d.unanswered(request.Context(), err)
 	}
 	if err := judge(response); err != nil {
 		_ = response.Body.Close()
@@ -131,7 +132,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, failed(TooLarge, "the server answers with more than %d MiB at once", b.max>>20)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.door.network(b.ctx, err)
+		err = b.door.unanswered(b.ctx, err)
 	}
 	return n, err
 }
@@ -139,14 +140,24 @@ func (b *bounded) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *bounded) Close() error { return b.from.Close() }
 
-// network makes an *Error of a request that got no answer, or only a part of one.
+// unanswered makes an *Error of a request that got no answer, or only a part of one.
+// That time has passed is the server's doing here, and nowhere else.
+func (d *door) unanswered(ctx context.Context, err error) *Error {
+	failure := *d.network(ctx, err)
+	var connection net.Error
+	failure.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded) ||
+		ctx.Err() == nil && errors.As(err, &connection) && connection.Timeout()
+	return &failure
+}
+
+// network makes an *Error of whatever went wrong between here and the server.
 func (d *door) network(ctx context.Context, err error) *Error {
-	if ctx.Err() != nil {
-		return &Error{Class: Transient, Message: ctx.Err().Error(), Err: ctx.Err()}
-	}
 	var known *Error
 	if errors.As(err, &known) {
 		return known
+	}
+	if ctx.Err() != nil {
+		return &Error{Class: Transient, Message: ctx.Err().Error(), Err: ctx.Err()}
 	}
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError

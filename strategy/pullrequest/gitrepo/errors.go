@@ -61,6 +61,9 @@ type Error struct {
 	Message string
 	// RetryAfter is how long the server asked to wait; 0 when it did not.
 	RetryAfter time.Duration
+	// TimedOut is set when the server did not answer, or not to the end, in time: the
+	// transport's, or the context's. The wait for a slot is no such time.
+	TimedOut bool
 	// Err is the cause, if it says more: the context's error when the context ended.
 	Err error
 }

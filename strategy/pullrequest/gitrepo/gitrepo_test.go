@@ -407,6 +407,92 @@ func TestNoMoreClonesAtOnceThanAllowed(t *testing.T) {
 	g.Expect(most.Load()).To(BeEquivalentTo(2))
 }
 
+// A server that hangs leaves a place to others as soon as there are others, and the
+// wait for a place is not its failure; alone it may have all.
+func TestNoServerHasAllPlaces(t *testing.T) {
+	g := NewWithT(t)
+	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{Clones: 4})
+	other := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
+	var held atomic.Int32
+	var group sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hang := func() {
+		group.Go(func() {
+			_ = s.workspace.Clone(ctx, s.remote, func(ctx context.Context, _ *gitrepo.Clone) error {
+				held.Add(1)
+				defer held.Add(-1)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		})
+	}
+	alone, stop := context.WithCancel(t.Context())
+	for range 4 {
+		group.Go(func() {
+			_ = s.workspace.Clone(alone, s.remote, func(ctx context.Context, _ *gitrepo.Clone) error {
+				held.Add(1)
+				defer held.Add(-1)
+				<-ctx.Done()
+				return nil
+			})
+		})
+	}
+	g.Eventually(held.Load).Should(BeEquivalentTo(4))
+	late, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	err := s.workspace.Clone(late, other.remote, func(context.Context, *gitrepo.Clone) error { return nil })
+	var e *gitrepo.Error
+	g.Expect(errors.As(err, &e)).To(BeTrue())
+	g.Expect(e).To(MatchError(context.DeadlineExceeded))
+	g.Expect(e.TimedOut).To(BeFalse(), "the server was not even asked")
+	stop()
+	g.Eventually(held.Load).Should(BeZero())
+	for range 10 {
+		hang()
+	}
+	g.Eventually(held.Load).Should(BeEquivalentTo(3))
+	for range 3 {
+		g.Expect(s.workspace.Clone(t.Context(), other.remote, func(context.Context, *gitrepo.Clone) error { return nil })).To(Succeed())
+	}
+	g.Consistently(held.Load).WithTimeout(100 * time.Millisecond).Should(BeEquivalentTo(3))
+	cancel()
+	group.Wait()
+}
+
+// Of a server that does not answer in time it is told so, and of one that the caller
+// left it is not.
+func TestTimedOut(t *testing.T) {
+	g := NewWithT(t)
+	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
+	inner := s.remote.Transport
+	hang := func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	for _, at := range []string{http.MethodGet, http.MethodPost} {
+		s.remote.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == at {
+				return hang(r)
+			}
+			return inner.RoundTrip(r)
+		})
+		for _, leaves := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			if leaves {
+				ctx, cancel = context.WithCancel(t.Context())
+				time.AfterFunc(300*time.Millisecond, cancel)
+			}
+			var made gitrepo.Made
+			err := s.workspace.Clone(ctx, s.remote, promote(gittest.Base, "p", "a.yaml", "a: 2\n", &made))
+			cancel()
+			var e *gitrepo.Error
+			g.Expect(errors.As(err, &e)).To(BeTrue())
+			g.Expect(e.TimedOut).To(Equal(!leaves), "%s: %v", at, err)
+		}
+	}
+}
+
 // A server that hangs holds nobody longer than the context.
 func TestEveryOperationEndsWithItsContext(t *testing.T) {
 	for _, at := range []string{"GET git-upload-pack", "POST git-upload-pack", "GET git-receive-pack", "POST git-receive-pack"} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,8 @@ import (
 
 const (
 	// DefaultClones at once. A clone is disk, network and a core for inflating; four
-	// of them keep a hub of four cores busy and its memory small.
+	// of them keep a hub of four cores busy and its memory small. Where there are
+	// several servers, each has one less at most.
 	DefaultClones = 4
 
 	// DefaultMaxPack bounds what one clone takes over the network and on disk, in
@@ -66,8 +68,7 @@ type Workspace struct {
 	limits Limits
 	dir    string
 	claim  *os.File
-	// slots holds a token for each clone there is.
-	slots chan struct{}
+	slots  *slots
 }
 
 // NewWorkspace makes a folder for this process's clones in dir (the system's for
@@ -94,7 +95,7 @@ func NewWorkspace(dir string, limits Limits) (*Workspace, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("claiming the folder for clones: %w", err), os.RemoveAll(own))
 	}
-	return &Workspace{limits: limits, dir: own, claim: claim, slots: make(chan struct{}, limits.Clones)}, nil
+	return &Workspace{limits: limits, dir: own, claim: claim, slots: newSlots(limits.Clones)}, nil
 }
 
 // removeLeftovers of processes that ended without closing their Workspace. The
@@ -145,13 +146,16 @@ type Remote struct {
 // Clone asks the remote for its branches and gives a Clone without objects to act.
 // It waits for a slot first. The Clone is gone when Clone returns.
 func (w *Workspace) Clone(ctx context.Context, remote Remote, act func(context.Context, *Clone) error) (err error) {
-	select {
-	case w.slots <- struct{}{}:
-		defer func() { <-w.slots }()
-	case <-ctx.Done():
-		return &Error{Class: Transient, Op: "clone", Message: "waiting for the clones before it: " + ctx.Err().Error(), Err: ctx.Err()}
+	origin, err := url.Parse(remote.URL)
+	if err != nil || origin.User != nil {
+		return failed(Invalid, "the repository's URL is not one without credentials")
 	}
-	c, err := w.open(remote)
+	done, err := w.slots.take(ctx, origin.Host)
+	if err != nil {
+		return &Error{Class: Transient, Op: "clone", Message: "waiting for the clones before it: " + err.Error(), Err: err}
+	}
+	defer done()
+	c, err := w.open(remote, origin)
 	if err != nil {
 		return err
 	}

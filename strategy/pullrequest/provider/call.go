@@ -254,6 +254,7 @@ func (p *guarded) explain(parent context.Context, op string, err error) error {
 	case errors.As(err, &known):
 		*explained = *known
 	case parent.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		explained.TimedOut = true
 		explained.Message = fmt.Sprintf("did not end within %s", maxCall)
 	case parent.Err() == nil:
 		// What is left are errors of decoding.

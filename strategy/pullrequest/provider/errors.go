@@ -125,6 +125,9 @@ type Error struct {
 	// RetryAfter is how long to wait at least; 0 when the service did not say and
 	// the caller's own backoff holds. Never 0 for RateLimited, never over an hour.
 	RetryAfter time.Duration
+	// TimedOut is set when the service did not answer in time, be it the time of one
+	// request or the caller's that had passed.
+	TimedOut bool
 	// Err is the cause, if it says more: the context's error when the caller's
 	// context ended.
 	Err error

@@ -341,6 +341,9 @@ func TestEachRequestHasItsTime(t *testing.T) {
 			g.Expect(err).To(MatchError(provider.ErrTransient))
 			g.Expect(err).To(MatchError(ContainSubstring("did not answer within 50ms")))
 			g.Expect(err).NotTo(MatchError(context.DeadlineExceeded), "that would be the caller's")
+			var e *provider.Error
+			g.Expect(errors.As(err, &e)).To(BeTrue())
+			g.Expect(e.TimedOut).To(BeTrue())
 		})
 	}
 }

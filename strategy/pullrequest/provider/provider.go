@@ -136,7 +136,8 @@ type Provider interface {
 	GitCredentials(ctx context.Context) (username, password string, err error)
 
 	// Transport for Git at the same service: trusted CAs and guarded addresses as
-	// for its API, without credentials, and without bounds of time or size.
+	// for its API, and as long until an answer begins, without credentials, and
+	// without bounds of an answer's time or size.
 	Transport() http.RoundTripper
 
 	// Close connections that idle. The Provider must not be used afterwards.

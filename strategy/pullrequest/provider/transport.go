@@ -18,6 +18,9 @@ const (
 	dialTimeout = 10 * time.Second
 	// handshakeTimeout of TLS, likewise.
 	handshakeTimeout = 10 * time.Second
+	// headerMargin is how much longer a connection waits for an answer to begin than
+	// the wire does for the whole of it, whose error says more. It is for Git.
+	headerMargin = time.Second
 	// idleTimeout keeps a connection over the requests of one promotion, not until
 	// the next.
 	idleTimeout = 30 * time.Second
@@ -64,6 +67,7 @@ func newTransport(o Options) (*http.Transport, error) {
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    handshakeTimeout,
+		ResponseHeaderTimeout:  o.Timeout + headerMargin,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		MaxConnsPerHost:        maxConnections,

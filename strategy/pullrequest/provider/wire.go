@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -167,7 +168,7 @@ func (w *wire) redirect(request *http.Request, response *http.Response) error {
 
 // network makes an *Error of a request that got no answer.
 func (w *wire) network(parent, ctx context.Context, err error) error {
-	failure := &Error{Class: Transient, Provider: w.kind}
+	failure := &Error{Class: Transient, Provider: w.kind, TimedOut: timedOut(parent, err)}
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError
 	var certificate x509.CertificateInvalidError
@@ -177,7 +178,7 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 		failure.Err, failure.Message = parent.Err(), parent.Err().Error()
 		return failure
 	case errors.Is(context.Cause(ctx), errSlow):
-		failure.Message = fmt.Sprintf("%s did not answer within %s", w.host, w.timeout)
+		failure.Message, failure.TimedOut = fmt.Sprintf("%s did not answer within %s", w.host, w.timeout), true
 		return failure
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &verification):
 		failure.Class = Untrusted
@@ -187,6 +188,14 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 	}
 	failure.Message = w.clean(err.Error())
 	return failure
+}
+
+// timedOut tells an error of a connection that was waited for too long from every
+// other. A caller who leaves says nothing of the service.
+func timedOut(caller context.Context, err error) bool {
+	var connection net.Error
+	return errors.Is(caller.Err(), context.DeadlineExceeded) ||
+		caller.Err() == nil && errors.As(err, &connection) && connection.Timeout()
 }
 
 // clean makes a text fit to be shown: bounded, printable, free of credentials.

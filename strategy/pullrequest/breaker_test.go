@@ -1,0 +1,135 @@
+package pullrequest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
+)
+
+var (
+	inVain  = &gitrepo.Error{Class: gitrepo.Transient, TimedOut: true, Message: "no answer"}
+	waiting = &gitrepo.Error{Class: gitrepo.Transient, Message: "waiting for the clones before it"}
+	refused = &provider.Error{Class: provider.Transient, Status: http.StatusBadGateway}
+)
+
+// act once, as with does.
+func (b *breaker) act(came error) error {
+	p, err := b.enter()
+	if err != nil {
+		return err
+	}
+	p.leave(came)
+	return came
+}
+
+func left(g Gomega, err error) time.Duration {
+	var later *strategy.RetryAfterError
+	g.ExpectWithOffset(1, errors.As(err, &later)).To(BeTrue(), "%v", err)
+	g.ExpectWithOffset(1, err).To(MatchError(errNotAnswering))
+	g.ExpectWithOffset(1, later.Untried).To(BeTrue())
+	return later.After
+}
+
+// Only acts in sequence that waited for the server count: not an answer in between,
+// and not the wait for a place.
+func TestBreakerOpens(t *testing.T) {
+	for name, tc := range map[string]struct {
+		came []error
+		open bool
+	}{
+		"three in sequence":          {[]error{inVain, inVain, inVain}, true},
+		"two":                        {[]error{inVain, inVain}, false},
+		"a success between":          {[]error{inVain, inVain, nil, inVain, inVain}, false},
+		"an error's answer between":  {[]error{inVain, inVain, refused, inVain, inVain}, false},
+		"a wait for a place between": {[]error{inVain, waiting, inVain, waiting, inVain}, true},
+		"waits for a place":          {[]error{waiting, waiting, waiting, waiting}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBreaker(testclock.NewFakeClock(time.Now()))
+			for _, came := range tc.came {
+				g.Expect(b.act(came) == came).To(BeTrue(), "let in") //nolint:errorlint // The very one.
+			}
+			_, err := b.enter()
+			g.Expect(err != nil).To(Equal(tc.open))
+			if tc.open {
+				g.Expect(left(g, err)).To(Equal(firstRest))
+			}
+		})
+	}
+}
+
+// One act at a time tries again, later and later, and the first answer lets all in.
+func TestBreakerProbes(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakeClock(time.Now())
+	b := newBreaker(clock)
+	early, err := b.enter()
+	g.Expect(err).NotTo(HaveOccurred())
+	for range maxLate {
+		g.Expect(b.act(inVain)).To(MatchError(inVain))
+	}
+	g.Expect(early.refusal()).To(MatchError(errNotAnswering), "who waited for a place meanwhile asks nothing")
+	early.leave(early.refusal())
+	for rest := firstRest; rest <= 2*maxRest; rest *= 2 {
+		_, err := b.enter()
+		g.Expect(left(g, err)).To(Equal(min(rest, maxRest)))
+		clock.Step(min(rest, maxRest))
+		probe, err := b.enter()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(probe.refusal()).To(BeNil())
+		_, err = b.enter()
+		g.Expect(left(g, err)).To(Equal(firstRest), "one at a time")
+		probe.leave(inVain)
+	}
+	clock.Step(maxRest)
+	probe, err := b.enter()
+	g.Expect(err).NotTo(HaveOccurred())
+	probe.leave(waiting)
+	probe, err = b.enter()
+	g.Expect(err).NotTo(HaveOccurred(), "who learnt nothing leaves the place to another")
+	probe.leave(nil)
+	for range 10 {
+		_, err := b.enter()
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// Of Secrets that come and go nothing stays; what a service asked for does, for as long
+// as it did.
+func TestPacesAreForgotten(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakeClock(time.Now())
+	c := newConnections(Options{Clock: clock})
+	limited := &provider.Error{Class: provider.RateLimited, RetryAfter: 50 * time.Minute}
+	open := func(i int) *connection {
+		url := fmt.Sprintf("https://git-%d.example.com/fleet/apps.git", i)
+		made, err := provider.New(provider.Options{Type: pipelinesv1.Gitea, URL: url, Credentials: provider.Credentials{Token: "a-token-of-a-test"}})
+		g.Expect(err).NotTo(HaveOccurred())
+		return c.keep(connectionKey{secret: types.NamespacedName{Name: fmt.Sprint(i)}, url: url}, made)
+	}
+	open(-1).pace.note(clock.Now(), limited)
+	for i := range 1000 {
+		kept := open(i)
+		g.Expect(kept.pace.poll(clock.Now())).To(Succeed())
+		clock.Step(time.Minute)
+		if i == 45 {
+			g.Expect(c.lockedPaces).To(HaveKey(paceKey{"https://git--1.example.com", types.NamespacedName{Name: "-1"}}))
+		}
+	}
+	g.Expect(len(c.lockedOpen)).To(BeNumerically("<=", 12))
+	g.Expect(len(c.lockedPaces)).To(BeNumerically("<=", 12))
+	g.Expect(len(c.lockedBreakers)).To(BeNumerically("<=", 12))
+	c.close()
+}

@@ -1,0 +1,86 @@
+package gitrepo
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// slots are the right to have a clone. As soon as more than one server is known, no
+// server has all of them at once, so that one that hangs leaves room for the others.
+type slots struct {
+	all int
+
+	mu sync.Mutex
+	// lockedHeld counts the slots that are taken, by server; none is 0.
+	lockedHeld  map[string]int
+	lockedTaken int
+	// lockedFirst is the first server that was asked for, and lockedSeveral whether
+	// there was another since.
+	lockedFirst   string
+	lockedSeveral bool
+	// lockedQueue is who waits, in the order in which they came.
+	lockedQueue []*waiter
+}
+
+// waiter for a slot. ready is closed when it has one.
+type waiter struct {
+	server string
+	ready  chan struct{}
+}
+
+func newSlots(n int) *slots { return &slots{all: n, lockedHeld: map[string]int{}} }
+
+// take a slot for a clone from a server, waiting for one until the context ends. done
+// gives it back.
+func (s *slots) take(ctx context.Context, server string) (done func(), err error) {
+	w := &waiter{server: server, ready: make(chan struct{})}
+	s.mu.Lock()
+	if s.lockedFirst == "" {
+		s.lockedFirst = server
+	}
+	s.lockedSeveral = s.lockedSeveral || server != s.lockedFirst
+	s.lockedQueue = append(s.lockedQueue, w)
+	s.grantLocked()
+	s.mu.Unlock()
+	select {
+	case <-w.ready:
+		return func() { s.leave(w) }, nil
+	case <-ctx.Done():
+		s.leave(w)
+		return nil, ctx.Err()
+	}
+}
+
+// leave the queue, or give the slot back that was got in the meantime.
+func (s *slots) leave(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := slices.Index(s.lockedQueue, w); at >= 0 {
+		s.lockedQueue = slices.Delete(s.lockedQueue, at, at+1)
+		return
+	}
+	s.lockedTaken--
+	if s.lockedHeld[w.server]--; s.lockedHeld[w.server] == 0 {
+		delete(s.lockedHeld, w.server)
+	}
+	s.grantLocked()
+}
+
+// grantLocked gives free slots to those who came first, passing over those whose
+// server has its share.
+func (s *slots) grantLocked() {
+	share := s.all
+	if s.lockedSeveral {
+		share = max(1, s.all-1)
+	}
+	s.lockedQueue = slices.DeleteFunc(s.lockedQueue, func(w *waiter) bool {
+		if s.lockedTaken == s.all || s.lockedHeld[w.server] >= share {
+			return false
+		}
+		s.lockedTaken++
+		s.lockedHeld[w.server]++
+		close(w.ready)
+		return true
+	})
+}
