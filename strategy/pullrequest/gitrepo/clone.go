@@ -11,7 +11,6 @@ import (
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
@@ -138,7 +137,7 @@ func (c *Clone) fetch(ctx context.Context, depth int, wants, haves []Hash) error
 		return c.explain(ctx, "fetch", err)
 	}
 	defer answer.Close() //nolint:errcheck // It was only read.
-	if err := packfile.UpdateObjectStorage(c.storage, demultiplexed(request.Capabilities, answer)); err != nil && !errors.Is(err, packfile.ErrEmptyPackfile) {
+	if err := c.receive(ctx, demultiplexed(request.Capabilities, answer)); err != nil {
 		return c.explain(ctx, "fetch", err)
 	}
 	if ctx.Err() != nil {

@@ -581,6 +581,27 @@ func TestHugeFile(t *testing.T) {
 	g.Expect(found).To(Equal(map[string]bool{"big.yaml": true, "none.yaml": false}))
 }
 
+// A file of 300 MB that is some hundred KiB packed is not inflated into memory: the
+// repository is refused, with what is to be done about it.
+func TestAPackedBomb(t *testing.T) {
+	g := NewWithT(t)
+	s := newScene(t, map[string]string{"prod/web.yaml": "version: 1.0\n"}, gitrepo.Limits{})
+	s.Configure("pack.compression", "9")
+	s.Commit(gittest.Base, "a bomb", map[string]string{"bomb.bin": strings.Repeat("\x01", 300<<20)})
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var made gitrepo.Made
+	err := s.clone(t, promote(gittest.Base, "p", "prod/web.yaml", "version: 1.1\n", &made))
+	runtime.ReadMemStats(&after)
+	g.Expect(gitrepo.ClassOf(err)).To(Equal(gitrepo.TooLarge), "%v", err)
+	g.Expect(err).To(MatchError(ContainSubstring("300 MiB")))
+	g.Expect(s.left(g)).To(BeEmpty())
+	allocated := after.TotalAlloc - before.TotalAlloc
+	t.Logf("%d KiB allocated on the way", allocated>>10)
+	g.Expect(allocated).To(BeNumerically("<", 16<<20))
+}
+
 // A repository of 100 MB is cloned, edited and pushed in a bounded heap.
 func TestHugeRepositoryInLittleMemory(t *testing.T) {
 	if testing.Short() {

@@ -18,8 +18,8 @@ const (
 	// several servers, each has one less at most.
 	DefaultClones = 4
 
-	// DefaultMaxPack bounds what one clone takes over the network and on disk, in
-	// bytes. A repository with 100 MB of files fits well; one that does not belongs
+	// DefaultMaxPack bounds what one clone takes over the network, in bytes; on disk it
+	// is there twice while it is indexed. A repository with 100 MB of files fits well; one that does not belongs
 	// split from what Flux reads.
 	DefaultMaxPack = 512 << 20
 
@@ -44,6 +44,10 @@ type Limits struct {
 	MaxPack int64
 	// MaxFile bytes of a manifest; DefaultMaxFile.
 	MaxFile int64
+	// MaxObject bytes of a file, inflated; DefaultMaxObject.
+	MaxObject int64
+	// MaxInflated bytes of all files of one clone; DefaultMaxInflated.
+	MaxInflated int64
 	// MaxEntries of one commit's trees; DefaultMaxEntries.
 	MaxEntries int
 }
@@ -57,6 +61,12 @@ func (l *Limits) defaults() {
 	}
 	if l.MaxFile <= 0 {
 		l.MaxFile = DefaultMaxFile
+	}
+	if l.MaxObject <= 0 {
+		l.MaxObject = DefaultMaxObject
+	}
+	if l.MaxInflated <= 0 {
+		l.MaxInflated = DefaultMaxInflated
 	}
 	if l.MaxEntries <= 0 {
 		l.MaxEntries = DefaultMaxEntries
