@@ -19,6 +19,16 @@
 // are not the hub's are never overwritten, unless a merged pull request has carried
 // them into the base.
 //
+// A promotion that is withdrawn by one hub and followed by the next number's at another
+// may meet it at their one pull request. Whose it is is asked again right before it is
+// closed, and on GitHub, GitLab and Gitea the close writes back the body that was seen,
+// on Bitbucket Server it is of the version that was seen: a claim that came between the
+// two requests goes, or the close is refused, and the next promotion opens another.
+// What is left: on Azure DevOps such a claim, of the time between two requests, ends in
+// a pull request closed under its promotion, which counts as rejected (spec.retry
+// begins it again); and so does, on any of them, a hub killed between adopting a pull
+// request that was closed at that moment and giving it back.
+//
 // A branch is rebuilt from the base only when it has to be: the base has changed one
 // of the files it edits, or was replaced by another history. To push for each commit
 // on the base would throw away reviews and run every check again.

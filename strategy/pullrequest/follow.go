@@ -129,19 +129,26 @@ func isFailure(err error) bool {
 }
 
 // withdraw closes what a superseded promotion has open, and what those before it
-// left to it: the promotions of lower numbers, or its own lives before a retry.
+// left to it: the promotions of lower numbers, or its own lives before a retry. What
+// the next promotion makes its own meanwhile is left to it.
 func (a *act) withdraw(ctx context.Context, why string) error {
 	prs, err := a.find(ctx)
 	if err != nil {
 		return err
 	}
 	for _, pr := range prs {
-		if whose := a.whose(pr); pr.State != provider.Open || whose != mine && whose != older {
+		if pr.State != provider.Open || !a.owns(pr) {
 			continue
 		}
-		if _, err := a.provider.Close(ctx, pr.Number, comment(a.p, why)); err != nil {
+		if _, err := a.provider.Close(ctx, pr.Number, provider.Closing{Comment: comment(a.p, why), Still: a.owns}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// owns tells whether a pull request is this promotion's, or was left to it.
+func (a *act) owns(pr provider.PullRequest) bool {
+	whose := a.whose(pr)
+	return whose == mine || whose == older
 }

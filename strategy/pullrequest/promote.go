@@ -155,11 +155,7 @@ func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullReque
 	limits := a.provider.Limits()
 	subject, text := fit(title(a.p), limits.Title), fitBody(body(a.p, b.places), limits)
 	if f.open != nil {
-		pr, err := a.provider.Update(ctx, f.open.Number, provider.Edit{Title: &subject, Body: &text})
-		if err == nil && pr.State != provider.Open {
-			err = errLookAgain
-		}
-		return pr, err
+		return a.adopt(ctx, *f.open, provider.Edit{Title: &subject, Body: &text})
 	}
 	pr, err := a.provider.Create(ctx, provider.NewPullRequest{Head: a.branch, Base: a.spec.BaseBranch, Title: subject, Body: text})
 	switch {
@@ -169,6 +165,23 @@ func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullReque
 		return pr, fmt.Errorf("opening it, which is tried again: %s", err) //nolint:errorlint // Its class says that it is terminal; it is not yet.
 	}
 	return pr, err
+}
+
+// adopt an open pull request of an earlier promotion, or of nobody. One that was closed
+// or merged meanwhile was not this promotion's when it was: it is given back, since to
+// bear a claim it would be taken for a rejection, or for a merge, of this one.
+func (a *act) adopt(ctx context.Context, was provider.PullRequest, claim provider.Edit) (provider.PullRequest, error) {
+	pr, err := a.provider.Update(ctx, was.Number, claim)
+	switch {
+	case errors.Is(err, provider.ErrConflict):
+		return pr, errLookAgain
+	case err != nil || pr.State == provider.Open:
+		return pr, err
+	}
+	if _, err := a.provider.Update(ctx, was.Number, provider.Edit{Title: &was.Title, Body: &was.Body}); err != nil {
+		return pr, err
+	}
+	return pr, errLookAgain
 }
 
 // settle what is left to do at an open pull request of the promotion: labels and
@@ -255,11 +268,11 @@ func (a *act) nothing(ctx context.Context, open *provider.PullRequest) (strategy
 	if open == nil {
 		return strategy.Result{State: strategy.Done, Message: why + "; no pull request was needed"}, nil
 	}
-	if whose := a.whose(*open); whose == mine || whose == older {
+	if a.owns(*open) {
 		if err := a.outranked(ctx); err != nil {
 			return strategy.Result{}, err
 		}
-		if _, err := a.provider.Close(ctx, open.Number, comment(a.p, why)); err != nil {
+		if _, err := a.provider.Close(ctx, open.Number, provider.Closing{Comment: comment(a.p, why), Still: a.owns}); err != nil {
 			return strategy.Result{}, err
 		}
 	}

@@ -41,6 +41,7 @@ type backend interface {
 	create(ctx context.Context, n NewPullRequest) (PullRequest, error)
 	update(ctx context.Context, number int64, e Edit) (PullRequest, error)
 	// merge and close are called with a pull request that was just read and is open.
+	// close writes its body back in the same request, where the service can.
 	merge(ctx context.Context, pr PullRequest, m MergeOptions) error
 	close(ctx context.Context, pr PullRequest) error
 	comment(ctx context.Context, number int64, text string) error
@@ -151,15 +152,18 @@ func (p *guarded) Merge(ctx context.Context, number int64, m MergeOptions) (Pull
 }
 
 // Close implements Provider.
-func (p *guarded) Close(ctx context.Context, number int64, comment string) (PullRequest, error) {
+func (p *guarded) Close(ctx context.Context, number int64, c Closing) (PullRequest, error) {
 	return p.one(ctx, "close pull request", func(ctx context.Context) (PullRequest, error) {
 		pr, err := p.backend.get(ctx, number)
-		if err != nil || pr.State != Open {
+		if err != nil || !c.still(pr) {
 			return pr, err
 		}
-		if comment != "" {
-			if err := p.backend.comment(ctx, number, comment); err != nil {
+		if c.Comment != "" {
+			if err := p.backend.comment(ctx, number, c.Comment); err != nil {
 				return PullRequest{}, err
+			}
+			if pr, err = p.backend.get(ctx, number); err != nil || !c.still(pr) {
+				return pr, err
 			}
 		}
 		if err := p.backend.close(ctx, pr); err != nil {

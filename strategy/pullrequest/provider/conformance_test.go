@@ -3,6 +3,7 @@ package provider_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -194,7 +195,7 @@ func TestMergeLosesToAPush(t *testing.T) {
 	each(t, func(t *testing.T, s *providertest.Server, p provider.Provider) {
 		g := NewWithT(t)
 		created := open(t, p)
-		s.BeforeActs(func() { s.SetBranch(head, "sha-2") })
+		s.BeforeActs(func(*http.Request) bool { s.SetBranch(head, "sha-2"); return true })
 		_, err := p.Merge(t.Context(), created.Number, provider.MergeOptions{HeadSHA: "sha-1"})
 		// Bitbucket Server says no more than that it was changed.
 		g.Expect(err).To(SatisfyAny(MatchError(provider.ErrHeadMoved), MatchError(provider.ErrConflict)))
@@ -217,7 +218,7 @@ func TestCloseSaysWhyOnce(t *testing.T) {
 		g := NewWithT(t)
 		created := open(t, p)
 		for range 2 {
-			closed, err := p.Close(t.Context(), created.Number, "superseded by 1.2.4")
+			closed, err := p.Close(t.Context(), created.Number, provider.Closing{Comment: "superseded by 1.2.4"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(closed.State).To(Equal(provider.Closed))
 		}

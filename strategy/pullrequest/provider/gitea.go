@@ -142,7 +142,7 @@ func (b *giteaBackend) update(ctx context.Context, number int64, e Edit) (PullRe
 
 func (b *giteaBackend) close(ctx context.Context, pr PullRequest) error {
 	closed := gitea.StateClosed
-	_, err := b.edit(ctx, pr.Number, gitea.EditPullRequestOption{State: &closed})
+	_, err := b.edit(ctx, pr.Number, gitea.EditPullRequestOption{State: &closed, Body: &pr.Body})
 	return err
 }
 

@@ -101,7 +101,7 @@ func (b *githubBackend) update(ctx context.Context, number int64, e Edit) (PullR
 
 func (b *githubBackend) close(ctx context.Context, pr PullRequest) error {
 	closed := "closed"
-	_, err := b.edit(ctx, pr.Number, &github.PullRequest{State: &closed})
+	_, err := b.edit(ctx, pr.Number, &github.PullRequest{State: &closed, Body: &pr.Body})
 	return err
 }
 

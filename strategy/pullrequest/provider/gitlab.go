@@ -103,7 +103,7 @@ func (b *gitlabBackend) update(ctx context.Context, number int64, e Edit) (PullR
 }
 
 func (b *gitlabBackend) close(ctx context.Context, pr PullRequest) error {
-	_, err := b.edit(ctx, pr.Number, &gitlab.UpdateMergeRequestOptions{StateEvent: gitlab.Ptr("close")})
+	_, err := b.edit(ctx, pr.Number, &gitlab.UpdateMergeRequestOptions{StateEvent: gitlab.Ptr("close"), Description: &pr.Body})
 	return err
 }
 

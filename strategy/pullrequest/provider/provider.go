@@ -67,6 +67,19 @@ type Edit struct {
 	Title, Body *string
 }
 
+// Closing is how a pull request is closed.
+type Closing struct {
+	// Comment that is left on it before; none when empty.
+	Comment string
+	// Still tells whether it is to be closed as it is now. It is asked before the
+	// comment, and again right before the close; nil for always.
+	Still func(PullRequest) bool
+}
+
+func (c Closing) still(pr PullRequest) bool {
+	return pr.State == Open && (c.Still == nil || c.Still(pr))
+}
+
 // MergeOptions of Merge.
 type MergeOptions struct {
 	// HeadSHA that the pull request must have at its head. Required.
@@ -118,9 +131,14 @@ type Provider interface {
 	Merge(ctx context.Context, number int64, m MergeOptions) (PullRequest, error)
 
 	// Close closes an open pull request after leaving a comment, if there is one to
-	// leave. One that is not open is returned as it is, and nothing is said on it.
-	// A call that fails in between says it again when repeated.
-	Close(ctx context.Context, number int64, comment string) (PullRequest, error)
+	// leave. One that is not open, or not to be closed as it is now, is returned so. A
+	// call that fails in between says it again when repeated.
+	//
+	// What is asked of it right before the close may have changed when the close
+	// arrives: no service but Bitbucket Server closes by version (ErrConflict then).
+	// GitHub, GitLab and Gitea close it with the body that was seen: a claim that
+	// another wrote in between goes, and they see that.
+	Close(ctx context.Context, number int64, c Closing) (PullRequest, error)
 
 	// AddLabels adds labels by name to those it has. Labels that the service does
 	// not know are made, except on Gitea, where that is ErrValidation.

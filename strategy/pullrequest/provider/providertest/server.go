@@ -95,7 +95,7 @@ type lockedState struct {
 	faults     []*Fault
 	requests   []string
 	appTokens  map[string]bool
-	beforeActs func()
+	beforeActs func(*http.Request) bool
 }
 
 // New starts a server, which is stopped at the test's end.
@@ -242,8 +242,9 @@ func (s *Server) Mend() {
 	s.faults = nil
 }
 
-// BeforeActs calls a hook once, before the next request that is no GET or OPTIONS.
-func (s *Server) BeforeActs(hook func()) {
+// BeforeActs calls a hook before each request that is no GET or OPTIONS, until it says
+// that it is done.
+func (s *Server) BeforeActs(hook func(*http.Request) (done bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beforeActs = hook
@@ -266,8 +267,8 @@ func (s *Server) faulty(next http.Handler) http.Handler {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		fault, hook := s.enter(r)
-		if hook != nil {
-			hook()
+		if hook != nil && !hook(r) {
+			s.BeforeActs(hook)
 		}
 		if fault == nil || fault.After {
 			to := w
@@ -287,11 +288,11 @@ func (s *Server) faulty(next http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) enter(r *http.Request) (*Fault, func()) {
+func (s *Server) enter(r *http.Request) (*Fault, func(*http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.RequestURI())
-	var hook func()
+	var hook func(*http.Request) bool
 	if r.Method != http.MethodGet && r.Method != http.MethodOptions {
 		hook, s.beforeActs = s.beforeActs, nil
 	}
