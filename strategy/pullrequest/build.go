@@ -119,16 +119,14 @@ func (a *act) rebuild(ctx context.Context, c *gitrepo.Clone, prs []provider.Pull
 		if err != nil {
 			return built{}, err
 		}
-		switch a.mayReplace(head, prs) {
-		case notOurs:
-			if open {
-				return built{foreign: true, head: old, base: base, places: e.places}, nil
-			}
-			return built{}, fail(ReasonBranchModified, "branch %s holds commit %s of %s, which is not the hub's and which no merged pull request has carried into %s: merge, rename or delete the branch, and raise spec.retry of Promotion %s",
-				a.branch, old.String()[:12], oneLine(head.Author.Name), a.spec.BaseBranch, a.p.Name)
-		case outranked:
-			return built{}, errOutranked
-		case replaceable:
+		foreign, err := a.foreign(ctx, c, head, base, prs)
+		switch {
+		case err != nil:
+			return built{}, err
+		case foreign != nil && open:
+			return built{foreign: true, head: old, base: base, places: e.places}, nil
+		case foreign != nil:
+			return built{}, a.modified(*foreign)
 		}
 		if readClaim(head.Message).relationTo(a.p) == mine && ownCommit(head) {
 			fits, err := a.fits(ctx, c, head, base, e)
@@ -155,31 +153,35 @@ func (a *act) rebuild(ctx context.Context, c *gitrepo.Clone, prs []provider.Pull
 	return built{head: made.Hash, base: base, places: e.places}, nil
 }
 
-type mayReplace int
+// maxBelow is how many of weave's commits are looked through for a person's below them.
+// weave never rebuilt its branch: it has as many as it promoted since somebody deleted it.
+const maxBelow = 500
 
-const (
-	replaceable mayReplace = iota
-	notOurs
-	outranked
-)
-
-// mayReplace tells whether the commit at the branch's head may be lost.
-func (a *act) mayReplace(head gitrepo.Commit, prs []provider.PullRequest) mayReplace {
-	switch {
-	case ownCommit(head):
-		if readClaim(head.Message).relationTo(a.p) == newer {
-			return outranked
-		}
-		return replaceable
-	case weavesCommit(head):
-		return replaceable
-	case slices.ContainsFunc(prs, func(pr provider.PullRequest) bool {
-		return pr.State == provider.Merged && strings.EqualFold(pr.HeadSHA, head.Hash.String())
-	}):
-		return replaceable // the base has it
-	default:
-		return notOurs
+// foreign returns a commit of the branch that may not be lost, for it is a person's and
+// no merged pull request has carried it into the base; nil when there is none. The hub
+// puts its own commit right onto the base, so that below it there is nothing of the
+// branch; weave put its commits onto whatever was there.
+func (a *act) foreign(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit, base gitrepo.Hash, prs []provider.PullRequest) (*gitrepo.Commit, error) {
+	merged := func(commit gitrepo.Commit) bool {
+		return slices.ContainsFunc(prs, func(pr provider.PullRequest) bool {
+			return pr.State == provider.Merged && strings.EqualFold(pr.HeadSHA, commit.Hash.String())
+		})
 	}
+	switch {
+	case ownCommit(head) && readClaim(head.Message).relationTo(a.p) == newer:
+		return nil, errOutranked
+	case ownCommit(head), merged(head):
+		return nil, nil //nolint:nilnil // None is the answer.
+	case !weavesCommit(head):
+		return &head, nil
+	}
+	return c.Foreign(ctx, head.Hash, base, maxBelow, func(commit gitrepo.Commit) bool { return weavesCommit(commit) || ownCommit(commit) }, merged)
+}
+
+// modified is the error of a branch that is a person's, too.
+func (a *act) modified(by gitrepo.Commit) error {
+	return fail(ReasonBranchModified, "branch %s holds commit %s of %s, which is not the hub's and which no merged pull request has carried into %s: merge, rename or delete the branch, and raise spec.retry of Promotion %s",
+		a.branch, by.Hash.String()[:12], oneLine(by.Author.Name), a.spec.BaseBranch, a.p.Name)
 }
 
 // change is the promotion's commit on a base.

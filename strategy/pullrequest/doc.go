@@ -17,7 +17,8 @@
 //
 // Nothing is touched that bears a higher number of the same Pipeline. Commits that
 // are not the hub's are never overwritten, unless a merged pull request has carried
-// them into the base.
+// them into the base; those of weave are the hub's, and what lies below them is looked
+// through, so far at most (maxBelow).
 //
 // A promotion that is withdrawn by one hub and followed by the next number's at another
 // may meet it at their one pull request. Whose it is is asked again right before it is

@@ -225,6 +225,61 @@ func TestAdoptsWhatWeaveLeft(t *testing.T) {
 	})
 }
 
+// weave put its commits onto whatever was on the branch. A person's below them is not
+// lost with them, unless it was merged; those of weave and of the base are nobody's.
+func TestCommitsBelowWeaves(t *testing.T) {
+	promoted := func(s *scene, version string) {
+		s.CommitAs(s.branch(), "Promotion Server <>", "promoting version", map[string]string{manifest: release(s.ns, "prod", version)})
+	}
+	for name, tc := range map[string]struct {
+		below func(s *scene)
+		lost  bool
+	}{
+		"only weave's": {func(s *scene) { promoted(s, "1.0.7"); promoted(s, "1.0.8") }, true},
+		"a person's": {func(s *scene) {
+			promoted(s, "1.0.8")
+			s.Commit(s.branch(), "one more thing", map[string]string{"more.yaml": "a: b\n"})
+			promoted(s, "1.0.9")
+		}, false},
+		"a person's, merged since": {func(s *scene) {
+			s.Commit(s.branch(), "one more thing", map[string]string{"more.yaml": "a: b\n"})
+			_, err := s.Repository.Merge(s.branch(), gittest.Base, mustHead(s, s.branch()))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+		}, true},
+		"a person's, squashed since": {func(s *scene) {
+			s.Commit(s.branch(), "one more thing", map[string]string{"more.yaml": "a: b\n"})
+			s.server.Add(providertest.PullRequest{
+				State: providertest.Merged, Head: s.branch(), Base: gittest.Base, HeadSHA: mustHead(s, s.branch()), Title: "Promote", Body: "weave's",
+			})
+		}, true},
+		"the base's own, which moved on": {func(s *scene) {
+			for i := range 4 {
+				s.Commit(gittest.Base, "another", map[string]string{"other.yaml": strings.Repeat("x", i+1)})
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, s := NewWithT(t), newScene(t, pipelinesv1.Gitea)
+			s.Set(s.branch(), mustHead(s, gittest.Base))
+			tc.below(s)
+			promoted(s, "1.0.10")
+			before := mustHead(s, s.branch())
+			p := s.promotion(1, "1.1.0")
+			if tc.lost {
+				g.Expect(s.promote(p).State).To(Equal(strategy.Open))
+				g.Expect(s.Show(s.branch(), "%P")).To(Equal(mustHead(s, gittest.Base)))
+				return
+			}
+			_, err := s.Promote(t.Context(), p)
+			expectReason(g, err, "BranchModified", "Ann Operator")
+			g.Expect(mustHead(s, s.branch())).To(Equal(before))
+			g.Expect(s.pulls()).To(BeEmpty())
+		})
+	}
+}
+
 // A title that a person gave stays; so does a pull request whose body they emptied.
 func TestRetitledByHand(t *testing.T) {
 	each(t, func(t *testing.T, g *WithT, s *scene) {

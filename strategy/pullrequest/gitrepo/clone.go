@@ -182,37 +182,3 @@ func (c *Clone) Commit(hash Hash) (Commit, error) {
 		Committer: Person{found.Committer.Name, found.Committer.Email},
 	}, nil
 }
-
-// Leads tells whether a branch's commit leads back to an earlier one. It fetches the
-// commits in between, if they are not too many for a clone.
-func (c *Clone) Leads(ctx context.Context, from, back Hash) (bool, error) {
-	if from == back {
-		return true, nil
-	}
-	// What the server sends to one who has the earlier commit is what lies between;
-	// if the way leads there, one of those has it as its parent.
-	if err := c.fetch(ctx, 0, []Hash{from}, []Hash{back}); err != nil {
-		return false, err
-	}
-	seen, next := map[Hash]bool{}, []Hash{from}
-	for len(next) > 0 {
-		if ctx.Err() != nil {
-			return false, c.explain(ctx, "log", ctx.Err())
-		}
-		hash := next[len(next)-1]
-		next = next[:len(next)-1]
-		if hash == back {
-			return true, nil
-		}
-		if seen[hash] {
-			continue
-		}
-		seen[hash] = true
-		commit, err := object.GetCommit(c.storage, hash)
-		if err != nil {
-			continue // the other has it: it is on another way back
-		}
-		next = append(next, commit.ParentHashes...)
-	}
-	return false, nil
-}

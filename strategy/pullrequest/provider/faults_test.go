@@ -299,7 +299,10 @@ func calls(p provider.Provider, number int64) map[string]func(context.Context) e
 			_, err := p.Merge(ctx, number, provider.MergeOptions{HeadSHA: "sha-1"})
 			return err
 		},
-		"close":  func(ctx context.Context) error { _, err := p.Close(ctx, number, provider.Closing{Comment: "why"}); return err },
+		"close": func(ctx context.Context) error {
+			_, err := p.Close(ctx, number, provider.Closing{Comment: "why"})
+			return err
+		},
 		"review": func(ctx context.Context) error { return p.RequestReviews(ctx, number, reviewers(p.Type())) },
 	}
 }
