@@ -1,6 +1,7 @@
 package pullrequest_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -318,6 +319,51 @@ func TestCommitsOfAPerson(t *testing.T) {
 		g.Expect(s.promote(s.promotion(3, "1.3.0")).State).To(Equal(strategy.Open))
 		g.Expect(s.File(s.branch(), "clusters/prod/more.yaml")).To(Equal("a: b\n"))
 		g.Expect(s.pulls()).To(Equal("open 1, merged 1"))
+	})
+}
+
+// A commit that a person adds between the hub's push and its pull request is seen at
+// once, kept, and not merged for them; if the hub ends in between, nothing is opened.
+func TestCommitsBeforeThePullRequest(t *testing.T) {
+	each(t, func(t *testing.T, g *WithT, s *scene) {
+		for _, killed := range []bool{false, true} {
+			s.spec.AutoMerge = true
+			p := s.promotion(map[bool]int64{false: 1, true: 2}[killed], map[bool]string{false: "1.1.0", true: "1.2.0"}[killed])
+			ctx, kill := context.WithCancel(t.Context())
+			defer kill()
+			byHand := ""
+			s.server.BeforeActs(func(r *http.Request) bool {
+				if strings.Contains(r.URL.Path, "/git-") {
+					return false
+				}
+				byHand = s.Commit(s.branch(), "one more thing", map[string]string{"more.yaml": "a: b\n"})
+				if killed {
+					kill()
+				}
+				return true
+			})
+			if killed {
+				s.server.Lay(providertest.Fault{Method: http.MethodPost, Path: "pull", Status: http.StatusBadGateway, Times: 1})
+				s.server.Lay(providertest.Fault{Method: http.MethodPost, Path: "merge_requests", Status: http.StatusBadGateway, Times: 1})
+				_, err := s.Promote(ctx, p)
+				g.Expect(err).To(HaveOccurred())
+				s.server.Mend()
+				s.again()
+				_, err = s.Promote(t.Context(), p)
+				expectReason(g, err, "BranchModified", "Ann Operator")
+				g.Expect(s.pulls()).To(Equal("merged 1"), "nothing was opened")
+			} else {
+				result := s.promote(p)
+				g.Expect(result.State).To(Equal(strategy.Open))
+				g.Expect(result.PullRequest.ForeignSHA).To(Equal(byHand))
+				g.Expect(s.follow(p).PullRequest.ForeignSHA).To(Equal(byHand))
+				g.Expect(s.pulls()).To(Equal("open 1"), "nor is it merged")
+			}
+			g.Expect(mustHead(s, s.branch())).To(Equal(byHand))
+			if !killed {
+				s.merge(1)
+			}
+		}
 	})
 }
 

@@ -68,8 +68,13 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 		return a.open(*f.open, kept), nil
 	}
 	pr, err := a.ensure(ctx, f, b)
-	if err != nil {
+	switch {
+	case err != nil:
 		return strategy.Result{}, err
+	case !f.mine && pr.HeadSHA != "" && !strings.EqualFold(pr.HeadSHA, b.head.String()):
+		// Somebody has added a commit since the push, or the service is not up to date:
+		// Git tells which, now that the pull request is this promotion's.
+		return strategy.Result{}, errLookAgain
 	}
 	return a.settle(ctx, pr, capstanv1.PullRequestStatus{HeadSHA: b.head.String(), BaseSHA: b.base.String()})
 }
