@@ -283,6 +283,41 @@ func TestFailedIsWithdrawnWhenTheSourceMovesOn(t *testing.T) {
 	g.Expect(pr.Comments[0]).To(ContainSubstring("agreed on another revision"))
 }
 
+// An environment that is brought to the revision by hand needs the pull request no
+// more: it is closed, with the reason. One that was merged is asked about once at most.
+func TestSucceededByHandIsWithdrawn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(w *world)
+		state     providertest.State
+	}{
+		"by hand": {func(*world) {}, providertest.Closed},
+		"merged, and rolled out before it was looked at": {func(w *world) { w.forge.merge(1) }, providertest.Merged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ctx := NewWithT(t), t.Context()
+			w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			tc.meanwhile(w)
+			w.runs("staging", "1.1")
+			h.rest(ctx)
+			p := w.newest(ctx, "staging")
+			g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+			g.Expect(p.Status.Withdrawn).To(BeTrue())
+			pr := w.forge.PullRequests()[0]
+			g.Expect(pr.State).To(Equal(tc.state))
+			if tc.state == providertest.Closed {
+				g.Expect(pr.Comments).To(ConsistOf(ContainSubstring("runs 1.1")))
+			} else {
+				g.Expect(pr.Comments).To(BeEmpty())
+			}
+			before := len(w.forge.Requests())
+			h.rest(ctx)
+			g.Expect(w.forge.Requests()).To(HaveLen(before), "done is done")
+		})
+	}
+}
+
 // What was edited in the Pipeline begins under the next number.
 func TestEditedPipelineBeginsAgain(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()

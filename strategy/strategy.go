@@ -64,8 +64,8 @@ type Follower interface {
 	// so that any number of hubs may call it at any time.
 	Follow(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
 
-	// Withdraw takes back what a promotion left open that was superseded, or failed
-	// and is wanted no more, and says why to people. What another promotion has made
+	// Withdraw takes back what a promotion left open that was superseded, succeeded
+	// without it, or failed and is wanted no more, and says why to people. What another promotion has made
 	// its own is left alone. There may be nothing to take back; that is no error. It is
 	// called until it succeeds.
 	Withdraw(ctx context.Context, promotion *capstanv1.Promotion, why string) error

@@ -25,8 +25,8 @@ const (
 	// may take: for the write of the outcome, and for clocks that differ.
 	claimMargin = 5 * time.Second
 
-	// firstBackoff and maxBackoff bound the time between failed attempts, which
-	// doubles. A receiver that restarts is back within the first; one that is gone
+	// firstBackoff and maxBackoff bound the time after failed attempts, which doubles
+	// with each in sequence. A receiver that restarts is back within the first; one that is gone
 	// for a day is asked 150 times.
 	firstBackoff = 5 * time.Second
 	maxBackoff   = 10 * time.Minute
@@ -85,7 +85,7 @@ func (r *Reconciler) claim(p *capstanv1.Promotion, deadline time.Duration) {
 		NotBefore: metav1.NewMicroTime(now.Add(deadline + claimMargin)),
 	}
 	if last := p.Status.Attempt; last != nil {
-		attempt.Number = last.Number + 1
+		attempt.Number, attempt.Failures = last.Number+1, last.Failures
 	}
 	p.Status.Attempt = attempt
 	if p.Status.Phase != capstanv1.PhasePromoting {
@@ -165,6 +165,7 @@ func sameAttempt(now, mine *capstanv1.Attempt) bool {
 func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
 	if cause == nil {
 		p.Status.Attempt.NotBefore = metav1.NewMicroTime(r.Clock.Now()) // It is over: the next need not wait.
+		p.Status.Attempt.Failures = 0
 		r.reached(p, v, result)
 		return
 	}
@@ -218,11 +219,16 @@ func (r *Reconciler) impossible(p *capstanv1.Promotion, v view, cause error) boo
 	return true
 }
 
-// postpone the next attempt after one that failed.
+// postpone the next attempt after one that failed, or that was not made because the
+// service is to be left alone.
 func postpone(p *capstanv1.Promotion, cause error, most time.Duration, now time.Time) time.Duration {
-	wait := backoff(p, most)
 	var after *strategy.RetryAfterError
-	if errors.As(cause, &after) {
+	wait := firstBackoff
+	if !errors.As(cause, &after) || !after.Untried {
+		p.Status.Attempt.Failures++
+		wait = backoff(p, most)
+	}
+	if after != nil {
 		wait = max(wait, after.After+jitter(p, after.After))
 	}
 	p.Status.Attempt.Error = cut(cause.Error())
@@ -245,10 +251,10 @@ func outcomeOf(s strategy.State) decision.Outcome {
 	return decision.OutcomeNone
 }
 
-// backoff doubles with each attempt, up to most.
+// backoff doubles with each failure in sequence, up to most.
 func backoff(p *capstanv1.Promotion, most time.Duration) time.Duration {
 	wait := firstBackoff
-	for n := int64(1); n < p.Status.Attempt.Number && wait < most; n++ {
+	for n := int64(1); n < p.Status.Attempt.Failures && wait < most; n++ {
 		wait *= 2
 	}
 	wait = min(wait, most)

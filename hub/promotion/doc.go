@@ -4,7 +4,8 @@
 // the facts that the table asks for, writes what it answers, and calls a strategy
 // while the phase is Promoting. A pull request that is open is followed
 // (strategy.Follower) by looks that write nothing unless they see something, and is
-// withdrawn when its promotion is superseded, or failed and would be by now. It
+// withdrawn when its promotion is superseded, succeeds without it (the environment was
+// brought there by hand), or failed and would be superseded by now. It
 // never calls a workload cluster: what an environment runs, and what its source
 // agreed on, stand in Pipeline.status; but not before this process has looked at
 // the Pipeline (Options.Looked), since what another one saw there may be hours old.

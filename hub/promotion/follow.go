@@ -32,7 +32,7 @@ const (
 	followJitter = 20
 
 	// maxWithdrawBackoff bounds the time between attempts to take back what a
-	// superseded promotion left open. Nobody waits for it, and what keeps it from
+	// promotion left open that has ended. Nobody waits for it, and what keeps it from
 	// succeeding may last.
 	maxWithdrawBackoff = time.Hour
 )
@@ -137,6 +137,7 @@ func (r *Reconciler) mayBeOpen(p *capstanv1.Promotion) bool {
 	case s.Withdrawn:
 		return false
 	case s.Phase == capstanv1.PhaseSuperseded && (s.Attempt != nil || s.PullRequest != nil || s.Retry > 0),
+		s.Phase == capstanv1.PhaseSucceeded && (s.Attempt != nil || s.PullRequest != nil),
 		s.Phase == capstanv1.PhaseFailed && s.PullRequest != nil:
 		_, ok := r.follower(p)
 		return ok
@@ -146,14 +147,18 @@ func (r *Reconciler) mayBeOpen(p *capstanv1.Promotion) bool {
 }
 
 // leftOpen tells whether a promotion may have something open that is to be taken
-// back, and why. What one that failed has open waits for it to begin again, unless
+// back, and why. What one has open whose environment runs the revision has nothing left
+// to bring, unless it was merged, which the strategy finds. What one that failed has open waits for it to begin again, unless
 // what would supersede it has come.
 func (r *Reconciler) leftOpen(p *capstanv1.Promotion, v view) (why string, left bool) {
 	if !r.mayBeOpen(p) {
 		return "", false
 	}
-	if p.Status.Phase == capstanv1.PhaseSuperseded {
+	switch p.Status.Phase { //nolint:exhaustive // The others have nothing open, or wait.
+	case capstanv1.PhaseSuperseded:
 		return p.Status.Message, true
+	case capstanv1.PhaseSucceeded:
+		return p.Status.Message + " without it", true
 	}
 	phase, reason, _ := decision.Next(capstanv1.PhaseAwaitingMerge, v.facts(p, decision.OutcomeNone))
 	return sentence(p, reason), phase == capstanv1.PhaseSuperseded

@@ -37,6 +37,9 @@ func (r *Reconciler) live(p *capstanv1.Promotion, v view, outcome decision.Outco
 			}
 			continue
 		}
+		if p.Status.Phase == capstanv1.PhaseAwaitingRollout && phase == capstanv1.PhaseSucceeded && p.Spec.Strategy.PullRequest != nil {
+			p.Status.Withdrawn = true // How it came there is that nothing is open.
+		}
 		r.enter(p, phase, why, now)
 		if why == decision.Impossible {
 			p.Status.Reason, p.Status.Message = reason, message

@@ -80,7 +80,7 @@ func TestWhatCannotBeCarriedOut(t *testing.T) {
 				revision = "1.1.0\n  injected: true"
 			}
 			p := s.promotion(1, revision)
-			p.Status.Attempt.Number = 3
+			p.Status.Attempt.Failures = 2
 			_, err := s.Promote(t.Context(), p)
 			expectReason(g, err, tc.reason, tc.part)
 			var terminal *strategy.TerminalError

@@ -15,9 +15,9 @@ import (
 const (
 	// maxRounds of looking and acting in one attempt, when somebody else is faster.
 	maxRounds = 3
-	// refusedOften is from which attempt on a pull request that the service refuses
-	// to open is taken for impossible: a branch that was just pushed may not be known
-	// everywhere yet.
+	// refusedOften is from which attempt in sequence on a pull request that the service
+	// refuses to open is taken for impossible: a branch that was just pushed may not be
+	// known everywhere yet.
 	refusedOften = 3
 )
 
@@ -166,7 +166,7 @@ func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullReque
 	switch {
 	case errors.Is(err, provider.ErrAlreadyExists):
 		return pr, errLookAgain
-	case errors.Is(err, provider.ErrValidation) && a.p.Status.Attempt != nil && a.p.Status.Attempt.Number < refusedOften:
+	case errors.Is(err, provider.ErrValidation) && a.p.Status.Attempt != nil && a.p.Status.Attempt.Failures+1 < refusedOften:
 		return pr, fmt.Errorf("opening it, which is tried again: %s", err) //nolint:errorlint // Its class says that it is terminal; it is not yet.
 	}
 	return pr, err

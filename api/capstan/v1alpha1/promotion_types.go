@@ -238,9 +238,9 @@ type PromotionStatus struct {
 	// +optional
 	Secret *SecretVersion `json:"secret,omitempty"`
 
-	// Withdrawn is set when a promotion that was superseded, or failed and is
-	// wanted no more, has nothing open any more: its
-	// pull request is closed, or another promotion's by now.
+	// Withdrawn is set when a promotion that was superseded, succeeded before its pull
+	// request was seen to be merged, or failed and is wanted no more, has nothing open
+	// any more: its pull request is closed, merged, or another promotion's by now.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
@@ -307,6 +307,11 @@ type Attempt struct {
 	// Error of the attempt, if it failed.
 	// +optional
 	Error string `json:"error,omitempty"`
+
+	// Failures are how many attempts in sequence have failed, this one included. The
+	// backoff is by them.
+	// +optional
+	Failures int64 `json:"failures,omitempty"`
 }
 
 // Promotion is one promotion of one revision into one environment: intent,
