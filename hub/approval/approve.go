@@ -25,14 +25,11 @@ func (s *Server) approve(ctx context.Context, r *http.Request, p *pipelinesv1.Pi
 	if into == nil {
 		return "", noEnvironment(p, target.environment)
 	}
-	if err := carriedOut(p, into); err != nil {
-		return "", err
-	}
 	var approved *capstanv1.Promotion
 	// The reconcilers write the status of what is approved: a lost race is run again.
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
-		approved, err = s.record(ctx, p, target, who)
+		approved, err = s.record(ctx, p, into, target, who)
 		return err
 	}); err != nil {
 		return "", err
@@ -51,8 +48,9 @@ func (s *Server) approve(ctx context.Context, r *http.Request, p *pipelinesv1.Pi
 	})
 }
 
-// record writes the approval where it belongs.
-func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, target route, who caller) (*capstanv1.Promotion, error) {
+// record writes the approval where it belongs. Weave, too, asks first whether anything
+// waits for it, and then whether it can be carried out.
+func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, into *pipelinesv1.Environment, target route, who caller) (*capstanv1.Promotion, error) {
 	var mark int64
 	if status := p.Status.Environments[target.environment]; status != nil {
 		mark = status.LastPromotion
@@ -62,6 +60,9 @@ func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, target rou
 		return nil, fmt.Errorf("listing the Promotions of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	if err := waits(waiting, target); err != nil {
+		return nil, err
+	}
+	if err := carriedOut(p, into); err != nil {
 		return nil, err
 	}
 	digest := who.signature.digest()

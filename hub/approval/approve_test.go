@@ -91,6 +91,22 @@ func TestWhatDoesNotWait(t *testing.T) {
 	w.Expect(w.approve(url, "over", "1.1.0")).To(refused("is Rejected: closed"))
 }
 
+// Where nothing waits, the answer is weave's 422, whatever else is amiss; an approval
+// that nothing can follow from is not recorded.
+func TestApprovalWithoutStrategy(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	p := w.pipeline("bare")
+	p.Spec.Promotion.Strategy.Notification = nil
+	w.Expect(w.c.Update(t.Context(), p)).To(Succeed())
+	w.Expect(w.approve(url, "bare", "1.1.0")).To(And(HaveField("Code", 422), HaveField("Body", HavePrefix(weaveNotApproved))))
+	promotion := w.promotion(p, 1, "1.1.0", waiting)
+	w.Expect(w.approve(url, "bare", "1.0.0").Code).To(Equal(422))
+	w.Expect(w.approve(url, "bare", "1.1.0")).To(And(HaveField("Code", 500), HaveField("Body", HavePrefix(weaveFailed))))
+	w.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
+	w.Expect(promotion.Spec.Approval).To(BeNil())
+}
+
 // N6: one signature approves one promotion, also where the Pipeline is another of
 // the same name, and on whichever replica.
 func TestSignatureIsUsedOnce(t *testing.T) {

@@ -30,7 +30,11 @@
 // # Bounds
 //
 // Connections, calls at a time, the size of header and body, the time of each phase
-// of a call, and calls per client in a time are bounded; a client is an IPv4 address
+// of a call, and calls per client in a time are bounded. A call takes one of the places
+// for calls when it was read whole: who sends slowly holds a connection, of which there
+// are many more, until the time to read has passed. What is held meanwhile is counted:
+// so much of a body is read for everybody, and more for a few at a time. The same places
+// for both would be fewer lines, and a handful of clients could hold them all; a client is an IPv4 address
 // or an IPv6 /64, and the least recent of too many is forgotten. The server's API
 // client has a budget of its own, so that callers cannot take the hub's.
 //

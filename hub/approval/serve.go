@@ -47,12 +47,6 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if wait := s.limiter.take(clientOf(r.RemoteAddr), s.Clock.Now()); wait > 0 {
 		return "", rateLimited(s.Clock.Now().Add(wait))
 	}
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		return "", &refusal{code: http.StatusServiceUnavailable, reason: reasonBusy, retryAfter: busyFor}
-	}
 	if r.Method != http.MethodPost {
 		return "", &refusal{code: http.StatusMethodNotAllowed, reason: reasonMethod}
 	}
@@ -60,13 +54,15 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return "", refuse(http.StatusNotFound, reasonPath,
 			"no such path: POST to %s or %s, each part escaped", "/promotion/NAMESPACE/PIPELINE/ENVIRONMENT", "/approval/NAMESPACE/PIPELINE/ENVIRONMENT/REVISION")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := s.body(w, r)
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return "", refuse(http.StatusRequestEntityTooLarge, reasonTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
-		}
-		return "", &refusal{code: http.StatusBadRequest, reason: reasonBody, cause: fmt.Errorf("reading the body: %w", err)}
+		return "", err
+	}
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		return "", busy()
 	}
 	unknown := refuse(http.StatusNotFound, reasonNoPipeline, "there is no Pipeline %s/%s", target.namespace, target.pipeline)
 	if s.Namespace != "" && target.namespace != s.Namespace {

@@ -33,8 +33,6 @@ const (
 	idleTimeout   = 60 * time.Second
 	// maxHeader is room for a proxy's headers.
 	maxHeader = 16 << 10
-	// MaxBody of a call, in bytes: many times a Flux event.
-	MaxBody = 256 << 10
 
 	// callTimeout bounds what a call does besides being read: its questions to the
 	// API server, and the wait.
@@ -72,8 +70,8 @@ type Options struct {
 type Server struct {
 	Options
 	limiter *limiter
-	// slots are taken by calls under way.
-	slots chan struct{}
+	// slots are taken by calls that were read, large by large bodies that are read.
+	slots, large chan struct{}
 	// stopping is closed when the server is to end; nil before Start.
 	stopping <-chan struct{}
 }
@@ -96,6 +94,7 @@ func New(o Options) *Server {
 		Options: o,
 		limiter: newLimiter(o.RateLimit, rateInterval, maxClients),
 		slots:   make(chan struct{}, maxCalls),
+		large:   make(chan struct{}, maxLarge),
 	}
 }
 

@@ -146,6 +146,44 @@ func TestBusy(t *testing.T) {
 	w.Expect(s.slots).To(HaveLen(maxCalls - 1))
 }
 
+// Callers that send their bodies slowly hold connections, and no place of those whose
+// call is whole.
+func TestSlowBodiesHoldNoSlot(t *testing.T) {
+	w := newWorld(t)
+	address, _ := listening(t, w.options)
+	for range maxCalls + 10 {
+		connection, err := net.Dial("tcp", address)
+		w.Expect(err).NotTo(HaveOccurred())
+		defer connection.Close()
+		_, err = fmt.Fprint(connection, "POST /promotion/a/b/c HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+		w.Expect(err).NotTo(HaveOccurred())
+	}
+	w.pipeline("prompt")
+	w.Consistently(func() int { return w.approve("http://"+address, "prompt", "1.1.0").Code }).WithTimeout(2 * time.Second).Should(Equal(422))
+}
+
+// Bodies that are larger than most are read a few at a time: what callers send is
+// counted before it is held.
+func TestLargeBodiesAreCounted(t *testing.T) {
+	w := newWorld(t)
+	s := New(w.options)
+	post := func(size int) int {
+		recorder := httptest.NewRecorder()
+		s.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/promotion/a/b/c", strings.NewReader(strings.Repeat("x", size))))
+		return recorder.Code
+	}
+	w.Expect(post(smallBody)).To(Equal(404))
+	w.Expect(post(smallBody + 1)).To(Equal(404))
+	w.Expect(post(MaxBody)).To(Equal(404))
+	w.Expect(post(MaxBody + 1)).To(Equal(413))
+	w.Expect(s.large).To(BeEmpty(), "each place was given back")
+	for range maxLarge {
+		s.large <- struct{}{}
+	}
+	w.Expect(post(smallBody)).To(Equal(404))
+	w.Expect(post(smallBody + 1)).To(Equal(503))
+}
+
 // A caller that sends slowly is cut off, and one that sends too large a header is too.
 func TestSlowAndLargeCallers(t *testing.T) {
 	g := NewWithT(t)
