@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -194,6 +195,7 @@ func TestChangedSecretBeginsAgain(t *testing.T) {
 			g.Expect(p.Status.Secret).NotTo(BeNil())
 			c := meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)
 			g.Expect(c.Reason).To(Equal(pipelinesv1.PromotionFailedReason))
+			g.Expect(c.Message).To(And(ContainSubstring("Secret "+gitSecret+" is changed"), ContainSubstring("raise spec.retry of Promotion "+p.Name)))
 			before := len(w.forge.Requests())
 			h.rest(ctx)
 			g.Expect(w.forge.Requests()).To(HaveLen(before), "what cannot heal is not repeated")
@@ -314,6 +316,50 @@ func TestSucceededByHandIsWithdrawn(t *testing.T) {
 			before := len(w.forge.Requests())
 			h.rest(ctx)
 			g.Expect(w.forge.Requests()).To(HaveLen(before), "done is done")
+		})
+	}
+}
+
+// What was mended at the service, or in the repository, is not seen by the hub: the
+// conditions say how it begins again, and so it does.
+func TestConditionsTellHowItBeginsAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil, mend  func(w *world)
+		reason, says string
+	}{
+		"rights at the service": {
+			func(w *world) { w.forge.Lay(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.Mend() },
+			"Forbidden", "where something else is mended, as rights at the Git service, raise spec.retry of Promotion ",
+		},
+		"a marker": {
+			func(w *world) {
+				w.forge.Commit(gittest.Base, "no marker", map[string]string{manifestOf("staging"): "a: b\n"})
+			},
+			func(w *world) {
+				w.forge.Commit(gittest.Base, "marker", map[string]string{manifestOf("staging"): w.manifest("staging", "1.0")})
+			},
+			"NoMarker", "once that is mended, raise spec.retry of Promotion ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ctx := NewWithT(t), t.Context()
+			w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
+			tc.spoil(w)
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			p := w.newest(ctx, "staging")
+			g.Expect(p.Status.Reason).To(Equal(tc.reason))
+			for _, conditions := range [][]metav1.Condition{p.Status.Conditions, w.pipeline(ctx, "web").Status.Conditions} {
+				c := meta.FindStatusCondition(conditions, capstanv1.StalledCondition)
+				g.Expect(c).NotTo(BeNil())
+				g.Expect(c.Message).To(ContainSubstring(tc.says + p.Name))
+			}
+			tc.mend(w)
+			h.rest(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+			retry(ctx, g, w, w.newest(ctx, "staging"))
+			h.settle(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
 		})
 	}
 }

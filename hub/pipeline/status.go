@@ -246,7 +246,7 @@ func stalled(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promot
 			continue
 		}
 		if newest.Status.Phase == capstanv1.PhaseFailed {
-			failed = append(failed, fmt.Sprintf("promotion %s into environment %q failed: %s; mend it and edit the Pipeline, or raise the Promotion's spec.retry", newest.Name, env.Name, newest.Status.Message))
+			failed = append(failed, fmt.Sprintf("promotion %s into environment %q failed: %s", newest.Name, env.Name, newest.Status.Message))
 			continue
 		}
 		if c := meta.FindStatusCondition(newest.Status.Conditions, capstanv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue {

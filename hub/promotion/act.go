@@ -212,11 +212,20 @@ func (r *Reconciler) impossible(p *capstanv1.Promotion, v view, cause error) boo
 	if !errors.As(cause, &terminal) {
 		return false
 	}
-	r.live(p, v, decision.OutcomeImpossible, terminal.Reason, cut(cause.Error()))
+	r.live(p, v, decision.OutcomeImpossible, terminal.Reason, cut(cause.Error())+mend(p, terminal))
 	if p.Status.Phase == capstanv1.PhaseFailed {
 		p.Status.Secret = terminal.Secret
 	}
 	return true
+}
+
+// mend is how people have a failed promotion begin again. Of what they mend at a service
+// nothing is heard.
+func mend(p *capstanv1.Promotion, failed *strategy.TerminalError) string {
+	if failed.Secret == nil {
+		return fmt.Sprintf("; once that is mended, raise spec.retry of Promotion %s (an edit of the Pipeline's strategy begins another by itself)", p.Name)
+	}
+	return fmt.Sprintf("; it begins again when the Secret %s is changed; where something else is mended, as rights at the Git service, raise spec.retry of Promotion %s", failed.Secret.Name, p.Name)
 }
 
 // postpone the next attempt after one that failed, or that was not made because the

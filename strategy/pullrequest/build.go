@@ -56,8 +56,8 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 		return edit{}, err
 	}
 	if !marked {
-		return edit{}, fail(ReasonNoMarker, "no YAML file on branch %s of %s has the marker: put the comment # {\"$promotion\": \"%s:%s:%s\"} behind the version to be promoted, and raise spec.retry of Promotion %s",
-			a.spec.BaseBranch, a.provider.Repository(), a.p.Namespace, a.p.Spec.Pipeline.Name, oneLine(a.p.Spec.Environment), a.p.Name)
+		return edit{}, fail(ReasonNoMarker, "no YAML file on branch %s of %s has the marker: put the comment # {\"$promotion\": \"%s:%s:%s\"} behind the version to be promoted",
+			a.spec.BaseBranch, a.provider.Repository(), a.p.Namespace, a.p.Spec.Pipeline.Name, oneLine(a.p.Spec.Environment))
 	}
 	return e, nil
 }
@@ -180,8 +180,8 @@ func (a *act) foreign(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit
 
 // modified is the error of a branch that is a person's, too.
 func (a *act) modified(by gitrepo.Commit) error {
-	return fail(ReasonBranchModified, "branch %s holds commit %s of %s, which is not the hub's and which no merged pull request has carried into %s: merge, rename or delete the branch, and raise spec.retry of Promotion %s",
-		a.branch, by.Hash.String()[:12], oneLine(by.Author.Name), a.spec.BaseBranch, a.p.Name)
+	return fail(ReasonBranchModified, "branch %s holds commit %s of %s, which is not the hub's and which no merged pull request has carried into %s: merge, rename or delete the branch",
+		a.branch, by.Hash.String()[:12], oneLine(by.Author.Name), a.spec.BaseBranch)
 }
 
 // change is the promotion's commit on a base.
