@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// C25: the backoff that an attempt leaves in the status doubles up to a bound, is
+// C25: the backoff that a failure leaves in the status doubles with each in sequence, up to a bound, is
 // spread by a fifth at most, and is the same whoever computes it again.
 func TestBackoff(t *testing.T) {
 	for i, least := range []time.Duration{

@@ -129,7 +129,8 @@ func answered(err error) bool {
 }
 
 // gate is the transport of an act's clones. It lets nothing through once the act's
-// right to ask has gone.
+// right to ask has gone, and tells an address that is not to be called from a network
+// that fails.
 type gate struct {
 	pass *pass
 	next http.RoundTripper
@@ -143,5 +144,10 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, refusal
 	}
-	return g.next.RoundTrip(r)
+	response, err := g.next.RoundTrip(r)
+	if errors.Is(err, provider.ErrForbiddenAddress) {
+		// Git's host may be another than the API's, and be another at each look.
+		return nil, &gitrepo.Error{Class: gitrepo.Invalid, Message: err.Error() + "; correct url of the Pipeline's strategy"}
+	}
+	return response, err
 }

@@ -1,6 +1,7 @@
 package pullrequest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
@@ -104,6 +106,33 @@ func TestBreakerProbes(t *testing.T) {
 		_, err := b.enter()
 		g.Expect(err).NotTo(HaveOccurred())
 	}
+}
+
+// Where Git's host leads to the hub itself, no repetition heals it, as for the API's.
+func TestGitAtAForbiddenAddress(t *testing.T) {
+	g := NewWithT(t)
+	made, err := provider.New(provider.Options{Type: pipelinesv1.Gitea, URL: "https://127.0.0.1:1/fleet/apps.git", Credentials: provider.Credentials{Token: "a-token-of-a-test"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	workspace, err := gitrepo.NewWorkspace(t.TempDir(), gitrepo.Limits{})
+	g.Expect(err).NotTo(HaveOccurred())
+	p, err := newBreaker(testclock.NewFakeClock(time.Now())).enter()
+	g.Expect(err).NotTo(HaveOccurred())
+	err = workspace.Clone(t.Context(), gitrepo.Remote{URL: made.Repository().CloneURL, Transport: &gate{pass: p, next: made.Transport()}},
+		func(context.Context, *gitrepo.Clone) error { return nil })
+	var terminal *strategy.TerminalError
+	g.Expect(errors.As(explain(err, capstanv1.SecretVersion{}), &terminal)).To(BeTrue(), "%v", err)
+	g.Expect(terminal.Reason).To(Equal(ReasonInvalidSpec))
+	g.Expect(terminal).To(MatchError(ContainSubstring("does not call this address")))
+	g.Expect(workspace.Close()).To(Succeed())
+}
+
+// No value turns the text around it: neither a control character nor one of format.
+func TestOneLine(t *testing.T) {
+	g := NewWithT(t)
+	for _, r := range "\n\x00\x1b\u0085\u00ad\u061c\u200b\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff\U000e0041" {
+		g.Expect(oneLine("1.0"+string(r)+"0.1")).To(Equal("1.0�0.1"), "%U", r)
+	}
+	g.Expect(oneLine("Ünïted 日本 1.0+x")).To(Equal("Ünïted 日本 1.0+x"))
 }
 
 // Of Secrets that come and go nothing stays; what a service asked for does, for as long

@@ -127,11 +127,12 @@ func title(p *capstanv1.Promotion) string {
 	return fmt.Sprintf("Promote %s/%s in %s to %s", p.Namespace, p.Spec.Pipeline.Name, oneLine(p.Spec.Environment), oneLine(p.Spec.Revision))
 }
 
-// oneLine keeps a value from breaking out of its line: environments and revisions
+// oneLine keeps a value from breaking out of its line, and from turning the text
+// around it (bidirectional controls are of format, Cf): environments and revisions
 // have no pattern.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == unicode.ReplacementChar {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == unicode.ReplacementChar {
 			return '�'
 		}
 		return r

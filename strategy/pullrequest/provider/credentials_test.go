@@ -166,18 +166,19 @@ func TestLoopbackIsNotDialled(t *testing.T) {
 	g.Expect(s.Requests()).To(BeEmpty())
 }
 
-// The environment's proxy is not used unless it was asked for.
-func TestProxyOnlyIfGiven(t *testing.T) {
-	t.Setenv("HTTPS_PROXY", "https://proxy.invalid:1")
+// A proxy would dial where nobody here sees it: there is none, for the API and for Git.
+func TestNoProxy(t *testing.T) {
 	g := NewWithT(t)
 	s := providertest.New(t, providertest.Options{Type: pipelinesv1.Gitea})
-	_, err := connect(t, pipelinesv1.Gitea, s, nil).Find(t.Context(), provider.Query{Head: head, Base: base})
+	transport, ok := connect(t, pipelinesv1.Gitea, s, nil).Transport().(*http.Transport)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(transport.Proxy).To(BeNil())
+	p := connect(t, pipelinesv1.Gitea, s, func(o *provider.Options) { o.AllowLoopback = false })
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL(), nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	p := connect(t, pipelinesv1.Gitea, s, func(o *provider.Options) {
-		o.Proxy = func(*http.Request) (*url.URL, error) { return nil, errors.New("asked for the proxy") }
-	})
-	_, err = p.Find(t.Context(), provider.Query{Head: head, Base: base})
-	g.Expect(err).To(MatchError(ContainSubstring("asked for the proxy")))
+	_, err = p.Transport().RoundTrip(request) //nolint:bodyclose // There is none.
+	g.Expect(err).To(MatchError(provider.ErrForbiddenAddress))
+	g.Expect(s.Requests()).To(BeEmpty())
 }
 
 func TestGitHubApp(t *testing.T) {

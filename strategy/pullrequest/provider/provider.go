@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -176,8 +175,6 @@ type Options struct {
 	Credentials Credentials
 	// CABundle of PEM certificates that are trusted beside the system's.
 	CABundle []byte
-	// Proxy, as http.Transport has it; nil for none, whatever the environment says.
-	Proxy func(*http.Request) (*url.URL, error)
 	// AllowLoopback permits a service on this machine. Off in production, where
 	// loopback is the hub itself.
 	AllowLoopback bool

@@ -30,9 +30,10 @@ const (
 	maxConnections = 4
 )
 
-// errForbiddenAddress is what a URL must not lead to: it is written by people who
-// may create Pipelines, and the hub stands where they do not.
-var errForbiddenAddress = errors.New("the hub does not call this address")
+// ErrForbiddenAddress is the cause where a URL leads to what the hub must not call: it
+// is written by people who may create Pipelines, and the hub stands where they do not.
+// It comes from Transport; errors of the API are ErrInvalid then.
+var ErrForbiddenAddress = errors.New("the hub does not call this address")
 
 // metadataAddresses are those of cloud metadata services outside the link-local
 // ranges.
@@ -53,17 +54,16 @@ func newTransport(o Options) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout}
-	if o.Proxy == nil {
+	dialer := &net.Dialer{
+		Timeout: dialTimeout,
 		// The address that is dialled, after the name was resolved: a name that leads
-		// to loopback now and elsewhere before gets nowhere. Through a proxy it is the
-		// proxy's, which the operator chose.
-		dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		// to loopback now and elsewhere before gets nowhere. So there is no proxy, of
+		// the environment or else: what it dials, nobody here would see.
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			return checkAddress(address, o.AllowLoopback)
-		}
+		},
 	}
 	return &http.Transport{
-		Proxy:                  o.Proxy,
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    handshakeTimeout,
@@ -93,7 +93,7 @@ func roots(o Options) (*x509.CertPool, error) {
 func checkAddress(address string, allowLoopback bool) error {
 	parsed, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("%w: %s", errForbiddenAddress, address)
+		return fmt.Errorf("%w: %s", ErrForbiddenAddress, address)
 	}
 	ip := parsed.Addr().Unmap().WithZone("")
 	if nat64.Contains(ip) {
@@ -103,10 +103,10 @@ func checkAddress(address string, allowLoopback bool) error {
 	switch {
 	case ip.IsLoopback():
 		if !allowLoopback {
-			return fmt.Errorf("%w: %s is loopback, the hub itself", errForbiddenAddress, ip)
+			return fmt.Errorf("%w: %s is loopback, the hub itself", ErrForbiddenAddress, ip)
 		}
 	case !ip.IsValid(), ip.IsUnspecified(), ip.IsMulticast(), ip.IsLinkLocalUnicast(), metadataAddresses[ip]:
-		return fmt.Errorf("%w: %s is unspecified, multicast, link-local or a cloud's metadata service", errForbiddenAddress, ip)
+		return fmt.Errorf("%w: %s is unspecified, multicast, link-local or a cloud's metadata service", ErrForbiddenAddress, ip)
 	}
 	return nil
 }

@@ -183,7 +183,7 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &verification):
 		failure.Class = Untrusted
 		failure.Mend = "put the CA that signed its certificate under caFile of the Secret"
-	case errors.Is(err, errForbiddenAddress):
+	case errors.Is(err, ErrForbiddenAddress):
 		failure.Class = Invalid
 	}
 	failure.Message = w.clean(err.Error())
