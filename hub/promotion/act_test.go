@@ -17,8 +17,8 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// C25: the backoff that a failure leaves in the status doubles with each in sequence, up to a bound, is
-// spread by a fifth at most, and is the same whoever computes it again.
+// C25: the backoff that a failure leaves in the status doubles with each in sequence, up
+// to a bound, is spread by a fifth at most, and is the same whoever computes it again.
 func TestBackoff(t *testing.T) {
 	for i, least := range []time.Duration{
 		5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,

@@ -89,6 +89,18 @@ func (p *pass) refusal() *gitrepo.Error {
 	return &gitrepo.Error{Class: gitrepo.Transient, Message: err.Error(), RetryAfter: err.After, Err: err}
 }
 
+// errUnfinished is what came of an act that did not come to its end.
+var errUnfinished = errors.New("the act did not end")
+
+// act by the right, and note what came of it: also of a panic, which says nothing of
+// the server, and must not keep the place of the one that tries.
+func (p *pass) act(do func() error) error {
+	came := errUnfinished
+	defer func() { p.leave(came) }()
+	came = do()
+	return came
+}
+
 // leave tells what came of an act.
 func (p *pass) leave(err error) {
 	b := p.b

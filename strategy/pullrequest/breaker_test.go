@@ -31,8 +31,7 @@ func (b *breaker) act(came error) error {
 	if err != nil {
 		return err
 	}
-	p.leave(came)
-	return came
+	return p.act(func() error { return came })
 }
 
 func left(g Gomega, err error) time.Duration {
@@ -101,6 +100,9 @@ func TestBreakerProbes(t *testing.T) {
 	probe.leave(waiting)
 	probe, err = b.enter()
 	g.Expect(err).NotTo(HaveOccurred(), "who learnt nothing leaves the place to another")
+	g.Expect(func() { _ = probe.act(func() error { panic("an act that fails") }) }).To(Panic())
+	probe, err = b.enter()
+	g.Expect(err).NotTo(HaveOccurred(), "and who panicked, too")
 	probe.leave(nil)
 	for range 10 {
 		_, err := b.enter()

@@ -143,8 +143,7 @@ func (s *Strategy) with(ctx context.Context, p *capstanv1.Promotion, do func(con
 	if a.pass, err = connection.breaker.enter(); err != nil {
 		return err
 	}
-	err = do(ctx, a)
-	a.pass.leave(err)
+	err = a.pass.act(func() error { return do(ctx, a) })
 	connection.pace.note(s.o.Clock.Now(), err)
 	return explain(err, version)
 }

@@ -86,7 +86,8 @@ func TestATarpitDelaysNobodyElse(t *testing.T) {
 			g.Expect(last).To(BeNumerically("<", bound))
 			g.Expect(good.pulls()).To(Equal("open 10"))
 			group.Wait()
-			g.Expect(len(unasked)).To(BeNumerically(">=", 40-workers), "the others failed at once")
+			// Two workers may be free again before the third has waited in vain.
+			g.Expect(len(unasked)).To(BeNumerically(">=", 40-workers-2), "the others failed at once")
 			g.Expect(<-unasked).To(MatchError(ContainSubstring("does not answer")))
 			g.Expect(time.Since(began)).To(BeNumerically("<", bound))
 		})

@@ -10,12 +10,11 @@
 // the next Workspace on the same directory. Everything ends with its context. At
 // most so many clones exist at once as the Workspace was told; the others wait, in the
 // order in which they came, and where there are several servers none has all the
-// places. No
-// answer of a server, and no repository, makes it use more disk than twice Limits'
-// MaxPack, nor more memory than a few times their MaxObject: go-git inflates each
-// object of a pack whole to index it, so a pack is received onto the disk and refused
-// as TooLarge by the lengths that its objects state, before go-git sees it. Every error
-// is an *Error with a Class; none holds a credential.
+// places. No answer of a server, and no repository, makes it use more disk than twice
+// Limits' MaxPack, nor more memory than a few times their MaxObject: go-git inflates
+// each object of a pack whole to index it, so a pack is received onto the disk and
+// refused as TooLarge by the lengths that its objects state, before go-git sees it.
+// Every error is an *Error with a Class; none holds a credential.
 //
 // A push carries the old value of the branch in its own command, so the server
 // itself refuses it if the branch is another by then. That is the lease; nothing is
