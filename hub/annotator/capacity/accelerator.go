@@ -1,0 +1,84 @@
+package capacity
+
+import (
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// Resource names under which the vendors' device plugins offer accelerators.
+const (
+	NvidiaGPU   = "nvidia.com/gpu"
+	AMDGPU      = "amd.com/gpu"
+	HabanaGaudi = "habana.ai/gaudi"
+	AWSNeuron   = "aws.amazon.com/neuron"
+)
+
+// vendors of GPUs, by EC2's lower-cased name of the manufacturer. Habana's are GPUs to
+// EC2.
+var vendors = map[string]string{
+	"nvidia": NvidiaGPU,
+	"amd":    AMDGPU,
+	"habana": HabanaGaudi,
+}
+
+// Accelerator devices of a node.
+type Accelerator struct {
+	// Resource is the extended resource that pods ask for; empty when there is none.
+	Resource string
+	// Count of devices that pods can have. A part of a shared GPU counts as one.
+	Count int64
+	// NeuronCores of all Neuron devices together, the resource
+	// aws.amazon.com/neuroncore; 0 for GPUs.
+	NeuronCores int64
+}
+
+// GPUs is how many of the devices are GPUs: all but Neuron's.
+func (a Accelerator) GPUs() int64 {
+	if a.Resource == AWSNeuron {
+		return 0
+	}
+	return a.Count
+}
+
+// accelerator of a type. EC2 lists Neuron devices of Inferentia a second time as
+// inference accelerators, which are not read here for that reason.
+func accelerator(gpus *types.GpuInfo, neuron *types.NeuronInfo) Accelerator {
+	var a Accelerator
+	if gpus != nil {
+		for _, d := range gpus.Gpus {
+			resource, count := vendors[strings.ToLower(aws.ToString(d.Manufacturer))], gpuCount(d)
+			if resource == "" || count <= 0 || a.Resource != "" && a.Resource != resource {
+				continue
+			}
+			a.Resource = resource
+			a.Count += count
+		}
+	}
+	if a.Resource != "" || neuron == nil {
+		return a
+	}
+	for _, d := range neuron.NeuronDevices {
+		count := int64(aws.ToInt32(d.Count))
+		if count <= 0 {
+			continue
+		}
+		a.Resource = AWSNeuron
+		a.Count += count
+		if d.CoreInfo != nil {
+			a.NeuronCores += count * max(0, int64(aws.ToInt32(d.CoreInfo.Count)))
+		}
+	}
+	return a
+}
+
+// gpuCount is what a node's device plugin will find. A type with a fraction of a GPU
+// (g6f, gr6f) has a Count of 0 and a LogicalGpuCount of 1; types that were retired
+// early have no LogicalGpuCount.
+func gpuCount(d types.GpuDeviceInfo) int64 {
+	if logical := aws.ToInt32(d.LogicalGpuCount); logical > 0 {
+		return int64(logical)
+	}
+	return int64(aws.ToInt32(d.Count))
+}
