@@ -49,7 +49,7 @@ func accelerator(gpus *types.GpuInfo, neuron *types.NeuronInfo) Accelerator {
 	if gpus != nil {
 		for _, d := range gpus.Gpus {
 			resource, count := vendors[strings.ToLower(aws.ToString(d.Manufacturer))], gpuCount(d)
-			if resource == "" || count <= 0 || a.Resource != "" && a.Resource != resource {
+			if resource == "" || count == 0 || a.Resource != "" && a.Resource != resource {
 				continue
 			}
 			a.Resource = resource
@@ -60,14 +60,14 @@ func accelerator(gpus *types.GpuInfo, neuron *types.NeuronInfo) Accelerator {
 		return a
 	}
 	for _, d := range neuron.NeuronDevices {
-		count := int64(aws.ToInt32(d.Count))
-		if count <= 0 {
+		count := number(d.Count)
+		if count == 0 {
 			continue
 		}
 		a.Resource = AWSNeuron
 		a.Count += count
 		if d.CoreInfo != nil {
-			a.NeuronCores += count * max(0, int64(aws.ToInt32(d.CoreInfo.Count)))
+			a.NeuronCores += count * number(d.CoreInfo.Count)
 		}
 	}
 	return a
@@ -77,8 +77,8 @@ func accelerator(gpus *types.GpuInfo, neuron *types.NeuronInfo) Accelerator {
 // (g6f, gr6f) has a Count of 0 and a LogicalGpuCount of 1; types that were retired
 // early have no LogicalGpuCount.
 func gpuCount(d types.GpuDeviceInfo) int64 {
-	if logical := aws.ToInt32(d.LogicalGpuCount); logical > 0 {
-		return int64(logical)
+	if logical := number(d.LogicalGpuCount); logical > 0 {
+		return logical
 	}
-	return int64(aws.ToInt32(d.Count))
+	return number(d.Count)
 }

@@ -83,6 +83,18 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("EC2 does not say the %s of instance type %q", strings.Join(e.Missing, " and "), e.InstanceType)
 }
 
+// plausible bounds what EC2 says of devices, cores, interfaces and addresses, each
+// below 200 today, so that no product of them overflows.
+const plausible = 1 << 16
+
+// number of something, or 0 where there is none or EC2 cannot mean it.
+func number(n *int32) int64 {
+	if n == nil || *n < 0 || *n > plausible {
+		return 0
+	}
+	return int64(*n)
+}
+
 // architecture is the first that Kubernetes runs on: the one that CAPA picks the
 // image by. Types of an old generation name i386 before x86_64; Macs name x86_64_mac
 // or arm64_mac, which are neither.

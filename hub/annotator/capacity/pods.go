@@ -23,9 +23,6 @@ const (
 	smallNodePods, bigNodePods, bigNodeVCPU = 110, 250, 30
 	// KubeletPods is kubelet's own default of --max-pods.
 	KubeletPods = 110
-	// plausible bounds what EC2 says of interfaces and addresses, each at most 50
-	// today, so that no product overflows.
-	plausible = 1 << 16
 )
 
 // Network is what bounds a node's pods where each has an address of the VPC.
@@ -46,15 +43,15 @@ func network(info types.InstanceTypeInfo) Network {
 	if n == nil {
 		return Network{}
 	}
-	interfaces := int64(aws.ToInt32(n.MaximumNetworkInterfaces))
+	interfaces := number(n.MaximumNetworkInterfaces)
 	for _, card := range n.NetworkCards {
 		if aws.ToInt32(card.NetworkCardIndex) == aws.ToInt32(n.DefaultNetworkCardIndex) {
-			interfaces = int64(aws.ToInt32(card.MaximumNetworkInterfaces))
+			interfaces = number(card.MaximumNetworkInterfaces)
 			break
 		}
 	}
-	addresses := int64(aws.ToInt32(n.Ipv4AddressesPerInterface))
-	if interfaces < 1 || addresses < 2 || interfaces > plausible || addresses > plausible {
+	addresses := number(n.Ipv4AddressesPerInterface)
+	if interfaces == 0 || addresses < 2 {
 		return Network{}
 	}
 	return Network{

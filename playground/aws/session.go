@@ -1,0 +1,71 @@
+package aws
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// The account whose AWS this is, and its root's keys, which no AWS would take for
+// real ones.
+const (
+	Account         = "111122223333"
+	RootARN         = "arn:aws:iam::" + Account + ":root"
+	AccessKeyID     = "AKIAPLAYGROUND"
+	SecretAccessKey = "playground"
+	// HomeRegion of the account, where nothing else is said.
+	HomeRegion = "us-east-1"
+)
+
+// Session is what an assumed role got.
+type Session struct {
+	AccessKeyID, SecretAccessKey, Token string
+	// ARN of the session.
+	ARN     string
+	Expires time.Time
+}
+
+// Issue opens a session that lasts for a time.
+func (s *Server) Issue(arn string, lasts time.Duration) Session {
+	session := Session{
+		AccessKeyID: "ASIA" + rand.Text(), SecretAccessKey: rand.Text(), Token: rand.Text(),
+		ARN: arn, Expires: s.clock.Now().Add(lasts),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions[session.AccessKeyID] = session
+	return session
+}
+
+// identify the caller of a signed request.
+func (s *Server) identify(r *http.Request, keyID string) (arn string, fault *Fault) {
+	if keyID == AccessKeyID {
+		return RootARN, nil
+	}
+	s.mu.Lock()
+	session, known := s.sessions[keyID]
+	s.mu.Unlock()
+	switch {
+	case !known || session.Token != r.Header.Get("X-Amz-Security-Token"):
+		return "", &AuthFailure
+	case !s.clock.Now().Before(session.Expires):
+		return "", &Fault{Status: http.StatusBadRequest, Code: "RequestExpired", Message: "Request has expired."}
+	}
+	return session.ARN, nil
+}
+
+// scope of a signature: the access key, the region and the service. The header is
+// AWS4-HMAC-SHA256 Credential=<key>/<date>/<region>/<service>/aws4_request, ...
+func scope(r *http.Request) (keyID, region, service string, signed bool) {
+	_, credential, found := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	if !found {
+		return "", "", "", false
+	}
+	credential, _, _ = strings.Cut(credential, ",")
+	parts := strings.Split(credential, "/")
+	if len(parts) != 5 {
+		return "", "", "", false
+	}
+	return parts[0], parts[2], parts[3], true
+}
