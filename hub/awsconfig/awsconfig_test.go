@@ -1,0 +1,253 @@
+package awsconfig_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/smithy-go"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+	playground "github.com/capstan-hub/capstan/playground/aws"
+	fakeec2 "github.com/capstan-hub/capstan/playground/aws/ec2"
+	fakests "github.com/capstan-hub/capstan/playground/aws/sts"
+	"github.com/capstan-hub/capstan/playground/leaks"
+)
+
+const (
+	ireland, ohio = "eu-west-1", "us-east-2"
+	roleARN       = "arn:aws:iam::111122223333:role/reader"
+	sessionARN    = "arn:aws:sts::111122223333:assumed-role/reader/capstan"
+)
+
+type world struct {
+	*playground.Server
+	ec2 *fakeec2.Service
+	sts *fakests.Service
+}
+
+// start AWS, with the environment of a program in it, and of nothing else.
+func start(t *testing.T, roles ...fakests.Role) *world {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	w := &world{ec2: fakeec2.New(ireland, ohio), sts: fakests.New(roles...)}
+	var err error
+	w.Server, err = playground.Start(playground.Options{Services: []playground.Service{w.ec2, w.sts}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.Stop()
+		if err := leaks.Find(before); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, value := range w.Env() {
+		t.Setenv(name, value)
+	}
+	// One address for all services is all that a user has to give.
+	t.Setenv("AWS_ENDPOINT_URL_STS", "")
+	return w
+}
+
+func load(t *testing.T, o awsconfig.Options) *awsconfig.Config {
+	t.Helper()
+	config, err := awsconfig.Load(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(config.Close)
+	return config
+}
+
+func describe(t *testing.T, in aws.Config) error {
+	t.Helper()
+	_, err := ec2.NewFromConfig(in).DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{})
+	return err
+}
+
+func codeOf(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+func TestOwnCredentials(t *testing.T) {
+	g, w := NewWithT(t), start(t)
+	config := load(t, awsconfig.Options{Version: "1.2.3"})
+	g.Expect(config.Region()).To(Equal("us-east-1"))
+	g.Expect(describe(t, config.In(ireland, awsconfig.Role{}))).To(Succeed())
+	calls := w.Records(playground.Match{Service: "ec2", Region: ireland, Caller: playground.RootARN})
+	g.Expect(calls).To(HaveLen(1))
+	g.Expect(calls[0].UserAgent).To(ContainSubstring("capstan/1.2.3"))
+	g.Expect(config.Verify(t.Context(), awsconfig.Role{})).To(Succeed())
+}
+
+// A web identity is found by the chain, and insisted upon with irsa; its token is traded
+// at the endpoint that AWS_ENDPOINT_URL names.
+func TestWebIdentity(t *testing.T) {
+	for _, auth := range []awsconfig.Auth{awsconfig.AuthDefault, awsconfig.AuthIRSA} {
+		t.Run(string(auth), func(t *testing.T) {
+			g, w := NewWithT(t), start(t, fakests.Role{ARN: roleARN, Token: "jwt"})
+			token := filepath.Join(t.TempDir(), "token")
+			g.Expect(os.WriteFile(token, []byte("jwt"), 0o600)).To(Succeed())
+			t.Setenv("AWS_ROLE_ARN", roleARN)
+			t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", token)
+			t.Setenv("AWS_ROLE_SESSION_NAME", "capstan")
+			if auth == awsconfig.AuthDefault { // Otherwise keys of the environment count for nothing.
+				t.Setenv("AWS_ACCESS_KEY_ID", "")
+				t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+			}
+			config := load(t, awsconfig.Options{Auth: auth})
+			g.Expect(describe(t, config.In(ireland, awsconfig.Role{}))).To(Succeed())
+			g.Expect(describe(t, config.In(ohio, awsconfig.Role{}))).To(Succeed())
+			g.Expect(w.Count(playground.Match{Service: "ec2", Caller: sessionARN}, "")).To(Equal(2))
+			g.Expect(w.Count(playground.Match{Service: "sts"})).To(Equal(1), "one session for all regions")
+		})
+	}
+}
+
+func TestIRSAMustBeWhole(t *testing.T) {
+	for name, c := range map[string]struct{ role, token, missing string }{
+		"neither":  {missing: "missing: AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE;"},
+		"no token": {role: roleARN, missing: "missing: AWS_WEB_IDENTITY_TOKEN_FILE;"},
+		"no role":  {token: "/var/run/token", missing: "missing: AWS_ROLE_ARN;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			t.Setenv("AWS_ROLE_ARN", c.role)
+			t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", c.token)
+			_, err := awsconfig.Load(t.Context(), awsconfig.Options{Auth: awsconfig.AuthIRSA})
+			g.Expect(err).To(MatchError(awsconfig.ErrNoIRSA))
+			g.Expect(err).To(MatchError(ContainSubstring("both AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE are required, " + c.missing)))
+			g.Expect(awsconfig.CheckIRSA(os.Getenv)).To(MatchError(err.Error()))
+		})
+	}
+	g := NewWithT(t)
+	both := map[string]string{"AWS_ROLE_ARN": roleARN, "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token"}
+	g.Expect(awsconfig.CheckIRSA(func(name string) string { return both[name] })).To(Succeed())
+}
+
+func TestParseAuth(t *testing.T) {
+	g := NewWithT(t)
+	for _, good := range []awsconfig.Auth{awsconfig.AuthIRSA, awsconfig.AuthDefault} {
+		g.Expect(awsconfig.ParseAuth(string(good))).To(Equal(good))
+	}
+	_, err := awsconfig.ParseAuth("keys")
+	g.Expect(err).To(MatchError(ContainSubstring(`"keys" is no way to authenticate to AWS: want irsa or default`)))
+}
+
+// One session serves all regions and callers of a role; other roles have their own.
+func TestRoles(t *testing.T) {
+	g := NewWithT(t)
+	other := awsconfig.Role{ARN: "arn:aws:iam::111122223333:role/other"}
+	role := awsconfig.Role{ARN: roleARN, ExternalID: "xyz"}
+	w := start(t, fakests.Role{ARN: role.ARN, ExternalID: role.ExternalID}, fakests.Role{ARN: other.ARN})
+	config := load(t, awsconfig.Options{Attempts: 1})
+
+	var callers sync.WaitGroup
+	failures := make(chan error, 20)
+	for i := range 20 {
+		callers.Go(func() { failures <- describe(t, config.In([]string{ireland, ohio}[i%2], role)) })
+	}
+	callers.Wait()
+	for range 20 {
+		g.Expect(<-failures).NotTo(HaveOccurred())
+	}
+	g.Expect(w.Count(playground.Match{Action: "AssumeRole"})).To(Equal(1))
+	g.Expect(w.Count(playground.Match{Service: "ec2", Caller: sessionARN})).To(Equal(20))
+
+	g.Expect(describe(t, config.In(ireland, other))).To(Succeed())
+	g.Expect(w.Count(playground.Match{Action: "AssumeRole"})).To(Equal(2))
+	g.Expect(config.Verify(t.Context(), other)).To(Succeed())
+
+	wrong := awsconfig.Role{ARN: roleARN, ExternalID: "guess"}
+	g.Expect(codeOf(describe(t, config.In(ireland, wrong)))).To(Equal("AccessDenied"))
+	g.Expect(describe(t, config.In(ireland, role))).To(Succeed(), "nothing is shared with whoever guesses")
+
+	named := role
+	named.SessionName = "team-a"
+	g.Expect(describe(t, config.In(ireland, named))).To(Succeed())
+	g.Expect(w.Count(playground.Match{Caller: "arn:aws:sts::111122223333:assumed-role/reader/team-a"}, "")).To(Equal(1))
+}
+
+// A session that is about to end is renewed before a call goes out with it.
+func TestSessionsAreRenewed(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t, fakests.Role{ARN: roleARN})
+	config := load(t, awsconfig.Options{Attempts: 1})
+	role := awsconfig.Role{ARN: roleARN}
+	// The answer to AssumeRole says that the session ends within the window of renewal.
+	w.sts.Put(fakests.Role{ARN: roleARN, Lasts: time.Minute})
+	g.Expect(describe(t, config.In(ireland, role))).To(Succeed())
+	g.Expect(describe(t, config.In(ireland, role))).To(Succeed())
+	g.Expect(w.Count(playground.Match{Action: "AssumeRole"}, "")).To(Equal(2))
+}
+
+func TestClientsAreSharedAndBounded(t *testing.T) {
+	g := NewWithT(t)
+	start(t)
+	config := load(t, awsconfig.Options{})
+	made := 0
+	clients := awsconfig.NewClients(config, func(c aws.Config) *ec2.Client { made++; return ec2.NewFromConfig(c) })
+	role := awsconfig.Role{ARN: roleARN}
+	first := clients.In(ireland, role)
+	g.Expect(clients.In(ireland, role)).To(BeIdenticalTo(first))
+	g.Expect(clients.In(ohio, role)).NotTo(BeIdenticalTo(first))
+	g.Expect(clients.In(ireland, awsconfig.Role{})).NotTo(BeIdenticalTo(first))
+	g.Expect(first.Options().Region).To(Equal(ireland))
+	g.Expect(made).To(Equal(3))
+
+	for i := range 1000 {
+		clients.In(fmt.Sprintf("eu-west-%d", i), role)
+	}
+	g.Expect(clients.In(ireland, role)).NotTo(BeIdenticalTo(first), "what was used longest ago has gone")
+}
+
+func TestThrottledCallsAreTriedAgain(t *testing.T) {
+	g, w := NewWithT(t), start(t)
+	config := load(t, awsconfig.Options{Attempts: 3})
+	w.Inject(playground.Rule{Times: 1, Fault: &playground.Throttled})
+	g.Expect(describe(t, config.In(ireland, awsconfig.Role{}))).To(Succeed())
+	w.Inject(playground.Rule{Fault: &playground.Denied})
+	g.Expect(codeOf(describe(t, config.In(ireland, awsconfig.Role{})))).To(Equal("UnauthorizedOperation"))
+	g.Expect(w.Count(playground.Match{}, "UnauthorizedOperation")).To(Equal(1), "denial is not tried again")
+}
+
+// A process that was not told a region still finds its partition's STS.
+func TestHomeRegion(t *testing.T) {
+	for arn, region := range map[string]string{
+		"":      "us-east-1",
+		roleARN: "us-east-1",
+		"arn:aws-cn:iam::111122223333:role/reader":     "cn-north-1",
+		"arn:aws-us-gov:iam::111122223333:role/reader": "us-gov-west-1",
+	} {
+		t.Run(arn, func(t *testing.T) {
+			g := NewWithT(t)
+			start(t)
+			t.Setenv("AWS_REGION", "")
+			t.Setenv("AWS_ROLE_ARN", arn)
+			t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/nowhere")
+			g.Expect(load(t, awsconfig.Options{}).Region()).To(Equal(region))
+		})
+	}
+}
+
+func TestBadSettingsAreNamed(t *testing.T) {
+	g := NewWithT(t)
+	start(t)
+	t.Setenv("AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "missing.pem"))
+	_, err := awsconfig.Load(t.Context(), awsconfig.Options{})
+	g.Expect(err).To(MatchError(ContainSubstring("reading the configuration of AWS")))
+	g.Expect(err).To(MatchError(ContainSubstring("missing.pem")))
+}
