@@ -251,3 +251,26 @@ func TestBadSettingsAreNamed(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("reading the configuration of AWS")))
 	g.Expect(err).To(MatchError(ContainSubstring("missing.pem")))
 }
+
+// The SDK closes a request's body when it has an answer, which a near server gives
+// before the transport has looked for the body's end. Without what Config does about it,
+// some of these calls end in "use of closed network connection".
+func TestAnEarlyAnswerBreaksNoConnection(t *testing.T) {
+	g, w := NewWithT(t), start(t)
+	config := load(t, awsconfig.Options{Attempts: 1})
+	var callers sync.WaitGroup
+	const each, calls = 25, 4 * 25
+	failures := make(chan error, calls)
+	for range calls / each {
+		callers.Go(func() {
+			for range each {
+				failures <- describe(t, config.In(ireland, awsconfig.Role{}))
+			}
+		})
+	}
+	callers.Wait()
+	for range calls {
+		g.Expect(<-failures).NotTo(HaveOccurred())
+	}
+	g.Expect(w.Count(playground.Match{Region: ireland}, "")).To(Equal(calls))
+}

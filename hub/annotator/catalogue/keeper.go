@@ -1,0 +1,221 @@
+package catalogue
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+)
+
+// job for AWS.
+type job struct {
+	// role to call with.
+	role awsconfig.Role
+	// wishes to look up; empty for a listing of the whole region.
+	wishes []wish
+}
+
+// keep asking for a region until ctx ends or the region is forgotten.
+func (c *EC2) keep(ctx context.Context, r *region) {
+	for {
+		j, wait := r.next(c.clock.Now())
+		if j == nil {
+			if !c.sleep(ctx, r, wait) {
+				return
+			}
+			continue
+		}
+		log := c.log.WithValues("region", r.name, "role", j.role.ARN, "lookedUp", len(j.wishes))
+		result, err := c.calls.do(ctx, r.name, *j)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			retry := r.failed(*j, err, c.clock.Now())
+			log.Info("EC2 did not tell what its instance types offer", "error", err.Error(), "cause", err.cause(), "retryAfter", retry.String())
+			continue
+		}
+		log.V(1).Info("EC2 told what its instance types offer", "types", len(result.whole), "halves", len(result.halves))
+		if r.succeeded(*j, result, c.clock.Now()) {
+			for _, f := range c.notify {
+				f(r.name)
+			}
+		}
+	}
+}
+
+// sleep until there may be work: for a time, if it is not 0, or until woken. False
+// when there will be no more.
+func (c *EC2) sleep(ctx context.Context, r *region, wait time.Duration) bool {
+	var passed <-chan time.Time
+	if wait > 0 {
+		timer := c.clock.NewTimer(wait)
+		defer timer.Stop()
+		passed = timer.C()
+	}
+	select {
+	case <-r.poke:
+	case <-passed:
+	case <-r.forgotten:
+		// Who still waits here finds the region's successor.
+		r.mu.Lock()
+		close(r.round)
+		r.mu.Unlock()
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// next job, or how long there is none if nobody asks; 0 for as long as that.
+func (r *region) next(now time.Time) (*job, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.giveUp(now)
+	if r.listed.IsZero() && len(r.wanted) > 0 || r.due(now) {
+		if role, found := r.willing(now); found {
+			return &job{role: role}, 0
+		}
+	}
+	if j := r.lookUp(); j != nil {
+		return j, 0
+	}
+	return nil, r.idle(now)
+}
+
+// giveUp the wishes of roles that fail: whoever waits for them is told so.
+func (r *region) giveUp(now time.Time) {
+	before := len(r.wanted)
+	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool {
+		_, fails := r.failure(w.role, now)
+		return fails
+	})
+	if len(r.wanted) < before {
+		r.endRound()
+	}
+}
+
+// willing is a role that a listing can be tried with: the one that last did it, or
+// another that has asked.
+func (r *region) willing(now time.Time) (awsconfig.Role, bool) {
+	if _, asks := r.askers[r.lister]; asks {
+		if _, fails := r.failure(r.lister, now); !fails {
+			return r.lister, true
+		}
+	}
+	for w := range r.wanted { // None of them fails, after giveUp.
+		return w.role, true
+	}
+	for role := range r.askers {
+		if _, fails := r.failure(role, now); !fails {
+			return role, true
+		}
+	}
+	return awsconfig.Role{}, false
+}
+
+// lookUp gathers wishes of one role into a job. A region that was never listed is
+// listed first: it costs no more, and answers most.
+func (r *region) lookUp() *job {
+	if r.listed.IsZero() {
+		return nil
+	}
+	var j *job
+	for w := range r.wanted {
+		if j == nil {
+			j = &job{role: w.role}
+		}
+		if w.role == j.role && len(j.wishes) < mostNames {
+			j.wishes = append(j.wishes, w)
+		}
+	}
+	return j
+}
+
+// idle is how long nothing is due by itself: until the next listing is due, or, then,
+// until a role that has asked can try. 0 if nobody has: who asks will wake the keeper.
+func (r *region) idle(now time.Time) time.Duration {
+	if now.Before(r.relist) {
+		return r.relist.Sub(now)
+	}
+	var earliest time.Time
+	for role := range r.askers {
+		at := now
+		if f, fails := r.failure(role, now); fails {
+			at = f.until
+		}
+		if earliest.IsZero() || at.Before(earliest) {
+			earliest = at
+		}
+	}
+	if earliest.IsZero() {
+		return 0
+	}
+	return max(earliest.Sub(now), time.Millisecond)
+}
+
+// failed is the end of a job that AWS did not do.
+func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	retry = r.fail(err, j.role, now)
+	if r.listed.IsZero() {
+		// Nothing here is in use: whoever still wants it asks again.
+		clear(r.askers)
+	}
+	r.giveUp(now)
+	return retry
+}
+
+// succeeded is the end of a job that AWS did. It says whether there are answers that
+// there were not.
+func (r *region) succeeded(j job, result found, now time.Time) (news bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heal(j.role)
+	r.forget(now)
+	listing := len(j.wishes) == 0
+	if listing {
+		clear(r.halves)
+	}
+	news = r.learn(result, now)
+	if listing {
+		r.listed, r.relist, r.lister = now, now.Add(jittered(r.timings.Refresh)), j.role
+		clear(r.askers)
+	}
+	for _, w := range j.wishes {
+		delete(r.wanted, w)
+		if !r.has(w.instanceType) {
+			r.miss(w, now)
+		}
+	}
+	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool { return r.has(w.instanceType) })
+	r.endRound()
+	news = news || r.owing
+	r.owing = false
+	return news
+}
+
+// has an answer for a type, be it half a one. r.mu is held.
+func (r *region) has(instanceType string) bool {
+	_, known := r.known[instanceType]
+	return known || r.halves[instanceType] != nil
+}
+
+// endRound lets those who wait look again. r.mu is held.
+func (r *region) endRound() {
+	close(r.round)
+	r.round = make(chan struct{})
+}
+
+// cause of an error, for a log. What an answer of AWS says is not repeated: that to a
+// bad signature holds the request, with its token.
+func (e *Error) cause() string {
+	if e.Code != "" || e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
+		return e.Code
+	}
+	return e.Err.Error()
+}

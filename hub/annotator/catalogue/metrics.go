@@ -1,0 +1,73 @@
+package catalogue
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	ageMetric = prometheus.NewDesc("capstan_annotator_catalogue_age_seconds",
+		"Time since EC2 last listed the instance types of a region that is asked about; a day is usual, alert above two.", []string{"region"}, nil)
+	typesMetric = prometheus.NewDesc("capstan_annotator_catalogue_instance_types",
+		"Instance types of a region whose capacity is known.", []string{"region"}, nil)
+	unknownMetric = prometheus.NewDesc("capstan_annotator_catalogue_unknown_instance_types",
+		"Instance types that were asked for and that EC2 did not have in the region.", []string{"region"}, nil)
+)
+
+// metrics is the collector of one catalogue. Series by region are made when they are
+// asked for, so none can outlive its region; users name regions, so calls are not
+// counted by them.
+type metrics struct {
+	catalogue *EC2
+	calls     *prometheus.CounterVec
+}
+
+func newMetrics(catalogue *EC2) *metrics {
+	return &metrics{
+		catalogue: catalogue,
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_annotator_ec2_calls_total",
+			Help: "Calls of DescribeInstanceTypes (a listing takes one for each 100 types), by operation (list, lookup) and result.",
+		}, []string{"operation", "result"}),
+	}
+}
+
+// results by class, as labels.
+var results = map[error]string{
+	ErrRegionUnknown:    "region_unknown",
+	ErrRegionNotOptedIn: "region_not_opted_in",
+	ErrAccessDenied:     "access_denied",
+	ErrCredentials:      "credentials",
+	ErrThrottled:        "throttled",
+	ErrUnavailable:      "unavailable",
+}
+
+// called once, to a result.
+func (m *metrics) called(operation string, failure *Error) {
+	result := "ok"
+	if failure != nil {
+		result = results[failure.Class]
+	}
+	m.calls.WithLabelValues(operation, result).Inc()
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	to <- ageMetric
+	to <- typesMetric
+	to <- unknownMetric
+	m.calls.Describe(to)
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	now := m.catalogue.clock.Now()
+	for region, s := range m.catalogue.snapshot() {
+		if s.listed.IsZero() {
+			continue
+		}
+		to <- prometheus.MustNewConstMetric(ageMetric, prometheus.GaugeValue, now.Sub(s.listed).Seconds(), region)
+		to <- prometheus.MustNewConstMetric(typesMetric, prometheus.GaugeValue, float64(s.known), region)
+		to <- prometheus.MustNewConstMetric(unknownMetric, prometheus.GaugeValue, float64(s.unknown), region)
+	}
+	m.calls.Collect(to)
+}

@@ -1,0 +1,205 @@
+package catalogue
+
+import (
+	"maps"
+	"sync"
+	"time"
+	"unique"
+
+	"github.com/capstan-hub/capstan/hub/annotator/capacity"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+)
+
+// Bounds of what a region keeps of what was asked of it: users name instance types and
+// roles. Beyond them a question is still answered, at its turn.
+const (
+	mostWanted  = 2000
+	mostUnknown = 2000
+	mostAskers  = 200
+	mostFailing = 500
+)
+
+// region is what is known of one region, and what is to be asked of it. Its keeper
+// alone asks.
+type region struct {
+	name    string
+	timings Timings
+	// poke wakes the keeper.
+	poke chan struct{}
+	// forgotten is closed when the catalogue has dropped the region.
+	forgotten chan struct{}
+
+	mu sync.Mutex
+	lockedRegion
+}
+
+// lockedRegion is guarded by region.mu.
+type lockedRegion struct {
+	// known types by name. A type that EC2 no longer lists stays until it is stale.
+	known map[string]entry
+	// halves are types whose capacity EC2 has never told whole.
+	halves map[string]*capacity.IncompleteError
+	// unknown are types that EC2 did not have, until when. By role, for an account may
+	// be shown types that others are not.
+	unknown map[wish]time.Time
+	// wanted types are to be looked up in the next round.
+	wanted map[wish]struct{}
+	// askers are the roles that have asked since the last listing.
+	askers map[awsconfig.Role]struct{}
+	// failing roles.
+	failing map[blame]failure
+	// listed is when EC2 last listed the region, zero if never; relist is when it is
+	// to do so again, and lister the role that could.
+	listed, relist time.Time
+	lister         awsconfig.Role
+	// asked is when somebody last asked.
+	asked time.Time
+	// round is closed when the keeper has finished a round, and replaced.
+	round chan struct{}
+	// owing: somebody was turned away without an answer.
+	owing bool
+}
+
+// entry of a known type. Equal capacities, as in every region, are one in memory.
+type entry struct {
+	capacity unique.Handle[capacity.Capacity]
+	seen     time.Time
+}
+
+// wish for a type, with the credentials of a role.
+type wish struct {
+	role         awsconfig.Role
+	instanceType string
+}
+
+func newRegion(name string, timings Timings) *region {
+	return &region{
+		name: name, timings: timings,
+		poke: make(chan struct{}, 1), forgotten: make(chan struct{}),
+		lockedRegion: lockedRegion{
+			known: map[string]entry{}, halves: map[string]*capacity.IncompleteError{},
+			unknown: map[wish]time.Time{}, wanted: map[wish]struct{}{},
+			askers: map[awsconfig.Role]struct{}{}, failing: map[blame]failure{},
+			round: make(chan struct{}),
+		},
+	}
+}
+
+// ask for a type: an answer, a failure, or a round to wait for.
+func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = now
+	if len(r.askers) < mostAskers {
+		r.askers[q.Role] = struct{}{}
+	}
+	if known, is := r.known[q.InstanceType]; is && now.Sub(known.seen) <= r.timings.MostStale {
+		if r.due(now) {
+			r.wake()
+		}
+		return Answer{Capacity: known.capacity.Value(), Seen: known.seen}, nil, nil
+	}
+	if half := r.halves[q.InstanceType]; half != nil {
+		return Answer{}, &Error{Class: ErrIncomplete, Query: q, RetryAfter: max(r.relist.Sub(now), r.timings.Negative), Err: half}, nil
+	}
+	wish := wish{q.Role, q.InstanceType}
+	if until := r.unknown[wish]; now.Before(until) {
+		return Answer{}, &Error{Class: ErrInstanceTypeUnknown, Query: q, RetryAfter: until.Sub(now)}, nil
+	}
+	if failure, fails := r.failure(q.Role, now); fails {
+		r.owing = true
+		err := failure.err.about(q)
+		err.RetryAfter = failure.until.Sub(now)
+		return Answer{}, err, nil
+	}
+	if len(r.wanted) < mostWanted {
+		r.wanted[wish] = struct{}{}
+	}
+	r.wake()
+	return Answer{}, nil, r.round
+}
+
+// owe an answer to somebody who went without one.
+func (r *region) owe() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owing = true
+}
+
+// wake the keeper; it looks at everything.
+func (r *region) wake() {
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+// due says that the region is to be listed again, for somebody. r.mu is held.
+func (r *region) due(now time.Time) bool {
+	return len(r.askers) > 0 && !now.Before(r.relist)
+}
+
+// learn what a call found, and say whether anything is new since the first listing.
+// r.mu is held.
+func (r *region) learn(f found, now time.Time) (news bool) {
+	for _, c := range f.whole {
+		handle := unique.Make(c)
+		// The name in the handle, so that no copy of it is kept.
+		name := handle.Value().InstanceType
+		if r.known[name].capacity != handle {
+			news = true
+		}
+		r.known[name] = entry{capacity: handle, seen: now}
+		delete(r.halves, name)
+	}
+	for _, half := range f.halves {
+		if _, whole := r.known[half.InstanceType]; !whole {
+			r.halves[half.InstanceType] = half
+		}
+	}
+	return news && !r.listed.IsZero()
+}
+
+// forget types that EC2 has not named for too long. r.mu is held.
+func (r *region) forget(now time.Time) {
+	maps.DeleteFunc(r.known, func(_ string, e entry) bool { return now.Sub(e.seen) > r.timings.MostStale })
+}
+
+// miss a wish that EC2 could not fulfil. r.mu is held.
+func (r *region) miss(w wish, now time.Time) {
+	if len(r.unknown) >= mostUnknown {
+		maps.DeleteFunc(r.unknown, func(_ wish, until time.Time) bool { return !now.Before(until) })
+	}
+	makeRoom(r.unknown, mostUnknown)
+	r.unknown[w] = now.Add(r.timings.Negative)
+}
+
+// makeRoom for one in a map of at most so many: any other goes, and is found again if
+// it is asked for.
+func makeRoom[K comparable, V any](m map[K]V, most int) {
+	for k := range m {
+		if len(m) < most {
+			return
+		}
+		delete(m, k)
+	}
+}
+
+// standing of the region among others: whether it ever answered, and when it was last
+// asked about.
+func (r *region) standing() (answered bool, asked time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.listed.IsZero(), r.asked
+}
+
+type regionSnapshot struct {
+	known, unknown int
+	listed         time.Time
+}
+
+func (r *region) snapshot() regionSnapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return regionSnapshot{known: len(r.known), unknown: len(r.unknown), listed: r.listed}
+}
