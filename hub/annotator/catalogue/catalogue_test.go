@@ -220,7 +220,7 @@ func TestWaitersHonourTheirContexts(t *testing.T) {
 
 // A call that hangs is given up, and whoever was turned away is told when it is over.
 func TestAHangingRegionRecovers(t *testing.T) {
-	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 200 * time.Millisecond})
+	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 3 * time.Second})
 	remove := w.Inject(aws.Rule{Match: aws.Match{Region: ireland}, Hang: true})
 	_, err := w.get(t, ireland, "m5.large")
 	g.Expect(err).To(MatchError(catalogue.ErrUnavailable))
@@ -562,7 +562,7 @@ func TestASilentRegionFailsForAllRoles(t *testing.T) {
 // is lost over it.
 func TestWhatUsersNameIsBounded(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
-	const many = 5000
+	const many = 2500
 	var askers sync.WaitGroup
 	failures := make(chan error, many)
 	for i := range many {

@@ -60,7 +60,7 @@ func classify(err error) *Error {
 	if e.Code == codeAuthFailure && strings.Contains(api.ErrorMessage(), "valid region") {
 		e.Class = ErrRegionUnknown
 	}
-	if e.Class == ErrAccessDenied {
+	if errors.Is(e.Class, ErrAccessDenied) {
 		e.Action = action
 	}
 	return e
@@ -72,11 +72,11 @@ func classifyCredentials(err error) *Error {
 	e := classify(err)
 	operation := stsOperation(err)
 	switch {
-	case e.Class == ErrAccessDenied:
+	case errors.Is(e.Class, ErrAccessDenied):
 		e.Action = "sts:" + operation
 	case e.Code == "" && operation == "":
 		e.Class = ErrCredentials
-	case e.Class == ErrRegionUnknown:
+	case errors.Is(e.Class, ErrRegionUnknown):
 		e.Class = ErrUnavailable // It is STS that is not found.
 	}
 	return e

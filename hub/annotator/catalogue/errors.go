@@ -3,7 +3,6 @@ package catalogue
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/capstan-hub/capstan/hub/awsconfig"
@@ -57,33 +56,32 @@ func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
 
 // Error implements error.
 func (e *Error) Error() string {
-	var b strings.Builder
-	switch e.Class {
-	case ErrInstanceTypeUnknown:
-		fmt.Fprintf(&b, "EC2 has no instance type %q in region %s", e.Query.InstanceType, e.Query.Region)
-	case ErrIncomplete:
-		fmt.Fprintf(&b, "%v, in region %s", e.Err, e.Query.Region)
-	case ErrRegionUnknown:
-		fmt.Fprintf(&b, "%q is no region of AWS that answers", e.Query.Region)
-	case ErrRegionNotOptedIn:
-		fmt.Fprintf(&b, "region %s is not enabled for the AWS account%s", e.Query.Region, as(e.Query.Role))
-	case ErrAccessDenied:
-		fmt.Fprintf(&b, "AWS denies %s in region %s%s: allow it in an IAM policy", e.Action, e.Query.Region, as(e.Query.Role))
-	case ErrCredentials:
-		fmt.Fprintf(&b, "AWS credentials%s are missing or not accepted in region %s", as(e.Query.Role), e.Query.Region)
-	case ErrThrottled:
-		fmt.Fprintf(&b, "AWS throttles calls in region %s%s", e.Query.Region, as(e.Query.Role))
-	case ErrUnavailable:
-		fmt.Fprintf(&b, "EC2 in region %s does not answer as it should", e.Query.Region)
-	case ErrPending:
-		fmt.Fprintf(&b, "EC2 in region %s has not answered yet", e.Query.Region)
+	region, with := e.Query.Region, as(e.Query.Role)
+	var message string
+	switch is := func(class error) bool { return errors.Is(e.Class, class) }; {
+	case is(ErrInstanceTypeUnknown):
+		message = fmt.Sprintf("EC2 has no instance type %q in region %s", e.Query.InstanceType, region)
+	case is(ErrIncomplete):
+		message = fmt.Sprintf("%v, in region %s", e.Err, region)
+	case is(ErrRegionUnknown):
+		message = fmt.Sprintf("%q is no region of AWS that answers", region)
+	case is(ErrRegionNotOptedIn):
+		message = fmt.Sprintf("region %s is not enabled for the AWS account%s", region, with)
+	case is(ErrAccessDenied):
+		message = fmt.Sprintf("AWS denies %s in region %s%s: allow it in an IAM policy", e.Action, region, with)
+	case is(ErrCredentials):
+		message = fmt.Sprintf("AWS credentials%s are missing or not accepted in region %s", with, region)
+	case is(ErrThrottled):
+		message = fmt.Sprintf("AWS throttles calls in region %s%s", region, with)
+	case is(ErrPending):
+		message = fmt.Sprintf("EC2 in region %s has not answered yet", region)
 	default:
-		fmt.Fprintf(&b, "region %s: %v", e.Query.Region, e.Class)
+		message = fmt.Sprintf("EC2 in region %s does not answer as it should", region)
 	}
 	if e.Code != "" {
-		fmt.Fprintf(&b, " (%s)", e.Code)
+		message += " (" + e.Code + ")"
 	}
-	return b.String()
+	return message
 }
 
 // as names the role that was assumed.

@@ -87,7 +87,7 @@ func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 
 // describe answers DescribeInstanceTypes.
 func describe(w http.ResponseWriter, form url.Values, offered []types.InstanceTypeInfo) *aws.Fault {
-	names := list(form, "InstanceType.")
+	names := numbered(form, "InstanceType.")
 	size, sized := form.Get("MaxResults"), form.Has("MaxResults")
 	if len(names) > 0 && sized {
 		return fault("InvalidParameterCombination", "The parameter InstanceTypes cannot be used with the parameter MaxResults")
@@ -160,7 +160,7 @@ func filtered(offered []types.InstanceTypeInfo, form url.Values) ([]types.Instan
 		if name != "instance-type" {
 			return nil, fault("InvalidParameterValue", "The filter '%s' is invalid", name)
 		}
-		patterns := list(form, fmt.Sprintf("Filter.%d.Value.", n))
+		patterns := numbered(form, fmt.Sprintf("Filter.%d.Value.", n))
 		var left []types.InstanceTypeInfo
 		for _, t := range offered {
 			if slices.ContainsFunc(patterns, func(p string) bool {
@@ -175,8 +175,8 @@ func filtered(offered []types.InstanceTypeInfo, form url.Values) ([]types.Instan
 	return offered, nil
 }
 
-// list of parameters that are numbered from 1.
-func list(form url.Values, prefix string) []string {
+// numbered parameters, from 1.
+func numbered(form url.Values, prefix string) []string {
 	var values []string
 	for n := 1; form.Has(prefix + strconv.Itoa(n)); n++ {
 		values = append(values, form.Get(prefix+strconv.Itoa(n)))

@@ -42,11 +42,26 @@ func fields(b *strings.Builder, v reflect.Value) {
 		}
 		key := v.Type().Name() + "." + field.Name
 		name := cmp.Or(oddFields[key], strings.ToLower(field.Name[:1])+field.Name[1:])
-		element(b, name, cmp.Or(oddItems[key], "item"), v.Field(i))
+		if v.Field(i).Kind() == reflect.Slice {
+			list(b, name, cmp.Or(oddItems[key], "item"), v.Field(i))
+			continue
+		}
+		element(b, name, v.Field(i))
 	}
 }
 
-func element(b *strings.Builder, name, item string, v reflect.Value) {
+func list(b *strings.Builder, name, item string, v reflect.Value) {
+	if v.Len() == 0 {
+		return
+	}
+	fmt.Fprintf(b, "<%s>", name)
+	for i := range v.Len() {
+		element(b, item, v.Index(i))
+	}
+	fmt.Fprintf(b, "</%s>", name)
+}
+
+func element(b *strings.Builder, name string, v reflect.Value) {
 	if v.IsZero() {
 		return
 	}
@@ -54,14 +69,9 @@ func element(b *strings.Builder, name, item string, v reflect.Value) {
 		v = v.Elem()
 	}
 	fmt.Fprintf(b, "<%s>", name)
-	switch v.Kind() { //nolint:exhaustive // The rest are scalars.
-	case reflect.Struct:
+	if v.Kind() == reflect.Struct {
 		fields(b, v)
-	case reflect.Slice:
-		for i := range v.Len() {
-			element(b, item, item, v.Index(i))
-		}
-	default:
+	} else {
 		_ = xml.EscapeText(b, []byte(fmt.Sprint(v.Interface()))) // A Builder takes everything.
 	}
 	fmt.Fprintf(b, "</%s>", name)
