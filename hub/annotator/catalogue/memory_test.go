@@ -18,7 +18,7 @@ const mostPerType = 200
 // The whole of AWS fits into a few MiB. With regions = 20, which takes a minute with the
 // race detector, the 19 take 2.5 MiB, 97 bytes a type.
 func TestMemory(t *testing.T) {
-	const regions, typesEach = 5, 1400
+	const regions, typesEach = 3, 1400
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	all := ec2.Many(typesEach)
 	names := make([]string, regions)
