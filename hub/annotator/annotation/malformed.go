@@ -1,0 +1,97 @@
+package annotation
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// leastMemory in bytes is what nothing that runs a kubelet goes below. A smaller
+// quantity was meant otherwise: "500m" is half a byte.
+const leastMemory = 64 << 20
+
+// Malformed is a value that an autoscaler cannot read, or reads otherwise than meant.
+type Malformed struct {
+	Key string
+	// Value is cut to what fits a message.
+	Value string
+	// Problem completes "the value ...".
+	Problem string
+}
+
+// String is for people.
+func (m Malformed) String() string { return fmt.Sprintf("%s=%q %s", m.Key, m.Value, m.Problem) }
+
+// maxValue is how much of a value is shown, in bytes.
+const maxValue = 64
+
+// readers are how the autoscalers read each key: what is wrong with a value, or "".
+var readers = map[string]func(string) string{
+	CPU:            quantity(1),
+	Memory:         quantity(leastMemory),
+	EphemeralDisk:  quantity(0),
+	GPUCount:       integer,
+	MaxPods:        integer,
+	LegacyVCPU:     quantity(1),
+	LegacyMemoryMb: integer,
+	LegacyGPU:      integer,
+}
+
+func quantity(least int64) func(string) string {
+	return func(s string) string {
+		q, err := resource.ParseQuantity(s)
+		switch {
+		case err != nil:
+			return "is no quantity, such as 4 or 8192Mi"
+		case q.Sign() < 0:
+			return "is below zero"
+		case least == leastMemory && q.Value() < least:
+			return "is less than 64Mi: memory is in bytes, such as 8192Mi"
+		case q.Sign() == 0 && least > 0:
+			return "is zero"
+		}
+		return ""
+	}
+}
+
+func integer(s string) string {
+	n, err := strconv.ParseInt(s, 10, 64)
+	switch {
+	case err != nil:
+		return "is no whole number"
+	case n < 0:
+		return "is below zero"
+	}
+	return ""
+}
+
+// malformed are the values that are not as recorded and cannot be read.
+func malformed(values, recorded map[string]string, odd []string) []Malformed {
+	var all []Malformed
+	add := func(key, value, problem string) {
+		if len(value) > maxValue {
+			value = strings.ToValidUTF8(value[:maxValue], "") + "…"
+		}
+		all = append(all, Malformed{Key: key, Value: value, Problem: problem})
+	}
+	for key, read := range readers {
+		value, present := values[key]
+		if was, ours := recorded[key]; !present || ours && was == value {
+			continue
+		}
+		if problem := read(value); problem != "" {
+			add(key, value, problem)
+		}
+	}
+	if n, err := strconv.ParseInt(values[GPUCount], 10, 64); err == nil && n > 0 && values[GPUType] == "" {
+		add(GPUCount, values[GPUCount], "counts for nothing without "+GPUType)
+	}
+	for _, token := range odd {
+		add(Labels, token, "is no label (key=value)")
+	}
+	slices.SortFunc(all, func(a, b Malformed) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
