@@ -138,6 +138,9 @@ func (m *Manager) makeHubClients() error {
 	}
 	m.secrets = newSecretWatches(metadataClient, m.log, m.poke, m.spawn)
 	m.writer = newWriter(m.hub, m.options, m.log)
+	if m.options.LocalOnly {
+		return nil
+	}
 	for _, kind := range clusterKinds {
 		m.watches = append(m.watches, &objectWatch{
 			kind: kind, namespace: m.options.Namespace, mapping: mapping, metadata: metadataClient, dynamic: dynamicClient,
@@ -175,8 +178,10 @@ func (m *Manager) Start(ctx context.Context) error {
 	for _, w := range m.watches {
 		m.spawn(w.run)
 	}
-	m.spawn(m.writer.run)
-	m.spawn(m.adopt)
+	if !m.options.LocalOnly {
+		m.spawn(m.writer.run)
+		m.spawn(m.adopt)
+	}
 	<-ctx.Done()
 	m.mu.Lock()
 	m.lockedState.ctx = nil

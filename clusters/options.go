@@ -20,6 +20,9 @@ type Options struct {
 	Local *rest.Config
 	// Namespace restricts what is read in the management cluster; all when empty.
 	Namespace string
+	// LocalOnly connects to no cluster but the management cluster, and looks for none:
+	// no right to Clusters, Secrets or ClusterConnections is needed.
+	LocalOnly bool
 	// AllowLoopback lets kubeconfigs name loopback addresses, as they do where a
 	// whole fleet runs on one machine.
 	AllowLoopback bool

@@ -31,6 +31,8 @@ type Demand struct {
 // Kind is how a kind is read.
 type Kind struct {
 	GroupKind schema.GroupKind
+	// ClusterScoped objects are in no namespace.
+	ClusterScoped bool
 	// Versions in the order of preference; the server's preferred one when empty.
 	Versions []string
 	// Reduce makes what is stored of a demanded object. It may take the object
@@ -62,6 +64,9 @@ type Options struct {
 	// Scheme tells Readers the kinds of Go types; client-go's when nil. Unstructured
 	// objects need none.
 	Scheme *runtime.Scheme
+	// SourceNamespace restricts what Sources demand of the management cluster; all when
+	// empty.
+	SourceNamespace string
 	// MaxObjects (20,000) of one kind in one cluster, demanded or not. A key takes
 	// half a kilobyte, so no tenant can take more than about 10 MiB by creating
 	// objects.

@@ -22,11 +22,31 @@ import (
 // initial list is not whole: its absence in the store would tell nothing.
 var ErrNotSynced = errors.New("the kind is not synced")
 
+// NotSyncedError says why, where that is known.
+type NotSyncedError struct {
+	Kind    schema.GroupKind
+	Cluster multicluster.ClusterName
+	// Reason is one of this package's, and Message tells people how to mend it; both
+	// are empty while the kind is being listed.
+	Reason, Message string
+}
+
+// Error implements error.
+func (e *NotSyncedError) Error() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	return fmt.Sprintf("%s in %q: %v", e.Kind, e.Cluster, ErrNotSynced)
+}
+
+// Is makes errors.Is(err, ErrNotSynced) true.
+func (e *NotSyncedError) Is(target error) bool { return target == ErrNotSynced }
+
 // Reader reads what is stored of a cluster, and never asks the cluster. Get and
 // List give copies. List knows InNamespace and label selectors. What was demanded
 // by name or namespace is all that is found.
 //
-// Errors: ErrNotSynced, and NotFound as an API server's.
+// Errors: *NotSyncedError, of class ErrNotSynced, and NotFound as an API server's.
 func (w *Watcher) Reader(cluster multicluster.ClusterName) client.Reader {
 	return &reader{watcher: w, cluster: cluster}
 }
@@ -115,11 +135,12 @@ func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, 
 	w := r.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := fmt.Errorf("%s in %q: %w", gk, r.cluster, ErrNotSynced)
+	err := &NotSyncedError{Kind: gk, Cluster: r.cluster}
 	c := w.lockedState.clusters[r.cluster]
 	if c == nil || c.lockedKinds[gk] == nil {
 		return nil, err
 	}
+	err.Reason, err.Message = c.lockedKinds[gk].lockedProblem.reason, c.lockedKinds[gk].lockedProblem.message
 	run := c.lockedKinds[gk].lockedRun
 	if run == nil || len(run.lockedInformers) == 0 {
 		return nil, err

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 	mcsource "sigs.k8s.io/multicluster-runtime/pkg/source"
+
+	"github.com/capstan-hub/capstan/clusters"
 )
 
 type (
@@ -64,7 +66,11 @@ var subscriptions atomic.Int64
 func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, gk schema.GroupKind, h eventHandler, q queue) {
 	owner := fmt.Sprintf("source/%d", subscriptions.Add(1))
 	s := &subscription{ctx: ctx, handler: h, queue: q}
-	w.SetDemand(owner, []Demand{{Cluster: name, Kind: gk}})
+	want := Demand{Cluster: name, Kind: gk}
+	if name == clusters.LocalName && !w.o.Kinds(gk).ClusterScoped {
+		want.Namespace = w.o.SourceNamespace
+	}
+	w.SetDemand(owner, []Demand{want})
 	w.mu.Lock()
 	k := w.lockedState.clusters[name].lockedKinds[gk] // It is there while it is demanded.
 	k.lockedSources[s] = struct{}{}
