@@ -352,6 +352,21 @@ func (m *Manager) Resolve(ref Ref) (multicluster.ClusterName, error) {
 	return target.ClusterName(), nil
 }
 
+// SelfManaged is whether a cluster's own CAPI objects are looked after in it: it has
+// SelfManagedLabel, or is the management cluster. A change of it is a
+// Listener's ReferenceChanged. No I/O.
+func (m *Manager) SelfManaged(name multicluster.ClusterName) bool {
+	if name == LocalName {
+		return true
+	}
+	ref, err := ParseClusterName(name)
+	if err != nil {
+		return false
+	}
+	object, found := m.objects.find(ref)
+	return found == presencePresent && object.SelfManaged && !object.Deleting
+}
+
 // Snapshot of a cluster that is demanded, or was.
 func (m *Manager) Snapshot(name multicluster.ClusterName) (Snapshot, bool) {
 	k := m.keeper(name)

@@ -64,6 +64,10 @@ type Options struct {
 	// Scheme tells Readers the kinds of Go types; client-go's when nil. Unstructured
 	// objects need none.
 	Scheme *runtime.Scheme
+	// SourcesIn is in which clusters Sources are to be fed, of those that they are
+	// engaged with; all when nil. It is asked again when the Listener's
+	// ReferenceChanged is called. It must not block.
+	SourcesIn func(multicluster.ClusterName) bool
 	// SourceNamespace restricts what Sources demand of the management cluster; all when
 	// empty.
 	SourceNamespace string

@@ -26,6 +26,8 @@ var ErrNotSynced = errors.New("the kind is not synced")
 type NotSyncedError struct {
 	Kind    schema.GroupKind
 	Cluster multicluster.ClusterName
+	// Demanded is whether it will be, by itself or when it is mended.
+	Demanded bool
 	// Reason is one of this package's, and Message tells people how to mend it; both
 	// are empty while the kind is being listed.
 	Reason, Message string
@@ -140,6 +142,7 @@ func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, 
 	if c == nil || c.lockedKinds[gk] == nil {
 		return nil, err
 	}
+	err.Demanded = true
 	err.Reason, err.Message = c.lockedKinds[gk].lockedProblem.reason, c.lockedKinds[gk].lockedProblem.message
 	run := c.lockedKinds[gk].lockedRun
 	if run == nil || len(run.lockedInformers) == 0 {

@@ -3,6 +3,7 @@ package watchers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,7 +32,8 @@ type (
 // Contract: Start never blocks, whatever state the cluster is in; a cluster that
 // lacks the kind delivers when it is installed. (multicluster-runtime's own kind
 // source waits for the cluster's cache under the controller's lock, so that one
-// cluster stops all.) The demand ends with the engagement's context.
+// cluster stops all.) The demand ends with the engagement's context, and while
+// Options.SourcesIn says no.
 func (w *Watcher) Source(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) mcsource.TypedSource[client.Object, mcreconcile.Request] {
 	return &kindSource{watcher: w, kind: kind, handle: handle}
 }
@@ -54,25 +56,63 @@ func (s *kindSource) ForCluster(name multicluster.ClusterName, cl cluster.Cluste
 // subscription is one source in one cluster.
 type subscription struct {
 	ctx     context.Context //nolint:containedctx // It is the engagement's life, which handlers are to be given.
+	cluster multicluster.ClusterName
+	kind    schema.GroupKind
 	handler eventHandler
 	queue   queue
+	// owner of its demand.
+	owner string
+
+	// aligning is held while it begins and ends to be told.
+	aligning sync.Mutex
+	// told: it demands its kind.
+	told bool
 }
 
 // subscriptions numbers the owners of sources' demands.
 var subscriptions atomic.Int64
 
-// subscribe demands the kind and replays what is stored. A change during the replay
-// may be told twice, and never not at all.
+// subscribe demands the kind where Sources are wanted, for as long as that is so and
+// the context lasts.
 func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, gk schema.GroupKind, h eventHandler, q queue) {
-	owner := fmt.Sprintf("source/%d", subscriptions.Add(1))
-	s := &subscription{ctx: ctx, handler: h, queue: q}
-	want := Demand{Cluster: name, Kind: gk}
-	if name == clusters.LocalName && !w.o.Kinds(gk).ClusterScoped {
+	s := &subscription{ctx: ctx, cluster: name, kind: gk, handler: h, queue: q, owner: fmt.Sprintf("source/%d", subscriptions.Add(1))}
+	w.mu.Lock()
+	w.lockedState.sources[s] = struct{}{}
+	w.mu.Unlock()
+	w.align(s)
+	context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		delete(w.lockedState.sources, s)
+		w.mu.Unlock()
+		w.align(s)
+	})
+}
+
+// align has a subscription told of its kind, or not any more.
+func (w *Watcher) align(s *subscription) {
+	s.aligning.Lock()
+	defer s.aligning.Unlock()
+	wanted := s.ctx.Err() == nil && (w.o.SourcesIn == nil || w.o.SourcesIn(s.cluster))
+	switch {
+	case wanted && !s.told:
+		s.told = true
+		w.attach(s)
+	case !wanted && s.told:
+		s.told = false
+		w.detach(s)
+	}
+}
+
+// attach demands the kind and replays what is stored. A change during the replay may
+// be told twice, and never not at all.
+func (w *Watcher) attach(s *subscription) {
+	want := Demand{Cluster: s.cluster, Kind: s.kind}
+	if s.cluster == clusters.LocalName && !w.o.Kinds(s.kind).ClusterScoped {
 		want.Namespace = w.o.SourceNamespace
 	}
-	w.SetDemand(owner, []Demand{want})
+	w.SetDemand(s.owner, []Demand{want})
 	w.mu.Lock()
-	k := w.lockedState.clusters[name].lockedKinds[gk] // It is there while it is demanded.
+	k := w.lockedState.clusters[s.cluster].lockedKinds[s.kind] // It is there while it is demanded.
 	k.lockedSources[s] = struct{}{}
 	var informers []*informer
 	if k.lockedRun != nil {
@@ -81,17 +121,35 @@ func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, 
 		}
 	}
 	w.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		delete(k.lockedSources, s)
-		w.mu.Unlock()
-		w.SetDemand(owner, nil)
-	})
 	for _, i := range informers {
 		i.each(func(o client.Object) bool {
 			s.tell(nil, o, true)
 			return true
 		})
+	}
+}
+
+func (w *Watcher) detach(s *subscription) {
+	w.mu.Lock()
+	delete(w.lockedState.clusters[s.cluster].lockedKinds[s.kind].lockedSources, s)
+	w.mu.Unlock()
+	w.SetDemand(s.owner, nil)
+}
+
+// ReferenceChanged implements clusters.Listener: Sources may be wanted in a cluster now,
+// or not any more.
+func (w *Watcher) ReferenceChanged(ref clusters.Ref) {
+	name := ref.ClusterName()
+	var some []*subscription
+	w.mu.Lock()
+	for s := range w.lockedState.sources {
+		if s.cluster == name {
+			some = append(some, s)
+		}
+	}
+	w.mu.Unlock()
+	for _, s := range some {
+		w.align(s)
 	}
 }
 

@@ -36,6 +36,8 @@ type state struct {
 	demands map[string][]Demand
 	// clusters: name → what is watched there.
 	clusters map[multicluster.ClusterName]*watched
+	// sources are the subscriptions that are engaged, told or not.
+	sources map[*subscription]struct{}
 	// changed are the clusters that the loop is to look at.
 	changed map[*watched]struct{}
 	// folding are the clusters with folded wakes.
@@ -54,6 +56,7 @@ func New(o Options) *Watcher {
 		lockedState: state{
 			demands:  map[string][]Demand{},
 			clusters: map[multicluster.ClusterName]*watched{},
+			sources:  map[*subscription]struct{}{},
 			changed:  map[*watched]struct{}{},
 			folding:  map[*watched]struct{}{},
 		},
@@ -166,9 +169,6 @@ func (w *Watcher) ConnectionChanged(_, to clusters.Snapshot) {
 	defer w.mu.Unlock()
 	w.lockedLook(w.lockedState.clusters[to.Name])
 }
-
-// ReferenceChanged implements clusters.Listener.
-func (*Watcher) ReferenceChanged(clusters.Ref) {}
 
 // SetDemand replaces what an owner wants; nil when it wants nothing any more. It
 // returns at once.
