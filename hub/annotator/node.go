@@ -1,0 +1,91 @@
+package annotator
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/hub/annotator/capacity"
+)
+
+// managedLabels are the domains of labels that Cluster API takes from machines to
+// nodes. cluster-autoscaler looks for them where they are not, so they are told in the
+// labels annotation as well.
+var managedLabels = []string{"node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"}
+
+// least is what every node of a group has, whichever of its types it is.
+func least(all []capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
+	n := nodeOf(all[0], pods)
+	for _, c := range all[1:] {
+		other := nodeOf(c, pods)
+		n.VCPU = min(n.VCPU, other.VCPU)
+		n.MemoryMiB = min(n.MemoryMiB, other.MemoryMiB)
+		n.GPUs = min(n.GPUs, other.GPUs)
+		n.Pods = min(n.Pods, other.Pods)
+		n.AcceleratorCount = min(n.AcceleratorCount, other.AcceleratorCount)
+		if n.Accelerator != other.Accelerator {
+			n.Accelerator, n.AcceleratorCount, n.GPUs = "", 0, 0
+		}
+	}
+	return n
+}
+
+func nodeOf(c capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
+	return annotation.Node{
+		VCPU: c.VCPU, MemoryMiB: c.MemoryMiB, GPUs: c.Accelerator.GPUs(),
+		Accelerator: c.Accelerator.Resource, AcceleratorCount: c.Accelerator.Count,
+		Pods: c.Pods(pods),
+	}
+}
+
+// architecture that all types share, or the notice that they do not.
+func architecture(all []capacity.Capacity) (string, []notice) {
+	names := map[string][]string{}
+	for _, c := range all {
+		names[c.Architecture] = append(names[c.Architecture], c.InstanceType)
+	}
+	if none := names[""]; len(none) > 0 {
+		return "", []notice{warn(ReasonFailedUpdate, WordNoArchitecture, "EC2 names no architecture of %s that Kubernetes runs on: no label %s is written",
+			strings.Join(none, ", "), annotation.LabelArch)}
+	}
+	if len(names) > 1 {
+		return "", []notice{warn(ReasonFailedUpdate, WordArchitectures, "the pool mixes %s (%s) with %s (%s): no label %s is written",
+			strings.Join(names[capacity.AMD64], ", "), capacity.AMD64, strings.Join(names[capacity.ARM64], ", "), capacity.ARM64, annotation.LabelArch)}
+	}
+	return all[0].Architecture, nil
+}
+
+// labelsOf are the labels that a node of the group will bear.
+func labelsOf(group *unstructured.Unstructured, m machines, region, arch string) map[string]string {
+	labels := map[string]string{annotation.LabelOS: m.os, annotation.LabelRegion: region}
+	if arch != "" {
+		labels[annotation.LabelArch] = arch
+	}
+	if len(m.types) == 1 {
+		labels[annotation.LabelInstanceType] = m.types[0]
+	}
+	if zone := zoneOf(group); zone != "" {
+		labels[annotation.LabelZone] = zone
+	}
+	own, _, _ := unstructured.NestedStringMap(group.Object, "spec", "template", "metadata", "labels")
+	for key, value := range own {
+		domain, _, qualified := strings.Cut(key, "/")
+		if qualified && slices.ContainsFunc(managedLabels, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) }) {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+// zoneOf a group whose nodes are all in one.
+func zoneOf(group *unstructured.Unstructured) string {
+	if zone := text(group, "spec", "template", "spec", "failureDomain"); zone != "" {
+		return zone
+	}
+	if zones, _, _ := unstructured.NestedStringSlice(group.Object, "spec", "failureDomains"); len(zones) == 1 {
+		return zones[0]
+	}
+	return ""
+}

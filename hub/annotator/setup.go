@@ -1,0 +1,227 @@
+package annotator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/hub/annotator/capacity"
+	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+const (
+	// workers of each kind. They wait for nothing but their patches, of which a
+	// management cluster takes a thousand in a second.
+	workers = 16
+	// errorRetry doubles up to errorRetryMax.
+	errorRetry, errorRetryMax = time.Second, 5 * time.Minute
+)
+
+// Options of the annotator.
+type Options struct {
+	// Watchers read the node groups and what is behind them.
+	Watchers *watchers.Watcher
+	// Catalogue knows the instance types.
+	Catalogue catalogue.Catalogue
+	// Recorder of Events in the management cluster.
+	Recorder events.EventRecorder
+	// Families of annotations to write; all when nil.
+	Families []annotation.Family
+	// Pods is how pods are counted where a Cluster does not say.
+	Pods capacity.PodsPolicy
+	// DefaultRegion of node groups whose region nothing names; none when empty.
+	DefaultRegion string
+	// Registerer of the metrics; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.Clock
+	Logger     logr.Logger
+}
+
+// SetupWithManager has node groups of every kind annotated, in the management cluster
+// and in each cluster that the manager engages.
+func SetupWithManager(mgr mcmanager.Manager, o Options) error {
+	if o.Families == nil {
+		o.Families = annotation.Families()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	m := newMetrics()
+	if err := m.register(o.Registerer); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	local := mgr.GetLocalManager()
+	config := rest.CopyConfig(local.GetConfig())
+	// The workers bound what is under way, so that a client-side limit would only delay.
+	config.QPS, config.RateLimiter = -1, nil
+	patches, err := metadata.NewForConfigAndClient(config, local.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("client of the management cluster: %w", err)
+	}
+	for _, kind := range []schema.GroupKind{MachineDeployment, MachineSet, MachinePool} {
+		r := &Reconciler{
+			Options: o, kind: kind, dependents: newDependents(), metrics: m,
+			teller: newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m),
+			writer: &writer{local: patches, clusters: mgr.GetCluster, lanes: lanes{clock: o.Clock}},
+		}
+		if err := r.setup(mgr); err != nil {
+			return fmt.Errorf("annotating %s: %w", kind.Kind, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) setup(mgr mcmanager.Manager) error {
+	controller, err := mccontroller.New("annotator-"+r.kind.Kind, mgr, mccontroller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](errorRetry, errorRetryMax),
+		// Names need to be unique in a process only for controller-runtime's own metrics.
+		SkipNameValidation: ptr.To(true),
+		RecoverPanic:       ptr.To(true),
+		UsePriorityQueue:   ptr.To(true),
+		Logger:             r.Logger,
+		LogConstructor: func(who *mcreconcile.Request) logr.Logger {
+			line := r.Logger.WithValues("kind", r.kind.Kind)
+			if who != nil {
+				line = line.WithValues("namespace", who.Namespace, "name", who.Name, "cluster", who.ClusterName)
+			}
+			return line
+		},
+	})
+	if err != nil {
+		return err
+	}
+	watch := func(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) error {
+		from := r.Watchers.Source(kind, handle)
+		if err := controller.MultiClusterWatch(from); err != nil {
+			return err
+		}
+		// Connections engage workload clusters only.
+		local, _, err := from.ForCluster(clusters.LocalName, mgr.GetLocalManager())
+		if err != nil {
+			return err
+		}
+		return controller.Watch(local)
+	}
+	if err := watch(r.kind, changed(watchers.Enqueue)); err != nil {
+		return err
+	}
+	for _, kind := range behind(r.kind) {
+		if err := watch(kind, changed(r.enqueueConcerned(kind))); err != nil {
+			return err
+		}
+	}
+	if err := controller.MultiClusterWatch(farewell{r}); err != nil {
+		return err
+	}
+	r.Catalogue.Notify(r.woken)
+	return controller.Watch(source.TypedFunc[mcreconcile.Request](func(_ context.Context, q queue) error {
+		r.queue.Store(&q)
+		return nil
+	}))
+}
+
+// queue of a controller, once it has one.
+type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+
+// woken by the catalogue: what is new in a region concerns those that asked of it.
+func (r *Reconciler) woken(region string) {
+	if q := r.queue.Load(); q != nil {
+		for _, who := range r.dependents.concerned(dependency{region: region}) {
+			(*q).Add(who)
+		}
+	}
+}
+
+// farewell is a source that tells nothing, and forgets a cluster that is not engaged
+// any more.
+type farewell struct{ r *Reconciler }
+
+// ForCluster implements mcsource.TypedSource.
+func (f farewell) ForCluster(name multicluster.ClusterName, _ cluster.Cluster) (source.TypedSource[mcreconcile.Request], bool, error) {
+	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
+		context.AfterFunc(ctx, func() {
+			// Those that another engagement brought meanwhile look anew.
+			for _, who := range f.r.dependents.drop(name) {
+				f.r.teller.forget(who)
+				q.Add(who)
+			}
+		})
+		return nil
+	}), true, nil
+}
+
+// enqueueConcerned enqueues the node groups whose reconciliation looked at the object.
+func (r *Reconciler) enqueueConcerned(kind schema.GroupKind) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+	return func(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
+		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []mcreconcile.Request {
+			return r.dependents.concerned(dependency{cluster: name, kind: kind, ObjectKey: client.ObjectKeyFromObject(o)})
+		})
+	}
+}
+
+// changed passes over updates of what is not read here, such as the status of a
+// MachineDeployment or of a template that thousands of them name.
+func changed(inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+	return func(name multicluster.ClusterName, cl cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
+		h := inner(name, cl)
+		return handler.TypedFuncs[client.Object, mcreconcile.Request]{
+			CreateFunc: h.Create,
+			UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+				if !same(e.ObjectOld, e.ObjectNew) {
+					h.Update(ctx, e, q)
+				}
+			},
+			DeleteFunc:  h.Delete,
+			GenericFunc: h.Generic,
+		}
+	}
+}
+
+// same is whether two states of a reduced object differ in nothing but the
+// resourceVersion.
+func same(a, b client.Object) bool {
+	x, ok := a.(*unstructured.Unstructured)
+	y, also := b.(*unstructured.Unstructured)
+	if !ok || !also {
+		return false
+	}
+	return equality.Semantic.DeepEqual(unversioned(x), unversioned(y))
+}
+
+func unversioned(u *unstructured.Unstructured) map[string]any {
+	out := maps.Clone(u.Object)
+	if metadata, ok := out["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "resourceVersion")
+		out["metadata"] = metadata
+	}
+	return out
+}

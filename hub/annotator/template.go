@@ -1,0 +1,174 @@
+package annotator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var (
+	// ErrInvalidReference: infrastructureRef is missing, or names nothing that nodes are
+	// made of.
+	ErrInvalidReference = errors.New("infrastructureRef is not valid")
+	// ErrNoInstanceType: a template names no instance type.
+	ErrNoInstanceType = errors.New("no instance type")
+	// errForeign: the nodes are another provider's.
+	errForeign = errors.New("another infrastructure provider's")
+)
+
+// sentence is an error whose words are the seed's, with a class of ours.
+type sentence struct {
+	words string
+	class error
+}
+
+func (s *sentence) Error() string { return s.words }
+func (s *sentence) Unwrap() error { return s.class }
+
+// ResolveAWSMachineTemplate fetches the AWSMachineTemplate referenced by the
+// MachineDeployment (or a MachineSet). Errors: ErrInvalidReference, and the reader's.
+func ResolveAWSMachineTemplate(ctx context.Context, c client.Reader, machineDeployment *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	ref, _ := infrastructure(machineDeployment)
+	if ref.Name == "" {
+		return nil, &sentence{"infrastructureRef.name is empty", ErrInvalidReference}
+	}
+	if ref.Kind != awsMachineTemplate.Kind || ref.Group != groupInfrastructure {
+		return nil, &sentence{"expected AWSMachineTemplate, got " + ref.Kind, ErrInvalidReference}
+	}
+	template, err := get(ctx, c, awsMachineTemplate, ref.ObjectKey)
+	if err != nil {
+		return nil, fmt.Errorf("failed to fetch AWSMachineTemplate %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	return template, nil
+}
+
+// ExtractInstanceType gets the instance type from an AWSMachineTemplate. Error:
+// ErrNoInstanceType.
+func ExtractInstanceType(template *unstructured.Unstructured) (string, error) {
+	if t := text(template, "spec", "template", "spec", "instanceType"); t != "" {
+		return t, nil
+	}
+	return "", &sentence{"instanceType is empty in AWSMachineTemplate", ErrNoInstanceType}
+}
+
+func infrastructure(u *unstructured.Unstructured) (reference, bool) {
+	return referenceAt(u, "spec", "template", "spec", "infrastructureRef")
+}
+
+// machines is what the nodes of a group are made of.
+type machines struct {
+	// types of instances: one, or all that a pool may mix; sorted.
+	types []string
+	// diskGiB of the root volume; 0 when not said.
+	diskGiB int64
+	// os as the label kubernetes.io/os has it.
+	os string
+}
+
+const (
+	linux   = "linux"
+	windows = "windows"
+	// defaultPoolType is what EKS makes a managed node group of that names no type
+	// (CAPA leaves it to EKS).
+	defaultPoolType = "t3.medium"
+)
+
+// resolveMachines finds what a node group is made of. Errors: errForeign,
+// ErrInvalidReference, ErrNoInstanceType, and the reader's.
+func resolveMachines(ctx context.Context, c client.Reader, group *unstructured.Unstructured) (machines, error) {
+	ref, found := infrastructure(group)
+	if found && foreign(ref.GroupKind) {
+		return machines{}, errForeign
+	}
+	if group.GetKind() != MachinePool.Kind {
+		template, err := ResolveAWSMachineTemplate(ctx, c, group)
+		if err != nil {
+			return machines{}, err
+		}
+		t, err := ExtractInstanceType(template)
+		if err != nil {
+			return machines{}, err
+		}
+		m := machines{types: []string{t}, diskGiB: number(template, "spec", "template", "spec", "rootVolume", "size"), os: linux}
+		if strings.EqualFold(text(template, "status", "nodeInfo", "operatingSystem"), windows) {
+			m.os = windows
+		}
+		return m, nil
+	}
+	return resolvePool(ctx, c, ref)
+}
+
+// foreign is whether nodes behind a reference are another provider's: all but Cluster
+// API Provider AWS's. A kind that is not named at all is a mistake instead.
+func foreign(kind schema.GroupKind) bool {
+	ours := kind.Group == groupInfrastructure && (strings.HasPrefix(kind.Kind, "AWS") || strings.HasPrefix(kind.Kind, "ROSA"))
+	return kind.Kind != "" && kind.Group != "" && !ours
+}
+
+func resolvePool(ctx context.Context, c client.Reader, ref reference) (machines, error) {
+	switch {
+	case ref.Name == "":
+		return machines{}, &sentence{"infrastructureRef.name is empty", ErrInvalidReference}
+	case ref.GroupKind != awsMachinePool && ref.GroupKind != awsManagedPool && ref.GroupKind != rosaMachinePool:
+		return machines{}, &sentence{"expected AWSMachinePool, AWSManagedMachinePool or ROSAMachinePool, got " + ref.Kind, ErrInvalidReference}
+	}
+	pool, err := get(ctx, c, ref.GroupKind, ref.ObjectKey)
+	if err != nil {
+		return machines{}, fmt.Errorf("failed to fetch %s %s/%s: %w", ref.Kind, ref.Namespace, ref.Name, err)
+	}
+	m := machines{os: linux, diskGiB: number(pool, "spec", "awsLaunchTemplate", "rootVolume", "size")}
+	launched := text(pool, "spec", "awsLaunchTemplate", "instanceType")
+	switch ref.GroupKind {
+	case awsMachinePool:
+		if m.types = overrides(pool); m.types == nil && launched != "" {
+			m.types = []string{launched}
+		}
+	case awsManagedPool:
+		m.types = []string{first(text(pool, "spec", "instanceType"), launched, defaultPoolType)}
+		m.diskGiB = max(m.diskGiB, number(pool, "spec", "diskSize"))
+		if strings.HasPrefix(text(pool, "spec", "amiType"), "WINDOWS_") {
+			m.os = windows
+		}
+	case rosaMachinePool:
+		if t := text(pool, "spec", "instanceType"); t != "" {
+			m.types = []string{t}
+		}
+		m.diskGiB = number(pool, "spec", "volumeSize")
+	}
+	if len(m.types) == 0 {
+		return machines{}, &sentence{"instanceType is empty in " + ref.Kind, ErrNoInstanceType}
+	}
+	return m, nil
+}
+
+// overrides are the types of a mixed instances policy, which stand in place of the
+// launch template's.
+func overrides(pool *unstructured.Unstructured) []string {
+	list, _, _ := unstructured.NestedSlice(pool.Object, "spec", "mixedInstancesPolicy", "overrides")
+	var types []string
+	for _, o := range list {
+		if m, ok := o.(map[string]any); ok {
+			if t := text(&unstructured.Unstructured{Object: m}, "instanceType"); t != "" {
+				types = append(types, t)
+			}
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
+}
+
+// first of the texts that is not empty.
+func first(all ...string) string {
+	for _, s := range all {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}

@@ -1,0 +1,187 @@
+package annotator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/hub/annotator/capacity"
+	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+const (
+	// syncRetry is when a node group is looked at again that needs a kind which is being
+	// listed. An object of it that appears wakes earlier.
+	syncRetry = 500 * time.Millisecond
+	// mendRetry is when one is looked at again where somebody has to do something, and
+	// no watch may tell.
+	mendRetry = time.Minute
+	// catalogueRetry is when one is looked at again that waits for EC2. Its answer wakes
+	// earlier.
+	catalogueRetry = 5 * time.Second
+	// cataloguePatience is how long a worker waits for EC2 itself.
+	cataloguePatience = 20 * time.Millisecond
+	// throttlePatience is how many failures in a row of the passing kind are not told.
+	throttlePatience = 2
+)
+
+// verdict on a node group.
+type verdict struct {
+	// node is what it should tell of; nil when that is not known.
+	node    *annotation.Node
+	notices []notice
+	// retry is when to look again though nothing happened; 0 for not.
+	retry time.Duration
+}
+
+func refused(retry time.Duration, n ...notice) verdict { return verdict{notices: n, retry: retry} }
+
+// decide what a node of the group would be. It reads watchers' stores and the
+// catalogue, and waits for nobody.
+func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Unstructured) verdict {
+	cluster, err := clusterOf(ctx, l, group)
+	if err != nil {
+		return r.unread(err)
+	}
+	if paused(group) || cluster != nil && (paused(cluster) || pausedBySpec(cluster) || cluster.GetDeletionTimestamp() != nil) {
+		return verdict{}
+	}
+	made, err := resolveMachines(ctx, l, group)
+	if err != nil {
+		return r.unread(err)
+	}
+	where, err := regionOf(ctx, l, group, cluster)
+	if errors.Is(err, ErrRegionUnknown) && r.DefaultRegion != "" {
+		where, err = place{region: r.DefaultRegion}, nil
+	}
+	if err != nil {
+		return r.unread(err)
+	}
+	pods, notices := r.podsOf(cluster)
+	// What a self-managed cluster says is its owners', who shall not choose which
+	// roles the hub assumes.
+	var role awsconfig.Role
+	if l.who.ClusterName == clusters.LocalName {
+		role = roleOf(ctx, l, where.by)
+	}
+	l.region(where.region)
+	all := make([]capacity.Capacity, 0, len(made.types))
+	for _, t := range made.types {
+		answer, err := r.ask(ctx, catalogue.Query{Region: where.region, InstanceType: t, Role: role})
+		if err != nil {
+			return unanswered(err)
+		}
+		all = append(all, answer.Capacity)
+	}
+	arch, mixed := architecture(all)
+	node := least(all, pods)
+	node.DiskGiB = made.diskGiB
+	node.Labels = labelsOf(group, made, where.region, arch)
+	return verdict{node: &node, notices: append(notices, mixed...)}
+}
+
+// ask the catalogue: with the cluster's role, and where the hub may not assume that,
+// with the hub's own identity. What a type offers is the same to every account.
+func (r *Reconciler) ask(ctx context.Context, q catalogue.Query) (catalogue.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, cataloguePatience)
+	defer cancel()
+	answer, err := r.Catalogue.Get(ctx, q)
+	if q.Role != (awsconfig.Role{}) && (errors.Is(err, catalogue.ErrAccessDenied) || errors.Is(err, catalogue.ErrCredentials)) {
+		q.Role = awsconfig.Role{}
+		return r.Catalogue.Get(ctx, q)
+	}
+	return answer, err
+}
+
+// podsOf is how pods are counted in a cluster.
+func (r *Reconciler) podsOf(cluster *unstructured.Unstructured) (capacity.PodsPolicy, []notice) {
+	if cluster == nil {
+		return r.Pods, nil
+	}
+	chosen, set := cluster.GetAnnotations()[MaxPodsAnnotation]
+	if !set {
+		return r.Pods, nil
+	}
+	pods, err := capacity.ParsePodsPolicy(chosen)
+	if err != nil {
+		return r.Pods, []notice{warn(ReasonFailedUpdate, WordInvalidMaxPods, "annotation %s of Cluster %s: %v; --max-pods counts instead", MaxPodsAnnotation, cluster.GetName(), err)}
+	}
+	return pods, nil
+}
+
+// unread is the verdict where something that is needed cannot be read, or is not valid.
+func (r *Reconciler) unread(err error) verdict {
+	var unsynced *watchers.NotSyncedError
+	switch {
+	case errors.Is(err, errForeign):
+		return verdict{}
+	case errors.Is(err, ErrInvalidReference):
+		return refused(0, warn(ReasonFailedUpdate, WordInvalidReference, "%v", err))
+	case errors.Is(err, ErrNoInstanceType):
+		return refused(0, warn(ReasonFailedUpdate, WordNoInstanceType, "%v", err))
+	case errors.Is(err, ErrRegionUnknown):
+		return refused(0, warn(ReasonFailedUpdate, WordRegionUnknown, "%v; annotate it, or its Cluster, with %s", err, RegionAnnotation))
+	case apierrors.IsNotFound(err):
+		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
+	case errors.As(err, &unsynced) && unsynced.Message == "":
+		return refused(syncRetry)
+	case absent(err):
+		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
+	}
+	return refused(mendRetry, warn(ReasonReconcileError, WordUnreadable, "%v", err))
+}
+
+// answers is what each class of the catalogue's errors is to a node group.
+var answers = []struct {
+	class        error
+	reason, word string
+	patience     int
+}{
+	{catalogue.ErrInstanceTypeUnknown, ReasonFailedUpdate, WordTypeUnknown, 0},
+	{catalogue.ErrIncomplete, ReasonFailedUpdate, WordTypeIncomplete, 0},
+	{catalogue.ErrRegionUnknown, ReasonFailedUpdate, WordRegionUnknown, 0},
+	{catalogue.ErrRegionNotOptedIn, ReasonReconcileError, WordRegionNotOptedIn, 0},
+	{catalogue.ErrAccessDenied, ReasonReconcileError, WordAccessDenied, 0},
+	{catalogue.ErrCredentials, ReasonReconcileError, WordCredentials, 0},
+	{catalogue.ErrThrottled, ReasonReconcileError, WordThrottled, throttlePatience},
+}
+
+// unanswered is the verdict where EC2 does not say what a type offers. What is
+// annotated stays: a type that was retired is still that of the nodes.
+func unanswered(err error) verdict {
+	if errors.Is(err, catalogue.ErrPending) {
+		return refused(catalogueRetry)
+	}
+	retry := catalogueRetry
+	var e *catalogue.Error
+	if errors.As(err, &e) {
+		retry = max(retry, e.RetryAfter)
+	}
+	n := warn(ReasonReconcileError, WordUnavailable, "%v", err)
+	n.patience = throttlePatience
+	for _, a := range answers {
+		if errors.Is(err, a.class) {
+			n.reason, n.word, n.patience = a.reason, a.word, a.patience
+			break
+		}
+	}
+	return refused(retry, n)
+}
+
+// paused is Cluster API's annotation: whatever its value.
+func paused(u *unstructured.Unstructured) bool {
+	_, set := u.GetAnnotations()[PausedAnnotation]
+	return set
+}
+
+func pausedBySpec(cluster *unstructured.Unstructured) bool {
+	p, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused")
+	return p
+}
