@@ -35,7 +35,7 @@ copy() { # product directory-of-go.mod module group plurals...
 echo "CRDs of other products into bin/crds (kept afterwards)"
 core="clusters machinedeployments machinesets machinepools machines"
 # What CAPA has for machines, and for every place where a cluster's region stands.
-aws="awsclusters awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools"
+aws="awsclusters awsclusterroleidentities awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools"
 
 copy cluster-api . sigs.k8s.io/cluster-api cluster.x-k8s.io $core
 copy cluster-api-old old sigs.k8s.io/cluster-api cluster.x-k8s.io $core

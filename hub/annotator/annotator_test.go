@@ -1,0 +1,310 @@
+package annotator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/hub/annotator"
+	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/hub/annotator/capacity"
+)
+
+const region = "eu-west-1"
+
+// quiet is how long nothing has to happen for a test to say that nothing does.
+const quiet = 700 * time.Millisecond
+
+// eachAge runs a test with the newest Cluster API and CAPA, and with the oldest that are
+// supported.
+func eachAge(t *testing.T, test func(*world)) {
+	t.Helper()
+	for name, on := range map[string]*plane{"newest": newest, "oldest": oldest} {
+		t.Run(name, func(t *testing.T) { test(newWorld(t, on)) })
+	}
+}
+
+// Must show 4; FR1 to FR3, FR6. The order in which the parts are created does not matter.
+func TestEveryOrderOfCreation(t *testing.T) {
+	eachAge(t, func(w *world) {
+		w.start()
+		md := w.deployment("md", "t")
+		parts := []client.Object{md, w.template("t", "g5.xlarge"), w.capiCluster("AWSCluster", ""), w.awsCluster(region)}
+		for first := range parts {
+			for i := range parts {
+				o := parts[(first+i)%len(parts)].DeepCopyObject().(client.Object)
+				w.g.Expect(w.Create(w.Context(), o)).To(Succeed())
+			}
+			w.awaits(md).Should(equal(g5(region)))
+			for _, o := range parts {
+				w.gone(o.DeepCopyObject().(client.Object))
+			}
+		}
+	})
+}
+
+// Must show 4; FR3. EKS' and ROSA's regions are on their control planes.
+func TestRegionOfTheControlPlane(t *testing.T) {
+	eachAge(t, func(w *world) {
+		w.start()
+		w.create(w.template("t", "m5.large"))
+		for kind, spec := range map[string]map[string]any{
+			"AWSManagedControlPlane": {"region": "us-east-1"},
+			"ROSAControlPlane": {
+				"region": "us-east-1", "rosaClusterName": "c", "version": "4.16.0", "versionGate": "WaitForAcknowledge",
+				"availabilityZones": []any{"a"}, "subnets": []any{"s"}, "oidcID": "o",
+				"installerRoleARN": "i", "supportRoleARN": "s", "workerRoleARN": "w",
+				"rolesRef": map[string]any{
+					"controlPlaneOperatorARN": "a", "imageRegistryARN": "a", "ingressARN": "a", "kmsProviderARN": "a",
+					"kubeCloudControllerARN": "a", "networkARN": "a", "nodePoolManagementARN": "a", "storageARN": "a",
+				},
+			},
+		} {
+			infra := map[string]string{"AWSManagedControlPlane": "AWSManagedCluster", "ROSAControlPlane": "ROSACluster"}[kind]
+			cluster := w.capiCluster(infra, kind)
+			w.g.Expect(w.Create(w.Context(), cluster)).To(Succeed())
+			md := w.deployment(strings.ToLower(kind), "t")
+			w.create(md)
+			w.awaitsEvents(md.GetName()).Should(ConsistOf(ContainSubstring("RegionUnknown: unable to determine AWS region from AWSCluster or annotation")))
+			w.create(object(controlPlane+"/v1beta2", kind, w.namespace, "c", spec))
+			w.awaits(md).Should(equal(m5("us-east-1")))
+			w.gone(cluster)
+		}
+	})
+}
+
+// FR3.2. Annotations name the region where no object does, the group's before the
+// Cluster's, and --default-region where nothing does.
+func TestRegionOfAnnotations(t *testing.T) {
+	w := newWorld(t, newest)
+	w.options.DefaultRegion = "us-east-1"
+	w.start()
+	w.create(w.template("t", "m5.large"))
+	md := w.deployment("md", "t")
+	w.create(md)
+	w.awaits(md).Should(equal(m5("us-east-1")), "the default")
+	cluster := w.capiCluster("AWSCluster", "")
+	cluster.SetAnnotations(map[string]string{annotator.RegionAnnotation: "eu-central-1"})
+	w.create(cluster)
+	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, ContainSubstring("region=eu-central-1")), "the Cluster's")
+	w.patch(md, `{"metadata":{"annotations":{"`+annotator.RegionAnnotation+`":"eu-west-1"}}}`)
+	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, ContainSubstring("region=eu-west-1")), "its own")
+	w.create(w.awsCluster("us-west-2"))
+	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, ContainSubstring("region=us-west-2")), "the AWSCluster's comes first")
+}
+
+// g5 → m5: what the old type had goes, and nothing else.
+func TestTheTemplateIsSwapped(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.usual(region)
+	w.create(w.template("g", "g5.xlarge"))
+	w.create(w.template("m", "m5.large"))
+	md := w.deployment("md", "g")
+	md.SetAnnotations(map[string]string{annotation.Labels: "team=ml", "mine": "x"})
+	w.create(md)
+	w.awaits(md).Should(HaveKeyWithValue(annotation.GPUCount, "1"))
+	w.patch(md, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":"m"}}}}}`)
+	w.awaits(md).ShouldNot(HaveKey(annotation.GPUCount))
+	w.g.Expect(w.annotations(md)).To(And(HaveKeyWithValue("mine", "x"), HaveKeyWithValue(annotation.CPU, "2"), Not(HaveKey(annotation.GPUType)),
+		HaveKeyWithValue(annotation.LegacyGPU, "0"), HaveKeyWithValue(annotation.Labels, HaveSuffix("team=ml,topology.kubernetes.io/region=eu-west-1"))))
+}
+
+// FR2.5, FR7.2. A missing template is told once, and found when it comes. When it goes,
+// what is annotated stays.
+func TestTheTemplateIsMissing(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.usual(region)
+	md := w.deployment("md", "t")
+	w.create(md)
+	missing := ContainSubstring(fmt.Sprintf("Warning FailedUpdate TemplateNotFound: failed to fetch AWSMachineTemplate %s/t", w.namespace))
+	w.awaitsEvents("md").Should(ConsistOf(missing))
+	w.patch(md, `{"metadata":{"annotations":{"`+annotator.MaxPodsAnnotation+`":"wakes"}}}`)
+	w.g.Consistently(func() []string { return w.events("md") }, quiet).Should(ConsistOf(missing), "one Event")
+	template := w.template("t", "m5.large")
+	w.create(template)
+	w.awaits(md).Should(HaveKey(annotation.CPU))
+	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(BeZero())
+	before := w.annotations(md)
+	w.gone(template)
+	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems", "word=TemplateNotFound", "kind=MachineDeployment") }).Should(Equal(1.0))
+	w.g.Expect(w.annotations(md)).To(Equal(before))
+}
+
+// A MachineSet of its own is annotated; a MachineDeployment's is Cluster API's.
+func TestMachineSets(t *testing.T) {
+	eachAge(t, func(w *world) {
+		w.start()
+		w.usual(region)
+		w.create(w.template("t", "m5.large"))
+		ref := w.ref(infrastructure, "AWSMachineTemplate", "t")
+		md := w.deployment("md", "t")
+		w.create(md)
+		owned := w.group("MachineSet", "owned", ref)
+		yes := true
+		owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/" + w.core, Kind: "MachineDeployment", Name: "md", UID: md.GetUID(), Controller: &yes}})
+		w.create(owned)
+		alone := w.group("MachineSet", "alone", ref)
+		w.create(alone)
+		w.awaits(alone).Should(equal(m5(region)))
+		w.awaits(md).Should(equal(m5(region)))
+		w.g.Consistently(func() map[string]string { return w.annotations(owned) }, quiet).Should(BeEmpty())
+	})
+}
+
+// Pools of all three kinds, in both ages.
+func TestMachinePools(t *testing.T) {
+	eachAge(t, func(w *world) {
+		w.start()
+		w.usual(region)
+		pool := func(kind, name string, spec map[string]any) *unstructured.Unstructured {
+			w.create(object(infrastructure+"/v1beta2", kind, w.namespace, name, spec))
+			mp := w.group("MachinePool", name, w.ref(infrastructure, kind, name))
+			w.create(mp)
+			return mp
+		}
+		size := func(spec map[string]any) map[string]any {
+			spec["minSize"], spec["maxSize"] = int64(0), int64(3)
+			return spec
+		}
+		plain := pool("AWSMachinePool", "plain", size(map[string]any{"awsLaunchTemplate": map[string]any{
+			"instanceType": "m5.large", "rootVolume": map[string]any{"size": int64(50)},
+		}}))
+		w.awaits(plain).Should(And(HaveKeyWithValue(annotation.CPU, "2"), HaveKeyWithValue(annotation.EphemeralDisk, "50Gi")))
+
+		mixed := pool("AWSMachinePool", "mixed", size(map[string]any{
+			"awsLaunchTemplate":    map[string]any{"instanceType": "m4.large"},
+			"mixedInstancesPolicy": map[string]any{"overrides": []any{map[string]any{"instanceType": "g5.xlarge"}, map[string]any{"instanceType": "m5.large"}}},
+		}))
+		w.awaits(mixed).Should(And(HaveKeyWithValue(annotation.CPU, "2"), HaveKeyWithValue(annotation.Memory, "8192Mi"), Not(HaveKey(annotation.GPUType)),
+			HaveKeyWithValue(annotation.Labels, And(ContainSubstring("kubernetes.io/arch=amd64"), Not(ContainSubstring("instance-type"))))), "the least of them")
+
+		unlike := pool("AWSMachinePool", "unlike", size(map[string]any{
+			"awsLaunchTemplate":    map[string]any{},
+			"mixedInstancesPolicy": map[string]any{"overrides": []any{map[string]any{"instanceType": "m5.large"}, map[string]any{"instanceType": "c6g.xlarge"}}},
+		}))
+		w.awaits(unlike).Should(HaveKeyWithValue(annotation.Labels, And(Not(ContainSubstring("arch")), ContainSubstring("kubernetes.io/os=linux"))))
+		w.awaitsEvents("unlike").Should(ConsistOf("Warning FailedUpdate ConflictingArchitectures: the pool mixes m5.large (amd64) with c6g.xlarge (arm64): no label kubernetes.io/arch is written"))
+
+		none := pool("AWSMachinePool", "none", size(map[string]any{"awsLaunchTemplate": map[string]any{}}))
+		w.awaitsEvents("none").Should(ConsistOf("Warning FailedUpdate NoInstanceType: instanceType is empty in AWSMachinePool"))
+		w.g.Expect(w.annotations(none)).To(BeEmpty())
+
+		managed := pool("AWSManagedMachinePool", "managed", map[string]any{"instanceType": "m5.large", "diskSize": int64(80), "amiType": "WINDOWS_CORE_2022_x86_64"})
+		if w.plane == oldest {
+			return // Its amiTypes know no Windows; the rest is the same.
+		}
+		w.awaits(managed).Should(And(HaveKeyWithValue(annotation.EphemeralDisk, "80Gi"), HaveKeyWithValue(annotation.Labels, ContainSubstring("kubernetes.io/os=windows"))))
+		rosa := pool("ROSAMachinePool", "rosa", map[string]any{"instanceType": "m5.large", "nodePoolName": "rosa"})
+		w.awaits(rosa).Should(HaveKeyWithValue(annotation.Memory, "8192Mi"))
+	})
+}
+
+// FR2.6. What is not Cluster API Provider AWS's is passed over in silence; what is, and
+// cannot be meant, is told.
+func TestReferences(t *testing.T) {
+	w := newWorld(t, oldest) // Whose schema lets anything through.
+	w.start()
+	w.usual(region)
+	for name, ref := range map[string]map[string]any{
+		"docker":  w.ref(infrastructure, "DockerMachineTemplate", "x"),
+		"foreign": w.ref("infra.example.org", "AWSMachineTemplate", "x"),
+		"pool":    w.ref(infrastructure, "AWSMachinePool", "x"),
+		"empty":   {},
+		"unnamed": w.ref(infrastructure, "AWSMachineTemplate", ""),
+	} {
+		w.create(w.group("MachineDeployment", name, ref))
+	}
+	w.awaitsEvents("pool").Should(ConsistOf("Warning FailedUpdate InvalidReference: expected AWSMachineTemplate, got AWSMachinePool"))
+	for _, name := range []string{"empty", "unnamed"} {
+		w.awaitsEvents(name).Should(ConsistOf("Warning FailedUpdate InvalidReference: infrastructureRef.name is empty"))
+	}
+	w.g.Expect(w.events("docker")).To(BeEmpty())
+	w.g.Expect(w.events("foreign")).To(BeEmpty())
+	w.g.Expect(w.written()).To(BeZero())
+}
+
+// A paused group, or one of a paused Cluster, is left alone until it is paused no more.
+func TestPause(t *testing.T) {
+	eachAge(t, func(w *world) {
+		w.start()
+		cluster := w.capiCluster("AWSCluster", "")
+		w.g.Expect(unstructured.SetNestedField(cluster.Object, true, "spec", "paused")).To(Succeed())
+		w.create(cluster)
+		w.create(w.awsCluster(region))
+		w.create(w.template("t", "m5.large"))
+		md := w.deployment("md", "t")
+		md.SetAnnotations(map[string]string{annotator.PausedAnnotation: ""})
+		w.create(md)
+		still := func() {
+			w.Helper()
+			w.g.Consistently(func() map[string]string { return w.annotations(md) }, quiet).ShouldNot(HaveKey(annotation.CPU))
+		}
+		still()
+		w.patch(md, `{"metadata":{"annotations":{"`+annotator.PausedAnnotation+`":null}}}`)
+		still()
+		w.patch(cluster, `{"spec":{"paused":false}}`)
+		w.awaits(md).Should(equal(m5(region)))
+		w.g.Expect(w.events("md")).To(BeEmpty())
+	})
+}
+
+// FR1.4. What is being deleted is left alone.
+func TestDeletion(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.usual(region)
+	md := w.deployment("md", "t")
+	md.SetFinalizers([]string{"example.org/hold"})
+	w.create(md)
+	w.awaitsEvents("md").Should(HaveLen(1))
+	w.g.Expect(w.Delete(w.Context(), md)).To(Succeed())
+	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(BeZero())
+	w.create(w.template("t", "m5.large"))
+	w.g.Consistently(func() map[string]string { return w.annotations(md) }, quiet).Should(BeEmpty())
+	w.patch(md, `{"metadata":{"finalizers":null}}`)
+}
+
+// How pods are counted is chosen for all, or by a Cluster.
+func TestMaxPods(t *testing.T) {
+	w := newWorld(t, newest)
+	w.options.Pods = capacity.PodsPolicy{Mode: capacity.PodsFixed, Fixed: 42}
+	w.start()
+	w.create(w.awsCluster(region))
+	cluster := w.capiCluster("AWSCluster", "")
+	w.create(cluster)
+	w.create(w.template("t", "m5.large"))
+	md := w.deployment("md", "t")
+	w.create(md)
+	w.awaits(md).Should(HaveKeyWithValue(annotation.MaxPods, "42"))
+	choose := func(mode string) {
+		w.patch(cluster, `{"metadata":{"annotations":{"`+annotator.MaxPodsAnnotation+`":"`+mode+`"}}}`)
+	}
+	choose("eni")
+	w.awaits(md).Should(HaveKeyWithValue(annotation.MaxPods, "29"))
+	choose("off")
+	w.awaits(md).ShouldNot(HaveKey(annotation.MaxPods))
+	choose("many")
+	w.awaitsEvents("md").Should(ConsistOf(ContainSubstring(`Warning FailedUpdate InvalidMaxPods: annotation capstan.dev/max-pods of Cluster c: "many"`)))
+	w.awaits(md).Should(HaveKeyWithValue(annotation.MaxPods, "42"))
+}
+
+// A zone that all nodes are in, and labels that Cluster API takes to nodes.
+func TestLabelsOfTheNodes(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.usual(region)
+	w.create(w.template("t", "m5.large"))
+	md := w.deployment("md", "t")
+	w.g.Expect(unstructured.SetNestedField(md.Object, "eu-west-1b", "spec", "template", "spec", "failureDomain")).To(Succeed())
+	w.create(md)
+	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels,
+		"kubernetes.io/arch=amd64,kubernetes.io/os=linux,node-role.kubernetes.io/worker=,node.kubernetes.io/instance-type=m5.large,topology.kubernetes.io/region=eu-west-1,topology.kubernetes.io/zone=eu-west-1b"))
+}
