@@ -51,12 +51,12 @@ demo: controlplane crds gitea $(BIN)/playground ## Run a fleet on this machine u
 	@exec $(BIN)/playground $(ARGS)
 
 .PHONY: build
-build: $(BIN)/capstan $(BIN)/playground ## Build the binaries into bin/
+build: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground ## Build the binaries into bin/
 
 .PHONY: manifests
 manifests: generate controlplane ## Render what is to be applied to clusters into bin/manifests
 	@mkdir -p $(BIN)/manifests
-	@for what in default rbac/workload rbac/cluster-secrets rbac/pipeline-secrets samples; do \
+	@for what in default capa-annotator rbac/workload rbac/self-managed rbac/cluster-secrets rbac/pipeline-secrets samples; do \
 	  out=$(BIN)/manifests/capstan-$$(basename $$what).yaml; \
 	  $(BIN)/envtest/kubectl kustomize config/$$what >$$out; \
 	  echo "  bin/manifests/$$(basename $$out)"; \
@@ -122,8 +122,8 @@ helm-controller: ## Build Flux's helm-controller: minutes, once
 tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the generator
 
 # Go knows best what is up to date: these are always asked and seldom do anything.
-.PHONY: $(BIN)/capstan $(BIN)/playground $(BIN)/golangci-lint $(BIN)/controller-gen
-$(BIN)/capstan $(BIN)/playground:
+.PHONY: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground $(BIN)/golangci-lint $(BIN)/controller-gen
+$(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground:
 	@echo "  building $(@F)"
 	@$(GO) build $(BUILDFLAGS) -o $@ ./cmd/$(@F)
 

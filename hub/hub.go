@@ -96,6 +96,8 @@ type Options struct {
 	// AllowLoopback lets kubeconfigs name loopback addresses, as where a whole fleet
 	// runs on one machine.
 	AllowLoopback bool
+	// Annotator is how node groups are annotated.
+	Annotator Annotator
 	// CloneDir is where clones of Git repositories live for as long as an act takes;
 	// the system's folder for temporary files when empty.
 	CloneDir string
@@ -135,7 +137,7 @@ func Scheme() *runtime.Scheme {
 // New wires a hub. It asks the management cluster only for its discovery.
 func New(o Options) (*Hub, error) {
 	o.defaults()
-	mgr, err := newManager(o)
+	mgr, err := newManager(o, LeaseName)
 	if err != nil {
 		return nil, err
 	}
@@ -156,14 +158,16 @@ func New(o Options) (*Hub, error) {
 	}
 	waker := pipeline.NewWaker(known)
 	watching := watchers.New(watchers.Options{
-		Clusters:   connections,
-		Index:      known,
-		Kinds:      apps.Kind,
-		Wake:       waker.Wake,
-		Registerer: o.Registerer,
-		Timings:    o.WatcherTimings,
-		Clock:      o.Clock,
-		Logger:     o.Logger.WithName("watchers"),
+		Clusters:        connections,
+		Index:           known,
+		Kinds:           kinds,
+		Wake:            waker.Wake,
+		SourcesIn:       connections.SelfManaged,
+		SourceNamespace: o.Namespace,
+		Registerer:      o.Registerer,
+		Timings:         o.WatcherTimings,
+		Clock:           o.Clock,
+		Logger:          o.Logger.WithName("watchers"),
 	})
 	connections.AddListener(watching)
 	connections.AddListener(waker)
@@ -180,6 +184,10 @@ func New(o Options) (*Hub, error) {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, fmt.Errorf("wiring %T: %w", runnable, err)
 		}
+	}
+
+	if err := addAnnotator(multi, watching, o); err != nil {
+		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
 
 	pipelines := pipeline.New(pipeline.Options{
@@ -265,7 +273,7 @@ func (o *Options) defaults() {
 	}
 }
 
-func newManager(o Options) (manager.Manager, error) {
+func newManager(o Options, lease string) (manager.Manager, error) {
 	cfg := rest.CopyConfig(o.Config)
 	cfg.QPS, cfg.Burst = qps, burst
 	options := ctrl.Options{
@@ -275,7 +283,7 @@ func newManager(o Options) (manager.Manager, error) {
 		HealthProbeBindAddress:        o.HealthAddress,
 		PprofBindAddress:              "0",
 		LeaderElection:                o.LeaderElect,
-		LeaderElectionID:              LeaseName,
+		LeaderElectionID:              lease,
 		LeaderElectionNamespace:       o.LeaderElectionNamespace,
 		LeaderElectionConfig:          rest.CopyConfig(o.Config),
 		LeaderElectionReleaseOnCancel: true,

@@ -134,7 +134,9 @@ func TestTheTemplateIsMissing(t *testing.T) {
 	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(BeZero())
 	before := w.annotations(md)
 	w.gone(template)
-	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems", "word=TemplateNotFound", "kind=MachineDeployment") }).Should(Equal(1.0))
+	w.g.Eventually(func() float64 {
+		return w.metric("capstan_annotator_problems", "word=TemplateNotFound", "kind=MachineDeployment")
+	}).Should(Equal(1.0))
 	w.g.Expect(w.annotations(md)).To(Equal(before))
 }
 

@@ -1,32 +1,60 @@
 package annotator_test
 
 import (
-	"context"
-	"sync"
 	"testing"
+	"time"
 
+	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/ec2"
+	"github.com/capstan-hub/capstan/playground/aws/sts"
 )
 
+// cloud is AWS with EC2 and STS, which the environment of the test leads to.
 type cloud struct {
-	mu  sync.Mutex
-	f   []func(string)
-	err error
+	*aws.Server
+	ec2     *ec2.Service
+	sts     *sts.Service
+	timings catalogue.Timings
 }
 
-func newCloud(t *testing.T) *cloud { return &cloud{} }
-
-func (c *cloud) catalogue(manager.Manager) catalogue.Catalogue { return c }
-func (c *cloud) Notify(f func(string))                          { c.f = append(c.f, f) }
-func (c *cloud) Get(_ context.Context, q catalogue.Query) (catalogue.Answer, error) {
-	switch q.InstanceType {
-	case "m5.large":
-		return catalogue.Answer{Capacity: capacity.Capacity{InstanceType: "m5.large", VCPU: 2, MemoryMiB: 8192, Architecture: "amd64"}}, nil
-	case "g5.xlarge":
-		return catalogue.Answer{Capacity: capacity.Capacity{InstanceType: "g5.xlarge", VCPU: 4, MemoryMiB: 16384, Architecture: "amd64", Accelerator: capacity.Accelerator{Resource: "nvidia.com/gpu", Count: 1}}}, nil
+// newCloud whose regions offer the fixtures.
+func newCloud(t *testing.T) *cloud {
+	t.Helper()
+	c := &cloud{ec2: ec2.New("eu-west-1", "eu-central-1", "us-east-1", "us-west-2"), sts: sts.New(assumable)}
+	var err error
+	if c.Server, err = aws.Start(aws.Options{Services: []aws.Service{c.ec2, c.sts}}); err != nil {
+		t.Fatal(err)
 	}
-	return catalogue.Answer{}, &catalogue.Error{Class: catalogue.ErrInstanceTypeUnknown, Query: q}
+	t.Cleanup(c.Stop)
+	for name, value := range c.Env() {
+		t.Setenv(name, value)
+	}
+	c.timings = catalogue.Timings{Retry: 1500 * time.Millisecond, RetryDenied: 1500 * time.Millisecond, RetryMost: 2 * time.Second, Negative: time.Second}
+	return c
 }
+
+// catalogue of it that runs with a manager.
+func (c *cloud) catalogue(t *testing.T, mgr manager.Manager) catalogue.Catalogue {
+	t.Helper()
+	g := NewWithT(t)
+	config, err := awsconfig.Load(t.Context(), awsconfig.Options{Attempts: 1})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(config.Close)
+	types, err := catalogue.New(catalogue.Options{AWS: config, Timings: c.timings})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(mgr.Add(types)).To(Succeed())
+	return types
+}
+
+// describes counts EC2's answers in a region: all, or those with a code.
+func (c *cloud) describes(region string, codes ...string) int {
+	return c.Count(aws.Match{Service: "ec2", Action: "DescribeInstanceTypes", Region: region}, codes...)
+}
+
+// assumable is a role that the process may assume.
+var assumable = sts.Role{ARN: "arn:aws:iam::222222222222:role/capa"}

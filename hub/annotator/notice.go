@@ -145,8 +145,8 @@ func (t *teller) cluster(ctx context.Context, name multicluster.ClusterName) run
 	if err != nil {
 		return &corev1.ObjectReference{Kind: clusterKind.Kind, Name: string(name)}
 	}
-	if u, err := get(ctx, t.home, clusterKind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}); err == nil {
+	if u, err := get(ctx, t.home, clusterKind.WithVersion(servedVersion), client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}); err == nil {
 		return u
 	}
-	return &corev1.ObjectReference{APIVersion: groupCore + "/" + anyVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	return &corev1.ObjectReference{APIVersion: groupCore + "/" + servedVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }

@@ -9,9 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// anyVersion stands in the version of an object that is asked for: watchers give it in
-// the version that is served.
-const anyVersion = "v1beta1"
+// capaVersion is the one that Cluster API Provider AWS serves. Watchers give every object
+// in the version that is served; others, such as a client, need to be told one.
+const capaVersion = "v1beta2"
+
+// servedVersion of Cluster API stands for whichever is served, where watchers are asked.
+const servedVersion = "v1beta2"
 
 // text is a field as it stands; empty when it is missing or of another type.
 func text(u *unstructured.Unstructured, path ...string) string {
@@ -58,10 +61,10 @@ func referenceAt(u *unstructured.Unstructured, path ...string) (reference, bool)
 	return r, true
 }
 
-// get reads an object of a kind in whichever version is served.
-func get(ctx context.Context, c client.Reader, kind schema.GroupKind, at client.ObjectKey) (*unstructured.Unstructured, error) {
+// get reads an object.
+func get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, at client.ObjectKey) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kind.WithVersion(anyVersion))
+	u.SetGroupVersionKind(kind)
 	if err := c.Get(ctx, at, u); err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (reconcile.Result, error) {
 	reader := r.Watchers.Reader(who.ClusterName)
 	var unsynced *watchers.NotSyncedError
-	group, err := get(ctx, reader, r.kind, who.NamespacedName)
+	group, err := get(ctx, reader, r.kind.WithVersion(servedVersion), who.NamespacedName)
 	switch {
 	case errors.As(err, &unsynced) && unsynced.Demanded:
 		return reconcile.Result{RequeueAfter: syncRetry}, nil
@@ -60,6 +60,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 	l := r.dependents.begin(who, reader)
 	defer l.end()
 	v := r.decide(ctx, l, group)
+	if v.pending {
+		return reconcile.Result{RequeueAfter: v.retry}, nil
+	}
 	if v.node == nil {
 		r.teller.tell(ctx, who, group, v.notices...)
 		return reconcile.Result{RequeueAfter: v.retry}, nil

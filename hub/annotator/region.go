@@ -47,7 +47,7 @@ func clusterOf(ctx context.Context, c client.Reader, group *unstructured.Unstruc
 	if name == "" {
 		return nil, nil
 	}
-	return present(get(ctx, c, clusterKind, client.ObjectKey{Namespace: group.GetNamespace(), Name: name}))
+	return present(get(ctx, c, clusterKind.WithVersion(group.GroupVersionKind().Version), client.ObjectKey{Namespace: group.GetNamespace(), Name: name}))
 }
 
 // regionOf is ResolveRegion for a Cluster that was read; nil for none.
@@ -65,7 +65,7 @@ func regionOf(ctx context.Context, c client.Reader, group, cluster *unstructured
 				if ref.GroupKind != kind {
 					continue
 				}
-				o, err := present(get(ctx, c, kind, ref.ObjectKey))
+				o, err := present(get(ctx, c, kind.WithVersion(capaVersion), ref.ObjectKey))
 				if err != nil {
 					return place{}, err
 				}

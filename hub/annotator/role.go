@@ -19,7 +19,7 @@ func roleOf(ctx context.Context, c client.Reader, by *unstructured.Unstructured)
 	if by == nil || text(by, "spec", "identityRef", "kind") != awsRoleIdentity.Kind {
 		return awsconfig.Role{}
 	}
-	identity, err := get(ctx, c, awsRoleIdentity, client.ObjectKey{Name: text(by, "spec", "identityRef", "name")})
+	identity, err := get(ctx, c, awsRoleIdentity.WithVersion(capaVersion), client.ObjectKey{Name: text(by, "spec", "identityRef", "name")})
 	if err != nil || !allowed(identity, by.GetNamespace()) {
 		return awsconfig.Role{}
 	}

@@ -41,7 +41,7 @@ func ResolveAWSMachineTemplate(ctx context.Context, c client.Reader, machineDepl
 	if ref.Kind != awsMachineTemplate.Kind || ref.Group != groupInfrastructure {
 		return nil, &sentence{"expected AWSMachineTemplate, got " + ref.Kind, ErrInvalidReference}
 	}
-	template, err := get(ctx, c, awsMachineTemplate, ref.ObjectKey)
+	template, err := get(ctx, c, awsMachineTemplate.WithVersion(capaVersion), ref.ObjectKey)
 	if err != nil {
 		return nil, fmt.Errorf("failed to fetch AWSMachineTemplate %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
@@ -118,7 +118,7 @@ func resolvePool(ctx context.Context, c client.Reader, ref reference) (machines,
 	case ref.GroupKind != awsMachinePool && ref.GroupKind != awsManagedPool && ref.GroupKind != rosaMachinePool:
 		return machines{}, &sentence{"expected AWSMachinePool, AWSManagedMachinePool or ROSAMachinePool, got " + ref.Kind, ErrInvalidReference}
 	}
-	pool, err := get(ctx, c, ref.GroupKind, ref.ObjectKey)
+	pool, err := get(ctx, c, ref.GroupKind.WithVersion(capaVersion), ref.ObjectKey)
 	if err != nil {
 		return machines{}, fmt.Errorf("failed to fetch %s %s/%s: %w", ref.Kind, ref.Namespace, ref.Name, err)
 	}

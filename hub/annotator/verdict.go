@@ -25,9 +25,7 @@ const (
 	mendRetry = time.Minute
 	// catalogueRetry is when one is looked at again that waits for EC2. Its answer wakes
 	// earlier.
-	catalogueRetry = 5 * time.Second
-	// cataloguePatience is how long a worker waits for EC2 itself.
-	cataloguePatience = 20 * time.Millisecond
+	catalogueRetry = time.Second
 	// throttlePatience is how many failures in a row of the passing kind are not told.
 	throttlePatience = 2
 )
@@ -39,6 +37,8 @@ type verdict struct {
 	notices []notice
 	// retry is when to look again though nothing happened; 0 for not.
 	retry time.Duration
+	// pending: something is still to be heard, and what was told before stands.
+	pending bool
 }
 
 func refused(retry time.Duration, n ...notice) verdict { return verdict{notices: n, retry: retry} }
@@ -87,11 +87,11 @@ func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Un
 	return verdict{node: &node, notices: append(notices, mixed...)}
 }
 
-// ask the catalogue: with the cluster's role, and where the hub may not assume that,
+// ask the catalogue what it knows, and wait for nothing: with the cluster's role, and where the hub may not assume that,
 // with the hub's own identity. What a type offers is the same to every account.
 func (r *Reconciler) ask(ctx context.Context, q catalogue.Query) (catalogue.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, cataloguePatience)
-	defer cancel()
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
 	answer, err := r.Catalogue.Get(ctx, q)
 	if q.Role != (awsconfig.Role{}) && (errors.Is(err, catalogue.ErrAccessDenied) || errors.Is(err, catalogue.ErrCredentials)) {
 		q.Role = awsconfig.Role{}
@@ -131,7 +131,7 @@ func (r *Reconciler) unread(err error) verdict {
 	case apierrors.IsNotFound(err):
 		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
 	case errors.As(err, &unsynced) && unsynced.Message == "":
-		return refused(syncRetry)
+		return verdict{retry: syncRetry, pending: true}
 	case absent(err):
 		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
 	}
@@ -157,7 +157,7 @@ var answers = []struct {
 // annotated stays: a type that was retired is still that of the nodes.
 func unanswered(err error) verdict {
 	if errors.Is(err, catalogue.ErrPending) {
-		return refused(catalogueRetry)
+		return verdict{retry: catalogueRetry, pending: true}
 	}
 	retry := catalogueRetry
 	var e *catalogue.Error

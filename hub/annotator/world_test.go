@@ -135,7 +135,7 @@ func (w *world) start() (stop func()) {
 	options := w.options
 	options.Watchers, options.Recorder, options.Registerer = watching, mgr.GetEventRecorder("capa-annotator"), w.registry
 	options.Logger = w.logger
-	options.Catalogue = w.aws.catalogue(mgr)
+	options.Catalogue = w.aws.catalogue(w.T, mgr)
 	w.g.Expect(annotator.SetupWithManager(multi, options)).To(Succeed())
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -333,7 +333,7 @@ func (w *world) gone(o client.Object) {
 func m5(region string) map[string]string {
 	return map[string]string{
 		annotation.CPU: "2", annotation.Memory: "8192Mi",
-		annotation.Labels: "kubernetes.io/arch=amd64,kubernetes.io/os=linux,node-role.kubernetes.io/worker=,node.kubernetes.io/instance-type=m5.large,topology.kubernetes.io/region=" + region,
+		annotation.Labels:     "kubernetes.io/arch=amd64,kubernetes.io/os=linux,node-role.kubernetes.io/worker=,node.kubernetes.io/instance-type=m5.large,topology.kubernetes.io/region=" + region,
 		annotation.LegacyVCPU: "2", annotation.LegacyMemoryMb: "8192", annotation.LegacyGPU: "0",
 	}
 }
@@ -341,7 +341,7 @@ func m5(region string) map[string]string {
 func g5(region string) map[string]string {
 	return map[string]string{
 		annotation.CPU: "4", annotation.Memory: "16384Mi", annotation.GPUType: "nvidia.com/gpu", annotation.GPUCount: "1",
-		annotation.Labels: "kubernetes.io/arch=amd64,kubernetes.io/os=linux,node-role.kubernetes.io/worker=,node.kubernetes.io/instance-type=g5.xlarge,topology.kubernetes.io/region=" + region,
+		annotation.Labels:     "kubernetes.io/arch=amd64,kubernetes.io/os=linux,node-role.kubernetes.io/worker=,node.kubernetes.io/instance-type=g5.xlarge,topology.kubernetes.io/region=" + region,
 		annotation.LegacyVCPU: "4", annotation.LegacyMemoryMb: "16384", annotation.LegacyGPU: "1",
 	}
 }

@@ -6,15 +6,29 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
-// Main runs the command that the arguments name; it returns the exit code.
+// Main runs the command of capstan that the arguments name; it returns the exit code.
 func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
-	root := newRoot()
+	return execute(ctx, newRoot(), args, out, errOut)
+}
+
+// CapaAnnotator is Main of capa-annotator.
+func CapaAnnotator(ctx context.Context, args []string, out, errOut io.Writer) int {
+	return execute(ctx, newCapaAnnotator(), args, out, errOut)
+}
+
+func execute(ctx context.Context, root *cobra.Command, args []string, out, errOut io.Writer) int {
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w (see %s --help)", err, c.Root().Name())
+	})
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -40,20 +54,19 @@ hub until it is told to stop (SIGTERM, SIGINT).`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return run(c.Context(), s, c.ErrOrStderr())
+			return run(c.Context(), "capstan", s, c.ErrOrStderr(), func(o hub.Options) (program, error) { return hub.New(o) })
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return fmt.Errorf("%w (see capstan --help)", err)
-	})
-	root.SetVersionTemplate("capstan {{.Version}}\n")
 	s.register(root.Flags())
 	root.AddCommand(newSign(), newExplain(), newVersion())
 	return root
 }
 
-// run is the hub's life.
-func run(ctx context.Context, s *settings, logs io.Writer) error {
+// program is what runs until its context ends.
+type program interface{ Start(context.Context) error }
+
+// run is the life of a program of that name, which wire makes.
+func run(ctx context.Context, name string, s *settings, logs io.Writer, wire func(hub.Options) (program, error)) error {
 	options, err := s.options()
 	if err != nil {
 		return err
@@ -67,13 +80,22 @@ func run(ctx context.Context, s *settings, logs io.Writer) error {
 	if options.Config, err = s.config(); err != nil {
 		return err
 	}
-	h, err := hub.New(options)
-	if err != nil {
-		return fmt.Errorf("starting the hub: %w", err)
+	rest.AddUserAgent(options.Config, name+"/"+version())
+	if s.annotator.on {
+		aws, err := awsconfig.Load(ctx, awsconfig.Options{Auth: s.annotator.parsedAuth, Version: version()})
+		if err != nil {
+			return err
+		}
+		defer aws.Close()
+		options.Annotator.AWS = aws
 	}
-	logger.Info("starting", "version", version(), "server", options.Config.Host)
-	if err := h.Start(ctx); err != nil {
-		return fmt.Errorf("running the hub: %w", err)
+	p, err := wire(options)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	logger.Info("starting", "program", name, "version", version(), "server", options.Config.Host)
+	if err := p.Start(ctx); err != nil {
+		return fmt.Errorf("running %s: %w", name, err)
 	}
 	logger.Info("stopped")
 	return nil

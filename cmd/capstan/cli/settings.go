@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/approval"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -38,6 +40,7 @@ const (
 // settings are the flags of the hub as given.
 type settings struct {
 	hub        hub.Options
+	annotator  annotatorSettings
 	appKinds   []string
 	kubeconfig string
 	level      string
@@ -54,7 +57,8 @@ func defaultSettings() *settings {
 			StallAfter:          promotion.DefaultStallAfter,
 			PromotionRetention:  promotion.DefaultRetention,
 		},
-		level: levelInfo, encoding: encodingJSON,
+		annotator: defaultAnnotatorSettings(awsconfig.AuthDefault),
+		level:     levelInfo, encoding: encodingJSON,
 	}
 	for _, k := range apps.DefaultKinds() {
 		s.appKinds = append(s.appKinds, k.String())
@@ -62,8 +66,17 @@ func defaultSettings() *settings {
 	return s
 }
 
-// register binds the flags. The values that stand in s are the defaults.
+// register binds the flags of the hub. The values that stand in s are the defaults.
 func (s *settings) register(f *pflag.FlagSet) {
+	s.registerProcess(f)
+	s.registerHub(f)
+	f.BoolVar(&s.annotator.on, "annotator", s.annotator.on, "annotate node groups on AWS with the capacity of a node, so that cluster-autoscaler can scale them from zero")
+	s.annotator.register(f)
+	s.registerLogging(f)
+}
+
+// registerProcess binds the flags that each program has.
+func (s *settings) registerProcess(f *pflag.FlagSet) {
 	o := &s.hub
 	f.SortFlags = false
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
@@ -72,6 +85,15 @@ func (s *settings) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease lasts unless renewed, and so how long a crash goes unnoticed, such as 30s; at least "+minLease.String())
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics by plain HTTP, such as :8080 or 127.0.0.1:8080; 0 for none")
 	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz by plain HTTP, such as :9440; 0 for none")
+}
+
+func (s *settings) registerLogging(f *pflag.FlagSet) {
+	f.StringVar(&s.level, "log-level", s.level, "how much is logged: "+strings.Join(levels, ", "))
+	f.StringVar(&s.encoding, "log-encoding", s.encoding, "how it is logged: "+strings.Join(encodings, ", "))
+}
+
+func (s *settings) registerHub(f *pflag.FlagSet) {
+	o := &s.hub
 	f.StringVar(&o.Hook.BindAddress, "promotion-hook-bind-address", o.Hook.BindAddress, "host:port that serves /promotion and /approval, such as :8082; 0 for none")
 	f.StringVar(&o.Hook.CertFile, "promotion-hook-tls-cert-file", "", "PEM file with the certificate chain that serves them by TLS, read again when it changes; when empty, they are served by plain HTTP")
 	f.StringVar(&o.Hook.KeyFile, "promotion-hook-tls-key-file", "", "PEM file with the key of that certificate")
@@ -85,8 +107,6 @@ func (s *settings) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "let kubeconfigs name loopback addresses, for a fleet on one machine; otherwise they are refused")
 	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "folder for the clones of Git repositories, which live for seconds and are removed; when empty, the system's for temporary files")
 	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "let Pipelines name Git services at loopback addresses, for a fleet on one machine; otherwise they are refused")
-	f.StringVar(&s.level, "log-level", s.level, "how much is logged: "+strings.Join(levels, ", "))
-	f.StringVar(&s.encoding, "log-encoding", s.encoding, "how it is logged: "+strings.Join(encodings, ", "))
 }
 
 // options checks the settings, all of them, and returns the hub's options.
@@ -137,6 +157,7 @@ func (s *settings) options() (hub.Options, error) {
 	if !slices.Contains(encodings, s.encoding) {
 		refuse("log-encoding", "%q is not one of %s", s.encoding, strings.Join(encodings, ", "))
 	}
+	errs = append(errs, s.annotator.apply(&o.Annotator))
 	kinds, err := parseAppKinds(s.appKinds)
 	if err != nil {
 		refuse("app-kinds", "%v", err)
@@ -179,12 +200,19 @@ func parseAppKinds(given []string) ([]schema.GroupKind, error) {
 			// Groups of Kubernetes itself have no dot (core, apps, batch) or end so
 			// (rbac.authorization.k8s.io); those of Cluster API end in .x-k8s.io.
 			return nil, fmt.Errorf("%q is a kind of Kubernetes itself, which Pipelines may not follow", g)
+		case annotated(kind):
+			return nil, fmt.Errorf("%q is read for capacity annotations, and cannot be an application", g)
 		case len(validation.IsDNS1123Subdomain(kind.Group)) > 0:
 			return nil, fmt.Errorf("%q is no API group", kind.Group)
 		}
 		kinds = append(kinds, kind)
 	}
 	return kinds, nil
+}
+
+func annotated(kind schema.GroupKind) bool {
+	_, is := annotator.Kind(kind)
+	return is
 }
 
 // leaseNamespace is where the lease is: the namespace that the hub is kept to, or
@@ -207,5 +235,5 @@ func (s *settings) config() (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading the credentials of the management cluster: %w", err)
 	}
-	return rest.AddUserAgent(config, "capstan/"+version()), nil
+	return config, nil
 }
