@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -57,4 +58,13 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// install the CRDs of products.
+func (p *plane) install(t testing.TB, products ...string) {
+	t.Helper()
+	_, err := envtest.InstallCRDs(p.get(t).Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs(products...), ErrorIfPathMissing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -32,6 +32,7 @@ type Reconciler struct {
 	teller     *teller
 	writer     *writer
 	metrics    *metrics
+	unseen     unseen
 	// queue is nil until the controller starts.
 	queue atomic.Pointer[queue]
 }
@@ -56,6 +57,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 	case group.GetDeletionTimestamp() != nil, ownedByDeployment(group):
 		r.forget(who)
 		return reconcile.Result{}, nil
+	case r.unseen.holds(who, group.GetResourceVersion()):
+		return reconcile.Result{}, nil // The watch wakes it.
 	}
 	l := r.dependents.begin(who, reader)
 	defer l.end()
@@ -79,6 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 func (r *Reconciler) forget(who mcreconcile.Request) {
 	r.dependents.keep(who, nil)
 	r.teller.forget(who)
+	r.unseen.forget(who)
 }
 
 // write the change, and tell of it.
@@ -91,6 +95,7 @@ func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *
 	err = r.writer.patch(ctx, who.ClusterName, group, patch)
 	switch {
 	case err == nil:
+		r.unseen.wrote(who, group.GetResourceVersion())
 		r.metrics.patches.WithLabelValues(r.kind.Kind, outcomeWritten).Inc()
 		r.teller.tell(ctx, who, group, notices...)
 		log.FromContext(ctx).Info("annotated", "set", len(change.Set), "removed", len(change.Remove))

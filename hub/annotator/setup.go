@@ -173,7 +173,7 @@ func (f farewell) ForCluster(name multicluster.ClusterName, _ cluster.Cluster) (
 		context.AfterFunc(ctx, func() {
 			// Those that another engagement brought meanwhile look anew.
 			for _, who := range f.r.dependents.drop(name) {
-				f.r.teller.forget(who)
+				f.r.forget(who)
 				q.Add(who)
 			}
 		})

@@ -123,7 +123,7 @@ func (w *world) start() (stop func()) {
 			w.g.Expect(ours).To(BeTrue())
 			return k
 		},
-		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
+		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: time.Second, RetryMax: 4 * time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
 	})
 	connections.AddListener(watching)
 	multi, err := mcmanager.WithMultiCluster(mgr, connections)

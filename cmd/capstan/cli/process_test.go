@@ -25,17 +25,24 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// asCapstan makes this test's binary the program itself.
-const asCapstan = "CAPSTAN_TEST_AS_PROGRAM"
+// asProgram makes this test's binary the program that it names.
+const (
+	asProgram       = "CAPSTAN_TEST_AS_PROGRAM"
+	asCapstan       = "capstan"
+	asCapaAnnotator = "capa-annotator"
+)
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asCapstan) != "" {
+	switch os.Getenv(asProgram) {
+	case asCapstan:
 		os.Exit(Main(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
+	case asCapaAnnotator:
+		os.Exit(CapaAnnotator(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
 
-// process is a capstan that runs.
+// process is a program that runs.
 type process struct {
 	cmd    *exec.Cmd
 	health string
@@ -48,15 +55,24 @@ type process struct {
 
 func start(t *testing.T, kubeconfig string, args ...string) *process {
 	t.Helper()
-	g := NewWithT(t)
+	return startAs(t, asCapstan, append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0"}, args...)...)
+}
+
+// freeAddress of loopback.
+func freeAddress(g *WithT) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
-	p := &process{health: listener.Addr().String(), ended: make(chan struct{})}
-	g.Expect(listener.Close()).To(Succeed())
+	defer listener.Close()
+	return listener.Addr().String()
+}
 
-	args = append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0", "--health-addr=" + p.health}, args...)
-	p.cmd = exec.Command(os.Args[0], args...)
-	p.cmd.Env = append(os.Environ(), asCapstan+"=1")
+// startAs starts one of the programs.
+func startAs(t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	g := NewWithT(t)
+	p := &process{health: freeAddress(g), ended: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], append(args, "--health-addr="+p.health)...)
+	p.cmd.Env = append(os.Environ(), asProgram+"="+program)
 	stderr, err := p.cmd.StderrPipe()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(p.cmd.Start()).To(Succeed())
