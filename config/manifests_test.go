@@ -1,6 +1,8 @@
 package config_test
 
 import (
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,6 +106,8 @@ func TestHubRights(t *testing.T) {
 			{verb: "watch", group: "gitops.weave.works", resource: "gitopsclusters"},
 			{verb: "watch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
 			{verb: "watch", group: "kustomize.toolkit.fluxcd.io", resource: "kustomizations"},
+			{verb: "patch", group: "cluster.x-k8s.io", resource: "machinedeployments"},
+			{verb: "watch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachinetemplates"},
 			{verb: "get", group: core, resource: "namespaces", name: "kube-system"},
 			{verb: "create", group: core, resource: "events"},
 			{verb: "patch", group: "events.k8s.io", resource: "events"},
@@ -134,10 +138,63 @@ func TestHubRights(t *testing.T) {
 	})
 }
 
+// TR5: what capa-annotator needs, and no more.
+func TestCapaAnnotatorRights(t *testing.T) {
+	g := NewWithT(t)
+	_, warnings, err := kubectl(t.Context(), "apply", "-k", "capa-annotator")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(warnings).To(BeEmpty())
+	raw, err := os.ReadFile("capa-annotator/iam_policy.json")
+	g.Expect(err).NotTo(HaveOccurred())
+	var policy struct {
+		Statement []struct{ Effect, Action string }
+	}
+	g.Expect(json.Unmarshal(raw, &policy)).To(Succeed())
+	g.Expect(policy.Statement).To(ConsistOf(struct{ Effect, Action string }{"Allow", "ec2:DescribeInstanceTypes"}))
+
+	const core, infrastructure, coordination, home = "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io", "coordination.k8s.io", "capa-annotator-system"
+	rights := map[bool][]right{
+		true: {
+			{verb: "create", group: "events.k8s.io", resource: "events"},
+			{verb: "create", group: coordination, resource: "leases", namespace: home},
+			{verb: "update", group: coordination, resource: "leases", namespace: home, name: "capa-annotator-leader"},
+			{verb: "get", path: "/readyz"},
+		},
+		false: {
+			{verb: "update", group: core, resource: "machinedeployments"},
+			{verb: "patch", group: core, resource: "machinedeployments", subresource: "status"},
+			{verb: "patch", group: core, resource: "clusters"},
+			{verb: "patch", group: infrastructure, resource: "awsmachinetemplates"},
+			{verb: "get", resource: "secrets", namespace: "default"},
+			{verb: "get", resource: "secrets", namespace: home},
+			{verb: "get", resource: "configmaps", namespace: home},
+			{verb: "update", group: coordination, resource: "leases", namespace: home, name: "other"},
+			{verb: "update", group: coordination, resource: "leases", namespace: "default", name: "capa-annotator-leader"},
+		},
+	}
+	for _, verb := range []string{"get", "list", "watch"} {
+		for _, r := range []string{"machinedeployments", "machinesets", "machinepools", "clusters"} {
+			rights[true] = append(rights[true], right{verb: verb, group: core, resource: r})
+		}
+		for _, r := range []string{"awsmachinetemplates", "awsclusters", "awsmachinepools", "awsmanagedmachinepools", "rosamachinepools", "awsclusterroleidentities"} {
+			rights[true] = append(rights[true], right{verb: verb, group: infrastructure, resource: r})
+		}
+		for _, r := range []string{"awsmanagedcontrolplanes", "rosacontrolplanes"} {
+			rights[true] = append(rights[true], right{verb: verb, group: "controlplane.cluster.x-k8s.io", resource: r})
+		}
+	}
+	for _, r := range []string{"machinedeployments", "machinesets", "machinepools"} {
+		rights[true] = append(rights[true], right{verb: "patch", group: core, resource: r})
+	}
+	check(t, "system:serviceaccount:capa-annotator-system:capa-annotator", rights)
+}
+
 func TestWorkloadRights(t *testing.T) {
 	g := NewWithT(t)
-	_, _, err := kubectl(t.Context(), "apply", "-k", "rbac/workload")
-	g.Expect(err).NotTo(HaveOccurred())
+	for _, dir := range []string{"rbac/workload", "rbac/self-managed"} {
+		_, _, err := kubectl(t.Context(), "apply", "-k", dir)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
 
 	const core = ""
 	check(t, "system:serviceaccount:capstan-system:capstan", map[bool][]right{
@@ -149,8 +206,11 @@ func TestWorkloadRights(t *testing.T) {
 			{verb: "get", path: "/version"},
 			{verb: "get", path: "/api"},
 			{verb: "get", path: "/apis/helm.toolkit.fluxcd.io/v2"},
+			{verb: "patch", group: "cluster.x-k8s.io", resource: "machinedeployments"},
+			{verb: "list", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachinetemplates"},
 		},
 		false: {
+			{verb: "get", group: "infrastructure.cluster.x-k8s.io", resource: "awsclusterroleidentities"},
 			{verb: "get", group: core, resource: "secrets", namespace: "default"},
 			{verb: "patch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
 			{verb: "list", group: core, resource: "namespaces"},

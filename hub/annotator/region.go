@@ -16,7 +16,7 @@ import (
 // neither infrastructure nor control plane does.
 const RegionAnnotation = "capa.infrastructure.cluster.x-k8s.io/region"
 
-// ErrRegionUnknown: nothing names the region.
+// ErrRegionUnknown says that nothing names the region.
 var ErrRegionUnknown error = &sentence{words: "unable to determine AWS region from AWSCluster or annotation"}
 
 // ResolveRegion gets the AWS region of a MachineDeployment (or another node group) from

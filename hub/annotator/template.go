@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// ErrInvalidReference: infrastructureRef is missing, or names nothing that nodes are
+	// ErrInvalidReference says that infrastructureRef is missing, or names nothing that nodes are
 	// made of.
 	ErrInvalidReference = errors.New("infrastructureRef is not valid")
-	// ErrNoInstanceType: a template names no instance type.
+	// ErrNoInstanceType says that a template names no instance type.
 	ErrNoInstanceType = errors.New("no instance type")
 	// errForeign: the nodes are another provider's.
 	errForeign = errors.New("another infrastructure provider's")

@@ -133,7 +133,7 @@ func TestCapaAnnotator(t *testing.T) {
 
 	c, err := client.New(plane.Config(), client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
-	make := func(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	declare := func(apiVersion, kind, name string, spec map[string]any) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 		u.SetAPIVersion(apiVersion)
 		u.SetKind(kind)
@@ -144,7 +144,7 @@ func TestCapaAnnotator(t *testing.T) {
 	}
 	const infrastructure = "infrastructure.cluster.x-k8s.io"
 	deployment := func(name string) *unstructured.Unstructured {
-		return make("cluster.x-k8s.io/v1beta2", "MachineDeployment", name, map[string]any{
+		return declare("cluster.x-k8s.io/v1beta2", "MachineDeployment", name, map[string]any{
 			"clusterName": "c", "selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}, "spec": map[string]any{
 				"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"},
@@ -159,9 +159,9 @@ func TestCapaAnnotator(t *testing.T) {
 			return u.GetAnnotations()
 		}).Should(And(HaveKeyWithValue(annotation.CPU, "2"), HaveKeyWithValue(annotation.LegacyMemoryMb, "8192")))
 	}
-	make(infrastructure+"/v1beta2", "AWSCluster", "c", map[string]any{"region": "eu-west-1"})
-	make("cluster.x-k8s.io/v1beta2", "Cluster", "c", map[string]any{"infrastructureRef": map[string]any{"apiGroup": infrastructure, "kind": "AWSCluster", "name": "c"}})
-	make(infrastructure+"/v1beta2", "AWSMachineTemplate", "t", map[string]any{"template": map[string]any{"spec": map[string]any{"instanceType": "m5.large"}}})
+	declare(infrastructure+"/v1beta2", "AWSCluster", "c", map[string]any{"region": "eu-west-1"})
+	declare("cluster.x-k8s.io/v1beta2", "Cluster", "c", map[string]any{"infrastructureRef": map[string]any{"apiGroup": infrastructure, "kind": "AWSCluster", "name": "c"}})
+	declare(infrastructure+"/v1beta2", "AWSMachineTemplate", "t", map[string]any{"template": map[string]any{"spec": map[string]any{"instanceType": "m5.large"}}})
 	first := deployment("first")
 
 	lease := func() *coordinationv1.Lease {
