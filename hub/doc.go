@@ -18,6 +18,9 @@
 //   - hub/promotion carries Promotions through their life, by way of a strategy.
 //   - hub/approval takes approvals and hints by signed HTTP calls and writes them where
 //     the reconcilers find them. hub/explain says in words why nothing happens.
+//   - hub/annotator writes on node groups what a node of them would be; its parts are
+//     hub/annotator/annotation (formats), capacity and catalogue (EC2). annotate.go
+//     wires it, in the hub and alone.
 //   - strategy is how a promotion is carried out: strategy/notification tells of it,
 //     strategy/pullrequest edits a Git repository and opens a pull request, by way of
 //     its parts gitrepo (clones), manifest (the edit) and provider (five services).
