@@ -199,11 +199,12 @@ func TestMachinePools(t *testing.T) {
 		w.awaitsEvents("none").Should(ConsistOf("Warning FailedUpdate NoInstanceType: instanceType is empty in AWSMachinePool"))
 		w.g.Expect(w.annotations(none)).To(BeEmpty())
 
-		managed := pool("AWSManagedMachinePool", "managed", map[string]any{"instanceType": "m5.large", "diskSize": int64(80), "amiType": "WINDOWS_CORE_2022_x86_64"})
-		if w.plane == oldest {
-			return // Its amiTypes know no Windows; the rest is the same.
+		spec, os := map[string]any{"instanceType": "m5.large", "diskSize": int64(80)}, "linux"
+		if w.plane == newest { // The oldest's amiTypes know no Windows.
+			spec["amiType"], os = "WINDOWS_CORE_2022_x86_64", "windows"
 		}
-		w.awaits(managed).Should(And(HaveKeyWithValue(annotation.EphemeralDisk, "80Gi"), HaveKeyWithValue(annotation.Labels, ContainSubstring("kubernetes.io/os=windows"))))
+		managed := pool("AWSManagedMachinePool", "managed", spec)
+		w.awaits(managed).Should(And(HaveKeyWithValue(annotation.EphemeralDisk, "80Gi"), HaveKeyWithValue(annotation.Labels, ContainSubstring("kubernetes.io/os="+os))))
 		rosa := pool("ROSAMachinePool", "rosa", map[string]any{"instanceType": "m5.large", "nodePoolName": "rosa"})
 		w.awaits(rosa).Should(HaveKeyWithValue(annotation.Memory, "8192Mi"))
 	})
