@@ -39,7 +39,8 @@ func command() *cobra.Command {
 		Short: "Run a fleet on this machine: one management and three workload clusters, and the hub",
 		Long: `Starts real control planes (kube-apiserver and etcd), connects the hub to them,
 and plays a story: revisions that travel from dev to prod, an approval, a cluster
-that goes away and comes back, a rotation of all tokens. Each step is checked.
+that goes away and comes back, a rotation of all tokens, node groups that can scale
+from zero by what an EC2 in this process says. Each step is checked.
 
 With --once it prints a summary and ends, with exit code 0 when every step came
 out as expected. Without it, it stays up until Ctrl-C.`,

@@ -141,9 +141,15 @@ func (f *Fleet) declareCluster(ctx context.Context, w *workload) error {
 	}
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: w.name},
-		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(number)}},
+		Spec: clusterv1.ClusterSpec{
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(number)},
+			InfrastructureRef:    clusterv1.ContractVersionedObjectReference{APIGroup: infrastructureGroup, Kind: "AWSCluster", Name: w.name},
+		},
 	}
 	if err := f.client.Create(ctx, cluster); err != nil {
+		return err
+	}
+	if err := f.client.Create(ctx, infrastructure("AWSCluster", w.name, map[string]any{"region": region})); err != nil {
 		return err
 	}
 	cluster.Status.SetTypedPhase(clusterv1.ClusterPhaseProvisioned)

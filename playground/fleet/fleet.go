@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
 	"github.com/capstan-hub/capstan/playground/git"
@@ -46,6 +47,8 @@ type Fleet struct {
 	gitea      *git.Server
 	repository *git.Repository
 	robot      git.Account
+	// annotator is how the hub asks EC2, which is played.
+	annotator hub.Annotator
 	// metricsURL and healthURL of the hub.
 	metricsURL, healthURL string
 }
@@ -107,6 +110,7 @@ func (f *Fleet) up(ctx context.Context, logger logr.Logger, parts *parts) error 
 	}{
 		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, parts.down) }},
 		{"starting Gitea", func(ctx context.Context) error { return f.startGitea(ctx, parts) }},
+		{"starting EC2", func(ctx context.Context) error { return f.startAWS(ctx, parts.down) }},
 		{"declaring clusters, credentials, policies and applications", f.declare},
 		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
 		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},

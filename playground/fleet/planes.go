@@ -56,7 +56,7 @@ func (f *Fleet) startPlanes(ctx context.Context, down *teardown) error {
 		return err
 	}
 	crds := map[string][]string{managementName: controlplane.CRDs(
-		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")}
+		"capstan", "cluster-api", "cluster-api-provider-aws", "cluster-controller", "helm-controller", "kustomize-controller")}
 	for _, name := range Environments {
 		crds[name] = controlplane.CRDs("helm-controller", "kustomize-controller")
 	}
@@ -206,6 +206,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		EventsAddress:      "http://" + listener.Addr().String() + "/",
 		AllowLoopback:      true,
 		AllowLoopbackGit:   true,
+		Annotator:          f.annotator,
 		ClusterTimings:     clusterTimings,
 		WatcherTimings:     watcherTimings,
 		Logger:             logger,

@@ -64,6 +64,11 @@ func (f *Fleet) story() []step {
 			expects: "the hub goes over without a new connection or a relist, and 1.3.0 travels",
 			within:  aMoment, play: f.rotation,
 		}, {
+			name:    "node groups can scale from zero",
+			does:    "a MachineDeployment of m5.large and one of g5.xlarge are declared; then the template of the second is swapped for the first's",
+			expects: "both bear what EC2 says of a node, for cluster-autoscaler; after the swap the GPU goes, and what people wrote stays",
+			within:  aMoment, play: f.scaleFromZero,
+		}, {
 			name:    "exactly once",
 			does:    "nothing: all Promotions are held against all notifications and all pull requests in Gitea",
 			expects: "each Promotion that acted did so once, and no notification or pull request is of anything else",

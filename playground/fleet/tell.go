@@ -22,6 +22,7 @@ func (f *Fleet) TellWhere() {
 		f.kubectl(managementName)+" -n "+appsNamespace+" get pipelines "+shop+" -o yaml",
 		f.kubectl(managementName)+" -n "+appsNamespace+" get events",
 		f.kubectl(prod)+" get helmreleases -A",
+		f.kubectl(managementName)+" -n "+fleetNamespace+" get machinedeployments -o yaml",
 		"curl -s "+f.metricsURL+" | grep ^capstan_",
 		"tail -f "+f.files.path(hubLogName),
 		"curl -s --cacert "+f.files.path(giteaCAName)+" '"+f.giteaAPI("/pulls?state=all")+`' | grep -o '"title":"[^"]*"'`,
