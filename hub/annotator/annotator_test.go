@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -213,25 +214,33 @@ func TestMachinePools(t *testing.T) {
 // FR2.6. What is not Cluster API Provider AWS's is passed over in silence; what is, and
 // cannot be meant, is told.
 func TestReferences(t *testing.T) {
-	w := newWorld(t, oldest) // Whose schema lets anything through.
-	w.start()
-	w.usual(region)
-	for name, ref := range map[string]map[string]any{
-		"docker":  w.ref(infrastructure, "DockerMachineTemplate", "x"),
-		"foreign": w.ref("infra.example.org", "AWSMachineTemplate", "x"),
-		"pool":    w.ref(infrastructure, "AWSMachinePool", "x"),
-		"empty":   {},
-		"unnamed": w.ref(infrastructure, "AWSMachineTemplate", ""),
-	} {
-		w.create(w.group("MachineDeployment", name, ref))
-	}
-	w.awaitsEvents("pool").Should(ConsistOf("Warning FailedUpdate InvalidReference: expected AWSMachineTemplate, got AWSMachinePool"))
-	for _, name := range []string{"empty", "unnamed"} {
-		w.awaitsEvents(name).Should(ConsistOf("Warning FailedUpdate InvalidReference: infrastructureRef.name is empty"))
-	}
-	w.g.Expect(w.events("docker")).To(BeEmpty())
-	w.g.Expect(w.events("foreign")).To(BeEmpty())
-	w.g.Expect(w.written()).To(BeZero())
+	eachAge(t, func(w *world) {
+		w.start()
+		w.usual(region)
+		for name, ref := range map[string]map[string]any{
+			"docker":  w.ref(infrastructure, "DockerMachineTemplate", "x"),
+			"foreign": w.ref("infra.example.org", "AWSMachineTemplate", "x"),
+			"pool":    w.ref(infrastructure, "AWSMachinePool", "x"),
+		} {
+			w.create(w.group("MachineDeployment", name, ref))
+		}
+		for name, ref := range map[string]map[string]any{
+			"empty":   {},
+			"unnamed": w.ref(infrastructure, "AWSMachineTemplate", ""),
+		} {
+			group := w.group("MachineDeployment", name, ref)
+			if w.plane == newest { // Whose schema lets less through.
+				w.g.Expect(apierrors.IsInvalid(w.Create(w.Context(), group))).To(BeTrue(), name)
+				continue
+			}
+			w.create(group)
+			w.awaitsEvents(name).Should(ConsistOf("Warning FailedUpdate InvalidReference: infrastructureRef.name is empty"))
+		}
+		w.awaitsEvents("pool").Should(ConsistOf("Warning FailedUpdate InvalidReference: expected AWSMachineTemplate, got AWSMachinePool"))
+		w.g.Expect(w.events("docker")).To(BeEmpty())
+		w.g.Expect(w.events("foreign")).To(BeEmpty())
+		w.g.Expect(w.written()).To(BeZero())
+	})
 }
 
 // A paused group, or one of a paused Cluster, is left alone until it is paused no more.

@@ -4,8 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +23,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/ec2"
 )
@@ -99,6 +106,63 @@ func TestEC2Fails(t *testing.T) {
 			w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(BeZero())
 		})
 	}
+}
+
+// Nothing listens where EC2 is to be; when something does, the group is annotated.
+func TestEC2RefusesConnections(t *testing.T) {
+	w := newWorld(t, newest)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	w.g.Expect(listener.Close()).To(Succeed())
+	t.Setenv("AWS_ENDPOINT_URL_EC2", "http://"+address)
+	w.start()
+	md := w.ready("m5.large")
+	w.awaitsEvents("md").Should(ConsistOf("Warning ReconcileError AWSUnavailable: EC2 in region eu-west-1 does not answer as it should"))
+	w.g.Expect(w.annotations(md)).To(BeEmpty())
+	w.g.Expect(w.aws.describes(region)).To(BeZero())
+
+	behind, err := url.Parse(w.aws.URL())
+	w.g.Expect(err).NotTo(HaveOccurred())
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	proxy.Transport = &http.Transport{DisableKeepAlives: true}
+	server := &httptest.Server{Config: &http.Server{Handler: proxy}}
+	server.Listener, err = net.Listen("tcp", address)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	server.Start()
+	t.Cleanup(server.Close)
+	w.awaits(md).Should(equal(m5(region)))
+	w.g.Expect(w.events("md")).To(HaveLen(1), "one Event for one trouble")
+}
+
+// While EC2 hangs, what waits for it is not looked at over and over; it is woken by the
+// failure, and by the answer.
+func TestWhatWaitsForEC2IsWoken(t *testing.T) {
+	w := newWorld(t, newest)
+	w.aws.timings.Call = 3 * time.Second
+	heal := w.aws.Inject(aws.Rule{Hang: true})
+	looks := &gets{}
+	w.options.Catalogue = looks
+	w.start()
+	md := w.ready("m5.large")
+	w.g.Eventually(func() int { return w.aws.UnderWay(aws.Match{Service: "ec2"}) }).Should(Equal(1))
+	w.g.Eventually(looks.Load).Should(BeNumerically(">=", 1))
+	before := looks.Load()
+	w.g.Consistently(looks.Load, 2*time.Second).Should(BeNumerically("<=", before+1), "at most the look of an object that came just now")
+	w.g.Eventually(looks.Load).Should(BeNumerically(">", before+1), "the failure wakes")
+	heal()
+	w.awaits(md).Should(equal(m5(region)))
+}
+
+// gets counts the questions to a catalogue.
+type gets struct {
+	catalogue.Catalogue
+	atomic.Int64
+}
+
+func (c *gets) Get(ctx context.Context, q catalogue.Query) (catalogue.Answer, error) {
+	c.Add(1)
+	return c.Catalogue.Get(ctx, q)
 }
 
 // A region of which EC2 does not answer holds up no other.

@@ -23,9 +23,11 @@ const (
 	// mendRetry is when one is looked at again where somebody has to do something, and
 	// no watch may tell.
 	mendRetry = time.Minute
-	// catalogueRetry is when one is looked at again that waits for EC2. Its answer wakes
-	// earlier.
+	// catalogueRetry is the least time after which one is looked at again that EC2 failed.
 	catalogueRetry = time.Second
+	// pendingRetry is when one is looked at again that waits for EC2. Its answer, or
+	// failure, wakes earlier: it takes at most catalogue.Timings.Call for each page.
+	pendingRetry = time.Minute
 	// throttlePatience is how many failures in a row of the passing kind are not told.
 	throttlePatience = 2
 )
@@ -157,7 +159,7 @@ var answers = []struct {
 // annotated stays: a type that was retired is still that of the nodes.
 func unanswered(err error) verdict {
 	if errors.Is(err, catalogue.ErrPending) {
-		return verdict{retry: catalogueRetry, pending: true}
+		return verdict{retry: pendingRetry, pending: true}
 	}
 	retry := catalogueRetry
 	var e *catalogue.Error

@@ -136,6 +136,9 @@ func (w *world) start() (stop func()) {
 	options.Watchers, options.Recorder, options.Registerer = watching, mgr.GetEventRecorder("capa-annotator"), w.registry
 	options.Logger = w.logger
 	options.Catalogue = w.aws.catalogue(w.T, mgr)
+	if counting, is := w.options.Catalogue.(*gets); is {
+		counting.Catalogue, options.Catalogue = options.Catalogue, counting
+	}
 	w.g.Expect(annotator.SetupWithManager(multi, options)).To(Succeed())
 
 	ctx, cancel := context.WithCancel(context.Background())

@@ -112,8 +112,9 @@ func (c *EC2) Get(ctx context.Context, q Query) (Answer, error) {
 		select {
 		case <-round:
 		case <-ctx.Done():
-			r.owe()
-			return Answer{}, &Error{Class: ErrPending, Query: q, Err: ctx.Err()}
+			if r.owe(round) {
+				return Answer{}, &Error{Class: ErrPending, Query: q, Err: ctx.Err()}
+			}
 		}
 	}
 }

@@ -86,6 +86,32 @@ func TestWaitersHonourTheirContexts(t *testing.T) {
 	remove()
 }
 
+// Who did not wait is told of the failure as well, once, and need not ask again and again.
+func TestAFailureIsToldToWhoDidNotWait(t *testing.T) {
+	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 500 * time.Millisecond})
+	heal := w.Inject(aws.Rule{Match: aws.Match{Region: ireland}, Hang: true})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := func() error {
+		_, err := w.Get(gone, catalogue.Query{Region: ireland, InstanceType: "m5.large"})
+		return err
+	}
+	g.Expect(ask()).To(MatchError(catalogue.ErrPending))
+	g.Eventually(w.toldOf(ireland), patience).Should(Equal(1))
+	g.Expect(ask()).To(MatchError(catalogue.ErrUnavailable))
+
+	// The next failure, of which nobody was told to wait, is told to nobody; the answer is.
+	w.clock.Step(10 * time.Second)
+	_, err := w.get(t, ireland, "m5.large")
+	g.Expect(err).To(MatchError(catalogue.ErrUnavailable))
+	g.Expect(w.toldOf(ireland)()).To(Equal(1))
+	heal()
+	w.clock.Step(20 * time.Second)
+	_, err = w.get(t, ireland, "m5.large")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(w.toldOf(ireland), patience).Should(Equal(2))
+}
+
 // A call that hangs is given up, and whoever was turned away is told when it is over.
 func TestAHangingRegionRecovers(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 3 * time.Second})

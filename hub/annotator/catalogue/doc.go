@@ -13,8 +13,8 @@
 // retired) is still answered for until it is stale.
 //
 // Whoever waits in Get waits no longer than its own context; the call goes on, and
-// Notify tells when there is an answer. A reconciler does best to wait a second or two
-// and be woken: then a region that hangs holds none of its workers.
+// Notify tells when there is an answer, or a failure in place of it. A reconciler does
+// best not to wait and be woken: then a region that hangs holds none of its workers.
 //
 // A failure is an *Error of a class, answered from memory for its RetryAfter, which
 // doubles: thousands who ask are one call. Its message names what to mend and holds

@@ -29,7 +29,7 @@ var (
 	// ErrUnavailable: AWS does not answer, or answers with nonsense.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrPending: AWS is being asked, and the caller's context ended first. Notify tells
-	// when there is an answer.
+	// when there is an answer or a failure.
 	ErrPending = errors.New("not known yet")
 )
 

@@ -33,16 +33,24 @@ func (c *EC2) keep(ctx context.Context, r *region) {
 			return
 		}
 		if err != nil {
-			retry := r.failed(*j, err, c.clock.Now())
+			retry, news := r.failed(*j, err, c.clock.Now())
 			log.Info("EC2 did not tell what its instance types offer", "error", err.Error(), "cause", err.cause(), "retryAfter", retry.String())
+			if news {
+				c.tell(r.name)
+			}
 			continue
 		}
 		log.V(1).Info("EC2 told what its instance types offer", "types", len(result.whole), "halves", len(result.halves))
 		if r.succeeded(*j, result, c.clock.Now()) {
-			for _, f := range c.notify {
-				f(r.name)
-			}
+			c.tell(r.name)
 		}
+	}
+}
+
+// tell who asked to be notified that there are answers in a region.
+func (c *EC2) tell(region string) {
+	for _, f := range c.notify {
+		f(region)
 	}
 }
 
@@ -157,8 +165,9 @@ func (r *region) idle(now time.Time) time.Duration {
 	return max(earliest.Sub(now), time.Millisecond)
 }
 
-// failed is the end of a job that AWS did not do.
-func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration) {
+// failed is the end of a job that AWS did not do. It says whether somebody went away
+// while it was under way, who can be told of the failure now.
+func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	retry = r.fail(err, j.role, now)
@@ -167,7 +176,8 @@ func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration) 
 		clear(r.askers)
 	}
 	r.giveUp(now)
-	return retry
+	news, r.pending = r.pending, false
+	return retry, news
 }
 
 // succeeded is the end of a job that AWS did. It says whether there are answers that
@@ -195,7 +205,7 @@ func (r *region) succeeded(j job, result found, now time.Time) (news bool) {
 	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool { return r.has(w.instanceType) })
 	r.endRound()
 	news = news || r.owing
-	r.owing = false
+	r.owing, r.pending = false, false
 	return news
 }
 

@@ -17,8 +17,9 @@ type Catalogue interface {
 	Get(ctx context.Context, q Query) (Answer, error)
 
 	// Notify has f called with a region when there are answers there that there were
-	// not: a type that is new or has changed, or the first answer after failures. It
-	// is to be called before the catalogue is started. f must not block.
+	// not: a type that is new or has changed, the first answer after failures, or a
+	// failure where somebody was told ErrPending. It is to be called before the
+	// catalogue is started. f must not block.
 	Notify(f func(region string))
 }
 

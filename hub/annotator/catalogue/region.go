@@ -56,8 +56,9 @@ type lockedRegion struct {
 	asked time.Time
 	// round is closed when the keeper has finished a round, and replaced.
 	round chan struct{}
-	// owing: somebody was turned away without an answer.
-	owing bool
+	// owing: somebody was turned away without an answer; pending: before any, not even
+	// a failure, was there.
+	owing, pending bool
 }
 
 // entry of a known type. Equal capacities, as in every region, are one in memory.
@@ -119,11 +120,16 @@ func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 	return Answer{}, nil, r.round
 }
 
-// owe an answer to somebody who went without one.
-func (r *region) owe() {
+// owe an answer, be it a failure, to somebody who did not wait for the round. False when
+// the round is over: then there is one.
+func (r *region) owe(round <-chan struct{}) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.owing = true
+	if round != (<-chan struct{})(r.round) {
+		return false
+	}
+	r.owing, r.pending = true, true
+	return true
 }
 
 // wake the keeper; it looks at everything.
