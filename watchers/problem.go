@@ -68,9 +68,9 @@ func problemOf(err error, k *keeper, namespace string) problem {
 	case errors.Is(err, errNotServed):
 		return problem{ReasonNotServed, fmt.Sprintf("%s serves %s in none of the versions %v", where, kind, k.kind.Versions)}
 	case errors.Is(err, errTooMany):
-		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or use credentials of fewer namespaces", where, k.w.o.MaxObjects, kind)}
+		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or %s", where, k.w.o.MaxObjects, kind, k.fewer())}
 	case errors.Is(err, transport.ErrTooLarge):
-		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB: remove some, or use credentials of fewer namespaces", kind, where, transport.MaxAnswer>>20)}
+		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB: remove some, or %s", kind, where, transport.MaxAnswer>>20, k.fewer())}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, right, kind)}
 	case apierrors.IsTooManyRequests(err):
@@ -122,4 +122,12 @@ func unquoted(err error) error {
 func needsMending(err error) bool {
 	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || errors.Is(err, errTooMany) || errors.Is(err, transport.ErrTooLarge) ||
 		apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+}
+
+// fewer is how less of the kind is read.
+func (k *keeper) fewer() string {
+	if k.c.name == clusters.LocalName {
+		return "keep the program to one namespace (--namespace)"
+	}
+	return "use credentials of fewer namespaces"
 }

@@ -2,6 +2,7 @@ package watchers_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -51,7 +52,8 @@ func newMachineDeployment(name string) *unstructured.Unstructured {
 
 // The source of controllers that act in self-managed clusters: a cluster without the
 // kind's CRD delays no other, and delivers when the CRD comes. multicluster-runtime's
-// own source would wait for it under the controller's lock.
+// own source would wait for it under the controller's lock. Only clusters that SourcesIn
+// names are read for it, and of the management cluster only SourceNamespace.
 func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
@@ -86,7 +88,8 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	watcher := watchers.New(watchers.Options{
 		Clusters: connections, Index: index.New(), Kinds: kinds, Wake: (&wakes{}).add,
-		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond},
+		SourcesIn: connections.SelfManaged, SourceNamespace: namespace,
+		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, Linger: 300 * time.Millisecond},
 	})
 	connections.AddListener(watcher)
 	multi, err := mcmanager.WithMultiCluster(mgr, connections)
@@ -97,8 +100,15 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	seen := &reconciled{}
 	controller, err := mccontroller.New("self-managed", multi, mccontroller.Options{Reconciler: seen, SkipNameValidation: ptr.To(true)})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(controller.MultiClusterWatch(watcher.Source(machineDeployment.GroupKind(),
-		mchandler.TypedEnqueueRequestForObject[client.Object]()))).To(Succeed())
+	from := watcher.Source(machineDeployment.GroupKind(), mchandler.TypedEnqueueRequestForObject[client.Object]())
+	g.Expect(controller.MultiClusterWatch(from)).To(Succeed())
+	local, _, err := from.ForCluster(clusters.LocalName, mgr)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(controller.Watch(local)).To(Succeed())
+	here := newMachineDeployment("here")
+	here.SetNamespace(namespace)
+	g.Expect(c.Create(t.Context(), here)).To(Succeed())
+	t.Cleanup(func() { _ = c.Delete(context.Background(), here) })
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -126,7 +136,20 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	all.SetGroupVersionKind(machineDeployment)
 	g.Expect(reader.List(t.Context(), all, client.InNamespace("default"))).To(Succeed())
 	g.Expect(all.Items).To(HaveLen(2))
-	g.Expect(watcher.Reader(without).Get(t.Context(), client.ObjectKey{Name: "x"}, got)).To(MatchError(watchers.ErrNotSynced))
+	err = watcher.Reader(without).Get(t.Context(), client.ObjectKey{Name: "x"}, got)
+	g.Expect(err).To(MatchError(watchers.ErrNotSynced))
+	var unsynced *watchers.NotSyncedError
+	g.Expect(errors.As(err, &unsynced)).To(BeTrue())
+	g.Expect(unsynced).To(Equal(&watchers.NotSyncedError{
+		Kind: machineDeployment.GroupKind(), Cluster: without, Demanded: true,
+		Reason: watchers.ReasonNotInstalled, Message: unsynced.Message,
+	}))
+	g.Expect(err).To(MatchError(ContainSubstring("install its CRD there")))
+
+	g.Eventually(seen.has(string(clusters.LocalName), "here")).Should(BeTrue(), "of the management cluster")
+	g.Expect(watcher.Reader(clusters.LocalName).List(t.Context(), all)).To(Succeed())
+	g.Expect(all.Items).To(HaveLen(1), "of SourceNamespace alone")
+	g.Expect(all.Items[0].GetName()).To(Equal("here"))
 
 	seen.forget()
 	g.Expect(c.Delete(t.Context(), newMachineDeployment("after"))).To(Succeed())
@@ -138,4 +161,14 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(late.Create(t.Context(), newMachineDeployment("late"))).To(Succeed())
 	g.Eventually(seen.has(string(without), "late")).Should(BeTrue(), "the kind came, and is delivered")
+
+	pivotedNoMore := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster"}}
+	pivotedNoMore.SetNamespace(namespace)
+	pivotedNoMore.SetName("having")
+	g.Expect(c.Patch(t.Context(), pivotedNoMore, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
+	g.Eventually(func() bool {
+		err := reader.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "before"}, got)
+		return errors.As(err, &unsynced) && !unsynced.Demanded
+	}).Should(BeTrue(), "SourcesIn says no")
+	g.Expect(watcher.Reader(without).Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "late"}, got)).To(Succeed(), "the other is still read")
 }
