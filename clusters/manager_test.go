@@ -259,17 +259,42 @@ func TestSelfManagedLabel(t *testing.T) {
 	object.SetLabels(map[string]string{clusters.SelfManagedLabel: "true"})
 	w.g.Expect(w.hub.Create(t.Context(), object)).To(Succeed())
 	w.reaches("pivoted", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Expect(w.manager.SelfManaged(name)).To(BeTrue())
+	w.g.Expect(w.manager.SelfManaged(clusters.LocalName)).To(BeTrue(), "the management cluster's own")
+	w.g.Expect(w.manager.SelfManaged(w.clusterName("other"))).To(BeFalse(), "there is none")
+	w.g.Expect(w.manager.SelfManaged("no name")).To(BeFalse())
 
 	object.SetLabels(nil)
 	w.g.Expect(w.hub.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 	w.reaches("pivoted", capstanv1.ConnectionUnused, clusters.ReasonNotDemanded)
 	w.shows("cluster.pivoted", capstanv1.ConnectionUnused, clusters.ReasonNotDemanded)
+	w.g.Expect(w.manager.SelfManaged(name)).To(BeFalse())
 	_, err := w.manager.Connection(name)
 	w.g.Expect(err).To(MatchError(clusters.ErrNotConnected))
 
 	// A cluster that was never demanded is not shown.
 	w.createCluster("other")
 	w.g.Consistently(func() bool { _, err := w.shown("cluster.other"); return apierrors.IsNotFound(err) }, "300ms").Should(BeTrue())
+}
+
+// TestLocalOnly: the management cluster is connected, and no other, whatever it asks for.
+func TestLocalOnly(t *testing.T) {
+	w := newWorld(t, func(o *clusters.Options) { o.LocalOnly = true })
+	w.start()
+	w.secret("pivoted-kubeconfig", "value", w.kubeconfig(""))
+	object := w.newCluster("pivoted")
+	object.SetLabels(map[string]string{clusters.SelfManagedLabel: "true"})
+	w.g.Expect(w.hub.Create(t.Context(), object)).To(Succeed())
+	w.nameReaches(clusters.LocalName, capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Consistently(func(g Gomega) {
+		_, err := w.manager.Connection(w.clusterName("pivoted"))
+		g.Expect(err).To(MatchError(clusters.ErrNotConnected))
+		var all capstanv1.ClusterConnectionList
+		g.Expect(w.hub.List(t.Context(), &all, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(all.Items).To(BeEmpty())
+	}, "500ms").Should(Succeed())
+	w.g.Expect(w.manager.SelfManaged(clusters.LocalName)).To(BeTrue())
+	w.g.Expect(w.manager.SelfManaged(w.clusterName("pivoted"))).To(BeFalse())
 }
 
 // TestLinger: owners are a set, and the connection outlives the last by five
