@@ -3,6 +3,7 @@ package annotator
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,9 +94,23 @@ func (t *teller) tell(ctx context.Context, who mcreconcile.Request, about *unstr
 		} else {
 			line.V(1).Info("node group is otherwise than computed")
 		}
-		regarding, prefix := t.regarding(ctx, who, about)
-		t.recorder.Eventf(regarding, nil, n.severity, n.reason, "Annotate", "%s%s: %s", prefix, n.word, n.message)
+		regarding, related, prefix := t.regarding(ctx, who, about)
+		// client-go (v0.36) takes Events for repetitions of one that differ in their words
+		// alone. So the word is the action as well.
+		t.recorder.Eventf(regarding, related, n.severity, n.reason, n.word, "%s", cut(prefix+n.word+": "+n.message))
 	}
+}
+
+// mostNote is how long the note of an Event may be, in bytes, or API servers refuse it.
+const mostNote = 1024
+
+// cut a text to what fits an Event.
+func cut(note string) string {
+	if len(note) <= mostNote {
+		return note
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(note[:mostNote-len(mark)], "") + mark
 }
 
 // forget a node group that is gone.
@@ -132,12 +147,13 @@ func (t *teller) fresh(who mcreconcile.Request, notices []notice) []notice {
 
 // regarding is where the Event of a node group goes: to itself; of one in a
 // self-managed cluster, where nothing can be created, to that Cluster, with its name
-// before the message.
-func (t *teller) regarding(ctx context.Context, who mcreconcile.Request, about *unstructured.Unstructured) (runtime.Object, string) {
+// before the message and as what is related.
+func (t *teller) regarding(ctx context.Context, who mcreconcile.Request, about *unstructured.Unstructured) (regarding, related runtime.Object, prefix string) {
 	if who.ClusterName == clusters.LocalName {
-		return about, ""
+		return about, nil, ""
 	}
-	return t.cluster(ctx, who.ClusterName), fmt.Sprintf("%s %s: ", t.kind, who.NamespacedName)
+	related = &corev1.ObjectReference{APIVersion: about.GetAPIVersion(), Kind: t.kind, Namespace: who.Namespace, Name: who.Name}
+	return t.cluster(ctx, who.ClusterName), related, fmt.Sprintf("%s %s: ", t.kind, who.NamespacedName)
 }
 
 func (t *teller) cluster(ctx context.Context, name multicluster.ClusterName) runtime.Object {

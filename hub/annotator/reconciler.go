@@ -24,6 +24,9 @@ import (
 // between: the watch brings what was written within milliseconds.
 const conflictRetry = 200 * time.Millisecond
 
+// mostMalformed values are named in an Event: an annotation holds thousands.
+const mostMalformed = 3
+
 // Reconciler annotates the node groups of one kind.
 type Reconciler struct {
 	Options
@@ -127,8 +130,15 @@ func refusal(err error) string {
 // stranger tells of values that are not ours.
 func stranger(c annotation.Change) []notice {
 	var all []notice
-	for _, m := range c.Malformed {
-		all = append(all, warn(ReasonInvalidAnnotation, WordInvalidAnnotation, "%s: cluster-autoscaler would pass over the group or the value; mend or remove it", m))
+	if n := len(c.Malformed); n > 0 {
+		named := make([]string, 0, mostMalformed+1)
+		for _, m := range c.Malformed[:min(n, mostMalformed)] {
+			named = append(named, m.String())
+		}
+		if n > mostMalformed {
+			named = append(named, fmt.Sprintf("and %d more", n-mostMalformed))
+		}
+		all = append(all, warn(ReasonInvalidAnnotation, WordInvalidAnnotation, "%s: cluster-autoscaler would pass over the group or the value; mend or remove it", strings.Join(named, "; ")))
 	}
 	if len(c.Kept) > 0 {
 		all = append(all, notice{

@@ -1,0 +1,74 @@
+package annotator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+)
+
+// One trouble after the other, of the same reason and within minutes: each has its own
+// Event, and not one of them the words of another.
+func TestOneTroubleAfterTheOther(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.usual(region)
+	md := w.deployment("md", "t")
+	w.create(md)
+	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning FailedUpdate TemplateNotFound: ")))
+	w.create(w.template("t", "m5.lagre"))
+	w.awaitsEvents("md").Should(ConsistOf(
+		HavePrefix("Warning FailedUpdate TemplateNotFound: "),
+		HavePrefix(`Warning FailedUpdate InstanceTypeUnknown: EC2 has no instance type "m5.lagre"`)))
+}
+
+// What is told of two node groups of a self-managed cluster are two Events.
+func TestTroublesOfASelfManagedCluster(t *testing.T) {
+	workload.get(t)
+	w := newWorld(t, newest)
+	p := w.pivot("prod", workload, "")
+	inside := w.namespace + "-inside"
+	p.fill(inside, 1)
+	for i := range 2 {
+		lost := w.deployment(fmt.Sprintf("lost-%d", i), fmt.Sprintf("missing-%d", i))
+		lost.SetNamespace(inside)
+		p.createIn(p.inside, lost)
+	}
+	w.start()
+	w.awaitsEvents("prod").Should(ConsistOf(ContainSubstring(inside+"/lost-0: TemplateNotFound"), ContainSubstring(inside+"/lost-1: TemplateNotFound")))
+}
+
+// A value with very much in it that no autoscaler can read is one Event, of a size that
+// API servers take, and is over when it is mended.
+func TestMuchThatIsMalformed(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.usual(region)
+	w.create(w.template("t", "m5.large"))
+	md := w.deployment("md", "t")
+	odd := make([]string, 0, 500)
+	for i := range 500 {
+		odd = append(odd, fmt.Sprintf("%s-%d", strings.Repeat("odd", 30), i)) // Alike at their beginning.
+	}
+	md.SetAnnotations(map[string]string{annotation.Labels: strings.Join(odd, ",")})
+	w.create(md)
+	w.awaitsEvents("md").Should(ConsistOf(And(HavePrefix("Warning InvalidCapacityAnnotation InvalidAnnotation: "), ContainSubstring("497 more"))))
+	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(Equal(1.0))
+	w.patch(md, `{"metadata":{"annotations":{"`+annotation.Labels+`":null}}}`)
+	w.awaits(md).Should(equal(m5(region)))
+	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(BeZero())
+}
+
+// A message that is longer than an Event takes is cut, and told.
+func TestLongMessage(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.create(w.awsCluster(strings.Repeat("é", 2000)))
+	w.create(w.capiCluster("AWSCluster", ""))
+	w.create(w.template("t", "m5.large"))
+	w.create(w.deployment("md", "t"))
+	w.awaitsEvents("md").Should(ConsistOf(And(HavePrefix(`Warning FailedUpdate RegionUnknown: "ééé`), HaveSuffix("é…"))))
+}
