@@ -363,6 +363,7 @@ func TestIdentityOfTheCluster(t *testing.T) {
 	identity("good", assumable.ARN, map[string]any{"list": []any{w.namespace}})
 	identity("refused", "arn:aws:iam::222222222222:role/other", map[string]any{})
 	identity("elsewhere", assumable.ARN, map[string]any{"list": []any{"another"}})
+	identity("nowhere", assumable.ARN, map[string]any{"list": []any{}})
 	w.create(w.capiCluster("AWSCluster", ""))
 	w.create(w.template("t", "m5.large"))
 	w.create(infra)
@@ -389,6 +390,9 @@ func TestIdentityOfTheCluster(t *testing.T) {
 	use("elsewhere", "eu-central-1")
 	w.awaits(md).Should(equal(m5("eu-central-1")))
 	w.g.Expect(callers("eu-central-1")()).To(HaveEach(aws.RootARN))
+	use("nowhere", "eu-west-1")
+	w.awaits(md).Should(equal(m5("eu-west-1")))
+	w.g.Expect(callers("eu-west-1")()).To(HaveEach(aws.RootARN))
 	w.g.Expect(w.events("md")).To(BeEmpty())
 }
 

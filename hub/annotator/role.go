@@ -30,7 +30,8 @@ func roleOf(ctx context.Context, c client.Reader, by *unstructured.Unstructured)
 	}
 }
 
-// allowed is CAPA's rule: without allowedNamespaces none is, with an empty one all are.
+// allowed is CAPA's rule: without allowedNamespaces none is, with an empty one all are,
+// and with an empty list in it none.
 func allowed(identity *unstructured.Unstructured, namespace string) bool {
 	m, found, err := unstructured.NestedMap(identity.Object, "spec", "allowedNamespaces")
 	if err != nil || !found || m == nil {
@@ -38,7 +39,7 @@ func allowed(identity *unstructured.Unstructured, namespace string) bool {
 	}
 	list, _, _ := unstructured.NestedStringSlice(m, "list")
 	selector, _, _ := unstructured.NestedMap(m, "selector")
-	if len(list) == 0 && len(selector) == 0 {
+	if list == nil && len(selector) == 0 {
 		return true
 	}
 	return slices.Contains(list, namespace)
