@@ -32,7 +32,7 @@
 //
 // # Locking
 //
-// dependents, teller and lanes have a mutex each, held for access of maps only, and
+// dependents, teller, unseen, contests and lanes have a mutex each, held for access of maps only, and
 // never two of them at once. One reconciler of each kind runs in workers goroutines,
 // which the manager owns.
 //
@@ -40,6 +40,9 @@
 //
 // Objects are read unstructured, in whichever version is served, cut to the fields of
 // one table (kinds.go): Go types of one version would end with that version.
+//
+// Somebody who undoes what is written here, each time, is not fought but told: the same
+// change is written again only after a wait that doubles (contest.go).
 //
 // A retry is a RequeueAfter and not an error returned: what failed is told once, by the
 // Event and the log, and not at every try by controller-runtime.

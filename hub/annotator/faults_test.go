@@ -455,3 +455,26 @@ func TestTheSeedsFunctions(t *testing.T) {
 	_, err = annotator.ResolveRegion(gone, w.Client, md)
 	w.g.Expect(err).To(MatchError(context.DeadlineExceeded))
 }
+
+// Somebody who sets the labels back at once, as the topology controller of a ClusterClass
+// does, is not fought at the speed of two controllers, and it is told.
+func TestSomebodyUndoesTheLabels(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	md := w.ready("m5.large")
+	w.awaits(md).Should(equal(m5(region)))
+	ctx, stop := context.WithTimeout(w.Context(), 4*time.Second)
+	defer stop()
+	undone := 0
+	for ctx.Err() == nil {
+		u := md.DeepCopy()
+		w.g.Expect(w.Get(w.Context(), client.ObjectKeyFromObject(md), u)).To(Succeed())
+		if u.GetAnnotations()[annotation.Labels] != "team=ml" {
+			w.patch(md, `{"metadata":{"annotations":{"`+annotation.Labels+`":"team=ml"}}}`)
+			undone++
+		}
+	}
+	w.g.Expect(undone).To(BeNumerically("<=", 7), "written at once, then after 1 s, 2 s and so on")
+	w.awaitsEvents("md").Should(ContainElement(HavePrefix("Warning FailedUpdate Undone: somebody undoes what is written to " + annotation.Labels)))
+	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, ContainSubstring("kubernetes.io/os=linux")), "who stops is caught up with")
+}

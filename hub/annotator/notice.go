@@ -44,6 +44,7 @@ const (
 	WordUnavailable       = "AWSUnavailable"
 	WordUnreadable        = "Unreadable"
 	WordNotWritten        = "NotWritten"
+	WordUndone            = "Undone"
 	WordInvalidMaxPods    = "InvalidMaxPods"
 	WordInvalidAnnotation = "InvalidAnnotation"
 	WordOverridden        = "Overridden"

@@ -36,6 +36,7 @@ type Reconciler struct {
 	writer     *writer
 	metrics    *metrics
 	unseen     unseen
+	contests   contests
 	// queue is nil until the controller starts.
 	queue atomic.Pointer[queue]
 }
@@ -86,6 +87,7 @@ func (r *Reconciler) forget(who mcreconcile.Request) {
 	r.dependents.keep(who, nil)
 	r.teller.forget(who)
 	r.unseen.forget(who)
+	r.contests.forget(who)
 }
 
 // write the change, and tell of it.
@@ -94,11 +96,22 @@ func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	what := change.Fingerprint()
+	wait, contested := r.contests.until(who, what)
+	if contested {
+		notices = append(notices, warn(ReasonFailedUpdate, WordUndone, "somebody undoes what is written to %s again and again, such as GitOps or the ClusterClass' topology: let it set these annotations wholly or not at all",
+			strings.Join(change.Keys(), ", ")))
+	}
+	if wait > 0 {
+		r.teller.tell(ctx, who, group, notices...)
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	var later errLater
 	err = r.writer.patch(ctx, who.ClusterName, group, patch)
 	switch {
 	case err == nil:
 		r.unseen.wrote(who, group.GetResourceVersion())
+		r.contests.wrote(who, what)
 		r.metrics.patches.WithLabelValues(r.kind.Kind, outcomeWritten).Inc()
 		r.teller.tell(ctx, who, group, notices...)
 		log.FromContext(ctx).Info("annotated", "set", len(change.Set), "removed", len(change.Remove))

@@ -87,8 +87,9 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) error {
 	for _, kind := range []schema.GroupKind{MachineDeployment, MachineSet, MachinePool} {
 		r := &Reconciler{
 			Options: o, kind: kind, dependents: newDependents(), metrics: m,
-			teller: newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m),
-			writer: &writer{local: patches, clusters: mgr.GetCluster, lanes: lanes{clock: o.Clock}},
+			teller:   newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m),
+			writer:   &writer{local: patches, clusters: mgr.GetCluster, lanes: lanes{clock: o.Clock}},
+			contests: contests{clock: o.Clock},
 		}
 		if err := r.setup(mgr); err != nil {
 			return fmt.Errorf("annotating %s: %w", kind.Kind, err)

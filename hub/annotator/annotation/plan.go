@@ -3,6 +3,7 @@ package annotation
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 )
@@ -73,6 +74,20 @@ func legacy(key string) bool {
 		return true
 	}
 	return false
+}
+
+// Keys of the annotations that it changes; sorted.
+func (c Change) Keys() []string {
+	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(c.Set)), c.Remove)))
+}
+
+// Fingerprint is the same for the same change.
+func (c Change) Fingerprint() string {
+	h := fnv.New128a()
+	for _, key := range c.Keys() {
+		fmt.Fprintf(h, "%q=%q;", key, c.Set[key])
+	}
+	return string(h.Sum(nil))
 }
 
 // Apply is what becomes of annotations.
