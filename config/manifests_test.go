@@ -158,6 +158,7 @@ func TestCapaAnnotatorRights(t *testing.T) {
 			{verb: "create", group: "events.k8s.io", resource: "events"},
 			{verb: "create", group: coordination, resource: "leases", namespace: home},
 			{verb: "update", group: coordination, resource: "leases", namespace: home, name: "capa-annotator-leader"},
+			{verb: "create", resource: "events", namespace: home},
 			{verb: "get", path: "/readyz"},
 		},
 		false: {
@@ -168,6 +169,7 @@ func TestCapaAnnotatorRights(t *testing.T) {
 			{verb: "get", resource: "secrets", namespace: "default"},
 			{verb: "get", resource: "secrets", namespace: home},
 			{verb: "get", resource: "configmaps", namespace: home},
+			{verb: "create", resource: "events", namespace: "default"},
 			{verb: "update", group: coordination, resource: "leases", namespace: home, name: "other"},
 			{verb: "update", group: coordination, resource: "leases", namespace: "default", name: "capa-annotator-leader"},
 		},

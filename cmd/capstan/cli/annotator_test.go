@@ -176,6 +176,15 @@ func TestCapaAnnotator(t *testing.T) {
 	g.Eventually(holder).ShouldNot(BeEmpty())
 	g.Expect(*lease().Spec.LeaseDurationSeconds).To(BeEquivalentTo(120))
 	held := holder()
+	g.Eventually(func() []string {
+		list, err := set.CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		var reasons []string
+		for _, e := range list.Items {
+			reasons = append(reasons, e.Reason)
+		}
+		return reasons
+	}).Should(ContainElement("LeaderElection"), "who leads is told, with the rights that ship")
 	two := startCapaAnnotator(t, kubeconfig)
 	annotated(first)
 	for _, p := range []*replica{one, two} {
