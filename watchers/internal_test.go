@@ -13,12 +13,14 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
@@ -295,4 +297,21 @@ func TestProblemsLast(t *testing.T) {
 	p := problemOf(at(40001, 312), k, "")
 	g.Expect(p).To(Equal(problemOf(at(50002, 577), k, "")))
 	g.Expect(p.message).To(HaveSuffix("read: connection reset [2J"))
+}
+
+// What is asked of a namespace that nobody reads will never be synced: who asks is told,
+// and does not wait.
+func TestReaderOfAnotherNamespace(t *testing.T) {
+	g := NewWithT(t)
+	kind := schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "MachineDeployment"}
+	k := &keeper{lockedRun: &run{lockedInformers: map[string]*informer{"here": {lockedReady: true}}}}
+	w := &Watcher{lockedState: state{clusters: map[multicluster.ClusterName]*watched{
+		"": {lockedKinds: map[schema.GroupKind]*keeper{kind: k}},
+	}}}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind.WithVersion("v1beta2"))
+	err := w.Reader("").Get(t.Context(), client.ObjectKey{Namespace: "elsewhere", Name: "md"}, u)
+	var unsynced *NotSyncedError
+	g.Expect(errors.As(err, &unsynced)).To(BeTrue())
+	g.Expect(unsynced.Message).To(Equal("MachineDeployment.cluster.x-k8s.io of namespace elsewhere are not read: the hub is kept to other namespaces"))
 }

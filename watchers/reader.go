@@ -159,6 +159,7 @@ func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, 
 		found = append(found, i)
 	}
 	if len(found) == 0 {
+		err.Message = fmt.Sprintf("%s of namespace %s are not read: the hub is kept to other namespaces", gk, namespace)
 		return nil, err
 	}
 	return found, nil

@@ -434,6 +434,12 @@ func TestTheSeedsFunctions(t *testing.T) {
 	w.g.Expect(err).To(MatchError("infrastructureRef.name is empty"))
 	_, err = annotator.ResolveAWSMachineTemplate(ctx, w.Client, w.group("MachineDeployment", "md", w.ref(infrastructure, "AWSMachinePool", "x")))
 	w.g.Expect(err).To(MatchError("expected AWSMachineTemplate, got AWSMachinePool"))
+	for _, version := range []string{"", "v1beta2", "a/b/c"} {
+		_, err = annotator.ResolveAWSMachineTemplate(ctx, w.Client, w.group("MachineDeployment", "md", map[string]any{
+			"apiVersion": version, "kind": "AWSMachineTemplate", "name": "t",
+		}))
+		w.g.Expect(err).To(MatchError(`expected AWSMachineTemplate of infrastructure.cluster.x-k8s.io, got group ""`), version)
+	}
 	_, err = annotator.ResolveAWSMachineTemplate(ctx, w.Client, md)
 	w.g.Expect(err).To(MatchError(HavePrefix(fmt.Sprintf("failed to fetch AWSMachineTemplate %s/t: ", w.namespace))))
 	w.create(w.template("t", "m5.large"))

@@ -2,7 +2,6 @@ package annotator
 
 import (
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,7 +48,10 @@ func referenceAt(u *unstructured.Unstructured, path ...string) (reference, bool)
 	of := &unstructured.Unstructured{Object: m}
 	group := text(of, "apiGroup")
 	if group == "" {
-		group, _, _ = strings.Cut(text(of, "apiVersion"), "/")
+		// What is no group/version has no group.
+		if version, err := schema.ParseGroupVersion(text(of, "apiVersion")); err == nil {
+			group = version.Group
+		}
 	}
 	r := reference{
 		GroupKind: schema.GroupKind{Group: group, Kind: text(of, "kind")},

@@ -107,10 +107,12 @@ func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	var later errLater
-	err = r.writer.patch(ctx, who.ClusterName, group, patch)
+	r.unseen.writes(who, group.GetResourceVersion())
+	if err = r.writer.patch(ctx, who.ClusterName, group, patch); err != nil {
+		r.unseen.forget(who)
+	}
 	switch {
 	case err == nil:
-		r.unseen.wrote(who, group.GetResourceVersion())
 		r.contests.wrote(who, what)
 		r.metrics.patches.WithLabelValues(r.kind.Kind, outcomeWritten).Inc()
 		r.teller.tell(ctx, who, group, notices...)

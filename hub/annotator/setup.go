@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
@@ -134,11 +135,11 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 		}
 		return controller.Watch(local)
 	}
-	if err := watch(r.kind, changed(watchers.Enqueue)); err != nil {
+	if err := watch(r.kind, changed(watchers.Enqueue, r.awaits)); err != nil {
 		return err
 	}
 	for _, kind := range behind(r.kind) {
-		if err := watch(kind, changed(r.enqueueConcerned(kind))); err != nil {
+		if err := watch(kind, changed(r.enqueueConcerned(kind), nil)); err != nil {
 			return err
 		}
 	}
@@ -192,14 +193,16 @@ func (r *Reconciler) enqueueConcerned(kind schema.GroupKind) mchandler.TypedEven
 }
 
 // changed passes over updates of what is not read here, such as the status of a
-// MachineDeployment or of a template that thousands of them name.
-func changed(inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+// MachineDeployment or of a template that thousands of them name; but not the update of
+// an object that is awaited: a watch that broke shows a patch and what undid it as one
+// update of nothing.
+func changed(inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request], awaits func(multicluster.ClusterName, client.Object) bool) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
 	return func(name multicluster.ClusterName, cl cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
 		h := inner(name, cl)
 		return handler.TypedFuncs[client.Object, mcreconcile.Request]{
 			CreateFunc: h.Create,
 			UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-				if !same(e.ObjectOld, e.ObjectNew) {
+				if !same(e.ObjectOld, e.ObjectNew) || awaits != nil && awaits(name, e.ObjectOld) {
 					h.Update(ctx, e, q)
 				}
 			},
@@ -207,6 +210,11 @@ func changed(inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Re
 			GenericFunc: h.Generic,
 		}
 	}
+}
+
+// awaits is whether a patch was sent that was based on this state of a node group.
+func (r *Reconciler) awaits(name multicluster.ClusterName, o client.Object) bool {
+	return r.unseen.awaits(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}, o.GetResourceVersion())
 }
 
 // same is whether two states of a reduced object differ in nothing but the

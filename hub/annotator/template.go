@@ -38,8 +38,11 @@ func ResolveAWSMachineTemplate(ctx context.Context, c client.Reader, machineDepl
 	if ref.Name == "" {
 		return nil, &sentence{"infrastructureRef.name is empty", ErrInvalidReference}
 	}
-	if ref.Kind != awsMachineTemplate.Kind || ref.Group != groupInfrastructure {
+	if ref.Kind != awsMachineTemplate.Kind {
 		return nil, &sentence{"expected AWSMachineTemplate, got " + ref.Kind, ErrInvalidReference}
+	}
+	if ref.Group != groupInfrastructure {
+		return nil, &sentence{fmt.Sprintf("expected AWSMachineTemplate of %s, got group %q", groupInfrastructure, ref.Group), ErrInvalidReference}
 	}
 	template, err := get(ctx, c, awsMachineTemplate.WithVersion(capaVersion), ref.ObjectKey)
 	if err != nil {

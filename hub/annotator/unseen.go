@@ -13,8 +13,9 @@ type unseen struct {
 	lockedState map[mcreconcile.Request]string
 }
 
-// wrote a patch of the state with a resourceVersion.
-func (u *unseen) wrote(who mcreconcile.Request, resourceVersion string) {
+// writes a patch of the state with a resourceVersion. It comes before the patch: the
+// watch may be faster than the answer.
+func (u *unseen) writes(who mcreconcile.Request, resourceVersion string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.lockedState == nil {
@@ -32,6 +33,13 @@ func (u *unseen) holds(who mcreconcile.Request, resourceVersion string) bool {
 	}
 	delete(u.lockedState, who)
 	return false
+}
+
+// awaits is holds, for who only wants to know.
+func (u *unseen) awaits(who mcreconcile.Request, resourceVersion string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lockedState[who] == resourceVersion
 }
 
 // forget an object that is gone.

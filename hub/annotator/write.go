@@ -48,7 +48,10 @@ type writer struct {
 	lanes    lanes
 }
 
-// patch the object's metadata. Errors: errLater, and the API server's.
+// errUndone: the API server took the patch, and the object is as it was.
+var errUndone = errors.New("the API server took the patch and the object is as it was: an admission webhook or policy there takes these annotations away; let it pass them")
+
+// patch the object's metadata. Errors: errLater, errUndone, and the API server's.
 func (w *writer) patch(ctx context.Context, name multicluster.ClusterName, u *unstructured.Unstructured, patch []byte) error {
 	client, leave, err := w.enter(ctx, name)
 	if err != nil {
@@ -58,9 +61,12 @@ func (w *writer) patch(ctx context.Context, name multicluster.ClusterName, u *un
 	resource := gvk.GroupVersion().WithResource(resourceOfAnnotated[gvk.GroupKind()])
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
-	_, err = client.Resource(resource).Namespace(u.GetNamespace()).
+	written, err := client.Resource(resource).Namespace(u.GetNamespace()).
 		Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	leave(ctx.Err() != nil)
+	if err == nil && written.GetResourceVersion() == u.GetResourceVersion() {
+		return errUndone
+	}
 	return err
 }
 

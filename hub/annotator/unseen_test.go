@@ -1,0 +1,68 @@
+package annotator
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+func deploymentAt(version string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(MachineDeployment.WithVersion(servedVersion))
+	u.SetNamespace("fleet")
+	u.SetName("workers")
+	u.SetResourceVersion(version)
+	return u
+}
+
+// A watch that broke after our patch, and began again after somebody undid it, brings
+// one update of nothing but the resourceVersion: it wakes, once.
+func TestAPatchAndItsUndoingInOne(t *testing.T) {
+	g := NewWithT(t)
+	r := &Reconciler{}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	defer q.ShutDown()
+	h := changed(watchers.Enqueue, r.awaits)(clusters.LocalName, nil)
+	who := mcreconcile.Request{
+		ClusterName: clusters.LocalName,
+		Request:     reconcile.Request{NamespacedName: client.ObjectKeyFromObject(deploymentAt("1"))},
+	}
+	update := func(from, to string) {
+		h.Update(t.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: deploymentAt(from), ObjectNew: deploymentAt(to)}, q)
+	}
+	update("0", "1")
+	g.Expect(q.Len()).To(BeZero(), "nothing was sent")
+	r.unseen.writes(who, "1")
+	update("1", "3")
+	g.Expect(q.Len()).To(Equal(1))
+	g.Expect(r.unseen.holds(who, "3")).To(BeFalse())
+}
+
+// What an admission webhook takes away again was not written, though the answer is 200:
+// the object keeps its resourceVersion.
+func TestATakenPatchThatChangesNothing(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(metav1.AddMetaToScheme(scheme)).To(Succeed())
+	there := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineDeployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "workers", ResourceVersion: "7"},
+	}
+	w := &writer{local: fake.NewSimpleMetadataClient(scheme, there)}
+	patch := []byte(`{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`)
+	g.Expect(w.patch(t.Context(), clusters.LocalName, deploymentAt("7"), patch)).To(MatchError(errUndone))
+	g.Expect(w.patch(t.Context(), clusters.LocalName, deploymentAt("6"), patch)).To(Succeed())
+}
