@@ -57,7 +57,7 @@ func (w *world) follow(connection *clusters.Connection) (cache.Store, *counting)
 // change writes a ConfigMap in the workload cluster, past the proxy.
 func (w *world) change(value string) {
 	w.t.Helper()
-	set, err := kubernetes.NewForConfig(workload.get(w.t).Config())
+	set, err := kubernetes.NewForConfig(workload.Get(w.t).Config())
 	w.g.Expect(err).NotTo(HaveOccurred())
 	ctx := w.t.Context()
 	_, _ = set.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}, metav1.CreateOptions{})
@@ -165,7 +165,7 @@ func TestRotation(t *testing.T) {
 		w.sees(store, fmt.Sprintf("2.%d", i))
 	}
 	for i := 1; i <= 3; i++ {
-		raw, err := workload.get(t).UserKubeconfig("", "hub", "system:masters")
+		raw, err := workload.Get(t).UserKubeconfig("", "hub", "system:masters")
 		w.g.Expect(err).NotTo(HaveOccurred())
 		w.secret("prod-kubeconfig", "value", raw)
 		w.g.Eventually(func() float64 { return rotations("certificate") }).Should(BeEquivalentTo(i))
@@ -225,7 +225,7 @@ func TestUnauthorized(t *testing.T) {
 func limited(t *testing.T, namespace string, onSecrets ...string) *rest.Config {
 	t.Helper()
 	g, ctx := NewWithT(t), t.Context()
-	set, err := kubernetes.NewForConfig(management.get(t).Config())
+	set, err := kubernetes.NewForConfig(management.Get(t).Config())
 	g.Expect(err).NotTo(HaveOccurred())
 	user := "hub-" + namespace
 	_, err = set.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "hub"}, Rules: []rbacv1.PolicyRule{
@@ -242,7 +242,7 @@ func limited(t *testing.T, namespace string, onSecrets ...string) *rest.Config {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	config, err := management.get(t).UserConfig(user)
+	config, err := management.Get(t).UserConfig(user)
 	g.Expect(err).NotTo(HaveOccurred())
 	return config
 }
@@ -428,7 +428,7 @@ func TestMoveToAnotherCluster(t *testing.T) {
 	w.start()
 	old := w.connected("prod", "")
 	uid := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ClusterUID
-	raw, err := management.get(t).Kubeconfig("")
+	raw, err := management.Get(t).Kubeconfig("")
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.secret("prod-kubeconfig", "value", raw)
 	w.g.Eventually(old.Context().Done()).Should(BeClosed())
@@ -532,7 +532,7 @@ func TestCanary(t *testing.T) {
 	w.g.Expect(err).NotTo(HaveOccurred())
 	secrets := []string{canary, config.AuthInfos["user"].Token}
 
-	certificate, err := workload.get(t).UserKubeconfig("", "hub", "system:masters")
+	certificate, err := workload.Get(t).UserKubeconfig("", "hub", "system:masters")
 	w.g.Expect(err).NotTo(HaveOccurred())
 	config, err = clientcmd.Load(certificate)
 	w.g.Expect(err).NotTo(HaveOccurred())

@@ -25,7 +25,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -40,50 +39,14 @@ const patience = 20 * time.Second
 
 // management and workload are started when a test first needs them.
 var (
-	management    = started("capstan", "cluster-api")
-	oldManagement = started("capstan", "cluster-api-old")
-	workload      = started()
+	management    = controlplane.Share("capstan", "cluster-api")
+	oldManagement = controlplane.Share("capstan", "cluster-api-old")
+	workload      = controlplane.Share()
 )
-
-type plane struct {
-	once    sync.Once
-	crds    []string
-	running *controlplane.ControlPlane
-	err     error
-}
-
-func started(products ...string) *plane { return &plane{crds: controlplane.CRDs(products...)} }
-
-func (p *plane) get(t testing.TB) *controlplane.ControlPlane {
-	t.Helper()
-	p.once.Do(func() { p.running, p.err = controlplane.Start(controlplane.Options{CRDs: p.crds}) })
-	if p.err != nil {
-		t.Fatal(p.err)
-	}
-	return p.running
-}
-
-// install the CRDs of a product.
-func (p *plane) install(t testing.TB, product string) {
-	t.Helper()
-	_, err := envtest.InstallCRDs(p.get(t).Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs(product), ErrorIfPathMissing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	code := m.Run()
-	for _, p := range []*plane{management, oldManagement, workload} {
-		if p.running != nil {
-			if err := p.running.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = max(code, 1)
-			}
-		}
-	}
-	os.Exit(code)
+	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, management, oldManagement, workload))
 }
 
 // brisk are timings that let a test see an outage and its end in seconds.
@@ -115,12 +78,12 @@ func newWorld(t *testing.T, edit func(*clusters.Options)) *world {
 	return newWorldOn(t, management, edit)
 }
 
-func newWorldOn(t *testing.T, hub *plane, edit func(*clusters.Options)) *world {
+func newWorldOn(t *testing.T, hub *controlplane.Shared, edit func(*clusters.Options)) *world {
 	t.Helper()
 	w := &world{t: t, g: NewWithT(t), logs: &logs{}, recorder: events.NewFakeRecorder(1000), heard: &listener{}}
 	w.g.SetDefaultEventuallyTimeout(patience)
 	w.g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	cp := hub.get(t)
+	cp := hub.Get(t)
 	scheme := runtime.NewScheme()
 	w.g.Expect(errors.Join(clientscheme.AddToScheme(scheme), capstanv1.AddToScheme(scheme))).To(Succeed())
 	config := cp.Config()
@@ -149,7 +112,7 @@ func newWorldOn(t *testing.T, hub *plane, edit func(*clusters.Options)) *world {
 // that nothing is left running.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	workload.get(w.t) // whose processes are not the Manager's leak
+	workload.Get(w.t) // whose processes are not the Manager's leak
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -221,7 +184,7 @@ func (w *world) secret(name, key string, value []byte) {
 
 func (w *world) kubeconfig(server string) []byte {
 	w.t.Helper()
-	raw, err := workload.get(w.t).TokenKubeconfig(w.t.Context(), server, "hub", time.Hour)
+	raw, err := workload.Get(w.t).TokenKubeconfig(w.t.Context(), server, "hub", time.Hour)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	return raw
 }
@@ -229,7 +192,7 @@ func (w *world) kubeconfig(server string) []byte {
 // proxy stands before the workload cluster.
 func (w *world) proxy() *controlplane.Proxy {
 	w.t.Helper()
-	p, err := controlplane.NewProxy(workload.get(w.t).Config().Host)
+	p, err := controlplane.NewProxy(workload.Get(w.t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.t.Cleanup(func() { _ = p.Close() })
 	return p

@@ -67,7 +67,7 @@ func TestLife(t *testing.T) {
 	g.Expect(shown.Spec.ClusterRef.Name).To(Equal("prod"))
 	g.Expect(shown.OwnerReferences).To(ConsistOf(HaveField("UID", object.GetUID())))
 	g.Expect(shown.Labels).To(HaveKeyWithValue("capstan.dev/cluster-kind", "Cluster"))
-	g.Expect(shown.Status.Server).To(Equal(strings.TrimSuffix(workload.get(t).Config().Host, "/")))
+	g.Expect(shown.Status.Server).To(Equal(strings.TrimSuffix(workload.Get(t).Config().Host, "/")))
 	g.Expect(shown.Status.CredentialExpiry.Time).To(BeTemporally("~", time.Now().Add(time.Hour), 10*time.Minute))
 	g.Expect(shown.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))
 
@@ -145,9 +145,9 @@ func TestOldClusterAPI(t *testing.T) {
 // TestClusterAPIUpgrade: the version in which Cluster is watched is served no more,
 // and another is.
 func TestClusterAPIUpgrade(t *testing.T) {
-	upgraded := started("capstan", "cluster-api-old", "cluster-controller")
-	defer func() { NewWithT(t).Expect(upgraded.get(t).Stop()).To(Succeed()) }()
-	proxy, err := controlplane.NewProxy(upgraded.get(t).Config().Host)
+	upgraded := controlplane.Share("capstan", "cluster-api-old", "cluster-controller")
+	defer func() { NewWithT(t).Expect(upgraded.Get(t).Stop()).To(Succeed()) }()
+	proxy, err := controlplane.NewProxy(upgraded.Get(t).Config().Host)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	w := newWorldOn(t, upgraded, func(o *clusters.Options) { o.Local.Host = proxy.URL() })
 	stop := w.start()
@@ -158,7 +158,7 @@ func TestClusterAPIUpgrade(t *testing.T) {
 	w.g.Expect(w.hub.Create(t.Context(), old)).To(Succeed())
 	w.g.Eventually(func() error { _, err := w.manager.Resolve(w.ref("Cluster", "old")); return err }).Should(Succeed())
 
-	upgraded.install(t, "cluster-api")
+	upgraded.Install(t, "cluster-api")
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
@@ -183,7 +183,7 @@ func TestGitopsClusters(t *testing.T) {
 	_, err := w.manager.Resolve(ref)
 	g.Expect(err.Error()).To(ContainSubstring("CustomResourceDefinition is not installed"))
 
-	management.install(t, "cluster-controller")
+	management.Install(t, "cluster-controller")
 	create := func(name string, spec map[string]any) clusters.Ref {
 		g.Expect(w.hub.Create(t.Context(), w.newGitopsCluster(name, spec))).To(Succeed())
 		return w.ref("GitopsCluster", name)

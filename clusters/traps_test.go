@@ -31,7 +31,7 @@ func TestTrapP3(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	built := func(agent string) cluster.Cluster {
-		config := workload.get(t).Config()
+		config := workload.Get(t).Config()
 		config.UserAgent = agent
 		cl, err := cluster.New(config)
 		w.g.Expect(err).NotTo(HaveOccurred())

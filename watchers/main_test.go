@@ -3,7 +3,6 @@ package watchers_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -41,37 +39,14 @@ const patience = 30 * time.Second
 // home is the management cluster and most workload clusters; bare is one without
 // CRDs. Each is started when a test first needs it.
 var (
-	home = &plane{crds: controlplane.CRDs("capstan", "cluster-api", "helm-controller", "kustomize-controller")}
-	bare = &plane{}
+	home = controlplane.Share("capstan", "cluster-api", "helm-controller", "kustomize-controller")
+	bare = controlplane.Share()
 )
 
-type plane struct {
-	once    sync.Once
-	crds    []string
-	running *controlplane.ControlPlane
-	err     error
-}
-
-func (p *plane) get(t testing.TB) *controlplane.ControlPlane {
+// clientOf a control plane, as its administrator.
+func clientOf(t testing.TB, p *controlplane.Shared) client.Client {
 	t.Helper()
-	p.once.Do(func() { p.running, p.err = controlplane.Start(controlplane.Options{CRDs: p.crds}) })
-	if p.err != nil {
-		t.Fatal(p.err)
-	}
-	return p.running
-}
-
-func (p *plane) install(t testing.TB, product string) {
-	t.Helper()
-	_, err := envtest.InstallCRDs(p.get(t).Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs(product), ErrorIfPathMissing: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (p *plane) client(t testing.TB) client.Client {
-	t.Helper()
-	config := p.get(t).Config()
+	config := p.Get(t).Config()
 	config.QPS = -1
 	c, err := client.New(config, client.Options{})
 	if err != nil {
@@ -82,16 +57,7 @@ func (p *plane) client(t testing.TB) client.Client {
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	code := m.Run()
-	for _, p := range []*plane{home, bare} {
-		if p.running != nil {
-			if err := p.running.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = max(code, 1)
-			}
-		}
-	}
-	os.Exit(code)
+	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, home, bare))
 }
 
 // brisk are timings that let a test see an outage and its end in seconds.
@@ -124,14 +90,14 @@ type world struct {
 // behind.
 func newWorld(t *testing.T, edit func(*watchers.Options)) *world {
 	t.Helper()
-	w := &world{t: t, g: NewWithT(t), hub: home.client(t), index: index.New(), registry: prometheus.NewRegistry(), wakes: &wakes{}}
+	w := &world{t: t, g: NewWithT(t), hub: clientOf(t, home), index: index.New(), registry: prometheus.NewRegistry(), wakes: &wakes{}}
 	w.g.SetDefaultEventuallyTimeout(patience)
 	w.g.SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	w.namespace = w.newNamespace(home)
 	log := testr.NewWithOptions(t, testr.Options{Verbosity: 0})
 	var err error
 	w.manager, err = clusters.New(clusters.Options{
-		Local: home.get(t).Config(), Namespace: w.namespace, AllowLoopback: true, Timings: briskClusters, Logger: logr.Discard(),
+		Local: home.Get(t).Config(), Namespace: w.namespace, AllowLoopback: true, Timings: briskClusters, Logger: logr.Discard(),
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	o := watchers.Options{
@@ -160,10 +126,10 @@ func newWorld(t *testing.T, edit func(*watchers.Options)) *world {
 	return w
 }
 
-func (w *world) newNamespace(p *plane) string {
+func (w *world) newNamespace(p *controlplane.Shared) string {
 	w.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
-	w.g.Expect(p.client(w.t).Create(w.t.Context(), namespace)).To(Succeed())
+	w.g.Expect(clientOf(w.t, p).Create(w.t.Context(), namespace)).To(Succeed())
 	return namespace.Name
 }
 
@@ -195,9 +161,9 @@ func (w *world) kubeconfig(name string, raw []byte) {
 }
 
 // admin makes a Cluster that stands for the plane.
-func (w *world) admin(name string, p *plane) multicluster.ClusterName {
+func (w *world) admin(name string, p *controlplane.Shared) multicluster.ClusterName {
 	w.t.Helper()
-	raw, err := p.get(w.t).Kubeconfig("")
+	raw, err := p.Get(w.t).Kubeconfig("")
 	w.g.Expect(err).NotTo(HaveOccurred())
 	return w.cluster(name, raw)
 }

@@ -20,10 +20,10 @@ import (
 // not taken for what it was, though the index still holds it.
 func TestWhatWentBetweenRuns(t *testing.T) {
 	w := newWorld(t, nil)
-	proxy, err := controlplane.NewProxy(home.get(t).Config().Host)
+	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = proxy.Close() })
-	raw, err := home.get(t).Kubeconfig(proxy.URL())
+	raw, err := home.Get(t).Kubeconfig(proxy.URL())
 	w.g.Expect(err).NotTo(HaveOccurred())
 	app := w.release(w.cluster("prod", raw), "web")
 	u := w.createRelease(w.hub, w.namespace, "web")
@@ -33,7 +33,7 @@ func TestWhatWentBetweenRuns(t *testing.T) {
 
 	proxy.Set(controlplane.Swallow) // The deletion is not told.
 	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
-	raw, err = home.get(t).Kubeconfig("") // The same cluster at another address: a new epoch.
+	raw, err = home.Get(t).Kubeconfig("") // The same cluster at another address: a new epoch.
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.kubeconfig("prod", raw)
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
@@ -95,10 +95,10 @@ func TestMoveBesideTheOldWatch(t *testing.T) {
 	// Who may tell the cluster, and not list.
 	user := "mover-" + w.namespace
 	w.grant(user, "", "namespaces")
-	proxy, err := controlplane.NewProxy(home.get(t).Config().Host)
+	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = proxy.Close() })
-	raw, err := home.get(t).UserKubeconfig(proxy.URL(), user)
+	raw, err := home.Get(t).UserKubeconfig(proxy.URL(), user)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.kubeconfig("prod", raw)
 	w.g.Eventually(func() int64 { s, _ := w.manager.Snapshot(multicluster.ClusterName(app.Cluster)); return s.Epoch }).Should(BeEquivalentTo(2))

@@ -64,11 +64,11 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	scheme := runtime.NewScheme()
 	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	g.Expect(capstanv1.AddToScheme(scheme)).To(Succeed())
-	c, err := client.New(home.get(t).Config(), client.Options{Scheme: scheme})
+	c, err := client.New(home.Get(t).Config(), client.Options{Scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	const namespace = "self-managed"
 	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
-	for name, of := range map[string]*controlplane.ControlPlane{"lacking": lacking, "having": home.get(t)} {
+	for name, of := range map[string]*controlplane.ControlPlane{"lacking": lacking, "having": home.Get(t)} {
 		raw, err := of.Kubeconfig("")
 		g.Expect(err).NotTo(HaveOccurred())
 		u := &unstructured.Unstructured{Object: map[string]any{
@@ -82,9 +82,9 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	g.Expect(c.Create(t.Context(), newMachineDeployment("before"))).To(Succeed())
 	t.Cleanup(func() { _ = c.Delete(context.Background(), newMachineDeployment("before")) })
 
-	mgr, err := ctrl.NewManager(home.get(t).Config(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(home.Get(t).Config(), ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	g.Expect(err).NotTo(HaveOccurred())
-	connections, err := clusters.New(clusters.Options{Local: home.get(t).Config(), Namespace: namespace, AllowLoopback: true})
+	connections, err := clusters.New(clusters.Options{Local: home.Get(t).Config(), Namespace: namespace, AllowLoopback: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	watcher := watchers.New(watchers.Options{
 		Clusters: connections, Index: index.New(), Kinds: kinds, Wake: (&wakes{}).add,

@@ -19,6 +19,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -35,7 +36,7 @@ func kinds(gk schema.GroupKind) watchers.Kind {
 }
 
 // installCranes makes the kind be served.
-func installCranes(t *testing.T, p *plane) {
+func installCranes(t *testing.T, p *controlplane.Shared) {
 	t.Helper()
 	preserve := true
 	version := func(name string, stored bool) apiextensionsv1.CustomResourceDefinitionVersion {
@@ -52,7 +53,7 @@ func installCranes(t *testing.T, p *plane) {
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version("v1beta1", false), version("v1", true)},
 		},
 	}
-	if _, err := envtest.InstallCRDs(p.get(t).Config(), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}}); err != nil {
+	if _, err := envtest.InstallCRDs(p.Get(t).Config(), envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -77,9 +77,9 @@ func TestTrapP1(t *testing.T) {
 		t.Cleanup(func() { cancel(); <-ended })
 		return cl
 	}
-	nobody, err := home.get(t).UserConfig("nobody")
+	nobody, err := home.Get(t).UserConfig("nobody")
 	w.g.Expect(err).NotTo(HaveOccurred())
-	forbidden, healthy := built(nobody), built(home.get(t).Config())
+	forbidden, healthy := built(nobody), built(home.Get(t).Config())
 
 	theirs := newController(t, "p1-theirs", &reconciled{})
 	w.g.Expect(theirs.MultiClusterWatch(mcsource.Kind[client.Object](&corev1.ConfigMap{}, mchandler.TypedEnqueueRequestForObject[client.Object]()))).To(Succeed())
@@ -94,7 +94,7 @@ func TestTrapP1(t *testing.T) {
 	}()
 
 	installCranes(t, home)
-	raw, err := home.get(t).UserKubeconfig("", "nobody")
+	raw, err := home.Get(t).UserKubeconfig("", "nobody")
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(w.hub.Create(t.Context(), newCrane(w.namespace, "p1", nil))).To(Succeed())
 	seen := &reconciled{}

@@ -150,7 +150,7 @@ func TestCredentialsOfOneNamespace(t *testing.T) {
 		})).To(Succeed())
 	}
 	grant(mine)
-	raw, err := home.get(t).UserKubeconfig("", user)
+	raw, err := home.Get(t).UserKubeconfig("", user)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	cluster := w.cluster("prod", raw)
 	app := w.release(cluster, "web")
@@ -181,7 +181,7 @@ func TestCredentialsOfOneNamespace(t *testing.T) {
 // TestKindIsNotInstalled: it concerns that kind alone, and ends when the CRD comes.
 func TestKindIsNotInstalled(t *testing.T) {
 	w := newWorld(t, nil)
-	bare.install(t, "kustomize-controller")
+	bare.Install(t, "kustomize-controller")
 	cluster := w.admin("edge", bare)
 	app := w.release(cluster, "web")
 	other := index.Object{Cluster: string(cluster), Kind: index.Kind(apps.Kustomization), Namespace: w.namespace, Name: "web"}
@@ -191,7 +191,7 @@ func TestKindIsNotInstalled(t *testing.T) {
 	w.g.Expect(w.freshness(app).Message).To(And(ContainSubstring("HelmRelease"), ContainSubstring(string(cluster)), ContainSubstring("install its CRD")))
 	w.g.Eventually(w.sight(other)).Should(Equal(absent))
 	w.g.Eventually(func() (string, error) { k, err := w.reported("edge", apps.HelmRelease)(); return k.Reason, err }).Should(Equal(watchers.ReasonNotInstalled))
-	bare.install(t, "helm-controller")
+	bare.Install(t, "helm-controller")
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
 }
 
@@ -309,10 +309,10 @@ func TestAStormIsFolded(t *testing.T) {
 // meanwhile is seen.
 func TestOutage(t *testing.T) {
 	w := newWorld(t, nil)
-	proxy, err := controlplane.NewProxy(home.get(t).Config().Host)
+	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = proxy.Close() })
-	raw, err := home.get(t).Kubeconfig(proxy.URL())
+	raw, err := home.Get(t).Kubeconfig(proxy.URL())
 	w.g.Expect(err).NotTo(HaveOccurred())
 	app := w.release(w.cluster("prod", raw), "web")
 	healthy := w.release(w.admin("other", home), "web")
@@ -341,12 +341,12 @@ func TestOutage(t *testing.T) {
 // TestAnotherClusterTakesTheName: what was seen of the old one is forgotten.
 func TestAnotherClusterTakesTheName(t *testing.T) {
 	w := newWorld(t, nil)
-	bare.install(t, "helm-controller")
+	bare.Install(t, "helm-controller")
 	app := w.release(w.admin("prod", home), "web")
 	w.deploy(w.hub, w.createRelease(w.hub, w.namespace, "web"), "1.0.0")
 	w.use("shop", app)
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
-	raw, err := bare.get(t).Kubeconfig("")
+	raw, err := bare.Get(t).Kubeconfig("")
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.kubeconfig("prod", raw)
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))

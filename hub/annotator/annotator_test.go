@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
+	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
 const region = "eu-west-1"
@@ -26,7 +27,7 @@ const quiet = 700 * time.Millisecond
 // supported.
 func eachAge(t *testing.T, test func(*world)) {
 	t.Helper()
-	for name, on := range map[string]*plane{"newest": newest, "oldest": oldest} {
+	for name, on := range map[string]*controlplane.Shared{"newest": newest, "oldest": oldest} {
 		t.Run(name, func(t *testing.T) { test(newWorld(t, on)) })
 	}
 }

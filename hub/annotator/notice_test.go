@@ -27,7 +27,7 @@ func TestOneTroubleAfterTheOther(t *testing.T) {
 
 // What is told of two node groups of a self-managed cluster are two Events.
 func TestTroublesOfASelfManagedCluster(t *testing.T) {
-	workload.get(t)
+	workload.Get(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
 	inside := w.namespace + "-inside"

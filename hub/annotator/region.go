@@ -95,3 +95,9 @@ func absent(err error) bool {
 	var unsynced *watchers.NotSyncedError
 	return apierrors.IsNotFound(err) || errors.As(err, &unsynced) && unsynced.Reason == watchers.ReasonNotInstalled
 }
+
+// syncing is whether an error says that what was asked for is still being listed.
+func syncing(err error) bool {
+	var unsynced *watchers.NotSyncedError
+	return errors.As(err, &unsynced) && unsynced.Message == ""
+}

@@ -14,20 +14,23 @@ import (
 // identityRef of what names its region; the process' own identity where there is none,
 // or the AWSClusterRoleIdentity may not be used in the namespace or cannot be read.
 // Which namespaces a selector of labels means is not asked: it would take the right to
-// read Namespaces.
-func roleOf(ctx context.Context, c client.Reader, by *unstructured.Unstructured) awsconfig.Role {
+// read Namespaces. An error says that the identities are still being listed.
+func roleOf(ctx context.Context, c client.Reader, by *unstructured.Unstructured) (awsconfig.Role, error) {
 	if by == nil || text(by, "spec", "identityRef", "kind") != awsRoleIdentity.Kind {
-		return awsconfig.Role{}
+		return awsconfig.Role{}, nil
 	}
 	identity, err := get(ctx, c, awsRoleIdentity.WithVersion(capaVersion), client.ObjectKey{Name: text(by, "spec", "identityRef", "name")})
+	if syncing(err) {
+		return awsconfig.Role{}, err
+	}
 	if err != nil || !allowed(identity, by.GetNamespace()) {
-		return awsconfig.Role{}
+		return awsconfig.Role{}, nil
 	}
 	return awsconfig.Role{
 		ARN:         text(identity, "spec", "roleARN"),
 		ExternalID:  text(identity, "spec", "externalID"),
 		SessionName: text(identity, "spec", "sessionName"),
-	}
+	}, nil
 }
 
 // allowed is CAPA's rule: without allowedNamespaces none is, with an empty one all are,

@@ -26,11 +26,11 @@ type pivoted struct {
 
 // pivot declares a workload cluster in the management cluster, under a name, reached at
 // a server, or its own when empty.
-func (w *world) pivot(name string, of *plane, server string) *pivoted {
+func (w *world) pivot(name string, of *controlplane.Shared, server string) *pivoted {
 	w.Helper()
 	w.cluster = func(o *clusters.Options) { o.LocalOnly = false }
 	p := &pivoted{world: w, inside: clientOf(w.T, of)}
-	raw, err := of.get(w.T).Kubeconfig(server)
+	raw, err := of.Get(w.T).Kubeconfig(server)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": raw}})
 	p.cluster = object("cluster.x-k8s.io/v1beta2", "Cluster", w.namespace, name,
@@ -64,7 +64,7 @@ func (p *pivoted) awaitsInside(namespace, name string) AsyncAssertion {
 // Node groups in a self-managed cluster are annotated there, as long as its label says
 // so; what there is to tell is told on its Cluster in the management cluster.
 func TestSelfManagedCluster(t *testing.T) {
-	workload.get(t)
+	workload.Get(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
 	w.patch(p.cluster, `{"metadata":{"labels":{"`+clusters.SelfManagedLabel+`":null}}}`)
@@ -111,10 +111,10 @@ func TestSelfManagedCluster(t *testing.T) {
 // A cluster without Cluster API's CRDs disturbs nobody; and when it has them, its node
 // groups are annotated.
 func TestClusterWithoutTheCRDs(t *testing.T) {
-	bare := started()
-	bare.get(t)
-	t.Cleanup(func() { _ = bare.running.Stop() })
-	workload.get(t)
+	bare := controlplane.Share()
+	bare.Get(t)
+	t.Cleanup(func() { _ = bare.Get(t).Stop() })
+	workload.Get(t)
 	w := newWorld(t, newest)
 	w.pivot("bare", bare, "")
 	p := w.pivot("prod", workload, "")
@@ -122,7 +122,7 @@ func TestClusterWithoutTheCRDs(t *testing.T) {
 	p.fill(inside, 1)
 	w.start()
 	p.awaitsInside(inside, "md-0").Should(equal(m5(region)))
-	bare.install(t, "cluster-api", "cluster-api-provider-aws")
+	bare.Install(t, "cluster-api", "cluster-api-provider-aws")
 	late := &pivoted{world: w, inside: clientOf(t, bare)}
 	late.fill("late", 1)
 	late.awaitsInside("late", "md-0").Should(equal(m5(region)))
@@ -130,8 +130,8 @@ func TestClusterWithoutTheCRDs(t *testing.T) {
 
 // A cluster that hangs holds no other up, and is annotated when it is back.
 func TestClusterThatHangs(t *testing.T) {
-	workload.get(t)
-	proxy, err := controlplane.NewProxy(workload.get(t).Config().Host)
+	workload.Get(t)
+	proxy, err := controlplane.NewProxy(workload.Get(t).Config().Host)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
-	"github.com/capstan-hub/capstan/watchers"
 )
 
 const (
@@ -71,7 +70,9 @@ func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Un
 	// roles the hub assumes.
 	var role awsconfig.Role
 	if l.who.ClusterName == clusters.LocalName {
-		role = roleOf(ctx, l, where.by)
+		if role, err = roleOf(ctx, l, where.by); err != nil {
+			return r.unread(err)
+		}
 	}
 	l.region(where.region)
 	all := make([]capacity.Capacity, 0, len(made.types))
@@ -120,7 +121,6 @@ func (r *Reconciler) podsOf(cluster *unstructured.Unstructured) (capacity.PodsPo
 
 // unread is the verdict where something that is needed cannot be read, or is not valid.
 func (r *Reconciler) unread(err error) verdict {
-	var unsynced *watchers.NotSyncedError
 	switch {
 	case errors.Is(err, errForeign):
 		return verdict{}
@@ -132,7 +132,7 @@ func (r *Reconciler) unread(err error) verdict {
 		return refused(0, warn(ReasonFailedUpdate, WordRegionUnknown, "%v; annotate it, or its Cluster, with %s", err, RegionAnnotation))
 	case apierrors.IsNotFound(err):
 		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
-	case errors.As(err, &unsynced) && unsynced.Message == "":
+	case syncing(err):
 		return verdict{retry: syncRetry, pending: true}
 	case absent(err):
 		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))

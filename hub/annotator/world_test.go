@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +34,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -44,7 +44,7 @@ type world struct {
 	*testing.T
 	g *WithT
 	client.Client
-	plane     *plane
+	plane     *controlplane.Shared
 	namespace string
 	// core is the version of Cluster API that objects are written in.
 	core     string
@@ -59,20 +59,15 @@ type world struct {
 
 var worlds atomic.Int64
 
-func newWorld(t *testing.T, on *plane) *world {
+func newWorld(t *testing.T, on *controlplane.Shared) *world {
 	t.Helper()
-	on.get(t) // Its processes outlive the test.
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		if err := leaks.Find(before); err != nil {
-			t.Error(err)
-		}
-	})
+	on.Get(t) // Its processes outlive the test.
+	leaks.AtEnd(t)
 	w := &world{T: t, g: NewWithT(t), plane: on, core: "v1beta2", registry: prometheus.NewRegistry(), logger: logr.Discard()}
 	if on == oldest {
 		w.core = "v1beta1"
 	}
-	w.config = on.get(t).Config()
+	w.config = on.Get(t).Config()
 	w.Client = clientOf(t, on)
 	w.namespace = fmt.Sprintf("world-%d", worlds.Add(1))
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
@@ -88,9 +83,9 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-func clientOf(t *testing.T, p *plane) client.Client {
+func clientOf(t *testing.T, p *controlplane.Shared) client.Client {
 	t.Helper()
-	config := p.get(t).Config()
+	config := p.Get(t).Config()
 	config.QPS = -1
 	c, err := client.New(config, client.Options{Scheme: scheme()})
 	if err != nil {

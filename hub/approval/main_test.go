@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -207,13 +206,8 @@ func (w *world) approve(url, pipeline, revision string) answer {
 // verifyNone looks, when the test and what it started have ended, whether a goroutine
 // is left. Idle connections of the tests' own clients are no leak.
 func verifyNone(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		http.DefaultClient.CloseIdleConnections()
-		if err := leaks.Find(before); err != nil {
-			t.Error(err)
-		}
-	})
+	leaks.AtEnd(t)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 }
 
 // started runs a server until the test ends, and returns how to end it before.

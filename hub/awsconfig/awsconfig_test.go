@@ -17,7 +17,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	playground "github.com/capstan-hub/capstan/playground/aws"
@@ -41,19 +40,14 @@ type world struct {
 // start AWS, with the environment of a program in it, and of nothing else.
 func start(t *testing.T, roles ...fakests.Role) *world {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
+	leaks.AtEnd(t)
 	w := &world{ec2: fakeec2.New(ireland, ohio), sts: fakests.New(roles...)}
 	var err error
 	w.Server, err = playground.Start(playground.Options{Services: []playground.Service{w.ec2, w.sts}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		w.Stop()
-		if err := leaks.Find(before); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(w.Stop)
 	for name, value := range w.Env() {
 		t.Setenv(name, value)
 	}

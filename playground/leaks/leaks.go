@@ -32,3 +32,23 @@ func Find(before goleak.Option, others ...string) error {
 	}
 	return goleak.Find(options...)
 }
+
+// T is what of a test is needed here: *testing.T, B and F are it.
+type T interface {
+	Helper()
+	Cleanup(func())
+	Error(args ...any)
+}
+
+// AtEnd fails the test if there are goroutines at its end that are not there now. It is
+// called before what is to be ended is begun: of Cleanups the first comes last.
+func AtEnd(t T, others ...string) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		t.Helper()
+		if err := Find(before, others...); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -33,7 +33,7 @@ func FuzzFromInstanceTypeInfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var info types.InstanceTypeInfo
 		if json.Unmarshal(data, &info) != nil {
-			t.Skip()
+			t.Skip() // EC2's client would not give it.
 		}
 		c, err := capacity.FromInstanceTypeInfo(info)
 		var incomplete *capacity.IncompleteError

@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
@@ -53,7 +52,7 @@ type world struct {
 
 func start(t testing.TB, timings catalogue.Timings) *world {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
+	leaks.AtEnd(t)
 	w := &world{
 		ec2:      ec2.New(ireland, ohio),
 		sts:      sts.New(sts.Role{ARN: roleA.ARN}, sts.Role{ARN: roleB.ARN, ExternalID: roleB.ExternalID}),
@@ -97,9 +96,6 @@ func start(t testing.TB, timings catalogue.Timings) *world {
 		w.stop()
 		w.Stop()
 		config.Close()
-		if err := leaks.Find(before); err != nil {
-			t.Error(err)
-		}
 	})
 	return w
 }
