@@ -1,0 +1,123 @@
+package v1alpha1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EventingBackendKind is the kind of an EventingBackend.
+const EventingBackendKind = "EventingBackend"
+
+// The label of EventingBackends. It tells people; nothing is selected by it.
+const (
+	BackendLabel      = "kyma-project.io/eventing"
+	BackendLabelValue = "backend"
+)
+
+// ConfigEntry is one item of spec.config: a key and its value, such as
+// `maxInFlightMessages: 10`. Several keys in one item are taken as several items.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:MaxProperties=64
+type ConfigEntry map[string]apiextensionsv1.JSON
+
+// EventingBackendSpec says which backend, and how it is configured.
+type EventingBackendSpec struct {
+	// Type of the backend: nats, beb, sqs or http. GET /backend lists them.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	Type string `json:"type"`
+
+	// Config of the backend, key by key. GET /backend/{type} lists the keys.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	Config []ConfigEntry `json:"config,omitempty"`
+}
+
+// ValidationErrorType says what is wrong with a configured value.
+// +kubebuilder:validation:Enum=invalid-data-type-error;invalid-value-error;unsupported-config-error
+type ValidationErrorType string
+
+// What can be wrong. The proposal has these three.
+const (
+	// InvalidDataType: the value is not of the key's data type.
+	InvalidDataType ValidationErrorType = "invalid-data-type-error"
+	// InvalidValue: the value is of the data type, and may not be set. Also a required
+	// key that is missing, and a key that is set more than once.
+	InvalidValue ValidationErrorType = "invalid-value-error"
+	// UnsupportedConfig: the backend type has no such key.
+	UnsupportedConfig ValidationErrorType = "unsupported-config-error"
+)
+
+// ValidationError is what is wrong with one key of spec.config, or with spec.type.
+type ValidationError struct {
+	// Type of the error.
+	Type ValidationErrorType `json:"type"`
+
+	// Config is the key; "type" for spec.type.
+	Config string `json:"config"`
+
+	// Value that was found, as text. It is cut when long, and left out where it may
+	// hold a credential.
+	Value string `json:"value"`
+
+	// Error says what is wrong.
+	Error string `json:"error"`
+}
+
+// EventingBackendStatus is what the hub knows of the backend.
+type EventingBackendStatus struct {
+	// BackendType is the type of the backend that is in use.
+	// +optional
+	BackendType string `json:"backendType,omitempty"`
+
+	// ValidationErrors of the spec. While there are any, the last good
+	// configuration, if there was one, stays in use.
+	// +optional
+	// +listType=atomic
+	ValidationErrors []ValidationError `json:"validationErrors,omitempty"`
+
+	// Conditions tell of the parts that the backend depends on.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []Condition `json:"conditions,omitempty"`
+
+	// EventingReady is true when all conditions are True.
+	// +optional
+	EventingReady *bool `json:"eventingReady,omitempty"`
+
+	// ObservedGeneration is the generation of the spec that the status tells of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// EventingBackend is an event backend: a broker, bus, queue or endpoint.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=ebe
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=".spec.type"
+// +kubebuilder:printcolumn:name="Eventing Ready",type=boolean,JSONPath=".status.eventingReady"
+// +kubebuilder:printcolumn:name="Backend",type=string,JSONPath=".status.conditions[?(@.type==\"Backend Ready\")].status"
+// +kubebuilder:printcolumn:name="Publisher",type=string,JSONPath=".status.conditions[?(@.type==\"Publisher Proxy Ready\")].status"
+// +kubebuilder:printcolumn:name="Subscriptions",type=string,JSONPath=".status.conditions[?(@.type==\"Subscription Controller Ready\")].status"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].message",priority=1
+type EventingBackend struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   EventingBackendSpec   `json:"spec"`
+	Status EventingBackendStatus `json:"status,omitempty"`
+}
+
+// EventingBackendList is a list of EventingBackends.
+//
+// +kubebuilder:object:root=true
+type EventingBackendList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EventingBackend `json:"items"`
+}

@@ -1,0 +1,57 @@
+package schema
+
+import (
+	"strings"
+)
+
+// Description of a backend type, as GET /backend/{type} answers it.
+type Description struct {
+	Type   string           `json:"type"`
+	Config []KeyDescription `json:"config"`
+}
+
+// KeyDescription tells of one key. DefaultValue is text for every data type, so that
+// no client needs to know how to read it; it is left out when there is no default.
+type KeyDescription struct {
+	Name          string   `json:"name"`
+	Description   string   `json:"description"`
+	DataType      DataType `json:"dataType"`
+	DefaultValue  *string  `json:"defaultValue,omitempty"`
+	Required      bool     `json:"required"`
+	Constraint    string   `json:"constraint,omitempty"`
+	AllowedValues []string `json:"allowedValues,omitempty"`
+	Immutable     bool     `json:"immutable,omitempty"`
+	Roles         []string `json:"roles,omitempty"`
+	Example       string   `json:"example,omitempty"`
+}
+
+// Describe the schema.
+func (s Schema) Describe() Description {
+	d := Description{Type: s.Type, Config: make([]KeyDescription, len(s.Keys))}
+	for i, key := range s.Keys {
+		k := KeyDescription{
+			Name: key.Name, Description: key.Description, DataType: key.Type, Required: key.Required,
+			Immutable: key.Immutable, Roles: key.Only, Example: key.Example,
+		}
+		if key.Default != "" {
+			k.DefaultValue = &s.Keys[i].Default
+		}
+		var texts []string
+		for _, constraint := range key.Constraints {
+			texts = append(texts, constraint.Text)
+			k.AllowedValues = append(k.AllowedValues, constraint.Allowed...)
+		}
+		k.Constraint = strings.Join(texts, "; ")
+		d.Config[i] = k
+	}
+	return d
+}
+
+// Describe a backend type; false when it is not registered.
+func (r *Registry) Describe(backendType string) (Description, bool) {
+	s, known := r.Schema(backendType)
+	if !known {
+		return Description{}, false
+	}
+	return s.Describe(), true
+}

@@ -1,0 +1,93 @@
+package schema
+
+import (
+	"slices"
+)
+
+// DataType of a key's value, as discovery and errors name it.
+type DataType string
+
+// Data types.
+const (
+	// Int is a JSON number without a fraction.
+	Int DataType = "int"
+	// Bool is true or false.
+	Bool DataType = "bool"
+	// String is a JSON string; a number must be quoted.
+	String DataType = "string"
+	// Duration is a string such as 30s, 5m or 168h.
+	Duration DataType = "duration"
+	// Quantity is a number of bytes, or a string such as 256Mi.
+	Quantity DataType = "quantity"
+	// URL is a string; several URLs, where the key allows them, are separated by commas.
+	URL DataType = "url"
+	// Enum is one of the strings that the key allows.
+	Enum DataType = "enum"
+	// List is a list of strings.
+	List DataType = "list"
+	// SecretRef is the name of a Secret in the EventingBackend's own namespace.
+	SecretRef DataType = "secretRef"
+)
+
+// Key that may stand in spec.config.
+type Key struct {
+	Name string
+	// Description in one sentence, for discovery and docs.
+	Description string
+	Type        DataType
+	// Default is the effective value when the key is not set, spelt as in a manifest;
+	// empty when there is none.
+	Default string
+	// Required keys are missed when they have no default. One that has a default is
+	// written into the object by the defaulting webhook.
+	Required bool
+	// Immutable keys may not change while the backend exists.
+	Immutable bool
+	// Example of a value, for docs.
+	Example string
+	// Only lists the values of the role key for which this key may be set; nil for all.
+	Only []string
+	// Constraints that a value of the right data type must keep.
+	Constraints []Constraint
+}
+
+// Rule is what must hold between several keys. It is asked when each key for itself is
+// right, and returns the key that is to blame and the text of the error; or "", "".
+type Rule func(Config) (key, text string)
+
+// Schema of one backend type.
+type Schema struct {
+	// Type in spec.type, in lower case.
+	Type string
+	// Title for docs.
+	Title string
+	Keys  []Key
+	Rules []Rule
+}
+
+// With returns the schema with more keys, in place of those of the same name.
+func (s Schema) With(keys ...Key) Schema {
+	all := slices.Clone(s.Keys)
+	for _, key := range keys {
+		if i := slices.IndexFunc(all, func(k Key) bool { return k.Name == key.Name }); i >= 0 {
+			all[i] = key
+			continue
+		}
+		all = append(all, key)
+	}
+	s.Keys = all
+	return s
+}
+
+// key by its name; nil when the schema has none.
+func (s Schema) key(name string) *Key {
+	for i := range s.Keys {
+		if s.Keys[i].Name == name {
+			return &s.Keys[i]
+		}
+	}
+	return nil
+}
+
+// RoleKey is the key whose value Key.Only speaks of.
+const RoleKey = "role"

@@ -1,0 +1,234 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+)
+
+// Texts of errors that no constraint has.
+const (
+	twice = "is set more than once"
+	// maxValue is how many bytes of a value an error shows.
+	maxValue = 256
+	// maxErrors bounds status.validationErrors: a manifest may hold thousands of keys.
+	maxErrors = 100
+	redacted  = "<redacted>"
+)
+
+// Resolve a spec.config: the configuration, or what is wrong with it.
+func (s Schema) Resolve(entries []eventingv1.ConfigEntry) (Config, []eventingv1.ValidationError) {
+	c := Config{Type: s.Type, schema: s, values: map[string]any{}, set: map[string]bool{}}
+	var found []eventingv1.ValidationError
+	refuse := func(kind eventingv1.ValidationErrorType, key string, raw []byte, text string) {
+		found = append(found, eventingv1.ValidationError{Type: kind, Config: cut(key), Value: s.show(key, raw), Error: text})
+	}
+	pairs := flatten(entries)
+	role := s.role(pairs)
+	blamed := map[string]bool{}
+	for _, p := range pairs {
+		key := s.key(p.name)
+		switch {
+		case key == nil && !blamed[p.name]:
+			blamed[p.name] = true
+			refuse(eventingv1.UnsupportedConfig, p.name, p.raw, "config does not exist for backend type "+s.Type)
+		case key == nil || blamed[p.name]:
+		case c.set[p.name]:
+			blamed[p.name] = true
+			refuse(eventingv1.InvalidValue, p.name, p.raw, twice)
+		case !key.of(role):
+			blamed[p.name] = true
+			refuse(eventingv1.InvalidValue, p.name, p.raw, "may only be set for role "+strings.Join(key.Only, ", "))
+		default:
+			c.set[p.name] = true
+			value, text := parse(key.Type, p.raw)
+			if text != "" {
+				blamed[p.name] = true
+				refuse(eventingv1.InvalidDataType, p.name, p.raw, text)
+			} else if text = key.check(value); text != "" {
+				blamed[p.name] = true
+				refuse(eventingv1.InvalidValue, p.name, p.raw, text)
+			} else {
+				c.values[p.name] = value
+			}
+		}
+	}
+	c.applyDefaults(role)
+	for _, name := range s.missing(c, role) {
+		refuse(eventingv1.InvalidValue, name, nil, "must be set: required for backend type "+s.Type)
+	}
+	if len(found) == 0 {
+		for _, rule := range s.Rules {
+			if key, text := rule(c); text != "" && !blamed[key] {
+				blamed[key] = true
+				refuse(eventingv1.InvalidValue, key, rawOf(pairs, key), text)
+			}
+		}
+	}
+	if len(found) > 0 {
+		return Config{}, found[:min(len(found), maxErrors)]
+	}
+	return c, nil
+}
+
+// Defaults are the entries that the defaulting webhook adds: required keys that are
+// not set and have a default, by name.
+func (s Schema) Defaults(entries []eventingv1.ConfigEntry) []eventingv1.ConfigEntry {
+	set := map[string]bool{}
+	for _, p := range flatten(entries) {
+		set[p.name] = true
+	}
+	var added []eventingv1.ConfigEntry
+	for _, key := range sorted(s.Keys) {
+		if key.Required && key.Default != "" && !set[key.Name] {
+			entry := eventingv1.ConfigEntry{}
+			value := entry[key.Name]
+			value.Raw = key.defaultJSON()
+			entry[key.Name] = value
+			added = append(added, entry)
+		}
+	}
+	return added
+}
+
+// pair is one key of spec.config and its value.
+type pair struct {
+	name string
+	raw  []byte
+}
+
+// flatten the list: the keys of one item, which have no order, by name.
+func flatten(entries []eventingv1.ConfigEntry) []pair {
+	var pairs []pair
+	for _, entry := range entries {
+		for _, name := range slices.Sorted(maps.Keys(entry)) {
+			pairs = append(pairs, pair{name: name, raw: entry[name].Raw})
+		}
+	}
+	return pairs
+}
+
+func rawOf(pairs []pair, name string) []byte {
+	for _, p := range pairs {
+		if p.name == name {
+			return p.raw
+		}
+	}
+	return nil
+}
+
+func sorted(keys []Key) []Key {
+	keys = slices.Clone(keys)
+	sort.SliceStable(keys, func(i, j int) bool { return keys[i].Name < keys[j].Name })
+	return keys
+}
+
+// check a value of the right data type: the text of the first constraint it breaks.
+func (k *Key) check(value any) string {
+	for _, constraint := range k.Constraints {
+		if !constraint.ok(value) {
+			return constraint.Text
+		}
+	}
+	return ""
+}
+
+// of tells whether the key may be set in a role.
+func (k *Key) of(role string) bool {
+	return k.Only == nil || role == "" || slices.Contains(k.Only, role)
+}
+
+// defaultJSON is the default as it would stand in a manifest.
+func (k *Key) defaultJSON() []byte {
+	if raw := []byte(k.Default); json.Valid(raw) {
+		if _, text := parse(k.Type, raw); text == "" {
+			return raw
+		}
+	}
+	quoted, _ := json.Marshal(k.Default) // A string always has a JSON form.
+	return quoted
+}
+
+// applyDefaults to the keys that are not set and may be set in the role.
+func (c Config) applyDefaults(role string) {
+	for i := range c.schema.Keys {
+		if key := &c.schema.Keys[i]; key.Default != "" && !c.set[key.Name] && key.of(role) {
+			c.values[key.Name], _ = parse(key.Type, key.defaultJSON()) // NewRegistry has parsed it.
+		}
+	}
+}
+
+// role that is configured, or the default; empty for a type without roles.
+func (s Schema) role(pairs []pair) string {
+	key := s.key(RoleKey)
+	if key == nil {
+		return ""
+	}
+	if role, ok := str(rawOf(pairs, RoleKey)); ok && key.check(role) == "" {
+		return role
+	}
+	if rawOf(pairs, RoleKey) != nil {
+		return "" // It is wrong: nothing is said of the keys of roles.
+	}
+	return key.Default
+}
+
+// missing keys, by name.
+func (s Schema) missing(c Config, role string) []string {
+	var names []string
+	for _, key := range sorted(s.Keys) {
+		if _, has := c.values[key.Name]; key.Required && !has && !c.set[key.Name] && key.of(role) {
+			names = append(names, key.Name)
+		}
+	}
+	return names
+}
+
+// credential is what a key is called that holds one. Such a key is not known here,
+// because credentials come from Secrets; but people try.
+var credential = []string{"password", "passwd", "token", "secret", "credential", "accesskey", "privatekey", "apikey"}
+
+// show a value in an error: scalars without quotes, what may be a credential not at all.
+func (s Schema) show(name string, raw []byte) string {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+		return ""
+	}
+	if s.key(name) == nil {
+		lower := strings.ToLower(name)
+		if slices.ContainsFunc(credential, func(word string) bool { return strings.Contains(lower, word) }) {
+			return redacted
+		}
+	}
+	text, isString := str(raw)
+	if !isString {
+		var compact bytes.Buffer
+		if json.Compact(&compact, raw) != nil {
+			return redacted
+		}
+		text = compact.String()
+	}
+	// user:password@host, in whatever key.
+	if strings.Contains(text, "@") && strings.Contains(text, ":") {
+		return redacted
+	}
+	return cut(text)
+}
+
+// cut a text to what an error shows, at the end of a character.
+func cut(text string) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= maxValue {
+		return text
+	}
+	end := maxValue
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "..."
+}

@@ -1,0 +1,283 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+)
+
+func types(t *testing.T, natsURL string) *schema.Registry {
+	t.Helper()
+	r, err := schema.Types(schema.Options{NATSURL: natsURL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// spec as a manifest would have it.
+func spec(t testing.TB, manifest string) eventingv1.EventingBackendSpec {
+	t.Helper()
+	var s eventingv1.EventingBackendSpec
+	if err := yaml.UnmarshalStrict([]byte(manifest), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The errors of the design proposal, value for value. Its key foobar is a placeholder.
+func TestErrorsOfTheProposal(t *testing.T) {
+	g := NewWithT(t)
+	r := schema.NewRegistry(schema.NATS("nats://nats:4222").With(schema.Key{
+		Name: "foobar", Description: "Placeholder.", Type: schema.Int, Constraints: []schema.Constraint{schema.Between(1000, 9999)},
+	}))
+	_, found := r.Resolve(spec(t, `
+type: "nats"
+config:
+- maxInFlightMessages: "ten"
+- foobar: 100
+- foo: bar
+`))
+	var want struct {
+		ValidationErrors []eventingv1.ValidationError `json:"validationErrors"`
+	}
+	g.Expect(yaml.UnmarshalStrict([]byte(`
+validationErrors:
+- type: "invalid-data-type-error"
+  config: "maxInFlightMessages"
+  value: "ten"
+  error: "should be of type int"
+- type: "invalid-value-error"
+  config: "foobar"
+  value: "100"
+  error: "must be set between 1000 and 9999"
+- type: "unsupported-config-error"
+  config: "foo"
+  value: "bar"
+  error: "config does not exist for backend type nats"
+`), &want)).To(Succeed())
+	g.Expect(found).To(Equal(want.ValidationErrors))
+}
+
+// The specs of the design proposal are valid as they stand there.
+func TestSpecsOfTheProposal(t *testing.T) {
+	g := NewWithT(t)
+	r := types(t, "nats://nats.nats.svc:4222")
+	c, found := r.Resolve(spec(t, "type: \"nats\"\nconfig:\n- maxInFlightMessages: 10\n"))
+	g.Expect(found).To(BeEmpty())
+	g.Expect(c.Int("maxInFlightMessages")).To(Equal(int64(10)))
+	g.Expect(c.String("url")).To(Equal("nats://nats.nats.svc:4222"))
+	c, found = r.Resolve(spec(t, "type: \"beb\"\nconfig:\n- secretRef: \"some-secret\"\n"))
+	g.Expect(found).To(BeEmpty())
+	g.Expect(c.String("secretRef")).To(Equal("some-secret"))
+}
+
+func TestResolve(t *testing.T) {
+	const (
+		dataType    = eventingv1.InvalidDataType
+		value       = eventingv1.InvalidValue
+		unsupported = eventingv1.UnsupportedConfig
+		queue       = "{queueUrl: 'https://sqs.eu-west-1.amazonaws.com/111122223333/q'}"
+		source      = "type: sqs\nconfig: [{role: source}, " + queue + ", "
+	)
+	for name, c := range map[string]struct {
+		spec string
+		want []eventingv1.ValidationError
+	}{
+		"empty list":           {"type: nats\nconfig: []", []eventingv1.ValidationError{{value, "url", "", "must be set: required for backend type nats"}}},
+		"missing keys by name": {"type: beb", []eventingv1.ValidationError{{value, "secretRef", "", "must be set: required for backend type beb"}}},
+		"unknown type":         {"type: kafka\nconfig: [{a: b}]", []eventingv1.ValidationError{{value, "type", "kafka", "must be one of nats, beb, sqs, http"}}},
+		"no type":              {"type: ''", []eventingv1.ValidationError{{value, "type", "", "must be one of nats, beb, sqs, http"}}},
+		"case of the type":     {"type: NATS\nconfig: [{url: 'nats://a:4222, tls://b'}]", nil},
+		"integral float":       {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1e1}]", nil},
+		"fraction":             {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1.5}]", []eventingv1.ValidationError{{dataType, "maxInFlightMessages", "1.5", "should be of type int"}}},
+		"quoted number":        {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: '10'}]", []eventingv1.ValidationError{{dataType, "maxInFlightMessages", "10", "should be of type int"}}},
+		"null":                 {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: null}]", []eventingv1.ValidationError{{dataType, "maxInFlightMessages", "", "should be of type int"}}},
+		"object":               {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: {a: [1, 2]}}]", []eventingv1.ValidationError{{dataType, "maxInFlightMessages", `{"a":[1,2]}`, "should be of type int"}}},
+		"out of range":         {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 0}]", []eventingv1.ValidationError{{value, "maxInFlightMessages", "0", "must be set between 1 and 4000"}}},
+		"duplicate": {"type: nats\nconfig: [{url: 'nats://a'}, {streamReplicas: 1}, {streamReplicas: 3}, {streamReplicas: 4}]",
+			[]eventingv1.ValidationError{{value, "streamReplicas", "3", "is set more than once"}}},
+		"several keys in one item": {"type: nats\nconfig: [{url: 'nats://a', zzz: 1, aaa: true}]",
+			[]eventingv1.ValidationError{{unsupported, "aaa", "true", "config does not exist for backend type nats"}, {unsupported, "zzz", "1", "config does not exist for backend type nats"}}},
+		"one error for a key": {"type: beb\nconfig: [{secretRef: s}, {x: 1}, {x: 2}]", []eventingv1.ValidationError{{unsupported, "x", "1", "config does not exist for backend type beb"}}},
+		"keys have a case":    {"type: beb\nconfig: [{secretRef: s}, {QOS: AT_LEAST_ONCE}]", []eventingv1.ValidationError{{unsupported, "QOS", "AT_LEAST_ONCE", "config does not exist for backend type beb"}}},
+		"enum":                {"type: beb\nconfig: [{secretRef: s}, {qos: never}]", []eventingv1.ValidationError{{value, "qos", "never", "must be one of AT_LEAST_ONCE, AT_MOST_ONCE"}}},
+		"duration":            {"type: beb\nconfig: [{secretRef: s}, {requestTimeout: 5}]", []eventingv1.ValidationError{{dataType, "requestTimeout", "5", "should be of type duration"}}},
+		"duration out of range": {"type: beb\nconfig: [{secretRef: s}, {requestTimeout: 61s}]",
+			[]eventingv1.ValidationError{{value, "requestTimeout", "61s", "must be set between 100ms and 1m"}}},
+		"bool":             {"type: http\nconfig: [{url: 'https://a'}, {insecureHttp: 'yes'}]", []eventingv1.ValidationError{{dataType, "insecureHttp", "yes", "should be of type bool"}}},
+		"rule":             {"type: http\nconfig: [{url: 'http://a'}]", []eventingv1.ValidationError{{value, "url", "http://a", "must be https unless insecureHttp is true"}}},
+		"list":             {"type: beb\nconfig: [{secretRef: s}, {eventTypes: promotion}]", []eventingv1.ValidationError{{dataType, "eventTypes", "promotion", "should be of type list"}}},
+		"entries":          {"type: beb\nconfig: [{secretRef: s}, {eventTypes: [1]}]", []eventingv1.ValidationError{{dataType, "eventTypes", "[1]", "entries should be of type string"}}},
+		"empty list value": {"type: beb\nconfig: [{secretRef: s}, {eventTypes: []}]", []eventingv1.ValidationError{{value, "eventTypes", "[]", "must not be empty"}}},
+		"secret of another namespace": {"type: beb\nconfig: [{secretRef: other/s}]",
+			[]eventingv1.ValidationError{{value, "secretRef", "other/s", "must be the name of a Secret in the same namespace"}}},
+		"password in a URL": {"type: nats\nconfig: [{url: 'nats://joe:hunter2@a'}]",
+			[]eventingv1.ValidationError{{value, "url", "<redacted>", "must be URLs separated by commas, without user and password, of scheme nats, tls, ws, wss"}}},
+		"password as a key": {"type: beb\nconfig: [{secretRef: s}, {Password: hunter2}]",
+			[]eventingv1.ValidationError{{unsupported, "Password", "<redacted>", "config does not exist for backend type beb"}}},
+		"quantity": {"type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: 1Ki}]",
+			[]eventingv1.ValidationError{{value, "streamMaxBytes", "1Ki", "must be -1 (no limit) or at least 1Mi"}}},
+		"sqs source":       {source + "{accounts: ['111122223333']}, {remediate: [spot-interruption]}]", nil},
+		"sqs is a sink":    {"type: sqs\nconfig: [" + queue + ", {accounts: ['111122223333']}]", []eventingv1.ValidationError{{value, "accounts", `["111122223333"]`, "may only be set for role source"}}},
+		"key of a sink":    {source + "{delaySeconds: 1}]", []eventingv1.ValidationError{{value, "delaySeconds", "1", "may only be set for role sink"}}},
+		"wrong role":       {"type: sqs\nconfig: [{role: both}, " + queue + ", {delaySeconds: 1}]", []eventingv1.ValidationError{{value, "role", "both", "must be one of source, sink"}}},
+		"no queue":         {"type: sqs\nconfig: [{role: source}]", []eventingv1.ValidationError{{value, "queueUrl", "", "must be set: one of queueUrl and queueName is required for backend type sqs"}}},
+		"two queues":       {source + "{queueName: q}]", []eventingv1.ValidationError{{value, "queueName", "q", "must not be set together with queueUrl"}}},
+		"wait":             {source + "{waitTimeSeconds: 21}]", []eventingv1.ValidationError{{value, "waitTimeSeconds", "21", "must be set between 1 and 20"}}},
+		"pollers":          {source + "{pollersMin: 9}]", []eventingv1.ValidationError{{value, "pollersMax", "", "must not be less than pollersMin"}}},
+		"number for id":    {source + "{accounts: [111122223333]}]", []eventingv1.ValidationError{{dataType, "accounts", "[111122223333]", "entries should be of type string"}}},
+		"external id":      {source + "{externalId: abc}]", []eventingv1.ValidationError{{value, "externalId", "abc", "may only be set together with roleArn"}}},
+		"plain http":       {"type: sqs\nconfig: [{queueUrl: 'http://sqs.example.com/q'}]", []eventingv1.ValidationError{{value, "queueUrl", "http://sqs.example.com/q", "must be an https URL without user and password; http only to the machine itself"}}},
+		"http to loopback": {"type: sqs\nconfig: [{queueUrl: 'http://127.0.0.1:4100/q'}]", nil},
+		"own dead letters": {source + "{deadLetterQueueUrl: 'https://sqs.eu-west-1.amazonaws.com/111122223333/q'}]",
+			[]eventingv1.ValidationError{{value, "deadLetterQueueUrl", "https://sqs.eu-west-1.amazonaws.com/111122223333/q", "must not be the queue itself"}}},
+		"FIFO dead letters": {source + "{deadLetterQueueUrl: 'https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo'}]",
+			[]eventingv1.ValidationError{{value, "deadLetterQueueUrl", "https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo", "must be a FIFO queue if, and only if, the queue is one"}}},
+		"remediate": {source + "{remediate: [lunch]}]", []eventingv1.ValidationError{{value, "remediate", `["lunch"]`,
+			"must be one of spot-interruption, capacity-reservation-interruption, scheduled-maintenance, rebalance-recommended, terminated"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, found := types(t, "").Resolve(spec(t, c.spec))
+			g.Expect(found).To(Equal(c.want))
+		})
+	}
+}
+
+// Effective values of what the issue says of a source.
+func TestSourceDefaults(t *testing.T) {
+	g := NewWithT(t)
+	c, found := types(t, "").Resolve(spec(t, "type: sqs\nconfig: [{role: source}, {queueName: capstan}, {visibilityTimeout: 30}]"))
+	g.Expect(found).To(BeEmpty())
+	g.Expect(c.Type).To(Equal("sqs"))
+	g.Expect(c.Int("waitTimeSeconds")).To(Equal(int64(10)))
+	g.Expect(c.Int("visibilityTimeout")).To(Equal(int64(30)))
+	g.Expect(c.Int("pollersMin")).To(Equal(int64(2)))
+	g.Expect(c.Int("pollersMax")).To(Equal(int64(8)))
+	g.Expect(c.List("remediate")).To(BeEmpty())
+	g.Expect(c.IsSet("visibilityTimeout")).To(BeTrue())
+	g.Expect(c.IsSet("waitTimeSeconds")).To(BeFalse())
+	g.Expect(func() { c.Int("waitTimeSecond") }).To(PanicWith(ContainSubstring("has no key waitTimeSecond")))
+	g.Expect(func() { c.String("waitTimeSeconds") }).To(PanicWith(ContainSubstring("is of type int")))
+
+	c, found = types(t, "").Resolve(spec(t, "type: sqs\nconfig: [{queueName: capstan}, {maxMessageBytes: 256Ki}]"))
+	g.Expect(found).To(BeEmpty())
+	g.Expect(c.String("role")).To(Equal(schema.RoleSink))
+	g.Expect(c.Int("maxMessageBytes")).To(Equal(int64(256 << 10)))
+	g.Expect(c.Duration("retryBackoffMax")).To(Equal(5 * time.Minute))
+	g.Expect(c.Int("waitTimeSeconds")).To(BeZero(), "a sink waits for nothing")
+}
+
+// Only required keys that have a default are written into the object.
+func TestDefaults(t *testing.T) {
+	g := NewWithT(t)
+	s, known := types(t, "nats://a").Schema("SQS")
+	g.Expect(known).To(BeTrue())
+	given := spec(t, "type: sqs\nconfig: [{queueName: capstan}]").Config
+	added := s.Defaults(given)
+	g.Expect(json.Marshal(added)).To(MatchJSON(`[{"role":"sink"}]`))
+	g.Expect(s.Defaults(append(given, added...))).To(BeEmpty())
+	nats, _ := types(t, "nats://a").Schema("nats")
+	g.Expect(nats.Defaults(nil)).To(BeEmpty())
+}
+
+func TestNATSURLIsChecked(t *testing.T) {
+	g := NewWithT(t)
+	_, err := schema.Types(schema.Options{NATSURL: "http://nats"})
+	g.Expect(err).To(MatchError("--nats-url must be URLs separated by commas, without user and password, of scheme nats, tls, ws, wss"))
+}
+
+func TestDiscovery(t *testing.T) {
+	g := NewWithT(t)
+	r := types(t, "")
+	g.Expect(r.Types()).To(Equal([]string{"nats", "beb", "sqs", "http"}))
+	d, known := r.Describe("nats")
+	g.Expect(known).To(BeTrue())
+	raw, err := json.Marshal(d)
+	g.Expect(err).NotTo(HaveOccurred())
+	var body struct {
+		Type   string
+		Config []map[string]any
+	}
+	g.Expect(json.Unmarshal(raw, &body)).To(Succeed())
+	g.Expect(body.Type).To(Equal("nats"))
+	g.Expect(body.Config).To(ContainElement(map[string]any{
+		"name": "maxInFlightMessages", "description": "How many events may be sent and not yet acknowledged.",
+		"dataType": "int", "defaultValue": "10", "required": false, "constraint": "must be set between 1 and 4000",
+	}))
+	g.Expect(body.Config).To(ContainElement(map[string]any{
+		"name": "streamStorage", "description": "Where the stream is kept.", "dataType": "enum", "defaultValue": "file",
+		"required": false, "constraint": "must be one of file, memory", "allowedValues": []any{"file", "memory"}, "immutable": true,
+	}))
+	_, known = r.Describe("kafka")
+	g.Expect(known).To(BeFalse())
+}
+
+// What a registry may not hold is seen when it is made.
+func TestRegistryRefusesContradictions(t *testing.T) {
+	g := NewWithT(t)
+	key := schema.Key{Name: "n", Description: "N.", Type: schema.Int}
+	for _, bad := range [][]schema.Schema{
+		{{Type: "A"}},
+		{{Type: "a"}, {Type: "a"}},
+		{{Type: "a", Keys: []schema.Key{key, key}}},
+		{{Type: "a", Keys: []schema.Key{{Name: "n", Description: "N.", Type: schema.Int, Default: "ten"}}}},
+		{{Type: "a", Keys: []schema.Key{{Name: "n", Description: "N.", Type: schema.Int, Default: "1", Constraints: []schema.Constraint{schema.Between(2, 3)}}}}},
+	} {
+		g.Expect(func() { schema.NewRegistry(bad...) }).To(Panic())
+	}
+}
+
+// Whatever is configured: no panic, at most one error for a key, bounded, and what
+// is resolved resolves again with the defaults written.
+func FuzzResolve(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"nats","config":[{"maxInFlightMessages":10}]}`,
+		`{"type":"sqs","config":[{"role":"source"},{"queueName":"q"},{"accounts":["111122223333"]}]}`,
+		`{"type":"sqs","config":[{"role":null},{"queueUrl":"http://[::1"},{"maxMessageBytes":"1e400"}]}`,
+		`{"type":"beb","config":[{"secretRef":"a","qos":"x","x":{"y":[1]}}]}`,
+		`{"type":"http","config":[{"url":"https://u:p@h"},{"requestTimeout":"9999999999h"}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	r, err := schema.Types(schema.Options{NATSURL: "nats://a"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var s eventingv1.EventingBackendSpec
+		if json.Unmarshal(raw, &s) != nil {
+			return
+		}
+		_, found := r.Resolve(s)
+		seen := map[string]bool{}
+		for _, e := range found {
+			if len(e.Value) > 300 || len(e.Config) > 300 || e.Error == "" || strings.Contains(e.Value, "hunter2@") {
+				t.Fatalf("%+v", e)
+			}
+			if seen[e.Config] && len(e.Config) < 200 {
+				t.Fatalf("two errors for %s", e.Config)
+			}
+			seen[e.Config] = true
+		}
+		if len(found) > 100 {
+			t.Fatalf("%d errors", len(found))
+		}
+		known, ok := r.Schema(s.Type)
+		if len(found) > 0 || !ok {
+			return
+		}
+		s.Config = append(s.Config, known.Defaults(s.Config)...)
+		if _, found = r.Resolve(s); len(found) > 0 {
+			t.Fatalf("with its defaults: %+v", found)
+		}
+	})
+}

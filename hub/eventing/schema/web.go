@@ -1,0 +1,65 @@
+package schema
+
+import "strings"
+
+// BEB is the schema of type beb: SAP Event Mesh, once called Business Event Bus.
+func BEB() Schema {
+	keys := []Key{
+		secretKey(true, "a service key of Event Mesh: `messaging` and `namespace`"),
+		{
+			Name: "namespace", Type: String, Example: "default/sap.capstan/1",
+			Description: "Namespace of the message client; by default that in the Secret.",
+			Constraints: []Constraint{Matching(`^[A-Za-z0-9/_]([A-Za-z0-9/_.-]{0,62}[A-Za-z0-9/_])?$`,
+				"must be at most 64 letters, digits, and ./_- that stand neither first nor last")},
+		},
+		{
+			Name: "qos", Type: Enum, Default: "AT_LEAST_ONCE",
+			Description: "Quality of service that Event Mesh is asked for.",
+			Constraints: []Constraint{OneOf("AT_LEAST_ONCE", "AT_MOST_ONCE")},
+		},
+		{
+			Name: "contentMode", Type: Enum, Default: "BINARY",
+			Description: "Whether an event's attributes are headers or part of the body.",
+			Constraints: []Constraint{OneOf("BINARY", "STRUCTURED")},
+		},
+	}
+	return Schema{Type: "beb", Title: "SAP Event Mesh", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows}}
+}
+
+// HTTP is the schema of type http: a receiver of CloudEvents by webhook.
+func HTTP() Schema {
+	keys := []Key{
+		{
+			Name: "url", Type: URL, Required: true, Example: "https://events.example.com/hub",
+			Description: "Where events are posted to.",
+			Constraints: []Constraint{Schemes("https", "http")},
+		},
+		{
+			Name: "insecureHttp", Type: Bool, Default: "false",
+			Description: "Whether url may be plain http, so that anybody on the way can read the events.",
+		},
+		secretKey(false, "`token`, or `username` and `password`; `hmac-key` to sign with; and `ca.crt`, `tls.crt` and `tls.key`"),
+		{
+			Name: "contentMode", Type: Enum, Default: "structured",
+			Description: "Whether an event's attributes are headers or part of the body.",
+			Constraints: []Constraint{OneOf("binary", "structured")},
+		},
+		{
+			Name: "abuseProtection", Type: Bool, Default: "false",
+			Description: "Whether the receiver is asked first if it wants events (OPTIONS with WebHook-Request-Origin).",
+		},
+		{
+			Name: "proxyUrl", Type: URL, Example: "http://proxy.example.com:3128",
+			Description: "Proxy to go through.",
+			Constraints: []Constraint{Schemes("https", "http")},
+		},
+	}
+	return Schema{Type: "http", Title: "CloudEvents webhook", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows, httpIsMeant}}
+}
+
+func httpIsMeant(c Config) (key, text string) {
+	if strings.HasPrefix(strings.ToLower(c.String("url")), "http:") && !c.Bool("insecureHttp") {
+		return "url", "must be https unless insecureHttp is true"
+	}
+	return "", ""
+}
