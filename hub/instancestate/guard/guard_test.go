@@ -1,0 +1,232 @@
+package guard_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"pgregory.net/rapid"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/guard"
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+)
+
+var begin = time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
+
+// decoded is the fact of an event of EventBridge, some seconds after begin.
+func decoded(t interface{ Fatal(...any) }, id, detailType, detail string, seconds int) message.Fact {
+	source := "aws.ec2"
+	if detailType == "AWS Health Event" {
+		source = "aws.health"
+	}
+	body := fmt.Sprintf(`{"id":%q,"source":%q,"detail-type":%q,"time":%q,"detail":%s}`,
+		id, source, detailType, begin.Add(time.Duration(seconds)*time.Second).Format(time.RFC3339), detail)
+	m, err := message.Decode([]byte(body), begin.Add(time.Hour))
+	if err != nil || len(m.Facts) != 1 {
+		t.Fatal(body, err)
+	}
+	return m.Facts[0]
+}
+
+const id = `{"instance-id":"i-1234567890abcdef0"`
+
+func state(t interface{ Fatal(...any) }, word string, seconds int) message.Fact {
+	return decoded(t, fmt.Sprint(word, seconds), "EC2 Instance State-change Notification", id+`,"state":"`+word+`"}`, seconds)
+}
+
+func notice(t interface{ Fatal(...any) }, word string, seconds int) message.Fact {
+	event := fmt.Sprint(word, seconds)
+	switch word {
+	case "rebalance-recommended":
+		return decoded(t, event, "EC2 Instance Rebalance Recommendation", id+`}`, seconds)
+	case "capacity-reservation-interruption":
+		return decoded(t, event, "EC2 Capacity Reservation Instance Interruption Warning", id+`}`, seconds)
+	case "scheduled-maintenance":
+		return decoded(t, event, "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1234567890abcdef0"}]}`, seconds)
+	}
+	return decoded(t, event, "EC2 Spot Instance Interruption Warning", id+`,"instance-action":"terminate"}`, seconds)
+}
+
+var (
+	states  = []string{"pending", "running", "stopping", "stopped", "shutting-down", "terminated"}
+	notices = []string{"rebalance-recommended", "scheduled-maintenance", "spot-interruption-terminate", "capacity-reservation-interruption"}
+)
+
+func merge(facts ...message.Fact) guard.Instance {
+	var i guard.Instance
+	for _, f := range facts {
+		i, _ = i.Merge(f)
+	}
+	return i
+}
+
+func TestRules(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts []message.Fact
+		want  string
+	}{
+		"nothing":                                 {nil, ""},
+		"one second: the later in life wins":      {[]message.Fact{state(t, "terminated", 5), state(t, "shutting-down", 5)}, "terminated"},
+		"terminated is the last word":             {[]message.Fact{state(t, "terminated", 5), state(t, "running", 9), notice(t, "spot", 9)}, "terminated"},
+		"terminated comes late with an old time":  {[]message.Fact{state(t, "running", 9), state(t, "terminated", 5)}, "terminated"},
+		"a stopped instance starts again":         {[]message.Fact{state(t, "stopped", 5), state(t, "pending", 9)}, "pending"},
+		"a late start does not":                   {[]message.Fact{state(t, "stopped", 5), state(t, "pending", 1)}, "stopped"},
+		"a notice counts until a newer state":     {[]message.Fact{notice(t, "spot", 5), state(t, "shutting-down", 6)}, "shutting-down"},
+		"not until an older one":                  {[]message.Fact{notice(t, "spot", 5), state(t, "running", 4)}, "spot-interruption-terminate"},
+		"a notice from before the state is void":  {[]message.Fact{state(t, "running", 6), notice(t, "spot", 5)}, "running"},
+		"the gravest notice is shown":             {[]message.Fact{notice(t, "spot", 5), notice(t, "rebalance-recommended", 6)}, "spot-interruption-terminate"},
+		"also when it comes second":               {[]message.Fact{notice(t, "rebalance-recommended", 6), notice(t, "spot", 5)}, "spot-interruption-terminate"},
+		"maintenance before rebalance":            {[]message.Fact{notice(t, "scheduled-maintenance", 5), notice(t, "rebalance-recommended", 6)}, "scheduled-maintenance"},
+		"a state in between frees a later notice": {[]message.Fact{notice(t, "spot", 1), notice(t, "rebalance-recommended", 9), state(t, "running", 5)}, "rebalance-recommended"},
+		"a notice of the second of a stop":        {[]message.Fact{notice(t, "spot", 5), state(t, "stopping", 5)}, "spot-interruption-terminate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(merge(c.facts...).Label()).To(Equal(c.want))
+		})
+	}
+}
+
+// Row 2 of the test matrix: all 720 orders of the six states, with each of them twice.
+func TestAllPermutationsEndTerminated(t *testing.T) {
+	g := NewWithT(t)
+	var facts []message.Fact
+	for i, word := range states {
+		facts = append(facts, state(t, word, min(i, 4))) // The last two share a second.
+	}
+	want, n := merge(facts...), 0
+	g.Expect(want.Label()).To(Equal("terminated"))
+	var permute func(k int)
+	permute = func(k int) {
+		if k == len(facts) {
+			n++
+			if got := merge(append(append([]message.Fact{}, facts...), facts...)...); got.String() != want.String() {
+				t.Fatalf("%s, not %s", got, want)
+			}
+			return
+		}
+		for i := k; i < len(facts); i++ {
+			facts[k], facts[i] = facts[i], facts[k]
+			permute(k + 1)
+			facts[k], facts[i] = facts[i], facts[k]
+		}
+	}
+	permute(0)
+	g.Expect(n).To(Equal(720))
+}
+
+// history of an instance: any facts in any order, many in one second.
+func history(t *rapid.T) []message.Fact {
+	return rapid.SliceOfN(rapid.Custom(func(r *rapid.T) message.Fact {
+		at := rapid.IntRange(0, 6).Draw(r, "second")
+		if rapid.Bool().Draw(r, "notice") {
+			return notice(t, rapid.SampledFrom(notices).Draw(r, "word"), at)
+		}
+		return state(t, rapid.SampledFrom(states).Draw(r, "word"), at)
+	}), 1, 14).Draw(t, "history")
+}
+
+// Any permutation, duplication and interleaving of a history ends in the same label
+// and guard; a prefix that is delivered again changes nothing; and a guard that was
+// written and read again, in between, is the same.
+func TestOrderDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		facts := history(t)
+		want := merge(facts...)
+		mixed := rapid.Permutation(append(append([]message.Fact{}, facts...), rapid.SliceOf(rapid.SampledFrom(facts)).Draw(t, "again")...)).Draw(t, "mixed")
+		var got guard.Instance
+		for n, f := range mixed {
+			got, _ = got.Merge(f)
+			for _, before := range mixed[:n+1] {
+				if again, changed := got.Merge(before); changed || again.String() != got.String() {
+					t.Fatalf("%s was merged and changes %s to %s", before.Word, got, again)
+				}
+			}
+			read, err := guard.ParseInstance(got.String())
+			if err != nil || read.String() != got.String() {
+				t.Fatalf("%s reads as %s: %v", got, read, err)
+			}
+			got = read
+		}
+		if got.String() != want.String() || got.Label() != want.Label() {
+			t.Fatalf("%s, not %s", got, want)
+		}
+	})
+}
+
+// What the label says moves forward: no fact takes back the state, and no notice goes
+// but by a state.
+func TestStateIsMonotonic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var now guard.Instance
+		for _, f := range history(t) {
+			next, changed := now.Merge(f)
+			if !changed && next.String() != now.String() {
+				t.Fatal("changed without saying so")
+			}
+			if now.State != nil && now.State.Word != message.WordTerminated && next.State.Word != message.WordTerminated &&
+				next.State.Time.Before(now.State.Time) {
+				t.Fatalf("%s goes back to %s", now, next)
+			}
+			if f.Kind.Notice() && len(next.Notices) < len(now.Notices) {
+				t.Fatalf("a notice takes one away: %s, %s", now, next)
+			}
+			now = next
+		}
+	})
+}
+
+// Of a group the newest event counts, in whatever order they come.
+func TestGroup(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		facts := history(t)
+		merge := func(facts []message.Fact) (g guard.Group) {
+			for _, f := range facts {
+				g, _ = g.Merge(f)
+			}
+			return g
+		}
+		want, got := merge(facts), merge(rapid.Permutation(facts).Draw(t, "mixed"))
+		if got.String() != want.String() {
+			t.Fatalf("%s, not %s", got, want)
+		}
+		for _, f := range facts {
+			if _, changed := got.Merge(f); changed || f.Time.After(got.Newest.Time) {
+				t.Fatalf("%s is not the newest", got)
+			}
+		}
+		if read, err := guard.ParseGroup(got.String()); err != nil || read.String() != got.String() {
+			t.Fatalf("%s reads as %s: %v", got, read, err)
+		}
+	})
+}
+
+func TestParse(t *testing.T) {
+	g := NewWithT(t)
+	for _, bad := range []string{"x", `{"state":3}`, `{"notices":[{"kind":"state-change"}]}`,
+		`{"state":{"word":"terminated","time":"2026-01-10T10:00:00Z"},"notices":[{"kind":"rebalance","time":"2027-01-10T10:00:00Z"}]}`} {
+		_, err := guard.ParseInstance(bad)
+		g.Expect(err).To(HaveOccurred(), bad)
+	}
+	i, err := guard.ParseInstance("")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(i.Label()).To(BeEmpty())
+	_, err = guard.ParseGroup("[")
+	g.Expect(err).To(HaveOccurred())
+}
+
+func FuzzParseInstance(f *testing.F) {
+	f.Add(merge(state(f, "running", 1), notice(f, "spot", 2)).String())
+	f.Fuzz(func(t *testing.T, annotation string) {
+		i, err := guard.ParseInstance(annotation)
+		if err != nil {
+			return
+		}
+		for _, fact := range []message.Fact{state(t, "running", 3), notice(t, "spot", 4), state(t, "terminated", 5)} {
+			i, _ = i.Merge(fact)
+		}
+		if i.Label() != "terminated" {
+			t.Fatalf("%q ends in %q", annotation, i.Label())
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package guard
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+)
+
+// Instance is what is remembered of one instance. The zero value knows nothing.
+type Instance struct {
+	// State is the newest state that EC2 told of.
+	State *Record `json:"state,omitempty"`
+	// Notices that are newer than State: of each kind the newest, ordered by kind.
+	Notices []Record `json:"notices,omitempty"`
+}
+
+// Merge a fact of the instance. It returns the receiver, and false, when the fact says
+// nothing new; the receiver itself never changes.
+func (i Instance) Merge(f message.Fact) (Instance, bool) {
+	r := recordOf(f)
+	if i.terminated() && r.Word != message.WordTerminated {
+		return i, false
+	}
+	if f.Kind.Notice() {
+		return i.notice(r)
+	}
+	if i.State != nil && stateOrder(r, *i.State) <= 0 {
+		return i, false
+	}
+	merged := Instance{State: &r}
+	for _, n := range i.Notices {
+		if merged.counts(n) {
+			merged.Notices = append(merged.Notices, n)
+		}
+	}
+	return merged, true
+}
+
+func (i Instance) notice(r Record) (Instance, bool) {
+	if !i.counts(r) {
+		return i, false
+	}
+	at, known := slices.BinarySearchFunc(i.Notices, r.Kind, func(n Record, k message.Kind) int { return cmp.Compare(n.Kind, k) })
+	switch {
+	case !known:
+		i.Notices = slices.Insert(slices.Clone(i.Notices), at, r)
+	case order(r, i.Notices[at]) <= 0:
+		return i, false
+	default:
+		i.Notices = slices.Clone(i.Notices)
+		i.Notices[at] = r
+	}
+	return i, true
+}
+
+// counts tells whether a notice is newer than the state.
+func (i Instance) counts(n Record) bool {
+	return i.State == nil || !i.terminated() && age(n, *i.State) > 0
+}
+
+func (i Instance) terminated() bool {
+	return i.State != nil && i.State.Word == message.WordTerminated
+}
+
+// stateOrder is order, with terminated after everything else.
+func stateOrder(a, b Record) int {
+	last := func(r Record) int {
+		if r.Word == message.WordTerminated {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(last(a), last(b)), order(a, b))
+}
+
+// Current is the record that the label shows; false when nothing is known.
+func (i Instance) Current() (Record, bool) {
+	if len(i.Notices) > 0 {
+		return slices.MaxFunc(i.Notices, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), order(a, b)) }), true
+	}
+	if i.State == nil {
+		return Record{}, false
+	}
+	return *i.State, true
+}
+
+// Label is the value of the label; empty when nothing is known.
+func (i Instance) Label() string {
+	current, _ := i.Current()
+	return current.Word
+}
+
+// String is the annotation.
+func (i Instance) String() string { return encode(i) }
+
+// ParseInstance reads an annotation; an empty one knows nothing.
+func ParseInstance(annotation string) (Instance, error) {
+	var i Instance
+	if annotation == "" {
+		return i, nil
+	}
+	if err := json.Unmarshal([]byte(annotation), &i); err != nil {
+		return Instance{}, fmt.Errorf("annotation of an instance's events: %w", err)
+	}
+	sortedByKind := slices.IsSortedFunc(i.Notices, func(a, b Record) int { return cmp.Compare(a.Kind, b.Kind) })
+	if !sortedByKind || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.Kind.Notice() || !i.counts(n) }) {
+		return Instance{}, fmt.Errorf("annotation of an instance's events: its notices contradict each other or its state")
+	}
+	return i, nil
+}
+
+func encode(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil { // A time beyond the year 9999, which RFC 3339 cannot spell.
+		return "{}"
+	}
+	return string(raw)
+}

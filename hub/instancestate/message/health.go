@@ -1,0 +1,86 @@
+package message
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+type healthDetail struct {
+	Service         string `json:"service"`
+	Category        string `json:"eventTypeCategory"`
+	TypeCode        string `json:"eventTypeCode"`
+	CommunicationID string `json:"communicationId"`
+	StatusCode      string `json:"statusCode"`
+	Start           string `json:"startTime"`
+	End             string `json:"endTime"`
+	Region          string `json:"eventRegion"`
+	Account         string `json:"affectedAccount"`
+	Entities        []struct {
+		Value      string `json:"entityValue"`
+		Status     string `json:"status"`
+		StatusCode string `json:"statusCode"`
+	} `json:"affectedEntities"`
+}
+
+const (
+	resolved = "RESOLVED"
+	closed   = "closed"
+)
+
+// health event. The envelope says only where it was delivered, which may be the backup
+// region and the organisation's account: what is affected stands in the detail.
+func (d decoder) health(e EventBridgeEvent) (Message, error) {
+	var detail healthDetail
+	if err := json.Unmarshal(e.Detail, &detail); err != nil {
+		return Message{}, malformed("%s: %w", e.DetailType, err)
+	}
+	switch {
+	case detail.Service == "" || detail.Category == "":
+		return Message{}, malformed("%s without service or eventTypeCategory", e.DetailType)
+	case detail.Service != "EC2":
+		return ignore(HealthOther, "service"), nil
+	case detail.Category != "scheduledChange":
+		return ignore(HealthOther, "category"), nil
+	case strings.EqualFold(detail.StatusCode, closed) || strings.EqualFold(detail.StatusCode, resolved):
+		return ignore(ScheduledChange, "resolved"), nil
+	}
+	var facts []Fact
+	seen := map[string]bool{}
+	for _, entity := range detail.Entities {
+		id := entity.Value[strings.LastIndexByte(entity.Value, '/')+1:]
+		if !instanceID.MatchString(id) || seen[id] || strings.EqualFold(entity.Status, resolved) || strings.EqualFold(entity.StatusCode, resolved) {
+			continue
+		}
+		seen[id] = true
+		facts = append(facts, d.maintenance(e, detail, id))
+	}
+	if len(facts) == 0 {
+		return ignore(ScheduledChange, "no-instances"), nil
+	}
+	return apply(facts...), nil
+}
+
+func (d decoder) maintenance(e EventBridgeEvent, detail healthDetail, id string) Fact {
+	f := d.fact(e, ScheduledChange, WordMaintenance, rankMaintenance)
+	f.InstanceID = id
+	if detail.Account != "" {
+		f.Account = detail.Account
+	}
+	if detail.Region != "" {
+		f.Region = detail.Region
+	}
+	// The backup region's copy of an event has another id, and the same communication.
+	if detail.CommunicationID != "" {
+		f.ID = f.Account + "/" + detail.CommunicationID
+	}
+	f.detail("eventTypeCode", detail.TypeCode)
+	if at, err := time.Parse(time.RFC1123, detail.Start); err == nil {
+		f.Deadline = at.UTC()
+		f.detail("start", f.Deadline.Format(time.RFC3339))
+	}
+	if at, err := time.Parse(time.RFC1123, detail.End); err == nil {
+		f.detail("end", at.UTC().Format(time.RFC3339))
+	}
+	return f
+}
