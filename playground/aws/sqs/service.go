@@ -1,0 +1,147 @@
+package sqs
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/playground/aws"
+)
+
+// Options of a Service.
+type Options struct {
+	// Clock of all queues; the real one when nil.
+	Clock clock.Clock
+	// Seed of everything that faults do by chance.
+	Seed uint64
+}
+
+// Service is SQS.
+type Service struct {
+	clock clock.Clock
+
+	mu     sync.Mutex
+	random *rand.Rand
+	// queues by region and name.
+	queues map[address]*queue
+}
+
+type address struct{ region, name string }
+
+var _ aws.Service = &Service{}
+
+// New SQS without queues.
+func New(o Options) *Service {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Service{clock: o.Clock, random: rand.New(rand.NewPCG(o.Seed, 0)), queues: map[address]*queue{}}
+}
+
+// Name implements aws.Service.
+func (s *Service) Name() string { return "sqs" }
+
+// Anonymous implements aws.Service.
+func (s *Service) Anonymous(string) bool { return false }
+
+// action answers a call: it returns what becomes JSON.
+type action func(s *Service, c *aws.Call, in *input) (any, *aws.Fault)
+
+var actions = map[string]action{
+	"CreateQueue":                  (*Service).createQueue,
+	"DeleteQueue":                  (*Service).deleteQueue,
+	"PurgeQueue":                   (*Service).purgeQueue,
+	"ListQueues":                   (*Service).listQueues,
+	"GetQueueUrl":                  (*Service).getQueueURL,
+	"GetQueueAttributes":           (*Service).getQueueAttributes,
+	"SetQueueAttributes":           (*Service).setQueueAttributes,
+	"ListDeadLetterSourceQueues":   (*Service).listDeadLetterSources,
+	"SendMessage":                  (*Service).sendMessage,
+	"SendMessageBatch":             (*Service).sendMessageBatch,
+	"ReceiveMessage":               (*Service).receiveMessage,
+	"DeleteMessage":                (*Service).deleteMessage,
+	"DeleteMessageBatch":           (*Service).deleteMessageBatch,
+	"ChangeMessageVisibility":      (*Service).changeVisibility,
+	"ChangeMessageVisibilityBatch": (*Service).changeVisibilityBatch,
+}
+
+// Serve implements aws.Service.
+func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
+	act := actions[c.Action]
+	if act == nil {
+		return &aws.Fault{Status: http.StatusBadRequest, Code: "InvalidAction", Message: "The action " + c.Action + " is not valid for this endpoint."}
+	}
+	var in input
+	if err := json.Unmarshal(c.Body, &in); err != nil {
+		return &aws.Fault{Status: http.StatusBadRequest, Code: "SerializationException", Message: err.Error()}
+	}
+	if fault := s.refusal(c, &in); fault != nil {
+		return fault
+	}
+	out, fault := act(s, c, &in)
+	if fault != nil {
+		return fault
+	}
+	write(w, http.StatusOK, out)
+	return nil
+}
+
+// refusal of a call by its queue's Faults.
+func (s *Service) refusal(c *aws.Call, in *input) *aws.Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[addressOf(c.Region, in.QueueURL)]
+	if q == nil || q.faults.Refuse == nil || !s.chance(q.faults.RefuseRate) {
+		return nil
+	}
+	return q.faults.Refuse
+}
+
+// chance is true at a rate of 0 to 1; s.mu is held.
+func (s *Service) chance(rate float64) bool { return rate > 0 && s.random.Float64() < rate }
+
+// addressOf a queue's URL, which ends with account and name.
+func addressOf(region, queueURL string) address {
+	u, err := url.Parse(queueURL)
+	if err != nil {
+		return address{}
+	}
+	return address{region: region, name: u.Path[strings.LastIndexByte(u.Path, '/')+1:]}
+}
+
+// find a queue by its URL; s.mu is held.
+func (s *Service) find(c *aws.Call, in *input) (*queue, *aws.Fault) {
+	if in.QueueURL == "" {
+		return nil, missing("QueueUrl")
+	}
+	if q := s.queues[addressOf(c.Region, in.QueueURL)]; q != nil {
+		return q, nil
+	}
+	return nil, noSuchQueue
+}
+
+// URL of a queue on a server.
+func URL(server *aws.Server, name string) string {
+	return server.URL() + "/" + aws.Account + "/" + name
+}
+
+// ARN of a queue.
+func ARN(region, name string) string { return "arn:aws:sqs:" + region + ":" + aws.Account + ":" + name }
+
+// wait for a change, a time, or the end of a call.
+func (s *Service) wait(ctx context.Context, changed <-chan struct{}, timer clock.Timer) (gone bool) {
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C():
+	case <-ctx.Done():
+		return true
+	}
+	return false
+}

@@ -1,0 +1,183 @@
+package sqs
+
+import (
+	"cmp"
+	"crypto/md5"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/capstan-hub/capstan/playground/aws"
+)
+
+// input of all actions.
+type input struct {
+	QueueURL                    string `json:"QueueUrl"`
+	QueueName                   string
+	QueueNamePrefix             string
+	Attributes                  map[string]string
+	AttributeNames              []string
+	MessageSystemAttributeNames []string
+	MessageAttributeNames       []string
+	MaxNumberOfMessages         *int
+	WaitTimeSeconds             *int
+	Entries                     []entry
+	entry
+}
+
+// entry of a batch, and what is an action of its own without one.
+type entry struct {
+	ID                string `json:"Id"`
+	MessageBody       string
+	DelaySeconds      *int
+	MessageAttributes map[string]attribute
+	ReceiptHandle     string
+	VisibilityTimeout *int
+}
+
+// attribute of a message.
+type attribute struct {
+	DataType    string
+	StringValue *string `json:",omitempty"`
+	BinaryValue []byte  `json:",omitempty"`
+}
+
+type received struct {
+	MessageID              string `json:"MessageId"`
+	ReceiptHandle          string
+	Body                   string
+	MD5OfBody              string
+	Attributes             map[string]string    `json:",omitempty"`
+	MessageAttributes      map[string]attribute `json:",omitempty"`
+	MD5OfMessageAttributes string               `json:",omitempty"`
+}
+
+type sent struct {
+	ID                     string `json:"Id,omitempty"`
+	MessageID              string `json:"MessageId"`
+	MD5OfMessageBody       string
+	MD5OfMessageAttributes string `json:",omitempty"`
+}
+
+// batch is the answer to a batch: an entry is in one of the lists.
+type batch struct {
+	Successful []any
+	Failed     []failed
+}
+
+type failed struct {
+	ID          string `json:"Id"`
+	SenderFault bool
+	Code        string
+	Message     string
+}
+
+// did is the answer for an entry without anything more to say.
+type did struct {
+	ID string `json:"Id"`
+}
+
+const contentType = "application/x-amz-json-1.0"
+
+func write(w http.ResponseWriter, status int, out any) {
+	body, err := json.Marshal(out)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // A caller that has gone is not told.
+}
+
+// legacy are the codes of SQS' older protocol, which AWS sends beside the new ones.
+const legacy = "AWS.SimpleQueueService."
+
+// codes of the older protocol whose names differ in the new one.
+var modern = map[string]string{
+	legacy + "NonExistentQueue": "QueueDoesNotExist",
+	"QueueAlreadyExists":        "QueueNameExists",
+}
+
+// Refuse implements aws.Service. A fault of EC2's wording is told in SQS' own.
+func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) {
+	told := *f
+	switch f.Code {
+	case aws.AuthFailure.Code:
+		told = aws.Fault{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: "The security token included in the request is invalid."}
+	case aws.Throttled.Code:
+		told = *Throttled
+	case aws.Denied.Code:
+		told = *Denied
+	case aws.InternalError.Code:
+		told = aws.Fault{Status: http.StatusInternalServerError, Code: "InternalFailure", Message: "We encountered an internal error. Please try again."}
+	case "RequestExpired":
+		told = *Expired
+	}
+	name := cmp.Or(modern[told.Code], strings.TrimPrefix(told.Code, legacy))
+	party := "Sender"
+	if told.Status >= http.StatusInternalServerError {
+		party = "Receiver"
+	}
+	w.Header().Set("X-Amzn-Query-Error", told.Code+";"+party)
+	write(w, told.Status, map[string]string{"__type": "com.amazonaws.sqs#" + name, "message": told.Message})
+}
+
+// Faults that a queue may be told to answer with, beside those of package aws.
+var (
+	Throttled = &aws.Fault{Status: http.StatusForbidden, Code: "RequestThrottled", Message: "The request was denied due to request throttling."}
+	Denied    = &aws.Fault{Status: http.StatusForbidden, Code: "AccessDenied", Message: "Access to the resource is denied."}
+	Expired   = &aws.Fault{Status: http.StatusForbidden, Code: "ExpiredToken", Message: "The security token included in the request is expired"}
+)
+
+var (
+	noSuchQueue = bad(legacy+"NonExistentQueue", "The specified queue does not exist.")
+	badHandle   = bad("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
+	notInFlight = bad(legacy+"MessageNotInflight", "The message referred to is not in flight.")
+	overLimit   = &aws.Fault{Status: http.StatusForbidden, Code: "OverLimit", Message: "Too many messages."}
+)
+
+func bad(code, message string) *aws.Fault {
+	return &aws.Fault{Status: http.StatusBadRequest, Code: code, Message: message}
+}
+
+func missing(parameter string) *aws.Fault {
+	return bad("MissingParameter", "The request must contain the parameter "+parameter+".")
+}
+
+func invalid(message string) *aws.Fault { return bad("InvalidParameterValue", message) }
+
+func sum(text string) string {
+	hash := md5.Sum([]byte(text))
+	return hex.EncodeToString(hash[:])
+}
+
+// sumOf attributes as AWS does: each of name, type and value with its length before it,
+// by name.
+func sumOf(attributes map[string]attribute) string {
+	if len(attributes) == 0 {
+		return ""
+	}
+	var text []byte
+	add := func(part []byte) {
+		text = binary.BigEndian.AppendUint32(text, uint32(len(part)))
+		text = append(text, part...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		a := attributes[name]
+		add([]byte(name))
+		add([]byte(a.DataType))
+		if a.StringValue != nil {
+			text = append(text, 1)
+			add([]byte(*a.StringValue))
+		} else {
+			text = append(text, 2)
+			add(a.BinaryValue)
+		}
+	}
+	return sum(string(text))
+}
