@@ -1,0 +1,186 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+)
+
+const (
+	// lookEvery is how often the queue's attributes are read: for numbers that people
+	// look at, and a redrive policy that changes once a year.
+	lookEvery = time.Minute
+	// lookAgain after a look that failed.
+	lookAgain = 5 * time.Second
+	// maxSample of a malformed body.
+	maxSample = 256
+)
+
+// redrive is what is known of the queue's dead letters.
+type redrive struct {
+	// known is set when the queue's attributes could be read.
+	known bool
+	// arn of the dead-letter queue of the queue's redrive policy; empty without one.
+	arn string
+	// url of that queue; empty while it is not found.
+	url string
+}
+
+// malformed message: it goes to the dead letters.
+func (c *Consumer) malformed(ctx context.Context, d *Delivery, body string) {
+	if d.Receives <= 1 {
+		_, reason := message.Decode([]byte(body), d.Sent)
+		c.Observer.Malformed(reason, sample(body))
+	}
+	c.mu.Lock()
+	redrive := c.redrive
+	c.mu.Unlock()
+	switch {
+	case !redrive.known:
+		// Better again than lost: the policy may be known by then.
+		d.Retry()
+	case redrive.arn != "":
+		// The queue moves it when it was received often enough: at once, as far as we can.
+		if d.settle() {
+			if d.Receives <= 1 {
+				c.Observer.Count(DeadLettered, 1)
+			}
+			c.changes.put(job{d: d, last: true})
+		}
+	case c.DeadLetterQueueURL != "":
+		c.bury(ctx, d, body)
+	default:
+		c.Observer.Count(Discarded, 1)
+		d.Ack()
+	}
+}
+
+// bury a message in the configured queue.
+func (c *Consumer) bury(ctx context.Context, d *Delivery, body string) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := c.Client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: aws.String(c.DeadLetterQueueURL), MessageBody: aws.String(body)})
+	if err != nil {
+		_ = c.failed("SendMessage", err) // It is noted, and the message comes again.
+		d.Retry()
+		return
+	}
+	c.Observer.Count(DeadLettered, 1)
+	d.Ack()
+}
+
+// sample of a body, at the end of a character.
+func sample(body string) string {
+	if len(body) > maxSample {
+		body = body[:maxSample]
+	}
+	return strings.ToValidUTF8(body, "")
+}
+
+// watchAttributes of the queue and of its dead letters.
+func (c *Consumer) watchAttributes(ctx context.Context) {
+	for ctx.Err() == nil {
+		again := lookEvery
+		if !c.look(ctx) {
+			again = lookAgain
+		}
+		timer := c.Clock.NewTimer(again)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// look at the queue once. It returns false when that failed.
+func (c *Consumer) look(ctx context.Context) bool {
+	url, err := c.resolve(ctx)
+	if err != nil {
+		return false
+	}
+	attributes, err := c.attributes(ctx, url)
+	if err != nil {
+		_ = c.failed("GetQueueAttributes", err) // It is noted, and asked again.
+		return false
+	}
+	arn := deadLetterARN(attributes["RedrivePolicy"])
+	c.mu.Lock()
+	known := c.redrive
+	c.mu.Unlock()
+	found, dead := redrive{known: true, arn: arn}, c.DeadLetterQueueURL
+	if arn != "" {
+		if found.url = known.url; found.url == "" || known.arn != arn {
+			found.url = c.deadLetterURL(ctx, arn)
+		}
+		dead = found.url
+	}
+	letters, counted := 0, false
+	if dead != "" {
+		if at, err := c.attributes(ctx, dead); err == nil {
+			letters, counted = number(at["ApproximateNumberOfMessages"]), true
+		}
+	}
+	c.mu.Lock()
+	c.redrive = found
+	c.mu.Unlock()
+	c.change(func(s *Status) {
+		s.Visible, s.NotVisible = number(attributes["ApproximateNumberOfMessages"]), number(attributes["ApproximateNumberOfMessagesNotVisible"])
+		s.DeadLetters, s.HasDeadLetters = letters, counted
+	})
+	return true
+}
+
+func (c *Consumer) attributes(ctx context.Context, url string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := c.Client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: aws.String(url), AttributeNames: []types.QueueAttributeName{types.QueueAttributeNameAll},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out.Attributes, nil
+}
+
+// deadLetterURL of a redrive policy's queue, which is in the same region; empty when it
+// cannot be found.
+func (c *Consumer) deadLetterURL(ctx context.Context, arn string) string {
+	parts := strings.Split(arn, ":")
+	if len(parts) != 6 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := c.Client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(parts[5]), QueueOwnerAWSAccountId: aws.String(parts[4])})
+	if err != nil {
+		return ""
+	}
+	return aws.ToString(out.QueueUrl)
+}
+
+func deadLetterARN(policy string) string {
+	var read struct {
+		ARN string `json:"deadLetterTargetArn"`
+	}
+	if json.Unmarshal([]byte(policy), &read) != nil {
+		return ""
+	}
+	return read.ARN
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0
+	}
+	return n
+}

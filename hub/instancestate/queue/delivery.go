@@ -1,0 +1,80 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+)
+
+// Delivery of a message that could be decoded.
+type Delivery struct {
+	message.Message
+	// MessageID of SQS.
+	MessageID string
+	// Sent is when SQS got the message, and Received when it was received here.
+	Sent, Received time.Time
+	// Receives is how often it was received so far, this time included.
+	Receives int
+
+	consumer *Consumer
+	receipt  string
+	size     int64
+	// The rest is guarded by Consumer.mu.
+	state settlement
+	// until is when it becomes visible to others.
+	until time.Time
+	// fixed says that its visibility can be extended no more.
+	fixed bool
+}
+
+// settlement is how far a Delivery has come.
+type settlement int
+
+const (
+	// handed: the Handler has it.
+	handed settlement = iota
+	// settling: it was acknowledged, or is to come again.
+	settling
+)
+
+// Ack has the message deleted: all that it says is done. Only the first Ack or Retry of
+// a Delivery counts.
+func (d *Delivery) Ack() {
+	if d.settle() {
+		d.consumer.deletes.put(job{d: d, last: true})
+	}
+}
+
+// Retry has the message come again, after a time that grows with Receives.
+func (d *Delivery) Retry() {
+	if d.settle() {
+		d.consumer.Observer.Count(Retried, 1)
+		d.consumer.changes.put(job{d: d, visibility: retryAfter(d.Receives), last: true})
+	}
+}
+
+func (d *Delivery) settle() bool {
+	d.consumer.mu.Lock()
+	defer d.consumer.mu.Unlock()
+	if d.state != handed || d.consumer.stopped {
+		return false
+	}
+	d.state = settling
+	return true
+}
+
+const (
+	// firstRetry doubles with every receive, up to lastRetry: an outage of the API server
+	// is over in minutes, and a notice of two minutes should not sleep through it.
+	firstRetry = 5 * time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// retryAfter is how long a message that was received n times is left alone.
+func retryAfter(n int) time.Duration {
+	after := firstRetry
+	for ; n > 1 && after < lastRetry; n-- {
+		after *= 2
+	}
+	return min(after, lastRetry)
+}

@@ -1,0 +1,193 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+)
+
+const (
+	// firstBackoff and lastBackoff bound the wait after a receive that failed. A spot
+	// notice lives for two minutes: a queue that heals is read again well within.
+	firstBackoff = time.Second
+	lastBackoff  = 30 * time.Second
+)
+
+// startPoller, unless there are as many as may be. An extra one ends when there is
+// nothing left to read.
+func (c *Consumer) startPoller(ctx context.Context, extra bool) {
+	c.mu.Lock()
+	full := c.status.Pollers >= max(c.PollersMax, c.PollersMin) || ctx.Err() != nil
+	if !full {
+		c.status.Pollers++
+	}
+	c.mu.Unlock()
+	if full {
+		return
+	}
+	c.pollers.Go(func() {
+		defer func() {
+			c.mu.Lock()
+			c.status.Pollers--
+			c.mu.Unlock()
+		}()
+		c.poll(ctx, extra)
+	})
+}
+
+func (c *Consumer) poll(ctx context.Context, extra bool) {
+	// The first receive does not wait, so that the source shows at once whether it works.
+	wait, backoff := time.Duration(0), firstBackoff
+	for c.waitForRoom(ctx) {
+		n, err := c.receive(ctx, wait)
+		switch {
+		case ctx.Err() != nil || extra && (err != nil || n == 0):
+			return
+		case err != nil:
+			timer := c.Clock.NewTimer(backoff)
+			select {
+			case <-timer.C():
+			case <-ctx.Done():
+				timer.Stop()
+			}
+			backoff = min(2*backoff, lastBackoff)
+		default:
+			wait, backoff = c.WaitTime, firstBackoff
+			if n == batchSize {
+				c.startPoller(ctx, true)
+			}
+		}
+	}
+}
+
+// receive messages and hand them out.
+func (c *Consumer) receive(ctx context.Context, wait time.Duration) (int, error) {
+	messages, err := c.fetch(wait)
+	// What is in the window is extended, so all are entered before any is handled.
+	given := make([]*Delivery, len(messages))
+	for i := range messages {
+		given[i] = c.delivery(&messages[i])
+	}
+	c.received()
+	if ctx.Err() != nil {
+		return 0, ctx.Err() // They are released with the rest.
+	}
+	for i, d := range given {
+		if d.Kind == message.Malformed {
+			c.malformed(ctx, d, aws.ToString(messages[i].Body))
+			continue
+		}
+		c.handle(ctx, d)
+	}
+	return len(messages), err
+}
+
+// fetch messages from SQS.
+func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
+	url, err := c.resolve(c.reading)
+	if c.reading.Err() != nil {
+		return nil, c.reading.Err()
+	}
+	if err != nil {
+		return nil, c.failed("GetQueueUrl", err)
+	}
+	call, cancel := context.WithTimeout(c.reading, wait+callTimeout)
+	defer cancel()
+	asked := c.Clock.Now()
+	out, err := c.Client.ReceiveMessage(call, &sqs.ReceiveMessageInput{
+		QueueUrl: aws.String(url), MaxNumberOfMessages: batchSize,
+		WaitTimeSeconds: int32(wait / time.Second), VisibilityTimeout: int32(c.VisibilityTimeout / time.Second),
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{
+			types.MessageSystemAttributeNameSentTimestamp, types.MessageSystemAttributeNameApproximateReceiveCount,
+		},
+	})
+	if c.reading.Err() != nil {
+		return nil, c.reading.Err()
+	}
+	if err != nil {
+		if ClassOf(err) == NoSuchQueue {
+			c.forgetURL()
+		}
+		return nil, c.failed("ReceiveMessage", err)
+	}
+	c.works(asked)
+	if len(out.Messages) > 0 {
+		c.Observer.Count(Received, len(out.Messages))
+	}
+	return out.Messages, nil
+}
+
+// delivery of a received message, in the window.
+func (c *Consumer) delivery(m *types.Message) *Delivery {
+	now := c.Clock.Now()
+	d := &Delivery{
+		MessageID: aws.ToString(m.MessageId), Sent: now, Received: now, Receives: 1,
+		consumer: c, receipt: aws.ToString(m.ReceiptHandle), until: now.Add(c.VisibilityTimeout),
+	}
+	if millis, err := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64); err == nil {
+		d.Sent = time.UnixMilli(millis)
+	}
+	if n, err := strconv.Atoi(m.Attributes["ApproximateReceiveCount"]); err == nil {
+		d.Receives = n
+	}
+	body := aws.ToString(m.Body)
+	d.size = int64(len(body))
+	// Decode's error is told by malformed, which decodes again for it: it is rare.
+	d.Message, _ = message.Decode([]byte(body), d.Sent)
+	c.enter(d)
+	c.Observer.Waited(now.Sub(d.Sent))
+	return d
+}
+
+// handle a message; a Handler that panics has asked for a Retry.
+func (c *Consumer) handle(ctx context.Context, d *Delivery) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.Observer.Count(Panicked, 1)
+			c.Log.Error(fmt.Errorf("panic: %v", r), "Handling a message failed", "messageID", d.MessageID)
+			d.Retry()
+		}
+	}()
+	c.Handler(ctx, d)
+}
+
+// resolve the queue's URL.
+func (c *Consumer) resolve(ctx context.Context) (string, error) {
+	if url := c.knownURL(); url != "" {
+		return url, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	in := &sqs.GetQueueUrlInput{QueueName: aws.String(c.QueueName)}
+	if c.Account != "" {
+		in.QueueOwnerAWSAccountId = aws.String(c.Account)
+	}
+	out, err := c.Client.GetQueueUrl(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.url = aws.ToString(out.QueueUrl)
+	return c.url, nil
+}
+
+func (c *Consumer) knownURL() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.url
+}
+
+// forgetURL of a queue that was found by name, and is gone.
+func (c *Consumer) forgetURL() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.url = c.QueueURL
+}

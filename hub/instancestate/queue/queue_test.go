@@ -1,0 +1,483 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	api "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/hub/instancestate/queue"
+	"github.com/capstan-hub/capstan/hub/instancestate/queue/queuetest"
+	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/sqs"
+	"github.com/capstan-hub/capstan/playground/leaks"
+)
+
+const region = "eu-west-1"
+
+// world is a simulated SQS with one queue, by a clock.
+type world struct {
+	*aws.Server
+	sqs    *sqs.Service
+	client *api.Client
+	clock  clock.WithTicker
+	url    string
+}
+
+func start(t testing.TB, c clock.WithTicker, attributes map[string]string) *world {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	w := &world{sqs: sqs.New(sqs.Options{Clock: c, Seed: 7}), clock: c}
+	var err error
+	if w.Server, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs}, Clock: c}); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	w.client = api.New(api.Options{
+		Region: region, BaseEndpoint: sdk.String(w.URL()), HTTPClient: &http.Client{Transport: transport}, Retryer: sdk.NopRetryer{},
+		Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
+	})
+	t.Cleanup(func() {
+		w.Stop()
+		transport.CloseIdleConnections()
+		if err := leaks.Find(before); err != nil {
+			t.Error(err)
+		}
+	})
+	w.url = w.create(t, "q", attributes)
+	return w
+}
+
+func (w *world) create(t testing.TB, name string, attributes map[string]string) string {
+	t.Helper()
+	out, err := w.client.CreateQueue(t.Context(), &api.CreateQueueInput{QueueName: sdk.String(name), Attributes: attributes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *out.QueueUrl
+}
+
+// observer counts what it is told.
+type observer struct {
+	mu      sync.Mutex
+	counts  map[queue.Count]int
+	samples []string
+	changes int
+}
+
+func (o *observer) Count(what queue.Count, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.counts == nil {
+		o.counts = map[queue.Count]int{}
+	}
+	o.counts[what] += n
+}
+
+func (o *observer) Waited(time.Duration) {}
+
+func (o *observer) Malformed(reason error, sample string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !errors.Is(reason, message.ErrMalformed) {
+		sample = "no reason: " + sample
+	}
+	o.samples = append(o.samples, sample)
+}
+
+func (o *observer) StatusChanged() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changes++
+}
+
+func (o *observer) of(what queue.Count) func() int {
+	return func() int {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.counts[what]
+	}
+}
+
+func (w *world) options(h queue.Handler) queue.Options {
+	return queue.Options{
+		Client: w.client, QueueURL: w.url, WaitTime: 10 * time.Second, VisibilityTimeout: time.Minute, PollersMin: 2, PollersMax: 8,
+		Handler: h, Clock: w.clock, Log: logr.Discard(),
+	}
+}
+
+// run a consumer; the returned function stops it and waits for its end.
+func run(t testing.TB, o queue.Options) (*queue.Consumer, func()) {
+	c := queue.New(o)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(ctx)
+	}()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	t.Cleanup(stop)
+	return c, stop
+}
+
+func ack(_ context.Context, d *queue.Delivery) { d.Ack() }
+
+func bodies(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = queuetest.Body(i)
+	}
+	return all
+}
+
+func TestConsumes(t *testing.T) {
+	w := start(t, clock.RealClock{}, nil)
+	queuetest.Consumes(t, w.client, queuetest.Lacks{})
+}
+
+// Full receives call up pollers, up to the most; with nothing to read they go.
+func TestPollersFollowTheLoad(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	g.Expect(w.sqs.Put(region, "q", bodies(2000)...)).To(BeNil())
+	most := 0
+	var mu sync.Mutex
+	var consumer *queue.Consumer
+	ready := make(chan struct{})
+	o := w.options(func(_ context.Context, d *queue.Delivery) {
+		<-ready
+		mu.Lock()
+		most = max(most, consumer.Status().Pollers)
+		mu.Unlock()
+		d.Ack()
+	})
+	consumer, _ = run(t, o)
+	close(ready)
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "20s").Should(Equal(2000))
+	mu.Lock()
+	g.Expect(most).To(Equal(8))
+	mu.Unlock()
+	g.Eventually(func() int {
+		c.Step(10 * time.Second)
+		return consumer.Status().Pollers
+	}, "10s").Should(Equal(2))
+	stats := w.sqs.Stats(region, "q")
+	g.Expect(stats.Received).To(Equal(2000), "no message was read twice")
+	calls := w.Count(aws.Match{Service: "sqs", Action: "DeleteMessageBatch"})
+	g.Expect(calls).To(BeNumerically("<", 2000), "deletes go in batches: %d calls", calls)
+}
+
+// The window bounds what is read and not settled, in number and in bytes.
+func TestWindow(t *testing.T) {
+	for name, edit := range map[string]func(*queue.Options){
+		"messages": func(o *queue.Options) { o.Window = 100 },
+		"bytes":    func(o *queue.Options) { o.WindowBytes, o.PollersMax = int64(80*len(queuetest.Body(1))), 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := start(t, clock.RealClock{}, nil)
+			g.Expect(w.sqs.Put(region, "q", bodies(500)...)).To(BeNil())
+			held := make(chan *queue.Delivery, 1000)
+			o := w.options(func(_ context.Context, d *queue.Delivery) { held <- d })
+			edit(&o)
+			c, _ := run(t, o)
+			g.Eventually(c.InFlight, "5s").Should(BeNumerically(">=", 80))
+			g.Consistently(c.InFlight, "300ms").Should(BeNumerically("<=", 100))
+			for range 500 {
+				var d *queue.Delivery
+				g.Eventually(held, "5s").Should(Receive(&d))
+				d.Ack()
+			}
+			g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "5s").Should(Equal(500))
+		})
+	}
+}
+
+// A window of ten thousand messages is kept invisible as long as work goes on.
+func TestTenThousandInFlight(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	const n = queue.DefaultWindow
+	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
+	held := make(chan *queue.Delivery, 2*n)
+	o := w.options(func(_ context.Context, d *queue.Delivery) { held <- d })
+	o.PollersMax = 1000 // So that the window, and not they, is what bounds.
+	consumer, _ := run(t, o)
+	g.Eventually(consumer.InFlight, "60s").Should(Equal(n))
+	for range 3 {
+		changed := w.sqs.Stats(region, "q").VisibilityChanges
+		for range 2 { // Half of the time is over: all are extended.
+			c.Step(15 * time.Second)
+		}
+		g.Eventually(func() int { return w.sqs.Stats(region, "q").VisibilityChanges }, "60s").Should(BeNumerically(">=", changed+n))
+	}
+	g.Expect(w.sqs.Stats(region, "q").Received).To(Equal(n), "when its time has passed none has been read twice")
+	for range n {
+		(<-held).Ack()
+	}
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "60s").Should(Equal(n))
+}
+
+// A message whose work fails comes again after 5 s, 10 s, 20 s, up to 5 minutes.
+func TestRetryBacksOff(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	handed := make(chan int, 10)
+	o := w.options(func(_ context.Context, d *queue.Delivery) {
+		d.Retry()
+		handed <- d.Receives
+	})
+	consumer, _ := run(t, o)
+	g.Expect(w.sqs.Put(region, "q", queuetest.Body(1))).To(BeNil())
+	for i, wait := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
+		g.Eventually(handed, "5s").Should(Receive(Equal(i + 1)))
+		g.Eventually(consumer.InFlight).Should(BeZero())
+		for wait := wait*time.Second - time.Second; wait > 0; wait -= 5 * time.Second {
+			c.Step(min(5*time.Second, wait))
+		}
+		g.Expect(w.sqs.Stats(region, "q").Visible).To(BeZero(), "after nearly %ds", wait)
+		c.Step(time.Second)
+	}
+}
+
+// With a redrive policy, SQS itself moves what cannot be read, and nothing else.
+func TestMalformedWithRedrivePolicy(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	w.create(t, "dead", nil)
+	_, err := w.client.SetQueueAttributes(t.Context(), &api.SetQueueAttributesInput{QueueUrl: sdk.String(w.url), Attributes: map[string]string{
+		"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":20}`, sqs.ARN(region, "dead")),
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	var seen observer
+	o := w.options(ack)
+	o.Observer = &seen
+	consumer, _ := run(t, o)
+	g.Eventually(func() int { return w.Count(aws.Match{Action: "GetQueueAttributes"}, "") }).Should(Equal(2))
+	g.Expect(w.sqs.Put(region, "q", append(bodies(9), "abcd")...)).To(BeNil())
+	g.Eventually(func() []string { return w.sqs.Bodies(region, "dead") }, "10s").Should(ConsistOf("abcd"))
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(9))
+	seen.mu.Lock()
+	g.Expect(seen.samples).To(Equal([]string{"abcd"}), "it is told of once")
+	seen.mu.Unlock()
+	g.Expect(seen.of(queue.DeadLettered)()).To(Equal(1))
+	c.Step(time.Minute)
+	g.Eventually(consumer.Status).Should(And(HaveField("DeadLetters", 1), HaveField("HasDeadLetters", true)))
+}
+
+// Without any place for it, what cannot be read is deleted, and shown.
+func TestMalformedIsDiscarded(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t, testclock.NewFakeClock(time.Now()), nil)
+	var seen observer
+	o := w.options(ack)
+	o.Observer = &seen
+	run(t, o)
+	g.Eventually(func() int { return w.Count(aws.Match{Action: "GetQueueAttributes"}, "") }).Should(Equal(1))
+	g.Eventually(w.UnderWayReceives).Should(Equal(2))
+	g.Expect(w.sqs.Put(region, "q", "abcd")).To(BeNil())
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(1))
+	g.Expect(seen.of(queue.Discarded)()).To(Equal(1))
+}
+
+// UnderWayReceives is how many receives wait.
+func (w *world) UnderWayReceives() int { return w.UnderWay(aws.Match{Action: "ReceiveMessage"}) }
+
+// As long as it is not known whether there is a redrive policy, nothing is deleted for
+// being malformed.
+func TestMalformedIsKeptWhileAttributesAreDenied(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t, testclock.NewFakeClock(time.Now()), nil)
+	w.Inject(aws.Rule{Match: aws.Match{Action: "GetQueueAttributes"}, Fault: sqs.Denied})
+	var seen observer
+	o := w.options(ack)
+	o.Observer = &seen
+	consumer, _ := run(t, o)
+	g.Expect(w.sqs.Put(region, "q", "abcd")).To(BeNil())
+	g.Eventually(seen.of(queue.Retried)).Should(Equal(1))
+	g.Eventually(consumer.InFlight).Should(BeZero())
+	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
+}
+
+// A Handler that panics harms nobody.
+func TestPanic(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t, testclock.NewFakeClock(time.Now()), nil)
+	var seen observer
+	o := w.options(func(_ context.Context, d *queue.Delivery) {
+		if d.Event.ID == "e-3" {
+			panic("boo")
+		}
+		d.Ack()
+	})
+	o.Observer = &seen
+	run(t, o)
+	g.Expect(w.sqs.Put(region, "q", bodies(10)...)).To(BeNil())
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(9))
+	g.Eventually(seen.of(queue.Panicked)).Should(Equal(1))
+	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf(queuetest.Body(3)))
+}
+
+// Row 13 of the test matrix: whatever is wrong with the queue is told by its class, and
+// heals without a restart.
+func TestErrorsAreToldAndHeal(t *testing.T) {
+	for class, fault := range map[queue.Class]*aws.Fault{
+		queue.Denied: sqs.Denied, queue.Throttled: sqs.Throttled, queue.Credentials: sqs.Expired, queue.Server: &aws.InternalError, queue.NoSuchQueue: sqs.Missing,
+	} {
+		t.Run(string(class), func(t *testing.T) {
+			g := NewWithT(t)
+			c := testclock.NewFakeClock(time.Now())
+			w := start(t, c, nil)
+			w.sqs.SetFaults(region, "q", sqs.Faults{Refuse: fault, RefuseRate: 1})
+			consumer, _ := run(t, w.options(ack))
+			status := func() queue.Status {
+				c.Step(time.Second)
+				return consumer.Status()
+			}
+			g.Eventually(status, "10s").Should(And(HaveField("Class", class), HaveField("Ready", false)))
+			g.Expect(consumer.Status().Message).To(HavePrefix("ReceiveMessage: "))
+			g.Expect(consumer.Status().Message).NotTo(ContainSubstring("RequestID"))
+			w.sqs.SetFaults(region, "q", sqs.Faults{})
+			g.Expect(w.sqs.Put(region, "q", queuetest.Body(1))).To(BeNil())
+			g.Eventually(status, "10s").Should(And(HaveField("Class", queue.None), HaveField("Ready", true), HaveField("Message", "")))
+			g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(1))
+		})
+	}
+}
+
+// A queue known by its name is found when it is created, also again.
+func TestQueueByName(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	o := w.options(ack)
+	o.QueueURL, o.QueueName = "", "later"
+	consumer, _ := run(t, o)
+	status := func() queue.Status {
+		c.Step(time.Second)
+		return consumer.Status()
+	}
+	for range 2 {
+		g.Eventually(status, "10s").Should(HaveField("Class", queue.NoSuchQueue))
+		url := w.create(t, "later", nil)
+		g.Eventually(status, "10s").Should(HaveField("Ready", true))
+		_, err := w.client.DeleteQueue(t.Context(), &api.DeleteQueueInput{QueueUrl: sdk.String(url)})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// Everything goes wrong at once, for a while: no message is lost, and all of them are
+// deleted in the end.
+func TestNothingIsLostUnderFaults(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	const n = 1000
+	w.sqs.SetFaults(region, "q", sqs.Faults{
+		Refuse: &aws.InternalError, RefuseRate: 0.1, Reorder: true, Duplicate: 0.1, LoseReceive: 0.1, ForgetDelete: 0.1, FailEntry: 0.2,
+		Delay: time.Second,
+	})
+	var mu sync.Mutex
+	seen := map[string]int{}
+	o := w.options(func(_ context.Context, d *queue.Delivery) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[d.Event.ID]++
+		if rand.IntN(10) == 0 {
+			d.Retry()
+			return
+		}
+		d.Ack()
+	})
+	run(t, o)
+	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
+	left := func() int {
+		c.Step(500 * time.Millisecond)
+		return len(w.sqs.Bodies(region, "q"))
+	}
+	g.Eventually(left, "120s", "20ms").Should(BeZero())
+	mu.Lock()
+	defer mu.Unlock()
+	g.Expect(seen).To(HaveLen(n))
+}
+
+// A consumer that is stopped in the middle of a burst, again and again, loses nothing.
+func TestStoppedAtRandom(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t, clock.RealClock{}, nil)
+	const n = 3000
+	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
+	var mu sync.Mutex
+	done := map[string]bool{}
+	for range 5 {
+		limit := 300 + rand.IntN(300)
+		enough := make(chan struct{})
+		count := 0
+		_, stop := run(t, w.options(func(_ context.Context, d *queue.Delivery) {
+			mu.Lock()
+			defer mu.Unlock()
+			if count++; count == limit {
+				close(enough)
+			}
+			if count%3 == 0 {
+				return // It was on the way when the process ended.
+			}
+			done[d.Event.ID] = true
+			d.Ack()
+		}))
+		g.Eventually(enough, "20s").Should(BeClosed())
+		stop()
+		mu.Lock()
+		g.Expect(len(done)+len(w.sqs.Bodies(region, "q"))).To(BeNumerically(">=", n), "what is not done is in the queue")
+		mu.Unlock()
+		g.Expect(w.sqs.Stats(region, "q").DeadLettered).To(BeZero())
+	}
+	run(t, w.options(func(_ context.Context, d *queue.Delivery) {
+		mu.Lock()
+		defer mu.Unlock()
+		done[d.Event.ID] = true
+		d.Ack()
+	}))
+	g.Eventually(func() int { return len(w.sqs.Bodies(region, "q")) }, "90s", "50ms").Should(BeZero())
+	g.Expect(done).To(HaveLen(n))
+}
+
+// What the SDK says when there are no credentials, and when nobody answers.
+func TestClassOf(t *testing.T) {
+	g := NewWithT(t)
+	c := api.New(api.Options{
+		Region: region, BaseEndpoint: sdk.String("http://127.0.0.1:1"), Retryer: sdk.NopRetryer{},
+		Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) { return sdk.Credentials{}, errors.New("no role") }),
+	})
+	_, err := c.GetQueueUrl(t.Context(), &api.GetQueueUrlInput{QueueName: sdk.String("q")})
+	g.Expect(queue.ClassOf(err)).To(Equal(queue.Credentials), "%v", err)
+	c = api.New(api.Options{
+		Region: region, BaseEndpoint: sdk.String("http://127.0.0.1:1"), Retryer: sdk.NopRetryer{},
+		Credentials: credentials.NewStaticCredentialsProvider("a", "b", ""),
+	})
+	_, err = c.GetQueueUrl(t.Context(), &api.GetQueueUrlInput{QueueName: sdk.String("q")})
+	g.Expect(queue.ClassOf(err)).To(Equal(queue.Network), "%v", err)
+	g.Expect(queue.ClassOf(nil)).To(Equal(queue.None))
+	g.Expect(queue.ClassOf(errors.New("x"))).To(Equal(queue.Other))
+}

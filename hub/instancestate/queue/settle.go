@@ -1,0 +1,108 @@
+package queue
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+)
+
+// deleteBatch deletes messages.
+func (c *Consumer) deleteBatch(ctx context.Context, jobs []job) []job {
+	entries := make([]types.DeleteMessageBatchRequestEntry, len(jobs))
+	for i, j := range jobs {
+		entries[i] = types.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(j.d.receipt)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	out, err := c.Client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: aws.String(c.knownURL()), Entries: entries})
+	if err != nil {
+		c.Observer.Count(DeleteFailed, len(jobs))
+		c.failed("DeleteMessageBatch", err)
+		return jobs
+	}
+	c.Observer.Count(Deleted, len(out.Successful))
+	c.Observer.Count(DeleteFailed, len(out.Failed))
+	return failedOf(jobs, out.Failed)
+}
+
+// changeBatch changes when messages become visible.
+func (c *Consumer) changeBatch(ctx context.Context, jobs []job) []job {
+	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(jobs))
+	for i, j := range jobs {
+		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
+			Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(j.d.receipt), VisibilityTimeout: int32(j.visibility / time.Second),
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	asked := c.Clock.Now()
+	out, err := c.Client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: aws.String(c.knownURL()), Entries: entries})
+	if err != nil {
+		c.Observer.Count(ChangeFailed, len(jobs))
+		c.failed("ChangeMessageVisibilityBatch", err)
+		return jobs
+	}
+	c.Observer.Count(ChangeFailed, len(out.Failed))
+	failed := map[*Delivery]bool{}
+	for _, f := range out.Failed {
+		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i < len(jobs) {
+			failed[jobs[i].d] = f.SenderFault
+		}
+	}
+	c.mu.Lock()
+	for _, j := range jobs {
+		if mine, bad := failed[j.d]; !bad {
+			j.d.until = asked.Add(j.visibility)
+		} else if mine {
+			// The receipt is void, or twelve hours are over: the message comes again.
+			j.d.fixed = true
+		}
+	}
+	c.mu.Unlock()
+	return failedOf(jobs, out.Failed)
+}
+
+// failedOf a batch are the jobs that may succeed when they are tried again.
+func failedOf(jobs []job, failed []types.BatchResultErrorEntry) []job {
+	var again []job
+	for _, f := range failed {
+		if i, err := strconv.Atoi(aws.ToString(f.Id)); err == nil && i < len(jobs) && !f.SenderFault {
+			again = append(again, jobs[i])
+		}
+	}
+	return again
+}
+
+// extendVisibility of what is in the window, as long as it is.
+func (c *Consumer) extendVisibility(ctx context.Context) {
+	// A message is extended when half of its time is over; looking four times in it leaves
+	// a quarter of it for a call that fails.
+	ticker := c.Clock.NewTicker(c.VisibilityTimeout / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		now := c.Clock.Now()
+		var due []job
+		c.mu.Lock()
+		for d := range c.window {
+			if d.state == handed && !d.fixed && d.until.Sub(now) <= c.VisibilityTimeout/2 {
+				// Not again before the call is over.
+				d.until = now.Add(c.VisibilityTimeout)
+				due = append(due, job{d: d, visibility: c.VisibilityTimeout})
+			}
+		}
+		c.mu.Unlock()
+		if len(due) > 0 {
+			c.Observer.Count(Extended, len(due))
+			c.changes.put(due...)
+		}
+	}
+}
