@@ -73,6 +73,10 @@ test: controlplane crds gitea helm-controller ## Test everything but test/e2e wi
 e2e: controlplane crds gitea helm-controller ## Promote from dev to prod by pull requests, with real Flux and Gitea; and again, with the hub killed on the way
 	@CAPSTAN_E2E=1 $(GO) test $(RACE) -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e $(FLAGS)
 
+.PHONY: goaws
+goaws: ## Hold the simulated SQS, and what reads it, against goaws: in a module of its own
+	@cd test/goaws && $(GO) test -count=1 ./...
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Lint, walls between packages included
 	@$(BIN)/golangci-lint run $(PKG)
