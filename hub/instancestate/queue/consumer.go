@@ -30,10 +30,10 @@ const (
 	// settlers are how many calls of one kind settle messages at a time: with ten
 	// messages each, and 10 ms a call, four of them settle 4,000 messages a second.
 	settlers = 4
-	// DefaultWindow is how many messages may be received and not yet settled, and
-	// DefaultWindowBytes how large they may be together. EventBridge's events are of 1 to
-	// 2 KB, those of Health larger.
-	DefaultWindow      = 10_000
+	// DefaultWindow is how many messages may be received and not yet settled.
+	DefaultWindow = 10_000
+	// DefaultWindowBytes is how large they may be together. EventBridge's events are of 1
+	// to 2 KB, those of Health larger.
 	DefaultWindowBytes = 64 << 20
 	// callTimeout of every call, beyond the time that a receive waits by itself.
 	callTimeout = 15 * time.Second

@@ -69,7 +69,7 @@ func (c *Consumer) bury(ctx context.Context, d *Delivery, body string) {
 	defer cancel()
 	_, err := c.Client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: aws.String(c.DeadLetterQueueURL), MessageBody: aws.String(body)})
 	if err != nil {
-		_ = c.failed("SendMessage", err) // It is noted, and the message comes again.
+		c.failed("SendMessage", err)
 		d.Retry()
 		return
 	}
@@ -109,7 +109,7 @@ func (c *Consumer) look(ctx context.Context) bool {
 	}
 	attributes, err := c.attributes(ctx, url)
 	if err != nil {
-		_ = c.failed("GetQueueAttributes", err) // It is noted, and asked again.
+		c.failed("GetQueueAttributes", err)
 		return false
 	}
 	arn := deadLetterARN(attributes["RedrivePolicy"])

@@ -82,6 +82,7 @@ func ClassOf(err error) Class {
 
 // remedies tell people what to do.
 var remedies = map[Class]string{
+	None:        "nothing",
 	Denied:      "allow sqs:ReceiveMessage, sqs:DeleteMessage, sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:GetQueueUrl on the queue",
 	Credentials: "check the hub's credentials, or the role to assume and its trust policy",
 	NoSuchQueue: "create the queue, or correct queueUrl or queueName, region and account",

@@ -96,7 +96,8 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 		return nil, c.reading.Err()
 	}
 	if err != nil {
-		return nil, c.failed("GetQueueUrl", err)
+		c.failed("GetQueueUrl", err)
+		return nil, err
 	}
 	call, cancel := context.WithTimeout(c.reading, wait+callTimeout)
 	defer cancel()
@@ -115,7 +116,8 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 		if ClassOf(err) == NoSuchQueue {
 			c.forgetURL()
 		}
-		return nil, c.failed("ReceiveMessage", err)
+		c.failed("ReceiveMessage", err)
+		return nil, err
 	}
 	c.works(asked)
 	if len(out.Messages) > 0 {

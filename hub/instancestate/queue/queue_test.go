@@ -342,9 +342,13 @@ func TestPanic(t *testing.T) {
 // Row 13 of the test matrix: whatever is wrong with the queue is told by its class, and
 // heals without a restart.
 func TestErrorsAreToldAndHeal(t *testing.T) {
-	for class, fault := range map[queue.Class]*aws.Fault{
-		queue.Denied: sqs.Denied, queue.Throttled: sqs.Throttled, queue.Credentials: sqs.Expired, queue.Server: &aws.InternalError, queue.NoSuchQueue: sqs.Missing,
+	for _, c := range []struct {
+		class queue.Class
+		fault *aws.Fault
+	}{
+		{queue.Denied, sqs.Denied}, {queue.Throttled, sqs.Throttled}, {queue.Credentials, sqs.Expired}, {queue.Server, &aws.InternalError}, {queue.NoSuchQueue, sqs.Missing},
 	} {
+		class, fault := c.class, c.fault
 		t.Run(string(class), func(t *testing.T) {
 			g := NewWithT(t)
 			c := testclock.NewFakeClock(time.Now())

@@ -69,19 +69,18 @@ func (c *Consumer) works(at time.Time) {
 	})
 }
 
-// failed notes an error of a call, and returns it.
-func (c *Consumer) failed(action string, err error) error {
+// failed notes an error of a call.
+func (c *Consumer) failed(action string, err error) {
 	class := ClassOf(err)
 	c.Log.V(1).Info("A call of SQS failed", "action", action, "class", class, "error", err.Error())
 	if action != "ReceiveMessage" && action != "GetQueueUrl" {
-		return err
+		return
 	}
 	c.change(func(s *Status) {
 		if c.failures++; class.lasting() || c.failures >= failuresToTell {
 			s.Ready, s.Class, s.Message = false, class, describe(action, err)
 		}
 	})
-	return err
 }
 
 // change the status, and tell of it when it is a transition.
@@ -103,7 +102,14 @@ const failuresToTell = 3
 // nobody observes.
 type nobody struct{}
 
-func (nobody) Count(Count, int)        {}
-func (nobody) Waited(time.Duration)    {}
+// Count implements Observer.
+func (nobody) Count(Count, int) {}
+
+// Waited implements Observer.
+func (nobody) Waited(time.Duration) {}
+
+// Malformed implements Observer.
 func (nobody) Malformed(error, string) {}
-func (nobody) StatusChanged()          {}
+
+// StatusChanged implements Observer.
+func (nobody) StatusChanged() {}

@@ -138,8 +138,8 @@ func (s *Service) hand(m *message, now time.Time, in *input) received {
 // wanted tells whether a name is asked for: All, the name, or prefix.*.
 func wanted(name string, asked []string) bool {
 	return slices.ContainsFunc(asked, func(a string) bool {
-		prefix, any := strings.CutSuffix(a, ".*")
-		return a == "All" || a == name || any && strings.HasPrefix(name, prefix)
+		prefix, many := strings.CutSuffix(a, ".*")
+		return a == "All" || a == name || many && strings.HasPrefix(name, prefix)
 	})
 }
 
@@ -252,13 +252,11 @@ func (s *Service) each(c *aws.Call, in *input, do func(*queue, entry) (any, *aws
 	}
 	out := batch{Successful: []any{}, Failed: []failed{}}
 	for _, e := range in.Entries {
-		var done any
-		fault := (*aws.Fault)(nil)
+		do := do
 		if s.chance(q.faults.FailEntry) {
-			fault = &aws.Fault{Status: 500, Code: "InternalError", Message: "We encountered an internal error. Please try again."}
-		} else {
-			done, fault = do(q, e)
+			do = func(*queue, entry) (any, *aws.Fault) { return nil, &aws.InternalError }
 		}
+		done, fault := do(q, e)
 		if fault != nil {
 			out.Failed = append(out.Failed, failed{ID: e.ID, SenderFault: fault.Status < 500, Code: fault.Code, Message: fault.Message})
 			continue
