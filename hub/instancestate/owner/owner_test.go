@@ -1,0 +1,216 @@
+package owner_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+)
+
+const (
+	here   = "111122223333"
+	there  = "444455556666"
+	region = "eu-west-1"
+	arn    = "arn:aws:autoscaling:eu-west-1:111122223333:autoScalingGroup:u:autoScalingGroupName/pool"
+)
+
+func machine(namespace, name, cluster string, ids ...string) owner.Object {
+	return owner.Object{Key: owner.Key{Namespace: namespace, Name: name}, ClusterName: cluster, Instances: ids}
+}
+
+func pool(namespace, name, cluster, arn string, ids ...string) owner.Object {
+	return owner.Object{
+		Key: owner.Key{Pool: true, Namespace: namespace, Name: name}, ClusterName: cluster,
+		GroupARN: arn, GroupName: name, Instances: ids,
+	}
+}
+
+func state(id, account, region string) message.Fact {
+	return message.Fact{Kind: message.StateChange, InstanceID: id, Account: account, Region: region}
+}
+
+func activity(arn, name, account, region string) message.Fact {
+	return message.Fact{Kind: message.GroupActivity, GroupARN: arn, GroupName: name, Account: account, Region: region}
+}
+
+// where is the place of the clusters of the tests.
+func where(o owner.Object) owner.Place {
+	return map[string]owner.Place{"here": {Account: here, Region: region}, "there": {Account: there, Region: region}}[o.ClusterName]
+}
+
+func names(objects []owner.Object) (names []string) {
+	for _, o := range objects {
+		names = append(names, o.Namespace+"/"+o.Name)
+	}
+	return names
+}
+
+func TestFind(t *testing.T) {
+	var x owner.Index
+	for _, o := range []owner.Object{
+		machine("a", "m1", "here", "i-1"),
+		machine("a", "of-pool", "here", "i-3"),
+		machine("b", "nowhere", "", "i-4"),
+		pool("a", "pool", "", arn, "i-2", "i-3"),
+		pool("a", "new", "here", ""),
+		// Row 8 of the test matrix: the same names in two namespaces and accounts.
+		machine("b", "m1", "there", "i-9"),
+		pool("b", "new", "there", ""),
+		pool("c", "twin", "here", ""),
+		pool("d", "twin", "here", ""),
+	} {
+		x.Set(o)
+	}
+	for name, c := range map[string]struct {
+		fact    message.Fact
+		want    []string
+		verdict owner.Verdict
+	}{
+		"machine":                               {state("i-1", here, region), []string{"a/m1"}, owner.Owned},
+		"of another account":                    {state("i-9", there, region), []string{"b/m1"}, owner.Owned},
+		"row 15: spoofed account":               {state("i-1", there, region), nil, owner.Foreign},
+		"row 15: spoofed region":                {state("i-1", here, "us-east-1"), nil, owner.Foreign},
+		"no account is nobody's":                {state("i-1", "", region), nil, owner.Foreign},
+		"cluster of no known account":           {state("i-4", there, region), []string{"b/nowhere"}, owner.Owned},
+		"instance of a pool":                    {state("i-2", here, region), []string{"a/pool"}, owner.Owned},
+		"of a pool whose ARN says another":      {state("i-2", there, region), nil, owner.Foreign},
+		"instance of a pool that has a machine": {state("i-3", here, region), []string{"a/of-pool"}, owner.Owned},
+		"nobody's":                              {state("i-8", here, region), nil, owner.Unknown},
+		"group by ARN":                          {activity(arn, "pool", here, region), []string{"a/pool"}, owner.Owned},
+		"group by ARN, spoofed account":         {activity(arn, "pool", there, region), nil, owner.Foreign},
+		"group by name, ARN not yet known":      {activity(arn+"x", "new", here, region), []string{"a/new"}, owner.Owned},
+		"group by name, another account's":      {activity("", "new", there, region), []string{"b/new"}, owner.Owned},
+		"group by name, of a third account":     {activity("", "new", "777788889999", region), nil, owner.Foreign},
+		"group by name, without its ARN":        {activity("", "pool", here, region), []string{"a/pool"}, owner.Owned},
+		"a group of that name, but another ARN": {activity(arn+"x", "pool", here, region), nil, owner.Unknown},
+		"a name of two groups is neither's":     {activity("", "twin", here, region), nil, owner.Unknown},
+		"a group's fact is not on its machine":  {message.Fact{Kind: message.GroupActivity, InstanceID: "i-1", GroupName: "no", Account: here, Region: region}, nil, owner.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			found, verdict := x.Find(c.fact, where)
+			g.Expect(verdict).To(Equal(c.verdict))
+			g.Expect(names(found)).To(Equal(c.want))
+		})
+	}
+}
+
+// What changes or goes is not found any more.
+func TestSetAndDelete(t *testing.T) {
+	g := NewWithT(t)
+	var x owner.Index
+	find := func(id string) []string {
+		found, _ := x.Find(state(id, here, region), where)
+		return names(found)
+	}
+	x.Delete(owner.Key{Name: "none"})
+	x.Set(machine("a", "m", "here"))
+	g.Expect(find("i-1")).To(BeEmpty(), "it has no instance yet")
+	x.Set(machine("a", "m", "here", "i-1"))
+	x.Set(machine("b", "m", "here", "i-1"))
+	g.Expect(find("i-1")).To(Equal([]string{"a/m", "b/m"}))
+	x.Set(machine("b", "m", "here", "i-2"))
+	g.Expect(find("i-1")).To(Equal([]string{"a/m"}))
+	g.Expect(find("i-2")).To(Equal([]string{"b/m"}))
+	g.Expect(x.In("")).To(HaveLen(2))
+	g.Expect(x.In("Cluster/a/b")).To(BeEmpty())
+	for _, key := range x.In("") {
+		x.Delete(key)
+	}
+	g.Expect(find("i-1")).To(BeEmpty())
+	g.Expect(find("i-2")).To(BeEmpty())
+}
+
+func TestInstanceID(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(owner.InstanceID("aws:///eu-west-1a/i-0123456789abcdef0")).To(Equal("i-0123456789abcdef0"))
+	for _, other := range []string{"", "i-0123", arn, "aws:///eu-west-1a/", "gce://p/z/i-1"} {
+		g.Expect(owner.InstanceID(other)).To(BeEmpty(), other)
+	}
+}
+
+// Row 11 of the test matrix: what comes before its object waits for it, the newest of
+// each instance, for a while.
+func TestRing(t *testing.T) {
+	g := NewWithT(t)
+	begin := time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
+	c := testclock.NewFakePassiveClock(begin)
+	r := &owner.Ring[string]{Clock: c, Count: 3}
+	put := func(id, word string, seconds, rank int) {
+		f := state(id, here, region)
+		f.Time, f.Rank = begin.Add(time.Duration(seconds)*time.Second), rank
+		r.Put(f, word, 0)
+	}
+	take := func(ids ...string) (words []string) {
+		for _, w := range r.Take(machine("a", "m", "here", ids...)) {
+			words = append(words, w.With)
+		}
+		return words
+	}
+	put("i-1", "running", 5, 20)
+	put("i-1", "pending", 1, 10)
+	put("i-1", "terminated", 5, 90)
+	g.Expect(r.Len()).To(Equal(1))
+	g.Expect(take("i-2")).To(BeEmpty())
+	g.Expect(take("i-1")).To(Equal([]string{"terminated"}))
+	g.Expect(take("i-1")).To(BeEmpty(), "it was taken")
+	for i := range 4 {
+		put(fmt.Sprint("i-", i), fmt.Sprint(i), i, 0)
+	}
+	g.Expect(take("i-0", "i-1", "i-2", "i-3")).To(Equal([]string{"1", "2", "3"}), "the oldest made room")
+
+	put("i-1", "old", 0, 0)
+	c.SetTime(begin.Add(owner.DefaultTTL))
+	put("i-2", "new", 0, 0)
+	g.Expect(r.Len()).To(Equal(1))
+	g.Expect(take("i-1", "i-2")).To(Equal([]string{"new"}))
+
+	r.Put(activity("", "pool", here, region), "by name", 0)
+	r.Put(activity(arn, "pool", here, region), "by ARN", 0)
+	g.Expect(r.Take(pool("a", "pool", "here", arn))).To(HaveLen(2))
+	r.Bytes = 2000
+	r.Put(activity("", "a", here, region), "", 1400)
+	r.Put(activity("", "b", here, region), "", 1400)
+	g.Expect(r.Len()).To(Equal(1), "bytes are bounded")
+}
+
+// Fifty thousand machines take less than 40 MiB.
+func TestMemory(t *testing.T) {
+	const n, budget = 50_000, 800 // bytes each
+	var x owner.Index
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range n {
+		x.Set(machine("namespace", fmt.Sprintf("workload-md-0-abcde-%05d", i), "here", fmt.Sprintf("i-%017x", i)))
+	}
+	each := (heap() - before) / n
+	t.Logf("%d bytes for each of %d machines", each, n)
+	if each > budget {
+		t.Errorf("%d bytes for each machine, not %d", each, budget)
+	}
+	if _, verdict := x.Find(state("i-00000000000000001", here, region), where); verdict != owner.Owned {
+		t.Error("it is not found")
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	var x owner.Index
+	for i := range 50_000 {
+		x.Set(machine("a", fmt.Sprint(i), "here", fmt.Sprintf("i-%017x", i)))
+	}
+	f := state(fmt.Sprintf("i-%017x", 2500), here, region)
+	for b.Loop() {
+		x.Find(f, where)
+	}
+}
