@@ -1,0 +1,264 @@
+package instancestate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8sschema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/hub/instancestate/guard"
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+// attempts at one object while others write to it too. Beyond them the message comes
+// again.
+const attempts = 5
+
+// apply works to an object; it is one worker's turn. It returns whether the object's
+// cluster kept silent.
+func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, works []work) (kept bool) {
+	var err error
+	defer func() {
+		if p := recover(); p != nil {
+			r.metrics.panics.Inc()
+			err = fmt.Errorf("panic: %v", p)
+			r.Logger.Error(err, "Telling of an event failed", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name)
+		}
+		if err != nil {
+			kept = silent(err)
+			fail(works)
+		}
+	}()
+	var at seen
+	at, err = r.write(ctx, key, works)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = nil // It is gone, and nothing is to be told on it.
+		for _, w := range works {
+			w.tracker.done(true)
+		}
+	case err != nil:
+		if ctx.Err() == nil {
+			r.metrics.failed.WithLabelValues(kindOf(key).Kind).Inc()
+			r.Logger.V(1).Info("Patching failed", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "error", err.Error())
+		}
+	default:
+		r.acknowledge(ctx, key, at, works)
+	}
+	return false
+}
+
+func fail(works []work) {
+	for _, w := range works {
+		w.tracker.done(false)
+	}
+}
+
+// write what works change, if anything. It returns the object as it is then.
+func (r *AWSInstanceStateReconciler) write(ctx context.Context, key owner.Key, works []work) (seen, error) {
+	at, err := r.current(ctx, key)
+	for range attempts {
+		if err != nil || at.deleting {
+			return at, err
+		}
+		c, unreadable := merge(key, at, works)
+		if unreadable != nil {
+			r.Logger.Info("An annotation is not as it was written, and is made anew", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "error", unreadable.Error())
+		}
+		if c == nil {
+			r.metrics.noops.Add(float64(len(works)))
+			return at, nil
+		}
+		after, err := r.patch(ctx, key, at, c)
+		switch {
+		case err == nil:
+			r.told(ctx, key, at, c, works)
+			return after, nil
+		case !apierrors.IsConflict(err):
+			return at, err
+		}
+		r.metrics.conflicts.Inc()
+		fresh, err := r.writer.read(ctx, key, at.gvk)
+		if err != nil {
+			return at, err
+		}
+		at = seenOf(at.gvk, fresh, key)
+	}
+	return at, errors.New("others write to it all the time")
+}
+
+func (r *AWSInstanceStateReconciler) patch(ctx context.Context, key owner.Key, at seen, c *change) (seen, error) {
+	patch, err := c.patch(key, at)
+	if err != nil {
+		return at, err
+	}
+	written, err := r.writer.patch(ctx, key, at, patch)
+	if err != nil {
+		return at, err
+	}
+	after := c.applied(at, written.GetResourceVersion())
+	r.writer.wrote(key, after)
+	return after, nil
+}
+
+// current state of an object: as it was written here, or as a watch has brought it.
+func (r *AWSInstanceStateReconciler) current(ctx context.Context, key owner.Key) (seen, error) {
+	if at, ahead := r.writer.last(key); ahead {
+		return at, nil
+	}
+	u, err := r.read(ctx, key)
+	if err != nil {
+		return seen{}, err
+	}
+	return seenOf(u.GroupVersionKind(), u, key), nil
+}
+
+// told says that a change was written.
+func (r *AWSInstanceStateReconciler) told(ctx context.Context, key owner.Key, before seen, c *change, works []work) {
+	now := r.Clock.Now()
+	for _, w := range works {
+		if w.repair {
+			r.metrics.repairs.Inc()
+			continue
+		}
+		r.metrics.applied.WithLabelValues(string(w.fact.Kind)).Inc()
+		if w.fact.Guessed {
+			continue
+		}
+		r.metrics.eventToLabel.Observe(now.Sub(w.fact.Time).Seconds())
+		if w.fact.Kind == message.SpotInterruption && !w.fact.Deadline.IsZero() {
+			r.metrics.spotLeft.Observe(max(0, w.fact.Deadline.Sub(now).Seconds()))
+		}
+	}
+	if before.label != c.label {
+		r.teller.changed(ctx, key, before, c, works)
+	}
+}
+
+// acknowledge works that are written, or change nothing.
+func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.Key, at seen, works []work) {
+	behind := eventID(at.annotations)
+	r.ledger.superseded(key, behind)
+	for _, w := range works {
+		switch {
+		case w.repair, at.deleting, behind == "", w.event.ID != behind:
+			w.tracker.done(true) // Nobody is woken for it.
+			continue
+		}
+		if err := r.remediate(ctx, key, at, w); err != nil {
+			r.Logger.Info("Annotating the Machine failed, and is tried again", "namespace", key.Namespace, "name", key.Name, "error", err.Error())
+			w.tracker.done(false)
+			continue
+		}
+		open := r.ledger.await(behind, key, func() { w.tracker.done(r.IsEventProcessed(ctx, behind)) })
+		for _, handler := range open {
+			r.wakers.wake(handler, objectFor(key, at))
+		}
+	}
+}
+
+// RemediateMachineAnnotation is Cluster API's: a MachineHealthCheck that selects the
+// Machine takes it for unhealthy at once.
+const RemediateMachineAnnotation = "cluster.x-k8s.io/remediate-machine"
+
+// remediate the Machine of an object, where the source of an event that is behind its
+// label asks for it.
+func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Key, at seen, w work) error {
+	if key.Pool || len(w.from.remediate) == 0 {
+		return nil
+	}
+	known, err := historyOf(key, at.annotations)
+	if err != nil {
+		return nil //nolint:nilerr // It was just written; who has broken it since is told when it is merged.
+	}
+	record, _ := known.current()
+	if !slices.Contains(w.from.remediate, remediation(record)) || paused(ctx, r.reader(key.Cluster), key.Namespace, at.cluster, at.annotations) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{RemediateMachineAnnotation: ""}}})
+	if err != nil {
+		return err
+	}
+	for _, o := range at.owners {
+		if !isMachine(o) {
+			continue
+		}
+		if err := r.writer.annotateMachine(ctx, key.Cluster, key.Namespace, o, patch); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		r.metrics.remediated.WithLabelValues(string(record.Kind)).Inc()
+	}
+	return nil
+}
+
+// remediation is the word for what a record announces, in the remediate key of a source.
+func remediation(record guard.Record) string {
+	switch record.Kind { //nolint:exhaustive // The rest are not to be chosen.
+	case message.SpotInterruption:
+		return schema.RemediateSpot
+	case message.CapacityReservation:
+		return schema.RemediateReservation
+	case message.ScheduledChange:
+		return schema.RemediateMaintenance
+	case message.Rebalance:
+		return schema.RemediateRebalance
+	case message.StateChange:
+		if record.Word == message.WordTerminated {
+			return schema.RemediateTerminated
+		}
+	}
+	return ""
+}
+
+// fill waits until the index holds what the management cluster has; false when the
+// context ends before.
+func (r *AWSInstanceStateReconciler) fill(ctx context.Context) bool {
+	look := r.Clock.NewTicker(fillEvery)
+	defer look.Stop()
+	for !r.filled(ctx) {
+		select {
+		case <-look.C():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// fillEvery is how often it is looked whether the watches are there.
+const fillEvery = 50 * time.Millisecond
+
+// filled reads all that is watched of the management cluster; false while a list of it
+// is under way. A kind that cannot be read has a reason, and is not waited for.
+func (r *AWSInstanceStateReconciler) filled(ctx context.Context) bool {
+	local := r.reader("")
+	for _, kind := range append([]k8sschema.GroupKind{AWSMachine, AWSMachinePool}, behind...) {
+		list := newList(kind)
+		var unsynced *watchers.NotSyncedError
+		switch err := local.List(ctx, list); {
+		case errors.As(err, &unsynced):
+			if unsynced.Reason == "" {
+				return false
+			}
+			continue
+		case err != nil:
+			r.Logger.Error(err, "Reading what is watched failed", "kind", kind.Kind)
+			continue
+		}
+		if kind != AWSMachine && kind != AWSMachinePool {
+			continue
+		}
+		for i := range list.Items {
+			r.index.Set(objectOf("", &list.Items[i]))
+		}
+	}
+	return true
+}

@@ -1,0 +1,252 @@
+package instancestate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+// Options of an AWSInstanceStateReconciler.
+type Options struct {
+	// Local watches the management cluster, on every replica.
+	Local *watchers.Watcher
+	// Remote watches self-managed clusters, where this replica leads; nil for none.
+	Remote *watchers.Watcher
+	// AWS is how queues are read.
+	AWS *awsconfig.Config
+	// Backends know the configuration of sources.
+	Backends *schema.Registry
+	// Recorder of Events in the management cluster.
+	Recorder events.EventRecorder
+	// Registerer of the metrics; not registered when nil.
+	Registerer prometheus.Registerer
+	// DriftGrace is how long a label may differ from what was last polled, or from what
+	// was written here; DefaultDriftGrace when 0.
+	DriftGrace time.Duration
+	Clock      clock.WithTicker
+	Logger     logr.Logger
+}
+
+// AWSInstanceStateReconciler labels AWSMachines and AWSMachinePools.
+type AWSInstanceStateReconciler struct {
+	Options
+	index   owner.Index
+	ring    *owner.Ring[arrival]
+	lanes   *lanes
+	writer  *writer
+	ledger  *ledger
+	teller  *teller
+	drift   *drift
+	metrics *metrics
+	wakers  wakers
+	sources *sources
+	// elected is closed when this replica leads, and ready when the index holds what the
+	// management cluster has.
+	elected <-chan struct{}
+	ready   chan struct{}
+}
+
+// arrival is an event, and where it came from.
+type arrival struct {
+	event EventBridgeEvent
+	from  origin
+}
+
+// origin of a message: what of its source's configuration concerns its facts.
+type origin struct {
+	// source is the namespaced name of the EventingBackend; empty for what came from no
+	// queue.
+	source string
+	// accounts whose events are taken; those of the clusters when nil.
+	accounts []string
+	// account and region of the queue; empty when they are not known.
+	account, region string
+	remediate       []string
+}
+
+// settler is what is owed to a message: one of the two, once, from any goroutine.
+// queue.Delivery is one.
+type settler interface {
+	// Ack has the message deleted.
+	Ack()
+	// Retry has it come again.
+	Retry()
+}
+
+// holds is how long what is unknown and grave is left in the queue, after SQS got it, so
+// that a restart does not lose it: as long as it would wait in memory.
+const holds = owner.DefaultTTL
+
+// processMessage brings the facts of a message to their objects. It does not wait for
+// them: owed is settled when all are done.
+func (r *AWSInstanceStateReconciler) processMessage(ctx context.Context, from origin, m message.Message, sent time.Time, owed settler) {
+	r.metrics.received.WithLabelValues(from.source, string(m.Kind)).Inc()
+	if m.Disposition == message.Ignore {
+		r.metrics.ignored.WithLabelValues(from.source, m.Reason).Inc()
+		owed.Ack()
+		return
+	}
+	t := &tracker{owed: owed, left: len(m.Facts)}
+	for _, f := range m.Facts {
+		r.route(ctx, arrival{m.Event, from}, f, sent, t)
+	}
+}
+
+// route a fact to its objects.
+func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f message.Fact, sent time.Time, t *tracker) {
+	if f.Guessed {
+		r.metrics.guessed.WithLabelValues(a.from.source).Inc()
+	}
+	if f.Region == "" {
+		f.Region = a.from.region // A group notifies queues of its own region only.
+	}
+	verdict := owner.Foreign
+	var found []owner.Object
+	if a.from.takes(f.Account) {
+		found, verdict = r.index.Find(f, func(o owner.Object) owner.Place { return r.place(ctx, a.from, o) })
+	}
+	switch verdict {
+	case owner.Foreign:
+		r.metrics.ignored.WithLabelValues(a.from.source, "foreign").Inc()
+		r.teller.foreign(ctx, a.from.source, f)
+		t.done(true)
+	case owner.Unknown:
+		r.metrics.ignored.WithLabelValues(a.from.source, "unknown").Inc()
+		event := compact(a.event, f.InstanceID)
+		r.ring.Put(f, arrival{event, a.from}, len(event.Detail))
+		t.done(!r.hold(f, sent))
+	case owner.Owned:
+		t.more(len(found) - 1)
+		for _, o := range found {
+			r.lanes.put(o.Key, work{fact: f, arrival: a, tracker: t})
+		}
+	}
+}
+
+// hold is whether what is unknown is left in the queue: what is grave, for a while; all
+// of it where this replica does not see every cluster.
+func (r *AWSInstanceStateReconciler) hold(f message.Fact, sent time.Time) bool {
+	if r.Clock.Since(sent) > holds {
+		return false
+	}
+	if !r.leads() {
+		return true
+	}
+	switch f.Word {
+	case "stopping", "stopped", "shutting-down", message.WordTerminated:
+		return true
+	}
+	return f.Kind.Notice()
+}
+
+func (r *AWSInstanceStateReconciler) leads() bool {
+	select {
+	case <-r.elected:
+		return true
+	default:
+		return false
+	}
+}
+
+// takes is whether a source may speak of an account at all.
+func (from origin) takes(account string) bool {
+	if from.accounts == nil {
+		return true
+	}
+	for _, a := range from.accounts {
+		if a == account {
+			return true
+		}
+	}
+	return false
+}
+
+// place of an object. Where its account is not known it is the queue's own, unless the
+// source lists the accounts that it may speak of.
+func (r *AWSInstanceStateReconciler) place(ctx context.Context, from origin, o owner.Object) owner.Place {
+	place := placeOf(ctx, r.reader(o.Cluster), o.Namespace, o.ClusterName)
+	if place.Account == "" && from.accounts == nil {
+		place.Account = from.account
+	}
+	return place
+}
+
+// reader of a cluster.
+func (r *AWSInstanceStateReconciler) reader(cluster string) client.Reader {
+	if cluster == "" || r.Remote == nil {
+		return r.Local.Reader(clusters.LocalName)
+	}
+	return r.Remote.Reader(multicluster.ClusterName(cluster))
+}
+
+// read an object from memory. Errors: those of watchers' readers.
+func (r *AWSInstanceStateReconciler) read(ctx context.Context, key owner.Key) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kindOf(key).WithVersion(anyVersion))
+	if err := r.reader(key.Cluster).Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// follower keeps the index of one kind.
+type follower struct {
+	*AWSInstanceStateReconciler
+	pool bool
+}
+
+// Reconcile has the index know an object as it is.
+func (f follower) Reconcile(ctx context.Context, who mcreconcile.Request) (reconcile.Result, error) {
+	key := owner.Key{Cluster: string(who.ClusterName), Pool: f.pool, Namespace: who.Namespace, Name: who.Name}
+	u, err := f.read(ctx, key)
+	switch {
+	case apierrors.IsNotFound(err), errors.Is(err, watchers.ErrNotSynced):
+		// What is not synced any more is told anew when it is.
+		f.forget(key)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", kindOf(key).Kind, who.NamespacedName, err)
+	}
+	f.follow(ctx, key, u)
+	return reconcile.Result{}, nil
+}
+
+// follow an object.
+func (r *AWSInstanceStateReconciler) follow(ctx context.Context, key owner.Key, u *unstructured.Unstructured) {
+	o := objectOf(multicluster.ClusterName(key.Cluster), u)
+	r.index.Set(o)
+	r.writer.caughtUp(key, u.GetResourceVersion())
+	for _, waiting := range r.ring.Take(o) {
+		// Its message is gone or comes again: nothing is owed for this.
+		r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{owed: nobody{}, left: 1})
+	}
+	r.wake(key, u)
+	r.drift.look(key, u)
+}
+
+func (r *AWSInstanceStateReconciler) forget(key owner.Key) {
+	r.index.Delete(key)
+	r.writer.forget(key)
+	r.ledger.superseded(key, "")
+	r.wakers.forget(key)
+	r.drift.forget(key)
+}

@@ -1,0 +1,175 @@
+package instancestate
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+const (
+	groupCore           = "cluster.x-k8s.io"
+	groupInfrastructure = "infrastructure.cluster.x-k8s.io"
+	groupControlPlane   = "controlplane.cluster.x-k8s.io"
+
+	// clusterNameLabel is Cluster API's, on whatever belongs to a Cluster.
+	clusterNameLabel = "cluster.x-k8s.io/cluster-name"
+	// pausedAnnotation is Cluster API's, on any of its objects.
+	pausedAnnotation = "cluster.x-k8s.io/paused"
+	// anyVersion stands for whichever is served, where watchers are asked.
+	anyVersion = "v1beta2"
+)
+
+// The kinds that are labelled, and those that say where their instances are.
+var (
+	AWSMachine     = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachine"}
+	AWSMachinePool = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachinePool"}
+
+	clusterKind      = schema.GroupKind{Group: groupCore, Kind: "Cluster"}
+	awsCluster       = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSCluster"}
+	awsRoleIdentity  = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSClusterRoleIdentity"}
+	awsManagedPlane  = schema.GroupKind{Group: groupControlPlane, Kind: "AWSManagedControlPlane"}
+	rosaControlPlane = schema.GroupKind{Group: groupControlPlane, Kind: "ROSAControlPlane"}
+
+	behind = []schema.GroupKind{clusterKind, awsCluster, awsManagedPlane, rosaControlPlane, awsRoleIdentity}
+)
+
+// fields of each kind that are kept of it: all that is ever read here.
+var fields = map[schema.GroupKind][]string{
+	AWSMachine:       {"spec.instanceID", "spec.providerID", "status.instanceState"},
+	AWSMachinePool:   {"spec.providerID", "spec.providerIDList", "status.instances"},
+	clusterKind:      {"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef"},
+	awsCluster:       {"spec.region", "spec.identityRef"},
+	awsManagedPlane:  {"spec.region", "spec.identityRef"},
+	rosaControlPlane: {"spec.region", "spec.identityRef"},
+	awsRoleIdentity:  {"spec.roleARN"},
+}
+
+var (
+	keptLabels      = []string{clusterNameLabel, LabelEC2, LabelASG}
+	keptAnnotations = []string{pausedAnnotation, AnnotationGuard, AnnotationEvent}
+)
+
+// Kind is how watchers read a kind for this package; false for kinds that are not its.
+func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
+	kept, known := fields[kind]
+	if !known {
+		return watchers.Kind{}, false
+	}
+	paths := make([][]string, 0, len(kept))
+	for _, field := range kept {
+		paths = append(paths, strings.Split(field, "."))
+	}
+	return watchers.Kind{
+		GroupKind:     kind,
+		ClusterScoped: kind == awsRoleIdentity,
+		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
+			return reduce(u, paths), nil
+		},
+	}, true
+}
+
+// reduce keeps what is read here.
+func reduce(u *unstructured.Unstructured, paths [][]string) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	out.SetAPIVersion(u.GetAPIVersion())
+	out.SetKind(u.GetKind())
+	out.SetNamespace(u.GetNamespace())
+	out.SetName(u.GetName())
+	out.SetUID(u.GetUID())
+	out.SetResourceVersion(u.GetResourceVersion())
+	out.SetDeletionTimestamp(u.GetDeletionTimestamp())
+	if u.GetKind() == AWSMachine.Kind {
+		out.SetOwnerReferences(slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !isMachine(r) }))
+	}
+	if kept := pick(u.GetLabels(), keptLabels); len(kept) > 0 {
+		out.SetLabels(kept)
+	}
+	if kept := pick(u.GetAnnotations(), keptAnnotations); len(kept) > 0 {
+		out.SetAnnotations(kept)
+	}
+	for _, path := range paths {
+		if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found {
+			_ = unstructured.SetNestedField(out.Object, value, path...) // The way there is made of maps: it was read.
+		}
+	}
+	return out
+}
+
+func pick(from map[string]string, keys []string) map[string]string {
+	kept := map[string]string{}
+	for _, key := range keys {
+		if value, has := from[key]; has {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+func isMachine(r metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(r.APIVersion, "/")
+	return r.Kind == "Machine" && group == groupCore
+}
+
+// text is a field as it stands; empty when it is missing or of another type.
+func text(u *unstructured.Unstructured, path ...string) string {
+	s, _, _ := unstructured.NestedString(u.Object, path...)
+	return s
+}
+
+// objectOf says what an AWSMachine or AWSMachinePool stands for.
+func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) owner.Object {
+	pool := u.GetKind() == AWSMachinePool.Kind
+	o := owner.Object{
+		Key:         owner.Key{Cluster: string(cluster), Pool: pool, Namespace: u.GetNamespace(), Name: u.GetName()},
+		ClusterName: u.GetLabels()[clusterNameLabel],
+	}
+	add := func(id string) {
+		if id != "" && !slices.Contains(o.Instances, id) {
+			o.Instances = append(o.Instances, id)
+		}
+	}
+	if !pool {
+		add(text(u, "spec", "instanceID"))
+		add(owner.InstanceID(text(u, "spec", "providerID")))
+		return o
+	}
+	// CAPA names the group after the pool, and writes its ARN into spec.providerID.
+	o.GroupName = u.GetName()
+	if arn := text(u, "spec", "providerID"); strings.HasPrefix(arn, "arn:") {
+		o.GroupARN = arn
+	}
+	list, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "providerIDList")
+	for _, id := range list {
+		add(owner.InstanceID(id))
+	}
+	instances, _, _ := unstructured.NestedSlice(u.Object, "status", "instances")
+	for _, instance := range instances {
+		if m, ok := instance.(map[string]any); ok {
+			id, _ := m["instanceID"].(string)
+			add(id)
+		}
+	}
+	return o
+}
+
+func kindOf(key owner.Key) schema.GroupKind {
+	if key.Pool {
+		return AWSMachinePool
+	}
+	return AWSMachine
+}
+
+func labelOf(key owner.Key) string {
+	if key.Pool {
+		return LabelASG
+	}
+	return LabelEC2
+}

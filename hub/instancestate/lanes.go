@@ -1,0 +1,221 @@
+package instancestate
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+)
+
+const (
+	// workers patch objects. A management cluster takes a thousand patches in a second.
+	workers = 16
+	// clusterShare is how many workers one workload cluster may hold at once.
+	clusterShare = 2
+	// A workload cluster that did not answer is left alone for clusterRest, and twice as
+	// long each time up to clusterRestMax: its messages come again meanwhile.
+	clusterRest, clusterRestMax = 5 * time.Second, 2 * time.Minute
+)
+
+// job is what is to be done on one object.
+type job struct {
+	key   owner.Key
+	works []work
+	// urgent and queued say where it waits, busy that a worker has it.
+	urgent, queued, busy bool
+}
+
+// lane of one cluster.
+type lane struct {
+	cluster string
+	// urgent and normal objects that wait, oldest first.
+	urgent, normal []owner.Key
+	busy           int
+	// rest is how long it was last left alone, and until when; zero when it answers.
+	rest  time.Duration
+	until time.Time
+}
+
+// lanes bring work to workers: one worker at a time for an object, urgent objects first,
+// and no more workers for a workload cluster than its share, so that one that hangs holds
+// no other up.
+type lanes struct {
+	clock clock.PassiveClock
+	// wake holds one for each worker that may have something to do.
+	wake chan struct{}
+
+	mu          sync.Mutex
+	lockedState struct {
+		jobs  map[owner.Key]*job
+		lanes []*lane
+		// turn is the lane that is looked at first.
+		turn int
+	}
+}
+
+func newLanes(c clock.PassiveClock) *lanes {
+	l := &lanes{clock: c, wake: make(chan struct{}, workers)}
+	l.lockedState.jobs = map[owner.Key]*job{}
+	return l
+}
+
+// put work on an object. It never blocks: queues bound how much there is.
+func (l *lanes) put(key owner.Key, w work) {
+	l.mu.Lock()
+	j := l.lockedState.jobs[key]
+	if j == nil {
+		j = &job{key: key}
+		l.lockedState.jobs[key] = j
+	}
+	j.works = append(j.works, w)
+	l.enqueue(j, w.fact.Urgent())
+	l.mu.Unlock()
+	l.signal()
+}
+
+func (l *lanes) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // As many as there are workers are already called.
+	}
+}
+
+// enqueue a job; l.mu is held. One that waits and has become urgent waits twice: whoever
+// comes second finds nothing to do.
+func (l *lanes) enqueue(j *job, urgent bool) {
+	if j.busy {
+		j.urgent = j.urgent || urgent
+		return
+	}
+	if j.queued && (j.urgent || !urgent) {
+		return
+	}
+	at := l.of(j.key.Cluster)
+	if urgent {
+		at.urgent = append(at.urgent, j.key)
+	} else {
+		at.normal = append(at.normal, j.key)
+	}
+	j.queued, j.urgent = true, j.urgent || urgent
+}
+
+// of a cluster; l.mu is held.
+func (l *lanes) of(cluster string) *lane {
+	s := &l.lockedState
+	at := slices.IndexFunc(s.lanes, func(at *lane) bool { return at.cluster == cluster })
+	if at < 0 {
+		s.lanes = append(s.lanes, &lane{cluster: cluster})
+		at = len(s.lanes) - 1
+	}
+	return s.lanes[at]
+}
+
+// take the next job; nil when there is none for now. resting says that its cluster is
+// not to be called.
+func (l *lanes) take() (j *job, works []work, resting bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, queue := range []func(*lane) *[]owner.Key{
+		func(at *lane) *[]owner.Key { return &at.urgent },
+		func(at *lane) *[]owner.Key { return &at.normal },
+	} {
+		if j, resting := l.next(queue); j != nil {
+			works, j.works = j.works, nil
+			j.busy, j.queued, j.urgent = true, false, false
+			return j, works, resting
+		}
+	}
+	return nil, nil, false
+}
+
+// next job in one of the queues of all lanes, in turn; l.mu is held.
+func (l *lanes) next(queue func(*lane) *[]owner.Key) (*job, bool) {
+	s := &l.lockedState
+	for i := range s.lanes {
+		at := s.lanes[(s.turn+i)%len(s.lanes)]
+		waiting := queue(at)
+		for len(*waiting) > 0 && at.free() {
+			j := s.jobs[(*waiting)[0]]
+			*waiting = (*waiting)[1:]
+			if j == nil || j.busy || len(j.works) == 0 {
+				continue // It waited twice.
+			}
+			at.busy++
+			s.turn = (s.turn + i + 1) % len(s.lanes)
+			return j, at.until.After(l.clock.Now())
+		}
+	}
+	return nil, false
+}
+
+func (at *lane) free() bool {
+	switch {
+	case at.cluster == "":
+		return true
+	case at.rest > 0:
+		return at.busy == 0 // One tries for all.
+	}
+	return at.busy < clusterShare
+}
+
+// done with a job; silent says that the cluster did not answer, and skipped that it was
+// not called.
+func (l *lanes) done(j *job, silent, skipped bool) {
+	l.mu.Lock()
+	s := &l.lockedState
+	at := l.of(j.key.Cluster)
+	at.busy--
+	switch {
+	case skipped || at.cluster == "":
+	case silent:
+		at.rest = min(max(clusterRest, 2*at.rest), clusterRestMax)
+		at.until = l.clock.Now().Add(at.rest)
+	default:
+		at.rest, at.until = 0, time.Time{}
+	}
+	j.busy = false
+	if len(j.works) > 0 {
+		l.enqueue(j, j.urgent)
+	} else {
+		delete(s.jobs, j.key)
+	}
+	if at.busy == 0 && len(at.urgent)+len(at.normal) == 0 && at.rest == 0 {
+		s.lanes = slices.DeleteFunc(s.lanes, func(other *lane) bool { return other == at })
+		s.turn = 0
+	}
+	more := len(s.jobs) > 0
+	l.mu.Unlock()
+	if more {
+		l.signal()
+	}
+}
+
+// len is how many objects have work.
+func (l *lanes) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.lockedState.jobs)
+}
+
+// run a worker until the context ends.
+func (l *lanes) run(ctx context.Context, do func(context.Context, owner.Key, []work) (silent bool), skip func([]work)) {
+	for ctx.Err() == nil {
+		j, works, resting := l.take()
+		switch {
+		case j == nil:
+			select {
+			case <-l.wake:
+			case <-ctx.Done():
+			}
+		case resting:
+			skip(works)
+			l.done(j, false, true)
+		default:
+			l.done(j, do(ctx, j.key, works), false)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package instancestate
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const metricPrefix = "capstan_instancestate_"
+
+type metrics struct {
+	received, ignored, guessed, applied, failed, messages, malformed, remediated *prometheus.CounterVec
+
+	noops, conflicts, panics, repairs, strangers, suppressed prometheus.Counter
+
+	eventToLabel, spotLeft prometheus.Histogram
+	queueWait              *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + name, Help: help})
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricPrefix + name, Help: help}, labels)
+	}
+	return &metrics{
+		received:   vec("received_total", "Messages that could be read, by source and kind.", "source", "kind"),
+		ignored:    vec("ignored_total", "Messages and facts that are nobody's, by source and reason: foreign (another account or region), unknown (no object yet), and what is not for labels.", "source", "reason"),
+		guessed:    vec("guessed_time_total", "Facts whose own time is missing or cannot be true, by source.", "source"),
+		applied:    vec("applied_total", "Facts that were written to an object, by kind.", "kind"),
+		failed:     vec("patch_failures_total", "Objects that could not be written to; their messages come again. By kind of the object.", "kind"),
+		messages:   vec("messages_total", "Messages by source and what became of them in the queue: received, deleted, delete_failed, retried, extended, change_failed, dead_lettered, discarded, panicked.", "source", "what"),
+		malformed:  vec("malformed_total", "Messages that cannot be read, by source.", "source"),
+		remediated: vec("remediated_total", "Machines that were annotated for remediation, by the kind of event.", "kind"),
+		noops:      counter("noop_total", "Facts that changed nothing: duplicates, and what is older than the label."),
+		conflicts:  counter("conflicts_total", "Patches that met a newer object, and were made anew."),
+		panics:     counter("panics_total", "Panics on one object's events, which come again."),
+		repairs:    counter("drift_repairs_total", "Labels that were repaired, as the polled state was another or somebody else wrote them."),
+		strangers:  counter("conflicting_writes_total", "Labels that somebody else has written."),
+		suppressed: counter("events_suppressed_total", "Kubernetes Events that were not made, as there were too many."),
+		eventToLabel: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: metricPrefix + "event_to_label_seconds", Help: "From the event's time, which AWS tells to the second, to the API server's acknowledgement of the label.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600},
+		}),
+		spotLeft: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: metricPrefix + "spot_seconds_left", Help: "What is left of a spot notice's two minutes when the label is acknowledged.",
+			Buckets: []float64{0, 15, 30, 60, 90, 100, 110, 115, 118, 119, 120},
+		}),
+		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: metricPrefix + "queue_wait_seconds", Help: "How long messages were in SQS when they were received, by source.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400},
+		}, []string{"source"}),
+	}
+}
+
+// register with a registry; of several hubs in a process, the first one's count.
+func (m *metrics) register(r prometheus.Registerer, more ...prometheus.Collector) error {
+	if r == nil {
+		return nil
+	}
+	all := append([]prometheus.Collector{
+		m.received, m.ignored, m.guessed, m.applied, m.failed, m.messages, m.malformed, m.remediated,
+		m.noops, m.conflicts, m.panics, m.repairs, m.strangers, m.suppressed, m.eventToLabel, m.spotLeft, m.queueWait,
+	}, more...)
+	for _, c := range all {
+		var already prometheus.AlreadyRegisteredError
+		if err := r.Register(c); err != nil && !errors.As(err, &already) {
+			return err
+		}
+	}
+	return nil
+}
+
+// gauges shows what is so now.
+type gauges struct{ r *AWSInstanceStateReconciler }
+
+var (
+	descPending  = prometheus.NewDesc(metricPrefix+"pending_objects", "Objects that have events to be written.", nil, nil)
+	descWaiting  = prometheus.NewDesc(metricPrefix+"waiting_events", "Events that wait for their object to appear.", nil, nil)
+	descUp       = prometheus.NewDesc(metricPrefix+"source_up", "Whether the last receive from the source's queue went well.", []string{"source"}, nil)
+	descPollers  = prometheus.NewDesc(metricPrefix+"pollers", "Receives that may be under way, by source.", []string{"source"}, nil)
+	descReceive  = prometheus.NewDesc(metricPrefix+"last_receive_timestamp_seconds", "When a receive last went well, by source.", []string{"source"}, nil)
+	descVisible  = prometheus.NewDesc(metricPrefix+"queue_visible", "Messages that wait in the queue, by source.", []string{"source"}, nil)
+	descInFlight = prometheus.NewDesc(metricPrefix+"queue_in_flight", "Messages that readers have and have not deleted, by source.", []string{"source"}, nil)
+	descDead     = prometheus.NewDesc(metricPrefix+"dead_letters", "Messages in the queue's dead-letter queue, by source.", []string{"source"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (g gauges) Describe(into chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descPending, descWaiting, descUp, descPollers, descReceive, descVisible, descInFlight, descDead} {
+		into <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(into chan<- prometheus.Metric) {
+	put := func(d *prometheus.Desc, value float64, labels ...string) {
+		into <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	put(descPending, float64(g.r.lanes.len()))
+	put(descWaiting, float64(g.r.ring.Len()))
+	for name, status := range g.r.sources.statuses() {
+		up := 0.0
+		if status.Ready {
+			up = 1
+		}
+		put(descUp, up, name)
+		put(descPollers, float64(status.Pollers), name)
+		if !status.LastReceive.IsZero() {
+			put(descReceive, float64(status.LastReceive.Unix()), name)
+		}
+		put(descVisible, float64(status.Visible), name)
+		put(descInFlight, float64(status.NotVisible), name)
+		if status.HasDeadLetters {
+			put(descDead, float64(status.DeadLetters), name)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package instancestate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+const (
+	// followers bring the index up to date: each look takes microseconds.
+	followers = 2
+	// followRetry doubles up to followRetryMax.
+	followRetry, followRetryMax = 50 * time.Millisecond, 10 * time.Second
+)
+
+// SetupWithManager wires all of it. Local is to be run on every replica by the caller.
+func SetupWithManager(mgr mcmanager.Manager, o Options) (*AWSInstanceStateReconciler, error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.DriftGrace == 0 {
+		o.DriftGrace = DefaultDriftGrace
+	}
+	local := mgr.GetLocalManager()
+	config := rest.CopyConfig(local.GetConfig())
+	// The workers bound what is under way, so that a client-side limit would only delay.
+	config.QPS, config.RateLimiter = -1, nil
+	patches, err := metadata.NewForConfigAndClient(config, local.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("client of the management cluster: %w", err)
+	}
+	r := &AWSInstanceStateReconciler{
+		Options: o, ring: &owner.Ring[arrival]{Clock: o.Clock}, lanes: newLanes(o.Clock), writer: newWriter(patches, mgr.GetCluster),
+		ledger: newLedger(), metrics: newMetrics(), elected: local.Elected(), ready: make(chan struct{}),
+	}
+	r.teller = newTeller(o.Recorder, r.metrics, o.Clock, o.Local.Reader(clusters.LocalName))
+	r.drift, r.sources = newDrift(r), newSources(r, local.GetClient())
+	if err := r.metrics.register(o.Registerer, gauges{r}); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	for _, pool := range []bool{false, true} {
+		if err := r.followKind(mgr, pool); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.sources.setup(local); err != nil {
+		return nil, fmt.Errorf("wiring sources: %w", err)
+	}
+	return r, local.Add(r)
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica reads the
+// queues.
+func (*AWSInstanceStateReconciler) NeedLeaderElection() bool { return false }
+
+// Start runs workers and consumers until the context ends, and waits for them.
+func (r *AWSInstanceStateReconciler) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() { r.lanes.run(ctx, r.apply, fail) })
+	}
+	running.Go(func() {
+		if r.fill(ctx) {
+			close(r.ready)
+		}
+	})
+	running.Go(func() { r.drift.run(ctx) })
+	running.Go(func() { r.sources.start(ctx) })
+	running.Wait()
+	return nil
+}
+
+// everywhere is a controller that runs on every replica. (multicluster-runtime's hides
+// what controller-runtime's says of leader election.)
+type everywhere struct{ mccontroller.Controller }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
+// followKind has the index follow a kind, in the management cluster and in those that
+// the manager engages.
+func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool) error {
+	kind := kindOf(owner.Key{Pool: pool})
+	c, err := mccontroller.NewUnmanaged("instancestate-"+kind.Kind, mgr, mccontroller.Options{
+		Reconciler:              follower{r, pool},
+		MaxConcurrentReconciles: followers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](followRetry, followRetryMax),
+		NeedLeaderElection:      ptr.To(false),
+		SkipNameValidation:      ptr.To(true),
+		RecoverPanic:            ptr.To(true),
+		// controller-runtime's priority queue (v0.24.1) may leave a worker behind when it
+		// is shut down.
+		UsePriorityQueue: ptr.To(false),
+		Logger:           r.Logger,
+		LogConstructor:   func(*mcreconcile.Request) logr.Logger { return r.Logger.WithValues("kind", kind.Kind) },
+	})
+	if err != nil {
+		return fmt.Errorf("following %s: %w", kind.Kind, err)
+	}
+	watch := func(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) error {
+		local, _, err := r.Local.Source(kind, handle).ForCluster(clusters.LocalName, mgr.GetLocalManager())
+		if err == nil {
+			err = c.Watch(local)
+		}
+		if err == nil && r.Remote != nil {
+			err = c.MultiClusterWatch(r.Remote.Source(kind, handle))
+		}
+		return err
+	}
+	errs := []error{watch(kind, watchers.Enqueue), c.MultiClusterWatch(farewell{r, pool})}
+	for _, other := range behind {
+		errs = append(errs, watch(other, demanded))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("following %s: %w", kind.Kind, err)
+	}
+	return mgr.Add(everywhere{c})
+}
+
+// demanded handles events of kinds that are read when they are needed, and no sooner.
+func demanded(multicluster.ClusterName, cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
+	return handler.TypedFuncs[client.Object, mcreconcile.Request]{}
+}
+
+// farewell is a source that tells nothing, and has the objects of a cluster looked at
+// that is not engaged any more.
+type farewell struct {
+	r    *AWSInstanceStateReconciler
+	pool bool
+}
+
+// ForCluster implements mcsource.TypedSource.
+func (f farewell) ForCluster(name multicluster.ClusterName, _ cluster.Cluster) (ctrlsource.TypedSource[mcreconcile.Request], bool, error) {
+	return ctrlsource.TypedFunc[mcreconcile.Request](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
+		context.AfterFunc(ctx, func() {
+			for _, key := range f.r.index.In(string(name)) {
+				if key.Pool != f.pool {
+					continue
+				}
+				who := mcreconcile.Request{ClusterName: name}
+				who.Namespace, who.Name = key.Namespace, key.Name
+				q.Add(who)
+			}
+		})
+		return nil
+	}), true, nil
+}
+
+// newList of a kind.
+func newList(kind schema.GroupKind) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	gvk := kind.WithVersion(anyVersion)
+	gvk.Kind += "List"
+	list.SetGroupVersionKind(gvk)
+	return list
+}

@@ -1,0 +1,153 @@
+package instancestate
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/hub/instancestate/queue"
+)
+
+// settings of a source, as its EventingBackend has them.
+type settings struct {
+	queueURL, queueName, owner, region, endpoint string
+	role                                         awsconfig.Role
+	accounts, remediate                          []string
+	wait, visibility                             time.Duration
+	pollersMin, pollersMax                       int
+	deadLetters                                  string
+}
+
+func settingsOf(c schema.Config) settings {
+	return settings{
+		queueURL: c.String("queueUrl"), queueName: c.String("queueName"), owner: c.String("queueOwnerAccountId"),
+		region: c.String("region"), endpoint: c.String("endpoint"),
+		role:     awsconfig.Role{ARN: c.String("roleArn"), ExternalID: c.String("externalId")},
+		accounts: c.List("accounts"), remediate: c.List("remediate"),
+		wait:       time.Duration(c.Int("waitTimeSeconds")) * time.Second,
+		visibility: time.Duration(c.Int("visibilityTimeout")) * time.Second,
+		pollersMin: int(c.Int("pollersMin")), pollersMax: int(c.Int("pollersMax")),
+		deadLetters: c.String("deadLetterQueueUrl"),
+	}
+}
+
+// in is the region and account of the queue; that of the hub's own region where nothing
+// else is said, and empty where the account is not known.
+func (s settings) in(home string) (region, account string) {
+	region, account = home, accountInARN(s.role.ARN)
+	if u, err := url.Parse(s.queueURL); err == nil && s.queueURL != "" {
+		// sqs.REGION.amazonaws.com, and REGION.queue.amazonaws.com before that.
+		if host := strings.Split(u.Hostname(), "."); len(host) > 2 {
+			if host[0] == "sqs" {
+				region = host[1]
+			} else if host[1] == "queue" {
+				region = host[0]
+			}
+		}
+		if owner, _, found := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); found {
+			account = owner
+		}
+	}
+	if s.region != "" {
+		region = s.region
+	}
+	if s.owner != "" {
+		account = s.owner
+	}
+	return region, account
+}
+
+// source is a queue that is read.
+type source struct {
+	name     types.NamespacedName
+	settings settings
+	origin   origin
+	consumer *queue.Consumer
+	stop     context.CancelFunc
+	r        *AWSInstanceStateReconciler
+	// changed is called when the status did.
+	changed func()
+
+	mu sync.Mutex
+	// letters says that there were dead letters.
+	letters bool
+}
+
+// newSource that is not read yet.
+func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, s settings, changed func()) *source {
+	region, account := s.in(r.AWS.Region())
+	made := &source{
+		name: name, settings: s, r: r, changed: changed,
+		origin: origin{source: name.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate},
+	}
+	client := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
+		if s.endpoint != "" {
+			o.BaseEndpoint = aws.String(s.endpoint)
+		}
+	})
+	made.consumer = queue.New(queue.Options{
+		Client: client, QueueURL: s.queueURL, QueueName: s.queueName, Account: s.owner,
+		WaitTime: s.wait, VisibilityTimeout: s.visibility, PollersMin: s.pollersMin, PollersMax: s.pollersMax,
+		DeadLetterQueueURL: s.deadLetters,
+		Handler: func(ctx context.Context, d *queue.Delivery) {
+			r.processMessage(ctx, made.origin, d.Message, d.Sent, d)
+		},
+		Observer: made, Clock: r.Clock, Log: r.Logger.WithValues("source", name.String()),
+	})
+	return made
+}
+
+// run until the context ends, once the index is ready.
+func (s *source) run(ctx context.Context) {
+	select {
+	case <-s.r.ready:
+		s.consumer.Run(ctx)
+	case <-ctx.Done():
+	}
+}
+
+// newLetters returns how many dead letters there are, when there were none before.
+func (s *source) newLetters() int {
+	status := s.consumer.Status()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.letters
+	s.letters = status.DeadLetters > 0
+	if before {
+		return 0
+	}
+	return status.DeadLetters
+}
+
+// Count implements queue.Observer.
+func (s *source) Count(what queue.Count, n int) {
+	s.r.metrics.messages.WithLabelValues(s.origin.source, string(what)).Add(float64(n))
+}
+
+// Waited implements queue.Observer.
+func (s *source) Waited(d time.Duration) {
+	s.r.metrics.queueWait.WithLabelValues(s.origin.source).Observe(max(0, d.Seconds()))
+}
+
+// Malformed implements queue.Observer.
+func (s *source) Malformed(reason error, sample string) {
+	s.r.metrics.malformed.WithLabelValues(s.origin.source).Inc()
+	s.r.teller.malformed(s.origin.source, reason, sample)
+}
+
+// StatusChanged implements queue.Observer.
+func (s *source) StatusChanged() { s.changed() }
+
+// parseSource is the reverse of a source's name in an origin.
+func parseSource(source string) (types.NamespacedName, bool) {
+	namespace, name, ok := strings.Cut(source, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}, ok
+}

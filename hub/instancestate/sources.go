@@ -1,0 +1,206 @@
+package instancestate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/hub/instancestate/queue"
+)
+
+// sourceWorkers reconcile EventingBackends. None of them waits for a queue.
+const sourceWorkers = 4
+
+// typeSQS is the type of backend that may be a source.
+const typeSQS = "sqs"
+
+// sources has a consumer read each queue that an EventingBackend declares a source.
+type sources struct {
+	r      *AWSInstanceStateReconciler
+	client client.Client
+	// started is closed when consumers may run, and life is theirs.
+	started chan struct{}
+	life    context.Context //nolint:containedctx // It is the manager's, given to Start.
+	readers sync.WaitGroup
+	// queue is nil until the controller starts.
+	queue atomic.Pointer[requests]
+
+	mu          sync.Mutex
+	lockedState struct {
+		running map[types.NamespacedName]*source
+		// over: the manager stops.
+		over bool
+	}
+}
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func newSources(r *AWSInstanceStateReconciler, c client.Client) *sources {
+	s := &sources{r: r, client: c, started: make(chan struct{})}
+	s.lockedState.running = map[types.NamespacedName]*source{}
+	return s
+}
+
+func (s *sources) setup(mgr manager.Manager) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("instancestate-sources").
+		For(&eventingv1.EventingBackend{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(ctrlsource.TypedFunc[reconcile.Request](func(_ context.Context, q requests) error {
+			s.queue.Store(&q)
+			return nil
+		})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: sourceWorkers,
+			NeedLeaderElection:      ptr.To(false),
+			SkipNameValidation:      ptr.To(true),
+			RecoverPanic:            ptr.To(true),
+			// As with the annotator's controllers: see there.
+			UsePriorityQueue: ptr.To(false),
+		}).
+		Complete(s)
+}
+
+// start consumers from now on, until the context ends; then wait for them.
+func (s *sources) start(ctx context.Context) {
+	s.life = ctx
+	close(s.started)
+	select {
+	case <-s.r.elected: // Now this replica writes status.
+		s.lookAtAll()
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+	s.mu.Lock()
+	s.lockedState.over = true
+	s.mu.Unlock()
+	s.readers.Wait()
+}
+
+func (s *sources) lookAtAll() {
+	var list eventingv1.EventingBackendList
+	if err := s.client.List(s.life, &list); err != nil {
+		s.r.Logger.Error(err, "Listing EventingBackends failed")
+	}
+	for i := range list.Items {
+		s.look(client.ObjectKeyFromObject(&list.Items[i]))
+	}
+}
+
+// look at a source soon.
+func (s *sources) look(name types.NamespacedName) {
+	if q := s.queue.Load(); q != nil {
+		(*q).Add(reconcile.Request{NamespacedName: name})
+	}
+}
+
+// Reconcile one EventingBackend.
+func (s *sources) Reconcile(ctx context.Context, who reconcile.Request) (reconcile.Result, error) {
+	select {
+	case <-s.started:
+	case <-ctx.Done():
+		return reconcile.Result{}, ctx.Err()
+	}
+	backend := &eventingv1.EventingBackend{}
+	err := s.client.Get(ctx, who.NamespacedName, backend)
+	if apierrors.IsNotFound(err) || err == nil && backend.DeletionTimestamp != nil {
+		s.replace(who.NamespacedName, nil)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading EventingBackend %s: %w", who.NamespacedName, err)
+	}
+	config, invalid := s.r.Backends.Resolve(backend.Spec)
+	if !isSource(backend.Spec) {
+		s.replace(who.NamespacedName, nil)
+		return reconcile.Result{}, nil
+	}
+	running := s.get(who.NamespacedName)
+	if len(invalid) == 0 {
+		wanted := settingsOf(config)
+		if running == nil || !reflect.DeepEqual(running.settings, wanted) {
+			running = newSource(s.r, who.NamespacedName, wanted, func() { s.look(who.NamespacedName) })
+			s.replace(who.NamespacedName, running)
+		}
+	}
+	if !s.r.leads() {
+		return reconcile.Result{}, nil
+	}
+	if running != nil {
+		if n := running.newLetters(); n > 0 {
+			s.r.teller.deadLetters(running.origin.source, n)
+		}
+	}
+	return reconcile.Result{}, s.report(ctx, backend, invalid, running)
+}
+
+// isSource is whether a spec means to be one, valid or not.
+func isSource(spec eventingv1.EventingBackendSpec) bool {
+	if !strings.EqualFold(spec.Type, typeSQS) {
+		return false
+	}
+	for _, entry := range spec.Config {
+		var role string
+		if json.Unmarshal(entry[schema.RoleKey].Raw, &role) == nil && role == schema.RoleSource {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *sources) get(name types.NamespacedName) *source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lockedState.running[name]
+}
+
+// replace what reads for an EventingBackend, by nothing when nil. Both may read for a
+// moment: what is handed to the old one and not acknowledged comes again.
+func (s *sources) replace(name types.NamespacedName, by *source) {
+	s.mu.Lock()
+	old := s.lockedState.running[name]
+	if by == nil || s.lockedState.over {
+		delete(s.lockedState.running, name)
+	} else {
+		s.lockedState.running[name] = by
+		ctx, stop := context.WithCancel(s.life)
+		by.stop = stop
+		s.readers.Go(func() { by.run(ctx) })
+	}
+	s.mu.Unlock()
+	if old != nil {
+		old.stop()
+	}
+}
+
+// statuses of what is read, by name.
+func (s *sources) statuses() map[string]queue.Status {
+	s.mu.Lock()
+	all := make([]*source, 0, len(s.lockedState.running))
+	for _, one := range s.lockedState.running {
+		all = append(all, one)
+	}
+	s.mu.Unlock()
+	statuses := make(map[string]queue.Status, len(all))
+	for _, one := range all {
+		statuses[one.origin.source] = one.consumer.Status()
+	}
+	return statuses
+}
