@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -45,6 +46,7 @@ func (p *plane) get(t testing.TB) *controlplane.ControlPlane {
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard()) // It warns of the tests' own transport, and tells of leases.
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	code := m.Run()

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -69,16 +73,27 @@ type world struct {
 	queues   *api.Client
 	registry *prometheus.Registry
 	logger   logr.Logger
+	// patches of AWSMachines and AWSMachinePools that the API server has taken.
+	patches atomic.Int64
+	// fault, if it is set, may answer a call of a replica in the API server's place.
+	fault atomic.Pointer[func(*http.Request) *http.Response]
 	// What tests change before a start.
 	config  *rest.Config
 	options instancestate.Options
-	// pivoted says that there are self-managed clusters.
-	pivoted bool
+	// pivoted says that there are self-managed clusters, wide that all namespaces are
+	// looked after.
+	pivoted, wide bool
 }
 
 var worlds atomic.Int64
 
 func newWorld(t testing.TB, on *plane) *world {
+	t.Helper()
+	return newWorldAt(t, on, nil)
+}
+
+// newWorldAt the time of a clock, where SQS is concerned.
+func newWorldAt(t testing.TB, on *plane, c clock.Clock) *world {
 	t.Helper()
 	on.get(t) // Its processes outlive the test.
 	before := goleak.IgnoreCurrent()
@@ -92,10 +107,11 @@ func newWorld(t testing.TB, on *plane) *world {
 		w.core = "v1beta1"
 	}
 	w.config = on.get(t).Config()
+	w.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return trip{w, next} })
 	w.Client = clientOf(t, on)
 	w.namespace = fmt.Sprintf("world-%d", worlds.Add(1))
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
-	w.sqs = sqs.New(sqs.Options{Seed: 1})
+	w.sqs = sqs.New(sqs.Options{Seed: 1, Clock: c})
 	var err error
 	w.aws, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs, sts.New(sts.Role{ARN: "arn:aws:iam::222222222222:role/hub"})}})
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -109,6 +125,47 @@ func newWorld(t testing.TB, on *plane) *world {
 	})
 	return w
 }
+
+// trip is the way of replicas' calls to the API server.
+type trip struct {
+	w    *world
+	next http.RoundTripper
+}
+
+func (t trip) RoundTrip(r *http.Request) (*http.Response, error) {
+	if fault := t.w.fault.Load(); fault != nil {
+		if answer := (*fault)(r); answer != nil {
+			return answer, nil
+		}
+	}
+	answer, err := t.next.RoundTrip(r)
+	if labels(r) && err == nil && answer.StatusCode == http.StatusOK {
+		t.w.patches.Add(1)
+	}
+	return answer, err
+}
+
+// labels is whether a call is a patch of an AWSMachine or AWSMachinePool.
+func labels(r *http.Request) bool {
+	return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/awsmachine")
+}
+
+// fails has calls that match be answered with a code.
+func (w *world) fails(code int, match func(*http.Request) bool) {
+	fault := func(r *http.Request) *http.Response {
+		if !match(r) {
+			return nil
+		}
+		body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"on purpose","code":%d}`, code)
+		return &http.Response{
+			StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+			Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+		}
+	}
+	w.fault.Store(&fault)
+}
+
+func (w *world) heals() { w.fault.Store(nil) }
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -151,6 +208,7 @@ func (w *world) prepare(election bool) *replica {
 		Scheme: scheme(), Logger: w.logger, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
 		LeaderElection: election, LeaderElectionID: "hub", LeaderElectionNamespace: w.namespace, LeaderElectionReleaseOnCancel: true,
+		// EventingBackends of other tests are no business of this one.
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -181,14 +239,18 @@ func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watc
 		w.g.Expect(ours).To(BeTrue())
 		return k
 	}
+	namespace := w.namespace
+	if w.wide {
+		namespace = ""
+	}
 	wire := func(only bool) (*clusters.Manager, *watchers.Watcher) {
-		connections, err := clusters.New(clusters.Options{Local: w.config, Namespace: w.namespace, LocalOnly: only, AllowLoopback: true, Logger: w.logger.WithName("clusters"), Timings: clusters.Timings{
+		connections, err := clusters.New(clusters.Options{Local: w.config, Namespace: namespace, LocalOnly: only, AllowLoopback: true, Logger: w.logger.WithName("clusters"), Timings: clusters.Timings{
 			ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond, Silence: time.Second,
 			UnreachableRetry: 200 * time.Millisecond, KindRetry: 200 * time.Millisecond, Linger: 500 * time.Millisecond, ReleaseSpread: 20 * time.Millisecond,
 		}})
 		w.g.Expect(err).NotTo(HaveOccurred())
 		watching := watchers.New(watchers.Options{
-			Clusters: connections, Index: index.New(), SourceNamespace: w.namespace, SourcesIn: connections.SelfManaged, Kinds: kinds, Logger: w.logger.WithName("watchers"),
+			Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, Kinds: kinds, Logger: w.logger.WithName("watchers"),
 			Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
 		})
 		connections.AddListener(watching)
@@ -478,3 +540,6 @@ func has(all []*dto.LabelPair, want []string) bool {
 	}
 	return true
 }
+
+// context of clean-ups, which outlives the test's own.
+func (*world) context() context.Context { return context.Background() }
