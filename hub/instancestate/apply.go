@@ -43,7 +43,7 @@ func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, w
 	case apierrors.IsNotFound(err):
 		err = nil // It is gone, and nothing is to be told on it.
 		for _, w := range works {
-			w.tracker.done(true)
+			w.tracker.done(acknowledged)
 		}
 	case err != nil:
 		if ctx.Err() == nil {
@@ -58,7 +58,7 @@ func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, w
 
 func fail(works []work) {
 	for _, w := range works {
-		w.tracker.done(false)
+		w.tracker.done(failed)
 	}
 }
 
@@ -150,15 +150,21 @@ func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.
 	for _, w := range works {
 		switch {
 		case w.repair, at.deleting, behind == "", w.event.ID != behind:
-			w.tracker.done(true) // Nobody is woken for it.
+			w.tracker.done(acknowledged) // Nobody is woken for it.
 			continue
 		}
 		if err := r.remediate(ctx, key, at, w); err != nil {
 			r.Logger.Info("Annotating the Machine failed, and is tried again", "namespace", key.Namespace, "name", key.Name, "error", err.Error())
-			w.tracker.done(false)
+			w.tracker.done(failed)
 			continue
 		}
-		open := r.ledger.await(behind, key, func() { w.tracker.done(r.IsEventProcessed(ctx, behind)) })
+		open := r.ledger.await(behind, key, func() {
+			if r.IsEventProcessed(ctx, behind) {
+				w.tracker.done(acknowledged)
+			} else {
+				w.tracker.done(failed)
+			}
+		})
 		for _, handler := range open {
 			r.wakers.wake(handler, objectFor(key, at))
 		}
@@ -170,9 +176,10 @@ func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.
 const RemediateMachineAnnotation = "cluster.x-k8s.io/remediate-machine"
 
 // remediate the Machine of an object, where the source of an event that is behind its
-// label asks for it.
+// label asks for it. Machines of self-managed clusters are not written to: transports let
+// no such patch through.
 func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Key, at seen, w work) error {
-	if key.Pool || len(w.from.remediate) == 0 {
+	if key.Pool || key.Cluster != "" || len(w.from.remediate) == 0 {
 		return nil
 	}
 	known, err := historyOf(key, at.annotations)
@@ -191,7 +198,7 @@ func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Ke
 		if !isMachine(o) {
 			continue
 		}
-		if err := r.writer.annotateMachine(ctx, key.Cluster, key.Namespace, o, patch); err != nil && !apierrors.IsNotFound(err) {
+		if err := r.writer.annotateMachine(ctx, key.Namespace, o, patch); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		r.metrics.remediated.WithLabelValues(string(record.Kind)).Inc()

@@ -83,13 +83,15 @@ type origin struct {
 	remediate       []string
 }
 
-// settler is what is owed to a message: one of the two, once, from any goroutine.
+// settler is what is owed to a message: one of the three, once, from any goroutine.
 // queue.Delivery is one.
 type settler interface {
 	// Ack has the message deleted.
 	Ack()
-	// Retry has it come again.
+	// Retry has it come again, later from time to time.
 	Retry()
+	// Release has it come again at once, for whoever reads it next.
+	Release()
 }
 
 // holds is how long what is unknown and grave is left in the queue, after SQS got it, so
@@ -128,12 +130,12 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 	case owner.Foreign:
 		r.metrics.ignored.WithLabelValues(a.from.source, "foreign").Inc()
 		r.teller.foreign(ctx, a.from.source, f)
-		t.done(true)
+		t.done(acknowledged)
 	case owner.Unknown:
 		r.metrics.ignored.WithLabelValues(a.from.source, "unknown").Inc()
 		event := compact(a.event, f.InstanceID)
 		r.ring.Put(f, arrival{event, a.from}, len(event.Detail))
-		t.done(!r.hold(f, sent))
+		t.done(r.unknown(f, sent))
 	case owner.Owned:
 		t.more(len(found) - 1)
 		for _, o := range found {
@@ -142,20 +144,23 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 	}
 }
 
-// hold is whether what is unknown is left in the queue: what is grave, for a while; all
-// of it where this replica does not see every cluster.
-func (r *AWSInstanceStateReconciler) hold(f message.Fact, sent time.Time) bool {
+// unknown is what becomes of a fact that no object stands for: what is grave is left in
+// the queue for a while, and all of it to the leader, who sees every cluster.
+func (r *AWSInstanceStateReconciler) unknown(f message.Fact, sent time.Time) outcome {
 	if r.Clock.Since(sent) > holds {
-		return false
+		return acknowledged
 	}
 	if !r.leads() {
-		return true
+		return released
 	}
 	switch f.Word {
 	case "stopping", "stopped", "shutting-down", message.WordTerminated:
-		return true
+		return failed
 	}
-	return f.Kind.Notice()
+	if f.Kind.Notice() {
+		return failed
+	}
+	return acknowledged
 }
 
 func (r *AWSInstanceStateReconciler) leads() bool {

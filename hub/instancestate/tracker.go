@@ -2,13 +2,25 @@ package instancestate
 
 import "sync"
 
+// outcome of a fact; of a message's facts the worst counts.
+type outcome int
+
+const (
+	// acknowledged: it is written, or nothing is to be written.
+	acknowledged outcome = iota
+	// released: another replica may know more.
+	released
+	// failed: it is to come again.
+	failed
+)
+
 // tracker settles a message when all of its facts are done.
 type tracker struct {
 	owed settler
 
-	mu     sync.Mutex
-	left   int
-	failed bool
+	mu    sync.Mutex
+	left  int
+	worst outcome
 }
 
 // more facts, on further objects, than were counted.
@@ -18,19 +30,23 @@ func (t *tracker) more(n int) {
 	t.left += n
 }
 
-// done with a fact; not well when it is to come again.
-func (t *tracker) done(well bool) {
+// done with a fact.
+func (t *tracker) done(o outcome) {
 	t.mu.Lock()
 	t.left--
-	t.failed = t.failed || !well
-	left, failed := t.left, t.failed
+	t.worst = max(t.worst, o)
+	left, worst := t.left, t.worst
 	t.mu.Unlock()
-	switch {
-	case left > 0:
+	if left > 0 {
+		return
+	}
+	switch worst {
+	case acknowledged:
+		t.owed.Ack()
+	case released:
+		t.owed.Release()
 	case failed:
 		t.owed.Retry()
-	default:
-		t.owed.Ack()
 	}
 }
 
@@ -42,3 +58,6 @@ func (nobody) Ack() {}
 
 // Retry implements settler.
 func (nobody) Retry() {}
+
+// Release implements settler.
+func (nobody) Release() {}

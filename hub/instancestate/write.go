@@ -104,19 +104,17 @@ func (w *writer) read(ctx context.Context, key owner.Key, gvk schema.GroupVersio
 	return resource.Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 }
 
-// annotateMachine annotates a Machine. Errors: the API server's.
-func (w *writer) annotateMachine(ctx context.Context, cluster, namespace string, machine metav1.OwnerReference, patch []byte) error {
+// annotateMachine annotates a Machine of the management cluster. Errors: the API
+// server's.
+func (w *writer) annotateMachine(ctx context.Context, namespace string, machine metav1.OwnerReference, patch []byte) error {
 	gv, err := schema.ParseGroupVersion(machine.APIVersion)
 	if err != nil {
 		return fmt.Errorf("owner %s: %w", machine.Name, err)
 	}
-	resource, err := w.resource(ctx, cluster, gv.WithResource(machines))
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = resource.Namespace(namespace).Patch(ctx, machine.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = w.local.Resource(gv.WithResource(machines)).Namespace(namespace).
+		Patch(ctx, machine.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	return err
 }
 

@@ -37,8 +37,8 @@ const (
 	settling
 )
 
-// Ack has the message deleted: all that it says is done. Only the first Ack or Retry of
-// a Delivery counts.
+// Ack has the message deleted: all that it says is done. Only the first Ack, Retry or
+// Release of a Delivery counts.
 func (d *Delivery) Ack() {
 	if d.settle() {
 		d.consumer.deletes.put(job{d: d, last: true})
@@ -50,6 +50,15 @@ func (d *Delivery) Retry() {
 	if d.settle() {
 		d.consumer.Observer.Count(Retried, 1)
 		d.consumer.changes.put(job{d: d, visibility: retryAfter(d.Receives), last: true})
+	}
+}
+
+// Release has the message come again at once, for whoever reads it next: it is not this
+// reader's to handle.
+func (d *Delivery) Release() {
+	if d.settle() {
+		d.consumer.Observer.Count(Released, 1)
+		d.consumer.changes.put(job{d: d, last: true})
 	}
 }
 

@@ -5,7 +5,7 @@
 // the reader do: that is one job, and it knows no Kubernetes.
 //
 // Contract: a Handler gets every message that can be decoded, as a Delivery, and calls
-// exactly one of Ack and Retry, at any time and from any goroutine. A message is
+// exactly one of Ack, Retry and Release, at any time and from any goroutine. A message is
 // deleted only after Ack. Until then it is kept invisible, however long that takes; after
 // Retry it comes again, later from time to time. A message that cannot be decoded is
 // dead-lettered, and no other ever is: by the queue's redrive policy, if it has one;

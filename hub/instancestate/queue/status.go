@@ -32,6 +32,7 @@ const (
 	Deleted      Count = "deleted"
 	DeleteFailed Count = "delete_failed"
 	Retried      Count = "retried"
+	Released     Count = "released"
 	Extended     Count = "extended"
 	ChangeFailed Count = "change_failed"
 	DeadLettered Count = "dead_lettered"

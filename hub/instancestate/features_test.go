@@ -1,0 +1,259 @@
+package instancestate_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/instancestate"
+)
+
+// cordoner is a second reconciler, which acts on events: it is woken when a label
+// changes, asks for the event behind it, and reports when it has acted.
+type cordoner struct {
+	handler *instancestate.Handler
+	// act on an event, such as to cordon the node.
+	act func(context.Context, instancestate.EventBridgeEvent) error
+}
+
+func (c *cordoner) Reconcile(ctx context.Context, w instancestate.Woken) (reconcile.Result, error) {
+	event, err := instancestate.GetEventFromSQS(ctx, w.Object)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := c.act(ctx, event); err != nil {
+		return reconcile.Result{}, err
+	}
+	c.handler.Processed(w, event.ID)
+	return reconcile.Result{}, nil
+}
+
+// The message is deleted when the second reconciler has reported, and no sooner, for it
+// is IsEventProcessed that the hub's own consumer asks.
+func TestSecondReconciler(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	m := w.fleet(1)[0]
+	w.events()
+	r := w.prepare(false)
+	acted, let := make(chan instancestate.EventBridgeEvent, 10), make(chan struct{})
+	c := &cordoner{act: func(ctx context.Context, e instancestate.EventBridgeEvent) error {
+		acted <- e
+		select {
+		case <-let:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+	woken := make(chan instancestate.Woken, 100)
+	c.handler = r.Handle("cordoner", func(w instancestate.Woken) { woken <- w })
+	made, err := controller.NewTyped("cordoner", r.manager.GetLocalManager(), controller.TypedOptions[instancestate.Woken]{Reconciler: c})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(made.Watch(source.TypedFunc[instancestate.Woken](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[instancestate.Woken]) error {
+		go func() {
+			for {
+				select {
+				case one := <-woken:
+					q.Add(one)
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		return nil
+	}))).To(Succeed())
+	r.run(w)
+	body := spot(instanceID(0), 0)
+	w.send("events", body)
+	var event instancestate.EventBridgeEvent
+	w.g.Eventually(acted).Should(Receive(&event))
+	w.g.Expect(body).To(ContainSubstring(`"id":"` + event.ID + `"`))
+	w.g.Expect(event.DetailType).To(Equal("EC2 Spot Instance Interruption Warning"))
+	w.g.Expect(string(event.Detail)).To(MatchJSON(`{"instance-id":"i-00000000000000001","instance-action":"terminate"}`))
+	w.g.Expect(w.label(m)).To(Equal("spot-interruption-terminate"), "the label did not wait")
+	w.g.Expect(r.IsEventProcessed(t.Context(), event.ID)).To(BeFalse())
+	w.g.Consistently(func() int { return w.sqs.Stats(region, "events").Deleted }, "300ms").Should(BeZero())
+	close(let)
+	w.g.Eventually(func() bool { return r.IsEventProcessed(t.Context(), event.ID) }).Should(BeTrue())
+	w.awaitsEmpty("events")
+	w.g.Expect(r.IsEventProcessed(t.Context(), "never heard of")).To(BeFalse())
+
+	_, err = instancestate.GetEventFromSQS(t.Context(), w.machine("none", ""))
+	w.g.Expect(err).To(MatchError(instancestate.ErrNoEvent))
+}
+
+// The owner Machine is annotated for what the source asks for, and for nothing else;
+// never while it is paused.
+func TestRemediate(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	machines := map[string]*unstructured.Unstructured{}
+	for i, name := range []string{"spot", "rebalance", "paused"} {
+		owner := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, name, map[string]any{
+			"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", name),
+		})
+		w.create(owner)
+		m := w.machine(name, instanceID(i))
+		m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: name, UID: owner.GetUID()}})
+		if name == "paused" {
+			m.SetAnnotations(map[string]string{"cluster.x-k8s.io/paused": ""})
+		}
+		w.create(m)
+		machines[name] = owner
+	}
+	w.events("remediate", []string{"spot-interruption"})
+	w.start()
+	w.send("events", spot(instanceID(0), 0), spot(instanceID(2), 0),
+		event("aws.ec2", "EC2 Instance Rebalance Recommendation", 0, `{"instance-id":"`+instanceID(1)+`"}`))
+	w.g.Eventually(w.labels).Should(Equal(map[string]int{"spot-interruption-terminate": 2, "rebalance-recommended": 1}))
+	w.awaitsEmpty("events")
+	for name, owner := range machines {
+		marked := HaveKey(instancestate.RemediateMachineAnnotation)
+		if name != "spot" {
+			marked = Not(marked)
+		}
+		w.g.Expect(w.getIn(w.Client, owner).GetAnnotations()).To(marked, name)
+	}
+	w.awaitsEvents("spot").Should(ConsistOf(HavePrefix("Warning SpotInterruption spot-interruption-terminate, was not known; event e-")))
+	w.awaitsEvents("rebalance").Should(ConsistOf(HavePrefix("Normal RebalanceRecommended ")))
+}
+
+// An event was lost: what CAPA polls repairs the label, after a grace.
+func TestDrift(t *testing.T) {
+	w := newWorld(t, newest)
+	w.options.DriftGrace = time.Second
+	w.usual()
+	all := w.fleet(3)
+	w.events()
+	w.start()
+	w.send("events", stateChange(instanceID(0), "running", 0), stateChange(instanceID(1), "terminated", 0))
+	w.awaits(all[0]).Should(Equal("running"))
+	w.awaits(all[1]).Should(Equal("terminated"))
+	w.patchStatus(all[0], `{"status":{"instanceState":"stopped"}}`)
+	w.patchStatus(all[1], `{"status":{"instanceState":"running"}}`) // It was polled before.
+	w.patchStatus(all[2], `{"status":{"instanceState":"running"}}`) // The queue came after it.
+	w.awaits(all[0]).Should(Equal("stopped"))
+	w.g.Consistently(w.labels, "2s").Should(Equal(map[string]int{"stopped": 1, "terminated": 1, "": 1}))
+	w.send("events", stateChange(instanceID(0), "running", 1))
+	w.awaitsEmpty("events")
+	w.g.Expect(w.label(all[0])).To(Equal("stopped"), "it is older than what was polled")
+}
+
+// Somebody else writes the label: it is said, and put right after a grace.
+func TestConflictingWriter(t *testing.T) {
+	w := newWorld(t, newest)
+	w.options.DriftGrace = time.Second
+	w.usual()
+	m := w.fleet(1)[0]
+	w.events()
+	w.start()
+	w.send("events", spot(instanceID(0), 0))
+	w.awaits(m).Should(Equal("spot-interruption-terminate"))
+	w.awaitsEmpty("events")
+	w.patch(m, `{"metadata":{"labels":{"ec2-instance-state":"running"}}}`)
+	w.awaitsEvents("events").Should(ConsistOf(And(HavePrefix("Warning ConflictingWriter"), ContainSubstring("EventBridgeInstanceState"))))
+	w.awaits(m).Should(Equal("spot-interruption-terminate"))
+	w.g.Expect(w.metric("drift_repairs_total")).To(BeEquivalentTo(1))
+}
+
+// A source's configuration changes: a mistake leaves the last good one in use, a key
+// that changes moves on to the new queue and loses nothing, and the end of the object
+// ends the reading.
+func TestSourceChanges(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	m := w.fleet(1)[0]
+	w.queue("one")
+	w.queue("two")
+	b := w.source("source", "queueName", "one", "region", region, "accounts", []string{account})
+	w.create(b)
+	w.start()
+	w.awaitsConditions("source").Should(HaveKeyWithValue("Ready", HavePrefix("True")))
+	configure := func(config ...any) {
+		w.g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(b), b)).To(Succeed())
+		b.Spec = w.source("source", config...).Spec
+		w.g.Expect(w.Update(t.Context(), b)).To(Succeed())
+	}
+	configure("queueName", "two", "region", "nowhere", "colour", "red")
+	w.awaitsConditions("source").Should(HaveKeyWithValue("Backend Ready",
+		"False The provided spec.config has validation errors: region: must be an AWS region, such as eu-west-1; the last good configuration is in use"))
+	w.g.Expect(w.conditions("source")).To(HaveKeyWithValue("Subscription Controller Ready", HavePrefix("True")))
+	w.g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(b), b)).To(Succeed())
+	w.g.Expect(b.Status.ValidationErrors).To(ConsistOf(
+		eventingv1.ValidationError{Type: eventingv1.InvalidValue, Config: "region", Value: "nowhere", Error: "must be an AWS region, such as eu-west-1"},
+		eventingv1.ValidationError{Type: eventingv1.UnsupportedConfig, Config: "colour", Value: "red", Error: "config does not exist for backend type sqs"}))
+	w.send("one", stateChange(instanceID(0), "pending", 0))
+	w.awaits(m).Should(Equal("pending"))
+
+	// What is under way when the queue changes comes again, and is there.
+	w.fails(http.StatusInternalServerError, labels)
+	w.send("one", stateChange(instanceID(0), "running", 1))
+	w.g.Eventually(func() int { return w.sqs.Stats(region, "one").Received }).Should(BeNumerically(">=", 2))
+	configure("queueName", "two", "region", region, "accounts", []string{account})
+	w.awaitsConditions("source").Should(HaveKeyWithValue("Ready", HavePrefix("True")))
+	w.heals()
+	w.g.Eventually(func() []string { return w.sqs.Bodies(region, "one") }).Should(HaveLen(1))
+	w.send("two", stateChange(instanceID(0), "stopping", 2))
+	w.awaits(m).Should(Equal("stopping"))
+	w.create(w.source("other", "queueName", "one", "region", region, "accounts", []string{account}))
+	w.awaitsEmpty("one")
+	w.g.Expect(w.label(m)).To(Equal("stopping"))
+
+	w.g.Expect(w.Delete(t.Context(), b)).To(Succeed())
+	w.g.Eventually(func() float64 { return w.metric("pollers", "source="+w.namespace+"/source") }).Should(BeZero())
+}
+
+// Machines of a self-managed cluster are inside it: they are labelled there, by whichever
+// replica gets the message; and one that hangs holds up nobody.
+func TestSelfManaged(t *testing.T) {
+	workload.get(t) // Its processes outlive the test.
+	w := newWorld(t, newest)
+	w.pivoted = true
+	inside := clientOf(t, workload)
+	namespace := "inside-" + w.namespace
+	w.createIn(inside, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	raw, err := workload.get(t).Kubeconfig("")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pivoted-kubeconfig"}, Data: map[string][]byte{"value": raw}})
+	cluster := object("cluster.x-k8s.io/v1beta2", "Cluster", w.namespace, "pivoted", map[string]any{"controlPlaneEndpoint": map[string]any{"host": "127.0.0.1", "port": int64(6443)}})
+	cluster.SetLabels(map[string]string{clusters.SelfManagedLabel: "true"})
+	w.create(cluster)
+	w.createIn(inside, object(infra, "AWSCluster", namespace, "c", map[string]any{"region": region}))
+	w.createIn(inside, object("cluster.x-k8s.io/v1beta2", "Cluster", namespace, "c", map[string]any{"infrastructureRef": w.ref(infra, "AWSCluster", "c")}))
+	owner := object("cluster.x-k8s.io/v1beta2", "Machine", namespace, "m", map[string]any{
+		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", "m"),
+	})
+	w.createIn(inside, owner)
+	m := w.machine("m", instanceID(0))
+	m.SetNamespace(namespace)
+	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: "m", UID: owner.GetUID()}})
+	w.createIn(inside, m)
+	w.events("remediate", []string{"spot-interruption"})
+	leader, standby := w.prepare(true), w.prepare(true)
+	leader.run(w)
+	w.g.Eventually(leader.manager.Elected()).Should(BeClosed())
+	standby.run(w)
+	for i, state := range []string{"pending", "running", "stopping"} {
+		w.send("events", stateChange(instanceID(0), state, i))
+		w.g.Eventually(func() string { return w.labelIn(inside, m) }).Should(Equal(state))
+	}
+	w.send("events", event("aws.ec2", "EC2 Instance State-change Notification", 9, `{"instance-id":"`+instanceID(0)+`","state":"running"}`), spot(instanceID(0), 10))
+	w.g.Eventually(func() string { return w.labelIn(inside, m) }).Should(Equal("spot-interruption-terminate"))
+	w.awaitsEmpty("events")
+	w.g.Expect(w.getIn(inside, owner).GetAnnotations()).To(BeEmpty(), "nothing but labels goes into workload clusters")
+	w.awaitsEvents("pivoted").Should(ContainElement(ContainSubstring("AWSMachine " + namespace + "/m: spot-interruption-terminate")))
+}
