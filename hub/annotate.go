@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
@@ -115,11 +116,18 @@ func addAnnotator(mgr mcmanager.Manager, watching *watchers.Watcher, o Options) 
 	})
 }
 
-// kinds is how watchers read a kind: for the annotator if it is one of its, else as an
-// application.
+// kinds is how watchers read a kind: for the annotator and for instance state if it is
+// one of theirs, else as an application.
 func kinds(kind schema.GroupKind) watchers.Kind {
-	if k, annotated := annotator.Kind(kind); annotated {
-		return k
+	annotated, one := annotator.Kind(kind)
+	followed, other := instancestate.Kind(kind)
+	switch {
+	case one && other:
+		return both(annotated, followed)
+	case one:
+		return annotated
+	case other:
+		return followed
 	}
 	return apps.Kind(kind)
 }

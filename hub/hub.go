@@ -28,8 +28,10 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/index"
@@ -98,6 +100,8 @@ type Options struct {
 	AllowLoopback bool
 	// Annotator is how node groups are annotated.
 	Annotator Annotator
+	// AWS is how queues of instances' events are read; nil for none.
+	AWS *awsconfig.Config
 	// CloneDir is where clones of Git repositories live for as long as an act takes;
 	// the system's folder for temporary files when empty.
 	CloneDir string
@@ -126,7 +130,7 @@ type Hub struct {
 // Scheme of everything that the hub reads and writes by type.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme, eventingv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(fmt.Sprintf("hub: registering types: %v", err)) // Types clash only by a mistake in the code.
 		}
@@ -188,6 +192,9 @@ func New(o Options) (*Hub, error) {
 
 	if err := addAnnotator(multi, watching, o); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
+	}
+	if err := addInstanceState(multi, watching, o); err != nil {
+		return nil, fmt.Errorf("wiring instance state: %w", err)
 	}
 
 	pipelines := pipeline.New(pipeline.Options{

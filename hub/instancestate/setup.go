@@ -126,7 +126,8 @@ func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool
 		if err == nil {
 			err = c.Watch(local)
 		}
-		if err == nil && r.Remote != nil {
+		// Of identities of AWS, those of the management cluster count alone.
+		if err == nil && r.Remote != nil && kind != awsRoleIdentity {
 			err = c.MultiClusterWatch(r.Remote.Source(kind, handle))
 		}
 		return err

@@ -81,12 +81,13 @@ func run(ctx context.Context, name string, s *settings, logs io.Writer, wire fun
 		return err
 	}
 	rest.AddUserAgent(options.Config, name+"/"+version())
+	aws, err := awsconfig.Load(ctx, awsconfig.Options{Auth: s.annotator.parsedAuth, Version: version()})
+	if err != nil {
+		return err
+	}
+	defer aws.Close()
+	options.AWS = aws
 	if s.annotator.on {
-		aws, err := awsconfig.Load(ctx, awsconfig.Options{Auth: s.annotator.parsedAuth, Version: version()})
-		if err != nil {
-			return err
-		}
-		defer aws.Close()
 		options.Annotator.AWS = aws
 	}
 	p, err := wire(options)
