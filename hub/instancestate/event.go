@@ -36,7 +36,7 @@ const (
 // KiB together, and an event of Health may name hundreds of instances.
 const maxEvent = 8 << 10
 
-// ErrNoEvent: there is no event behind an object's label.
+// ErrNoEvent says that there is no event behind an object's label.
 var ErrNoEvent = errors.New("no event")
 
 // GetEventFromSQS returns the newest event behind the label of an AWSMachine or

@@ -101,7 +101,8 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 		known, changed = next, changed || news
 	}
 	record, has := known.current()
-	if !has || !changed && !(repair && at.label != record.Word) {
+	repairs := repair && at.label != record.Word
+	if !has || !changed && !repairs {
 		return nil, err
 	}
 	c := &change{label: record.Word, guard: known.String(), event: at.annotations[AnnotationEvent], record: record}
