@@ -143,9 +143,10 @@ func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, 
 		return nil, err
 	}
 	err.Demanded = true
-	err.Reason, err.Message = c.lockedKinds[gk].lockedProblem.reason, c.lockedKinds[gk].lockedProblem.message
+	why := c.lockedKinds[gk].lockedProblem
 	run := c.lockedKinds[gk].lockedRun
 	if run == nil || len(run.lockedInformers) == 0 {
+		err.Reason, err.Message = why.reason, why.message
 		return nil, err
 	}
 	var found []*informer
@@ -153,7 +154,8 @@ func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, 
 		if at != "" && namespace != "" && at != namespace {
 			continue
 		}
-		if !i.lockedReady {
+		if !i.lockedReady { // What kept the run before from listing does not hold any more.
+			err.Reason, err.Message = i.lockedProblem.reason, i.lockedProblem.message
 			return nil, err
 		}
 		found = append(found, i)
