@@ -2,6 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -57,5 +60,21 @@ func TestAWSEventingPrintRefuses(t *testing.T) {
 		g.Expect(code).To(Equal(1))
 		g.Expect(out).To(BeEmpty())
 		g.Expect(errOut).To(ContainSubstring(tc.says))
+	}
+}
+
+// The commands of the help and of docs/instance-state.md are right.
+func TestAWSEventingCommandsOfTheDocuments(t *testing.T) {
+	g := NewWithT(t)
+	document, err := os.ReadFile("../../../docs/instance-state.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	printing, _, err := newRoot().Find([]string{"aws-eventing", "print"})
+	g.Expect(err).NotTo(HaveOccurred())
+	commands := regexp.MustCompile(`(?m)^ +capstan aws-eventing print(.*)$`).FindAllStringSubmatch(string(document)+printing.Example, -1)
+	g.Expect(len(commands)).To(BeNumerically(">=", 9))
+	for _, command := range commands {
+		args, _, _ := strings.Cut(command[1], ">")
+		code, _, errOut := awsEventing(t, strings.Fields(args)...)
+		g.Expect(code).To(BeZero(), "%s: %s", command[0], errOut)
 	}
 }
