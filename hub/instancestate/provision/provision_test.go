@@ -30,8 +30,10 @@ const (
 )
 
 var templates = map[string]func() ([]byte, error){
-	"hub":       func() ([]byte, error) { return provision.Hub(provision.Options{}) },
-	"hub-alone": func() ([]byte, error) { return provision.Hub(provision.Options{Name: "events", HubRole: "capstan-hub"}) },
+	"hub": func() ([]byte, error) { return provision.Hub(provision.Options{}) },
+	"hub-alone": func() ([]byte, error) {
+		return provision.Hub(provision.Options{Name: "events", HubRole: "capstan-hub"})
+	},
 	"hub-members": func() ([]byte, error) {
 		return provision.Hub(provision.Options{Members: []string{"777788889999", member}, AssumedBy: hubRole, ExternalID: "capstan"})
 	},
@@ -188,7 +190,7 @@ func TestQueuePolicies(t *testing.T) {
 				// A member's own stack makes the role that is let in.
 				role := deploy(t, made(t, "member"), member, region).arn("EventsRole")
 				like := members["Condition"].(map[string]any)["ArnLike"].(map[string]any)["aws:PrincipalArn"].(string)
-				g.Expect(regexp.MustCompile("^" + strings.ReplaceAll(like, "*", "[^:]*") + "$").MatchString(role)).To(BeTrue(), "%s lets in %s", like, role)
+				g.Expect(regexp.MustCompile("^"+strings.ReplaceAll(like, "*", "[^:]*")+"$").MatchString(role)).To(BeTrue(), "%s lets in %s", like, role)
 				if name == "hub-members" {
 					g.Expect(members["Principal"]).To(Equal(map[string]any{"AWS": []any{"arn:aws:iam::" + member + ":root", "arn:aws:iam::777788889999:root"}}))
 				} else {
