@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
@@ -99,7 +100,7 @@ func setUp(home string) error {
 	world.kubectl = filepath.Join(assets, "kubectl")
 
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), capstanv1.AddToScheme(scheme), pipelinesv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), capstanv1.AddToScheme(scheme), pipelinesv1.AddToScheme(scheme), eventingv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	world.admin, err = client.New(world.plane.Config(), client.Options{Scheme: scheme})

@@ -11,7 +11,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
 func TestDefaultHasEverything(t *testing.T) {
@@ -66,6 +68,15 @@ func TestSamplesApply(t *testing.T) {
 		}
 	}
 	g.Expect(manual).To(Equal(map[string]bool{"dev": false, "staging": false, "prod": true}))
+
+	var backends eventingv1.EventingBackendList
+	g.Expect(world.admin.List(t.Context(), &backends, client.InNamespace(ns), client.MatchingLabels{eventingv1.BackendLabel: eventingv1.BackendLabelValue})).To(Succeed())
+	g.Expect(backends.Items).To(HaveLen(1))
+	types, err := schema.Types(schema.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	config, invalid := types.Resolve(backends.Items[0].Spec)
+	g.Expect(invalid).To(BeEmpty())
+	g.Expect(config.String(schema.RoleKey)).To(Equal(schema.RoleSource))
 }
 
 // right is one question of who may do what.
@@ -91,6 +102,7 @@ func TestHubRights(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 
 	const pipelines, capstan, core, coordination = "pipelines.weave.works", "capstan.dev", "", "coordination.k8s.io"
+	check(t, hubUser, instanceRights())
 	check(t, hubUser, map[bool][]right{
 		true: {
 			{verb: "watch", group: pipelines, resource: "pipelines"},
@@ -136,6 +148,41 @@ func TestHubRights(t *testing.T) {
 			{verb: "create", group: core, resource: "pods"},
 		},
 	})
+}
+
+// instanceRights are what instance state needs, on every replica: a standby is the same
+// user, and reads queues and labels as the leader does.
+func instanceRights() map[bool][]right {
+	const core, infrastructure, control, eventing = "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "eventing.kyma-project.io"
+	rights := map[bool][]right{
+		true: {
+			{verb: "patch", group: infrastructure, resource: "awsmachines"},
+			{verb: "patch", group: infrastructure, resource: "awsmachinepools"},
+			{verb: "patch", group: core, resource: "machines"},
+			{verb: "patch", group: eventing, resource: "eventingbackends", subresource: "status"},
+			{verb: "create", group: "events.k8s.io", resource: "events"},
+		},
+		false: {
+			{verb: "update", group: infrastructure, resource: "awsmachines"},
+			{verb: "delete", group: infrastructure, resource: "awsmachines"},
+			{verb: "patch", group: infrastructure, resource: "awsmachines", subresource: "status"},
+			{verb: "delete", group: core, resource: "machines"},
+			{verb: "list", group: core, resource: "machines"},
+			{verb: "patch", group: eventing, resource: "eventingbackends"},
+			{verb: "create", group: eventing, resource: "eventingbackends"},
+			{verb: "patch", group: infrastructure, resource: "awsclusters"},
+			{verb: "patch", group: infrastructure, resource: "awsclusterroleidentities"},
+		},
+	}
+	for _, verb := range []string{"get", "list", "watch"} {
+		for _, of := range []struct{ group, resource string }{
+			{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {core, "clusters"}, {infrastructure, "awsclusters"},
+			{infrastructure, "awsclusterroleidentities"}, {control, "awsmanagedcontrolplanes"}, {control, "rosacontrolplanes"}, {eventing, "eventingbackends"},
+		} {
+			rights[true] = append(rights[true], right{verb: verb, group: of.group, resource: of.resource})
+		}
+	}
+	return rights
 }
 
 // TR5: what capa-annotator needs, and no more.
@@ -210,8 +257,15 @@ func TestWorkloadRights(t *testing.T) {
 			{verb: "get", path: "/apis/helm.toolkit.fluxcd.io/v2"},
 			{verb: "patch", group: "cluster.x-k8s.io", resource: "machinedeployments"},
 			{verb: "list", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachinetemplates"},
+			{verb: "get", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachines"},
+			{verb: "watch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachines"},
+			{verb: "patch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachines"},
+			{verb: "patch", group: "infrastructure.cluster.x-k8s.io", resource: "awsmachinepools"},
+			{verb: "list", group: "infrastructure.cluster.x-k8s.io", resource: "awsclusters"},
+			{verb: "list", group: "controlplane.cluster.x-k8s.io", resource: "awsmanagedcontrolplanes"},
 		},
 		false: {
+			{verb: "patch", group: "cluster.x-k8s.io", resource: "machines"}, // They are remediated in the management cluster alone.
 			{verb: "get", group: "infrastructure.cluster.x-k8s.io", resource: "awsclusterroleidentities"},
 			{verb: "get", group: core, resource: "secrets", namespace: "default"},
 			{verb: "patch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},

@@ -40,7 +40,8 @@ func command() *cobra.Command {
 		Long: `Starts real control planes (kube-apiserver and etcd), connects the hub to them,
 and plays a story: revisions that travel from dev to prod, an approval, a cluster
 that goes away and comes back, a rotation of all tokens, node groups that can scale
-from zero by what an EC2 in this process says. Each step is checked.
+from zero and a spot instance that is taken away, by what an EC2 and an SQS in this
+process say. Each step is checked.
 
 With --once it prints a summary and ends, with exit code 0 when every step came
 out as expected. Without it, it stays up until Ctrl-C.`,

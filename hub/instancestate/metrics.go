@@ -30,7 +30,7 @@ func newMetrics() *metrics {
 		guessed:    vec("guessed_time_total", "Facts whose own time is missing or cannot be true, by source.", "source"),
 		applied:    vec("applied_total", "Facts that were written to an object, by kind.", "kind"),
 		failed:     vec("patch_failures_total", "Objects that could not be written to; their messages come again. By kind of the object.", "kind"),
-		messages:   vec("messages_total", "Messages by source and what became of them in the queue: received, deleted, delete_failed, retried, extended, change_failed, dead_lettered, discarded, panicked.", "source", "what"),
+		messages:   vec("messages_total", "Messages by source and what became of them in the queue: received, deleted, delete_failed, retried, released, extended, change_failed, dead_lettered, discarded, panicked.", "source", "what"),
 		malformed:  vec("malformed_total", "Messages that cannot be read, by source.", "source"),
 		remediated: vec("remediated_total", "Machines that were annotated for remediation, by the kind of event.", "kind"),
 		noops:      counter("noop_total", "Facts that changed nothing: duplicates, and what is older than the label."),

@@ -7,21 +7,23 @@ import (
 	"os"
 	"strings"
 
-	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/ec2"
+	"github.com/capstan-hub/capstan/playground/aws/sqs"
 )
 
 // region of all clusters.
 const region = "eu-west-1"
 
-// startAWS starts an AWS with EC2 in it, and configures the hub's annotator for it.
+// startAWS starts an AWS with EC2 and SQS in it, and has the hub call it.
 func (f *Fleet) startAWS(ctx context.Context, down *teardown) error {
-	server, err := aws.Start(aws.Options{Services: []aws.Service{ec2.New(region)}})
+	f.queues = sqs.New(sqs.Options{})
+	server, err := aws.Start(aws.Options{Services: []aws.Service{ec2.New(region), f.queues}})
 	if err != nil {
 		return err
 	}
+	f.aws = server
 	down.add(func() error { server.Stop(); return nil })
 	restore, err := replaceEnvironment("AWS_", server.Env())
 	down.add(restore)
@@ -33,8 +35,8 @@ func (f *Fleet) startAWS(ctx context.Context, down *teardown) error {
 		return err
 	}
 	down.add(func() error { config.Close(); return nil })
-	f.annotator = hub.Annotator{AWS: config}
-	return nil
+	f.config = config
+	return f.createQueue(ctx, config.In(region, awsconfig.Role{}))
 }
 
 // replaceEnvironment puts values in place of all variables with the prefix: one that

@@ -15,8 +15,9 @@
 // receives the hub's Flux events and does what each Promote event asks for: it sets
 // the chart version of the HelmRelease in the environment's cluster. The team of
 // billing has its manifests in a repository, and merges the hub's pull requests. EC2
-// is playground/aws: while the fleet is up, the process' environment leads the SDK
-// there and to no account, and names nobody's profile.
+// and SQS are playground/aws, and what EventBridge would send there, the story sends:
+// while the fleet is up, the process' environment leads the SDK there and to no
+// account, and names nobody's profile.
 //
 // Locking: the receiver of events guards what it has received; everything else is
 // written before the goroutines that read it start.

@@ -7,10 +7,13 @@ import (
 	"io"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
 	"github.com/capstan-hub/capstan/playground/git"
@@ -47,8 +50,12 @@ type Fleet struct {
 	gitea      *git.Server
 	repository *git.Repository
 	robot      git.Account
-	// annotator is how the hub asks EC2, which is played.
-	annotator hub.Annotator
+	// aws is played; config is how the hub calls it, and sqs how EventBridge does. queues
+	// are what is in it.
+	aws    *aws.Server
+	config *awsconfig.Config
+	sqs    *sdk.Client
+	queues *sqs.Service
 	// metricsURL and healthURL of the hub.
 	metricsURL, healthURL string
 }
@@ -110,7 +117,7 @@ func (f *Fleet) up(ctx context.Context, logger logr.Logger, parts *parts) error 
 	}{
 		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, parts.down) }},
 		{"starting Gitea", func(ctx context.Context) error { return f.startGitea(ctx, parts) }},
-		{"starting EC2", func(ctx context.Context) error { return f.startAWS(ctx, parts.down) }},
+		{"starting EC2 and SQS", func(ctx context.Context) error { return f.startAWS(ctx, parts.down) }},
 		{"declaring clusters, credentials, policies and applications", f.declare},
 		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
 		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},

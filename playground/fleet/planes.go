@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub"
@@ -131,7 +133,7 @@ func scheme() (*runtime.Scheme, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, add := range []func(*runtime.Scheme) error{pipelinesv1.AddToScheme, capstanv1.AddToScheme, clusterv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{pipelinesv1.AddToScheme, capstanv1.AddToScheme, clusterv1.AddToScheme, eventingv1.AddToScheme, eventsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building a scheme: %w", err)
 		}
@@ -206,7 +208,8 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		EventsAddress:      "http://" + listener.Addr().String() + "/",
 		AllowLoopback:      true,
 		AllowLoopbackGit:   true,
-		Annotator:          f.annotator,
+		AWS:                f.config,
+		Annotator:          hub.Annotator{AWS: f.config},
 		ClusterTimings:     clusterTimings,
 		WatcherTimings:     watcherTimings,
 		Logger:             logger,

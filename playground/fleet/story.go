@@ -69,6 +69,11 @@ func (f *Fleet) story() []step {
 			expects: "both bear what EC2 says of a node, for cluster-autoscaler; after the swap the GPU goes, and what people wrote stays",
 			within:  aMoment, play: f.scaleFromZero,
 		}, {
+			name:    "a spot instance is about to be taken away",
+			does:    "a queue of SQS is declared a source; a spot instance of dev starts, and then EC2 gives notice of its end",
+			expects: "the label of its AWSMachine follows, an Event tells of the notice, and no message is left in the queue",
+			within:  aMoment, play: f.spotNotice,
+		}, {
 			name:    "exactly once",
 			does:    "nothing: all Promotions are held against all notifications and all pull requests in Gitea",
 			expects: "each Promotion that acted did so once, and no notification or pull request is of anything else",

@@ -23,6 +23,7 @@ func (f *Fleet) TellWhere() {
 		f.kubectl(managementName)+" -n "+appsNamespace+" get events",
 		f.kubectl(prod)+" get helmreleases -A",
 		f.kubectl(managementName)+" -n "+fleetNamespace+" get machinedeployments -o yaml",
+		f.kubectl(managementName)+" -n "+fleetNamespace+" get awsmachines -L "+stateLabel,
 		"curl -s "+f.metricsURL+" | grep ^capstan_",
 		"tail -f "+f.files.path(hubLogName),
 		"curl -s --cacert "+f.files.path(giteaCAName)+" '"+f.giteaAPI("/pulls?state=all")+`' | grep -o '"title":"[^"]*"'`,

@@ -58,7 +58,7 @@ hub until it is told to stop (SIGTERM, SIGINT).`,
 		},
 	}
 	s.register(root.Flags())
-	root.AddCommand(newSign(), newExplain(), newVersion())
+	root.AddCommand(newSign(), newExplain(), newAWSEventing(), newVersion())
 	return root
 }
 

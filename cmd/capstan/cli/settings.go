@@ -34,6 +34,9 @@ const (
 	// a pod, as in Flux's controllers.
 	runtimeNamespace = "RUNTIME_NAMESPACE"
 
+	// podNamespace is the file in which a pod finds the name of its own namespace.
+	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
 	addressOff = "0"
 )
 
@@ -45,6 +48,8 @@ type settings struct {
 	kubeconfig string
 	level      string
 	encoding   string
+	// podNamespace is the file that tells it in a pod.
+	podNamespace string
 }
 
 func defaultSettings() *settings {
@@ -58,7 +63,7 @@ func defaultSettings() *settings {
 			PromotionRetention:  promotion.DefaultRetention,
 		},
 		annotator: defaultAnnotatorSettings(awsconfig.AuthDefault),
-		level:     levelInfo, encoding: encodingJSON,
+		level:     levelInfo, encoding: encodingJSON, podNamespace: podNamespace,
 	}
 	for _, k := range apps.DefaultKinds() {
 		s.appKinds = append(s.appKinds, k.String())
@@ -164,6 +169,9 @@ func (s *settings) options() (hub.Options, error) {
 	}
 	o.AppKinds = kinds
 	o.LeaderElectionNamespace = leaseNamespace(o.Namespace)
+	if o.LeaderElect && o.LeaderElectionNamespace == "" && !s.inPod() {
+		refuse("leader-elect", "outside of a pod nothing says which namespace the lease is in; set %s to one, such as capstan-system, or give --namespace", runtimeNamespace)
+	}
 	return o, errors.Join(errs...)
 }
 
@@ -222,6 +230,12 @@ func leaseNamespace(namespace string) string {
 		return namespace
 	}
 	return os.Getenv(runtimeNamespace)
+}
+
+// inPod is whether controller-runtime will find a namespace for the lease.
+func (s *settings) inPod() bool {
+	_, err := os.Stat(s.podNamespace)
+	return err == nil
 }
 
 // config of the management cluster, by kubectl's rules.

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +113,30 @@ func TestNamespaceOfTheLease(t *testing.T) {
 	o, err := parse(t).options()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.LeaderElectionNamespace).To(Equal("capstan-system"))
+}
+
+// Where nothing says which namespace the lease is in, what to set is told, before
+// anything is contacted.
+func TestLeaseWithoutNamespace(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "namespace")
+	options := func(args ...string) error {
+		s := parse(t, args...)
+		s.podNamespace = file
+		_, err := s.options()
+		return err
+	}
+	t.Setenv(runtimeNamespace, "")
+	g.Expect(options("--leader-elect")).To(MatchError(And(
+		ContainSubstring("--leader-elect: outside of a pod"), ContainSubstring(runtimeNamespace), ContainSubstring("--namespace"))))
+	g.Expect(options()).To(Succeed())
+	g.Expect(options("--leader-elect", "--namespace=team-a")).To(Succeed())
+	t.Setenv(runtimeNamespace, "capstan-system")
+	g.Expect(options("--leader-elect")).To(Succeed())
+
+	t.Setenv(runtimeNamespace, "")
+	g.Expect(os.WriteFile(file, []byte("capstan-system"), 0o600)).To(Succeed())
+	g.Expect(options("--leader-elect")).To(Succeed(), "in a pod")
 }
 
 func TestLogLevelsAndEncodings(t *testing.T) {

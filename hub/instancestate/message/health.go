@@ -38,9 +38,9 @@ func (d decoder) health(e EventBridgeEvent) (Message, error) {
 	switch {
 	case detail.Service == "" || detail.Category == "":
 		return Message{}, malformed("%s without service or eventTypeCategory", e.DetailType)
-	case detail.Service != "EC2":
+	case detail.Service != HealthService:
 		return ignore(HealthOther, "service"), nil
-	case detail.Category != "scheduledChange":
+	case detail.Category != HealthCategory:
 		return ignore(HealthOther, "category"), nil
 	case strings.EqualFold(detail.StatusCode, closed) || strings.EqualFold(detail.StatusCode, resolved):
 		return ignore(ScheduledChange, "resolved"), nil
