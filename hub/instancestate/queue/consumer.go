@@ -43,6 +43,9 @@ const (
 	// messages are on their way would hide them from other readers for VisibilityTimeout;
 	// with messages in the queue it is back within that time.
 	receiveGrace = 500 * time.Millisecond
+	// hangUp is how long what is released waits for SQS to see that a receive was cut off:
+	// else it would be handed to that receive, and be hidden.
+	hangUp = 200 * time.Millisecond
 )
 
 // Options of a Consumer.
@@ -140,6 +143,11 @@ func (c *Consumer) Run(ctx context.Context) {
 	context.AfterFunc(grace, stopReading)
 	c.pollers.Wait()
 	watching.Wait()
+	if reading.Err() != nil {
+		hung, cancel := context.WithTimeout(calls, hangUp)
+		defer cancel()
+		<-hung.Done()
+	}
 	c.release()
 	close(drain)
 	settling.Wait()

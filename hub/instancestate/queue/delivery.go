@@ -15,6 +15,8 @@ type Delivery struct {
 	Sent, Received time.Time
 	// Receives is how often it was received so far, this time included.
 	Receives int
+	// More says that the receive that brought it was full: there is more to be read.
+	More bool
 
 	consumer *Consumer
 	receipt  string
