@@ -85,6 +85,9 @@ type Consumer struct {
 	// window holds what was received and is not settled.
 	window map[*Delivery]struct{}
 	bytes  int64
+	// often is how many of them were received often, and grown that there may be many.
+	often int
+	grown bool
 	// reserved is room for what receives under way may bring.
 	reserved int
 	// room is closed, and made anew, when the window shrinks.
@@ -128,6 +131,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	}
 	watching.Go(func() { c.extendVisibility(ctx) })
 	watching.Go(func() { c.watchAttributes(ctx) })
+	watching.Go(func() { c.grow(ctx) })
 	reading, stopReading := context.WithCancel(calls)
 	defer stopReading()
 	c.reading = reading

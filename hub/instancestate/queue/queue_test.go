@@ -492,6 +492,38 @@ func TestStoppedAtRandom(t *testing.T) {
 	g.Expect(done).To(HaveLen(n))
 }
 
+// A reader that dies again and again, and does a little each time, does all of it before
+// receives are used up: it does not read everything over and over.
+func TestDiesAgainAndAgain(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	w.create(t, "dead", nil)
+	_, err := w.client.SetQueueAttributes(t.Context(), &api.SetQueueAttributesInput{QueueUrl: sdk.String(w.url), Attributes: map[string]string{
+		"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":20}`, sqs.ARN(region, "dead")),
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	const n, life = 500, 10
+	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
+	left := func() int { return len(w.sqs.Bodies(region, "q")) }
+	for lives := 0; left() > 0; lives++ {
+		g.Expect(lives).To(BeNumerically("<", 2*n/life), "each life does some")
+		alive, did := left(), 0
+		var mu sync.Mutex
+		_, stop := run(t, w.options(func(_ context.Context, d *queue.Delivery) {
+			mu.Lock()
+			defer mu.Unlock()
+			if did++; did <= life {
+				d.Ack()
+			}
+		}))
+		g.Eventually(left).Should(BeNumerically("<=", max(0, alive-life)))
+		stop()
+	}
+	g.Expect(w.sqs.Stats(region, "q").DeadLettered).To(BeZero())
+	g.Expect(w.sqs.Stats(region, "q").Deleted).To(Equal(n))
+}
+
 // What the SDK says when there are no credentials, and when nobody answers.
 func TestClassOf(t *testing.T) {
 	g := NewWithT(t)
