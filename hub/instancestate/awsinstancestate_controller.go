@@ -90,7 +90,7 @@ type settler interface {
 	Ack()
 	// Retry has it come again, later from time to time.
 	Retry()
-	// Release has it come again at once, for whoever reads it next.
+	// Release has it come again soon, for whoever reads it next.
 	Release()
 }
 

@@ -26,7 +26,9 @@
 // into self-managed clusters, so that what is unknown to a standby is left for it. The
 // leader alone writes status, and repairs labels (drift.go).
 //
-// Nothing here asks AWS anything but for messages.
+// Nothing here asks AWS anything but for messages. Remediation concerns Machines of the
+// management cluster alone: into self-managed clusters goes nothing but labels and their
+// annotations, and the transport of a connection lets no patch of a Machine through.
 //
 // # Locking
 //
@@ -37,7 +39,8 @@
 // # Trade-offs
 //
 // Events are merged for an object that is at work or waits for a worker, not on purpose
-// delayed: what is alone does not wait.
+// delayed: what is alone does not wait. Where a queue has much to be read, reading goes
+// before patching for up to a second (lanes.go), for a notice may be behind it all.
 //
 // Events of Kubernetes are a second write for each label, and people read a few of
 // them: beyond a bucket they are counted, not made.

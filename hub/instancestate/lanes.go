@@ -19,6 +19,11 @@ const (
 	// A workload cluster that did not answer is left alone for clusterRest, and twice as
 	// long each time up to clusterRestMax: its messages come again meanwhile.
 	clusterRest, clusterRestMax = 5 * time.Second, 2 * time.Minute
+	// While a queue has more to be read than one receive brings, a notice may be among it,
+	// and patches would take the time of reading. So objects that are not urgent wait for
+	// readGap after each full receive; but for no longer than readFirst, in which some
+	// thousands of messages are read.
+	readGap, readFirst = 50 * time.Millisecond, time.Second
 )
 
 // job is what is to be done on one object.
@@ -44,7 +49,7 @@ type lane struct {
 // and no more workers for a workload cluster than its share, so that one that hangs holds
 // no other up.
 type lanes struct {
-	clock clock.PassiveClock
+	clock clock.Clock
 	// wake holds one for each worker that may have something to do.
 	wake chan struct{}
 
@@ -54,10 +59,12 @@ type lanes struct {
 		lanes []*lane
 		// turn is the lane that is looked at first.
 		turn int
+		// full is when a receive was last full, and reading since when they are.
+		full, reading time.Time
 	}
 }
 
-func newLanes(c clock.PassiveClock) *lanes {
+func newLanes(c clock.Clock) *lanes {
 	l := &lanes{clock: c, wake: make(chan struct{}, workers)}
 	l.lockedState.jobs = map[owner.Key]*job{}
 	return l
@@ -75,6 +82,28 @@ func (l *lanes) put(key owner.Key, w work) {
 	l.enqueue(j, w.fact.Urgent())
 	l.mu.Unlock()
 	l.signal()
+}
+
+// more is to be read than what was put so far.
+func (l *lanes) more() {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := &l.lockedState; now.Sub(s.full) >= readGap {
+		s.reading = now
+	}
+	l.lockedState.full = now
+}
+
+// held is for how long objects that are not urgent wait for others to be read; l.mu is
+// held.
+func (l *lanes) held() time.Duration {
+	s := &l.lockedState
+	until := s.full.Add(readGap)
+	if most := s.reading.Add(readFirst); most.Before(until) {
+		until = most
+	}
+	return until.Sub(l.clock.Now())
 }
 
 func (l *lanes) signal() {
@@ -114,22 +143,32 @@ func (l *lanes) of(cluster string) *lane {
 	return s.lanes[at]
 }
 
-// take the next job; nil when there is none for now. resting says that its cluster is
-// not to be called.
-func (l *lanes) take() (j *job, works []work, resting bool) {
+// turn of a worker: a job and its works; none for now when nil. resting says that the
+// cluster is not to be called, and held for how long there may be none.
+type turn struct {
+	*job
+	works   []work
+	resting bool
+	held    time.Duration
+}
+
+// take the next job.
+func (l *lanes) take() turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, queue := range []func(*lane) *[]owner.Key{
-		func(at *lane) *[]owner.Key { return &at.urgent },
-		func(at *lane) *[]owner.Key { return &at.normal },
-	} {
-		if j, resting := l.next(queue); j != nil {
-			works, j.works = j.works, nil
-			j.busy, j.queued, j.urgent = true, false, false
-			return j, works, resting
+	j, resting := l.next(func(at *lane) *[]owner.Key { return &at.urgent })
+	if j == nil {
+		if held := l.held(); held > 0 {
+			return turn{held: held}
 		}
+		j, resting = l.next(func(at *lane) *[]owner.Key { return &at.normal })
 	}
-	return nil, nil, false
+	if j == nil {
+		return turn{}
+	}
+	works := j.works
+	j.works, j.busy, j.queued, j.urgent = nil, true, false, false
+	return turn{job: j, works: works, resting: resting}
 }
 
 // next job in one of the queues of all lanes, in turn; l.mu is held.
@@ -204,18 +243,30 @@ func (l *lanes) len() int {
 // run a worker until the context ends.
 func (l *lanes) run(ctx context.Context, do func(context.Context, owner.Key, []work) (silent bool), skip func([]work)) {
 	for ctx.Err() == nil {
-		j, works, resting := l.take()
+		t := l.take()
 		switch {
-		case j == nil:
-			select {
-			case <-l.wake:
-			case <-ctx.Done():
-			}
-		case resting:
-			skip(works)
-			l.done(j, false, true)
+		case t.job == nil:
+			l.wait(ctx, t.held)
+		case t.resting:
+			skip(t.works)
+			l.done(t.job, false, true)
 		default:
-			l.done(j, do(ctx, j.key, works), false)
+			l.done(t.job, do(ctx, t.key, t.works), false)
 		}
+	}
+}
+
+// wait until there may be something to do: after held, if that is not zero.
+func (l *lanes) wait(ctx context.Context, held time.Duration) {
+	var over <-chan time.Time
+	if held > 0 {
+		timer := l.clock.NewTimer(held)
+		defer timer.Stop()
+		over = timer.C()
+	}
+	select {
+	case <-l.wake:
+	case <-over:
+	case <-ctx.Done():
 	}
 }

@@ -98,6 +98,9 @@ func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, s setti
 		WaitTime: s.wait, VisibilityTimeout: s.visibility, PollersMin: s.pollersMin, PollersMax: s.pollersMax,
 		DeadLetterQueueURL: s.deadLetters,
 		Handler: func(ctx context.Context, d *queue.Delivery) {
+			if d.More {
+				r.lanes.more()
+			}
 			r.processMessage(ctx, made.origin, d.Message, d.Sent, d)
 		},
 		Observer: made, Clock: r.Clock, Log: r.Logger.WithValues("source", name.String()),

@@ -31,6 +31,11 @@ import (
 
 const region = "eu-west-1"
 
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(2 * time.Minute) // A machine may be busy.
+	os.Exit(m.Run())
+}
+
 // world is a server, what answers in it, and the SDK's configuration as a program in
 // Env would load it.
 type world struct {

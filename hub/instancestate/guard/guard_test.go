@@ -88,7 +88,7 @@ func TestRules(t *testing.T) {
 }
 
 // Row 2 of the test matrix: all 720 orders of the six states, with each of them twice.
-func TestAllPermutationsEndTerminated(t *testing.T) {
+func TestRow2AllPermutationsEndTerminated(t *testing.T) {
 	g := NewWithT(t)
 	var facts []message.Fact
 	for i, word := range states {

@@ -43,6 +43,9 @@ const (
 	// messages are on their way would hide them from other readers for VisibilityTimeout;
 	// with messages in the queue it is back within that time.
 	receiveGrace = 500 * time.Millisecond
+	// hangUp is how long what is released waits for SQS to see that a receive was cut off:
+	// else it would be handed to that receive, and be hidden.
+	hangUp = 200 * time.Millisecond
 )
 
 // Options of a Consumer.
@@ -82,6 +85,9 @@ type Consumer struct {
 	// window holds what was received and is not settled.
 	window map[*Delivery]struct{}
 	bytes  int64
+	// often is how many of them were received often, and grown that there may be many.
+	often int
+	grown bool
 	// reserved is room for what receives under way may bring.
 	reserved int
 	// room is closed, and made anew, when the window shrinks.
@@ -125,6 +131,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	}
 	watching.Go(func() { c.extendVisibility(ctx) })
 	watching.Go(func() { c.watchAttributes(ctx) })
+	watching.Go(func() { c.grow(ctx) })
 	reading, stopReading := context.WithCancel(calls)
 	defer stopReading()
 	c.reading = reading
@@ -140,6 +147,11 @@ func (c *Consumer) Run(ctx context.Context) {
 	context.AfterFunc(grace, stopReading)
 	c.pollers.Wait()
 	watching.Wait()
+	if reading.Err() != nil {
+		hung, cancel := context.WithTimeout(calls, hangUp)
+		defer cancel()
+		<-hung.Done()
+	}
 	c.release()
 	close(drain)
 	settling.Wait()

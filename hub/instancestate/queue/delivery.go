@@ -15,6 +15,8 @@ type Delivery struct {
 	Sent, Received time.Time
 	// Receives is how often it was received so far, this time included.
 	Receives int
+	// More says that the receive that brought it was full: there is more to be read.
+	More bool
 
 	consumer *Consumer
 	receipt  string
@@ -53,12 +55,13 @@ func (d *Delivery) Retry() {
 	}
 }
 
-// Release has the message come again at once, for whoever reads it next: it is not this
-// reader's to handle.
+// Release has the message come again for whoever reads it next: it is not this reader's
+// to handle. It comes at once at first, and then later from time to time, should nobody
+// be there to handle it.
 func (d *Delivery) Release() {
 	if d.settle() {
 		d.consumer.Observer.Count(Released, 1)
-		d.consumer.changes.put(job{d: d, last: true})
+		d.consumer.changes.put(job{d: d, visibility: releaseAfter(d.Receives), last: true})
 	}
 }
 
@@ -74,16 +77,35 @@ func (d *Delivery) settle() bool {
 
 const (
 	// firstRetry doubles with every receive, up to lastRetry: an outage of the API server
-	// is over in minutes, and a notice of two minutes should not sleep through it.
+	// is mostly over in minutes, and a notice of two minutes should not sleep through it.
+	// With both, twenty receives, after which a queue as it is advised dead-letters a
+	// message, take more than three hours.
 	firstRetry = 5 * time.Second
-	lastRetry  = 5 * time.Minute
+	lastRetry  = 15 * time.Minute
+	// releasedAtOnce is how many receives a released message is visible at once after:
+	// where two readers take turns at random, the other has it by then seven times of
+	// eight. Then firstRelease doubles with every receive up to lastRetry, so that the
+	// quarter of an hour that a message is released for takes 13 receives.
+	releasedAtOnce = 3
+	firstRelease   = time.Second
 )
 
 // retryAfter is how long a message that was received n times is left alone.
-func retryAfter(n int) time.Duration {
-	after := firstRetry
-	for ; n > 1 && after < lastRetry; n-- {
-		after *= 2
+func retryAfter(n int) time.Duration { return doubled(firstRetry, n-1) }
+
+// releaseAfter is how long a message that was received n times is hidden from everybody
+// when its reader gives it back.
+func releaseAfter(n int) time.Duration {
+	if n <= releasedAtOnce {
+		return 0
 	}
-	return min(after, lastRetry)
+	return doubled(firstRelease, n-releasedAtOnce-1)
+}
+
+// doubled n times, up to lastRetry.
+func doubled(d time.Duration, n int) time.Duration {
+	for ; n > 0 && d < lastRetry; n-- {
+		d *= 2
+	}
+	return min(d, lastRetry)
 }

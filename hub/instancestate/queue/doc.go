@@ -7,7 +7,9 @@
 // Contract: a Handler gets every message that can be decoded, as a Delivery, and calls
 // exactly one of Ack, Retry and Release, at any time and from any goroutine. A message is
 // deleted only after Ack. Until then it is kept invisible, however long that takes; after
-// Retry it comes again, later from time to time. A message that cannot be decoded is
+// Retry it comes again, later from time to time; after Release too, at once at first. A
+// message outlives three hours of either before twenty receives are used up, however
+// often it is tried. A message that cannot be decoded is
 // dead-lettered, and no other ever is: by the queue's redrive policy, if it has one;
 // else into the configured queue; else it is deleted, and shown to the Observer. A
 // Handler that panics has asked for a Retry.

@@ -74,6 +74,7 @@ func (c *Consumer) receive(ctx context.Context, wait time.Duration) (int, error)
 	given := make([]*Delivery, len(messages))
 	for i := range messages {
 		given[i] = c.delivery(&messages[i])
+		given[i].More = len(messages) == batchSize
 	}
 	c.received()
 	if ctx.Err() != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -27,7 +28,16 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-const region = "eu-west-1"
+const (
+	region = "eu-west-1"
+	// patience with a machine that is busy.
+	patience = 2 * time.Minute
+)
+
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(patience)
+	os.Exit(m.Run())
+}
 
 // world is a simulated SQS with one queue, by a clock.
 type world struct {
@@ -171,14 +181,14 @@ func TestPollersFollowTheLoad(t *testing.T) {
 	})
 	consumer, _ = run(t, o)
 	close(ready)
-	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "20s").Should(Equal(2000))
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(2000))
 	mu.Lock()
 	g.Expect(most).To(Equal(8))
 	mu.Unlock()
 	g.Eventually(func() int {
 		c.Step(10 * time.Second)
 		return consumer.Status().Pollers
-	}, "10s").Should(Equal(2))
+	}).Should(Equal(2))
 	stats := w.sqs.Stats(region, "q")
 	g.Expect(stats.Received).To(Equal(2000), "no message was read twice")
 	calls := w.Count(aws.Match{Service: "sqs", Action: "DeleteMessageBatch"})
@@ -199,14 +209,14 @@ func TestWindow(t *testing.T) {
 			o := w.options(func(_ context.Context, d *queue.Delivery) { held <- d })
 			edit(&o)
 			c, _ := run(t, o)
-			g.Eventually(c.InFlight, "5s").Should(BeNumerically(">=", 80))
+			g.Eventually(c.InFlight).Should(BeNumerically(">=", 80))
 			g.Consistently(c.InFlight, "300ms").Should(BeNumerically("<=", 100))
 			for range 500 {
 				var d *queue.Delivery
-				g.Eventually(held, "5s").Should(Receive(&d))
+				g.Eventually(held).Should(Receive(&d))
 				d.Ack()
 			}
-			g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "5s").Should(Equal(500))
+			g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(500))
 		})
 	}
 }
@@ -222,35 +232,38 @@ func TestTenThousandInFlight(t *testing.T) {
 	o := w.options(func(_ context.Context, d *queue.Delivery) { held <- d })
 	o.PollersMax = 1000 // So that the window, and not they, is what bounds.
 	consumer, _ := run(t, o)
-	g.Eventually(consumer.InFlight, "60s").Should(Equal(n))
+	g.Eventually(consumer.InFlight).Should(Equal(n))
 	for range 3 {
 		changed := w.sqs.Stats(region, "q").VisibilityChanges
 		for range 2 { // Half of the time is over: all are extended.
 			c.Step(15 * time.Second)
 		}
-		g.Eventually(func() int { return w.sqs.Stats(region, "q").VisibilityChanges }, "60s").Should(BeNumerically(">=", changed+n))
+		g.Eventually(func() int { return w.sqs.Stats(region, "q").VisibilityChanges }).Should(BeNumerically(">=", changed+n))
 	}
 	g.Expect(w.sqs.Stats(region, "q").Received).To(Equal(n), "when its time has passed none has been read twice")
 	for range n {
 		(<-held).Ack()
 	}
-	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "60s").Should(Equal(n))
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(n))
 }
 
-// A message whose work fails comes again after 5 s, 10 s, 20 s, up to 5 minutes.
-func TestRetryBacksOff(t *testing.T) {
+// backsOff hands a message back again and again, and looks at when it is visible.
+func backsOff(t *testing.T, back func(*queue.Delivery), waits []time.Duration) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
 	handed := make(chan int, 10)
 	o := w.options(func(_ context.Context, d *queue.Delivery) {
-		d.Retry()
+		back(d)
 		handed <- d.Receives
 	})
 	consumer, _ := run(t, o)
 	g.Expect(w.sqs.Put(region, "q", queuetest.Body(1))).To(BeNil())
-	for i, wait := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		g.Eventually(handed, "5s").Should(Receive(Equal(i + 1)))
+	for i, wait := range waits {
+		g.Eventually(handed).Should(Receive(Equal(i + 1)))
+		if wait == 0 {
+			continue
+		}
 		g.Eventually(consumer.InFlight).Should(BeZero())
 		for wait := wait*time.Second - time.Second; wait > 0; wait -= 5 * time.Second {
 			c.Step(min(5*time.Second, wait))
@@ -258,6 +271,18 @@ func TestRetryBacksOff(t *testing.T) {
 		g.Expect(w.sqs.Stats(region, "q").Visible).To(BeZero(), "after nearly %ds", wait)
 		c.Step(time.Second)
 	}
+}
+
+// A message whose work fails comes again after 5 s, 10 s, 20 s, up to a quarter of an hour.
+func TestRetryBacksOff(t *testing.T) {
+	backsOff(t, (*queue.Delivery).Retry, []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 900, 900})
+}
+
+// What nobody is there to handle does not spin: it lasts a quarter of an hour with fewer
+// receives than it is dead-lettered after.
+func TestReleaseBacksOff(t *testing.T) {
+	waits := []time.Duration{0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
+	backsOff(t, (*queue.Delivery).Release, waits)
 }
 
 // With a redrive policy, SQS itself moves what cannot be read, and nothing else.
@@ -276,7 +301,7 @@ func TestMalformedWithRedrivePolicy(t *testing.T) {
 	consumer, _ := run(t, o)
 	g.Eventually(func() int { return w.Count(aws.Match{Action: "GetQueueAttributes"}, "") }).Should(Equal(2))
 	g.Expect(w.sqs.Put(region, "q", append(bodies(9), "abcd")...)).To(BeNil())
-	g.Eventually(func() []string { return w.sqs.Bodies(region, "dead") }, "10s").Should(ConsistOf("abcd"))
+	g.Eventually(func() []string { return w.sqs.Bodies(region, "dead") }).Should(ConsistOf("abcd"))
 	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(9))
 	seen.mu.Lock()
 	g.Expect(seen.samples).To(Equal([]string{"abcd"}), "it is told of once")
@@ -359,12 +384,12 @@ func TestErrorsAreToldAndHeal(t *testing.T) {
 				c.Step(time.Second)
 				return consumer.Status()
 			}
-			g.Eventually(status, "10s").Should(And(HaveField("Class", class), HaveField("Ready", false)))
+			g.Eventually(status).Should(And(HaveField("Class", class), HaveField("Ready", false)))
 			g.Expect(consumer.Status().Message).To(HavePrefix("ReceiveMessage: "))
 			g.Expect(consumer.Status().Message).NotTo(ContainSubstring("RequestID"))
 			w.sqs.SetFaults(region, "q", sqs.Faults{})
 			g.Expect(w.sqs.Put(region, "q", queuetest.Body(1))).To(BeNil())
-			g.Eventually(status, "10s").Should(And(HaveField("Class", queue.None), HaveField("Ready", true), HaveField("Message", "")))
+			g.Eventually(status).Should(And(HaveField("Class", queue.None), HaveField("Ready", true), HaveField("Message", "")))
 			g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(1))
 		})
 	}
@@ -383,9 +408,9 @@ func TestQueueByName(t *testing.T) {
 		return consumer.Status()
 	}
 	for range 2 {
-		g.Eventually(status, "10s").Should(HaveField("Class", queue.NoSuchQueue))
+		g.Eventually(status).Should(HaveField("Class", queue.NoSuchQueue))
 		url := w.create(t, "later", nil)
-		g.Eventually(status, "10s").Should(HaveField("Ready", true))
+		g.Eventually(status).Should(HaveField("Ready", true))
 		_, err := w.client.DeleteQueue(t.Context(), &api.DeleteQueueInput{QueueUrl: sdk.String(url)})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
@@ -420,7 +445,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 		c.Step(500 * time.Millisecond)
 		return len(w.sqs.Bodies(region, "q"))
 	}
-	g.Eventually(left, "120s", "20ms").Should(BeZero())
+	g.Eventually(left).WithPolling(20 * time.Millisecond).Should(BeZero())
 	mu.Lock()
 	defer mu.Unlock()
 	g.Expect(seen).To(HaveLen(n))
@@ -450,7 +475,7 @@ func TestStoppedAtRandom(t *testing.T) {
 			done[d.Event.ID] = true
 			d.Ack()
 		}))
-		g.Eventually(enough, "20s").Should(BeClosed())
+		g.Eventually(enough).Should(BeClosed())
 		stop()
 		mu.Lock()
 		g.Expect(len(done)+len(w.sqs.Bodies(region, "q"))).To(BeNumerically(">=", n), "what is not done is in the queue")
@@ -463,8 +488,40 @@ func TestStoppedAtRandom(t *testing.T) {
 		done[d.Event.ID] = true
 		d.Ack()
 	}))
-	g.Eventually(func() int { return len(w.sqs.Bodies(region, "q")) }, "90s", "50ms").Should(BeZero())
+	g.Eventually(func() int { return len(w.sqs.Bodies(region, "q")) }).WithPolling(50 * time.Millisecond).Should(BeZero())
 	g.Expect(done).To(HaveLen(n))
+}
+
+// A reader that dies again and again, and does a little each time, does all of it before
+// receives are used up: it does not read everything over and over.
+func TestDiesAgainAndAgain(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	w.create(t, "dead", nil)
+	_, err := w.client.SetQueueAttributes(t.Context(), &api.SetQueueAttributesInput{QueueUrl: sdk.String(w.url), Attributes: map[string]string{
+		"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":20}`, sqs.ARN(region, "dead")),
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	const n, life = 500, 10
+	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
+	left := func() int { return len(w.sqs.Bodies(region, "q")) }
+	for lives := 0; left() > 0; lives++ {
+		g.Expect(lives).To(BeNumerically("<", 2*n/life), "each life does some")
+		alive, did := left(), 0
+		var mu sync.Mutex
+		_, stop := run(t, w.options(func(_ context.Context, d *queue.Delivery) {
+			mu.Lock()
+			defer mu.Unlock()
+			if did++; did <= life {
+				d.Ack()
+			}
+		}))
+		g.Eventually(left).Should(BeNumerically("<=", max(0, alive-life)))
+		stop()
+	}
+	g.Expect(w.sqs.Stats(region, "q").DeadLettered).To(BeZero())
+	g.Expect(w.sqs.Stats(region, "q").Deleted).To(Equal(n))
 }
 
 // What the SDK says when there are no credentials, and when nobody answers.

@@ -1,6 +1,20 @@
 package queue
 
-import "context"
+import (
+	"context"
+	"time"
+)
+
+const (
+	// A reader that dies again and again reads all that waits each time, and does little
+	// of it: the receives of what it never comes to are used up, and it is dead-lettered.
+	// So while a reader is young, it reads no more when it holds messages that were
+	// received often times or more, but for fewOften in all: about as many as can be
+	// patched at once.
+	youth    = 30 * time.Second
+	often    = 5
+	fewOften = 20
+)
 
 // enter a received message into the window.
 func (c *Consumer) enter(d *Delivery) {
@@ -8,6 +22,9 @@ func (c *Consumer) enter(d *Delivery) {
 	defer c.mu.Unlock()
 	c.window[d] = struct{}{}
 	c.bytes += d.size
+	if d.Receives >= often {
+		c.often++
+	}
 }
 
 // settled messages leave the window.
@@ -18,6 +35,9 @@ func (c *Consumer) settled(jobs []job) {
 		if _, there := c.window[j.d]; there && j.last {
 			delete(c.window, j.d)
 			c.bytes -= j.d.size
+			if j.d.Receives >= often {
+				c.often--
+			}
 		}
 	}
 	c.makeRoom()
@@ -60,7 +80,25 @@ func (c *Consumer) waitForRoom(ctx context.Context) bool {
 
 // hasRoom for one batch more; c.mu is held.
 func (c *Consumer) hasRoom() bool {
-	return len(c.window)+c.reserved+batchSize <= c.Window && c.bytes < c.WindowBytes
+	most := c.Window
+	if c.often > 0 && !c.grown {
+		most = min(most, fewOften)
+	}
+	return len(c.window)+c.reserved+batchSize <= most && c.bytes < c.WindowBytes
+}
+
+// grow up, unless the context ends before.
+func (c *Consumer) grow(ctx context.Context) {
+	timer := c.Clock.NewTimer(youth)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.grown = true
+	c.makeRoom()
 }
 
 // InFlight is how many messages were received and are not settled.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,11 @@ import (
 )
 
 const region = "eu-west-1"
+
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(2 * time.Minute) // A machine may be busy.
+	os.Exit(m.Run())
+}
 
 type world struct {
 	*aws.Server

@@ -30,7 +30,11 @@ type Lacks struct {
 	VisibilityBatch bool
 }
 
-const visibility = 2 * time.Second
+const (
+	visibility = 5 * time.Second
+	// patience with a machine that is busy.
+	patience = 2 * time.Minute
+)
 
 type suite struct {
 	client *sqs.Client
@@ -148,10 +152,10 @@ func (s *suite) everyMessage(t *testing.T) {
 		seen.note(d)
 		go d.Ack() // From elsewhere, as a patcher would.
 	}, nil)
-	g.Eventually(seen.len, "20s").Should(Equal(n))
-	g.Eventually(s.left(t, "all"), "10s").Should(Equal("0+0"))
+	g.Eventually(seen.len, patience).Should(Equal(n))
+	g.Eventually(s.left(t, "all"), patience).Should(Equal("0+0"))
 	g.Expect(c.Status()).To(And(HaveField("Ready", true), HaveField("Class", queue.None)))
-	g.Eventually(c.InFlight).Should(BeZero())
+	g.Eventually(c.InFlight, patience).Should(BeZero())
 	stop()
 }
 
@@ -168,7 +172,7 @@ func (s *suite) again(t *testing.T) {
 		d.Retry()
 		d.Ack() // Too late.
 	}, nil)
-	g.Eventually(s.left(t, "again"), "30s").Should(Equal("0+0"))
+	g.Eventually(s.left(t, "again"), patience).Should(Equal("0+0"))
 	g.Expect(seen.seen).To(Equal(map[string]int{"e-1": 2, "e-2": 1}))
 }
 
@@ -180,7 +184,7 @@ func (s *suite) malformed(t *testing.T) {
 		seen.note(d)
 		d.Ack()
 	}, func(o *queue.Options) { o.DeadLetterQueueURL = s.urls["buried"] })
-	g.Eventually(s.left(t, "poison"), "30s").Should(Equal("0+0"))
+	g.Eventually(s.left(t, "poison"), patience).Should(Equal("0+0"))
 	g.Expect(seen.len()).To(Equal(3), "the others are not disturbed")
 	out, err := s.client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String(s.urls["buried"]), MaxNumberOfMessages: 10, WaitTimeSeconds: 1})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -191,7 +195,7 @@ func (s *suite) malformed(t *testing.T) {
 func (s *suite) noSuchQueue(t *testing.T) {
 	g := NewWithT(t)
 	c, stop := s.run(t, strings.Replace(s.urls["all"], "consumer-all", "consumer-none", 1), func(context.Context, *queue.Delivery) {}, nil)
-	g.Eventually(c.Status, "10s").Should(HaveField("Class", queue.NoSuchQueue))
+	g.Eventually(c.Status, patience).Should(HaveField("Class", queue.NoSuchQueue))
 	g.Expect(c.Status().Message).To(ContainSubstring("create the queue"))
 	stop()
 }
@@ -218,8 +222,8 @@ func (s *suite) long(t *testing.T) {
 		handed <- d
 	}, nil)
 	d := <-handed
-	g.Consistently(s.left(t, "long"), "5s", "200ms").Should(Equal("0+1"), "it stays hidden for longer than its time")
+	g.Consistently(s.left(t, "long"), "7s", "200ms").Should(Equal("0+1"), "it stays hidden for longer than its time")
 	d.Ack()
-	g.Eventually(s.left(t, "long"), "5s").Should(Equal("0+0"))
+	g.Eventually(s.left(t, "long"), patience).Should(Equal("0+0"))
 	g.Expect(seen.seen).To(Equal(map[string]int{"e-1": 1}))
 }
