@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -484,4 +487,51 @@ func TestClassOf(t *testing.T) {
 	g.Expect(queue.ClassOf(err)).To(Equal(queue.Network), "%v", err)
 	g.Expect(queue.ClassOf(nil)).To(Equal(queue.None))
 	g.Expect(queue.ClassOf(errors.New("x"))).To(Equal(queue.Other))
+}
+
+// What a message says of an error that lasts stays the same, though every try has
+// another port and another request id: status is written on transitions only.
+func TestMessagesOfErrorsStay(t *testing.T) {
+	for name, fail := range map[string]func(try int) error{
+		"connection": func(try int) error {
+			return &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 40000 + try}, Addr: &net.TCPAddr{Port: 443}, Err: syscall.ECONNRESET}
+		},
+		"name": func(try int) error {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
+				Err: fmt.Sprintf("read udp 10.0.0.1:%d->10.96.0.10:53: i/o timeout", 40000+try), Name: "sqs.eu-west-1.amazonaws.com", IsTimeout: true,
+			}}
+		},
+		"answer": func(try int) error {
+			return fmt.Errorf("https response error StatusCode: 502, RequestID: 1b2c-%d, HostID: %d, bad gateway", try, try)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := testclock.NewFakeClock(time.Now())
+			w := start(t, c, nil)
+			failing := &failing{API: w.client, fail: fail}
+			o := w.options(ack)
+			var seen observer
+			o.Client, o.Observer = failing, &seen
+			consumer, _ := run(t, o)
+			g.Eventually(func() int32 {
+				c.Step(30 * time.Second)
+				return failing.tries.Load()
+			}, "10s").Should(BeNumerically(">", 12))
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			g.Expect(seen.changes).To(Equal(1), consumer.Status().Message)
+		})
+	}
+}
+
+// failing has every receive fail in its own way.
+type failing struct {
+	queue.API
+	tries atomic.Int32
+	fail  func(try int) error
+}
+
+func (f *failing) ReceiveMessage(context.Context, *api.ReceiveMessageInput, ...func(*api.Options)) (*api.ReceiveMessageOutput, error) {
+	return nil, f.fail(int(f.tries.Add(1)))
 }
