@@ -289,6 +289,34 @@ func TestMalformedWithRedrivePolicy(t *testing.T) {
 	g.Eventually(consumer.Status).Should(And(HaveField("DeadLetters", 1), HaveField("HasDeadLetters", true)))
 }
 
+// The queue of the redrive policy is gone, and takes nothing: what cannot be read stays,
+// and is not read again and again without a pause.
+func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	w.create(t, "dead", nil)
+	_, err := w.client.SetQueueAttributes(t.Context(), &api.SetQueueAttributesInput{QueueUrl: sdk.String(w.url), Attributes: map[string]string{
+		"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, sqs.ARN(region, "dead")),
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = w.client.DeleteQueue(t.Context(), &api.DeleteQueueInput{QueueUrl: sdk.String(sqs.URL(w.Server, "dead"))})
+	g.Expect(err).NotTo(HaveOccurred())
+	var seen observer
+	o := w.options(ack)
+	o.Observer = &seen
+	run(t, o)
+	g.Eventually(func() int {
+		c.Step(time.Second)
+		return w.Count(aws.Match{Action: "GetQueueAttributes"}, "")
+	}, "10s").Should(BeNumerically(">", 1), "what it looked at first is known")
+	g.Expect(w.sqs.Put(region, "q", "abcd")).To(BeNil())
+	g.Eventually(seen.of(queue.Retried)).Should(Equal(1))
+	g.Eventually(w.UnderWayReceives).Should(Equal(2))
+	g.Expect(w.sqs.Stats(region, "q").Received).To(Equal(4))
+	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
+}
+
 // Without any place for it, what cannot be read is deleted, and shown.
 func TestMalformedIsDiscarded(t *testing.T) {
 	g := NewWithT(t)
