@@ -82,12 +82,15 @@ func TestDriftThatIsNone(t *testing.T) {
 	w.g.Consistently(w.labels, "2500ms").Should(Equal(all))
 }
 
-// Notes of Events are cut to what the API server takes.
+// Notes of Events are cut to what the API server takes: AWS' words may be long ones.
 func TestLongNotes(t *testing.T) {
 	w := newWorld(t, newest)
 	w.usual()
+	arn := "arn:aws:autoscaling:" + region + ":" + account + ":autoScalingGroup:1:autoScalingGroupName/p"
+	w.create(w.pool("p", arn))
 	w.events()
 	w.start()
-	w.send("events", `{"source":"aws.ec2","detail-type":"x","id":`+strings.Repeat("1", 2000)+`}`)
-	w.awaitsEvents("events").Should(ContainElement(HavePrefix("Warning MalformedMessage a message cannot be read")))
+	w.send("events", event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", 0,
+		`{"AutoScalingGroupName":"p","StatusMessage":"`+strings.Repeat("😀", 300)+`"}`))
+	w.awaitsEvents("p").Should(ContainElement(HavePrefix("Warning ScalingActivityFailed launch-failed")))
 }
