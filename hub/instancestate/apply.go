@@ -40,7 +40,7 @@ func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, w
 	var at seen
 	at, err = r.write(ctx, key, works)
 	switch {
-	case apierrors.IsNotFound(err):
+	case gone(err):
 		err = nil // It is gone, and nothing is to be told on it.
 		for _, w := range works {
 			w.tracker.done(acknowledged)
@@ -90,10 +90,16 @@ func (r *AWSInstanceStateReconciler) write(ctx context.Context, key owner.Key, w
 		if err != nil {
 			return at, err
 		}
+		if fresh.GetUID() != at.uid {
+			return at, errReplaced
+		}
 		at = seenOf(at.gvk, fresh, key)
 	}
 	return at, errors.New("others write to it all the time")
 }
+
+// errReplaced says that another object has the name of the one that facts were for.
+var errReplaced = errors.New("another object has its name")
 
 func (r *AWSInstanceStateReconciler) patch(ctx context.Context, key owner.Key, at seen, c *change) (seen, error) {
 	patch, err := c.patch(key, at)
@@ -190,18 +196,22 @@ func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Ke
 	if !slices.Contains(w.from.remediate, remediation(record)) || paused(ctx, r.reader(key.Cluster), key.Namespace, at.cluster, at.annotations) {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{RemediateMachineAnnotation: ""}}})
-	if err != nil {
-		return err
-	}
 	for _, o := range at.owners {
 		if !isMachine(o) {
 			continue
 		}
-		if err := r.writer.annotateMachine(ctx, key.Namespace, o, patch); err != nil && !apierrors.IsNotFound(err) {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": o.UID, "annotations": map[string]any{RemediateMachineAnnotation: ""},
+		}})
+		if err != nil {
 			return err
 		}
-		r.metrics.remediated.WithLabelValues(string(record.Kind)).Inc()
+		switch err := r.writer.annotateMachine(ctx, key.Namespace, o, patch); {
+		case err == nil:
+			r.metrics.remediated.WithLabelValues(string(record.Kind)).Inc()
+		case !gone(err) && !otherUID(err):
+			return err
+		}
 	}
 	return nil
 }

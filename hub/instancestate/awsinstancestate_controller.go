@@ -244,6 +244,9 @@ func (r *AWSInstanceStateReconciler) follow(ctx context.Context, key owner.Key, 
 		// Its message is gone or comes again: nothing is owed for this.
 		r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{owed: nobody{}, left: 1})
 	}
+	if _, ahead := r.writer.last(key); ahead {
+		return // It is older than what was written here.
+	}
 	r.wake(key, u)
 	r.drift.look(key, u)
 }

@@ -52,9 +52,6 @@ func newDrift(r *AWSInstanceStateReconciler) *drift {
 
 // look at an object as a watch brought it.
 func (d *drift) look(key owner.Key, u *unstructured.Unstructured) {
-	if _, ahead := d.r.writer.last(key); ahead {
-		return // It is older than what was written here.
-	}
 	now, differs := differenceOf(key, u), false
 	d.mu.Lock()
 	known, had := d.lockedState.suspects[key]
@@ -93,6 +90,9 @@ func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 		return difference{wrote: wrote, ours: record.Word}
 	}
 	i, machine := known.(instance)
+	if machine && len(i.Notices) > 0 && alive(text(u, "status", "instanceState")) {
+		return difference{} // It is announced, and has not come.
+	}
 	polled, id := text(u, "status", "instanceState"), text(u, "spec", "instanceID")
 	if !machine || polled == "" || id == "" || !drifted(i.State, polled) {
 		return difference{}
@@ -104,10 +104,12 @@ func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 // an instance's start says nothing: the queue may have come after it.
 func drifted(state *guard.Record, polled string) bool {
 	if state == nil {
-		return polled != "pending" && polled != "running"
+		return !alive(polled)
 	}
 	return state.Word != polled && state.Word != message.WordTerminated
 }
+
+func alive(polled string) bool { return polled == "pending" || polled == "running" }
 
 // run until the context ends; only the leader repairs.
 func (d *drift) run(ctx context.Context) {
@@ -124,7 +126,9 @@ func (d *drift) run(ctx context.Context) {
 			continue
 		}
 		for key, s := range d.due() {
-			d.repair(key, s.difference)
+			if s.polled == "" || !d.paused(ctx, key) {
+				d.repair(key, s.difference)
+			}
 		}
 	}
 }
@@ -142,6 +146,12 @@ func (d *drift) due() map[owner.Key]suspect {
 		}
 	}
 	return due
+}
+
+// paused is whether CAPA does not look at an object: what it polled is as old as that.
+func (d *drift) paused(ctx context.Context, key owner.Key) bool {
+	u, err := d.r.read(ctx, key)
+	return err != nil || paused(ctx, d.r.reader(key.Cluster), key.Namespace, u.GetLabels()[clusterNameLabel], u.GetAnnotations())
 }
 
 func (d *drift) repair(key owner.Key, s difference) {

@@ -3,6 +3,7 @@ package instancestate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,7 +87,7 @@ func (t *teller) changed(ctx context.Context, key owner.Key, before seen, c *cha
 		return
 	}
 	regarding, prefix := t.regarding(ctx, key, before)
-	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s%s", prefix, describe(before, c, works))
+	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s", note("%s%s", prefix, describe(before, c, works)))
 }
 
 // describe a change to people.
@@ -184,5 +185,17 @@ func (t *teller) event(source, reason, format string, args ...any) {
 	}
 	t.recorder.Eventf(&corev1.ObjectReference{
 		APIVersion: eventingv1.GroupVersion.String(), Kind: eventingv1.EventingBackendKind, Namespace: name.Namespace, Name: name.Name,
-	}, nil, corev1.EventTypeWarning, reason, action, format, args...)
+	}, nil, corev1.EventTypeWarning, reason, action, "%s", note(format, args...))
+}
+
+// maxNote is how many bytes the note of an Event may have.
+const maxNote = 1024
+
+// note of an Event, cut at the end of a character.
+func note(format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	if len(text) > maxNote {
+		text = strings.ToValidUTF8(text[:maxNote], "")
+	}
+	return text
 }

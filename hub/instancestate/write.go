@@ -135,6 +135,17 @@ func (w *writer) resource(ctx context.Context, name string, resource schema.Grou
 
 var resources = map[schema.GroupKind]string{AWSMachine: "awsmachines", AWSMachinePool: "awsmachinepools"}
 
+// gone is whether an error says that an object is not there. That a path is not, such as
+// of a version that is served no more, says nothing of the object.
+func gone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// otherUID is whether an error says that the object is not the one of a patch's uid.
+func otherUID(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid)
+}
+
 // silent is whether an error says that the cluster did not answer.
 func silent(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, multicluster.ErrClusterNotFound) || apierrors.IsTimeout(err)

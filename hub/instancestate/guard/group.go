@@ -51,5 +51,8 @@ func ParseGroup(annotation string) (Group, error) {
 	if err := json.Unmarshal([]byte(annotation), &g); err != nil {
 		return Group{}, fmt.Errorf("annotation of a group's events: %w", err)
 	}
+	if g.Newest != nil && !g.Newest.tellable() {
+		return Group{}, fmt.Errorf("annotation of a group's events: %w", errWord)
+	}
 	return g, nil
 }

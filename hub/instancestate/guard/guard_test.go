@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -208,7 +209,21 @@ func TestParse(t *testing.T) {
 		_, err := guard.ParseInstance(bad)
 		g.Expect(err).To(HaveOccurred(), bad)
 	}
-	i, err := guard.ParseInstance("")
+	// A word that no label takes would be refused by the API server for ever.
+	const at = `"time":"2026-01-10T10:00:00Z","rank":90,"id":"1"}`
+	for _, word := range []string{`""`, `"no label"`, `"` + strings.Repeat("a", 64) + `"`} {
+		_, err := guard.ParseInstance(`{"state":{"kind":"state-change","word":` + word + `,` + at + `}`)
+		g.Expect(err).To(HaveOccurred(), word)
+		_, err = guard.ParseInstance(`{"notices":[{"kind":"rebalance","word":` + word + `,` + at + `]}`)
+		g.Expect(err).To(HaveOccurred(), word)
+		_, err = guard.ParseGroup(`{"newest":{"kind":"asg-activity","word":` + word + `,` + at + `}`)
+		g.Expect(err).To(HaveOccurred(), word)
+	}
+	many := strings.TrimSuffix(strings.Repeat(`{"kind":"rebalance","word":"rebalance-recommended",`+at+`,`, 1000), ",")
+	_, err := guard.ParseInstance(`{"notices":[` + many + `]}`)
+	g.Expect(err).To(HaveOccurred(), "of each kind there is one")
+	var i guard.Instance
+	i, err = guard.ParseInstance("")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(i.Label()).To(BeEmpty())
 	_, err = guard.ParseGroup("[")

@@ -105,8 +105,12 @@ func ParseInstance(annotation string) (Instance, error) {
 	if err := json.Unmarshal([]byte(annotation), &i); err != nil {
 		return Instance{}, fmt.Errorf("annotation of an instance's events: %w", err)
 	}
+	if i.State != nil && !i.State.tellable() || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.tellable() }) {
+		return Instance{}, fmt.Errorf("annotation of an instance's events: %w", errWord)
+	}
 	sortedByKind := slices.IsSortedFunc(i.Notices, func(a, b Record) int { return cmp.Compare(a.Kind, b.Kind) })
-	if !sortedByKind || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.Kind.Notice() || !i.counts(n) }) {
+	twice := len(slices.CompactFunc(slices.Clone(i.Notices), func(a, b Record) bool { return a.Kind == b.Kind })) < len(i.Notices)
+	if !sortedByKind || twice || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.Kind.Notice() || !i.counts(n) }) {
 		return Instance{}, fmt.Errorf("annotation of an instance's events: its notices contradict each other or its state")
 	}
 	return i, nil

@@ -2,6 +2,8 @@ package guard
 
 import (
 	"cmp"
+	"errors"
+	"regexp"
 	"time"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
@@ -23,6 +25,14 @@ type Record struct {
 func recordOf(f message.Fact) Record {
 	return Record{Word: f.Word, Kind: f.Kind, Time: f.Time.UTC(), Rank: f.Rank, ID: f.ID}
 }
+
+var errWord = errors.New("it has a word that no label takes")
+
+// labelValue that is not empty.
+var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// tellable is whether a label takes the word.
+func (r Record) tellable() bool { return labelValue.MatchString(r.Word) }
 
 // age compares records by time and, at the same time, by rank.
 func age(a, b Record) int {

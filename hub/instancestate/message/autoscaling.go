@@ -98,6 +98,9 @@ func (d decoder) group(e EventBridgeEvent, detail groupDetail, kind Kind, word s
 	if detail.Group == "" {
 		return Message{}, malformed("%s without AutoScalingGroupName", e.DetailType)
 	}
+	if err := short(detail.Group); err != nil {
+		return Message{}, err
+	}
 	f := d.fact(e, kind, word, groupRanks[word])
 	f.InstanceID, f.GroupName = detail.InstanceID, detail.Group
 	for _, resource := range e.Resources {

@@ -51,6 +51,9 @@ const (
 	fromFuture = 5 * time.Minute
 	// firstYear of EC2.
 	firstYear = 2006
+	// What AWS names things by is short: ids are of 36 bytes, groups' names of 255 and ARNs
+	// of 2,048 at most. All of it is kept in memory and in annotations.
+	maxName, maxARN = 512, 2048
 )
 
 // Decode the body of a message that SQS got at a time.
@@ -93,8 +96,12 @@ func (d decoder) unwrap(keys map[string]json.RawMessage, wraps int) (Message, er
 	if err := json.Unmarshal(keys["Type"], &kind); err != nil {
 		return Message{}, malformed("Type of SNS: %w", err)
 	}
-	if kind != "Notification" {
+	switch kind {
+	case "Notification":
+	case "SubscriptionConfirmation", "UnsubscribeConfirmation":
 		return ignore(Ignored, "sns-"+kind), nil
+	default: // Reasons are counted by: they are not for senders to make up.
+		return ignore(Ignored, "sns-other"), nil
 	}
 	if wraps == maxWraps {
 		return Message{}, malformed("wrapped by SNS more than %d times", maxWraps)
@@ -136,7 +143,25 @@ func (d decoder) facts(e EventBridgeEvent) (Message, error) {
 	if len(e.Detail) == 0 || string(e.Detail) == "null" {
 		return Message{}, malformed("event %s without detail", e.DetailType)
 	}
+	if err := short(e.Version, e.ID, e.Account, e.Time, e.Region); err != nil {
+		return Message{}, err
+	}
+	for _, resource := range e.Resources {
+		if len(resource) > maxARN {
+			return Message{}, malformed("a resource of %d bytes", len(resource))
+		}
+	}
 	return read(d, e)
+}
+
+// short is whether all of some names and ids are as short as AWS' are.
+func short(names ...string) error {
+	for _, name := range names {
+		if len(name) > maxName {
+			return malformed("a name or id of %d bytes", len(name))
+		}
+	}
+	return nil
 }
 
 // readers of details, by source and detail-type.

@@ -134,6 +134,7 @@ func TestDecode(t *testing.T) {
 	}
 	direct := `{"LifecycleTransition":"autoscaling:EC2_INSTANCE_TERMINATING","AutoScalingGroupName":"g","EC2InstanceId":"i-1234567890abcdef0",` +
 		`"Time":"2026-01-10T10:00:00.5Z","AccountId":"123456789012","RequestId":"r"}`
+	endless := strings.Repeat("0", 200_000)
 	for name, c := range map[string]struct {
 		body   string
 		words  string
@@ -180,6 +181,13 @@ func TestDecode(t *testing.T) {
 		"SNS by SNS by SNS":      {body: wrap(wrap(wrap(direct)))},
 		"nonsense by SNS":        {body: wrap("abcd")},
 		"subscription of SNS":    {body: `{"Type":"SubscriptionConfirmation","TopicArn":"t","Message":"You have chosen"}`, reason: "sns-SubscriptionConfirmation"},
+		"SNS of an unknown type": {body: `{"Type":"anything at all","TopicArn":"t"}`, reason: "sns-other"},
+		"endless id":             {body: `{"source":"aws.ec2","id":"` + endless + `","detail-type":` + state + `{` + id + `,"state":"pending"}}`},
+		"endless time":           {body: `{"source":"aws.ec2","time":"` + endless + `","detail-type":` + state + `{` + id + `,"state":"pending"}}`},
+		"endless resource":       {body: `{"source":"aws.ec2","resources":"` + endless + `","detail-type":` + state + `{` + id + `,"state":"pending"}}`},
+		"endless communication":  {body: health + `{"service":"EC2","eventTypeCategory":"scheduledChange","communicationId":"` + endless + `","affectedEntities":[{"entityValue":"i-0aaaaaaaaaaaaaaa1"}]}}`},
+		"endless group":          {body: scaling + `"EC2 Instance Launch Unsuccessful","detail":{"AutoScalingGroupName":"` + endless + `"}}`},
+		"endless request":        {body: `{"Event":"autoscaling:EC2_INSTANCE_LAUNCH","AutoScalingGroupName":"g","RequestId":"` + endless + `"}`},
 		"direct, old style":      {body: `{"Event":"autoscaling:EC2_INSTANCE_LAUNCH","AutoScalingGroupName":"g","EC2InstanceId":"i-1234567890abcdef0","Time":"2026-01-10T10:00:00Z"}`, words: "launched"},
 		"direct, unknown":        {body: `{"Event":"autoscaling:LUNCH"}`, reason: "transition"},
 		"direct test by old key": {body: `{"LifecycleTransition":"autoscaling:TEST_NOTIFICATION"}`, reason: "test"},

@@ -45,6 +45,9 @@ func (d decoder) health(e EventBridgeEvent) (Message, error) {
 	case strings.EqualFold(detail.StatusCode, closed) || strings.EqualFold(detail.StatusCode, resolved):
 		return ignore(ScheduledChange, "resolved"), nil
 	}
+	if err := short(detail.CommunicationID, detail.Account, detail.Region); err != nil {
+		return Message{}, err
+	}
 	var facts []Fact
 	seen := map[string]bool{}
 	for _, entity := range detail.Entities {

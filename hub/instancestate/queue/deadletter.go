@@ -30,6 +30,8 @@ type redrive struct {
 	known bool
 	// arn of the dead-letter queue of the queue's redrive policy; empty without one.
 	arn string
+	// receives after which the policy moves a message there.
+	receives int
 	// url of that queue; empty while it is not found.
 	url string
 }
@@ -47,6 +49,8 @@ func (c *Consumer) malformed(ctx context.Context, d *Delivery, body string) {
 	case !redrive.known:
 		// Better again than lost: the policy may be known by then.
 		d.Retry()
+	case redrive.arn != "" && d.Receives > redrive.receives:
+		d.Retry() // That queue takes nothing, as when it is gone.
 	case redrive.arn != "":
 		// The queue moves it when it was received often enough: at once, as far as we can.
 		if d.settle() {
@@ -112,11 +116,11 @@ func (c *Consumer) look(ctx context.Context) bool {
 		c.failed("GetQueueAttributes", err)
 		return false
 	}
-	arn := deadLetterARN(attributes["RedrivePolicy"])
+	arn, receives := policyOf(attributes["RedrivePolicy"])
 	c.mu.Lock()
 	known := c.redrive
 	c.mu.Unlock()
-	found, dead := redrive{known: true, arn: arn}, c.DeadLetterQueueURL
+	found, dead := redrive{known: true, arn: arn, receives: receives}, c.DeadLetterQueueURL
 	if arn != "" {
 		if found.url = known.url; found.url == "" || known.arn != arn {
 			found.url = c.deadLetterURL(ctx, arn)
@@ -167,14 +171,16 @@ func (c *Consumer) deadLetterURL(ctx context.Context, arn string) string {
 	return aws.ToString(out.QueueUrl)
 }
 
-func deadLetterARN(policy string) string {
+// policyOf a queue: where it moves messages, and after how many receives.
+func policyOf(text string) (arn string, receives int) {
 	var read struct {
-		ARN string `json:"deadLetterTargetArn"`
+		ARN string      `json:"deadLetterTargetArn"`
+		Max json.Number `json:"maxReceiveCount"` // A number, or one in quotes.
 	}
-	if json.Unmarshal([]byte(policy), &read) != nil {
-		return ""
+	if json.Unmarshal([]byte(text), &read) != nil {
+		return "", 0
 	}
-	return read.ARN
+	return read.ARN, number(read.Max.String())
 }
 
 func number(text string) int {

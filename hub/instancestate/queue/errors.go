@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/aws/smithy-go"
@@ -92,12 +93,16 @@ var remedies = map[Class]string{
 	Other:       "check the configuration of the source",
 }
 
-// describe an error in words that stay the same while it lasts: without request ids.
+// passing are parts of an error's text that are others at every try: ids of requests, and
+// addresses with ports.
+var passing = regexp.MustCompile(`(RequestID|HostID): [^,]*,? ?| (\[[^]]*\]|[0-9.]*):[0-9]+(->(\[[^]]*\]|[0-9.]*):[0-9]+)?`)
+
+// describe an error in words that stay the same while it lasts.
 func describe(action string, err error) string {
 	text := err.Error()
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		text = api.ErrorCode() + ": " + api.ErrorMessage()
 	}
-	return fmt.Sprintf("%s: %s; %s", action, text, remedies[ClassOf(err)])
+	return fmt.Sprintf("%s: %s; %s", action, passing.ReplaceAllString(text, ""), remedies[ClassOf(err)])
 }

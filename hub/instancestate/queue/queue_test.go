@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -311,6 +314,34 @@ func TestMalformedWithRedrivePolicy(t *testing.T) {
 	g.Eventually(consumer.Status).Should(And(HaveField("DeadLetters", 1), HaveField("HasDeadLetters", true)))
 }
 
+// The queue of the redrive policy is gone, and takes nothing: what cannot be read stays,
+// and is not read again and again without a pause.
+func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	w.create(t, "dead", nil)
+	_, err := w.client.SetQueueAttributes(t.Context(), &api.SetQueueAttributesInput{QueueUrl: sdk.String(w.url), Attributes: map[string]string{
+		"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":"3"}`, sqs.ARN(region, "dead")),
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = w.client.DeleteQueue(t.Context(), &api.DeleteQueueInput{QueueUrl: sdk.String(sqs.URL(w.Server, "dead"))})
+	g.Expect(err).NotTo(HaveOccurred())
+	var seen observer
+	o := w.options(ack)
+	o.Observer = &seen
+	run(t, o)
+	g.Eventually(func() int {
+		c.Step(time.Second)
+		return w.Count(aws.Match{Action: "GetQueueAttributes"}, "")
+	}, "10s").Should(BeNumerically(">", 1), "what it looked at first is known")
+	g.Expect(w.sqs.Put(region, "q", "abcd")).To(BeNil())
+	g.Eventually(seen.of(queue.Retried)).Should(Equal(1))
+	g.Eventually(w.UnderWayReceives).Should(Equal(2))
+	g.Expect(w.sqs.Stats(region, "q").Received).To(Equal(4))
+	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
+}
+
 // Without any place for it, what cannot be read is deleted, and shown.
 func TestMalformedIsDiscarded(t *testing.T) {
 	g := NewWithT(t)
@@ -541,4 +572,51 @@ func TestClassOf(t *testing.T) {
 	g.Expect(queue.ClassOf(err)).To(Equal(queue.Network), "%v", err)
 	g.Expect(queue.ClassOf(nil)).To(Equal(queue.None))
 	g.Expect(queue.ClassOf(errors.New("x"))).To(Equal(queue.Other))
+}
+
+// What a message says of an error that lasts stays the same, though every try has
+// another port and another request id: status is written on transitions only.
+func TestMessagesOfErrorsStay(t *testing.T) {
+	for name, fail := range map[string]func(try int) error{
+		"connection": func(try int) error {
+			return &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 40000 + try}, Addr: &net.TCPAddr{Port: 443}, Err: syscall.ECONNRESET}
+		},
+		"name": func(try int) error {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
+				Err: fmt.Sprintf("read udp 10.0.0.1:%d->10.96.0.10:53: i/o timeout", 40000+try), Name: "sqs.eu-west-1.amazonaws.com", IsTimeout: true,
+			}}
+		},
+		"answer": func(try int) error {
+			return fmt.Errorf("https response error StatusCode: 502, RequestID: 1b2c-%d, HostID: %d, bad gateway", try, try)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := testclock.NewFakeClock(time.Now())
+			w := start(t, c, nil)
+			failing := &failing{API: w.client, fail: fail}
+			o := w.options(ack)
+			var seen observer
+			o.Client, o.Observer = failing, &seen
+			consumer, _ := run(t, o)
+			g.Eventually(func() int32 {
+				c.Step(30 * time.Second)
+				return failing.tries.Load()
+			}, "10s").Should(BeNumerically(">", 12))
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			g.Expect(seen.changes).To(Equal(1), consumer.Status().Message)
+		})
+	}
+}
+
+// failing has every receive fail in its own way.
+type failing struct {
+	queue.API
+	tries atomic.Int32
+	fail  func(try int) error
+}
+
+func (f *failing) ReceiveMessage(context.Context, *api.ReceiveMessageInput, ...func(*api.Options)) (*api.ReceiveMessageOutput, error) {
+	return nil, f.fail(int(f.tries.Add(1)))
 }

@@ -1,0 +1,96 @@
+package instancestate_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-hub/capstan/hub/instancestate"
+)
+
+// A version that is served no more, or a proxy that knows no way, is not an object that
+// is gone: the message is kept.
+func TestNotFoundThatIsNotTheObject(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	m := w.fleet(1)[0]
+	w.events()
+	w.start()
+	w.awaitsConditions("events").Should(HaveKeyWithValue("Ready", HavePrefix("True")))
+	lost := func(r *http.Request) *http.Response {
+		if !labels(r) {
+			return nil
+		}
+		return &http.Response{
+			StatusCode: http.StatusNotFound, Status: "404 Not Found", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+			Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: io.NopCloser(bytes.NewBufferString("404 page not found\n")),
+		}
+	}
+	w.fault.Store(&lost)
+	w.send("events", stateChange(instanceID(0), "stopping", 0))
+	w.g.Eventually(func() float64 { return w.metric("patch_failures_total") }).Should(BeEquivalentTo(1))
+	w.heals()
+	w.awaits(m).Should(Equal("stopping"))
+	w.awaitsEmpty("events")
+}
+
+// A Machine that has the name of the owner, and is another, is not remediated.
+func TestRemediateNoNamesake(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	other := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, "m", map[string]any{
+		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", "m"),
+	})
+	w.create(other)
+	m := w.machine("m", instanceID(0))
+	m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: other.GetAPIVersion(), Kind: "Machine", Name: "m", UID: types.UID("that-which-was-before")}})
+	w.create(m)
+	w.events("remediate", []string{"spot-interruption"})
+	w.start()
+	w.send("events", spot(instanceID(0), 0))
+	w.awaits(m).Should(Equal("spot-interruption-terminate"))
+	w.awaitsEmpty("events")
+	w.g.Expect(w.getIn(w.Client, other).GetAnnotations()).NotTo(HaveKey(instancestate.RemediateMachineAnnotation))
+	w.g.Expect(w.metric("remediated_total")).To(BeZero())
+}
+
+// What is polled of a paused cluster is as old as the pause, and repairs nothing; and
+// that an instance runs takes no notice away.
+func TestDriftThatIsNone(t *testing.T) {
+	w := newWorld(t, newest)
+	w.options.DriftGrace = time.Second
+	w.usual()
+	paused, noticed := w.machine("paused", instanceID(0)), w.machine("noticed", instanceID(1))
+	paused.SetAnnotations(map[string]string{"cluster.x-k8s.io/paused": ""})
+	w.create(paused)
+	w.create(noticed)
+	w.events()
+	w.start()
+	w.send("events", stateChange(instanceID(0), "stopped", 0), stateChange(instanceID(1), "pending", 0),
+		event("aws.health", "AWS Health Event", 1, `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"`+instanceID(1)+`"}]}`))
+	all := map[string]int{"stopped": 1, "scheduled-maintenance": 1}
+	w.g.Eventually(w.labels).Should(Equal(all))
+	w.patchStatus(paused, `{"status":{"instanceState":"running"}}`)
+	w.patchStatus(noticed, `{"status":{"instanceState":"running"}}`)
+	w.g.Consistently(w.labels, "2500ms").Should(Equal(all))
+}
+
+// Notes of Events are cut to what the API server takes: AWS' words may be long ones.
+func TestLongNotes(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	arn := "arn:aws:autoscaling:" + region + ":" + account + ":autoScalingGroup:1:autoScalingGroupName/p"
+	w.create(w.pool("p", arn))
+	w.events()
+	w.start()
+	w.send("events", event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", 0,
+		`{"AutoScalingGroupName":"p","StatusMessage":"`+strings.Repeat("😀", 300)+`"}`))
+	w.awaitsEvents("p").Should(ContainElement(HavePrefix("Warning ScalingActivityFailed launch-failed")))
+}

@@ -1,0 +1,49 @@
+package instancestate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+)
+
+// A watch brings an object as it was before the newest event was written to it: that
+// event's reports are still awaited, and nobody is woken for the old one.
+func TestWatchBehindTheLabel(t *testing.T) {
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	r := &AWSInstanceStateReconciler{
+		Options: Options{Clock: c, Logger: logr.Discard()},
+		ring:    &owner.Ring[arrival]{Clock: c}, lanes: newLanes(c), writer: newWriter(nil, nil), ledger: newLedger(), metrics: newMetrics(),
+	}
+	r.drift = newDrift(r)
+	woken := 0
+	h := r.Handle("cordoner", func(Woken) { woken++ })
+	key := owner.Key{Namespace: "n", Name: "m"}
+	at := func(version, event string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(AWSMachine.WithVersion(anyVersion))
+		u.SetNamespace("n")
+		u.SetName("m")
+		u.SetResourceVersion(version)
+		u.SetAnnotations(map[string]string{AnnotationEvent: `{"id":"` + event + `"}`})
+		return u
+	}
+	old, now := at("1", "old"), at("2", "new")
+	r.writer.wrote(key, seenOf(now.GroupVersionKind(), now, key))
+	done := false
+	r.ledger.await("new", key, func() { done = true })
+	r.follow(t.Context(), key, old)
+	g.Expect(done).To(BeFalse())
+	g.Expect(woken).To(BeZero())
+	r.follow(t.Context(), key, now)
+	g.Expect(done).To(BeFalse())
+	g.Expect(woken).To(Equal(1))
+	h.Processed(objectFor(key, seenOf(now.GroupVersionKind(), now, key)), "new")
+	g.Expect(done).To(BeTrue())
+}
