@@ -85,6 +85,7 @@ func TestIRSAIsRequired(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/x")
 	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "")
+	t.Setenv("RUNTIME_NAMESPACE", "default")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	g.Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x"}}],"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:1"}}]}`), 0o600)).To(Succeed())
 	var out, errs bytes.Buffer
