@@ -90,16 +90,18 @@ func (r *AWSInstanceStateReconciler) write(ctx context.Context, key owner.Key, w
 		if err != nil {
 			return at, err
 		}
-		if fresh.GetUID() != at.uid {
+		next := seenOf(at.gvk, fresh, key)
+		if next.uid != at.uid || next.instance() != at.instance() && slices.ContainsFunc(works, func(w work) bool { return !w.repair && w.fact.InstanceID != next.instance() }) {
 			return at, errReplaced
 		}
-		at = seenOf(at.gvk, fresh, key)
+		at = next
 	}
 	return at, errors.New("others write to it all the time")
 }
 
-// errReplaced says that another object has the name of the one that facts were for.
-var errReplaced = errors.New("another object has its name")
+// errReplaced says that facts were for another object, or for another instance, than the
+// one that has the name now: they are brought to theirs when a watch has told of it.
+var errReplaced = errors.New("another object has its name, or it has another instance")
 
 func (r *AWSInstanceStateReconciler) patch(ctx context.Context, key owner.Key, at seen, c *change) (seen, error) {
 	patch, err := c.patch(key, at)
@@ -154,14 +156,15 @@ func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.
 	behind := eventID(at.annotations)
 	r.ledger.superseded(key, behind)
 	for _, w := range works {
-		switch {
-		case w.repair, at.deleting, behind == "", w.event.ID != behind:
-			w.tracker.done(acknowledged) // Nobody is woken for it.
-			continue
+		if !w.repair && !at.deleting {
+			if err := r.remediate(ctx, key, at, w); err != nil {
+				r.Logger.Info("Annotating the Machine failed, and is tried again", "namespace", key.Namespace, "name", key.Name, "error", err.Error())
+				w.tracker.done(failed)
+				continue
+			}
 		}
-		if err := r.remediate(ctx, key, at, w); err != nil {
-			r.Logger.Info("Annotating the Machine failed, and is tried again", "namespace", key.Namespace, "name", key.Name, "error", err.Error())
-			w.tracker.done(failed)
+		if w.repair || at.deleting || behind == "" || w.event.whole.ID != behind {
+			w.tracker.done(acknowledged) // Nobody is woken for it.
 			continue
 		}
 		open := r.ledger.await(behind, key, func() {
@@ -181,19 +184,20 @@ func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.
 // Machine takes it for unhealthy at once.
 const RemediateMachineAnnotation = "cluster.x-k8s.io/remediate-machine"
 
-// remediate the Machine of an object, where the source of an event that is behind its
-// label asks for it. Machines of self-managed clusters are not written to: transports let
+// remediate the Machine of an object, where the source of a fact asks for it, and the
+// instance was not alive after it: whether the label shows the fact, or a state that came
+// with it or before it, is not asked, so that the order does not matter, nor whether it is
+// tried a second time. Machines of self-managed clusters are not written to: transports let
 // no such patch through.
 func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Key, at seen, w work) error {
 	if key.Pool || key.Cluster != "" || len(w.from.remediate) == 0 {
 		return nil
 	}
-	known, err := historyOf(key, at.annotations)
+	known, err := guard.ParseInstance(at.annotations[AnnotationGuard])
 	if err != nil {
 		return nil //nolint:nilerr // It was just written; who has broken it since is told when it is merged.
 	}
-	record, _ := known.current()
-	if !slices.Contains(w.from.remediate, remediation(record)) || paused(ctx, r.reader(key.Cluster), key.Namespace, at.cluster, at.annotations) {
+	if !slices.Contains(w.from.remediate, remediation(w.fact)) || known.Outlived(w.fact) || paused(ctx, r.reader(key.Cluster), key.Namespace, at.cluster, at.annotations) {
 		return nil
 	}
 	for _, o := range at.owners {
@@ -208,7 +212,7 @@ func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Ke
 		}
 		switch err := r.writer.annotateMachine(ctx, key.Namespace, o, patch); {
 		case err == nil:
-			r.metrics.remediated.WithLabelValues(string(record.Kind)).Inc()
+			r.metrics.remediated.WithLabelValues(string(w.fact.Kind)).Inc()
 		case !gone(err) && !otherUID(err):
 			return err
 		}
@@ -216,9 +220,9 @@ func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Ke
 	return nil
 }
 
-// remediation is the word for what a record announces, in the remediate key of a source.
-func remediation(record guard.Record) string {
-	switch record.Kind { //nolint:exhaustive // The rest are not to be chosen.
+// remediation is the word for what a fact announces, in the remediate key of a source.
+func remediation(f message.Fact) string {
+	switch f.Kind { //nolint:exhaustive // The rest are not to be chosen.
 	case message.SpotInterruption:
 		return schema.RemediateSpot
 	case message.CapacityReservation:
@@ -228,7 +232,7 @@ func remediation(record guard.Record) string {
 	case message.Rebalance:
 		return schema.RemediateRebalance
 	case message.StateChange:
-		if record.Word == message.WordTerminated {
+		if f.Word == message.WordTerminated {
 			return schema.RemediateTerminated
 		}
 	}

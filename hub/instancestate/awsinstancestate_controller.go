@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8sschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,7 +69,7 @@ type AWSInstanceStateReconciler struct {
 
 // arrival is an event, and where it came from.
 type arrival struct {
-	event EventBridgeEvent
+	event *excerpts
 	from  origin
 }
 
@@ -107,9 +109,9 @@ func (r *AWSInstanceStateReconciler) processMessage(ctx context.Context, from or
 		owed.Ack()
 		return
 	}
-	t := &tracker{owed: owed, left: len(m.Facts)}
+	t, a := &tracker{owed: owed, left: len(m.Facts)}, arrival{newExcerpts(m.Event), from}
 	for _, f := range m.Facts {
-		r.route(ctx, arrival{m.Event, from}, f, sent, t)
+		r.route(ctx, a, f, sent, t)
 	}
 }
 
@@ -133,9 +135,9 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 		t.done(acknowledged)
 	case owner.Unknown:
 		r.metrics.ignored.WithLabelValues(a.from.source, "unknown").Inc()
-		event := compact(a.event, f.InstanceID)
-		r.ring.Put(f, arrival{event, a.from}, len(event.Detail))
-		t.done(r.unknown(f, sent))
+		event := a.event.of(f.InstanceID)
+		r.ring.Put(f, arrival{newExcerpts(event), a.from}, len(event.Detail))
+		t.done(r.unknown(ctx, f, sent))
 	case owner.Owned:
 		t.more(len(found) - 1)
 		for _, o := range found {
@@ -145,22 +147,40 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 }
 
 // unknown is what becomes of a fact that no object stands for: what is grave is left in
-// the queue for a while, and all of it to the leader, who sees every cluster.
-func (r *AWSInstanceStateReconciler) unknown(f message.Fact, sent time.Time) outcome {
+// the queue for a while, and all of it to the leader, who sees every cluster; and where
+// objects may be that cannot be read, all of it for as long as that lasts.
+func (r *AWSInstanceStateReconciler) unknown(ctx context.Context, f message.Fact, sent time.Time) outcome {
+	if r.blind(ctx, f) {
+		return failed
+	}
 	if r.Clock.Since(sent) > holds {
 		return acknowledged
 	}
 	if !r.leads() {
 		return released
 	}
-	switch f.Word {
-	case "stopping", "stopped", "shutting-down", message.WordTerminated:
-		return failed
-	}
-	if f.Kind.Notice() {
+	if f.Kind.Notice() || message.Ending(f.Word) {
 		return failed
 	}
 	return acknowledged
+}
+
+// blind is whether there may be objects of the management cluster that a fact is about and
+// that cannot be read, such as while a webhook that converts them is away. A kind that is
+// not installed has none.
+func (r *AWSInstanceStateReconciler) blind(ctx context.Context, f message.Fact) bool {
+	kinds := []k8sschema.GroupKind{AWSMachinePool}
+	if !f.Kind.Group() {
+		kinds = append(kinds, AWSMachine)
+	}
+	return slices.ContainsFunc(kinds, func(kind k8sschema.GroupKind) bool {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(kind.WithVersion(anyVersion))
+		var unsynced *watchers.NotSyncedError
+		// No object has no name: only whether the kind is there is asked.
+		err := r.reader("").Get(ctx, client.ObjectKey{}, u)
+		return errors.As(err, &unsynced) && unsynced.Reason != watchers.ReasonNotInstalled
+	})
 }
 
 func (r *AWSInstanceStateReconciler) leads() bool {

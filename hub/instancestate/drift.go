@@ -86,16 +86,26 @@ func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 		return difference{}
 	}
 	wrote := u.GetLabels()[labelOf(key)]
-	if record, has := known.current(); has && record.Word != wrote {
-		return difference{wrote: wrote, ours: record.Word}
-	}
 	i, machine := known.(instance)
-	if machine && len(i.Notices) > 0 && alive(text(u, "status", "instanceState")) {
-		return difference{} // It is announced, and has not come.
+	polled, id := text(u, "status", "instanceState"), instanceOf(u)
+	if machine && i.ID != "" && i.ID != id {
+		// The label is of the instance before. That this one runs is sure; that it has
+		// ended is not, for the polled end may be of the one before, too.
+		if id == "" || !alive(polled) || wrote == polled {
+			return difference{}
+		}
+		return difference{polled: polled, instance: id}
 	}
-	polled, id := text(u, "status", "instanceState"), text(u, "spec", "instanceID")
-	if !machine || polled == "" || id == "" || !drifted(i.State, polled) {
+	record, has := known.current()
+	switch {
+	case has && record.Word != wrote:
+		return difference{wrote: wrote, ours: record.Word}
+	case !machine || polled == "" || id == "" || !drifted(i.State, polled):
 		return difference{}
+	case len(i.Notices) > 0 && alive(polled):
+		return difference{} // It is announced, and has not come.
+	case has && !polledAt(u).After(record.Time):
+		return difference{} // It was polled before, as when CAPA is down since.
 	}
 	return difference{polled: polled, instance: id}
 }
@@ -168,7 +178,7 @@ func (d *drift) repair(key owner.Key, s difference) {
 			return // A state that EC2 has no event of.
 		}
 		d.r.metrics.repairs.Inc()
-		w = work{arrival: arrival{event: m.Event}, fact: m.Facts[0], tracker: w.tracker}
+		w = work{arrival: arrival{event: newExcerpts(m.Event)}, fact: m.Facts[0], tracker: w.tracker}
 	}
 	d.r.lanes.put(key, w)
 }

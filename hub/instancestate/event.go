@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,8 +70,47 @@ func eventID(annotations map[string]string) string {
 	return e.ID
 }
 
-// compact event, for the annotation of one object.
-func compact(e EventBridgeEvent, instance string) EventBridgeEvent {
+// excerpts of an event, for the annotations of the objects that it concerns. An event of
+// Health may concern thousands: its detail is read once for all of them.
+type excerpts struct {
+	whole EventBridgeEvent
+	// split gives the keys of the detail but for its entities, and the entities by id; no
+	// keys when nothing that is small enough can be made of it.
+	split func() (rest, entities map[string]json.RawMessage)
+}
+
+const entitiesKey = "affectedEntities"
+
+func newExcerpts(e EventBridgeEvent) *excerpts {
+	return &excerpts{e, sync.OnceValues(func() (rest, entities map[string]json.RawMessage) {
+		var all []json.RawMessage
+		if json.Unmarshal(e.Detail, &rest) != nil || json.Unmarshal(rest[entitiesKey], &all) != nil {
+			return nil, nil
+		}
+		size := 0
+		delete(rest, entitiesKey)
+		for key, value := range rest {
+			size += len(key) + len(value)
+		}
+		if size > maxEvent {
+			return nil, nil
+		}
+		entities = make(map[string]json.RawMessage, len(all))
+		for _, raw := range all {
+			var entity struct {
+				Value string `json:"entityValue"`
+			}
+			if json.Unmarshal(raw, &entity) == nil {
+				entities[message.EntityInstance(entity.Value)] = raw
+			}
+		}
+		return rest, entities
+	})}
+}
+
+// of an instance or group: the event itself, if it is small enough.
+func (x *excerpts) of(instance string) EventBridgeEvent {
+	e := x.whole
 	if len(e.Detail) <= maxEvent && len(e.Resources) <= 1 {
 		return e
 	}
@@ -76,23 +118,16 @@ func compact(e EventBridgeEvent, instance string) EventBridgeEvent {
 	if len(e.Detail) <= maxEvent {
 		return e
 	}
-	var detail map[string]json.RawMessage
-	var entities []map[string]any
-	if json.Unmarshal(e.Detail, &detail) == nil && json.Unmarshal(detail["affectedEntities"], &entities) == nil {
-		for _, entity := range entities {
-			if value, _ := entity["entityValue"].(string); value != instance {
-				continue
-			}
-			if one, err := json.Marshal([]any{entity}); err == nil {
-				detail["affectedEntities"] = one
-			}
-		}
-		if less, err := json.Marshal(detail); err == nil {
-			e.Detail = less
-		}
+	e.Detail = nil
+	rest, entities := x.split()
+	entity, has := entities[instance]
+	if !has || len(entity) > maxEvent {
+		return e
 	}
-	if len(e.Detail) > maxEvent {
-		e.Detail = nil
+	less := maps.Clone(rest)
+	less[entitiesKey] = slices.Concat([]byte("["), entity, []byte("]"))
+	if raw, err := json.Marshal(less); err == nil && len(raw) <= maxEvent {
+		e.Detail = raw
 	}
 	return e
 }

@@ -132,6 +132,39 @@ func TestRemediate(t *testing.T) {
 	w.awaitsEvents("rebalance").Should(ConsistOf(HavePrefix("Normal RebalanceRecommended ")))
 }
 
+// A notice is remediated whether it comes before the state that it announces, with it or
+// after it; not when the instance runs again since.
+func TestRemediateInAnyOrder(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	owners := map[string]*unstructured.Unstructured{}
+	for i, name := range []string{"together", "after", "recovered"} {
+		owner := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, name, map[string]any{
+			"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", name),
+		})
+		w.create(owner)
+		m := w.machine(name, instanceID(i))
+		m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: name, UID: owner.GetUID()}})
+		w.create(m)
+		owners[name] = owner
+	}
+	w.events("remediate", []string{"spot-interruption"})
+	w.start()
+	w.send("events", spot(instanceID(0), 0), stateChange(instanceID(0), "shutting-down", 9), stateChange(instanceID(1), "shutting-down", 9), stateChange(instanceID(2), "running", 9))
+	w.g.Eventually(w.labels).Should(Equal(map[string]int{"shutting-down": 2, "running": 1}))
+	w.send("events", spot(instanceID(1), 0), spot(instanceID(2), 0))
+	w.awaitsEmpty("events")
+	g := w.g
+	g.Expect(w.labels()).To(Equal(map[string]int{"shutting-down": 2, "running": 1}))
+	for name, owner := range owners {
+		marked := HaveKey(instancestate.RemediateMachineAnnotation)
+		if name == "recovered" {
+			marked = Not(marked)
+		}
+		g.Expect(w.getIn(w.Client, owner).GetAnnotations()).To(marked, name)
+	}
+}
+
 // An event was lost: what CAPA polls repairs the label, after a grace.
 func TestDrift(t *testing.T) {
 	w := newWorld(t, newest)
@@ -215,6 +248,10 @@ func TestSourceChanges(t *testing.T) {
 
 	w.g.Expect(w.Delete(t.Context(), b)).To(Succeed())
 	w.g.Eventually(func() float64 { return w.metric("pollers", "source="+w.namespace+"/source") }).Should(BeZero())
+	w.g.Eventually(func() float64 {
+		return w.metric("received_total", "source="+w.namespace+"/source") + w.metric("queue_wait_seconds", "source="+w.namespace+"/source")
+	}).Should(BeZero(), "no series is left of it")
+	w.g.Expect(w.metric("received_total", "source="+w.namespace+"/other")).NotTo(BeZero())
 }
 
 // Machines of a self-managed cluster are inside it: they are labelled there, by whichever

@@ -94,3 +94,63 @@ func TestLongNotes(t *testing.T) {
 		`{"AutoScalingGroupName":"p","StatusMessage":"`+strings.Repeat("😀", 300)+`"}`))
 	w.awaitsEvents("p").Should(ContainElement(HavePrefix("Warning ScalingActivityFailed launch-failed")))
 }
+
+// AWSMachines cannot be listed at the start: whose an event is cannot be told, so that it
+// stays in the queue, over a restart too.
+func TestKindThatCannotBeListed(t *testing.T) {
+	w := newWorld(t, newest)
+	w.usual()
+	m := w.fleet(1)[0]
+	w.events()
+	w.fails(http.StatusForbidden, func(r *http.Request) bool {
+		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/awsmachines")
+	})
+	r := w.start()
+	w.send("events", stateChange(instanceID(0), "running", 0))
+	w.g.Eventually(func() float64 {
+		return w.metric("messages_total", "what=retried") + w.metric("messages_total", "what=deleted")
+	}).ShouldNot(BeZero())
+	r.stop()
+	w.g.Expect(w.sqs.Bodies(region, "events")).To(HaveLen(1))
+	w.heals()
+	w.start()
+	w.awaits(m).Should(Equal("running"))
+	w.awaitsEmpty("events")
+}
+
+// CAPA is down: what it polled before the event that the label shows repairs nothing.
+func TestDriftOfWhatWasPolledBefore(t *testing.T) {
+	w := newWorld(t, newest)
+	w.options.DriftGrace = 3 * time.Second
+	w.usual()
+	m := w.fleet(1)[0]
+	w.patchStatus(m, `{"status":{"instanceState":"running"}}`)
+	w.events()
+	w.start()
+	w.send("events", eventOf(account, region, "aws.ec2", "EC2 Instance State-change Notification", time.Now().Add(2*time.Second),
+		`{"instance-id":"`+instanceID(0)+`","state":"stopping"}`))
+	w.awaits(m).Should(Equal("stopping"))
+	w.g.Consistently(func() string { return w.label(m) }, "6s").Should(Equal("stopping"))
+	w.patchStatus(m, `{"status":{"instanceState":"stopped"}}`)
+	w.awaits(m).Should(Equal("stopped"))
+}
+
+// An object gets another instance: what was known of the one before, its end too, says
+// nothing of it.
+func TestAnotherInstance(t *testing.T) {
+	w := newWorld(t, newest)
+	w.options.DriftGrace = time.Second
+	w.usual()
+	m := w.fleet(1)[0]
+	w.events()
+	w.start()
+	w.send("events", stateChange(instanceID(0), "terminated", 9))
+	w.awaits(m).Should(Equal("terminated"))
+	w.patch(m, `{"spec":{"instanceID":"`+instanceID(1)+`","providerID":"aws:///us-east-1a/`+instanceID(1)+`"}}`)
+	w.send("events", stateChange(instanceID(1), "pending", 5))
+	w.awaits(m).Should(Equal("pending"))
+	w.send("events", stateChange(instanceID(0), "terminated", 9))
+	w.patch(m, `{"spec":{"instanceID":"`+instanceID(2)+`","providerID":"aws:///us-east-1a/`+instanceID(2)+`"}}`)
+	w.patchStatus(m, `{"status":{"instanceState":"running"}}`)
+	w.awaits(m).Should(Equal("running"), "that is polled, and the label was of another instance")
+}

@@ -3,6 +3,7 @@ package instancestate
 import (
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -88,6 +89,9 @@ func reduce(u *unstructured.Unstructured, paths [][]string) *unstructured.Unstru
 	out.SetDeletionTimestamp(u.GetDeletionTimestamp())
 	if u.GetKind() == AWSMachine.Kind {
 		out.SetOwnerReferences(slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !isMachine(r) }))
+		if at := writtenAt(u, "f:status", "f:instanceState"); !at.IsZero() {
+			out.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: at}}})
+		}
 	}
 	if kept := pick(u.GetLabels(), keptLabels); len(kept) > 0 {
 		out.SetLabels(kept)
@@ -101,6 +105,33 @@ func reduce(u *unstructured.Unstructured, paths [][]string) *unstructured.Unstru
 		}
 	}
 	return out
+}
+
+// writtenAt is when a field, or another one that the same manager writes, last changed,
+// to the second; zero when the API server does not say.
+func writtenAt(u *unstructured.Unstructured, field ...string) (last time.Time) {
+	managed, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields")
+	entries, _ := managed.([]any)
+	for _, entry := range entries {
+		e, _ := entry.(map[string]any)
+		if _, has, err := unstructured.NestedFieldNoCopy(e, append([]string{"fieldsV1"}, field...)...); err != nil || !has {
+			continue
+		}
+		written, _, _ := unstructured.NestedString(e, "time")
+		if at, err := time.Parse(time.RFC3339, written); err == nil && at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// polledAt is when CAPA last wrote what it polled of a reduced AWSMachine; zero when that
+// is not known.
+func polledAt(u *unstructured.Unstructured) time.Time {
+	if kept := u.GetManagedFields(); len(kept) > 0 {
+		return kept[0].Time.Time
+	}
+	return time.Time{}
 }
 
 func pick(from map[string]string, keys []string) map[string]string {
@@ -137,8 +168,7 @@ func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) ow
 		}
 	}
 	if !pool {
-		add(text(u, "spec", "instanceID"))
-		add(owner.InstanceID(text(u, "spec", "providerID")))
+		add(instanceOf(u))
 		return o
 	}
 	// CAPA names the group after the pool, and writes its ARN into spec.providerID.
@@ -158,6 +188,14 @@ func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) ow
 		}
 	}
 	return o
+}
+
+// instanceOf an AWSMachine: one, for its label tells of one.
+func instanceOf(u *unstructured.Unstructured) string {
+	if id := text(u, "spec", "instanceID"); id != "" {
+		return id
+	}
+	return owner.InstanceID(text(u, "spec", "providerID"))
 }
 
 func kindOf(key owner.Key) schema.GroupKind {

@@ -42,6 +42,15 @@ func seenOf(gvk schema.GroupVersionKind, o metav1.Object, key owner.Key) seen {
 	}
 }
 
+// instance that an AWSMachine's label tells of; empty when that is not known.
+func (at seen) instance() string {
+	i, err := guard.ParseInstance(at.annotations[AnnotationGuard])
+	if err != nil {
+		return ""
+	}
+	return i.ID
+}
+
 // history is what is merged into a label: a guard.Instance or a guard.Group.
 type history interface {
 	merge(message.Fact) (history, bool)
@@ -112,7 +121,7 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 	c.behind = remembered(record)
 	for _, w := range works {
 		if f := w.fact; f.ID == record.ID && f.Kind == record.Kind && f.Time.Equal(record.Time) && f.Word == record.Word {
-			c.behind = compact(w.event, f.InstanceID)
+			c.behind = w.event.of(f.InstanceID)
 		}
 	}
 	raw, jsonErr := json.Marshal(c.behind)

@@ -72,6 +72,16 @@ func (m *metrics) register(r prometheus.Registerer, more ...prometheus.Collector
 	return nil
 }
 
+// forget a source: its series would else be there until the hub ends.
+func (m *metrics) forget(source string) {
+	of := prometheus.Labels{"source": source}
+	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.received, m.ignored, m.guessed, m.messages, m.malformed, m.queueWait,
+	} {
+		v.DeletePartialMatch(of)
+	}
+}
+
 // gauges shows what is so now.
 type gauges struct{ r *AWSInstanceStateReconciler }
 

@@ -182,7 +182,12 @@ func (s *sources) replace(name types.NamespacedName, by *source) {
 		s.lockedState.running[name] = by
 		ctx, stop := context.WithCancel(s.life)
 		by.stop = stop
-		s.readers.Go(func() { by.run(ctx) })
+		s.readers.Go(func() {
+			by.run(ctx)
+			if s.get(name) == nil {
+				s.r.metrics.forget(by.origin.source)
+			}
+		})
 	}
 	s.mu.Unlock()
 	if old != nil {

@@ -10,6 +10,10 @@
 // different halves agree once each has seen both. All is pure; the State is stored as
 // an annotation in the same patch as the label, under the object's resourceVersion.
 //
+// All of it is of one instance: an object that gets another begins anew with that one's
+// first fact, and one that is moved or restored with its instance keeps what is known.
+// Which instance an object stands for, and so whose facts are merged, its caller knows.
+//
 // The rules of an instance: the newest state wins, by time and, in one second, by
 // rank; terminated is the last word; a notice counts until a newer state; of notices
 // that count the gravest is shown. A group shows its newest event.

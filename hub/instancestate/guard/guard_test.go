@@ -88,6 +88,40 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// What was known of another instance, its end too, counts for nothing; what is read from
+// an object that was moved with its instance counts as before.
+func TestAnotherInstance(t *testing.T) {
+	g := NewWithT(t)
+	ended := merge(state(t, "shutting-down", 4), state(t, "terminated", 5))
+	other := state(t, "pending", 3)
+	other.InstanceID = "i-0000000000000000b"
+	next, changed := ended.Merge(other)
+	g.Expect(changed).To(BeTrue())
+	g.Expect(next.Label()).To(Equal("pending"))
+	g.Expect(next.ID).To(Equal(other.InstanceID))
+	g.Expect(ended.Label()).To(Equal("terminated"), "that is as it was")
+	g.Expect(next.Outlived(state(t, "terminated", 5))).To(BeTrue())
+
+	moved, err := guard.ParseInstance(ended.String())
+	g.Expect(err).NotTo(HaveOccurred())
+	_, changed = moved.Merge(state(t, "running", 9))
+	g.Expect(changed).To(BeFalse())
+	moved.ID = "" // As it was written before instances had their ids there.
+	_, changed = moved.Merge(state(t, "running", 9))
+	g.Expect(changed).To(BeFalse())
+}
+
+// A notice is outlived by an instance that runs after it, not by its end.
+func TestOutlived(t *testing.T) {
+	g := NewWithT(t)
+	told := notice(t, "spot", 5)
+	for word, outlived := range map[string]bool{"pending": true, "running": true, "stopping": false, "stopped": false, "shutting-down": false, "terminated": false} {
+		g.Expect(merge(told, state(t, word, 9)).Outlived(told)).To(Equal(outlived), word)
+		g.Expect(merge(state(t, word, 9), told).Outlived(told)).To(Equal(outlived), word)
+		g.Expect(merge(told, state(t, word, 1)).Outlived(told)).To(BeFalse(), word)
+	}
+}
+
 // Row 2 of the test matrix: all 720 orders of the six states, with each of them twice.
 func TestRow2AllPermutationsEndTerminated(t *testing.T) {
 	g := NewWithT(t)

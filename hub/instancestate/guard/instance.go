@@ -11,6 +11,8 @@ import (
 
 // Instance is what is remembered of one instance. The zero value knows nothing.
 type Instance struct {
+	// ID of the instance; empty before the first fact.
+	ID string `json:"instance,omitempty"`
 	// State is the newest state that EC2 told of.
 	State *Record `json:"state,omitempty"`
 	// Notices that are newer than State: of each kind the newest, ordered by kind.
@@ -18,8 +20,10 @@ type Instance struct {
 }
 
 // Merge a fact of the instance. It returns the receiver, and false, when the fact says
-// nothing new; the receiver itself never changes.
+// nothing new; the receiver itself never changes. A fact of another instance, which the
+// object stands for now, begins anew: what was known, an end too, is not of that one.
 func (i Instance) Merge(f message.Fact) (Instance, bool) {
+	i = i.Of(f.InstanceID)
 	r := recordOf(f)
 	if i.terminated() && r.Word != message.WordTerminated {
 		return i, false
@@ -30,7 +34,7 @@ func (i Instance) Merge(f message.Fact) (Instance, bool) {
 	if i.State != nil && stateOrder(r, *i.State) <= 0 {
 		return i, false
 	}
-	merged := Instance{State: &r}
+	merged := Instance{ID: i.ID, State: &r}
 	for _, n := range i.Notices {
 		if merged.counts(n) {
 			merged.Notices = append(merged.Notices, n)
@@ -54,6 +58,25 @@ func (i Instance) notice(r Record) (Instance, bool) {
 		i.Notices[at] = r
 	}
 	return i, true
+}
+
+// Of is what is known of an instance: all of it, if it is the one that was remembered, or
+// if it was not said which that was, and else nothing.
+func (i Instance) Of(id string) Instance {
+	if i.ID != "" && i.ID != id {
+		return Instance{ID: id}
+	}
+	i.ID = id
+	return i
+}
+
+// Outlived is whether the instance was alive after a fact: it has started again, or has
+// another in its place.
+func (i Instance) Outlived(f message.Fact) bool {
+	if i.ID != f.InstanceID {
+		return true
+	}
+	return i.State != nil && !message.Ending(i.State.Word) && age(*i.State, recordOf(f)) > 0
 }
 
 // counts tells whether a notice is newer than the state.

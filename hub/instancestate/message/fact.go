@@ -69,6 +69,15 @@ var stateRanks = map[string]int{
 	"pending": 10, "running": 20, "stopping": 50, "stopped": 60, "shutting-down": 80, WordTerminated: RankTerminated,
 }
 
+// Ending is whether a word is a state of an instance that stops or has stopped.
+func Ending(word string) bool {
+	switch word {
+	case "stopping", "stopped", "shutting-down", WordTerminated:
+		return true
+	}
+	return false
+}
+
 var groupRanks = map[string]int{
 	WordLaunching: 12, WordLaunched: 22, WordLaunchFailed: 24,
 	WordTerminating: 82, WordWarmPool: 82, WordTerminateFailed: 84, WordTerminated: RankTerminated,

@@ -51,7 +51,7 @@ func (d decoder) health(e EventBridgeEvent) (Message, error) {
 	var facts []Fact
 	seen := map[string]bool{}
 	for _, entity := range detail.Entities {
-		id := entity.Value[strings.LastIndexByte(entity.Value, '/')+1:]
+		id := EntityInstance(entity.Value)
 		if !instanceID.MatchString(id) || seen[id] || strings.EqualFold(entity.Status, resolved) || strings.EqualFold(entity.StatusCode, resolved) {
 			continue
 		}
@@ -62,6 +62,12 @@ func (d decoder) health(e EventBridgeEvent) (Message, error) {
 		return ignore(ScheduledChange, "no-instances"), nil
 	}
 	return apply(facts...), nil
+}
+
+// EntityInstance is the id of an instance, if that is what the value of an affected entity
+// is: an id or an ARN.
+func EntityInstance(value string) string {
+	return value[strings.LastIndexByte(value, '/')+1:]
 }
 
 func (d decoder) maintenance(e EventBridgeEvent, detail healthDetail, id string) Fact {

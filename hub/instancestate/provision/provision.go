@@ -22,7 +22,7 @@ const (
 	visibility = 60
 	// maxReceiveCount is after how many receives a message is dead. What cannot be read is
 	// so within a second or two; what is put off, as while the API server is away, waits
-	// longer each time, and is received as often in an hour and a quarter.
+	// longer each time, and is received as often in three hours (queue's lastRetry).
 	maxReceiveCount = 20
 )
 

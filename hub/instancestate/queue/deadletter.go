@@ -10,8 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-
-	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
 const (
@@ -22,6 +20,8 @@ const (
 	lookAgain = 5 * time.Second
 	// maxSample of a malformed body.
 	maxSample = 256
+	// fifoSuffix ends the name, and so the URL, of every FIFO queue.
+	fifoSuffix = ".fifo"
 )
 
 // redrive is what is known of the queue's dead letters.
@@ -37,9 +37,8 @@ type redrive struct {
 }
 
 // malformed message: it goes to the dead letters.
-func (c *Consumer) malformed(ctx context.Context, d *Delivery, body string) {
+func (c *Consumer) malformed(ctx context.Context, d *Delivery, reason error, body string) {
 	if d.Receives <= 1 {
-		_, reason := message.Decode([]byte(body), d.Sent)
 		c.Observer.Malformed(reason, sample(body))
 	}
 	c.mu.Lock()
@@ -71,8 +70,13 @@ func (c *Consumer) malformed(ctx context.Context, d *Delivery, body string) {
 func (c *Consumer) bury(ctx context.Context, d *Delivery, body string) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := c.Client.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: aws.String(c.DeadLetterQueueURL), MessageBody: aws.String(body)})
-	if err != nil {
+	in := &sqs.SendMessageInput{QueueUrl: aws.String(c.DeadLetterQueueURL), MessageBody: aws.String(body)}
+	if strings.HasSuffix(c.DeadLetterQueueURL, fifoSuffix) {
+		// SQS takes nothing there without. Dead letters have no order; one that is sent
+		// again, as it could not be deleted, is the same.
+		in.MessageGroupId, in.MessageDeduplicationId = aws.String(d.MessageID), aws.String(d.MessageID)
+	}
+	if _, err := c.Client.SendMessage(ctx, in); err != nil {
 		c.failed("SendMessage", err)
 		d.Retry()
 		return

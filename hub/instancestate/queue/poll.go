@@ -81,11 +81,7 @@ func (c *Consumer) receive(ctx context.Context, wait time.Duration) (int, error)
 		return 0, ctx.Err() // They are released with the rest.
 	}
 	for i, d := range given {
-		if d.Kind == message.Malformed {
-			c.malformed(ctx, d, aws.ToString(messages[i].Body))
-			continue
-		}
-		c.handle(ctx, d)
+		c.handle(ctx, d, aws.ToString(messages[i].Body))
 	}
 	return len(messages), err
 }
@@ -140,17 +136,15 @@ func (c *Consumer) delivery(m *types.Message) *Delivery {
 	if n, err := strconv.Atoi(m.Attributes["ApproximateReceiveCount"]); err == nil {
 		d.Receives = n
 	}
-	body := aws.ToString(m.Body)
-	d.size = int64(len(body))
-	// Decode's error is told by malformed, which decodes again for it: it is rare.
-	d.Message, _ = message.Decode([]byte(body), d.Sent)
+	d.size = int64(len(aws.ToString(m.Body)))
 	c.enter(d)
 	c.Observer.Waited(now.Sub(d.Sent))
 	return d
 }
 
-// handle a message; a Handler that panics has asked for a Retry.
-func (c *Consumer) handle(ctx context.Context, d *Delivery) {
+// handle a message, or have it go to the dead letters. What panics on it, at reading its
+// body or later, has asked for a Retry.
+func (c *Consumer) handle(ctx context.Context, d *Delivery, body string) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.Observer.Count(Panicked, 1)
@@ -158,6 +152,12 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery) {
 			d.Retry()
 		}
 	}()
+	read, err := message.Decode([]byte(body), d.Sent)
+	if err != nil {
+		c.malformed(ctx, d, err, body)
+		return
+	}
+	d.Message = read
 	c.Handler(ctx, d)
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	api "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
@@ -339,6 +341,67 @@ func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
 	g.Eventually(seen.of(queue.Retried)).Should(Equal(1))
 	g.Eventually(w.UnderWayReceives).Should(Equal(2))
 	g.Expect(w.sqs.Stats(region, "q").Received).To(Equal(4))
+	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
+}
+
+// fifo is SQS with a dead-letter queue that is FIFO, which playground/aws has not: it
+// refuses what SQS refuses, and keeps what was sent.
+type fifo struct {
+	queue.API
+	mu   sync.Mutex
+	sent []*api.SendMessageInput
+}
+
+func (f *fifo) SendMessage(_ context.Context, in *api.SendMessageInput, _ ...func(*api.Options)) (*api.SendMessageOutput, error) {
+	if in.MessageGroupId == nil || in.MessageDeduplicationId == nil {
+		return nil, &smithy.GenericAPIError{Code: "MissingParameter", Message: "The request must contain the parameter MessageGroupId."}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent = append(f.sent, in)
+	return &api.SendMessageOutput{}, nil
+}
+
+func (f *fifo) GetQueueAttributes(ctx context.Context, in *api.GetQueueAttributesInput, o ...func(*api.Options)) (*api.GetQueueAttributesOutput, error) {
+	if strings.HasSuffix(*in.QueueUrl, ".fifo") {
+		return &api.GetQueueAttributesOutput{}, nil
+	}
+	return f.API.GetQueueAttributes(ctx, in, o...)
+}
+
+// A FIFO queue of dead letters takes what cannot be read, too: two of the same body are
+// two.
+func TestMalformedGoesToFIFO(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t, clock.RealClock{}, nil)
+	o := w.options(ack)
+	dead := &fifo{API: w.client}
+	o.Client, o.DeadLetterQueueURL = dead, sqs.URL(w.Server, "dead.fifo")
+	run(t, o)
+	g.Expect(w.sqs.Put(region, "q", "abcd", "abcd")).To(BeNil())
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "20s").Should(Equal(2))
+	dead.mu.Lock()
+	defer dead.mu.Unlock()
+	g.Expect(dead.sent).To(HaveLen(2))
+	g.Expect(*dead.sent[0].MessageDeduplicationId).NotTo(Equal(*dead.sent[1].MessageDeduplicationId))
+}
+
+// shaky panics at what cannot be read.
+type shaky struct{ observer }
+
+func (*shaky) Malformed(error, string) { panic("on purpose") }
+
+// A panic on what cannot be read is that message's alone, as is one of a Handler.
+func TestPanicOnWhatCannotBeRead(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t, clock.RealClock{}, nil)
+	var seen shaky
+	o := w.options(ack)
+	o.Observer = &seen
+	run(t, o)
+	g.Expect(w.sqs.Put(region, "q", append(bodies(3), "abcd")...)).To(BeNil())
+	g.Eventually(seen.of(queue.Panicked)).Should(Equal(1))
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(3))
 	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
 }
 
