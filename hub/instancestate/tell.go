@@ -34,10 +34,12 @@ const (
 	ReasonConflicting   = "ConflictingWriter"
 	ReasonDeadLetters   = "DeadLettersPresent"
 	action              = "FollowInstances"
-	eventsPerSecond     = 20
-	eventsBurst         = 200
-	quiet               = time.Hour
-	mostQuiet           = 1000
+	// An Event is a write as a label is: more would take a burst's labels a third of
+	// their rate.
+	calmPerSecond, calmBurst   = 2, 25
+	gravePerSecond, graveBurst = 5, 50
+	quiet                      = time.Hour
+	mostQuiet                  = 1000
 )
 
 // teller makes Events of what is new.
@@ -58,7 +60,7 @@ type teller struct {
 func newTeller(recorder events.EventRecorder, m *metrics, c clock.PassiveClock, home client.Reader) *teller {
 	return &teller{
 		recorder: recorder, metrics: m, clock: c, home: home, told: lru.New(mostQuiet),
-		calm: rate.NewLimiter(eventsPerSecond, eventsBurst), grave: rate.NewLimiter(eventsPerSecond, eventsBurst),
+		calm: rate.NewLimiter(calmPerSecond, calmBurst), grave: rate.NewLimiter(gravePerSecond, graveBurst),
 	}
 }
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -214,37 +215,44 @@ func (h *herd) bare(n int) float64 {
 // spot notice behind 5,000 changes of state; and labels at 100 messages a second.
 func TestInstances(t *testing.T) {
 	h := newHerd(t, count(60, 5000))
-	for _, messages := range []int{count(20, 100), count(40, 1000), count(60, 5000), count(180, 15_000)} {
-		h.burst(messages)
-	}
+	h.burst(count(20, 100), 5)
+	h.burst(count(40, 1000), 3)
+	h.burst(count(60, 5000), 1)
+	h.burst(count(180, 15_000), 1)
 	h.notice()
 	h.steady()
 }
 
-func (h *herd) burst(messages int) {
+// burst of messages, so many times; the median counts.
+func (h *herd) burst(messages, times int) {
 	h.Helper()
+	type run struct{ rate, patches, bare float64 }
 	objects := min(messages, h.many)
-	before := h.bare(objects)
-	bodies := make([]string, messages)
-	for i := range bodies {
-		if i%h.many == 0 {
-			h.seconds++
+	all := make([]run, times)
+	for n := range all {
+		before := h.bare(objects)
+		bodies := make([]string, messages)
+		for i := range bodies {
+			if i%h.many == 0 {
+				h.seconds++
+			}
+			bodies[i] = h.body(i%h.many, i%3, "running")
 		}
-		bodies[i] = h.body(i%h.many, i%3, "running")
+		deleted, patched, began := h.deleted(), h.patches.Load(), time.Now()
+		h.put(bodies...)
+		h.drained(deleted + messages)
+		took := time.Since(began).Seconds()
+		patched = h.patches.Load() - patched
+		h.g.Expect(patched).To(BeNumerically(">=", objects))
+		all[n] = run{float64(messages) / took, float64(patched) / took, (before + h.bare(objects)) / 2}
 	}
-	deleted, patched, began := h.deleted(), h.patches.Load(), time.Now()
-	h.put(bodies...)
-	h.drained(deleted + messages)
-	took := time.Since(began).Seconds()
-	patched = h.patches.Load() - patched
-	bare := (before + h.bare(objects)) / 2
-	rate, verdict := float64(messages)/took, "ok"
-	if rate < labelsAtLeast*bare {
+	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.rate/a.bare, b.rate/b.bare) })
+	r, verdict := all[len(all)/2], "ok"
+	if r.rate < labelsAtLeast*r.bare {
 		verdict = "MISSED"
 	}
-	fmt.Fprintf(os.Stderr, "| %d messages over %d machines, of the bare PATCH rate (%.0f messages/s in %d patches, %.0f patches/s, of %.0f/s) | %.2f | ≥ %.1f | %s |\n",
-		messages, objects, rate, patched, float64(patched)/took, bare, rate/bare, labelsAtLeast, verdict)
-	h.g.Expect(patched).To(BeNumerically(">=", objects))
+	fmt.Fprintf(os.Stderr, "| %d messages over %d machines, of the bare PATCH rate, median of %d (%.0f messages/s, %.0f patches/s, of %.0f/s) | %.2f | ≥ %.1f | %s |\n",
+		messages, objects, times, r.rate, r.patches, r.bare, r.rate/r.bare, labelsAtLeast, verdict)
 }
 
 // notice behind many changes of state.
@@ -281,7 +289,10 @@ func (h *herd) steady() {
 	const each = 10 * time.Millisecond
 	n := count(60, 3000)
 	h.seconds++
-	watch, err := h.machines.Watch(h.Context(), metav1.ListOptions{})
+	list, err := h.machines.List(h.Context(), metav1.ListOptions{Limit: 1})
+	h.g.Expect(err).NotTo(HaveOccurred())
+	// From now on: to be sent all machines first would count as delay.
+	watch, err := h.machines.Watch(h.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	h.g.Expect(err).NotTo(HaveOccurred())
 	h.Cleanup(watch.Stop)
 	deleted, first := h.deleted(), h.events+1
