@@ -70,7 +70,7 @@ func Hub(o Options) ([]byte, error) {
 			logicalQueue: {Type: "AWS::SQS::Queue", Properties: queue{
 				QueueName: o.Name, MessageRetentionPeriod: retention, ReceiveMessageWaitTimeSeconds: waitTime,
 				VisibilityTimeout: visibility, SqsManagedSseEnabled: true,
-				RedrivePolicy: &redrivePolicy{getAtt(logicalDead, "Arn"), maxReceiveCount},
+				RedrivePolicy: &redrivePolicy{arnOf(logicalDead), maxReceiveCount},
 			}},
 			logicalDead: {Type: "AWS::SQS::Queue", Properties: queue{
 				QueueName: o.Name + deadSuffix, MessageRetentionPeriod: deadRetention, SqsManagedSseEnabled: true,
@@ -89,7 +89,7 @@ func Hub(o Options) ([]byte, error) {
 		},
 		Outputs: map[string]output{
 			"QueueUrl":           {"For queueUrl of the EventingBackend.", ref(logicalQueue)},
-			"QueueArn":           {"Where rules of members send to.", getAtt(logicalQueue, "Arn")},
+			"QueueArn":           {"Where rules of members send to.", arnOf(logicalQueue)},
 			"DeadLetterQueueUrl": {"What could not be read, and what this account's rules could not send.", ref(logicalDead)},
 			"ConsumerPolicyArn":  {"The rights of a consumer, for the role of the hub.", ref(logicalConsume)},
 		},
@@ -99,9 +99,9 @@ func Hub(o Options) ([]byte, error) {
 			Description: "Reads the queue " + o.Name + " for the hub of Capstan.", AssumeRolePolicyDocument: o.trust(),
 			ManagedPolicyArns: []any{ref(logicalConsume)},
 		}}
-		t.Outputs["ConsumerRoleArn"] = output{"For roleArn of the EventingBackend.", getAtt(logicalConsumer, "Arn")}
+		t.Outputs["ConsumerRoleArn"] = output{"For roleArn of the EventingBackend.", arnOf(logicalConsumer)}
 	}
-	o.addRules(t, getAtt(logicalQueue, "Arn"), nil, logicalQueuePolicy, logicalDeadPolicy)
+	o.addRules(t, arnOf(logicalQueue), nil, logicalQueuePolicy, logicalDeadPolicy)
 	return t.write("# Deploy this to each region of the account that has the queue.\n")
 }
 
@@ -139,10 +139,10 @@ func Member(o Options, hub string) ([]byte, error) {
 		},
 		Outputs: map[string]output{
 			"DeadLetterQueueUrl": {"What this account's rules could not send.", ref(logicalDead)},
-			"EventsRoleArn":      {"What the policy of the queue lets in.", getAtt(logicalSend, "Arn")},
+			"EventsRoleArn":      {"What the policy of the queue lets in.", arnOf(logicalSend)},
 		},
 	}
-	o.addRules(t, target, getAtt(logicalSend, "Arn"), logicalDeadPolicy)
+	o.addRules(t, target, arnOf(logicalSend), logicalDeadPolicy)
 	return t.write("# Deploy this to each region of each member; the account " + hub + " has the queue.\n")
 }
 
@@ -158,7 +158,7 @@ func (o Options) addRules(t template, queue, role any, after ...string) {
 	add := func(logical, suffix, description string, p pattern) {
 		t.Resources[logical] = resource{Type: "AWS::Events::Rule", DependsOn: after, Properties: rule{
 			Name: o.Name + suffix, Description: description, State: "ENABLED", EventPattern: p,
-			Targets: []aim{{ID: "capstan", Arn: queue, RoleArn: role, DeadLetterConfig: deadLetter{getAtt(logicalDead, "Arn")}}},
+			Targets: []aim{{ID: "capstan", Arn: queue, RoleArn: role, DeadLetterConfig: deadLetter{arnOf(logicalDead)}}},
 		}}
 	}
 	add(logicalInstances, instancesSuffix, "States and interruptions of instances, and what Auto Scaling groups do, for Capstan.",

@@ -10,8 +10,8 @@ var (
 // consume is what a consumer may do.
 func consume() document {
 	return policy(
-		statement{Sid: "ReadTheQueue", Effect: allow, Action: queueActions, Resource: getAtt(logicalQueue, "Arn")},
-		statement{Sid: "CountDeadLetters", Effect: allow, Action: deadActions, Resource: getAtt(logicalDead, "Arn")},
+		statement{Sid: "ReadTheQueue", Effect: allow, Action: queueActions, Resource: arnOf(logicalQueue)},
+		statement{Sid: "CountDeadLetters", Effect: allow, Action: deadActions, Resource: arnOf(logicalDead)},
 	)
 }
 
@@ -40,7 +40,7 @@ func (o Options) senders(logical string) []statement {
 	// The accounts are principals, not their roles: a policy that names a role which is not
 	// there yet is refused.
 	members := statement{
-		Sid: "RulesOfMembers", Effect: allow, Principal: map[string]any{"AWS": "*"}, Action: []string{sendMessage}, Resource: getAtt(logical, "Arn"),
+		Sid: "RulesOfMembers", Effect: allow, Principal: map[string]any{"AWS": "*"}, Action: []string{sendMessage}, Resource: arnOf(logical),
 		Condition: map[string]map[string]any{"ArnLike": {
 			"aws:PrincipalArn": sub("arn:${AWS::Partition}:iam::*:role/" + o.Name + roleMiddle + "${AWS::Region}"),
 		}},
@@ -61,7 +61,7 @@ func (o Options) senders(logical string) []statement {
 func (o Options) ownRules(logical string) statement {
 	return statement{
 		Sid: "RulesOfThisAccount", Effect: allow, Principal: service(eventBridge), Action: []string{sendMessage},
-		Resource: getAtt(logical, "Arn"), Condition: o.fromOwnRules(),
+		Resource: arnOf(logical), Condition: o.fromOwnRules(),
 	}
 }
 
@@ -77,7 +77,7 @@ func (o Options) fromOwnRules() map[string]map[string]any {
 // onlyTLS lets nobody speak to a queue in the clear.
 func onlyTLS(logical string) statement {
 	return statement{
-		Sid: "OnlyByTLS", Effect: deny, Principal: "*", Action: []string{"sqs:*"}, Resource: getAtt(logical, "Arn"),
+		Sid: "OnlyByTLS", Effect: deny, Principal: "*", Action: []string{"sqs:*"}, Resource: arnOf(logical),
 		Condition: map[string]map[string]any{"Bool": {"aws:SecureTransport": "false"}},
 	}
 }

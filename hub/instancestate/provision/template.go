@@ -123,8 +123,8 @@ func sub(text string) any { return map[string]string{"Fn::Sub": text} }
 
 func ref(logical string) any { return map[string]string{"Ref": logical} }
 
-func getAtt(logical, attribute string) any {
-	return map[string][]string{"Fn::GetAtt": {logical, attribute}}
+func arnOf(logical string) any {
+	return map[string][]string{"Fn::GetAtt": {logical, "Arn"}}
 }
 
 // write a template, after lines of comment.
