@@ -16,7 +16,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -41,7 +40,7 @@ type world struct {
 
 func start(t testing.TB, c clock.Clock) *world {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
+	leaks.AtEnd(t)
 	w := &world{sqs: sqs.New(sqs.Options{Clock: c, Seed: 1})}
 	var err error
 	if w.Server, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs}, Clock: c}); err != nil {
@@ -55,9 +54,6 @@ func start(t testing.TB, c clock.Clock) *world {
 	t.Cleanup(func() {
 		w.Stop()
 		transport.CloseIdleConnections()
-		if err := leaks.Find(before); err != nil {
-			t.Error(err)
-		}
 	})
 	return w
 }
