@@ -257,13 +257,13 @@ func TestSourceChanges(t *testing.T) {
 // Machines of a self-managed cluster are inside it: they are labelled there, by whichever
 // replica gets the message; and one that hangs holds up nobody.
 func TestSelfManaged(t *testing.T) {
-	workload.get(t) // Its processes outlive the test.
+	workload.Get(t) // Its processes outlive the test.
 	w := newWorld(t, newest)
 	w.pivoted = true
 	inside := clientOf(t, workload)
 	namespace := "inside-" + w.namespace
 	w.createIn(inside, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	raw, err := workload.get(t).Kubeconfig("")
+	raw, err := workload.Get(t).Kubeconfig("")
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pivoted-kubeconfig"}, Data: map[string][]byte{"value": raw}})
 	cluster := object("cluster.x-k8s.io/v1beta2", "Cluster", w.namespace, "pivoted", map[string]any{"controlPlaneEndpoint": map[string]any{"host": "127.0.0.1", "port": int64(6443)}})

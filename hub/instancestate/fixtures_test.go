@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-hub/capstan/hub/instancestate"
+	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
 type fixture struct {
@@ -28,7 +29,7 @@ func TestRow1Fixtures(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	var all []fixture
 	NewWithT(t).Expect(json.Unmarshal(raw, &all)).To(Succeed())
-	for name, on := range map[string]*plane{"newest": newest, "oldest": oldest} {
+	for name, on := range map[string]*controlplane.Shared{"newest": newest, "oldest": oldest} {
 		for _, f := range all {
 			t.Run(name+"/"+f.File, func(t *testing.T) {
 				body, err := os.ReadFile(filepath.Join(folder, f.File))
@@ -39,7 +40,7 @@ func TestRow1Fixtures(t *testing.T) {
 	}
 }
 
-func (f fixture) run(t *testing.T, on *plane, body string) {
+func (f fixture) run(t *testing.T, on *controlplane.Shared, body string) {
 	w := newWorld(t, on)
 	w.usual()
 	var machines []*unstructured.Unstructured

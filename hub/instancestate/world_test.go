@@ -19,7 +19,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,6 +48,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/aws/sts"
+	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -64,7 +64,7 @@ type world struct {
 	testing.TB
 	g *WithT
 	client.Client
-	plane     *plane
+	plane     *controlplane.Shared
 	namespace string
 	// core is the version of Cluster API that objects are written in.
 	core     string
@@ -87,26 +87,21 @@ type world struct {
 
 var worlds atomic.Int64
 
-func newWorld(t testing.TB, on *plane) *world {
+func newWorld(t testing.TB, on *controlplane.Shared) *world {
 	t.Helper()
 	return newWorldAt(t, on, nil)
 }
 
 // newWorldAt the time of a clock, where SQS is concerned.
-func newWorldAt(t testing.TB, on *plane, c clock.Clock) *world {
+func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	t.Helper()
-	on.get(t) // Its processes outlive the test.
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		if err := leaks.Find(before); err != nil {
-			t.Error(err)
-		}
-	})
+	on.Get(t) // Its processes outlive the test.
+	leaks.AtEnd(t)
 	w := &world{TB: t, g: NewWithT(t), plane: on, core: "v1beta2", registry: prometheus.NewRegistry(), logger: logr.Discard()}
 	if on == oldest {
 		w.core = "v1beta1"
 	}
-	w.config = on.get(t).Config()
+	w.config = on.Get(t).Config()
 	w.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return trip{w, next} })
 	w.Client = clientOf(t, on)
 	w.namespace = fmt.Sprintf("world-%d", worlds.Add(1))
@@ -175,9 +170,9 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-func clientOf(t testing.TB, p *plane) client.Client {
+func clientOf(t testing.TB, p *controlplane.Shared) client.Client {
 	t.Helper()
-	config := p.get(t).Config()
+	config := p.Get(t).Config()
 	config.QPS = -1
 	c, err := client.New(config, client.Options{Scheme: scheme()})
 	if err != nil {
