@@ -25,6 +25,9 @@ func (h Hub) Backends(uid types.UID, ready bool, data Backend, at time.Time) ce.
 	data.Message = cut(data.Message)
 	return h.event(news{
 		kind: k, object: string(uid), transition: stamp(at), at: at,
-		subject: "eventingbackends/" + data.Namespace + "/" + data.Name, partition: data.Namespace + "/" + data.Name, data: data,
+		subject: BackendSubject(data.Namespace + "/" + data.Name), partition: data.Namespace + "/" + data.Name, data: data,
 	})
 }
+
+// BackendSubject is the subject of events of an EventingBackend "namespace/name".
+func BackendSubject(name string) string { return "eventingbackends/" + name }
