@@ -77,3 +77,8 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	}
 	return key
 }
+
+// PEM of a certificate.
+func PEM(cert *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
