@@ -190,10 +190,10 @@ func New(o Options) (*Hub, error) {
 		}
 	}
 
-	if err := addAnnotator(multi, watching, o); err != nil {
+	if err := addAnnotator(multi, watching, o, nil); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
-	if err := addInstanceState(multi, watching, o); err != nil {
+	if err := addInstanceState(multi, watching, o, nil); err != nil {
 		return nil, fmt.Errorf("wiring instance state: %w", err)
 	}
 

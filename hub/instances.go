@@ -24,8 +24,9 @@ func (everywhere) NeedLeaderElection() bool { return false }
 
 // addInstanceState has labels follow AWS' events, as soon as there is a source of them.
 // The management cluster is watched for it on every replica, beside what the leader
-// watches: a spot notice does not wait for a lease.
-func addInstanceState(mgr mcmanager.Manager, remote *watchers.Watcher, o Options) error {
+// watches: a spot notice does not wait for a lease. tell, if not nil, is told of what
+// is labelled.
+func addInstanceState(mgr mcmanager.Manager, remote *watchers.Watcher, o Options, tell func(instancestate.News)) error {
 	if o.AWS == nil {
 		return nil
 	}
@@ -53,7 +54,7 @@ func addInstanceState(mgr mcmanager.Manager, remote *watchers.Watcher, o Options
 		return err
 	}
 	_, err = instancestate.SetupWithManager(mgr, instancestate.Options{
-		Local: watching, Remote: remote, AWS: o.AWS, Backends: types,
+		Local: watching, Remote: remote, AWS: o.AWS, Backends: types, Tell: tell,
 		Recorder: local.GetEventRecorder("capstan"), Registerer: o.Registerer, Clock: o.Clock, Logger: log,
 	})
 	return err

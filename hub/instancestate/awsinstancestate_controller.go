@@ -42,8 +42,11 @@ type Options struct {
 	// DriftGrace is how long a label may differ from what was last polled, or from what
 	// was written here; DefaultDriftGrace when 0.
 	DriftGrace time.Duration
-	Clock      clock.WithTicker
-	Logger     logr.Logger
+	// Tell is called with what was merged into an object, after its patch; nil for
+	// nobody. It must not block.
+	Tell   func(News)
+	Clock  clock.WithTicker
+	Logger logr.Logger
 }
 
 // AWSInstanceStateReconciler labels AWSMachines and AWSMachinePools.

@@ -96,9 +96,9 @@ func samples(t *testing.T) []ce.Event {
 		all = append(all, hub.Instances(k, instance, start))
 	}
 	machines := MachineDeployment{Kind: "MachineDeployment", Namespace: "fleet", Name: "workers", InstanceType: "m6g.large", CPU: 2, MemoryMiB: 8192, Architecture: "arm64"}
-	all = append(all, hub.MachineDeployments("uid-of-machines", 1, machines, start))
+	all = append(all, hub.MachineDeployments("uid-of-machines", "1", machines, start))
 	machines.Reason, machines.Message = "UnknownInstanceType", "there is no type m6g.lrge in eu-west-1"
-	all = append(all, hub.MachineDeployments("uid-of-machines", 1, machines, start))
+	all = append(all, hub.MachineDeployments("uid-of-machines", "1", machines, start))
 	backend := Backend{Namespace: "hub", Name: "bus", BackendType: "nats"}
 	return append(all, hub.Backends("uid-of-backend", true, backend, start), hub.Backends("uid-of-backend", false, backend, start))
 }

@@ -24,9 +24,9 @@ type MachineDeployment struct {
 }
 
 // MachineDeployments tells that a MachineDeployment of the UID was annotated, or could
-// not be when data has a reason. The same capacity told at another generation of the
-// object is another event.
-func (h Hub) MachineDeployments(uid types.UID, generation int64, data MachineDeployment, at time.Time) ce.Event {
+// not be when data has a reason. The same told at another resourceVersion of the object
+// is another event.
+func (h Hub) MachineDeployments(uid types.UID, resourceVersion string, data MachineDeployment, at time.Time) ce.Event {
 	k := MachineDeploymentAnnotated
 	if data.Reason != "" {
 		k = MachineDeploymentAnnotationFailed
@@ -36,7 +36,7 @@ func (h Hub) MachineDeployments(uid types.UID, generation int64, data MachineDep
 	transition, _ := json.Marshal(edge) // A struct of strings and numbers has a JSON form.
 	data.Message = cut(data.Message)
 	return h.event(news{
-		kind: k, object: string(uid), transition: string(transition), attempt: generation, at: at,
+		kind: k, object: string(uid), transition: resourceVersion + " " + string(transition), at: at,
 		subject: "machinedeployments/" + data.Namespace + "/" + data.Name, partition: data.Namespace + "/" + data.Name, data: data,
 	})
 }

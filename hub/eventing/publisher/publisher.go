@@ -144,6 +144,17 @@ func (p *Publisher) Tell(e ce.Event, from Source) {
 	}
 }
 
+// Ask the Sources again what is pending, for every backend: a Source has more to emit
+// than what it told.
+func (p *Publisher) Ask() {
+	for _, b := range p.all() {
+		b.mu.Lock()
+		b.lockedQueue.deferring, b.lockedQueue.walkAt = true, time.Time{}
+		b.mu.Unlock()
+		b.poke()
+	}
+}
+
 // all backends, by name.
 func (p *Publisher) all() []*backend {
 	p.mu.RLock()
