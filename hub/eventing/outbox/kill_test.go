@@ -1,0 +1,3 @@
+package outbox_test
+
+func child() bool { return false }
