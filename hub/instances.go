@@ -54,7 +54,7 @@ func addInstanceState(mgr mcmanager.Manager, remote *watchers.Watcher, o Options
 		return err
 	}
 	_, err = instancestate.SetupWithManager(mgr, instancestate.Options{
-		Local: watching, Remote: remote, AWS: o.AWS, Backends: types, Tell: tell,
+		Local: watching, Remote: remote, AWS: o.AWS, AllowLoopback: o.AllowLoopback, Backends: types, Tell: tell,
 		Recorder: local.GetEventRecorder("capstan"), Registerer: o.Registerer, Clock: o.Clock, Logger: log,
 	})
 	return err

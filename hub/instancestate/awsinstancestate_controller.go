@@ -33,6 +33,8 @@ type Options struct {
 	Remote *watchers.Watcher
 	// AWS is how queues are read.
 	AWS *awsconfig.Config
+	// AllowLoopback lets a source's key endpoint name this machine.
+	AllowLoopback bool
 	// Backends know the configuration of sources.
 	Backends *schema.Registry
 	// Recorder of Events in the management cluster.

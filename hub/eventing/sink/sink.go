@@ -74,6 +74,8 @@ const (
 	CodeUnauthorized = "unauthorized"
 	// CodeForbidden: the credentials do not suffice.
 	CodeForbidden = "forbidden"
+	// CodeForbiddenAddress: the broker's address is one that the hub must not call.
+	CodeForbiddenAddress = "forbidden-address"
 	// CodeTooLarge: the event is larger than the broker takes.
 	CodeTooLarge = "too-large"
 	// CodeUnknown: an error of no class.

@@ -253,7 +253,7 @@ func notConnected(cause error) error {
 		errors.Is(cause, nats.ErrAccountAuthExpired), errors.Is(cause, nats.ErrNkeysNotSupported):
 		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the server rejects the credentials; see secretRef: %w", cause)
 	case errors.Is(cause, wire.ErrForbidden):
-		return sink.Errorf(sink.Unavailable, "forbidden-address", "%w", cause)
+		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause)
 	}
 	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server: %w", cause)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
 )
 
 // Attributes of a message.
@@ -39,6 +42,8 @@ type Options struct {
 	Config schema.Config
 	// AWS is the process' configuration.
 	AWS *awsconfig.Config
+	// AllowLoopback lets the key endpoint name this machine: in tests and the playground.
+	AllowLoopback bool
 }
 
 // Sink sends to one queue.
@@ -63,6 +68,7 @@ func Open(o Options) *Sink {
 		q.Retryer = aws.NopRetryer{}
 		if endpoint := c.String("endpoint"); endpoint != "" {
 			q.BaseEndpoint = &endpoint
+			q.HTTPClient = o.AWS.Guarded(func(a netip.Addr) error { return wire.CheckAddress(a, o.AllowLoopback) })
 		}
 	})
 	return s
@@ -182,6 +188,8 @@ func sizeOf(m *sqs.SendMessageInput) int64 {
 func class(err error) error {
 	var api smithy.APIError
 	switch {
+	case errors.Is(err, wire.ErrForbidden):
+		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "key endpoint: %w", cause(err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return sink.Errorf(sink.Transient, sink.CodeTimeout, "SQS did not answer in time")
 	case !errors.As(err, &api):
@@ -206,6 +214,15 @@ func class(err error) error {
 		return said(sink.TooLarge, sink.CodeTooLarge)
 	}
 	return said(sink.Refused, "sqs-"+code)
+}
+
+// cause of a call that was not made, without what the SDK says around it.
+func cause(err error) error {
+	var dialled *net.OpError
+	if errors.As(err, &dialled) {
+		return dialled.Err
+	}
+	return wire.ErrForbidden
 }
 
 // Close implements sink.Sink: connections are the process'.

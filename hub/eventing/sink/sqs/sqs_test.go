@@ -216,3 +216,22 @@ func TestRegion(t *testing.T) {
 		g.Expect(regionOf(config(t, keys), "eu-north-1")).To(Equal(want))
 	}
 }
+
+// TestForbiddenEndpoints: whoever declares a backend does not have the hub call its own
+// machine, or where clouds serve credentials.
+func TestForbiddenEndpoints(t *testing.T) {
+	g := NewWithT(t)
+	w := start(t)
+	w.queue(t, "events")
+	open := func(endpoint string, loopback bool) error {
+		c := config(t, map[string]any{"queueName": "events", "endpoint": endpoint})
+		return Open(Options{Config: c, AWS: w.aws, AllowLoopback: loopback}).Publish(t.Context(), news("a"))
+	}
+	g.Expect(open(w.URL(), true)).To(Succeed())
+	for _, endpoint := range []string{w.URL(), "https://169.254.169.254", "https://[fd00:ec2::254]", "https://[::ffff:169.254.170.2]"} {
+		err := open(endpoint, false)
+		g.Expect(err).To(MatchError(ContainSubstring("the hub must not call")), endpoint)
+		g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable), endpoint)
+		g.Expect(sink.Of(err).Code).To(Equal(sink.CodeForbiddenAddress), endpoint)
+	}
+}

@@ -27,7 +27,7 @@ func CallError(host string, err error) error {
 	err = Bare(err)
 	switch {
 	case errors.Is(err, ErrForbidden):
-		return sink.Errorf(sink.Unavailable, "forbidden-address", "calling %s: %w", host, err)
+		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "calling %s: %w", host, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return sink.Errorf(sink.Transient, sink.CodeTimeout, "%s did not answer in time: %w", host, err)
 	}

@@ -58,12 +58,18 @@ func Dialer(allowLoopback bool) *net.Dialer {
 			if err != nil {
 				return fmt.Errorf("%w: %q is no IP address", ErrForbidden, address)
 			}
-			if err := kubeconfig.CheckAddress(resolved.Addr(), allowLoopback); err != nil {
-				return fmt.Errorf("%w: %s: %w", ErrForbidden, resolved.Addr(), err)
-			}
-			return nil
+			return CheckAddress(resolved.Addr(), allowLoopback)
 		},
 	}
+}
+
+// CheckAddress returns an error of class ErrForbidden for an address that the hub must
+// not call.
+func CheckAddress(address netip.Addr, allowLoopback bool) error {
+	if err := kubeconfig.CheckAddress(address, allowLoopback); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrForbidden, address, err)
+	}
+	return nil
 }
 
 // TLS from a Secret's ca.crt, tls.crt and tls.key; without ca.crt the system's
