@@ -36,6 +36,8 @@
 // # Locking
 //
 // Outbox.mu guards all that is known of the objects; nothing is called while it is held.
+// Outbox.telling keeps news behind what is pending; it is held over the publisher's Tell
+// and Ask, which do not block, and is taken before mu.
 // The recorder's workers and the look at expiring credentials end with Start.
 //
 // # Trade-offs

@@ -65,6 +65,11 @@ type Outbox struct {
 	options   Options
 	publisher Publisher
 
+	// telling is held from when it is known what is new until the publisher knows it, and
+	// while it is asked to walk: neither blocks. Otherwise what is new could come before
+	// what is pending of the same object.
+	telling sync.Mutex
+
 	mu          sync.Mutex
 	lockedState struct {
 		// leading is set while Start sees all objects.
@@ -112,8 +117,10 @@ func keyOf(o client.Object) key {
 	return k
 }
 
-// see an object that is there; silent has nobody told, as Pending will.
-func (b *Outbox) see(o client.Object, silent bool) {
+// see an object that is there. Before the Outbox leads nobody is told, as Pending will.
+func (b *Outbox) see(o client.Object) {
+	b.telling.Lock()
+	defer b.telling.Unlock()
 	now, k := b.options.Clock.Now(), keyOf(o)
 	b.mu.Lock()
 	e := b.lockedState.entries[k]
@@ -123,25 +130,27 @@ func (b *Outbox) see(o client.Object, silent bool) {
 		b.lockedState.entries[k] = e
 	}
 	e.see(b.options.Hub, o, now)
-	fresh := b.newsLocked(k, e, now, silent)
+	fresh := b.newsLocked(k, e, now)
 	b.mu.Unlock()
 	b.tell(fresh)
 }
 
 // look at an object again, as it was last seen: time has passed.
 func (b *Outbox) look(k key) {
+	b.telling.Lock()
+	defer b.telling.Unlock()
 	now := b.options.Clock.Now()
 	var fresh []ce.Event
 	b.mu.Lock()
 	if e := b.lockedState.entries[k]; e != nil {
-		fresh = b.newsLocked(k, e, now, false)
+		fresh = b.newsLocked(k, e, now)
 	}
 	b.mu.Unlock()
 	b.tell(fresh)
 }
 
 // newsLocked are the events to tell of an object.
-func (b *Outbox) newsLocked(k key, e *entry, now time.Time, silent bool) []ce.Event {
+func (b *Outbox) newsLocked(k key, e *entry, now time.Time) []ce.Event {
 	present := e.events(b.options.Hub, now)
 	fresh := e.news(present)
 	e.tracked = slices.DeleteFunc(e.tracked, func(id string) bool {
@@ -151,7 +160,7 @@ func (b *Outbox) newsLocked(k key, e *entry, now time.Time, silent bool) []ce.Ev
 		}
 		return over
 	})
-	if silent {
+	if !b.lockedState.leading {
 		return nil
 	}
 	for _, one := range fresh {

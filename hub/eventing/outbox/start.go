@@ -50,8 +50,7 @@ func (b *Outbox) Start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	b.lead(true)
-	b.publisher.Ask()
+	b.begin()
 	ticker := b.options.Clock.NewTicker(credentialLook)
 	defer ticker.Stop()
 	for {
@@ -66,6 +65,14 @@ func (b *Outbox) Start(ctx context.Context) error {
 	}
 }
 
+// begin to lead: all objects were seen.
+func (b *Outbox) begin() {
+	b.telling.Lock()
+	defer b.telling.Unlock()
+	b.lead(true)
+	b.publisher.Ask()
+}
+
 func (b *Outbox) lead(leading bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,15 +85,15 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 	if err != nil {
 		return nil, fmt.Errorf("watching %T: %w", o, err)
 	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(o any, initial bool) {
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
 			if o, ok := o.(client.Object); ok {
-				b.see(o, initial)
+				b.see(o)
 			}
 		},
 		UpdateFunc: func(_, o any) {
 			if o, ok := o.(client.Object); ok {
-				b.see(o, false)
+				b.see(o)
 			}
 		},
 		DeleteFunc: func(o any) {

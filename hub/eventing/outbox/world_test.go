@@ -107,16 +107,20 @@ func (w *world) status(o client.Object, change func()) {
 
 func (w *world) promotion(name string, number int64, manual bool) *capstanv1.Promotion {
 	w.Helper()
-	p := &capstanv1.Promotion{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
+	p := newPromotion(w.ns, name, number, manual)
+	w.g.Expect(w.c.Create(w.Context(), p)).To(Succeed())
+	return p
+}
+
+func newPromotion(ns, name string, number int64, manual bool) *capstanv1.Promotion {
+	return &capstanv1.Promotion{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
 		Spec: capstanv1.PromotionSpec{
 			Pipeline: capstanv1.PipelineReference{Name: "web", UID: "web-uid"}, App: pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
 			Environment: "prod", Number: number, Revision: "1.2.3", Source: capstanv1.PromotionSource{Environment: "staging", Sequence: number}, Manual: manual,
 			Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}},
 		},
 	}
-	w.g.Expect(w.c.Create(w.Context(), p)).To(Succeed())
-	return p
 }
 
 func (w *world) started(p *capstanv1.Promotion) {
