@@ -88,13 +88,13 @@ func (b *backend) drop(it *item, reason string) {
 	b.log.Info("event dropped", "reason", reason, "type", it.event.Type(), "subject", it.event.Subject(), "id", it.event.ID())
 }
 
-// run hands out events until the queue has ended. publishing ends what is on its way;
-// walking ends the walks.
-func (b *backend) run(publishing, walking context.Context) {
+// run hands out events until the queue has ended, and returns how many are left in it.
+// publishing ends what is on its way; walking ends the walks.
+func (b *backend) run(publishing, walking context.Context) (left int) {
 	var busy sync.WaitGroup
 	defer func() {
 		busy.Wait()
-		b.end(publishing)
+		left = b.end(publishing)
 	}()
 	for {
 		now := b.clock.Now()
@@ -120,7 +120,7 @@ func (b *backend) run(publishing, walking context.Context) {
 		}
 		switch {
 		case ended:
-			return
+			return 0 // Counted at the end.
 		case a == nil && !walk:
 			b.sleep(publishing, at, now)
 		}
@@ -237,8 +237,8 @@ func (b *backend) changed() {
 	}
 }
 
-// end closes the sink and says what is left.
-func (b *backend) end(publishing context.Context) {
+// end closes the sink and returns how many events are left.
+func (b *backend) end(publishing context.Context) int {
 	b.mu.Lock()
 	q := b.lockedQueue
 	left, lost := q.count, 0
@@ -256,6 +256,7 @@ func (b *backend) end(publishing context.Context) {
 		b.log.Info("backend ended with events in its queue", "events", left, "lost", lost)
 	}
 	b.close(publishing, h)
+	return left
 }
 
 // close a sink when nothing is on its way through it.

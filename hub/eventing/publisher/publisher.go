@@ -31,6 +31,9 @@ type Options struct {
 	GivenUp func(backend string, e ce.Event, code string)
 	// Changed is told when a backend begins or ceases to take events. It must not block.
 	Changed func(backend string)
+	// Ended is told when a backend has ended, with how many events were left in its
+	// queue. It must not block.
+	Ended func(backend string, left int)
 }
 
 // Publisher of events. Start must be called, or no sink is ever closed.
@@ -102,13 +105,16 @@ func (b *backend) replace(s Settings) (*handle, bool) {
 func (p *Publisher) start(b *backend) {
 	publishing, walking := p.lockedState.publishing, p.lockedState.walking
 	p.runs.Go(func() {
-		b.run(publishing, walking)
+		left := b.run(publishing, walking)
 		p.mu.Lock()
 		if p.lockedState.backends[b.name] == b {
 			delete(p.lockedState.backends, b.name)
 		}
 		p.mu.Unlock()
 		p.metrics.forget(b.name)
+		if p.options.Ended != nil {
+			p.options.Ended(b.name, left)
+		}
 	})
 }
 

@@ -470,7 +470,8 @@ func TestRemove(t *testing.T) {
 	hold := make(chan struct{})
 	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
 	dead := &broker{on: func(context.Context, ce.Event, int) error { return errors.New("dead") }}
-	p, _ := run(t, Options{})
+	ends := make(chan string, 2)
+	p, _ := run(t, Options{Ended: func(backend string, left int) { ends <- fmt.Sprint(backend, " ", left) }})
 	s := fast(b)
 	s.Timeout = time.Minute
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
@@ -486,11 +487,13 @@ func TestRemove(t *testing.T) {
 	}
 	g.Eventually(known("ns/dead")).Should(BeFalse())
 	g.Expect(dead.isClosed()).To(BeTrue())
+	g.Eventually(ends).Should(Receive(Equal("ns/dead 5")))
 	g.Expect(known("ns/b")()).To(BeTrue())
 	close(hold)
 	g.Eventually(known("ns/b")).Should(BeFalse())
 	g.Expect(b.ids()).To(HaveLen(5))
 	g.Expect(b.isClosed()).To(BeTrue())
+	g.Eventually(ends).Should(Receive(Equal("ns/b 0")))
 	g.Expect(p.Set("ns/b", fast(&broker{}))).To(Succeed(), "it may come again")
 }
 
