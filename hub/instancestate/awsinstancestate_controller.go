@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +38,9 @@ type Options struct {
 	AllowLoopback bool
 	// Backends know the configuration of sources.
 	Backends *schema.Registry
+	// SourceChanged is told when Source would answer another thing for an
+	// EventingBackend, on every replica; nil for nobody. It must not block.
+	SourceChanged func(types.NamespacedName)
 	// Recorder of Events in the management cluster.
 	Recorder events.EventRecorder
 	// Registerer of the metrics; not registered when nil.

@@ -71,7 +71,7 @@ func (s settings) in(home string) (region, account string) {
 // source is a queue that is read.
 type source struct {
 	name     types.NamespacedName
-	settings settings
+	config   schema.Config
 	origin   origin
 	consumer *queue.Consumer
 	stop     context.CancelFunc
@@ -85,10 +85,11 @@ type source struct {
 }
 
 // newSource that is not read yet.
-func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, s settings, changed func()) *source {
+func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, config schema.Config, changed func()) *source {
+	s := settingsOf(config)
 	region, account := s.in(r.AWS.Region())
 	made := &source{
-		name: name, settings: s, r: r, changed: changed,
+		name: name, config: config, r: r, changed: changed,
 		origin: origin{source: name.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate},
 	}
 	client := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
