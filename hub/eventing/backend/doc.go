@@ -6,8 +6,10 @@
 //
 // # Contract
 //
-// The reconciler runs where the hub leads, and is the only writer of the status of every
-// EventingBackend. A queue that is read (type sqs, role source) is read by
+// The reconciler runs on every replica, for each has something to tell: what the leader
+// does, and what AWS says of instances, which whichever replica reads the message tells.
+// On the leader it is the only writer of the status of every EventingBackend, of its
+// finalizer, and of Events about it; so the status is how the leader fares. A queue that is read (type sqs, role source) is read by
 // hub/instancestate; the reconciler asks it how that goes (Options.Reading).
 //
 // A configuration is used when the schema allows it and its Secret can be read and
@@ -24,8 +26,8 @@
 // a fault lasts, so that the status is written, and an Event made, on transitions only.
 // A replica that takes over leaves the status as it is until it has asked itself.
 //
-// A deleted EventingBackend is held by a finalizer while its queue empties itself, for
-// drainGrace at most; an Event tells how many events were dropped then.
+// A deleted EventingBackend is held by a finalizer while the leader's queue empties
+// itself, for drainGrace at most; an Event tells how many events were dropped then.
 //
 // # Goroutines and locking
 //

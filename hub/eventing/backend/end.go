@@ -16,13 +16,12 @@ import (
 // then the object goes; at the latest when its time is over.
 func (r *Reconciler) end(ctx context.Context, b *eventingv1.EventingBackend) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(b)
-	if !controllerutil.ContainsFinalizer(b, eventingv1.BackendFinalizer) {
-		r.forget(name)
-		return reconcile.Result{}, nil
-	}
 	e := r.entry(name)
 	r.secrets.Drop(name)
 	r.release(name, e)
+	if !r.leads() || !controllerutil.ContainsFinalizer(b, eventingv1.BackendFinalizer) {
+		return reconcile.Result{}, nil // Forgotten when it is gone.
+	}
 	deadline := b.DeletionTimestamp.Add(drainGrace + endGrace)
 	if _, runs := r.publisher.Status(name.String()); runs && r.Clock.Now().Before(deadline) {
 		if err := r.write(ctx, b, e, facts{wants: b.Status.BackendType, uses: b.Status.BackendType, ending: true}); err != nil {
@@ -42,6 +41,5 @@ func (r *Reconciler) end(ctx context.Context, b *eventingv1.EventingBackend) (re
 	if err := r.hold(ctx, b, false); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.forget(name)
 	return reconcile.Result{}, nil
 }

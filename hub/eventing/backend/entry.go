@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
 // entry is what a Reconciler keeps of one EventingBackend. Its worker alone touches it,
@@ -19,6 +21,9 @@ type entry struct {
 	why     string
 	// leaving: the publisher was told to let the queue empty itself.
 	leaving bool
+	// held is the error for which events are held back, as it was at first: its text may
+	// change with every try.
+	held *sink.Error
 	// wrote: the status is of this process.
 	wrote bool
 	// told is the readiness that an Event told of last; empty before the first.

@@ -84,6 +84,8 @@ type Options struct {
 	// Reading tells how a queue is read; false when nothing is read. Nil where the hub
 	// reads no queues.
 	Reading func(types.NamespacedName) (Reading, bool)
+	// Elected is closed when this replica leads.
+	Elected <-chan struct{}
 	// Recorder of Events.
 	Recorder events.EventRecorder
 	Timings  Timings

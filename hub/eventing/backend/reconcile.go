@@ -170,7 +170,7 @@ func digest(data map[string][]byte) [sha256.Size]byte {
 
 // approach a wanted configuration; true when it must be opened first.
 func (r *Reconciler) approach(ctx context.Context, b *eventingv1.EventingBackend, e *entry, w wanted) (toOpen bool, err error) {
-	if !controllerutil.ContainsFinalizer(b, eventingv1.BackendFinalizer) {
+	if r.leads() && !controllerutil.ContainsFinalizer(b, eventingv1.BackendFinalizer) {
 		if err := r.hold(ctx, b, true); err != nil {
 			return false, err
 		}
@@ -197,7 +197,10 @@ func (r *Reconciler) approach(ctx context.Context, b *eventingv1.EventingBackend
 func (r *Reconciler) begin(name types.NamespacedName, e *entry, w wanted, data map[string][]byte) error {
 	c, err := r.open(name, w, data)
 	if err != nil {
-		e.refused, e.why = &w, fmt.Sprintf("Secret %s of secretRef: %v", secretOf(w.config), err)
+		e.refused, e.why = &w, err.Error()
+		if ref := secretOf(w.config); ref != "" {
+			e.why = fmt.Sprintf("secretRef %s: %v", ref, err)
+		}
 		return nil //nolint:nilerr // The status tells.
 	}
 	e.next = c
@@ -227,6 +230,12 @@ func (r *Reconciler) facts(ctx context.Context, b *eventingv1.EventingBackend, e
 		}
 		if s, known := r.publisher.Status(name.String()); known {
 			f.published = &s
+			if s.Taking || s.LastError == nil {
+				e.held = nil
+			} else if e.held == nil || e.held.Code != s.LastError.Code {
+				e.held = s.LastError
+			}
+			s.LastError = e.held
 		}
 		f.deadLetter = r.deadLetter(ctx, name.Namespace, e.active.config)
 	case config.Type != "" && isSource(config) && r.Reading == nil:
@@ -271,8 +280,12 @@ func (r *Reconciler) namedBy(_ context.Context, o client.Object) []reconcile.Req
 	return requests
 }
 
-// write the status that follows of the facts, if it is another, and tell of it.
+// write the status that follows of the facts, if this replica leads and it is another,
+// and tell of it.
 func (r *Reconciler) write(ctx context.Context, b *eventingv1.EventingBackend, e *entry, f facts) error {
+	if !r.leads() {
+		return nil
+	}
 	known := b.Status.ObservedGeneration == b.Generation && len(b.Status.Conditions) > 0
 	if !f.settled() && !e.wrote && known {
 		return nil // Another replica led: what it wrote holds until this one has asked.

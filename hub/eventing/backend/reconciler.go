@@ -2,6 +2,8 @@ package backend
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -51,9 +53,18 @@ type Reconciler struct {
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 var (
-	_ reconcile.Reconciler = &Reconciler{}
-	_ manager.Runnable     = &Reconciler{}
+	_ reconcile.Reconciler           = &Reconciler{}
+	_ manager.LeaderElectionRunnable = &Reconciler{}
 )
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Reconciler) NeedLeaderElection() bool { return false }
+
+// everywhere runs what it holds on every replica.
+type everywhere struct{ manager.Runnable }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
 
 // New makes a Reconciler and its publisher.
 func New(o Options) *Reconciler {
@@ -71,9 +82,9 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Publisher() *publisher.Publisher { return r.publisher }
 
 // SetupWithManager adds the controller, the connections and the publisher to the manager,
-// where it leads.
+// on every replica.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	for _, runnable := range []manager.Runnable{r.publisher, r} {
+	for _, runnable := range []manager.Runnable{everywhere{r.publisher}, r} {
 		if err := mgr.Add(runnable); err != nil {
 			return err
 		}
@@ -89,6 +100,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
+			NeedLeaderElection:      ptr.To(false),
 			SkipNameValidation:      ptr.To(true),
 			RecoverPanic:            ptr.To(true),
 			// As with the annotator's controllers: see there.
@@ -101,6 +113,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 func (r *Reconciler) Start(ctx context.Context) error {
 	r.life = ctx
 	close(r.started)
+	select {
+	case <-r.Elected: // Now this replica writes status.
+		r.lookAtAll()
+	case <-ctx.Done():
+	}
 	<-ctx.Done()
 	r.mu.Lock()
 	r.lockedOver = true
@@ -115,6 +132,25 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	}
 	r.runs.Wait()
 	return nil
+}
+
+func (r *Reconciler) lookAtAll() {
+	r.mu.Lock()
+	names := slices.Collect(maps.Keys(r.lockedEntries))
+	r.mu.Unlock()
+	for _, name := range names {
+		r.Look(name)
+	}
+}
+
+// leads tells whether this replica does.
+func (r *Reconciler) leads() bool {
+	select {
+	case <-r.Elected:
+		return true
+	default:
+		return false
+	}
 }
 
 // Look at an EventingBackend soon. It does not block.

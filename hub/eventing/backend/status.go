@@ -121,8 +121,10 @@ func (f facts) publisherReady() eventingv1.Condition {
 		return not(notAsked)
 	case f.published.Gone:
 		return not(wantsNoMore)
+	case !f.published.Taking && f.published.LastError != nil:
+		return not("events are held back: " + f.published.LastError.Error())
 	case !f.published.Taking:
-		return not(fmt.Sprintf("events are held back: %v", f.published.LastError))
+		return not("events are held back")
 	case f.published.Deferring && f.published.Queued > 0:
 		return not(queueIsFull)
 	case f.deadLetter != "":

@@ -71,6 +71,9 @@ func (r *Reconciler) event(b *eventingv1.EventingBackend, kind, reason, action, 
 // it wants to look again.
 func (r *Reconciler) tellGivenUp(b *eventingv1.EventingBackend, e *entry) time.Duration {
 	now := r.Clock.Now()
+	if !r.leads() {
+		return r.Timings.Recheck
+	}
 	r.mu.Lock()
 	n, code, wait := e.lockedGivenUp, e.lockedCode, tellGivenUp-now.Sub(e.lockedTold)
 	if n > 0 && wait <= 0 {
