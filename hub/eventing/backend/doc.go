@@ -38,6 +38,9 @@
 //
 // # Trade-offs
 //
+// The last good configuration is in the memory of each replica: when all have ended, and
+// the object is still wrong, nothing is published to it.
+//
 // A broker that refuses to be pinged and would take events stays without the changed
 // configuration; the status says why. Keys that cannot be changed are remembered in the
 // status (fixedConfig): who restores an object without its status may change them once.

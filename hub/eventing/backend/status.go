@@ -16,7 +16,7 @@ import (
 const (
 	lastGood      = "; the last good configuration is in use"
 	notAsked      = "the backend has not answered yet"
-	noValidConfig = "there was no valid configuration yet"
+	noValidConfig = "there was no valid configuration since the hub began"
 	switching     = "the changed configuration is being connected; the one before it is in use"
 	ending        = "the backend is being deleted"
 	queueIsFull   = "the queue is full: what does not fit waits in the objects that it tells of"
