@@ -12,7 +12,8 @@ type SourceStatus struct {
 	Config schema.Config
 	// Ready when the queue could be read at the last try.
 	Ready bool
-	// Message says why not, and how to mend it. It stays the same while the error lasts.
+	// Message says why not, and how to mend it; empty when it was not tried yet. It stays
+	// the same while the error lasts.
 	Message string
 }
 
@@ -24,9 +25,5 @@ func (r *AWSInstanceStateReconciler) Source(name types.NamespacedName) (SourceSt
 		return SourceStatus{}, false
 	}
 	now := running.consumer.Status()
-	status := SourceStatus{Config: running.config, Ready: now.Ready, Message: now.Message}
-	if !now.Ready && status.Message == "" {
-		status.Message = "the queue was not read yet"
-	}
-	return status, true
+	return SourceStatus{Config: running.config, Ready: now.Ready, Message: now.Message}, true
 }

@@ -364,6 +364,7 @@ func TestReplicas(t *testing.T) {
 	receiver.Close()
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False Backend not ready: unreachable: ")))
 	third := w.start(true)
+	w.g.Eventually(func() bool { _, known := third.Publisher().Status(w.key("b").String()); return known }).Should(BeTrue())
 	second.stop()
 	w.g.Eventually(third.elected).Should(BeClosed())
 	w.change("b", "{type: nothing}")
