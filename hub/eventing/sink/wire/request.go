@@ -34,6 +34,7 @@ func Request(ctx context.Context, to *url.URL, e ce.Event, structured bool) (*ht
 	if err := cehttp.WriteRequest(mode(ctx), binding.ToMessage(&e), request); err != nil {
 		return nil, nil, malformed(err)
 	}
+	escapeHeaders(request.Header)
 	var body []byte
 	if request.Body != nil {
 		if body, err = io.ReadAll(request.Body); err != nil {
