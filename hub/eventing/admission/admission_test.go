@@ -185,6 +185,8 @@ func TestWarn(t *testing.T) {
 	ctx := t.Context()
 	// Nobody answers yet: it is admitted all the same.
 	w.create(t, w.object("early", mistaken))
+	lean := w.object("lean", `{type: sqs, config: [{queueName: events}]}`)
+	w.create(t, lean)
 	w.g.Expect(w.warnings.take()).To(BeEmpty())
 	w.start(t)
 	w.answered(t)
@@ -203,6 +205,14 @@ func TestWarn(t *testing.T) {
 	w.create(t, sqs)
 	w.g.Expect(w.warnings.take()).To(BeEmpty())
 	w.g.Expect(keys(sqs)).To(Equal([]string{`queueName="events"`, `role="sink"`}), "required keys with a default only")
+
+	// Who changes something else changes nothing but that.
+	lean.Finalizers = []string{eventingv1.BackendFinalizer}
+	w.g.Expect(w.Update(ctx, lean)).To(Succeed())
+	w.g.Expect(keys(lean)).To(Equal([]string{`queueName="events"`}))
+	w.g.Expect(lean.Labels).To(BeEmpty())
+	lean.Finalizers = nil
+	w.g.Expect(w.Update(ctx, lean)).To(Succeed())
 
 	// What does not change is not complained of again; a label is not put back in place of
 	// another.

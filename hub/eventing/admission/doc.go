@@ -9,7 +9,7 @@
 // that is being deleted, passes, whatever stands in it: finalizers and labels must not
 // depend on a schema that became stricter. Defaulting adds the label of EventingBackends
 // and the required keys that have a default; other defaults are effective values and are
-// not written.
+// not written. What an update does not change, it does not default either.
 //
 // The hub works without them: their configurations say failurePolicy Ignore, and the
 // reconciler validates again.

@@ -2,9 +2,11 @@ package admission
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -148,6 +150,17 @@ func fieldError(one eventingv1.ValidationError) *field.Error {
 	return field.Invalid(pathOf(one), one.Value, one.Error)
 }
 
+// sameSpec tells whether a call is about an update of something else, such as the hub's
+// own of a finalizer: what nobody changes is not defaulted in somebody's name.
+func sameSpec(ctx context.Context, b *eventingv1.EventingBackend) bool {
+	request, err := admission.RequestFromContext(ctx)
+	if err != nil || request.Operation != admissionv1.Update {
+		return false
+	}
+	var old eventingv1.EventingBackend
+	return json.Unmarshal(request.OldObject.Raw, &old) == nil && equality.Semantic.DeepEqual(old.Spec, b.Spec)
+}
+
 type defaulter struct {
 	registry *schema.Registry
 	how      Defaulting
@@ -156,8 +169,8 @@ type defaulter struct {
 var _ admission.Defaulter[*eventingv1.EventingBackend] = defaulter{}
 
 // Default implements admission.Defaulter.
-func (d defaulter) Default(_ context.Context, b *eventingv1.EventingBackend) error {
-	if d.how == Off || b.DeletionTimestamp != nil {
+func (d defaulter) Default(ctx context.Context, b *eventingv1.EventingBackend) error {
+	if d.how == Off || b.DeletionTimestamp != nil || sameSpec(ctx, b) {
 		return nil
 	}
 	if b.Labels[eventingv1.BackendLabel] == "" {
