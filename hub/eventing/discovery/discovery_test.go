@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -100,6 +102,44 @@ func TestRefusals(t *testing.T) {
 			g.Expect(r.Allow).To(Equal("GET, HEAD"))
 			g.Expect(r.Type).To(Equal("application/json"))
 			g.Expect(r.Body).To(ContainSubstring(`"error"`))
+		}
+	}
+}
+
+// row of a table in docs/eventing.md.
+var row = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| ([A-Za-z]+) \\| (.*?) \\| (.*?) \\| (.*) \\|$")
+
+// TestDocsEqualDiscovery: the tables of docs/eventing.md tell what GET /backend/{type}
+// does, key by key.
+func TestDocsEqualDiscovery(t *testing.T) {
+	g := NewWithT(t)
+	text, err := os.ReadFile("../../../docs/eventing.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, name := range registry.Types() {
+		_, rest, found := strings.Cut(string(text), "### Keys of "+name+": ")
+		g.Expect(found).To(BeTrue(), name)
+		table, _, _ := strings.Cut(rest, "\n#")
+		var answer schema.Description
+		g.Expect(json.Unmarshal([]byte(ask(t, http.MethodGet, "/backend/"+name).Body), &answer)).To(Succeed())
+		rows := row.FindAllStringSubmatch(table, -1)
+		g.Expect(rows).To(HaveLen(len(answer.Config)), name)
+		for i, key := range answer.Config {
+			value := ""
+			if key.DefaultValue != nil {
+				value = "`" + *key.DefaultValue + "`"
+				if key.Required {
+					value += " (written into the object)"
+				}
+			} else if key.Required {
+				value = "**required**"
+			}
+			g.Expect(rows[i][1:4]).To(Equal([]string{key.Name, string(key.DataType), value}))
+			g.Expect(rows[i][4]).To(HavePrefix(key.Description))
+			g.Expect(strings.Contains(rows[i][4], "It cannot be changed.")).To(Equal(key.Immutable))
+			for _, role := range key.Roles {
+				g.Expect(rows[i][4]).To(ContainSubstring(role))
+			}
+			g.Expect(strings.ReplaceAll(rows[i][5], `\|`, "|")).To(Equal(key.Constraint))
 		}
 	}
 }
