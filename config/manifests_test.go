@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,8 @@ func TestSamplesApply(t *testing.T) {
 
 	var backends eventingv1.EventingBackendList
 	g.Expect(world.admin.List(t.Context(), &backends, client.InNamespace(ns), client.MatchingLabels{eventingv1.BackendLabel: eventingv1.BackendLabelValue})).To(Succeed())
+	// TestSampleBackendsAreValid looks at the others.
+	backends.Items = slices.DeleteFunc(backends.Items, func(b eventingv1.EventingBackend) bool { return b.Spec.Type != "sqs" })
 	g.Expect(backends.Items).To(HaveLen(1))
 	types, err := schema.Types(schema.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -189,7 +192,6 @@ func instanceRights() map[bool][]right {
 			{verb: "patch", group: infrastructure, resource: "awsmachines", subresource: "status"},
 			{verb: "delete", group: core, resource: "machines"},
 			{verb: "list", group: core, resource: "machines"},
-			{verb: "patch", group: eventing, resource: "eventingbackends"},
 			{verb: "create", group: eventing, resource: "eventingbackends"},
 			{verb: "patch", group: infrastructure, resource: "awsclusters"},
 			{verb: "patch", group: infrastructure, resource: "awsclusterroleidentities"},
