@@ -56,7 +56,7 @@ build: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground ## Build the binar
 .PHONY: manifests
 manifests: generate controlplane ## Render what is to be applied to clusters into bin/manifests
 	@mkdir -p $(BIN)/manifests
-	@for what in default capa-annotator rbac/workload rbac/self-managed rbac/cluster-secrets rbac/pipeline-secrets samples; do \
+	@for what in default capa-annotator rbac/workload rbac/self-managed rbac/cluster-secrets rbac/pipeline-secrets rbac/backend-secrets samples; do \
 	  out=$(BIN)/manifests/capstan-$$(basename $$what).yaml; \
 	  $(BIN)/envtest/kubectl kustomize config/$$what >$$out; \
 	  echo "  bin/manifests/$$(basename $$out)"; \

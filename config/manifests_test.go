@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,9 @@ func TestDefaultHasEverything(t *testing.T) {
 	}
 	before := generations()
 	for _, object := range []string{
-		"Deployment/capstan-hub", "PodDisruptionBudget/capstan-hub", "NetworkPolicy/capstan-hub", "Service/capstan-hub-metrics", "Service/capstan-hub-hook",
+		"Deployment/capstan-hub", "PodDisruptionBudget/capstan-hub", "NetworkPolicy/capstan-hub", "Service/capstan-hub-metrics", "Service/capstan-hub-hook", "Service/capstan-hub-api", "Service/capstan-hub-webhook",
+		"ValidatingWebhookConfiguration/capstan-eventingbackends", "MutatingWebhookConfiguration/capstan-eventingbackends", "Secret/capstan-hub-webhook",
+		"ValidatingAdmissionPolicy/capstan-hub-tells", "ValidatingAdmissionPolicyBinding/capstan-hub-tells",
 		"ValidatingAdmissionPolicy/capstan-approval", "ValidatingAdmissionPolicyBinding/capstan-approval",
 		"ValidatingAdmissionPolicy/capstan-hub-annotates", "ValidatingAdmissionPolicyBinding/capstan-hub-annotates",
 		"ClusterRole/capstan-hub", "ClusterRole/capstan-approver", "Namespace/capstan-system",
@@ -71,6 +74,8 @@ func TestSamplesApply(t *testing.T) {
 
 	var backends eventingv1.EventingBackendList
 	g.Expect(world.admin.List(t.Context(), &backends, client.InNamespace(ns), client.MatchingLabels{eventingv1.BackendLabel: eventingv1.BackendLabelValue})).To(Succeed())
+	// TestSampleBackendsAreValid looks at the others.
+	backends.Items = slices.DeleteFunc(backends.Items, func(b eventingv1.EventingBackend) bool { return b.Spec.Type != "sqs" })
 	g.Expect(backends.Items).To(HaveLen(1))
 	types, err := schema.Types(schema.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -103,8 +108,20 @@ func TestHubRights(t *testing.T) {
 
 	const pipelines, capstan, core, coordination = "pipelines.weave.works", "capstan.dev", "", "coordination.k8s.io"
 	check(t, hubUser, instanceRights())
+	backed := namespace(t, "with-backends")
+	_, _, err = kubectl(t.Context(), "apply", "-n", backed, "-k", "rbac/backend-secrets")
+	g.Expect(err).NotTo(HaveOccurred())
+	const eventing, registration = "eventing.kyma-project.io", "admissionregistration.k8s.io"
 	check(t, hubUser, map[bool][]right{
 		true: {
+			{verb: "watch", group: eventing, resource: "eventingbackends"},
+			{verb: "patch", group: eventing, resource: "eventingbackends"}, // TestHubChangesNothingOfAnEventingBackend says how far.
+			{verb: "patch", group: eventing, resource: "eventingbackends", subresource: "status"},
+			{verb: "get", group: core, resource: "secrets", namespace: backed, name: "broker"},
+			{verb: "watch", group: core, resource: "secrets", namespace: backed, name: "broker"},
+			{verb: "update", group: core, resource: "secrets", namespace: "capstan-system", name: "capstan-hub-webhook"},
+			{verb: "patch", group: registration, resource: "validatingwebhookconfigurations", name: "capstan-eventingbackends"},
+			{verb: "patch", group: registration, resource: "mutatingwebhookconfigurations", name: "capstan-eventingbackends"},
 			{verb: "watch", group: pipelines, resource: "pipelines"},
 			{verb: "patch", group: pipelines, resource: "pipelines", subresource: "status"},
 			{verb: "patch", group: pipelines, resource: "pipelines"}, // TestHubChangesNothingOfAPipeline says how far.
@@ -131,6 +148,13 @@ func TestHubRights(t *testing.T) {
 			{verb: "get", path: "/readyz"},
 		},
 		false: {
+			{verb: "update", group: eventing, resource: "eventingbackends"},
+			{verb: "delete", group: eventing, resource: "eventingbackends"},
+			{verb: "update", group: core, resource: "secrets", namespace: backed, name: "broker"},
+			{verb: "update", group: core, resource: "secrets", namespace: "capstan-system", name: "other"},
+			{verb: "patch", group: registration, resource: "validatingwebhookconfigurations", name: "other"},
+			{verb: "list", group: registration, resource: "validatingwebhookconfigurations"},
+			{verb: "create", group: registration, resource: "mutatingwebhookconfigurations"},
 			{verb: "patch", group: core, resource: "secrets", namespace: hooked, name: "git"},
 			{verb: "get", group: core, resource: "secrets", namespace: "default", name: "a-kubeconfig"},
 			{verb: "list", group: core, resource: "secrets"},
@@ -168,7 +192,6 @@ func instanceRights() map[bool][]right {
 			{verb: "patch", group: infrastructure, resource: "awsmachines", subresource: "status"},
 			{verb: "delete", group: core, resource: "machines"},
 			{verb: "list", group: core, resource: "machines"},
-			{verb: "patch", group: eventing, resource: "eventingbackends"},
 			{verb: "create", group: eventing, resource: "eventingbackends"},
 			{verb: "patch", group: infrastructure, resource: "awsclusters"},
 			{verb: "patch", group: infrastructure, resource: "awsclusterroleidentities"},

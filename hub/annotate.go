@@ -77,7 +77,7 @@ func NewAlone(o Options) (*Alone, error) {
 			return nil, fmt.Errorf("wiring %T: %w", runnable, err)
 		}
 	}
-	if err := addAnnotator(multi, watching, o); err != nil {
+	if err := addAnnotator(multi, watching, o, nil); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
 	return &Alone{mgr}, nil
@@ -87,8 +87,9 @@ func NewAlone(o Options) (*Alone, error) {
 // error. It is started once.
 func (a *Alone) Start(ctx context.Context) error { return a.manager.Start(ctx) }
 
-// addAnnotator annotates node groups, if there is an AWS to ask.
-func addAnnotator(mgr mcmanager.Manager, watching *watchers.Watcher, o Options) error {
+// addAnnotator annotates node groups, if there is an AWS to ask; tell, if not nil, is told
+// of them.
+func addAnnotator(mgr mcmanager.Manager, watching *watchers.Watcher, o Options, tell func(annotator.News)) error {
 	if o.Annotator.AWS == nil {
 		return nil
 	}
@@ -110,6 +111,7 @@ func addAnnotator(mgr mcmanager.Manager, watching *watchers.Watcher, o Options) 
 		Families:      o.Annotator.Families,
 		Pods:          o.Annotator.Pods,
 		DefaultRegion: o.Annotator.DefaultRegion,
+		Tell:          tell,
 		Registerer:    o.Registerer,
 		Clock:         o.Clock,
 		Logger:        log,

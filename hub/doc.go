@@ -21,6 +21,12 @@
 //   - hub/annotator writes on node groups what a node of them would be; its parts are
 //     hub/annotator/annotation (formats), capacity and catalogue (EC2). annotate.go
 //     wires it, in the hub and alone.
+//   - hub/instancestate labels what AWS says of instances; instances.go wires it.
+//   - hub/eventing tells event backends of all that: event says what is told, outbox
+//     derives it from the hub's objects, publisher queues it, sink takes it to a broker,
+//     backend reconciles EventingBackends, schema knows their keys, and discovery and
+//     admission answer about them. eventing.go wires it.
+//   - hub/secrets wakes reconcilers when a Secret changes.
 //   - strategy is how a promotion is carried out: strategy/notification tells of it,
 //     strategy/pullrequest edits a Git repository and opens a pull request, by way of
 //     its parts gitrepo (clones), manifest (the edit) and provider (five services).
@@ -46,7 +52,9 @@
 // # Leader and standby
 //
 // Only the leader connects to workload clusters and acts. A standby serves the
-// promotion hook as the leader does, for its calls only record, and keeps the hub's
-// own caches warm, so that its /readyz tells whether it could take over.
+// promotion hook as the leader does, for its calls only record; it reads the queues of
+// AWS, labels by them and publishes what it knows from there; it answers webhooks and
+// discovery, and keeps the hub's own caches warm, so that its /readyz tells whether it
+// could take over.
 // Losing the lease ends the process.
 package hub

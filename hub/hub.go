@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/eventing/admission"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/index"
@@ -102,6 +104,8 @@ type Options struct {
 	Annotator Annotator
 	// AWS is how queues of instances' events are read; nil for none.
 	AWS *awsconfig.Config
+	// Eventing is how events are told.
+	Eventing Eventing
 	// CloneDir is where clones of Git repositories live for as long as an act takes;
 	// the system's folder for temporary files when empty.
 	CloneDir string
@@ -138,7 +142,7 @@ func Scheme() *runtime.Scheme {
 	return scheme
 }
 
-// New wires a hub. It asks the management cluster only for its discovery.
+// New wires a hub. It asks the management cluster only for its discovery and identity.
 func New(o Options) (*Hub, error) {
 	o.defaults()
 	mgr, err := newManager(o, LeaseName)
@@ -190,10 +194,14 @@ func New(o Options) (*Hub, error) {
 		}
 	}
 
-	if err := addAnnotator(multi, watching, o); err != nil {
+	told, err := addEventing(mgr, o)
+	if err != nil {
+		return nil, fmt.Errorf("wiring eventing: %w", err)
+	}
+	if err := addAnnotator(multi, watching, o, told.nodeGroup); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
-	if err := addInstanceState(multi, watching, o); err != nil {
+	if err := addInstanceState(multi, watching, o, told); err != nil {
 		return nil, fmt.Errorf("wiring instance state: %w", err)
 	}
 
@@ -273,7 +281,10 @@ func (o *Options) defaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress} {
+	o.Eventing.Name = cmp.Or(o.Eventing.Name, DefaultName)
+	o.Eventing.Webhooks.Validation = cmp.Or(o.Eventing.Webhooks.Validation, admission.Warn)
+	o.Eventing.Webhooks.Defaulting = cmp.Or(o.Eventing.Webhooks.Defaulting, admission.Required)
+	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress, &o.Eventing.APIBindAddress} {
 		if *address == "" {
 			*address = "0"
 		}

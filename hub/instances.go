@@ -10,7 +10,6 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
 	"github.com/capstan-hub/capstan/clusters"
-	backends "github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
@@ -24,8 +23,9 @@ func (everywhere) NeedLeaderElection() bool { return false }
 
 // addInstanceState has labels follow AWS' events, as soon as there is a source of them.
 // The management cluster is watched for it on every replica, beside what the leader
-// watches: a spot notice does not wait for a lease.
-func addInstanceState(mgr mcmanager.Manager, remote *watchers.Watcher, o Options) error {
+// watches: a spot notice does not wait for a lease. told is told of what is labelled, and
+// how queues are read.
+func addInstanceState(mgr mcmanager.Manager, remote *watchers.Watcher, o Options, told *eventing) error {
 	if o.AWS == nil {
 		return nil
 	}
@@ -48,12 +48,8 @@ func addInstanceState(mgr mcmanager.Manager, remote *watchers.Watcher, o Options
 			return fmt.Errorf("wiring %T: %w", runnable, err)
 		}
 	}
-	types, err := backends.Types(backends.Options{})
-	if err != nil {
-		return err
-	}
-	_, err = instancestate.SetupWithManager(mgr, instancestate.Options{
-		Local: watching, Remote: remote, AWS: o.AWS, Backends: types,
+	told.instances, err = instancestate.SetupWithManager(mgr, instancestate.Options{
+		Local: watching, Remote: remote, AWS: o.AWS, Backends: told.registry, Tell: told.instance, SourceChanged: told.backends.Look,
 		Recorder: local.GetEventRecorder("capstan"), Registerer: o.Registerer, Clock: o.Clock, Logger: log,
 	})
 	return err

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(run(m))
+	os.Exit(controlplane.StopShared(run(m), os.Stderr, withAWS))
 }
 
 func run(m *testing.M) int {

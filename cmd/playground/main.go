@@ -41,7 +41,8 @@ func command() *cobra.Command {
 and plays a story: revisions that travel from dev to prod, an approval, a cluster
 that goes away and comes back, a rotation of all tokens, node groups that can scale
 from zero and a spot instance that is taken away, by what an EC2 and an SQS in this
-process say. Each step is checked.
+process say. What happened is told to a NATS JetStream in this process, too.
+Each step is checked.
 
 With --once it prints a summary and ends, with exit code 0 when every step came
 out as expected. Without it, it stays up until Ctrl-C.`,

@@ -72,6 +72,8 @@ type teller struct {
 	kind     string
 	// home reads the management cluster.
 	home client.Reader
+	// news are told to it; nil for nobody.
+	news func(News)
 
 	mu          sync.Mutex
 	lockedState struct {
@@ -80,8 +82,8 @@ type teller struct {
 	}
 }
 
-func newTeller(kind string, recorder events.EventRecorder, home client.Reader, m *metrics) *teller {
-	t := &teller{kind: kind, recorder: recorder, home: home, metrics: m}
+func newTeller(kind string, recorder events.EventRecorder, home client.Reader, m *metrics, news func(News)) *teller {
+	t := &teller{kind: kind, recorder: recorder, home: home, metrics: m, news: news}
 	t.lockedState.seen = map[mcreconcile.Request]map[notice]int{}
 	return t
 }
@@ -92,6 +94,7 @@ func (t *teller) tell(ctx context.Context, who mcreconcile.Request, about *unstr
 		line := log.FromContext(ctx).WithValues("reason", n.reason, "word", n.word, "message", n.message)
 		if n.severity == corev1.EventTypeWarning {
 			line.Info("node group has a problem")
+			t.failed(who, about, n)
 		} else {
 			line.V(1).Info("node group is otherwise than computed")
 		}

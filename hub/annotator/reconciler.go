@@ -80,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 		r.teller.tell(ctx, who, group, v.notices...)
 		return reconcile.Result{RequeueAfter: v.retry}, nil
 	}
-	return r.write(ctx, who, group, change, v.notices)
+	return r.write(ctx, who, group, change, v)
 }
 
 func (r *Reconciler) forget(who mcreconcile.Request) {
@@ -91,7 +91,8 @@ func (r *Reconciler) forget(who mcreconcile.Request) {
 }
 
 // write the change, and tell of it.
-func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *unstructured.Unstructured, change annotation.Change, notices []notice) (reconcile.Result, error) {
+func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *unstructured.Unstructured, change annotation.Change, v verdict) (reconcile.Result, error) {
+	notices := v.notices
 	patch, err := change.MergePatch(group.GetResourceVersion())
 	if err != nil {
 		return reconcile.Result{}, err
@@ -114,6 +115,7 @@ func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *
 	switch {
 	case err == nil:
 		r.contests.wrote(who, what)
+		r.written(who, group, v)
 		r.metrics.patches.WithLabelValues(r.kind.Kind, outcomeWritten).Inc()
 		r.teller.tell(ctx, who, group, notices...)
 		log.FromContext(ctx).Info("annotated", "set", len(change.Set), "removed", len(change.Remove))

@@ -56,6 +56,9 @@ type Options struct {
 	Families []annotation.Family
 	// Pods is how pods are counted where a Cluster does not say.
 	Pods capacity.PodsPolicy
+	// Tell is called when annotations were written, or cannot be; nil for nobody. It must
+	// not block.
+	Tell func(News)
 	// DefaultRegion of node groups whose region nothing names; none when empty.
 	DefaultRegion string
 	// Registerer of the metrics; not registered when nil.
@@ -88,7 +91,7 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) error {
 	for _, kind := range []schema.GroupKind{MachineDeployment, MachineSet, MachinePool} {
 		r := &Reconciler{
 			Options: o, kind: kind, dependents: newDependents(), metrics: m,
-			teller:   newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m),
+			teller:   newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Tell),
 			writer:   &writer{local: patches, clusters: mgr.GetCluster, lanes: lanes{clock: o.Clock}},
 			contests: contests{clock: o.Clock},
 		}

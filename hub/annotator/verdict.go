@@ -36,6 +36,9 @@ type verdict struct {
 	// node is what it should tell of; nil when that is not known.
 	node    *annotation.Node
 	notices []notice
+	// types of its instances, and the architecture of all of them; empty when not known.
+	types        []string
+	architecture string
 	// retry is when to look again though nothing happened; 0 for not.
 	retry time.Duration
 	// pending: something is still to be heard, and what was told before stands.
@@ -87,7 +90,7 @@ func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Un
 	node := least(all, pods)
 	node.DiskGiB = made.diskGiB
 	node.Labels = labelsOf(group, made, where.region, arch)
-	return verdict{node: &node, notices: append(notices, mixed...)}
+	return verdict{node: &node, notices: append(notices, mixed...), types: made.types, architecture: arch}
 }
 
 // ask the catalogue what it knows, and wait for nothing: with the cluster's role, and where the hub may not assume that,

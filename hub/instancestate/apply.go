@@ -1,6 +1,7 @@
 package instancestate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,6 +130,16 @@ func (r *AWSInstanceStateReconciler) current(ctx context.Context, key owner.Key)
 	return seenOf(u.GroupVersionKind(), u, key), nil
 }
 
+// News is a fact that an object's label, or what is remembered behind it, was changed by.
+type News struct {
+	Fact message.Fact
+	// Object that was patched, and the key of its label.
+	Object owner.Key
+	Label  string
+	// Account and Region of the instance: the event's own, else those of its source.
+	Account, Region string
+}
+
 // told says that a change was written.
 func (r *AWSInstanceStateReconciler) told(ctx context.Context, key owner.Key, before seen, c *change, works []work) {
 	now := r.Clock.Now()
@@ -138,6 +149,9 @@ func (r *AWSInstanceStateReconciler) told(ctx context.Context, key owner.Key, be
 			continue
 		}
 		r.metrics.applied.WithLabelValues(string(w.fact.Kind)).Inc()
+		if r.Tell != nil {
+			r.Tell(News{Fact: w.fact, Object: key, Label: labelOf(key), Account: cmp.Or(w.fact.Account, w.from.account), Region: cmp.Or(w.fact.Region, w.from.region)})
+		}
 		if w.fact.Guessed {
 			continue
 		}

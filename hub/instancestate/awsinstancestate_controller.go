@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,8 +36,13 @@ type Options struct {
 	Remote *watchers.Watcher
 	// AWS is how queues are read.
 	AWS *awsconfig.Config
+	// AllowLoopback lets a source's key endpoint name this machine.
+	AllowLoopback bool
 	// Backends know the configuration of sources.
 	Backends *schema.Registry
+	// SourceChanged is told when Source would answer another thing for an
+	// EventingBackend, on every replica; nil for nobody. It must not block.
+	SourceChanged func(types.NamespacedName)
 	// Recorder of Events in the management cluster.
 	Recorder events.EventRecorder
 	// Registerer of the metrics; not registered when nil.
@@ -44,8 +50,11 @@ type Options struct {
 	// DriftGrace is how long a label may differ from what was last polled, or from what
 	// was written here; DefaultDriftGrace when 0.
 	DriftGrace time.Duration
-	Clock      clock.WithTicker
-	Logger     logr.Logger
+	// Tell is called with what was merged into an object, after its patch; nil for
+	// nobody. It must not block.
+	Tell   func(News)
+	Clock  clock.WithTicker
+	Logger logr.Logger
 }
 
 // AWSInstanceStateReconciler labels AWSMachines and AWSMachinePools.

@@ -24,7 +24,8 @@
 // All of it runs on every replica: the guard and the resourceVersion in each patch make
 // that safe, and no lease stands between a notice and its label. Only the leader sees
 // into self-managed clusters, so that what is unknown to a standby is left for it. The
-// leader alone writes status, and repairs labels (drift.go).
+// leader alone repairs labels (drift.go). The status of a source is written by the
+// reconciler of EventingBackends, which asks Source.
 //
 // Nothing here asks AWS anything but for messages. Remediation concerns Machines of the
 // management cluster alone: into self-managed clusters goes nothing but labels and their

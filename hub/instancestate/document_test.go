@@ -99,7 +99,7 @@ func TestDocumentHasValidSources(t *testing.T) {
 		g.Expect(yaml.UnmarshalStrict([]byte(block[1]), &backend)).To(Succeed())
 		config, invalid := types.Resolve(backend.Spec)
 		g.Expect(invalid).To(BeEmpty(), block[1])
-		g.Expect(isSource(backend.Spec)).To(BeTrue())
+		g.Expect(config.String(schema.RoleKey)).To(Equal(schema.RoleSource))
 		g.Expect(backend.Labels).To(HaveKeyWithValue(eventingv1.BackendLabel, eventingv1.BackendLabelValue))
 		for _, kind := range config.List("remediate") {
 			g.Expect(slices.Contains(strings.Split(readDocument(t), "`"), kind)).To(BeTrue())

@@ -22,8 +22,7 @@ func TestNotFoundThatIsNotTheObject(t *testing.T) {
 	w.usual()
 	m := w.fleet(1)[0]
 	w.events()
-	w.start()
-	w.awaitsConditions("events").Should(HaveKeyWithValue("Ready", HavePrefix("True")))
+	w.awaitsReading(w.start(), "events").Should(Equal("ready"))
 	lost := func(r *http.Request) *http.Response {
 		if !labels(r) {
 			return nil

@@ -96,8 +96,7 @@ func TestRow12SpotBehindMany(t *testing.T) {
 		return nil
 	}
 	w.fault.Store(&look)
-	w.start()
-	w.awaitsConditions("events").Should(HaveKeyWithValue("eventingReady", "true"))
+	w.awaitsReading(w.start(), "events").Should(Equal("ready"))
 	bodies := make([]string, changes, changes+1)
 	for i := range bodies {
 		bodies[i] = stateChange(instanceID(i), "running", 0)

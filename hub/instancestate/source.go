@@ -2,6 +2,8 @@ package instancestate
 
 import (
 	"context"
+	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
@@ -68,7 +71,7 @@ func (s settings) in(home string) (region, account string) {
 // source is a queue that is read.
 type source struct {
 	name     types.NamespacedName
-	settings settings
+	config   schema.Config
 	origin   origin
 	consumer *queue.Consumer
 	stop     context.CancelFunc
@@ -82,15 +85,17 @@ type source struct {
 }
 
 // newSource that is not read yet.
-func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, s settings, changed func()) *source {
+func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, config schema.Config, changed func()) *source {
+	s := settingsOf(config)
 	region, account := s.in(r.AWS.Region())
 	made := &source{
-		name: name, settings: s, r: r, changed: changed,
+		name: name, config: config, r: r, changed: changed,
 		origin: origin{source: name.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate},
 	}
 	client := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
 		if s.endpoint != "" {
 			o.BaseEndpoint = aws.String(s.endpoint)
+			o.HTTPClient = r.AWS.Guarded(func(a netip.Addr) error { return callable(a, r.AllowLoopback) })
 		}
 	})
 	made.consumer = queue.New(queue.Options{
@@ -106,6 +111,14 @@ func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, s setti
 		Observer: made, Clock: r.Clock, Log: r.Logger.WithValues("source", name.String()),
 	})
 	return made
+}
+
+// callable is nil for an address that the hub may call.
+func callable(a netip.Addr, allowLoopback bool) error {
+	if err := kubeconfig.CheckAddress(a, allowLoopback); err != nil {
+		return fmt.Errorf("the hub must not call %s, which key endpoint leads to: %w", a, err)
+	}
+	return nil
 }
 
 // run until the context ends, once the index is ready.

@@ -2,10 +2,7 @@ package instancestate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -83,7 +80,7 @@ func (s *sources) start(ctx context.Context) {
 	s.life = ctx
 	close(s.started)
 	select {
-	case <-s.r.elected: // Now this replica writes status.
+	case <-s.r.elected: // Now this replica tells of dead letters.
 		s.lookAtAll()
 	case <-ctx.Done():
 	}
@@ -127,42 +124,26 @@ func (s *sources) Reconcile(ctx context.Context, who reconcile.Request) (reconci
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading EventingBackend %s: %w", who.NamespacedName, err)
 	}
-	config, invalid := s.r.Backends.Resolve(backend.Spec)
-	if !isSource(backend.Spec) {
-		s.replace(who.NamespacedName, nil)
-		return reconcile.Result{}, nil
-	}
 	running := s.get(who.NamespacedName)
-	if len(invalid) == 0 {
-		wanted := settingsOf(config)
-		if running == nil || !reflect.DeepEqual(running.settings, wanted) {
-			running = newSource(s.r, who.NamespacedName, wanted, func() { s.look(who.NamespacedName) })
-			s.replace(who.NamespacedName, running)
-		}
+	config, invalid := s.r.Backends.Resolve(backend.Spec)
+	switch {
+	case len(invalid) > 0: // The last good configuration, if there is one, stays in use.
+	case config.Type != typeSQS || config.String(schema.RoleKey) != schema.RoleSource:
+		running = nil
+		s.replace(who.NamespacedName, nil)
+	case running == nil || !running.config.Equal(config):
+		running = newSource(s.r, who.NamespacedName, config, func() { s.look(who.NamespacedName) })
+		s.replace(who.NamespacedName, running)
 	}
-	if !s.r.leads() {
-		return reconcile.Result{}, nil
-	}
-	if running != nil {
+	if running != nil && s.r.leads() {
 		if n := running.newLetters(); n > 0 {
 			s.r.teller.deadLetters(running.origin.source, n)
 		}
 	}
-	return reconcile.Result{}, s.report(ctx, backend, invalid, running)
-}
-
-// isSource is whether a spec means to be one, valid or not.
-func isSource(spec eventingv1.EventingBackendSpec) bool {
-	if !strings.EqualFold(spec.Type, typeSQS) {
-		return false
+	if s.r.SourceChanged != nil {
+		s.r.SourceChanged(who.NamespacedName)
 	}
-	for _, entry := range spec.Config {
-		var role string
-		if json.Unmarshal(entry[schema.RoleKey].Raw, &role) == nil && role == schema.RoleSource {
-			return true
-		}
-	}
-	return false
+	return reconcile.Result{}, nil
 }
 
 func (s *sources) get(name types.NamespacedName) *source {

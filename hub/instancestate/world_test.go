@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -485,23 +486,21 @@ func (w *world) awaitsEvents(name string) AsyncAssertion {
 	return w.g.Eventually(func() []string { return w.eventsOf(name) })
 }
 
-// conditions of a source, by type: "status reason: message".
-func (w *world) conditions(name string) map[string]string {
-	b := &eventingv1.EventingBackend{}
-	w.g.Expect(w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, b)).To(Succeed())
-	all := map[string]string{}
-	for _, c := range b.Status.Conditions {
-		all[c.Type] = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+// reading of a source on a replica: "ready", why it is not, or "nothing is read".
+func (r *replica) reading(w *world, name string) string {
+	status, known := r.Source(types.NamespacedName{Namespace: w.namespace, Name: name})
+	switch {
+	case !known:
+		return "nothing is read"
+	case status.Ready:
+		return "ready"
 	}
-	if b.Status.EventingReady != nil {
-		all["eventingReady"] = fmt.Sprint(*b.Status.EventingReady)
-	}
-	return all
+	return status.Message
 }
 
-func (w *world) awaitsConditions(name string) AsyncAssertion {
+func (w *world) awaitsReading(r *replica, name string) AsyncAssertion {
 	w.Helper()
-	return w.g.Eventually(func() map[string]string { return w.conditions(name) })
+	return w.g.Eventually(func() string { return r.reading(w, name) })
 }
 
 // metric is the sum of a metric's values, or counts, with the labels given.

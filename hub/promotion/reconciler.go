@@ -21,6 +21,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/secrets"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -37,6 +38,9 @@ const (
 
 	// DefaultStallAfter is when a promotion under way is called stalled.
 	DefaultStallAfter = 30 * time.Minute
+
+	// withoutSecrets is what it means when a Secret cannot be watched.
+	withoutSecrets = "promotions that failed for it begin again only by hand; apply config/rbac/pipeline-secrets to the namespace"
 
 	// DefaultRetention is how long finished promotions are kept.
 	DefaultRetention = 30 * 24 * time.Hour
@@ -71,7 +75,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	follows *follows
-	secrets *secretWaits
+	secrets *secrets.Watches
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -87,7 +91,7 @@ func New(o Options) *Reconciler {
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention
 	}
-	return &Reconciler{Options: o, follows: newFollows(o.Clock), secrets: newSecretWaits(o.Metadata)}
+	return &Reconciler{Options: o, follows: newFollows(o.Clock), secrets: secrets.New(o.Metadata, withoutSecrets)}
 }
 
 // SetupWithManager adds the controller to the manager.
@@ -124,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	p := &capstanv1.Promotion{}
 	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.secrets.drop(request.NamespacedName)
+			r.secrets.Drop(request.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -152,7 +156,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.write(ctx, before, p); err != nil {
 		return again(ctx, err)
 	}
-	r.secrets.want(p)
+	r.want(p)
 	switch {
 	case p.Status.Phase.Finished():
 		return r.end(ctx, p, v)
@@ -202,6 +206,16 @@ func (r *Reconciler) lookAgain(ctx context.Context, p *capstanv1.Promotion) (bef
 	r.live(now, v, decision.OutcomeNone, "", "")
 	*p = *now
 	return before, v, nil
+}
+
+// want has a failed promotion woken by the Secret that it failed with.
+func (r *Reconciler) want(p *capstanv1.Promotion) {
+	key := client.ObjectKeyFromObject(p)
+	if p.Status.Phase != capstanv1.PhaseFailed || p.Status.Secret == nil {
+		r.secrets.Drop(key)
+		return
+	}
+	r.secrets.Want(key, types.NamespacedName{Namespace: p.Namespace, Name: p.Status.Secret.Name})
 }
 
 // wait until the promotion would be called stalled. Everything else that it waits

@@ -18,6 +18,7 @@
 // and SQS are playground/aws, and what EventBridge would send there, the story sends:
 // while the fleet is up, the process' environment leads the SDK there and to no
 // account, and names nobody's profile.
+// The bus that the hub's events go to is a real NATS JetStream, in the process.
 //
 // Locking: the receiver of events guards what it has received; everything else is
 // written before the goroutines that read it start.

@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
 	"github.com/capstan-hub/capstan/playground/git"
+	"github.com/capstan-hub/capstan/playground/nats"
 )
 
 // Environments of both Pipelines, in order; each has a cluster of its name.
@@ -56,6 +57,8 @@ type Fleet struct {
 	config *awsconfig.Config
 	sqs    *sdk.Client
 	queues *sqs.Service
+	// bus is what events are told to.
+	bus *nats.Server
 	// metricsURL and healthURL of the hub.
 	metricsURL, healthURL string
 }
@@ -118,7 +121,9 @@ func (f *Fleet) up(ctx context.Context, logger logr.Logger, parts *parts) error 
 		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, parts.down) }},
 		{"starting Gitea", func(ctx context.Context) error { return f.startGitea(ctx, parts) }},
 		{"starting EC2 and SQS", func(ctx context.Context) error { return f.startAWS(ctx, parts.down) }},
+		{"starting NATS", func(context.Context) error { return f.startBus(parts.down) }},
 		{"declaring clusters, credentials, policies and applications", f.declare},
+		{"declaring an event backend", f.declareBus},
 		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
 		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},
 		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, logger, parts) }},

@@ -210,6 +210,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		AllowLoopbackGit:   true,
 		AWS:                f.config,
 		Annotator:          hub.Annotator{AWS: f.config},
+		Eventing:           hub.Eventing{Name: "playground", NATSURL: f.bus.URL(), AllowLoopback: true},
 		ClusterTimings:     clusterTimings,
 		WatcherTimings:     watcherTimings,
 		Logger:             logger,

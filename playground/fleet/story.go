@@ -74,6 +74,11 @@ func (f *Fleet) story() []step {
 			expects: "the label of its AWSMachine follows, an Event tells of the notice, and no message is left in the queue",
 			within:  aMoment, play: f.spotNotice,
 		}, {
+			name:    "the bus was told",
+			does:    "nothing: what a JetStream has by an EventingBackend of type nats is held against all that happened",
+			expects: "the life of every Promotion, prod's outage and the annotated node groups are there as CloudEvents",
+			within:  aMoment, play: f.busIsTold,
+		}, {
 			name:    "exactly once",
 			does:    "nothing: all Promotions are held against all notifications and all pull requests in Gitea",
 			expects: "each Promotion that acted did so once, and no notification or pull request is of anything else",

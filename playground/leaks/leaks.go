@@ -20,6 +20,10 @@ var libraries = []string{
 	// controller-runtime's queue hands an item to a worker that has gone, when it is
 	// shut down at the wrong moment.
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems",
+	// A NATS server in the test's process that is shut down while a client has it make a
+	// stream: the store is made and nobody closes it.
+	"github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop",
+	"github.com/nats-io/nats-server/v2/server/ats.Register.func1",
 }
 
 // Find returns an error that names the goroutines that were not there before, but for

@@ -19,12 +19,17 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sqs/sqstest"
 )
 
-var client *sqs.Client
+// client of goaws, which is at endpoint.
+var (
+	client   *sqs.Client
+	endpoint string
+)
 
 // goaws keeps its queues in globals: there is one for all tests.
 func TestMain(m *testing.M) {
 	const region = "eu-west-1"
 	server := httptest.NewServer(router.New())
+	endpoint = server.URL
 	models.CurrentEnvironment.Host = "127.0.0.1"
 	models.CurrentEnvironment.Port = server.URL[strings.LastIndexByte(server.URL, ':')+1:]
 	models.CurrentEnvironment.AccountID = "111122223333"

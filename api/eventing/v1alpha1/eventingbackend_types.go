@@ -8,6 +8,10 @@ import (
 // EventingBackendKind is the kind of an EventingBackend.
 const EventingBackendKind = "EventingBackend"
 
+// BackendFinalizer is on EventingBackends that are published to, so that what is queued
+// can be sent before the object goes.
+const BackendFinalizer = "capstan.dev/eventing-backend"
+
 // The label of EventingBackends. It tells people; nothing is selected by it.
 const (
 	BackendLabel      = "kyma-project.io/eventing"
@@ -87,6 +91,11 @@ type EventingBackendStatus struct {
 	// EventingReady is true when all conditions are True.
 	// +optional
 	EventingReady *bool `json:"eventingReady,omitempty"`
+
+	// FixedConfig holds the keys that cannot be changed, and their values, since the
+	// backend was first connected with this type.
+	// +optional
+	FixedConfig map[string]string `json:"fixedConfig,omitempty"`
 
 	// ObservedGeneration is the generation of the spec that the status tells of.
 	// +optional

@@ -44,6 +44,7 @@ const (
 type settings struct {
 	hub        hub.Options
 	annotator  annotatorSettings
+	eventing   eventingSettings
 	appKinds   []string
 	kubeconfig string
 	level      string
@@ -63,6 +64,7 @@ func defaultSettings() *settings {
 			PromotionRetention:  promotion.DefaultRetention,
 		},
 		annotator: defaultAnnotatorSettings(awsconfig.AuthDefault),
+		eventing:  defaultEventingSettings(),
 		level:     levelInfo, encoding: encodingJSON, podNamespace: podNamespace,
 	}
 	for _, k := range apps.DefaultKinds() {
@@ -77,6 +79,7 @@ func (s *settings) register(f *pflag.FlagSet) {
 	s.registerHub(f)
 	f.BoolVar(&s.annotator.on, "annotator", s.annotator.on, "annotate node groups on AWS with the capacity of a node, so that cluster-autoscaler can scale them from zero")
 	s.annotator.register(f)
+	s.eventing.register(f)
 	s.registerLogging(f)
 }
 
@@ -162,7 +165,7 @@ func (s *settings) options() (hub.Options, error) {
 	if !slices.Contains(encodings, s.encoding) {
 		refuse("log-encoding", "%q is not one of %s", s.encoding, strings.Join(encodings, ", "))
 	}
-	errs = append(errs, s.annotator.apply(&o.Annotator))
+	errs = append(errs, s.annotator.apply(&o.Annotator), s.eventing.apply(&o.Eventing))
 	kinds, err := parseAppKinds(s.appKinds)
 	if err != nil {
 		refuse("app-kinds", "%v", err)

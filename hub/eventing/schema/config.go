@@ -2,7 +2,10 @@ package schema
 
 import (
 	"fmt"
+	"reflect"
 	"time"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
 // Config is a configuration that the schema allows, with its defaults. The methods
@@ -38,6 +41,41 @@ func (c Config) Duration(name string) time.Duration { return get[time.Duration](
 
 // List of a List key, which the caller may not change; nil when it is not set.
 func (c Config) List(name string) []string { return get[[]string](c, name, List) }
+
+// Equal tells whether two configurations mean the same, however they are spelt.
+func (c Config) Equal(other Config) bool {
+	return c.Type == other.Type && reflect.DeepEqual(c.values, other.values)
+}
+
+// Fixed are the keys that cannot be changed, and their values; nil when the type has none.
+func (c Config) Fixed() map[string]string {
+	var fixed map[string]string
+	for _, key := range c.schema.Keys {
+		if value, has := c.values[key.Name]; key.Immutable && has {
+			if fixed == nil {
+				fixed = map[string]string{}
+			}
+			fixed[key.Name] = fmt.Sprint(value)
+		}
+	}
+	return fixed
+}
+
+// Moved are the errors of keys that cannot be changed and are not as they were, in the
+// order of the schema. was is what Fixed returned then.
+func (c Config) Moved(was map[string]string) []eventingv1.ValidationError {
+	var moved []eventingv1.ValidationError
+	now := c.Fixed()
+	for _, key := range c.schema.Keys {
+		if before, known := was[key.Name]; known && key.Immutable && now[key.Name] != before {
+			moved = append(moved, eventingv1.ValidationError{
+				Type: eventingv1.InvalidValue, Config: key.Name, Value: cut(now[key.Name]),
+				Error: fmt.Sprintf("cannot be changed from %s while the backend exists", before),
+			})
+		}
+	}
+	return moved
+}
 
 func get[T any](c Config, name string, types ...DataType) T {
 	key := c.declared(name)

@@ -2,7 +2,7 @@
 // Schema for each backend type.
 //
 // Purpose: validation, defaults, the errors of status.validationErrors, the answers
-// of GET /backend and the tables of docs/eventing-config.md all come from the same
+// of GET /backend and the tables of docs/eventing.md all come from the same
 // Keys, so that none of them can tell of another configuration than the rest.
 //
 // Contract: pure functions of the schema and the configured list. Resolve is the only

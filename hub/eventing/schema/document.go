@@ -7,14 +7,11 @@ import (
 
 //go:generate go test . -run TestDocumentIsCurrent -update
 
-// Document returns the tables of all types as Markdown, for docs/eventing-config.md.
+// Document returns the tables of all types as Markdown, for docs/eventing.md.
 func (r *Registry) Document() string {
 	var b strings.Builder
-	b.WriteString("# Configuration of event backends\n\n")
-	b.WriteString("Generated from hub/eventing/schema by `make generate`; `GET /backend/{type}` tells the same.\n")
-	b.WriteString("A duration is written as 30s, 5m or 168h, a quantity as a number of bytes or as 256Mi.\n")
 	for _, s := range r.schemas {
-		fmt.Fprintf(&b, "\n## %s: %s\n\n", s.Type, s.Title)
+		fmt.Fprintf(&b, "\n### Keys of %s: %s\n\n", s.Type, s.Title)
 		b.WriteString("| key | type | default | what it is | constraint |\n|---|---|---|---|---|\n")
 		for _, key := range s.Describe().Config {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n",

@@ -285,3 +285,27 @@ func FuzzResolve(f *testing.F) {
 		}
 	})
 }
+
+// What a configuration means counts, not how it is spelt; and some keys stay as they are.
+func TestEqualAndFixed(t *testing.T) {
+	g := NewWithT(t)
+	r := types(t, "nats://nats:4222")
+	resolve := func(manifest string) schema.Config {
+		c, found := r.Resolve(spec(t, manifest))
+		g.Expect(found).To(BeEmpty())
+		return c
+	}
+	plain := resolve(`{type: nats}`)
+	g.Expect(resolve(`{type: NATS, config: [{streamMaxAge: 10080m}, {maxInFlightMessages: 10.0}]}`).Equal(plain)).To(BeTrue())
+	g.Expect(resolve(`{type: nats, config: [{maxInFlightMessages: 11}]}`).Equal(plain)).To(BeFalse())
+	g.Expect(resolve(`{type: http, config: [{url: "https://example.com"}]}`).Equal(plain)).To(BeFalse())
+	g.Expect(plain.Fixed()).To(Equal(map[string]string{"streamName": "capstan", "streamStorage": "file", "streamRetention": "limits"}))
+	g.Expect(resolve(`{type: http, config: [{url: "https://example.com"}]}`).Fixed()).To(BeNil())
+
+	g.Expect(plain.Moved(nil)).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{streamName: capstan}, {streamDiscard: new}]}`).Moved(plain.Fixed())).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{streamStorage: memory}, {streamName: other}]}`).Moved(plain.Fixed())).To(Equal([]eventingv1.ValidationError{
+		{Type: eventingv1.InvalidValue, Config: "streamName", Value: "other", Error: "cannot be changed from capstan while the backend exists"},
+		{Type: eventingv1.InvalidValue, Config: "streamStorage", Value: "memory", Error: "cannot be changed from file while the backend exists"},
+	}))
+}

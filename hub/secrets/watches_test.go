@@ -1,4 +1,4 @@
-package promotion
+package secrets
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
@@ -39,15 +39,13 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func failedPromotion(name, secret string) *capstanv1.Promotion {
-	p := &capstanv1.Promotion{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	p.Status.Phase, p.Status.Secret = capstanv1.PhaseFailed, &capstanv1.SecretVersion{Name: secret}
-	return p
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// A failed promotion is woken by a change of the Secret that it failed with, of no
-// other, and by none once it waits no more.
-func TestFailedPromotionsAreWokenByTheirSecret(t *testing.T) {
+// An object is woken by a change of the Secret that it wants, of no other, and by none
+// once it wants none.
+func TestObjectsAreWokenByTheirSecret(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	before := goleak.IgnoreCurrent()
 	c, err := client.New(management, client.Options{})
@@ -72,11 +70,11 @@ func TestFailedPromotionsAreWokenByTheirSecret(t *testing.T) {
 		return names
 	}
 
-	waits := newSecretWaits(watching)
-	waits.want(failedPromotion("early", "mine")) // before the controller starts
+	waits := New(watching, "nobody is woken")
+	waits.Want(named("early"), named("mine")) // before the controller starts
 	g.Expect(waits.Start(ctx, queue)).To(Succeed())
-	waits.want(failedPromotion("late", "mine"))
-	waits.want(failedPromotion("hopeful", "to-come"))
+	waits.Want(named("late"), named("mine"))
+	waits.Want(named("hopeful"), named("to-come"))
 	g.Eventually(woken).Should(ContainElement("early"), "what happened before is looked at")
 	g.Expect(waits.lockedOpen).To(HaveLen(2), "one watch for each Secret")
 
@@ -89,12 +87,12 @@ func TestFailedPromotionsAreWokenByTheirSecret(t *testing.T) {
 	create("to-come")
 	g.Eventually(woken).Should(ConsistOf("hopeful"))
 
-	for _, name := range []string{"early", "late"} {
-		going := failedPromotion(name, "mine")
-		going.Status.Phase = capstanv1.PhasePromoting
-		waits.want(going)
-	}
-	waits.drop(client.ObjectKeyFromObject(failedPromotion("hopeful", "")))
+	waits.Drop(named("early"))
+	waits.Want(named("late"), named("another"))
+	g.Expect(waits.lockedOpen).To(HaveLen(2))
+	waits.Drop(named("late"))
+	waits.Drop(named("nobody"))
+	waits.Drop(named("hopeful"))
 	g.Expect(waits.lockedOpen).To(BeEmpty())
 	g.Eventually(func() error {
 		return leaks.Find(before,

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/eventing/admission"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+)
+
+// eventingSettings are the flags of what is told, as given.
+type eventingSettings struct {
+	name, natsURL, address, url     string
+	validation, defaulting          string
+	webhooks, secret, cert, certKey string
+	allowLoopback                   bool
+}
+
+func defaultEventingSettings() eventingSettings {
+	return eventingSettings{
+		name: hub.DefaultName, address: ":8091", webhooks: ":9443",
+		validation: string(admission.Warn), defaulting: string(admission.Required),
+	}
+}
+
+// register binds the flags that say how events are told.
+func (e *eventingSettings) register(f *pflag.FlagSet) {
+	f.StringVar(&e.name, "hub-name", e.name, "name of this hub in the source of its events, /hubs/NAME")
+	f.StringVar(&e.natsURL, "nats-url", "", "default of the key url of EventingBackends of type nats, such as nats://nats.nats.svc:4222; when empty, each must have its own")
+	f.StringVar(&e.address, "api-bind-address", e.address, "host:port that serves /backend and /schemas by plain HTTP, such as :8091; 0 for none")
+	f.StringVar(&e.url, "api-url", "", "URL at which receivers of events reach that, such as http://capstan-hub-api.capstan-system.svc; when empty, events do not say where their schema is")
+	f.StringVar(&e.validation, "eventing-validation", e.validation, "what the webhook does about mistakes in an EventingBackend: warn (admit it; its status tells, too) or deny")
+	f.StringVar(&e.defaulting, "eventing-defaulting", e.defaulting, "what the webhook writes into an EventingBackend: required (its label, and required keys that have a default) or off")
+	f.StringVar(&e.webhooks, "webhook-bind-address", e.webhooks, "host:port that serves the webhooks, such as :9443, where one of the next two names a certificate")
+	f.StringVar(&e.secret, "webhook-cert-secret", "", "NAMESPACE/NAME of a Secret in which the hub makes and rotates the certificate of the webhooks; config/webhook has what that needs")
+	f.StringVar(&e.cert, "webhook-cert-file", "", "PEM file with their certificate, in place of that, read again when it changes, as cert-manager keeps it")
+	f.StringVar(&e.certKey, "webhook-key-file", "", "PEM file with the key of that certificate")
+	f.BoolVar(&e.allowLoopback, "allow-loopback-backends", false, "let EventingBackends name loopback addresses, for a fleet on one machine; otherwise they are refused")
+}
+
+// hubName is what stands in a URI reference as it is.
+var hubName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+
+// apply checks the settings, all of them, and puts them into the hub's options.
+func (e *eventingSettings) apply(o *hub.Eventing) error {
+	var errs []error
+	refuse := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	if !hubName.MatchString(e.name) {
+		refuse("hub-name", fmt.Errorf("%q is not made of letters, digits, dots and hyphens, 63 at most", e.name))
+	}
+	_, err := schema.Types(schema.Options{NATSURL: e.natsURL})
+	errs = append(errs, err) // It names the flag.
+	for _, a := range []struct{ flag, address string }{{"api-bind-address", e.address}, {"webhook-bind-address", e.webhooks}} {
+		if err := checkAddress(a.address); err != nil {
+			refuse(a.flag, fmt.Errorf("%q is not host:port (such as :8091), nor 0: %w", a.address, err))
+		}
+	}
+	if u, err := url.Parse(e.url); e.url != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+		refuse("api-url", fmt.Errorf("%q is not an http:// or https:// URL", e.url))
+	}
+	var secret types.NamespacedName
+	if e.secret != "" {
+		namespace, name, found := strings.Cut(e.secret, "/")
+		if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
+			refuse("webhook-cert-secret", fmt.Errorf("%q is not NAMESPACE/NAME, such as capstan-system/capstan-hub-webhook", e.secret))
+		}
+		if e.cert != "" || e.certKey != "" {
+			refuse("webhook-cert-secret", errors.New("the certificate is in a Secret or in files; give one of --webhook-cert-secret and --webhook-cert-file"))
+		}
+		secret = types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	if (e.cert == "") != (e.certKey == "") {
+		refuse("webhook-cert-file", errors.New("a certificate needs its key and a key its certificate: give --webhook-key-file with it, or neither"))
+	}
+	validated, err := admission.ParseValidation(e.validation)
+	refuse("eventing-validation", err)
+	defaulted, err := admission.ParseDefaulting(e.defaulting)
+	refuse("eventing-defaulting", err)
+	if e.webhooks == addressOff {
+		secret, e.cert, e.certKey = types.NamespacedName{}, "", ""
+	}
+	*o = hub.Eventing{
+		Name: e.name, NATSURL: e.natsURL, APIBindAddress: e.address, APIURL: strings.TrimSuffix(e.url, "/"), AllowLoopback: e.allowLoopback,
+		Webhooks: hub.Webhooks{
+			BindAddress: e.webhooks, Secret: secret, CertFile: e.cert, KeyFile: e.certKey, Validation: validated, Defaulting: defaulted,
+		},
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,73 @@
+package config_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/outbox"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+)
+
+// The samples are what their schemas take.
+func TestSampleBackendsAreValid(t *testing.T) {
+	g := NewWithT(t)
+	r, err := schema.Types(schema.Options{NATSURL: "nats://nats:4222"})
+	g.Expect(err).NotTo(HaveOccurred())
+	var documents []string
+	for _, file := range []string{"eventingbackend.yaml", "eventing.yaml"} {
+		text, err := os.ReadFile("samples/" + file)
+		g.Expect(err).NotTo(HaveOccurred())
+		documents = append(documents, strings.Split(string(text), "\n---\n")...)
+	}
+	g.Expect(documents).To(HaveLen(3))
+	for _, document := range documents {
+		var b eventingv1.EventingBackend
+		g.Expect(yaml.UnmarshalStrict([]byte(document), &b)).To(Succeed())
+		_, invalid := r.Resolve(b.Spec)
+		g.Expect(invalid).To(BeEmpty(), b.Name)
+		g.Expect(b.Labels).To(HaveKeyWithValue(eventingv1.BackendLabel, eventingv1.BackendLabelValue))
+	}
+}
+
+func TestHubChangesNothingOfAnEventingBackend(t *testing.T) {
+	g := NewWithT(t)
+	inForce(t)
+	ns := namespace(t, "backends")
+	b := &eventingv1.EventingBackend{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "b", Annotations: map[string]string{"owner": "team"}, Finalizers: []string{"team.example.com/own"}},
+		Spec:       eventingv1.EventingBackendSpec{Type: "nats"},
+	}
+	g.Expect(world.admin.Create(t.Context(), b)).To(Succeed())
+	hub := as(t, hubUser)
+	patch := func(json string) error {
+		return hub.Patch(t.Context(), b.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(json)))
+	}
+	g.Eventually(func() bool { return apierrors.IsForbidden(patch(`{"spec":{"type":"http"}}`)) }).WithTimeout(patience).Should(BeTrue())
+	for _, json := range []string{
+		`{"spec":{"config":[{"url":"nats://elsewhere"}]}}`,
+		`{"metadata":{"annotations":{"owner":null}}}`,
+		`{"metadata":{"annotations":{"another":"x"}}}`,
+		`{"metadata":{"finalizers":["capstan.dev/eventing-backend"]}}`,
+		`{"metadata":{"finalizers":["team.example.com/own","capstan.dev/x"]}}`,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,
+	} {
+		g.Expect(patch(json)).To(MatchError(ContainSubstring("of an EventingBackend and nothing else")), json)
+	}
+	for _, json := range []string{
+		`{"metadata":{"finalizers":["team.example.com/own","` + eventingv1.BackendFinalizer + `"]}}`,
+		`{"metadata":{"annotations":{"` + outbox.ToldAnnotation + `":"{}"}}}`,
+		`{"metadata":{"finalizers":["team.example.com/own"]}}`,
+	} {
+		g.Expect(patch(json)).To(Succeed(), json)
+	}
+	g.Expect(world.admin.Patch(t.Context(), b, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null},"spec":{"type":"http"}}`)))).To(Succeed())
+}

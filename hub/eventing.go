@@ -1,0 +1,178 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/capstan-hub/capstan/hub/eventing/admission"
+	"github.com/capstan-hub/capstan/hub/eventing/backend"
+	"github.com/capstan-hub/capstan/hub/eventing/discovery"
+	"github.com/capstan-hub/capstan/hub/eventing/event"
+	"github.com/capstan-hub/capstan/hub/eventing/outbox"
+	"github.com/capstan-hub/capstan/hub/eventing/publisher"
+	backends "github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/hub/instancestate"
+)
+
+const (
+	// DefaultName of a hub in the source of its events.
+	DefaultName = "capstan"
+
+	// publisherDrain leaves the rest of the hub a part of shutdownGrace.
+	publisherDrain = 15 * time.Second
+	// identityTimeout bounds the question for the management cluster's identity.
+	identityTimeout = 30 * time.Second
+
+	// webhookService is the Service of the webhooks, and webhookConfiguration the name of
+	// both webhook configurations: config/webhook.
+	webhookService       = "capstan-hub-webhook"
+	webhookConfiguration = "capstan-eventingbackends"
+)
+
+// Eventing is the part of the Options that says how events are told.
+type Eventing struct {
+	// Name of the hub in the source of its events; DefaultName when empty.
+	Name string
+	// NATSURL is the default of the key url of backends of type nats; none when empty.
+	NATSURL string
+	// APIBindAddress of discovery, such as ":8091"; "0" or empty for none.
+	APIBindAddress string
+	// APIURL is how that is reached from outside, for the attribute dataschema; which is
+	// left out when empty.
+	APIURL string
+	// Webhooks is how EventingBackends are validated and defaulted when they are applied.
+	Webhooks Webhooks
+	// AllowLoopback lets backends be on this machine.
+	AllowLoopback bool
+	// Timings replace the defaults where not zero.
+	Timings backend.Timings
+}
+
+// Webhooks is how the API server is answered. They are served when there is a Secret or
+// a file for their certificate.
+type Webhooks struct {
+	// BindAddress, such as ":9443".
+	BindAddress string
+	// Secret in which the hub keeps their certificate.
+	Secret types.NamespacedName
+	// CertFile and KeyFile are kept by somebody else.
+	CertFile, KeyFile string
+	// Validation and Defaulting; Warn and Required when empty.
+	Validation admission.Validation
+	Defaulting admission.Defaulting
+}
+
+// eventing is the hub's part that tells.
+type eventing struct {
+	telling
+	registry *backends.Registry
+	backends *backend.Reconciler
+	// instances is set before the hub starts; nil where no queues are read.
+	instances *instancestate.AWSInstanceStateReconciler
+}
+
+// addEventing has events told to backends. Every replica publishes what it knows; the
+// leader, which alone sees what becomes of promotions and clusters, writes status.
+func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
+	log := o.Logger.WithName("eventing")
+	registry, err := backends.Types(backends.Options{NATSURL: o.Eventing.NATSURL})
+	if err != nil {
+		return nil, err
+	}
+	uid, err := identity(mgr.GetAPIReader())
+	if err != nil {
+		return nil, err
+	}
+	e := &eventing{registry: registry}
+	self := event.Hub{Name: o.Eventing.Name, UID: uid}
+	if o.Eventing.APIURL != "" {
+		self.SchemaBase = o.Eventing.APIURL + discovery.SchemasPath
+	}
+	box := outbox.New(outbox.Options{Hub: self, Cache: mgr.GetCache(), Client: mgr.GetClient(), Clock: o.Clock, Logger: log.WithName("outbox")})
+	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("wiring the watch of Secrets: %w", err)
+	}
+	options := backend.Options{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Metadata: secrets, Registry: registry,
+		Openers:   backend.Openers(backend.World{Hub: o.Eventing.Name, AWS: o.AWS, AllowLoopback: o.Eventing.AllowLoopback, Clock: o.Clock}),
+		Publisher: publisher.Options{Sources: []publisher.Source{box}, Drain: publisherDrain, Logger: log.WithName("publisher")},
+		Elected:   mgr.Elected(), Recorder: mgr.GetEventRecorder("capstan"), Timings: o.Eventing.Timings, Clock: o.Clock, Logger: log,
+	}
+	if o.AWS != nil {
+		options.Reading = e.reading
+	}
+	e.backends = backend.New(options)
+	e.telling = telling{publisher: e.backends.Publisher(), hub: self, clock: o.Clock}
+	box.TellTo(e.backends.Publisher())
+	if err := mgr.Add(box); err != nil {
+		return nil, err
+	}
+	if err := e.backends.SetupWithManager(mgr); err != nil {
+		return nil, err
+	}
+	if err := o.Registerer.Register(e.backends.Publisher()); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	if err := o.Registerer.Register(&backend.Collector{Reader: mgr.GetCache()}); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	if o.Eventing.APIBindAddress != "0" {
+		if err := mgr.Add(&discovery.Server{BindAddress: o.Eventing.APIBindAddress, Registry: registry, Logger: log}); err != nil {
+			return nil, err
+		}
+	}
+	return e, addWebhooks(mgr, registry, o)
+}
+
+// addWebhooks has the manager serve them, if there is a certificate or a place for one.
+func addWebhooks(mgr manager.Manager, registry *backends.Registry, o Options) error {
+	w := o.Eventing.Webhooks
+	server := admission.Options{
+		BindAddress: w.BindAddress, CertFile: w.CertFile, KeyFile: w.KeyFile, Scheme: mgr.GetScheme(), Registry: registry,
+		Validation: w.Validation, Defaulting: w.Defaulting, Logger: o.Logger.WithName("webhooks"),
+	}
+	switch {
+	case w.Secret.Name != "":
+		// The Secret and the configurations are read by name: no cache may list them.
+		direct, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+		if err != nil {
+			return fmt.Errorf("making the webhooks' client: %w", err)
+		}
+		server.Keeper = &admission.Keeper{
+			Client: direct, Secret: w.Secret, Host: webhookService + "." + w.Secret.Namespace + ".svc",
+			Configuration: webhookConfiguration, Clock: o.Clock, Logger: server.Logger,
+		}
+	case w.CertFile == "":
+		return nil
+	}
+	return mgr.Add(admission.NewServer(server))
+}
+
+// reading of a queue, for who writes the status of its EventingBackend.
+func (e *eventing) reading(name types.NamespacedName) (backend.Reading, bool) {
+	if e.instances == nil {
+		return backend.Reading{}, false
+	}
+	s, known := e.instances.Source(name)
+	return backend.Reading{Config: s.Config, Ready: s.Ready, Message: s.Message}, known
+}
+
+// identity of the management cluster: what tells the events of two hubs of one name apart.
+func identity(reader client.Reader) (types.UID, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), identityTimeout) //nolint:forbidigo // A hub is wired without one.
+	defer cancel()
+	system := &corev1.Namespace{}
+	if err := reader.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("asking the management cluster who it is: %w", err)
+	}
+	return system.UID, nil
+}

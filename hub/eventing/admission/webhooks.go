@@ -1,0 +1,186 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+)
+
+// Paths that are served.
+const (
+	ValidatePath = "/validate-eventingbackend"
+	DefaultPath  = "/default-eventingbackend"
+)
+
+// Validation is what becomes of a mistake.
+type Validation string
+
+// Ways to validate.
+const (
+	// Warn admits the object, and the client shows what is wrong.
+	Warn Validation = "warn"
+	// Deny refuses the object.
+	Deny Validation = "deny"
+)
+
+// Defaulting is what is written into an object.
+type Defaulting string
+
+// Ways to default.
+const (
+	// Off writes nothing.
+	Off Defaulting = "off"
+	// Required writes the label, and required keys that have a default.
+	Required Defaulting = "required"
+)
+
+// Errors of the values of flags.
+var (
+	errValidation = fmt.Errorf("want %s or %s", Warn, Deny)
+	errDefaulting = fmt.Errorf("want %s or %s", Off, Required)
+)
+
+// ParseValidation reads the value of --eventing-validation.
+func ParseValidation(s string) (Validation, error) {
+	switch v := Validation(s); v {
+	case Warn, Deny:
+		return v, nil
+	}
+	return "", fmt.Errorf("%q is no way to validate: %w", s, errValidation)
+}
+
+// ParseDefaulting reads the value of --eventing-defaulting.
+func ParseDefaulting(s string) (Defaulting, error) {
+	switch d := Defaulting(s); d {
+	case Off, Required:
+		return d, nil
+	}
+	return "", fmt.Errorf("%q is no way to default: %w", s, errDefaulting)
+}
+
+// maxWarnings that are given: the API server shows 4 KiB of them.
+const maxWarnings = 20
+
+// handlers of both webhooks, by path.
+func handlers(scheme *runtime.Scheme, registry *schema.Registry, v Validation, d Defaulting) map[string]http.Handler {
+	return map[string]http.Handler{
+		ValidatePath: admission.WithValidator(scheme, validator{registry, v}),
+		DefaultPath:  admission.WithDefaulter(scheme, defaulter{registry, d}),
+	}
+}
+
+type validator struct {
+	registry *schema.Registry
+	how      Validation
+}
+
+var _ admission.Validator[*eventingv1.EventingBackend] = validator{}
+
+// ValidateCreate implements admission.Validator.
+func (v validator) ValidateCreate(_ context.Context, b *eventingv1.EventingBackend) (admission.Warnings, error) {
+	_, invalid := v.registry.Resolve(b.Spec)
+	return v.answer(b, invalid)
+}
+
+// ValidateUpdate implements admission.Validator.
+func (v validator) ValidateUpdate(_ context.Context, old, b *eventingv1.EventingBackend) (admission.Warnings, error) {
+	if b.DeletionTimestamp != nil || equality.Semantic.DeepEqual(old.Spec, b.Spec) {
+		return nil, nil
+	}
+	config, invalid := v.registry.Resolve(b.Spec)
+	if len(invalid) == 0 && old.Status.BackendType == config.Type {
+		invalid = config.Moved(old.Status.FixedConfig)
+	}
+	return v.answer(b, invalid)
+}
+
+// ValidateDelete implements admission.Validator.
+func (validator) ValidateDelete(context.Context, *eventingv1.EventingBackend) (admission.Warnings, error) {
+	return nil, nil
+}
+
+func (v validator) answer(b *eventingv1.EventingBackend, invalid []eventingv1.ValidationError) (admission.Warnings, error) {
+	if len(invalid) == 0 {
+		return nil, nil
+	}
+	if v.how == Deny {
+		var all field.ErrorList
+		for _, one := range invalid {
+			all = append(all, fieldError(one))
+		}
+		return nil, apierrors.NewInvalid(eventingv1.GroupVersion.WithKind(eventingv1.EventingBackendKind).GroupKind(), b.Name, all)
+	}
+	var warnings admission.Warnings
+	for i, one := range invalid {
+		if i == maxWarnings {
+			warnings = append(warnings, fmt.Sprintf("and %d more", len(invalid)-i))
+			break
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: %s %s", pathOf(one), one.Error, one.Type))
+	}
+	return warnings, nil
+}
+
+func pathOf(one eventingv1.ValidationError) *field.Path {
+	if one.Config == "type" && one.Type == eventingv1.InvalidValue {
+		return field.NewPath("spec", "type")
+	}
+	return field.NewPath("spec", "config").Key(one.Config)
+}
+
+func fieldError(one eventingv1.ValidationError) *field.Error {
+	switch one.Type {
+	case eventingv1.InvalidDataType:
+		return field.TypeInvalid(pathOf(one), one.Value, one.Error)
+	case eventingv1.UnsupportedConfig:
+		return field.Forbidden(pathOf(one), one.Error)
+	case eventingv1.InvalidValue:
+	}
+	return field.Invalid(pathOf(one), one.Value, one.Error)
+}
+
+// sameSpec tells whether a call is about an update of something else, such as the hub's
+// own of a finalizer: what nobody changes is not defaulted in somebody's name.
+func sameSpec(ctx context.Context, b *eventingv1.EventingBackend) bool {
+	request, err := admission.RequestFromContext(ctx)
+	if err != nil || request.Operation != admissionv1.Update {
+		return false
+	}
+	var old eventingv1.EventingBackend
+	return json.Unmarshal(request.OldObject.Raw, &old) == nil && equality.Semantic.DeepEqual(old.Spec, b.Spec)
+}
+
+type defaulter struct {
+	registry *schema.Registry
+	how      Defaulting
+}
+
+var _ admission.Defaulter[*eventingv1.EventingBackend] = defaulter{}
+
+// Default implements admission.Defaulter.
+func (d defaulter) Default(ctx context.Context, b *eventingv1.EventingBackend) error {
+	if d.how == Off || b.DeletionTimestamp != nil || sameSpec(ctx, b) {
+		return nil
+	}
+	if b.Labels[eventingv1.BackendLabel] == "" {
+		if b.Labels == nil {
+			b.Labels = map[string]string{}
+		}
+		b.Labels[eventingv1.BackendLabel] = eventingv1.BackendLabelValue
+	}
+	if s, known := d.registry.Schema(b.Spec.Type); known {
+		b.Spec.Config = append(b.Spec.Config, s.Defaults(b.Spec.Config)...)
+	}
+	return nil
+}

@@ -1,0 +1,392 @@
+package backend_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/backend"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+)
+
+// record every status of a backend from now on; what it returns gives all so far.
+func (w *world) record(name string) func() []map[string]string {
+	w.Helper()
+	c, err := client.NewWithWatch(plane.Get(w.T).Config(), client.Options{Scheme: scheme()})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	changes, err := c.Watch(context.Background(), &eventingv1.EventingBackendList{}, client.InNamespace(w.namespace), client.MatchingFields{"metadata.name": name})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	ended := make(chan struct{})
+	var all []map[string]string
+	go func() {
+		defer close(ended)
+		for e := range changes.ResultChan() {
+			if b, ok := e.Object.(*eventingv1.EventingBackend); ok && e.Type != watch.Deleted {
+				w.mu.Lock()
+				all = append(all, told(b))
+				w.mu.Unlock()
+			}
+		}
+	}()
+	w.Cleanup(func() { changes.Stop(); <-ended })
+	return func() []map[string]string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return append([]map[string]string(nil), all...)
+	}
+}
+
+// Row 3 of reference 2.8 (kyma#12162): while a backend moves from nats to beb and back, no
+// status says that it is ready with a type that has not answered; and what is queued is
+// not lost.
+func TestRow3SwitchOfType(t *testing.T) {
+	w := newWorld(t)
+	server, m := w.jetstream(), w.mesh()
+	m.open.Store(false)
+	w.secret("mesh", m.serviceKey(canary))
+	r := w.start(false)
+	onNATS := fmt.Sprintf("{type: nats, config: [{url: %q}]}", server.URL())
+	w.backend("b", onNATS)
+	w.awaits("b").Should(good("nats"))
+	all := w.record("b")
+	w.change("b", "{type: BEB, config: [{secretRef: mesh}]}")
+	w.awaits("b").Should(And(
+		HaveKeyWithValue("type", "nats"), HaveKeyWithValue("eventingReady", "false"),
+		HaveKeyWithValue("Backend Ready", And(HavePrefix("False Backend not ready: "), HaveSuffix("; the last good configuration is in use"))),
+		HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy deployment not ready: ")),
+		HaveKeyWithValue("Subscription Controller Ready", HavePrefix("False Subscription controller not ready: "))))
+	w.tell(r, 0, 10)
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(10), "the last good configuration is in use")
+	m.open.Store(true)
+	w.awaits("b").Should(good("beb"))
+	w.tell(r, 10, 20)
+	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(10))
+	w.change("b", onNATS)
+	w.awaits("b").Should(good("nats"))
+	w.tell(r, 20, 30)
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(20))
+
+	states := all()
+	w.g.Expect(len(states)).To(BeNumerically(">=", 5))
+	before := "nats true"
+	for _, s := range states {
+		now := s["type"] + " " + s["eventingReady"]
+		if now == before {
+			continue
+		}
+		w.g.Expect(map[string][]string{
+			"nats true": {"nats false"}, "nats false": {"beb true"}, "beb true": {"beb false"}, "beb false": {"nats true"},
+		}[before]).To(ContainElement(now), "after %s", before)
+		before = now
+	}
+	w.g.Expect(before).To(Equal("nats true"))
+	w.noCanary()
+}
+
+// Row 4: two nats and one http at the same time, one of them dead: the others go on, and
+// condition and metrics tell.
+func TestRow4SeveralAtOnce(t *testing.T) {
+	w := newWorld(t)
+	server, dead := w.jetstream(), w.receiver()
+	dead.answer.Store(http.StatusInternalServerError)
+	r := w.start(false)
+	for _, name := range []string{"one", "two"} {
+		w.backend(name, fmt.Sprintf("{type: nats, config: [{url: %q}, {streamName: %s}, {subjectPrefix: %s}]}", server.URL(), name, name))
+	}
+	w.backend("dead", dead.spec("{retryBackoff: 100ms}"))
+	for _, name := range []string{"one", "two", "dead"} {
+		w.awaits(name).Should(ready())
+	}
+	w.tell(r, 0, 100)
+	w.g.Eventually(stored(server, "one")).Should(Equal(100))
+	w.g.Eventually(stored(server, "two")).Should(Equal(100))
+	w.awaits("dead").Should(And(
+		HaveKeyWithValue("Backend Ready", HavePrefix("True")),
+		HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy deployment not ready: events are held back: ")),
+		HaveKeyWithValue("Ready", HavePrefix("False Publisher proxy deployment not ready: ")),
+		HaveKeyWithValue("eventingReady", "false")))
+	w.g.Expect(w.status("one")).To(good("nats"))
+	w.g.Eventually(func() []string { return w.events("dead") }).Should(ContainElement(HavePrefix("Warning EventingNotReady Publisher proxy deployment not ready: ")))
+	w.g.Expect(w.registry.Register(&backend.Collector{Reader: w.Client})).To(Succeed())
+	w.g.Expect(w.metric("capstan_eventing_backend_ready", w.namespace+"/dead")).To(BeZero())
+	w.g.Expect(w.metric("capstan_eventing_backend_ready", w.namespace+"/one")).To(BeEquivalentTo(1))
+
+	dead.answer.Store(http.StatusNoContent)
+	w.awaits("dead").Should(good("http"))
+	w.g.Eventually(func() int { return len(dead.got()) }).Should(Equal(100))
+}
+
+// metric of a backend.
+func (w *world) metric(name, backend string) float64 {
+	families, err := w.registry.Gather()
+	w.g.Expect(err).NotTo(HaveOccurred())
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == backend {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return -1
+}
+
+// Row 5: the server is not there at first, ends and comes again (kyma#13609), its stream
+// is full, and a key that cannot be changed is a validation error, also after a restart of
+// the hub.
+func TestRow5NATS(t *testing.T) {
+	w := newWorld(t)
+	server := w.jetstream()
+	r := w.start(false)
+	spec := "{type: nats, config: [{url: %q}, {streamMaxMsgs: %d}, {streamDiscard: new}, {retryBackoff: 100ms}, {reconnectWait: 100ms}, {requestTimeout: 1s}]}"
+	server.Stop()
+	w.backend("b", fmt.Sprintf(spec, server.URL(), 3))
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False Backend not ready: unreachable: ")))
+	w.tell(r, 0, 2)
+	w.g.Expect(server.Restart()).To(Succeed())
+	w.awaits("b").Should(good("nats"))
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(2), "what was told before the first contact")
+	server.Stop()
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False Backend not ready: unreachable: ")))
+	w.g.Expect(server.Restart()).To(Succeed())
+	w.awaits("b").Should(good("nats"))
+
+	w.tell(r, 2, 5)
+	w.awaits("b").Should(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy deployment not ready: events are held back: stream-full: ")))
+	w.change("b", fmt.Sprintf(spec, server.URL(), 100))
+	w.awaits("b").Should(good("nats"))
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(5), "nothing is lost")
+
+	w.g.Expect(w.get("b").Status.FixedConfig).To(HaveKeyWithValue("streamStorage", "file"))
+	for range 2 {
+		w.change("b", fmt.Sprintf("{type: nats, config: [{url: %q}, {streamStorage: memory}]}", server.URL()))
+		w.awaits("b").Should(And(
+			HaveKeyWithValue("Backend Ready", HavePrefix("False The provided spec.config has validation errors: streamStorage: cannot be changed from file while the backend exists")),
+			HaveKeyWithValue("eventingReady", "false")))
+		w.g.Expect(w.get("b").Status.ValidationErrors).To(Equal([]eventingv1.ValidationError{{
+			Type: eventingv1.InvalidValue, Config: "streamStorage", Value: "memory", Error: "cannot be changed from file while the backend exists",
+		}}))
+		w.change("b", fmt.Sprintf(spec, server.URL(), 100))
+		w.awaits("b").Should(good("nats"))
+		r.stop()
+		r = w.start(false)
+	}
+}
+
+// Row 7 (kyma#17490): a Secret is missing, malformed, mended, rotated to one that is
+// wrong and to one that is good: each is seen at once, the good one before stays in use,
+// and other backends are not touched.
+func TestRow7SecretChanges(t *testing.T) {
+	w := newWorld(t)
+	m, other := w.mesh(), w.receiver()
+	w.secret("mesh", map[string][]byte{"messaging": []byte(canary)})
+	r := w.start(false)
+	w.backend("other", other.spec())
+	w.awaits("other").Should(good("http"))
+	others := w.record("other")
+	w.backend("b", "{type: beb, config: [{secretRef: mesh}]}")
+	w.awaits("b").Should(And(
+		HaveKeyWithValue("Backend Ready", "False Backend not ready: secretRef mesh: Secret cannot be used: key messaging is no JSON list of brokers"),
+		HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy secret sync failed: secretRef mesh: "))))
+	w.secret("mesh", map[string][]byte{"namespace": []byte("x"), "messaging": []byte(`[{"broker":{"type":"amqp"}}]`)})
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", ContainSubstring("has no element with broker.type saprestmgw")))
+	w.secret("mesh", m.serviceKey(canary))
+	w.awaits("b").Should(good("beb"))
+	w.tell(r, 0, 3)
+	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(3))
+
+	w.secret("mesh", m.serviceKey("wrong-"+canary))
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", And(HavePrefix("False Backend not ready: unauthorized: "), HaveSuffix("; the last good configuration is in use"))))
+	w.g.Expect(w.status("b")).To(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("True")))
+	w.tell(r, 3, 6)
+	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(6))
+	w.g.Expect(w.Delete(t.Context(), secretNamed(w.namespace, "mesh"))).To(Succeed())
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", And(ContainSubstring("does not exist"), HaveSuffix("; the last good configuration is in use"))))
+	w.tell(r, 6, 9)
+	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(9))
+	w.secret("mesh", m.serviceKey(canary))
+	w.awaits("b").Should(good("beb"))
+
+	for _, s := range others() {
+		w.g.Expect(s).To(good("http"))
+	}
+	w.noCanary()
+}
+
+// Row 11: deleted with a backlog. A backend that takes it goes when it is empty; of one
+// that takes nothing the object goes after its time, and an Event says what was dropped.
+func TestRow11DeletedWithBacklog(t *testing.T) {
+	w := newWorld(t)
+	slow, dead := w.receiver(), w.receiver()
+	slow.answer.Store(http.StatusServiceUnavailable)
+	dead.answer.Store(http.StatusServiceUnavailable)
+	r := w.start(false)
+	for name, receiver := range map[string]*receiver{"slow": slow, "dead": dead} {
+		w.backend(name, receiver.spec("{retryBackoff: 100ms}"))
+		w.awaits(name).Should(ready())
+	}
+	w.tell(r, 0, 7)
+	for _, name := range []string{"slow", "dead"} {
+		w.awaits(name).Should(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False")))
+		w.g.Expect(w.get(name).Finalizers).To(ConsistOf(eventingv1.BackendFinalizer))
+		w.g.Expect(w.Delete(t.Context(), w.get(name))).To(Succeed())
+		w.awaits(name).Should(HaveKeyWithValue("Ready", "False Backend not ready: the backend is being deleted"))
+	}
+	gone := func(name string) func() bool {
+		return func() bool {
+			return client.IgnoreNotFound(w.Get(t.Context(), w.key(name), &eventingv1.EventingBackend{})) == nil &&
+				w.Get(t.Context(), w.key(name), &eventingv1.EventingBackend{}) != nil
+		}
+	}
+	w.g.Consistently(gone("slow"), "300ms").Should(BeFalse())
+	slow.answer.Store(http.StatusNoContent)
+	w.g.Eventually(gone("slow")).Should(BeTrue())
+	w.g.Expect(slow.got()).To(HaveLen(7))
+	w.g.Expect(w.events("slow")).NotTo(ContainElement(ContainSubstring("EventsDropped")))
+	w.g.Eventually(gone("dead"), "45s").Should(BeTrue())
+	w.g.Eventually(func() []string { return w.events("dead") }).Should(ContainElement(
+		"Warning EventsDropped 7 events were still queued 30s after the deletion, and were dropped"))
+}
+
+// A queue that is read has its status from who reads it; a role that changes moves it
+// between the two.
+func TestSource(t *testing.T) {
+	w := newWorld(t)
+	readings := map[types.NamespacedName]backend.Reading{}
+	w.options.Reading = func(name types.NamespacedName) (backend.Reading, bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		one, known := readings[name]
+		return one, known
+	}
+	r := w.start(false)
+	const spec = "{type: sqs, config: [{role: source}, {queueName: events}, {region: eu-west-1}]}"
+	reads := func(one backend.Reading) {
+		w.mu.Lock()
+		readings[w.key("b")] = one
+		w.mu.Unlock()
+		r.Look(w.key("b"))
+	}
+	b := w.backend("b", spec)
+	w.awaits("b").Should(Equal(map[string]string{
+		"type": "sqs", "eventingReady": "false", "Ready": "False Backend not ready: the backend has not answered yet",
+		"Backend Ready":                 "False Backend not ready: the backend has not answered yet",
+		"Publisher Proxy Ready":         "True Publisher proxy deployment ready: source-only backend",
+		"Subscription Controller Ready": "False Subscription controller not ready: the backend has not answered yet",
+	}))
+	config, invalid := w.options.Registry.Resolve(b.Spec)
+	w.g.Expect(invalid).To(BeEmpty())
+	reads(backend.Reading{Config: config, Message: "ReceiveMessage: denied"})
+	w.awaits("b").Should(And(
+		HaveKeyWithValue("Backend Ready", "False Backend not ready: ReceiveMessage: denied"),
+		HaveKeyWithValue("Subscription Controller Ready", "False Subscription controller not ready: ReceiveMessage: denied")))
+	reads(backend.Reading{Config: config, Ready: true})
+	isRead := Equal(map[string]string{
+		"type": "sqs", "eventingReady": "true", "Backend Ready": "True Backend ready: ", "Ready": "True Backend ready: ",
+		"Publisher Proxy Ready":         "True Publisher proxy deployment ready: source-only backend",
+		"Subscription Controller Ready": "True Subscription controller started: ",
+	})
+	w.awaits("b").Should(isRead)
+	w.g.Expect(w.get("b").Finalizers).To(BeEmpty())
+
+	w.change("b", "{type: sqs, config: [{role: source}, {queueName: events}, {colour: red}]}")
+	w.awaits("b").Should(And(
+		HaveKeyWithValue("Backend Ready", "False The provided spec.config has validation errors: colour: config does not exist for backend type sqs; the last good configuration is in use"),
+		HaveKeyWithValue("Subscription Controller Ready", "True Subscription controller started: ")))
+	w.change("b", spec)
+	w.awaits("b").Should(isRead)
+	receiver := w.receiver()
+	w.mu.Lock()
+	delete(readings, w.key("b"))
+	w.mu.Unlock()
+	w.change("b", receiver.spec())
+	w.awaits("b").Should(good("http"))
+	reads(backend.Reading{Config: config, Ready: true})
+	w.change("b", spec)
+	w.awaits("b").Should(isRead)
+	w.g.Eventually(func() bool { _, known := r.Publisher().Status(w.key("b").String()); return known }).Should(BeFalse())
+	w.g.Expect(w.Delete(t.Context(), w.get("b"))).To(Succeed())
+	w.g.Eventually(func() error { return w.Get(t.Context(), w.key("b"), b) }).Should(MatchError(ContainSubstring("not found")))
+}
+
+// Mistakes that are about other objects than the schema's.
+func TestDeadLetterBackend(t *testing.T) {
+	w := newWorld(t)
+	w.options.Timings.Recheck = 50 * time.Millisecond // The tests' Eventually is not to wait a minute for an Event.
+	broken, spare := w.receiver(), w.receiver()
+	broken.answer.Store(http.StatusBadRequest)
+	r := w.start(false)
+	w.backend("b", broken.spec("{deadLetterBackend: b}"))
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", "False The provided spec.config has validation errors: deadLetterBackend: must be the name of another EventingBackend"))
+	w.g.Expect(w.get("b").Status.BackendType).To(Equal("http"))
+	w.change("b", broken.spec("{deadLetterBackend: spare}"))
+	w.awaits("b").Should(HaveKeyWithValue("Publisher Proxy Ready",
+		"False Publisher proxy deployment not ready: EventingBackend spare of deadLetterBackend does not exist in namespace "+w.namespace))
+	w.backend("spare", spare.spec("{eventTypes: [none]}"))
+	w.awaits("b").Should(good("http"))
+	w.awaits("spare").Should(good("http"))
+	w.tell(r, 0, 3)
+	w.g.Eventually(func() int { return len(spare.got()) }).Should(Equal(3))
+	w.change("b", broken.spec())
+	w.awaits("b").Should(good("http"))
+	w.g.Eventually(func() int64 { return w.get("b").Status.ObservedGeneration }).Should(BeEquivalentTo(3))
+	w.tell(r, 3, 4)
+	w.g.Eventually(func() []string { return w.events("b") }).Should(ContainElement("Warning EventsDropped 1 events were given up, the last one for: http-400"))
+}
+
+// Only the leader writes; a replica that takes over writes nothing as long as all is
+// well. Each publishes what it is told.
+func TestReplicas(t *testing.T) {
+	w := newWorld(t)
+	receiver := w.receiver()
+	first := w.start(true)
+	w.g.Eventually(first.elected).Should(BeClosed())
+	second := w.start(true)
+	w.backend("b", receiver.spec())
+	w.awaits("b").Should(good("http"))
+	w.g.Eventually(func() bool { _, known := second.Publisher().Status(w.key("b").String()); return known }).Should(BeTrue())
+	w.tell(first, 0, 3)
+	w.tell(second, 3, 6)
+	w.g.Eventually(func() int { return len(receiver.got()) }).Should(Equal(6))
+	all := w.record("b")
+	w.g.Eventually(all).Should(HaveLen(1))
+	first.stop()
+	w.g.Eventually(second.elected).Should(BeClosed())
+	w.g.Consistently(all, "1s").Should(HaveLen(1))
+	receiver.CloseClientConnections()
+	receiver.Close()
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False Backend not ready: unreachable: ")))
+	third := w.start(true)
+	w.g.Eventually(func() bool { _, known := third.Publisher().Status(w.key("b").String()); return known }).Should(BeTrue())
+	second.stop()
+	w.g.Eventually(third.elected).Should(BeClosed())
+	w.change("b", "{type: nothing}")
+	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", "False The provided spec.config has validation errors: type: must be one of nats, beb, sqs, http; the last good configuration is in use"))
+	w.g.Expect(w.get("b").Status.ValidationErrors).To(HaveLen(1))
+}
+
+// A spec that was never valid says so in all conditions.
+func TestNeverValid(t *testing.T) {
+	w := newWorld(t)
+	types, err := schema.Types(schema.Options{NATSURL: "nats://127.0.0.1:1"})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.options.Registry = types
+	w.start(false)
+	w.backend("b", "{type: nats, config: [{maxInFlightMessages: ten, password: "+canary+"}]}")
+	w.awaits("b").Should(Equal(map[string]string{
+		"type": "nats", "eventingReady": "false",
+		"Backend Ready":                 "False The provided spec.config has validation errors: maxInFlightMessages: should be of type int",
+		"Publisher Proxy Ready":         "False Publisher proxy deployment not ready: there was no valid configuration since the hub began",
+		"Subscription Controller Ready": "False Subscription controller not ready: there was no valid configuration since the hub began",
+		"Ready":                         "False The provided spec.config has validation errors: maxInFlightMessages: should be of type int",
+	}))
+	w.g.Eventually(func() []string { return w.events("b") }).Should(HaveLen(1))
+	w.noCanary()
+}

@@ -1,0 +1,50 @@
+package backend
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-hub/capstan/hub/eventing/publisher"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+)
+
+// Keys of spec.config that are read here; sinks read the rest.
+const (
+	keySecret      = "secretRef"
+	keyInFlight    = "maxInFlightMessages"
+	keyEventTypes  = "eventTypes"
+	keyPrefix      = "eventTypePrefix"
+	keyTimeout     = "requestTimeout"
+	keyMaxAttempts = "retryMaxAttempts"
+	keyBackoff     = "retryBackoff"
+	keyBackoffMax  = "retryBackoffMax"
+	keyDeadLetter  = "deadLetterBackend"
+)
+
+// typeSQS is the type that may have role source.
+const typeSQS = "sqs"
+
+// isSource tells whether a configuration is of a queue that is read, not published to.
+func isSource(c schema.Config) bool {
+	return c.Type == typeSQS && c.String(schema.RoleKey) == schema.RoleSource
+}
+
+// secretOf a configuration; empty when it names none.
+func secretOf(c schema.Config) string {
+	if c.Type == typeSQS { // Its credentials are the hub's own.
+		return ""
+	}
+	return c.String(keySecret)
+}
+
+// settings of the publisher for a connection.
+func settings(name types.NamespacedName, c *connection) publisher.Settings {
+	s := publisher.Settings{
+		Type: c.config.Type, Sink: c.sink, EventTypes: c.config.List(keyEventTypes), Prefix: c.config.String(keyPrefix),
+		MaxInFlight: int(c.config.Int(keyInFlight)), Timeout: c.config.Duration(keyTimeout), MaxAttempts: int(c.config.Int(keyMaxAttempts)),
+		Backoff: c.config.Duration(keyBackoff), BackoffMax: c.config.Duration(keyBackoffMax),
+	}
+	if other := c.config.String(keyDeadLetter); other != "" {
+		s.DeadLetter = types.NamespacedName{Namespace: name.Namespace, Name: other}.String()
+	}
+	return s
+}

@@ -1,0 +1,134 @@
+package event
+
+import (
+	"strings"
+	"time"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// Promotion is the data of events of promotions.
+type Promotion struct {
+	Namespace         string   `json:"namespace" jsonschema:"namespace of the Pipeline and the Promotion"`
+	Pipeline          string   `json:"pipeline" jsonschema:"name of the Pipeline"`
+	Promotion         string   `json:"promotion" jsonschema:"name of the Promotion"`
+	Number            int64    `json:"number" jsonschema:"number of the promotion among those into the environment"`
+	Attempt           int64    `json:"attempt" jsonschema:"how often the promotion was started again by hand"`
+	App               App      `json:"app" jsonschema:"the application that is promoted"`
+	FromEnvironment   string   `json:"fromEnvironment" jsonschema:"environment where the revision was seen"`
+	ToEnvironment     string   `json:"toEnvironment" jsonschema:"environment that the revision is promoted into"`
+	Targets           []string `json:"targets,omitempty" jsonschema:"targets of the environment, for people"`
+	Revision          string   `json:"revision" jsonschema:"the revision that is promoted"`
+	PreviousRevisions []string `json:"previousRevisions,omitempty" jsonschema:"what the targets ran before; empty for a target that ran nothing"`
+	Strategy          string   `json:"strategy,omitempty" jsonschema:"how the promotion is carried out: pull-request or notification"`
+	Manual            bool     `json:"manual" jsonschema:"whether an approval is needed"`
+	Actor             string   `json:"actor,omitempty" jsonschema:"user name of who approved"`
+	PullRequestURL    string   `json:"pullRequestURL,omitempty" jsonschema:"address of the pull request"`
+	Reason            string   `json:"reason,omitempty" jsonschema:"reason for the end, in one word"`
+	Message           string   `json:"message,omitempty" jsonschema:"the same for people"`
+}
+
+// App names an application.
+type App struct {
+	APIVersion string `json:"apiVersion" jsonschema:"group and version of its kind"`
+	Kind       string `json:"kind" jsonschema:"its kind"`
+	Name       string `json:"name" jsonschema:"its name"`
+}
+
+// Promotions are the events of what a Promotion shows to have happened in its present
+// life (spec.retry), in order. An event is the same whenever it is made: later changes of
+// the object add events but alter none.
+func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
+	s := &p.Status
+	tell := func(events []ce.Event, k Kind, attempt int64, at time.Time, transition string, with func(*Promotion)) []ce.Event {
+		data := promotionData(p)
+		data.Attempt = attempt
+		if with != nil {
+			with(&data)
+		}
+		return append(events, h.event(news{
+			kind: k, object: string(p.UID), transition: transition, attempt: attempt, at: at,
+			subject: "pipelines/" + p.Namespace + "/" + p.Spec.Pipeline.Name, partition: p.Namespace + "/" + p.Spec.Pipeline.Name, data: data,
+		}))
+	}
+	actor := func(data *Promotion) {
+		if s.Approval != nil {
+			data.Actor = s.Approval.By
+		}
+	}
+	events := tell(nil, PromotionDetected, 0, p.CreationTimestamp.Time, "", nil)
+	if s.StartedAt == nil {
+		return events
+	}
+	// A life may begin anew under the same retry, when a Secret has changed.
+	life := stamp(s.StartedAt.Time)
+	if p.Spec.Manual && s.Retry == 0 {
+		events = tell(events, PromotionWaiting, 0, s.StartedAt.Time, "", nil)
+	}
+	if s.Approval != nil {
+		// Approved once for good, in whichever life.
+		events = tell(events, PromotionApproved, 0, s.Approval.At.Time, "", actor)
+	}
+	if s.Attempt != nil {
+		events = tell(events, PromotionStarted, s.Retry, begun(s), life, actor)
+	}
+	if k := ending(s.Phase); k != "" && s.FinishedAt != nil {
+		events = tell(events, k, s.Retry, s.FinishedAt.Time, life+" "+stamp(s.FinishedAt.Time), func(data *Promotion) {
+			actor(data)
+			data.PullRequestURL, data.Reason, data.Message = s.URL, s.Reason, cut(s.Message)
+		})
+	}
+	return events
+}
+
+// begun is when nothing but the hub was to be waited for.
+func begun(s *capstanv1.PromotionStatus) time.Time {
+	if s.Approval != nil && s.Approval.At.After(s.StartedAt.Time) {
+		return s.Approval.At.Time
+	}
+	return s.StartedAt.Time
+}
+
+// ending is the kind for a phase that ends a life; empty for any other.
+func ending(phase capstanv1.PromotionPhase) Kind {
+	switch phase {
+	case capstanv1.PhaseSucceeded:
+		return PromotionSucceeded
+	case capstanv1.PhaseFailed:
+		return PromotionFailed
+	case capstanv1.PhaseRejected:
+		return PromotionRejected
+	case capstanv1.PhaseSuperseded:
+		return PromotionSuperseded
+	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	}
+	return ""
+}
+
+// promotionData is what of the data the intent holds.
+func promotionData(p *capstanv1.Promotion) Promotion {
+	data := Promotion{
+		Namespace: p.Namespace, Pipeline: p.Spec.Pipeline.Name, Promotion: p.Name, Number: p.Spec.Number,
+		App:             App{APIVersion: p.Spec.App.APIVersion, Kind: p.Spec.App.Kind, Name: p.Spec.App.Name},
+		FromEnvironment: p.Spec.Source.Environment, ToEnvironment: p.Spec.Environment,
+		Revision: p.Spec.Revision, Strategy: strategyName(p.Spec.Strategy), Manual: p.Spec.Manual,
+	}
+	if from := p.Spec.From; from != nil {
+		data.PreviousRevisions, data.Targets = from.Revisions, from.Targets
+	}
+	return data
+}
+
+func strategyName(s pipelinesv1.Strategy) string {
+	var names []string
+	if s.PullRequest != nil {
+		names = append(names, "pull-request")
+	}
+	if s.Notification != nil {
+		names = append(names, "notification")
+	}
+	return strings.Join(names, ",")
+}

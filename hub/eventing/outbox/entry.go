@@ -1,0 +1,230 @@
+package outbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"time"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/event"
+)
+
+const (
+	// credentialLead is how long before their end credentials are told of.
+	credentialLead = 7 * 24 * time.Hour
+	// Of credentials that live shorter, the last quarter is the lead: EKS tokens live for
+	// 15 minutes and are renewed after 10.
+	shortLived = 4
+)
+
+// States of a backend, as a level.
+const (
+	stateReady    = "Ready"
+	stateNotReady = "NotReady"
+)
+
+// entry is what is known of one object. Outbox.mu guards it.
+type entry struct {
+	// object as the informer's cache has it, which nobody changes.
+	object client.Object
+	level  level
+	// edges are the ids of the level's events at the second that edgeAt is.
+	edges  []string
+	edgeAt time.Time
+
+	credentials credentials
+	// offered are the present events that the publisher was told of, or that were there
+	// at the start.
+	offered []string
+	// tracked are the ids that Settled may come for.
+	tracked []string
+	// settled by a backend, and not yet seen in the record.
+	settled map[string][]string
+}
+
+// credentials of a cluster.
+type credentials struct {
+	// end, and from when on it is told that they end.
+	end, warnAt time.Time
+	// rotatedAt is when this end was first seen after another; zero for never.
+	rotatedAt time.Time
+}
+
+// newEntry of an object that was not known to this process.
+func newEntry(o client.Object) *entry {
+	e := &entry{settled: map[string][]string{}}
+	r := recordOf(o)
+	if r.Level != nil {
+		e.level = *r.Level
+	}
+	if r.CredentialsEnd != nil {
+		e.credentials.end = *r.CredentialsEnd
+	}
+	return e
+}
+
+// see the object as it is now.
+func (e *entry) see(hub event.Hub, o client.Object, now time.Time) {
+	known := e.object != nil
+	e.object = o
+	r := recordOf(o)
+	for backend, ids := range e.settled {
+		// What is recorded of any backend of that name is recorded: the next of that name
+		// is told of what happened since its creation only.
+		left := slices.DeleteFunc(ids, func(id string) bool {
+			for _, recorded := range r.To {
+				if slices.Contains(recorded, short(id)) {
+					return true
+				}
+			}
+			return false
+		})
+		if e.settled[backend] = left; len(left) == 0 {
+			delete(e.settled, backend)
+		}
+	}
+	if c, ok := o.(*capstanv1.ClusterConnection); ok {
+		e.seeCredentials(c, known, now)
+	}
+	state := stateOf(o)
+	if state == "" || state == e.level.State {
+		return
+	}
+	e.level = level{From: e.level.State, State: state}
+	edge, ok := e.edge(hub)
+	if !ok {
+		return
+	}
+	if !edge.Time().Equal(e.edgeAt) {
+		e.edgeAt, e.edges = edge.Time(), nil
+	}
+	for slices.Contains(e.edges, edge.ID()) {
+		e.level.Repeat++
+		edge, _ = e.edge(hub)
+	}
+	e.edges = append(e.edges, edge.ID())
+}
+
+func (e *entry) seeCredentials(c *capstanv1.ClusterConnection, known bool, now time.Time) {
+	if c.Status.CredentialExpiry == nil {
+		return
+	}
+	end := c.Status.CredentialExpiry.UTC()
+	had := e.credentials.end
+	if end.Equal(had) && known {
+		return
+	}
+	e.credentials.end = end
+	e.credentials.warnAt = end.Add(-min(credentialLead, max(0, end.Sub(now))/shortLived))
+	if !had.IsZero() && !end.Equal(had) {
+		e.credentials.rotatedAt = now
+	}
+}
+
+// stateOf an object that is told of by level; empty for none, and for one that says
+// nothing.
+func stateOf(o client.Object) string {
+	switch o := o.(type) {
+	case *capstanv1.ClusterConnection:
+		switch o.Status.State {
+		case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable,
+			capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
+			return string(o.Status.State)
+		case "", capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
+		}
+	case *eventingv1.EventingBackend:
+		if c := readyOf(o); c != nil && c.Status == corev1.ConditionTrue {
+			return stateReady
+		} else if c != nil {
+			return stateNotReady
+		}
+	}
+	return ""
+}
+
+func readyOf(b *eventingv1.EventingBackend) *eventingv1.Condition {
+	for i := range b.Status.Conditions {
+		if b.Status.Conditions[i].Type == eventingv1.ReadyCondition {
+			return &b.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// edge is the event of the level; false when it is not told of, or not the object's state
+// any more.
+func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
+	if e.level.State == "" || stateOf(e.object) != e.level.State {
+		return ce.Event{}, false
+	}
+	var edge ce.Event
+	switch o := e.object.(type) {
+	case *capstanv1.ClusterConnection:
+		made, ok := hub.ClusterState(o, capstanv1.ConnectionState(e.level.From))
+		if !ok {
+			return ce.Event{}, false
+		}
+		edge = made
+	case *eventingv1.EventingBackend:
+		if e.level.State == stateNotReady && e.level.From != stateReady {
+			return ce.Event{}, false // It never was: its author sees to it.
+		}
+		c := readyOf(o)
+		edge = hub.Backends(o.UID, e.level.State == stateReady, event.Backend{
+			Namespace: o.Namespace, Name: o.Name, BackendType: o.Status.BackendType, Reason: c.Reason, Message: c.Message,
+		}, c.LastTransitionTime.Time)
+	}
+	if e.level.Repeat > 0 {
+		sum := sha256.Sum256([]byte(edge.ID() + "#" + strconv.Itoa(e.level.Repeat)))
+		edge.SetID(hex.EncodeToString(sum[:]))
+	}
+	return edge, true
+}
+
+// events that the object shows, in order.
+func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
+	var all []ce.Event
+	add := func(one ce.Event, ok bool) {
+		if ok {
+			all = append(all, one)
+		}
+	}
+	switch o := e.object.(type) {
+	case *capstanv1.Promotion:
+		return hub.Promotions(o)
+	case *capstanv1.ClusterConnection:
+		add(hub.ClusterRegistered(o), true)
+		add(e.edge(hub))
+		if c := e.credentials; o.Status.CredentialExpiry != nil {
+			if !c.rotatedAt.IsZero() {
+				add(hub.ClusterCredentialsRotated(o, c.rotatedAt))
+			}
+			add(hub.ClusterCredentialsExpiring(o, c.end.Sub(c.warnAt), now))
+		}
+	case *eventingv1.EventingBackend:
+		add(e.edge(hub))
+	}
+	return all
+}
+
+// news are the events that were not offered yet; they are now.
+func (e *entry) news(present []ce.Event) []ce.Event {
+	var fresh []ce.Event
+	ids := make([]string, 0, len(present))
+	for _, one := range present {
+		id := short(one.ID())
+		if !slices.Contains(e.offered, id) {
+			fresh = append(fresh, one)
+		}
+		ids = append(ids, id)
+	}
+	e.offered = ids
+	return fresh
+}

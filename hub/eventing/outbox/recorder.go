@@ -1,0 +1,156 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+)
+
+const (
+	// DefaultRecordDelay has one patch do for what several backends settle; it is also
+	// for how long a process that dies may have published without a record.
+	DefaultRecordDelay = time.Second
+	// recorders write at a time: a burst of 2,000 edges is recorded in seconds, beside
+	// what else the hub writes.
+	recorders = 4
+	// recordTimeout of one patch.
+	recordTimeout = 10 * time.Second
+	// flushTimeout bounds what is recorded at the end.
+	flushTimeout = 5 * time.Second
+	// A patch that failed is tried again after recordRetry, which doubles up to
+	// recordRetryMax.
+	recordRetry, recordRetryMax = 100 * time.Millisecond, time.Minute
+)
+
+func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[key] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[key](recordRetry, recordRetryMax),
+		workqueue.TypedRateLimitingQueueConfig[key]{Clock: c},
+	)
+}
+
+// record what is settled, until the queue is shut down.
+func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key]) {
+	for {
+		k, over := queue.Get()
+		if over {
+			return
+		}
+		if err := b.write(ctx, k); err != nil && ctx.Err() == nil {
+			b.options.Logger.V(1).Info("recording what was told failed, and is tried again", "kind", k.kind, "namespace", k.Namespace, "name", k.Name, "error", err.Error())
+			queue.AddRateLimited(k)
+		} else {
+			queue.Forget(k)
+		}
+		queue.Done(k)
+	}
+}
+
+// flush what is settled and not recorded when the leader ends: the next one would
+// publish it again.
+func (b *Outbox) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	b.mu.Lock()
+	var keys []key
+	for k, e := range b.lockedState.entries {
+		if len(e.settled) > 0 {
+			keys = append(keys, k)
+		}
+	}
+	b.mu.Unlock()
+	for _, k := range keys {
+		if err := b.write(ctx, k); err != nil {
+			b.options.Logger.Info("recording what was told failed; it is told again", "error", err.Error())
+			return
+		}
+	}
+}
+
+// write the record of an object, if it is another.
+func (b *Outbox) write(ctx context.Context, k key) error {
+	o, value, ok := b.outdated(k)
+	if !ok {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": o.GetUID(), "annotations": map[string]any{ToldAnnotation: value},
+	}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	err = b.options.Client.Patch(ctx, blank(o), client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // It is gone, or another one of that name.
+		return nil
+	}
+	return err
+}
+
+// blank is an object with nothing but the name of another.
+func blank(o client.Object) client.Object {
+	var made client.Object
+	switch o.(type) {
+	case *capstanv1.Promotion:
+		made = &capstanv1.Promotion{}
+	case *capstanv1.ClusterConnection:
+		made = &capstanv1.ClusterConnection{}
+	default:
+		made = &eventingv1.EventingBackend{}
+	}
+	made.SetNamespace(o.GetNamespace())
+	made.SetName(o.GetName())
+	return made
+}
+
+// outdated is an object, and what its record is to be; false when that stands.
+func (b *Outbox) outdated(k key) (client.Object, string, bool) {
+	now := b.options.Clock.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.lockedState.entries[k]
+	if e == nil || len(e.settled) == 0 {
+		return nil, "", false
+	}
+	next := b.recordLocked(e, now)
+	value := next.String()
+	return e.object, value, value != e.object.GetAnnotations()[ToldAnnotation]
+}
+
+// recordLocked is what the record of an object is to be: of its present events, those
+// that are settled, by the backends that there are.
+func (b *Outbox) recordLocked(e *entry, now time.Time) record {
+	before := recordOf(e.object)
+	next := record{To: map[types.UID][]string{}}
+	if e.level.State != "" {
+		next.Level = &e.level
+	}
+	if !e.credentials.end.IsZero() {
+		next.CredentialsEnd = &e.credentials.end
+	}
+	present := e.events(b.options.Hub, now)
+	for at, to := range b.lockedState.entries {
+		if at.kind != eventingv1.EventingBackendKind {
+			continue
+		}
+		uid := to.object.GetUID()
+		settled := e.settled[at.String()]
+		for _, one := range present {
+			if before.has(uid, one.ID()) || slices.Contains(settled, one.ID()) {
+				next.To[uid] = append(next.To[uid], short(one.ID()))
+			}
+		}
+	}
+	return next
+}

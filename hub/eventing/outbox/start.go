@@ -1,0 +1,133 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+)
+
+// credentialLook is how often it is looked whether credentials end soon.
+const credentialLook = 30 * time.Second
+
+// Informers of a manager's cache.
+type Informers interface {
+	GetInformer(ctx context.Context, o client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Start tells of what happens until the context ends. It is run once, while the process
+// leads.
+func (b *Outbox) Start(ctx context.Context) error {
+	if b.publisher == nil {
+		return errors.New("the outbox has nobody to tell: TellTo was not called")
+	}
+	queue := newQueue(b.options.Clock)
+	b.mu.Lock()
+	b.lockedState.queue = queue
+	b.mu.Unlock()
+	var workers sync.WaitGroup
+	for range recorders {
+		workers.Go(func() { b.record(ctx, queue) })
+	}
+	defer workers.Wait()
+	defer queue.ShutDown()
+	// Backends come first: they are what the records are of.
+	for _, o := range []client.Object{&eventingv1.EventingBackend{}, &capstanv1.ClusterConnection{}, &capstanv1.Promotion{}} {
+		stop, err := b.watch(ctx, o)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	b.begin()
+	ticker := b.options.Clock.NewTicker(credentialLook)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C():
+			b.lookAtCredentials()
+		case <-ctx.Done():
+			b.lead(false)
+			b.flush(ctx)
+			return nil
+		}
+	}
+}
+
+// begin to lead: all objects were seen.
+func (b *Outbox) begin() {
+	b.telling.Lock()
+	defer b.telling.Unlock()
+	b.lead(true)
+	b.publisher.Ask()
+}
+
+func (b *Outbox) lead(leading bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lockedState.leading = leading
+}
+
+// watch objects of a kind; it returns when those that there are were seen.
+func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err error) {
+	informer, err := b.options.Cache.GetInformer(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("watching %T: %w", o, err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
+			if o, ok := o.(client.Object); ok {
+				b.see(o)
+			}
+		},
+		UpdateFunc: func(_, o any) {
+			if o, ok := o.(client.Object); ok {
+				b.see(o)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			if o, ok := o.(client.Object); ok {
+				b.forget(o)
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching %T: %w", o, err)
+	}
+	toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
+	return func() {
+		if err := informer.RemoveEventHandler(registration); err != nil {
+			b.options.Logger.Error(err, "ending a watch failed")
+		}
+	}, nil
+}
+
+// lookAtCredentials that end soon.
+func (b *Outbox) lookAtCredentials() {
+	now := b.options.Clock.Now()
+	b.mu.Lock()
+	var due []key
+	for k, e := range b.lockedState.entries {
+		if c := e.credentials; !c.warnAt.IsZero() && !now.Before(c.warnAt) {
+			due = append(due, k)
+		}
+	}
+	b.mu.Unlock()
+	for _, k := range due {
+		b.look(k)
+	}
+}

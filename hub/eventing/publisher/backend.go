@@ -1,0 +1,270 @@
+package publisher
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/hub/eventing/event"
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+)
+
+// backend is a queue and the goroutine that empties it.
+type backend struct {
+	name    string
+	clock   clock.WithTicker
+	log     logr.Logger
+	options *Options
+	metrics *metrics
+	// wake has the goroutine look again; a second wake before that changes nothing.
+	wake chan struct{}
+	// dead takes what is given up to another backend.
+	dead func(to string, it *item) verdict
+
+	mu          sync.Mutex
+	lockedQueue *queue
+}
+
+func (b *backend) poke() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// offer an event that the backend wants.
+func (b *backend) offer(e ce.Event, from Source, walk bool) verdict {
+	entry, _ := event.EntryOf(event.KindOf(e))
+	return b.take(&item{event: e, from: from, size: sizeOf(e), level: entry.Level, since: b.clock.Now()}, walk)
+}
+
+func (b *backend) take(it *item, walk bool) verdict {
+	b.mu.Lock()
+	o := b.lockedQueue.take(it, b.clock.Now(), walk)
+	b.mu.Unlock()
+	b.taken(o)
+	return o.verdict
+}
+
+// taken does what follows of an offer.
+func (b *backend) taken(o offered) {
+	switch o.verdict {
+	case queued:
+		b.poke()
+	case replacing:
+		b.metrics.coalesced.WithLabelValues(b.name).Inc()
+		b.settle(o.older, Superseded)
+	case deferred:
+		b.metrics.deferred.WithLabelValues(b.name).Inc()
+		b.poke()
+	case repeated:
+		if o.settled != DeadLettered { // Which is settled when the other backend has it.
+			b.settle(o.item, o.settled)
+		}
+	case tooLarge:
+		b.drop(o.item, string(tooLarge))
+		b.settle(o.item, GivenUp)
+	case full:
+		if !o.item.dead { // Who gives it up keeps it.
+			b.drop(o.item, string(full))
+		}
+	case known, closed:
+	}
+}
+
+func (b *backend) settle(it *item, how Outcome) {
+	if it.from != nil {
+		it.from.Settled(b.name, it.event.ID(), how)
+	}
+}
+
+// drop counts an event that nobody will get.
+func (b *backend) drop(it *item, reason string) {
+	b.metrics.dropped.WithLabelValues(b.name, reason).Inc()
+	b.log.Info("event dropped", "reason", reason, "type", it.event.Type(), "subject", it.event.Subject(), "id", it.event.ID())
+}
+
+// run hands out events until the queue has ended, and returns how many are left in it.
+// publishing ends what is on its way; walking ends the walks.
+func (b *backend) run(publishing, walking context.Context) (left int) {
+	var busy sync.WaitGroup
+	defer func() {
+		busy.Wait()
+		left = b.end(publishing)
+	}()
+	for {
+		now := b.clock.Now()
+		b.mu.Lock()
+		q := b.lockedQueue
+		walk := q.mayWalk(now)
+		q.walking = q.walking || walk
+		var a *attempt
+		if publishing.Err() == nil {
+			a = q.next(now)
+		}
+		at := q.wakeAt()
+		if a == nil && !walk && (q.over(now) || (publishing.Err() != nil && q.inFlight == 0 && !q.walking)) {
+			q.ended = true
+		}
+		ended := q.ended
+		b.mu.Unlock()
+		if walk {
+			busy.Go(func() { b.walk(walking) })
+		}
+		if a != nil {
+			busy.Go(func() { b.attempt(publishing, a) })
+		}
+		switch {
+		case ended:
+			return 0 // Counted at the end.
+		case a == nil && !walk:
+			b.sleep(publishing, at, now)
+		}
+	}
+}
+
+// sleep until something happens, or at a time.
+func (b *backend) sleep(publishing context.Context, at, now time.Time) {
+	var due <-chan time.Time
+	if !at.IsZero() {
+		timer := b.clock.NewTimer(at.Sub(now))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	cancelled := publishing.Done()
+	if publishing.Err() != nil {
+		cancelled = nil // Known; what is on its way pokes when it is back.
+	}
+	select {
+	case <-b.wake:
+	case <-due:
+	case <-cancelled:
+	}
+}
+
+// attempt to send one event, or to ping.
+func (b *backend) attempt(publishing context.Context, a *attempt) {
+	ctx, cancel := context.WithTimeout(publishing, a.settings.Timeout)
+	begun := b.clock.Now()
+	var err error
+	if a.lane == nil {
+		err = a.handle.sink.Ping(ctx)
+	} else {
+		err = a.handle.sink.Publish(ctx, event.Prefixed(a.item.event, a.settings.Prefix))
+		b.metrics.seconds.WithLabelValues(b.name).Observe(b.clock.Since(begun).Seconds())
+	}
+	cancel()
+	a.handle.inUse.Done()
+	switch {
+	case err == nil && a.lane == nil:
+		b.finish(a, "", nil)
+	case err == nil:
+		b.finish(a, Published, nil)
+	default:
+		b.fail(a, sink.Of(err))
+	}
+	b.poke()
+}
+
+// fail ends an attempt that has failed: the event is kept, or given up.
+func (b *backend) fail(a *attempt, err *sink.Error) {
+	b.mu.Lock()
+	exhausted := b.lockedQueue.exhausted(a, err)
+	b.mu.Unlock()
+	if a.lane != nil {
+		b.metrics.published.WithLabelValues(b.name, a.settings.Type, string(err.Class)).Inc()
+	}
+	if exhausted {
+		if how := b.giveUp(a, err); how != "" {
+			b.finish(a, how, err)
+			return
+		}
+	}
+	now := b.clock.Now()
+	b.mu.Lock()
+	q := b.lockedQueue
+	before := q.breaker
+	q.failed(a, err, now)
+	stopped := (q.breaker.open && !before.open) || (q.breaker.gone && !before.gone)
+	b.mu.Unlock()
+	if stopped {
+		b.log.Info("backend takes no events", "class", err.Class, "code", err.Code, "error", err.Error())
+		b.changed()
+	}
+}
+
+// finish ends an attempt whose event leaves the queue; err is why it was given up.
+func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
+	now := b.clock.Now()
+	b.mu.Lock()
+	q := b.lockedQueue
+	again := q.breaker.open && a.handle == q.handle
+	q.finished(a, how, now)
+	if err != nil {
+		q.lastError = err
+	}
+	b.mu.Unlock()
+	if again {
+		b.log.Info("backend takes events again")
+		b.changed()
+	}
+	if a.lane == nil {
+		return
+	}
+	switch how {
+	case Published:
+		b.metrics.published.WithLabelValues(b.name, a.settings.Type, "ok").Inc()
+		b.settle(a.item, how)
+	case GivenUp:
+		b.drop(a.item, err.Code)
+		b.settle(a.item, how)
+		if b.options.GivenUp != nil {
+			b.options.GivenUp(b.name, a.item.event, err.Code)
+		}
+	case DeadLettered: // Settled when the other backend has it.
+		b.metrics.deadLetters.WithLabelValues(b.name, a.settings.DeadLetter).Inc()
+	case Superseded:
+	}
+}
+
+func (b *backend) changed() {
+	if b.options.Changed != nil {
+		b.options.Changed(b.name)
+	}
+}
+
+// end closes the sink and returns how many events are left.
+func (b *backend) end(publishing context.Context) int {
+	b.mu.Lock()
+	q := b.lockedQueue
+	left, lost := q.count, 0
+	for _, l := range q.lanes {
+		for _, it := range l.items {
+			if l, dead := it.from.(letter); it.from == nil || (dead && l.of.from == nil) {
+				lost++
+			}
+		}
+	}
+	h := q.handle
+	b.mu.Unlock()
+	b.metrics.dropped.WithLabelValues(b.name, "stopped").Add(float64(lost))
+	if left > 0 {
+		b.log.Info("backend ended with events in its queue", "events", left, "lost", lost)
+	}
+	b.close(publishing, h)
+	return left
+}
+
+// close a sink when nothing is on its way through it.
+func (b *backend) close(ctx context.Context, h *handle) {
+	h.inUse.Wait()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := h.sink.Close(ctx); err != nil {
+		b.log.Info("closing the connection to a backend failed", "error", err.Error())
+	}
+}

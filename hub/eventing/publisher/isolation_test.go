@@ -1,0 +1,150 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	. "github.com/onsi/gomega"
+
+	"github.com/capstan-hub/capstan/hub/eventing/event"
+)
+
+const (
+	// spread is the time of an answer in the paired runs: a broker on the same network.
+	spread = time.Millisecond
+	// paired runs, of which the middle one counts: a neighbour on the machine spoils some.
+	paired = 5
+)
+
+// latency is the middle and the highest but one in a hundred of the time from Tell to
+// the broker's yes, for two live backends, beside so many dead ones.
+func latency(tb testing.TB, p *Publisher, events, dead int) (p50, p99 time.Duration) {
+	tb.Helper()
+	answer := func(ctx context.Context, _ ce.Event, _ int) error {
+		timer := time.NewTimer(spread)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	live := []*broker{{on: answer}, {on: answer}}
+	var names []string
+	set := func(name string, b *broker) {
+		s := fast(b)
+		s.Timeout = 50 * time.Millisecond
+		if err := p.Set(name, s); err != nil {
+			tb.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	for i, b := range live {
+		set(fmt.Sprint("ns/live-", i), b)
+	}
+	for i := range dead { // Takes the call and never answers.
+		set(fmt.Sprint("ns/dead-", i), &broker{on: func(ctx context.Context, _ ce.Event, _ int) error { <-ctx.Done(); return ctx.Err() }})
+	}
+	told := map[string]time.Time{}
+	pace := time.NewTicker(2 * time.Millisecond)
+	defer pace.Stop()
+	for i := range events {
+		e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%50), i)
+		told[e.ID()] = time.Now()
+		p.Tell(e, nil)
+		<-pace.C
+	}
+	var took []time.Duration
+	for _, b := range live {
+		for deadline := time.Now().Add(20 * time.Second); len(b.ids()) < events; {
+			if time.Now().After(deadline) {
+				tb.Fatalf("%d of %d events arrived", len(b.ids()), events)
+			}
+			<-pace.C
+		}
+		b.mu.Lock()
+		for id, at := range b.at {
+			took = append(took, at.Sub(told[id]))
+		}
+		b.mu.Unlock()
+	}
+	for _, name := range names {
+		p.Remove(name, 0)
+	}
+	slices.Sort(took)
+	return took[len(took)/2], took[len(took)*99/100]
+}
+
+// TestOneDeadBackend changes the others' latency by nothing that can be measured.
+func TestOneDeadBackend(t *testing.T) {
+	g := NewWithT(t)
+	var alone, beside []time.Duration
+	for range paired {
+		p, stop := run(t, Options{})
+		p50, _ := latency(t, p, 200, 0)
+		alone = append(alone, p50)
+		stop()
+		p, stop = run(t, Options{})
+		p50, _ = latency(t, p, 200, 1)
+		beside = append(beside, p50)
+		stop()
+	}
+	slices.Sort(alone)
+	slices.Sort(beside)
+	t.Logf("from Tell to the broker's yes (which takes %s): %s alone, %s beside a dead backend", spread, alone[paired/2], beside[paired/2])
+	g.Expect(beside[paired/2]).To(BeNumerically("<=", alone[paired/2]+alone[paired/2]/10+2*time.Millisecond))
+}
+
+// BenchmarkDeadBackends: the latency of two live backends at 500 events a second.
+func BenchmarkDeadBackends(b *testing.B) {
+	for _, dead := range []int{0, 1, 3} {
+		b.Run(fmt.Sprint("dead=", dead), func(b *testing.B) {
+			p := benchPublisher(b)
+			for b.Loop() {
+				p50, p99 := latency(b, p, 500, dead)
+				b.ReportMetric(float64(p50.Microseconds()), "p50-µs")
+				b.ReportMetric(float64(p99.Microseconds()), "p99-µs")
+			}
+		})
+	}
+}
+
+// BenchmarkThroughput: events a second to a broker that answers at once.
+func BenchmarkThroughput(b *testing.B) {
+	p := benchPublisher(b)
+	to := &broker{}
+	s := fast(to)
+	s.MaxEvents, s.MaxBytes = 1<<30, 1<<40
+	if err := p.Set("ns/b", s); err != nil {
+		b.Fatal(err)
+	}
+	n := 0
+	for b.Loop() {
+		p.Tell(news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", n%200), n), nil)
+		n++
+	}
+	for s, _ := p.Status("ns/b"); s.Queued > 0; s, _ = p.Status("ns/b") {
+		runtime.Gosched()
+	}
+}
+
+func benchPublisher(b *testing.B) *Publisher {
+	b.Helper()
+	p := New(quiet())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Start(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+	return p
+}

@@ -1,0 +1,89 @@
+package publisher
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of all backends.
+type metrics struct {
+	published, dropped, deferred, coalesced, deadLetters *prometheus.CounterVec
+	seconds                                              *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "capstan_eventing_" + name, Help: help}, append([]string{"backend"}, labels...))
+	}
+	return &metrics{
+		published:   counter("publish_attempts_total", "Attempts to publish an event, by result: ok, or the class of the error.", "type", "result"),
+		dropped:     counter("dropped_total", "Events that nobody got, by reason: an error's code, full (the queue), stopped.", "reason"),
+		deferred:    counter("deferred_total", "Events that found the queue full and are emitted again by their source."),
+		coalesced:   counter("coalesced_total", "Events whose place a newer one of the same object took before they were sent."),
+		deadLetters: counter("dead_letters_total", "Events given to the dead letter backend.", "to"),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "capstan_eventing_publish_seconds", Help: "Time that an attempt to publish took.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 3, 9),
+		}, []string{"backend"}),
+	}
+}
+
+func (m *metrics) all() []interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+} {
+	return []interface {
+		prometheus.Collector
+		DeletePartialMatch(prometheus.Labels) int
+	}{m.published, m.dropped, m.deferred, m.coalesced, m.deadLetters, m.seconds}
+}
+
+// forget a backend that has ended.
+func (m *metrics) forget(backend string) {
+	for _, one := range m.all() {
+		one.DeletePartialMatch(prometheus.Labels{"backend": backend})
+	}
+}
+
+var (
+	backlog      = prometheus.NewDesc("capstan_eventing_backlog", "Events in the queue of a backend.", []string{"backend"}, nil)
+	backlogBytes = prometheus.NewDesc("capstan_eventing_backlog_bytes", "Bytes of the events in the queue of a backend, about.", []string{"backend"}, nil)
+	oldest       = prometheus.NewDesc("capstan_eventing_oldest_seconds", "Age of the oldest event in the queue of a backend; alert on it.", []string{"backend"}, nil)
+	taking       = prometheus.NewDesc("capstan_eventing_taking", "1 when a backend takes events, 0 when its circuit breaker is open.", []string{"backend"}, nil)
+)
+
+var _ prometheus.Collector = &Publisher{}
+
+// Describe implements prometheus.Collector.
+func (p *Publisher) Describe(ch chan<- *prometheus.Desc) {
+	for _, one := range p.metrics.all() {
+		one.Describe(ch)
+	}
+	for _, d := range []*prometheus.Desc{backlog, backlogBytes, oldest, taking} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
+	for _, one := range p.metrics.all() {
+		one.Collect(ch)
+	}
+	now := p.options.Clock.Now()
+	for _, b := range p.all() {
+		s := b.status()
+		gauge := func(d *prometheus.Desc, value float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, b.name)
+		}
+		gauge(backlog, float64(s.Queued))
+		gauge(backlogBytes, float64(s.Bytes))
+		age, open := 0.0, 1.0
+		if !s.Oldest.IsZero() {
+			age = now.Sub(s.Oldest).Seconds()
+		}
+		if !s.Taking {
+			open = 0
+		}
+		gauge(oldest, age)
+		gauge(taking, open)
+	}
+}

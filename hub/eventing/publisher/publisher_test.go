@@ -1,0 +1,584 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-hub/capstan/hub/eventing/event"
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+)
+
+// perSubject are the numbers of the events that arrived, by subject.
+func perSubject(events []ce.Event) map[string][]string {
+	all := map[string][]string{}
+	for _, e := range events {
+		all[e.Subject()] = append(all[e.Subject()], e.ID())
+	}
+	return all
+}
+
+// TestInOrderPerSubject: a third of all attempts fails; still every event arrives once,
+// those of a subject in order, no more than MaxInFlight at a time.
+func TestInOrderPerSubject(t *testing.T) {
+	g := NewWithT(t)
+	const subjects, each = 40, 25
+	b := &broker{on: func(context.Context, ce.Event, int) error {
+		if rand.IntN(3) == 0 {
+			return errors.New("not now")
+		}
+		return nil
+	}}
+	p, stop := run(t, Options{})
+	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+	want := map[string][]string{}
+	for n := range each {
+		for s := range subjects {
+			e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", s), n)
+			want[e.Subject()] = append(want[e.Subject()], e.ID())
+			p.Tell(e, nil)
+		}
+	}
+	g.Eventually(b.ids).Should(HaveLen(subjects * each))
+	stop()
+	g.Expect(perSubject(b.got)).To(Equal(want))
+	g.Expect(b.max).To(BeNumerically("<=", 8))
+	g.Expect(b.closed).To(BeTrue())
+}
+
+// TestSubjectsAtOnce: as many subjects as may be are served at a time, one event of each.
+func TestSubjectsAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	hold := make(chan struct{})
+	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
+	p, _ := run(t, Options{})
+	s := fast(b)
+	s.Timeout = time.Minute
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	for n := range 3 {
+		for subject := range 20 {
+			p.Tell(news(event.PromotionStarted, fmt.Sprint(subject), n), nil)
+		}
+	}
+	g.Eventually(b.total).Should(Equal(8))
+	g.Consistently(b.total, 20*time.Millisecond).Should(Equal(8))
+	b.mu.Lock()
+	for id := range b.attempts {
+		g.Expect(id).To(HaveSuffix("#0"))
+	}
+	b.mu.Unlock()
+	close(hold)
+	g.Eventually(b.ids).Should(HaveLen(60))
+}
+
+// TestWhoIsTold: by patterns, under the backend's prefix, and not of oneself.
+func TestWhoIsTold(t *testing.T) {
+	g := NewWithT(t)
+	all, clusters := &broker{}, &broker{}
+	p, _ := run(t, Options{})
+	s := fast(clusters)
+	s.EventTypes, s.Prefix = []string{"cluster.*", "backend.*"}, "sap.kyma"
+	g.Expect(p.Set("ns/clusters", s)).To(Succeed())
+	g.Expect(p.Set("ns/all", fast(all))).To(Succeed())
+	p.Tell(started(1), nil)
+	p.Tell(news(event.ClusterReady, "clusters/Cluster/fleet/prod", 1), nil)
+	p.Tell(news(event.BackendReady, event.BackendSubject("ns/clusters"), 1), nil)
+	g.Eventually(all.ids).Should(HaveLen(3))
+	g.Eventually(clusters.ids).Should(Equal([]string{"clusters/Cluster/fleet/prod#1"}))
+	g.Expect(clusters.got[0].Type()).To(Equal("sap.kyma.cluster.ready.v1"))
+}
+
+// TestRetryAfter: the whole backend is left alone for as long as it asks, but no longer
+// than maxRetryAfter.
+func TestRetryAfter(t *testing.T) {
+	g := NewWithT(t)
+	now := clocktesting.NewFakeClock(time.Now())
+	b := &broker{on: func(_ context.Context, e ce.Event, attempt int) error {
+		if e.Subject() == "a" && attempt == 1 {
+			return &sink.Error{Class: sink.Transient, Code: "slow-down", RetryAfter: 24 * time.Hour}
+		}
+		return nil
+	}}
+	p, _ := run(t, Options{Clock: now})
+	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+	p.Tell(news(event.PromotionStarted, "a", 1), nil)
+	g.Eventually(func() int { return b.tries("a#1") }).Should(Equal(1))
+	g.Eventually(func() string { return lastCode(p) }).Should(Equal("slow-down"))
+	p.Tell(news(event.PromotionStarted, "b", 1), nil)
+	now.Step(maxRetryAfter - time.Second)
+	g.Consistently(b.ids, 50*time.Millisecond).Should(BeEmpty())
+	g.Eventually(func() []string { now.Step(time.Second); return b.ids() }).Should(ConsistOf("a#1", "b#1"))
+}
+
+func lastCode(p *Publisher) string {
+	if s, _ := p.Status("ns/b"); s.LastError != nil {
+		return s.LastError.Code
+	}
+	return ""
+}
+
+// TestBreaker: a dead broker is tried with one event at a time, and none is given up for
+// it however long it takes; then everything arrives in order.
+func TestBreaker(t *testing.T) {
+	g := NewWithT(t)
+	now := clocktesting.NewFakeClock(time.Now())
+	var dead atomic.Bool
+	dead.Store(true)
+	var most atomic.Int32
+	b := &broker{}
+	b.on = func(context.Context, ce.Event, int) error {
+		if dead.Load() {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	var changes atomic.Int32
+	p, _ := run(t, Options{Clock: now, Changed: func(string) { changes.Add(1) }})
+	s := fast(b)
+	s.MaxAttempts = 3
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	for i := range 50 {
+		p.Tell(news(event.PromotionStarted, fmt.Sprint(i%10), i), nil)
+	}
+	g.Eventually(func() bool { now.Step(time.Millisecond); return status(p, "ns/b")().Taking }).Should(BeFalse())
+	g.Eventually(func() int { return status(p, "ns/b")().InFlight }).Should(BeZero())
+	b.mu.Lock()
+	b.max = 0
+	b.mu.Unlock()
+	for range 50 {
+		before := b.total()
+		now.Step(probeMax)
+		g.Eventually(b.total).Should(Equal(before + 1))
+		g.Eventually(func() int { return status(p, "ns/b")().InFlight }).Should(BeZero())
+	}
+	b.mu.Lock()
+	most.Store(int32(b.max))
+	b.mu.Unlock()
+	g.Expect(most.Load()).To(BeEquivalentTo(1))
+	g.Expect(status(p, "ns/b")().Queued).To(Equal(50), "none was given up")
+	g.Expect(changes.Load()).To(BeEquivalentTo(1))
+
+	dead.Store(false)
+	g.Eventually(func() []string { now.Step(probeMax); return b.ids() }).Should(HaveLen(50))
+	for _, ids := range perSubject(b.got) {
+		g.Expect(slices.IsSortedFunc(ids, func(a, c string) int { return number(a) - number(c) })).To(BeTrue(), "%v", ids)
+	}
+	g.Expect(changes.Load()).To(BeEquivalentTo(2))
+	g.Expect(status(p, "ns/b")().LastError).To(BeNil())
+}
+
+func number(id string) int {
+	_, digits, _ := strings.Cut(id, "#")
+	var n int
+	_, _ = fmt.Sscan(digits, &n)
+	return n
+}
+
+// TestUnavailableAndGone: the first opens the breaker at once and is tried again; the
+// second is not, until the sink is replaced.
+func TestUnavailableAndGone(t *testing.T) {
+	g := NewWithT(t)
+	now := clocktesting.NewFakeClock(time.Now())
+	var class atomic.Value
+	class.Store(sink.Unavailable)
+	b := &broker{on: func(context.Context, ce.Event, int) error {
+		return sink.Errorf(class.Load().(sink.Class), "no-stream", "there is none")
+	}}
+	p, _ := run(t, Options{Clock: now})
+	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+	p.Tell(started(1), nil)
+	g.Eventually(func() bool { return status(p, "ns/b")().Taking }).Should(BeFalse())
+	g.Expect(b.tries(started(1).ID())).To(Equal(1))
+	class.Store(sink.Gone)
+	g.Eventually(func() bool { now.Step(time.Second); return status(p, "ns/b")().Gone }).Should(BeTrue())
+	total := b.total()
+	g.Consistently(func() int { now.Step(time.Hour); return b.total() }, 50*time.Millisecond).Should(Equal(total))
+
+	mended := &broker{}
+	g.Expect(p.Set("ns/b", fast(mended))).To(Succeed())
+	g.Eventually(mended.ids).Should(Equal([]string{started(1).ID()}))
+	g.Eventually(b.isClosed).Should(BeTrue())
+}
+
+// TestIdleBreakerPings: with nothing to publish, the breaker closes by a ping.
+func TestIdleBreakerPings(t *testing.T) {
+	g := NewWithT(t)
+	now := clocktesting.NewFakeClock(time.Now())
+	b := &broker{}
+	p, _ := run(t, Options{Clock: now})
+	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+	backend := p.all()[0]
+	backend.mu.Lock()
+	backend.lockedQueue.breaker.failed(now.Now(), false, true, time.Second)
+	backend.mu.Unlock()
+	backend.poke()
+	g.Eventually(func() bool { now.Step(time.Second); return status(p, "ns/b")().Taking }).Should(BeTrue())
+	g.Expect(b.total()).To(BeZero())
+}
+
+// TestDeadLetters: what is refused, too large or failed too often while others pass goes
+// to the other backend with what happened; the next event of its subject follows.
+func TestDeadLetters(t *testing.T) {
+	g := NewWithT(t)
+	poison := map[string]error{
+		"a#1": sink.Errorf(sink.Refused, "http-400", "bad request"),
+		"b#1": sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "2 MiB"),
+		"c#1": errors.New("always"),
+	}
+	b, dead := &broker{on: func(_ context.Context, e ce.Event, _ int) error { return poison[e.ID()] }}, &broker{}
+	box := &outbox{}
+	p, _ := run(t, Options{Sources: []Source{box}})
+	s := fast(b)
+	s.MaxAttempts, s.DeadLetter = 2, "ns/dead"
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	other := fast(dead)
+	other.EventTypes = []string{"nothing.at.all"} // Dead letters come whatever is chosen.
+	g.Expect(p.Set("ns/dead", other)).To(Succeed())
+	for n := 1; n <= 2; n++ {
+		for _, subject := range []string{"a", "b", "c"} {
+			e := news(event.PromotionStarted, subject, n)
+			box.add(e)
+			p.Tell(e, box)
+		}
+	}
+	// Others pass all the time.
+	passing := 0
+	g.Eventually(func() int {
+		passing++
+		p.Tell(news(event.PromotionStarted, "others", passing), nil)
+		return len(dead.ids())
+	}).Should(Equal(3))
+	codes := map[string]string{}
+	for _, e := range dead.got {
+		x := e.Extensions()
+		g.Expect(e.Validate()).To(Succeed())
+		g.Expect(x[BackendExtension]).To(Equal("ns/b"))
+		g.Expect(e.ID()).NotTo(Equal(x[OriginalIDExtension]))
+		codes[x[OriginalIDExtension].(string)] = fmt.Sprint(x[ErrorCodeExtension], " ", x[AttemptsExtension])
+	}
+	g.Expect(codes).To(HaveKeyWithValue("a#1", "http-400 1"))
+	g.Expect(codes).To(HaveKeyWithValue("b#1", "too-large 1"))
+	g.Expect(codes["c#1"]).To(HavePrefix("unknown "))
+	g.Eventually(b.ids).Should(ContainElements("a#2", "b#2", "c#2"))
+	g.Eventually(func() Outcome { return box.outcome("ns/b", "a#1") }).Should(Equal(DeadLettered))
+	g.Eventually(func() Outcome { return box.outcome("ns/b", "a#2") }).Should(Equal(Published))
+}
+
+// TestTwoThatDeadLetterToEachOther: each event goes there, not back, and is counted.
+func TestTwoThatDeadLetterToEachOther(t *testing.T) {
+	g := NewWithT(t)
+	refuse := func(context.Context, ce.Event, int) error { return sink.Errorf(sink.Refused, "http-400", "no") }
+	one, two := &broker{on: refuse}, &broker{on: refuse}
+	var given sync.Map
+	p, _ := run(t, Options{GivenUp: func(backend string, e ce.Event, code string) { given.Store(backend+" "+e.ID(), code) }})
+	for name, s := range map[string]*broker{"ns/one": one, "ns/two": two} {
+		settings := fast(s)
+		settings.DeadLetter = map[string]string{"ns/one": "ns/two", "ns/two": "ns/one"}[name]
+		g.Expect(p.Set(name, settings)).To(Succeed())
+	}
+	for i := range 10 {
+		p.Tell(started(i), nil)
+	}
+	empty := func() int { return status(p, "ns/one")().Queued + status(p, "ns/two")().Queued }
+	g.Eventually(func() int { return one.total() + two.total() }).Should(Equal(40))
+	g.Eventually(empty).Should(BeZero())
+	g.Expect(testutil.ToFloat64(p.metrics.dropped.WithLabelValues("ns/one", "http-400"))).To(Equal(10.0))
+	seen := 0
+	given.Range(func(_, code any) bool { seen++; return code == "http-400" })
+	g.Expect(seen).To(Equal(20))
+}
+
+// TestDeadLetterBackendIsNotThereYet: the event keeps its place until it is.
+func TestDeadLetterBackendIsNotThereYet(t *testing.T) {
+	g := NewWithT(t)
+	b, dead := &broker{on: func(_ context.Context, e ce.Event, _ int) error {
+		if e.ID() == started(1).ID() {
+			return sink.Errorf(sink.Refused, "http-400", "no")
+		}
+		return nil
+	}}, &broker{}
+	p, _ := run(t, Options{})
+	s := fast(b)
+	s.DeadLetter = "ns/dead"
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	p.Tell(started(1), nil)
+	p.Tell(started(2), nil)
+	g.Eventually(func() int { return b.tries(started(1).ID()) }).Should(BeNumerically(">", 2))
+	g.Expect(b.ids()).To(BeEmpty())
+	g.Expect(p.Set("ns/dead", fast(dead))).To(Succeed())
+	g.Eventually(func() int { return len(dead.ids()) }).Should(BeNumerically(">=", 1))
+	g.Eventually(b.ids).Should(Equal([]string{started(2).ID()}))
+}
+
+// TestMemoryIsBounded: of what a Source can emit again nothing is lost and the order is
+// kept; the rest is dropped and counted; the queue never holds more than it may.
+func TestMemoryIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	const events, subjects = 5000, 7
+	hold := make(chan struct{})
+	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
+	box := &outbox{}
+	p, _ := run(t, Options{Sources: []Source{box}})
+	s := fast(b)
+	s.MaxEvents, s.Timeout = 100, time.Minute
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse(), "the first walk")
+	want := map[string][]string{}
+	for i := range events {
+		e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%subjects), i)
+		want[e.Subject()] = append(want[e.Subject()], e.ID())
+		box.add(e)
+		p.Tell(e, box)
+		g.Expect(status(p, "ns/b")().Queued).To(BeNumerically("<=", 75))
+	}
+	g.Expect(status(p, "ns/b")().Deferring).To(BeTrue())
+	// The last quarter is for what nobody can emit again.
+	for i := range 100 {
+		p.Tell(news(event.InstanceStateChanged, "instances/i-1", i), nil)
+	}
+	g.Expect(status(p, "ns/b")().Queued).To(Equal(100))
+	g.Expect(testutil.ToFloat64(p.metrics.dropped.WithLabelValues("ns/b", "full"))).To(Equal(75.0))
+	close(hold)
+	g.Eventually(func() int { return len(b.ids()) }).Should(BeNumerically(">=", events+25))
+	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
+	got := perSubject(b.got)
+	g.Expect(got["instances/i-1"]).To(HaveLen(25))
+	delete(got, "instances/i-1")
+	g.Expect(got).To(Equal(want), "each once and in order")
+}
+
+// TestBytesAreBounded as events are, and one that fits into no queue is given up.
+func TestBytesAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	hold := make(chan struct{})
+	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
+	box := &outbox{}
+	p, _ := run(t, Options{Sources: []Source{box}})
+	s := fast(b)
+	s.MaxBytes, s.Timeout = 64<<10, time.Minute
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
+	for i := range 100 {
+		e := started(i)
+		e.DataEncoded = []byte(strings.Repeat("x", 4<<10))
+		p.Tell(e, nil)
+		g.Expect(status(p, "ns/b")().Bytes).To(BeNumerically("<=", 64<<10))
+	}
+	huge := news(event.PromotionStarted, "huge", 1)
+	huge.DataEncoded = []byte(strings.Repeat("x", 60<<10))
+	p.Tell(huge, box)
+	g.Expect(box.outcome("ns/b", huge.ID())).To(Equal(GivenUp))
+	close(hold)
+	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
+}
+
+// TestFlappingFleet: 500 clusters each flap once a second for a minute. A broker that
+// lives gets one event of each for each Dwell, the newest one; while it is dead, the
+// queue holds two of each at most.
+func TestFlappingFleet(t *testing.T) {
+	g := NewWithT(t)
+	const clusters, seconds = 500, 60
+	now := clocktesting.NewFakeClock(time.Now())
+	live, hold := &broker{}, make(chan struct{})
+	dead := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
+	p, _ := run(t, Options{Clock: now, Dwell: 30 * time.Second})
+	g.Expect(p.Set("ns/live", fast(live))).To(Succeed())
+	s := fast(dead)
+	s.Timeout = time.Minute
+	g.Expect(p.Set("ns/dead", s)).To(Succeed())
+	states := []event.Kind{event.ClusterUnreachable, event.ClusterRecovered}
+	for second := range seconds {
+		for c := range clusters {
+			p.Tell(news(states[second%2], fmt.Sprint("clusters/Cluster/fleet/", c), second), nil)
+		}
+		if second == 0 { // At once, without a wait.
+			g.Eventually(live.ids).Should(HaveLen(clusters))
+		}
+		g.Expect(status(p, "ns/dead")().Queued).To(BeNumerically("<=", 2*clusters))
+		now.Step(time.Second)
+	}
+	g.Eventually(func() map[string]string {
+		now.Step(10 * time.Second)
+		newest := map[string]string{}
+		live.mu.Lock()
+		defer live.mu.Unlock()
+		for _, e := range live.got {
+			newest[e.Subject()] = e.ID()
+		}
+		for subject, id := range newest {
+			if id == fmt.Sprintf("%s#%d", subject, seconds-1) {
+				delete(newest, subject)
+			}
+		}
+		return newest
+	}).Should(BeEmpty(), "the newest state of each is told")
+	g.Expect(len(live.ids())).To(BeNumerically("<=", clusters*4), "of 30,000 edges")
+	g.Expect(testutil.ToFloat64(p.metrics.coalesced.WithLabelValues("ns/live"))).To(BeNumerically(">", 25_000))
+	close(hold)
+	g.Eventually(func() int { now.Step(10 * time.Second); return status(p, "ns/dead")().Queued }).Should(BeZero())
+}
+
+// TestReplace: another sink takes over the queue in its order; the old one is closed when
+// its last event has come back.
+func TestReplace(t *testing.T) {
+	g := NewWithT(t)
+	hold, begun := make(chan struct{}), make(chan struct{}, 1)
+	old := &broker{on: func(context.Context, ce.Event, int) error {
+		begun <- struct{}{}
+		<-hold
+		return errors.New("the connection was cut")
+	}}
+	p, _ := run(t, Options{})
+	g.Expect(p.Set("ns/b", fast(old))).To(Succeed())
+	for i := range 20 {
+		p.Tell(started(i), nil)
+	}
+	<-begun
+	fresh := &broker{}
+	g.Expect(p.Set("ns/b", fast(fresh))).To(Succeed())
+	p.Tell(news(event.PromotionStarted, "other", 1), nil)
+	g.Eventually(fresh.ids).Should(Equal([]string{"other#1"}), "another subject does not wait")
+	g.Expect(old.isClosed()).To(BeFalse())
+	close(hold)
+	g.Eventually(fresh.ids).Should(HaveLen(21))
+	want := []string{"other#1"}
+	for i := range 20 {
+		want = append(want, started(i).ID())
+	}
+	g.Expect(fresh.ids()).To(Equal(want))
+	g.Eventually(old.isClosed).Should(BeTrue())
+	g.Expect(status(p, "ns/b")().Taking).To(BeTrue(), "the old sink's failure is not the new one's")
+}
+
+// TestRemove: what is queued is delivered; what comes later is not; a dead backend is
+// waited for no longer than grace.
+func TestRemove(t *testing.T) {
+	g := NewWithT(t)
+	hold := make(chan struct{})
+	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
+	dead := &broker{on: func(context.Context, ce.Event, int) error { return errors.New("dead") }}
+	ends := make(chan string, 2)
+	p, _ := run(t, Options{Ended: func(backend string, left int) { ends <- fmt.Sprint(backend, " ", left) }})
+	s := fast(b)
+	s.Timeout = time.Minute
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	g.Expect(p.Set("ns/dead", fast(dead))).To(Succeed())
+	for i := range 5 {
+		p.Tell(started(i), nil)
+	}
+	p.Remove("ns/b", time.Hour)
+	p.Remove("ns/dead", 20*time.Millisecond)
+	p.Tell(started(5), nil)
+	known := func(name string) func() bool {
+		return func() bool { _, known := p.Status(name); return known }
+	}
+	g.Eventually(known("ns/dead")).Should(BeFalse())
+	g.Expect(dead.isClosed()).To(BeTrue())
+	g.Eventually(ends).Should(Receive(Equal("ns/dead 5")))
+	g.Expect(known("ns/b")()).To(BeTrue())
+	close(hold)
+	g.Eventually(known("ns/b")).Should(BeFalse())
+	g.Expect(b.ids()).To(HaveLen(5))
+	g.Expect(b.isClosed()).To(BeTrue())
+	g.Eventually(ends).Should(Receive(Equal("ns/b 0")))
+	g.Expect(p.Set("ns/b", fast(&broker{}))).To(Succeed(), "it may come again")
+}
+
+// TestDrain: Start ends when all is delivered, does not wait for a dead backend, and for
+// a slow one no longer than Drain.
+func TestDrain(t *testing.T) {
+	g := NewWithT(t)
+	slow := &broker{on: func(ctx context.Context, _ ce.Event, _ int) error { <-ctx.Done(); return ctx.Err() }}
+	dead := &broker{on: func(context.Context, ce.Event, int) error { return sink.Errorf(sink.Unavailable, "x", "dead") }}
+	good := &broker{}
+	p, stop := run(t, Options{Drain: 50 * time.Millisecond, Dwell: time.Hour})
+	s := fast(slow)
+	s.Timeout = time.Hour
+	g.Expect(p.Set("ns/slow", s)).To(Succeed())
+	g.Expect(p.Set("ns/dead", fast(dead))).To(Succeed())
+	g.Expect(p.Set("ns/good", fast(good))).To(Succeed())
+	for i := range 100 {
+		p.Tell(started(i), nil)
+		p.Tell(news(event.ClusterReady, "clusters/Cluster/fleet/a", i), nil)
+	}
+	stop()
+	g.Expect(good.ids()).To(ContainElements(started(99).ID(), "clusters/Cluster/fleet/a#99"), "Dwell is not waited for")
+	g.Expect([]bool{slow.isClosed(), dead.isClosed(), good.isClosed()}).To(Equal([]bool{true, true, true}))
+	g.Expect(p.Set("ns/late", fast(&broker{}))).To(MatchError(ErrStopped))
+}
+
+// TestOutboxSurvivesRestarts: the process ends at random moments; nothing is missing, and
+// what comes twice has the same id.
+func TestOutboxSurvivesRestarts(t *testing.T) {
+	g := NewWithT(t)
+	const events = 2000
+	box := &outbox{}
+	var all []*broker
+	seen := map[string]bool{}
+	told := 0
+	for life := 0; ; life++ {
+		b := &broker{}
+		all = append(all, b)
+		p, stop := run(t, Options{Sources: []Source{box}, Drain: time.Nanosecond})
+		g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+		for range 1 + rand.IntN(events/3) {
+			if told < events {
+				e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", told%50), told)
+				box.add(e) // The object is written, then told of.
+				p.Tell(e, box)
+				told++
+			}
+		}
+		if told == events {
+			g.Eventually(func() int { return len(distinct(all, seen)) }).Should(Equal(events))
+			stop()
+			break
+		}
+		stop()
+		g.Expect(life).To(BeNumerically("<", 1000))
+	}
+	g.Expect(len(all)).To(BeNumerically(">", 2))
+}
+
+func distinct(all []*broker, seen map[string]bool) map[string]bool {
+	for _, b := range all {
+		for _, id := range b.ids() {
+			seen[id] = true
+		}
+	}
+	return seen
+}
+
+// TestMetrics have help, and go with their backend.
+func TestMetrics(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewPedanticRegistry()
+	p, _ := run(t, Options{})
+	g.Expect(registry.Register(p)).To(Succeed())
+	b := &broker{}
+	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+	p.Tell(started(1), nil)
+	g.Eventually(b.ids).Should(HaveLen(1))
+	g.Eventually(func() (int, error) {
+		return testutil.GatherAndCount(registry, "capstan_eventing_publish_attempts_total")
+	}).Should(Equal(1))
+	g.Expect(testutil.GatherAndCount(registry, "capstan_eventing_backlog", "capstan_eventing_oldest_seconds", "capstan_eventing_taking")).To(Equal(3))
+	problems, err := testutil.GatherAndLint(registry)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(problems).To(BeEmpty())
+	p.Remove("ns/b", 0)
+	g.Eventually(func() (int, error) { return testutil.GatherAndCount(registry) }).Should(BeZero())
+}

@@ -1,0 +1,379 @@
+package publisher
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"k8s.io/utils/lru"
+
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+)
+
+const (
+	// reserve of a queue is kept for events that nobody can emit again: a quarter.
+	reserve = 4
+	// maxAside is how many events wait for the end of a walk; it lasts milliseconds.
+	maxAside = 1000
+	// remembered ids of events that are settled: a walk may name what a Source has not
+	// recorded yet.
+	remembered = 4096
+)
+
+// handle is a sink and the events that are on their way through it.
+type handle struct {
+	sink  sink.Sink
+	inUse sync.WaitGroup
+}
+
+// queue is all that a backend knows. backend.mu guards it; nothing here blocks.
+type queue struct {
+	name     string
+	settings Settings
+	dwell    time.Duration
+	handle   *handle
+
+	lanes    map[string]*lane
+	schedule schedule
+	ids      map[string]bool // of queued events
+	settled  *lru.Cache      // of Outcome, by id
+	turn     uint64
+	count    int
+	bytes    int64
+	inFlight int
+	breaker  breaker
+
+	// deferring since an event of a Source did not fit.
+	deferring bool
+	// walking over the Sources; aside is what was told meanwhile.
+	walking bool
+	aside   []*item
+	// walkAt is when the next walk may begin, after one that failed.
+	walkAt time.Time
+
+	// draining before the end; leaving at deadline at the latest.
+	draining, leaving bool
+	deadline          time.Time
+	ended             bool
+
+	lastError   *sink.Error
+	lastPublish time.Time
+}
+
+func newQueue(name string, s Settings, dwell time.Duration) *queue {
+	return &queue{
+		name: name, settings: s, dwell: dwell, handle: &handle{sink: s.Sink},
+		lanes: map[string]*lane{}, ids: map[string]bool{}, settled: lru.New(remembered),
+		deferring: true, // The first walk.
+	}
+}
+
+// verdict on an offered event.
+type verdict string
+
+const (
+	queued    verdict = "queued"
+	known     verdict = "known"     // it is queued already
+	repeated  verdict = "repeated"  // it was settled already
+	replacing verdict = "replacing" // it took the place of an older one
+	deferred  verdict = "deferred"
+	tooLarge  verdict = "too-large" // it fits into no queue of this size
+	full      verdict = "full"
+	closed    verdict = "closed"
+)
+
+// offered is what became of an offer.
+type offered struct {
+	verdict verdict
+	item    *item
+	older   *item   // with replacing
+	settled Outcome // with repeated
+}
+
+// take an event, if there is room; walk tells that it comes from a walk.
+func (q *queue) take(it *item, now time.Time, walk bool) offered {
+	v, older := q.offer(it, now, walk)
+	o := offered{verdict: v, item: it, older: older}
+	if v == repeated {
+		how, _ := q.settled.Get(it.event.ID())
+		o.settled, _ = how.(Outcome)
+	}
+	return o
+}
+
+func (q *queue) offer(it *item, now time.Time, walk bool) (verdict, *item) {
+	id := it.event.ID()
+	switch {
+	case q.ended, q.leaving && !it.dead:
+		return closed, nil
+	case q.ids[id]:
+		return known, nil
+	}
+	if _, done := q.settled.Get(id); done {
+		return repeated, nil
+	}
+	if it.again() && !walk {
+		switch {
+		case q.walking && len(q.aside) < maxAside:
+			q.aside = append(q.aside, it)
+			return queued, nil
+		case q.walking, q.deferring:
+			q.deferring = true
+			return deferred, nil
+		}
+	}
+	if most, _ := q.limits(it); it.size > most {
+		return tooLarge, nil
+	}
+	l := q.lanes[it.event.Subject()]
+	if l != nil && it.level {
+		if i := l.waiting(); i >= 0 && l.items[i].level {
+			older := l.items[i]
+			q.forget(older)
+			it.since = older.since
+			l.items[i] = it
+			q.remember(it)
+			return replacing, older
+		}
+	}
+	if !q.fits(it) {
+		if !it.again() {
+			return full, nil
+		}
+		q.deferring = true
+		return deferred, nil
+	}
+	if l == nil {
+		l = &lane{subject: it.event.Subject(), place: -1}
+		q.lanes[l.subject] = l
+	}
+	l.items = append(l.items, it)
+	q.remember(it)
+	if len(l.items) == 1 {
+		q.place(l, now)
+	}
+	return queued, nil
+}
+
+// limits of bytes and events for an event of its sort.
+func (q *queue) limits(it *item) (int64, int) {
+	if !it.again() {
+		return q.settings.MaxBytes, q.settings.MaxEvents
+	}
+	return q.settings.MaxBytes - q.settings.MaxBytes/reserve, q.settings.MaxEvents - q.settings.MaxEvents/reserve
+}
+
+func (q *queue) fits(it *item) bool {
+	most, events := q.limits(it)
+	return q.count < events && q.bytes+it.size <= most
+}
+
+func (q *queue) remember(it *item) {
+	q.ids[it.event.ID()] = true
+	q.count++
+	q.bytes += it.size
+}
+
+func (q *queue) forget(it *item) {
+	delete(q.ids, it.event.ID())
+	q.count--
+	q.bytes -= it.size
+}
+
+// place a lane into the schedule.
+func (q *queue) place(l *lane, now time.Time) {
+	q.turn++
+	l.turn, l.due = q.turn, l.dueAt(now, q.draining || q.leaving)
+	q.schedule.put(l)
+}
+
+// attempt to send one event, or, where lane is nil, to ping.
+type attempt struct {
+	lane     *lane
+	item     *item
+	handle   *handle
+	settings Settings
+	probe    bool
+}
+
+// next attempt that may be made now; nil for none.
+func (q *queue) next(now time.Time) *attempt {
+	at, may := q.breaker.next()
+	late := q.leaving && !now.Before(q.deadline)
+	if !may || now.Before(at) || q.inFlight >= q.settings.MaxInFlight || late {
+		return nil
+	}
+	for len(q.schedule) > 0 && !q.schedule[0].due.After(now) {
+		l := q.schedule[0]
+		q.schedule.take(l)
+		if len(l.items) == 0 {
+			delete(q.lanes, l.subject)
+			continue
+		}
+		l.busy = true
+		return q.begin(&attempt{lane: l, item: l.items[0]})
+	}
+	if q.breaker.open && q.count == 0 {
+		return q.begin(&attempt{})
+	}
+	return nil
+}
+
+func (q *queue) begin(a *attempt) *attempt {
+	q.inFlight++
+	q.handle.inUse.Add(1)
+	a.handle, a.settings, a.probe = q.handle, q.settings, q.breaker.begin()
+	return a
+}
+
+// wakeAt is when next or walk should be asked again, if nothing happens before; zero for
+// never.
+func (q *queue) wakeAt() time.Time {
+	var at time.Time
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
+		}
+	}
+	if until, may := q.breaker.next(); may && q.inFlight < q.settings.MaxInFlight {
+		if len(q.schedule) > 0 {
+			sooner(later(until, q.schedule[0].due))
+		} else if q.breaker.open && q.count == 0 {
+			sooner(until)
+		}
+	}
+	if q.leaving {
+		sooner(q.deadline)
+	}
+	if q.deferring && !q.walking {
+		sooner(q.walkAt)
+	}
+	return at
+}
+
+// failed ends an attempt whose event stays, with the error.
+func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
+	q.inFlight--
+	q.lastError = err
+	if a.handle != q.handle {
+		// It failed at a sink that was replaced meanwhile: that says nothing of the new one.
+		q.release(a, now)
+		return
+	}
+	charged := false
+	wait := a.settings.BackoffMax
+	switch err.Class {
+	case sink.Gone:
+		q.breaker = breaker{gone: true, open: true}
+	case sink.Refused, sink.TooLarge: // No dead letter backend took it.
+		q.breaker.succeeded()
+	case sink.Transient, sink.Unavailable:
+		charged = err.Class == sink.Transient && !q.breaker.open
+		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings.Backoff)
+		if a.lane != nil {
+			wait = delay(a.settings.Backoff, a.settings.BackoffMax, a.item.attempts)
+		}
+	}
+	if err.RetryAfter > 0 {
+		q.breaker.rest(now, min(err.RetryAfter, maxRetryAfter))
+	}
+	if a.lane != nil {
+		a.item.tries++
+		a.lane.retry = now.Add(wait)
+		if charged {
+			a.item.attempts++
+		}
+	}
+	q.release(a, now)
+}
+
+// exhausted tells whether the event is to be given up after this failure.
+func (q *queue) exhausted(a *attempt, err *sink.Error) bool {
+	switch err.Class {
+	case sink.Refused, sink.TooLarge:
+		return a.lane != nil
+	case sink.Transient:
+		return a.lane != nil && !q.breaker.open && a.handle == q.handle && a.item.attempts >= a.settings.MaxAttempts
+	case sink.Unavailable, sink.Gone:
+	}
+	return false
+}
+
+// finished ends an attempt whose event leaves the queue: published, or given up.
+func (q *queue) finished(a *attempt, how Outcome, now time.Time) {
+	q.inFlight--
+	if a.handle == q.handle {
+		q.breaker.succeeded()
+	}
+	if a.lane != nil {
+		it := a.lane.pop()
+		q.forget(it)
+		q.settled.Add(it.event.ID(), how)
+		if it.level && how == Published {
+			a.lane.quiet = now.Add(q.dwell)
+		}
+	}
+	if how == Published {
+		q.lastPublish = now
+		q.lastError = nil
+	}
+	q.release(a, now)
+}
+
+// release the lane of an attempt that has ended.
+func (q *queue) release(a *attempt, now time.Time) {
+	l := a.lane
+	if l == nil {
+		return
+	}
+	l.busy = false
+	if len(l.items) == 0 && (!l.quiet.After(now) || len(q.lanes) > 2*q.settings.MaxEvents) {
+		delete(q.lanes, l.subject)
+		return
+	}
+	q.place(l, now)
+}
+
+// replace the sink; the old one is returned. What failed there is tried at once.
+func (q *queue) replace(s Settings, now time.Time) *handle {
+	old := q.handle
+	q.settings, q.handle = s, &handle{sink: s.Sink}
+	q.breaker, q.lastError = breaker{}, nil
+	q.leaving = false
+	q.settled = lru.New(remembered) // It may be another broker, which has seen nothing.
+	q.reschedule(now, true)
+	return old
+}
+
+// reschedule all lanes, after what they wait for has changed.
+func (q *queue) reschedule(now time.Time, forgive bool) {
+	for _, l := range q.lanes {
+		if forgive {
+			l.retry = time.Time{}
+			for _, it := range l.items {
+				it.attempts = 0
+			}
+		}
+		if !l.busy {
+			l.due = l.dueAt(now, q.draining || q.leaving)
+		}
+	}
+	heap.Init(&q.schedule)
+}
+
+// mayWalk tells whether it is time to ask the Sources for what is pending.
+func (q *queue) mayWalk(now time.Time) bool {
+	return q.deferring && !q.walking && !q.draining && !q.leaving && !q.breaker.gone && !now.Before(q.walkAt) &&
+		q.count <= q.settings.MaxEvents/2 && q.bytes <= q.settings.MaxBytes/2
+}
+
+// over tells whether a queue that is to end has nothing more to wait for.
+func (q *queue) over(now time.Time) bool {
+	if q.inFlight > 0 || q.walking {
+		return false
+	}
+	if q.leaving && (q.count == 0 || !now.Before(q.deadline) || q.breaker.gone) {
+		return true
+	}
+	return q.draining && (q.count == 0 || q.breaker.open)
+}

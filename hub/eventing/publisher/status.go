@@ -1,0 +1,54 @@
+package publisher
+
+import (
+	"time"
+
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+)
+
+// Status of a backend.
+type Status struct {
+	// Queued events, and their bytes, about; InFlight are those of them on their way.
+	Queued   int
+	Bytes    int64
+	InFlight int
+	// Oldest is since when the oldest of them waits; zero when there is none.
+	Oldest time.Time
+	// Taking is false while the circuit breaker is open.
+	Taking bool
+	// Gone is a broker that wants nothing any more.
+	Gone bool
+	// Deferring is whether the queue was too full for what Sources emit.
+	Deferring bool
+	// LastError since the last event that was published; nil for none.
+	LastError *sink.Error
+	// LastPublish is when the broker last took an event; zero for never.
+	LastPublish time.Time
+}
+
+// Status of a backend; false when it has ended or was never set.
+func (p *Publisher) Status(name string) (Status, bool) {
+	p.mu.RLock()
+	b := p.lockedState.backends[name]
+	p.mu.RUnlock()
+	if b == nil {
+		return Status{}, false
+	}
+	return b.status(), true
+}
+
+func (b *backend) status() Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.lockedQueue
+	s := Status{
+		Queued: q.count, Bytes: q.bytes, InFlight: q.inFlight, Taking: !q.breaker.open, Gone: q.breaker.gone,
+		Deferring: q.deferring, LastError: q.lastError, LastPublish: q.lastPublish,
+	}
+	for _, l := range q.lanes {
+		if len(l.items) > 0 && (s.Oldest.IsZero() || l.items[0].since.Before(s.Oldest)) {
+			s.Oldest = l.items[0].since
+		}
+	}
+	return s
+}

@@ -1,0 +1,53 @@
+package publisher
+
+import (
+	"context"
+	"time"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+)
+
+// walkRetry is the time after a walk that failed: the hub's own cache is read, which is
+// either there or not yet.
+const walkRetry = 5 * time.Second
+
+// walk asks every Source for what the backend does not have.
+func (b *backend) walk(ctx context.Context) {
+	fits, err := true, error(nil)
+	b.mu.Lock()
+	b.lockedQueue.deferring = false
+	settings := b.lockedQueue.settings
+	b.mu.Unlock()
+	for _, source := range b.options.Sources {
+		err = source.Pending(ctx, b.name, func(e ce.Event) bool {
+			if settings.wants(b.name, e) {
+				v := b.offer(e, source, true)
+				fits = v != deferred && v != closed
+			}
+			return fits && ctx.Err() == nil
+		})
+		if err != nil || !fits || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		b.log.Error(err, "asking for pending events failed; they are asked for again", "after", walkRetry)
+	}
+	now := b.clock.Now()
+	b.mu.Lock()
+	q := b.lockedQueue
+	aside := q.aside
+	q.walking, q.aside = false, nil
+	if err != nil || ctx.Err() != nil {
+		q.deferring, q.walkAt = true, now.Add(walkRetry)
+	}
+	offers := make([]offered, 0, len(aside))
+	for _, it := range aside { // In order: once one is deferred, so is the rest.
+		offers = append(offers, q.take(it, now, false))
+	}
+	b.mu.Unlock()
+	for _, o := range offers {
+		b.taken(o)
+	}
+	b.poke()
+}

@@ -1,0 +1,133 @@
+package beb
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+)
+
+const (
+	// paths of the REST API, below the service key's uri.
+	eventsPath        = "/sap/ems/v1/events"
+	subscriptionsPath = "/sap/ems/v1/events/subscriptions"
+	qosHeader         = "qos"
+	// maxBody is what Event Mesh takes.
+	maxBody = 1 << 20
+)
+
+// Options of a Sink.
+type Options struct {
+	// Config of a backend of type beb.
+	Config schema.Config
+	// Secret's data: a service key.
+	Secret map[string][]byte
+	Clock  clock.PassiveClock
+	// AllowLoopback lets Event Mesh be on this machine: in tests.
+	AllowLoopback bool
+}
+
+// Sink posts to one messaging client of Event Mesh.
+type Sink struct {
+	key        serviceKey
+	qos        string
+	structured bool
+	client     *http.Client
+	tokens     *tokens
+	clock      clock.PassiveClock
+}
+
+var _ sink.Sink = &Sink{}
+
+// Open a Sink; it makes no connection. The error is of class wire.ErrSecret.
+func Open(o Options) (*Sink, error) {
+	key, err := parse(o.Secret, o.Config.String("namespace"))
+	if err != nil {
+		return nil, err
+	}
+	secure, _, err := wire.TLS(o.Secret)
+	if err != nil {
+		return nil, err
+	}
+	client := wire.HTTPClient(wire.HTTPOptions{TLS: secure, AllowLoopback: o.AllowLoopback, Connections: int(o.Config.Int("maxInFlightMessages"))})
+	return &Sink{
+		key: key, qos: o.Config.String("qos"), structured: o.Config.String("contentMode") == "STRUCTURED",
+		client: client, tokens: newTokens(key, client, o.Clock), clock: o.Clock,
+	}, nil
+}
+
+// Ping gets a token and asks for the subscriptions with it.
+func (s *Sink) Ping(ctx context.Context) error {
+	return s.call(ctx, func() (*http.Request, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.at(subscriptionsPath).String(), nil)
+		if err != nil {
+			return nil, wire.CallError(s.key.uri.Host, err)
+		}
+		return request, nil
+	})
+}
+
+// Publish implements sink.Sink.
+func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
+	e = e.Clone()
+	e.SetSource("/" + strings.TrimPrefix(s.key.namespace, "/"))
+	return s.call(ctx, func() (*http.Request, error) {
+		request, body, err := wire.Request(ctx, s.at(eventsPath), e, s.structured)
+		if err != nil {
+			return nil, err
+		}
+		if len(body) > maxBody {
+			return nil, sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "%d bytes are more than the %d that Event Mesh takes", len(body), maxBody)
+		}
+		request.Header.Set(qosHeader, s.qos)
+		return request, nil
+	})
+}
+
+func (s *Sink) at(path string) *url.URL {
+	u := *s.key.uri
+	u.Path, u.RawPath, u.RawQuery = strings.TrimSuffix(u.Path, "/")+path, "", ""
+	return &u
+}
+
+// call with a token, and once more with another one when it is rejected.
+func (s *Sink) call(ctx context.Context, make func() (*http.Request, error)) error {
+	rejected := ""
+	for {
+		token, err := s.tokens.get(ctx, rejected)
+		if err != nil {
+			return err
+		}
+		request, err := make()
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer, err := s.client.Do(request)
+		if err != nil {
+			return wire.CallError(s.key.uri.Host, err)
+		}
+		wire.Discard(answer)
+		switch {
+		case answer.StatusCode/100 == 2:
+			return nil
+		case answer.StatusCode == http.StatusUnauthorized && rejected == "":
+			rejected = token
+			continue
+		}
+		return wire.StatusError(s.key.uri.Host, answer, s.clock)
+	}
+}
+
+// Close implements sink.Sink.
+func (s *Sink) Close(context.Context) error {
+	s.client.CloseIdleConnections()
+	return nil
+}

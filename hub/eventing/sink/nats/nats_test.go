@@ -1,0 +1,228 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/gomega"
+
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+)
+
+// TestPublish: an event arrives whole, once, however often it is sent.
+func TestPublish(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	js := b.admin()
+	s := open(t, Options{Config: config(t, b.url(), nil), Name: "hub/bus"})
+	g.Expect(s.Ping(ctx)).To(Succeed())
+	for range 3 {
+		g.Expect(s.Publish(ctx, news(1))).To(Succeed())
+	}
+	g.Expect(s.Publish(ctx, news(2))).To(Succeed())
+	all := messages(t, js, "capstan")
+	g.Expect(all).To(HaveLen(2))
+	g.Expect(all[0].Subject).To(Equal("capstan.promotion.succeeded.v1"))
+	g.Expect(all[0].Header.Get("Content-Type")).To(Equal("application/cloudevents+json"))
+	g.Expect(all[0].Header.Get("Nats-Msg-Id")).To(Equal("id-1"))
+	var got ce.Event
+	g.Expect(json.Unmarshal(all[0].Data, &got)).To(Succeed())
+	g.Expect(got.Validate()).To(Succeed())
+	g.Expect(got.ID()).To(Equal("id-1"))
+	g.Expect(got.Data()).To(MatchJSON(`{"n":1}`))
+	foreign := news(3)
+	foreign.SetType("com.example.made")
+	g.Expect(s.Publish(ctx, foreign)).To(Succeed())
+	g.Expect(messages(t, js, "capstan")[2].Subject).To(Equal("capstan.com.example.made"))
+}
+
+// TestServerIsDownAtStart, and comes; dies, and comes back with what it had.
+func TestServerIsDownAtStart(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil)
+	var changed counter
+	s := open(t, Options{Config: config(t, b.url(), nil), Changed: changed.count})
+	g.Expect(s.Ping(ctx)).To(Satisfy(is(sink.Transient, sink.CodeUnreachable)))
+	g.Expect(s.Publish(ctx, news(1))).To(Satisfy(is(sink.Transient, sink.CodeUnreachable)))
+	b.start()
+	g.Eventually(func() error { return s.Publish(ctx, news(1)) }).Should(Succeed())
+	g.Eventually(changed.Load).Should(BeNumerically(">=", 1))
+
+	b.stop()
+	g.Eventually(func() error { return s.Ping(ctx) }).Should(Satisfy(is(sink.Transient, sink.CodeUnreachable)))
+	before := changed.Load()
+	b.start()
+	g.Eventually(func() error { return s.Publish(ctx, news(1)) }).Should(Succeed())
+	g.Eventually(changed.Load).Should(BeNumerically(">", before))
+	g.Expect(messages(t, b.admin(), "capstan")).To(HaveLen(1), "the window survives the server's restart")
+}
+
+// TestConnectionIsMadeAnew after the client has given it up.
+func TestConnectionIsMadeAnew(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	s := open(t, Options{Config: config(t, b.url(), keys{"maxReconnects": 1})})
+	g.Expect(s.Ping(ctx)).To(Succeed())
+	b.stop()
+	g.Eventually(func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.lockedState.conn.IsClosed()
+	}).Should(BeTrue())
+	b.start()
+	g.Eventually(func() error { return s.Publish(ctx, news(1)) }).Should(Succeed())
+}
+
+// TestStreamIsDeleted behind our back: it is made anew.
+func TestStreamIsDeleted(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	js := b.admin()
+	s := open(t, Options{Config: config(t, b.url(), nil)})
+	g.Expect(s.Publish(ctx, news(1))).To(Succeed())
+	g.Expect(js.DeleteStream(ctx, "capstan")).To(Succeed())
+	g.Expect(s.Publish(ctx, news(2))).To(Satisfy(is(sink.Unavailable, "no-stream")))
+	g.Expect(s.Publish(ctx, news(2))).To(Succeed())
+	g.Expect(messages(t, js, "capstan")).To(HaveLen(1))
+}
+
+// TestStreamIsFull with streamDiscard new: unavailable, until there is room.
+func TestStreamIsFull(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	js := b.admin()
+	s := open(t, Options{Config: config(t, b.url(), keys{"streamDiscard": "new", "streamMaxMsgs": 2})})
+	g.Expect(s.Publish(ctx, news(1))).To(Succeed())
+	g.Expect(s.Publish(ctx, news(2))).To(Succeed())
+	g.Expect(s.Publish(ctx, news(3))).To(Satisfy(is(sink.Unavailable, "stream-full")))
+	stream, err := js.Stream(ctx, "capstan")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stream.Purge(ctx)).To(Succeed())
+	g.Expect(s.Publish(ctx, news(3))).To(Succeed())
+
+	big := open(t, Options{Config: config(t, b.url(), keys{"streamDiscard": "new", "streamName": "bytes", "subjectPrefix": "bytes", "streamMaxBytes": "1Mi"})})
+	e := news(0)
+	e.DataEncoded = []byte(`"` + strings.Repeat("x", 400<<10) + `"`)
+	var full error
+	for n := range 5 {
+		e.SetID(news(n).ID())
+		if full = big.Publish(ctx, e); full != nil {
+			break
+		}
+	}
+	g.Expect(full).To(Satisfy(is(sink.Unavailable, "stream-full")))
+	g.Expect(full.Error()).To(ContainSubstring("maximum bytes exceeded"))
+}
+
+// TestTooLarge for the server, and for the stream.
+func TestTooLarge(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, func(o *server.Options) { o.MaxPayload = 64 << 10 }).start()
+	js := b.admin()
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "small", Subjects: []string{"small.>"}, MaxMsgSize: 1 << 10})
+	g.Expect(err).NotTo(HaveOccurred())
+	huge, large := news(1), news(2)
+	huge.DataEncoded = []byte(`"` + strings.Repeat("x", 64<<10) + `"`)
+	large.DataEncoded = []byte(`"` + strings.Repeat("x", 2<<10) + `"`)
+	s := open(t, Options{Config: config(t, b.url(), nil)})
+	g.Expect(s.Publish(ctx, huge)).To(Satisfy(is(sink.TooLarge, sink.CodeTooLarge)))
+	g.Expect(s.Publish(ctx, large)).To(Succeed())
+	small := open(t, Options{Config: config(t, b.url(), keys{"streamName": "small", "subjectPrefix": "small"})})
+	g.Expect(small.Publish(ctx, large)).To(Satisfy(is(sink.TooLarge, sink.CodeTooLarge)))
+}
+
+// TestStreamsThatAreThere: ours follow the configuration, what cannot be changed is an
+// error that names the key, and others' are left alone.
+func TestStreamsThatAreThere(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	js := b.admin()
+	g.Expect(open(t, Options{Config: config(t, b.url(), nil)}).Ping(ctx)).To(Succeed())
+	s := open(t, Options{Config: config(t, b.url(), keys{"streamMaxMsgs": 7, "streamMaxAge": "1h", "streamDuplicateWindow": "5m", "subjectPrefix": "second"})})
+	g.Expect(s.Publish(ctx, news(1))).To(Succeed())
+	stream, err := js.Stream(ctx, "capstan")
+	g.Expect(err).NotTo(HaveOccurred())
+	found := stream.CachedInfo().Config
+	g.Expect(found.MaxMsgs).To(BeEquivalentTo(7))
+	g.Expect(found.MaxAge.Hours()).To(Equal(1.0))
+	g.Expect(found.Duplicates.Minutes()).To(Equal(5.0))
+	g.Expect(found.Subjects).To(ConsistOf("capstan.>", "second.>"), "the other hub's subjects stay")
+
+	for key, value := range map[string]string{"streamStorage": "memory", "streamRetention": "interest"} {
+		err := open(t, Options{Config: config(t, b.url(), keys{key: value})}).Ping(ctx)
+		g.Expect(err).To(Satisfy(is(sink.Unavailable, "stream-mismatch")))
+		g.Expect(err.Error()).To(ContainSubstring(key))
+	}
+
+	theirs := jetstream.StreamConfig{Name: "theirs", Subjects: []string{"theirs.>"}, MaxMsgs: 3, Duplicates: 120e9}
+	_, err = js.CreateStream(ctx, theirs)
+	g.Expect(err).NotTo(HaveOccurred())
+	s = open(t, Options{Config: config(t, b.url(), keys{"streamName": "theirs", "subjectPrefix": "theirs"})})
+	g.Expect(s.Publish(ctx, news(1))).To(Succeed())
+	stream, err = js.Stream(ctx, "theirs")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(stream.CachedInfo().Config.MaxMsgs).To(BeEquivalentTo(3))
+	s = open(t, Options{Config: config(t, b.url(), keys{"streamName": "theirs", "subjectPrefix": "ours"})})
+	g.Expect(s.Ping(ctx)).To(Satisfy(is(sink.Unavailable, "stream-mismatch")))
+	// Subjects that another stream takes.
+	s = open(t, Options{Config: config(t, b.url(), keys{"streamName": "new", "subjectPrefix": "theirs"})})
+	err = s.Ping(ctx)
+	g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable))
+	g.Expect(err.Error()).To(ContainSubstring("overlap"))
+}
+
+// TestReplicasNeedACluster: the server's refusal is shown.
+func TestReplicasNeedACluster(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	err := open(t, Options{Config: config(t, b.url(), keys{"streamReplicas": 3})}).Ping(ctx)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(err.Error()).To(ContainSubstring("replicas"))
+}
+
+// TestNoJetStream: a connection alone is not enough.
+func TestNoJetStream(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, func(o *server.Options) { o.JetStream = false }).start()
+	s := open(t, Options{Config: config(t, b.url(), nil)})
+	g.Expect(s.Ping(ctx)).To(Satisfy(is(sink.Unavailable, "no-jetstream")))
+}
+
+// TestForbiddenAddresses are not dialled.
+func TestForbiddenAddresses(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	verifyNone(t)
+	s := open(t, Options{Config: config(t, "nats://169.254.169.254:4222", nil)})
+	err := s.Ping(ctx)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(err.Error()).To(ContainSubstring("link-local"))
+	g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable))
+}
+
+// TestClosed: nothing is sent after Close.
+func TestClosed(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	s := open(t, Options{Config: config(t, b.url(), nil)})
+	g.Expect(s.Ping(ctx)).To(Succeed())
+	g.Expect(s.Close(ctx)).To(Succeed())
+	g.Expect(s.Publish(ctx, news(1))).NotTo(Succeed())
+}
+
+// TestContext ends a call.
+func TestContext(t *testing.T) {
+	g := NewWithT(t)
+	b := newBroker(t, nil).start()
+	s := open(t, Options{Config: config(t, b.url(), nil)})
+	g.Expect(s.Ping(t.Context())).To(Succeed())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.Publish(ctx, news(1))
+	g.Expect(errors.Is(err, context.Canceled)).To(BeTrue(), "%v", err)
+}

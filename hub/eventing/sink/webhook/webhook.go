@@ -1,0 +1,194 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+)
+
+// Keys of the Secret.
+const (
+	keyToken    = "token"
+	keyUsername = "username"
+	keyPassword = "password"
+	keyHMAC     = "hmac-key"
+)
+
+// Headers of the abuse protection of CloudEvents webhooks.
+const (
+	requestOrigin = "WebHook-Request-Origin"
+	allowedOrigin = "WebHook-Allowed-Origin"
+)
+
+// Options of a Sink.
+type Options struct {
+	// Config of a backend of type http.
+	Config schema.Config
+	// Secret's data; nil when none is named.
+	Secret map[string][]byte
+	// Origin that the receiver is asked to allow: the hub's name.
+	Origin string
+	Clock  clock.PassiveClock
+	// AllowLoopback lets the receiver be on this machine: in tests and the playground.
+	AllowLoopback bool
+}
+
+// Sink posts to one URL.
+type Sink struct {
+	o         Options
+	url       *url.URL
+	client    *http.Client
+	dialer    *net.Dialer
+	tls       *tls.Config
+	authorize func(*http.Request)
+	hmac      []byte
+	// allowed is set when the receiver has allowed events.
+	allowed atomic.Bool
+}
+
+var _ sink.Sink = &Sink{}
+
+// Open a Sink; it makes no connection. The error is of class wire.ErrSecret.
+func Open(o Options) (*Sink, error) {
+	secure, _, err := wire.TLS(o.Secret)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{o: o, hmac: bytes.TrimSpace(o.Secret[keyHMAC]), dialer: wire.Dialer(o.AllowLoopback), tls: secure}
+	if s.url, err = url.Parse(o.Config.String("url")); err != nil {
+		return nil, wire.Bare(err)
+	}
+	if s.authorize, err = authorization(o.Secret); err != nil {
+		return nil, err
+	}
+	client := wire.HTTPOptions{TLS: secure, AllowLoopback: o.AllowLoopback, Connections: int(o.Config.Int("maxInFlightMessages"))}
+	if proxy := o.Config.String("proxyUrl"); proxy != "" {
+		if client.Proxy, err = url.Parse(proxy); err != nil {
+			return nil, wire.Bare(err)
+		}
+	}
+	s.client = wire.HTTPClient(client)
+	return s, nil
+}
+
+// authorization of calls, by the Secret.
+func authorization(secret map[string][]byte) (func(*http.Request), error) {
+	token, user := strings.TrimSpace(string(secret[keyToken])), strings.TrimSpace(string(secret[keyUsername]))
+	switch {
+	case token != "" && user != "":
+		return nil, wire.Secretf(keyToken, "and key %s are both set: only one can be sent", keyUsername)
+	case token != "":
+		if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, wire.Secretf(keyToken, "holds characters that no token has")
+		}
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }, nil
+	case user != "":
+		password := string(secret[keyPassword])
+		if password == "" {
+			return nil, wire.Secretf(keyPassword, "is missing: %s needs it", keyUsername)
+		}
+		return func(r *http.Request) { r.SetBasicAuth(user, password) }, nil
+	}
+	return func(*http.Request) {}, nil
+}
+
+// Ping asks the receiver for its permission, where it is to be asked, or connects to it.
+func (s *Sink) Ping(ctx context.Context) error {
+	if s.o.Config.Bool("abuseProtection") {
+		return s.ask(ctx)
+	}
+	to := s.url
+	if proxy := s.o.Config.String("proxyUrl"); proxy != "" {
+		to, _ = url.Parse(proxy) // Open has parsed it.
+	}
+	conn, err := s.dialer.DialContext(ctx, "tcp", hostPort(to))
+	if err != nil {
+		return wire.CallError(to.Host, err)
+	}
+	defer conn.Close()
+	if to.Scheme != "https" {
+		return nil
+	}
+	config := s.tls.Clone()
+	config.ServerName = to.Hostname()
+	if err := tls.Client(conn, config).HandshakeContext(ctx); err != nil {
+		return wire.CallError(to.Host, err)
+	}
+	return nil
+}
+
+// hostPort of a URL, with the port of its scheme.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = u.Scheme
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// ask the receiver whether it wants events.
+func (s *Sink) ask(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodOptions, s.url.String(), nil)
+	if err != nil {
+		return wire.CallError(s.url.Host, err)
+	}
+	request.Header.Set(requestOrigin, s.o.Origin)
+	s.authorize(request)
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return wire.CallError(s.url.Host, err)
+	}
+	wire.Discard(answer)
+	if answer.StatusCode/100 != 2 {
+		return wire.StatusError(s.url.Host, answer, s.o.Clock)
+	}
+	if origin := answer.Header.Get(allowedOrigin); origin != "*" && !strings.EqualFold(origin, s.o.Origin) {
+		return sink.Errorf(sink.Unavailable, "not-allowed", "%s does not allow events of %s (%s)", s.url.Host, s.o.Origin, allowedOrigin)
+	}
+	s.allowed.Store(true)
+	return nil
+}
+
+// Publish implements sink.Sink.
+func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
+	if s.o.Config.Bool("abuseProtection") && !s.allowed.Load() {
+		if err := s.ask(ctx); err != nil {
+			return err
+		}
+	}
+	request, body, err := wire.Request(ctx, s.url, e, s.o.Config.String("contentMode") == "structured")
+	if err != nil {
+		return err
+	}
+	s.authorize(request)
+	if len(s.hmac) > 0 {
+		sign(request, s.hmac, s.o.Clock.Now(), body)
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return wire.CallError(s.url.Host, err)
+	}
+	wire.Discard(answer)
+	if answer.StatusCode/100 != 2 {
+		return wire.StatusError(s.url.Host, answer, s.o.Clock)
+	}
+	return nil
+}
+
+// Close implements sink.Sink.
+func (s *Sink) Close(context.Context) error {
+	s.client.CloseIdleConnections()
+	return nil
+}

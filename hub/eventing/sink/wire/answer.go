@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+)
+
+// maxDrain is how much of an answer is read, so that its connection can be used again.
+const maxDrain = 64 << 10
+
+// Discard the rest of an answer.
+func Discard(answer *http.Response) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxDrain))
+	_ = answer.Body.Close()
+}
+
+// CallError is the class of a call that got no answer.
+func CallError(host string, err error) error {
+	err = Bare(err)
+	switch {
+	case errors.Is(err, ErrForbidden):
+		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "calling %s: %w", host, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return sink.Errorf(sink.Transient, sink.CodeTimeout, "%s did not answer in time: %w", host, err)
+	}
+	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "calling %s: %w", host, err)
+}
+
+// StatusError is the class of an answer that is not the receiver's yes.
+func StatusError(host string, answer *http.Response, now clock.PassiveClock) error {
+	status := answer.StatusCode
+	e := sink.Errorf(sink.Refused, "http-"+strconv.Itoa(status), "%s answered %d %s", host, status, http.StatusText(status))
+	switch {
+	case status == http.StatusUnauthorized:
+		e.Class, e.Code = sink.Unavailable, sink.CodeUnauthorized
+	case status == http.StatusForbidden:
+		e.Class, e.Code = sink.Unavailable, sink.CodeForbidden
+	case status == http.StatusGone:
+		e.Class = sink.Gone
+	case status == http.StatusRequestEntityTooLarge:
+		e.Class, e.Code = sink.TooLarge, sink.CodeTooLarge
+	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError,
+		status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusNotFound, status == http.StatusConflict:
+		e.Class = sink.Transient
+		e.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), now.Now())
+	}
+	return e
+}
+
+// retryAfter of an answer, in seconds or as a date; 0 when there is none.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
+		return max(0, time.Duration(seconds)*time.Second)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}

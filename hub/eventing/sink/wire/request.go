@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/cloudevents/sdk-go/v2/binding"
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+)
+
+// Request that posts an event, structured (one JSON document) or binary (attributes as
+// ce- headers), and its body.
+func Request(ctx context.Context, to *url.URL, e ce.Event, structured bool) (*http.Request, []byte, error) {
+	malformed := func(err error) error {
+		return sink.Errorf(sink.Refused, "malformed", "the event is no CloudEvent: %w", err)
+	}
+	if err := e.Validate(); err != nil {
+		return nil, nil, malformed(err)
+	}
+	mode := binding.WithForceBinary
+	if structured {
+		mode = binding.WithForceStructured
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), nil)
+	if err != nil {
+		return nil, nil, CallError(to.Host, err)
+	}
+	if err := cehttp.WriteRequest(mode(ctx), binding.ToMessage(&e), request); err != nil {
+		return nil, nil, malformed(err)
+	}
+	escapeHeaders(request.Header)
+	var body []byte
+	if request.Body != nil {
+		if body, err = io.ReadAll(request.Body); err != nil {
+			return nil, nil, malformed(err)
+		}
+	}
+	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	// A connection that was closed while it was idle is no failure.
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return request, body, nil
+}

@@ -1,0 +1,66 @@
+package hub
+
+import (
+	"strings"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/annotator"
+	"github.com/capstan-hub/capstan/hub/eventing/event"
+	"github.com/capstan-hub/capstan/hub/eventing/outbox"
+	"github.com/capstan-hub/capstan/hub/instancestate"
+	"github.com/capstan-hub/capstan/hub/instancestate/message"
+)
+
+// telling is what becomes of news that no object of the hub's own keeps: they are told
+// once, and are lost with the process that has them in a queue.
+type telling struct {
+	publisher outbox.Publisher
+	hub       event.Hub
+	clock     clock.PassiveClock
+}
+
+// instance of AWS, or group, was labelled.
+func (t telling) instance(n instancestate.News) {
+	data := event.Instance{
+		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Word, EventID: n.Fact.ID,
+		Region: n.Region, Account: n.Account, LabelKey: n.Label,
+		Object: &event.Object{Cluster: n.Object.Cluster, Kind: instancestate.AWSMachine.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
+	}
+	if n.Object.Pool {
+		data.Object.Kind = instancestate.AWSMachinePool.Kind
+	}
+	t.publisher.Tell(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
+}
+
+// instanceNews is the kind of event for a kind of fact.
+func instanceNews(k message.Kind) event.Kind {
+	switch k { //nolint:exhaustive // The rest tell of a state.
+	case message.SpotInterruption, message.CapacityReservation:
+		return event.InstanceSpotInterruption
+	case message.GroupLaunchHook, message.GroupTerminateHook:
+		return event.InstanceLifecycleHook
+	case message.ScheduledChange:
+		return event.InstanceScheduledChange
+	}
+	return event.InstanceStateChanged
+}
+
+// nodeGroup was annotated, or cannot be.
+func (t telling) nodeGroup(n annotator.News) {
+	t.publisher.Tell(t.hub.MachineDeployments(n.UID, n.ResourceVersion, event.MachineDeployment{
+		Cluster: clusterOf(n.Cluster), Kind: n.Kind, Namespace: n.Namespace, Name: n.Name,
+		InstanceType: strings.Join(n.InstanceTypes, ","), CPU: n.Node.VCPU, MemoryMiB: n.Node.MemoryMiB, GPU: n.Node.GPUs,
+		Architecture: n.Architecture, Reason: n.Reason, Message: n.Message,
+	}, t.clock.Now()), nil)
+}
+
+// clusterOf news; empty for the management cluster.
+func clusterOf(name multicluster.ClusterName) string {
+	if name == clusters.LocalName {
+		return ""
+	}
+	return string(name)
+}
