@@ -132,10 +132,17 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 	if f.Region == "" {
 		f.Region = a.from.region // A group notifies queues of its own region only.
 	}
-	verdict := owner.Foreign
-	var found []owner.Object
-	if a.from.takes(f.Account) {
-		found, verdict = r.index.Find(f, func(o owner.Object) owner.Place { return r.place(ctx, a.from, o) })
+	find := func() ([]owner.Object, owner.Verdict) {
+		if !a.from.takes(f.Account) {
+			return nil, owner.Foreign
+		}
+		return r.index.Find(f, func(o owner.Object) owner.Place { return r.place(ctx, a.from, o) })
+	}
+	found, verdict := find()
+	if verdict == owner.Unknown {
+		event := a.event.of(f.InstanceID)
+		r.ring.Put(f, arrival{newExcerpts(event), a.from}, len(event.Detail))
+		found, verdict = find() // Its object may have come in between, and taken what waited.
 	}
 	switch verdict {
 	case owner.Foreign:
@@ -144,8 +151,6 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 		t.done(acknowledged)
 	case owner.Unknown:
 		r.metrics.ignored.WithLabelValues(a.from.source, "unknown").Inc()
-		event := a.event.of(f.InstanceID)
-		r.ring.Put(f, arrival{newExcerpts(event), a.from}, len(event.Detail))
 		t.done(r.unknown(ctx, f, sent))
 	case owner.Owned:
 		t.more(len(found) - 1)
@@ -252,9 +257,12 @@ type follower struct {
 func (f follower) Reconcile(ctx context.Context, who mcreconcile.Request) (reconcile.Result, error) {
 	key := owner.Key{Cluster: string(who.ClusterName), Pool: f.pool, Namespace: who.Namespace, Name: who.Name}
 	u, err := f.read(ctx, key)
+	var unsynced *watchers.NotSyncedError
 	switch {
-	case apierrors.IsNotFound(err), errors.Is(err, watchers.ErrNotSynced):
-		// What is not synced any more is told anew when it is.
+	case errors.As(err, &unsynced) && unsynced.Demanded:
+		// It is told of while the list that it stands in is not whole yet, and may not be again.
+		return reconcile.Result{RequeueAfter: syncRetry}, nil
+	case apierrors.IsNotFound(err), unsynced != nil:
 		f.forget(key)
 		return reconcile.Result{}, nil
 	case err != nil:

@@ -35,6 +35,9 @@ const (
 	followers = 2
 	// followRetry doubles up to followRetryMax.
 	followRetry, followRetryMax = 50 * time.Millisecond, 10 * time.Second
+	// syncRetry is when to look again for an object of a kind that is being listed, or
+	// cannot be.
+	syncRetry = 500 * time.Millisecond
 )
 
 // SetupWithManager wires all of it. Local is to be run on every replica by the caller.
