@@ -109,7 +109,7 @@ func Fleet(f *Facts, scope Scope, q Query) Page {
 	summary.Attention = f.attention(known, scope)
 
 	page := Page{Template: "fleet", Title: "Fleet", Frame: FleetFrame{Filters: Filters{
-		Query: q, Action: FleetPath, Namespaces: sorted(namespaces), States: words(summary.Counts),
+		Query: q, Action: FleetPath, Namespaces: sorted(namespaces), States: connectionWords,
 	}}}
 	page.Blocks = append(page.Blocks, Block{ID: "fleet-summary", List: "summary", Template: "fleet-summary", Data: summary})
 	for _, c := range cards {

@@ -138,3 +138,10 @@ func targetMark(seen *pipelinesv1.TargetStatus, stale bool) Mark {
 	}
 	return Mark{Warning, "Not ready"}
 }
+
+// Words that can be chosen in the filters of lists, worst first.
+var (
+	connectionWords = []string{"Unreachable", "Auth failed", "Stale", "Unknown", "Degraded", "Connecting", "Ready", "Unused", "Removed"}
+	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Ready", "Runs nothing", "Not looked at yet", "Nothing runs"}
+	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Succeeded", "Superseded"}
+)

@@ -112,7 +112,8 @@ type Filters struct {
 	Query
 	// Action is the address of the list.
 	Action string
-	// Namespaces and States that can be chosen.
+	// Namespaces that there are, and States that there can be: those of the moment would
+	// make another page of each new one.
 	Namespaces, States []string
 }
 
@@ -156,15 +157,6 @@ func counted(marks map[Mark]int, link func(Mark) string) []Count {
 	slices.SortFunc(all, func(a, b Count) int {
 		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Mark.Word, b.Mark.Word))
 	})
-	return all
-}
-
-// words of counts.
-func words(counts []Count) []string {
-	all := make([]string, 0, len(counts))
-	for _, c := range counts {
-		all = append(all, c.Mark.Word)
-	}
 	return all
 }
 

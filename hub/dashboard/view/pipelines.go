@@ -98,7 +98,7 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 	counts := counted(marks, func(m Mark) string { return PipelinesPath + "?" + Query{State: m.Word}.Encode() })
 	page := Page{Template: "pipelines", Title: "Pipelines", Frame: MatrixFrame{
 		Columns: columns,
-		Filters: Filters{Query: q, Action: PipelinesPath, Namespaces: sorted(namespaces), States: words(counts)},
+		Filters: Filters{Query: q, Action: PipelinesPath, Namespaces: sorted(namespaces), States: pipelineWords},
 	}}
 	page.Blocks = append(page.Blocks, Block{ID: "matrix-summary", List: "summary", Template: "matrix-summary", Data: MatrixSummary{Pipelines: total, Counts: counts}})
 	for _, r := range rows {

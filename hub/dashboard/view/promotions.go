@@ -72,7 +72,7 @@ func Promotions(f *Facts, scope Scope, q Query) Page {
 	}
 	slices.SortFunc(found, newestFirst)
 	counts := counted(marks, func(m Mark) string { return PromotionsPath + "?" + Query{State: m.Word}.Encode() })
-	frame := TimelineFrame{Filters: Filters{Query: q, Action: PromotionsPath, Namespaces: sorted(namespaces), States: words(counts)}}
+	frame := TimelineFrame{Filters: Filters{Query: q, Action: PromotionsPath, Namespaces: sorted(namespaces), States: promotionWords}}
 	shown := found[min(len(found), (q.Page-1)*perPage):min(len(found), q.Page*perPage)]
 	beside := func(page int) string {
 		other := q

@@ -125,6 +125,8 @@ func TestStaleIsNeverGood(t *testing.T) {
 			g := NewWithT(t)
 			f := facts()
 			tc.edit(f)
+			g.Expect(connectionWords).To(ContainElement(tc.connection.Word), "it can be filtered by")
+			g.Expect(pipelineWords).To(ContainElement(tc.target.Word), "it can be filtered by")
 			g.Expect(cardOf(Fleet(f, Everything(), Query{}), "dev").Mark).To(Equal(tc.connection))
 			row := data[Row](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0]
 			g.Expect(row.Cells[0].Targets[0].Mark).To(Equal(tc.target))
@@ -323,6 +325,21 @@ func TestTimeline(t *testing.T) {
 	g.Expect(last.Frame).To(And(HaveField("Newer", "/promotions?page=2"), HaveField("Older", "")))
 	g.Expect(data[Entry](Promotions(f, Everything(), Query{Page: 99}), "entries")).To(BeEmpty())
 	g.Expect(data[Entry](Promotions(f, Everything(), Query{Page: 1, State: "Stalled: Promoting"}), "entries")).To(HaveLen(1))
+}
+
+// Every phase can be filtered by.
+func TestPhaseWords(t *testing.T) {
+	g := NewWithT(t)
+	for _, phase := range []capstanv1.PromotionPhase{"", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded} {
+		g.Expect(promotionWords).To(ContainElement(phaseMark(phase, false).Word))
+		if phase != "" {
+			g.Expect(promotionWords).To(ContainElement(phaseMark(phase, true).Word))
+		}
+		if m := move("apps", &pipelinesv1.PromotionSummary{Phase: string(phase)}, Everything()); m != nil {
+			g.Expect(pipelineWords).To(ContainElement(m.Mark.Word))
+		}
+	}
 }
 
 func TestWho(t *testing.T) {
