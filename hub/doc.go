@@ -21,6 +21,8 @@
 //   - hub/annotator writes on node groups what a node of them would be; its parts are
 //     hub/annotator/annotation (formats), capacity and catalogue (EC2). annotate.go
 //     wires it, in the hub and alone.
+//   - hub/dashboard shows all of it, to whom may see it; what a page says is the pure
+//     package hub/dashboard/view.
 //   - strategy is how a promotion is carried out: strategy/notification tells of it,
 //     strategy/pullrequest edits a Git repository and opens a pull request, by way of
 //     its parts gitrepo (clones), manifest (the edit) and provider (five services).
@@ -46,7 +48,8 @@
 // # Leader and standby
 //
 // Only the leader connects to workload clusters and acts. A standby serves the
-// promotion hook as the leader does, for its calls only record, and keeps the hub's
-// own caches warm, so that its /readyz tells whether it could take over.
+// promotion hook and the dashboard as the leader does, for the hook's calls only record
+// and the dashboard shows what is recorded (and says that it hears no cluster), and keeps
+// the hub's own caches warm, so that its /readyz tells whether it could take over.
 // Losing the lease ends the process.
 package hub

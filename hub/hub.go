@@ -32,6 +32,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/index"
@@ -77,6 +78,8 @@ type Options struct {
 	HealthAddress string
 	// Hook is how /promotion and /approval are served.
 	Hook Hook
+	// Dashboard is how the dashboard is served.
+	Dashboard Dashboard
 	// LeaderElect has only the holder of a lease act.
 	LeaderElect bool
 	// LeaderElectionLease is how long a lease is held; DefaultLease when 0.
@@ -151,7 +154,7 @@ func New(o Options) (*Hub, error) {
 		Local:         mgr.GetConfig(),
 		Namespace:     o.Namespace,
 		AllowLoopback: o.AllowLoopback,
-		Recorder:      mgr.GetEventRecorder("capstan"),
+		Recorder:      mgr.GetEventRecorder(reporter),
 		Registerer:    o.Registerer,
 		Timings:       o.ClusterTimings,
 		Clock:         o.Clock,
@@ -205,7 +208,7 @@ func New(o Options) (*Hub, error) {
 		Index:                known,
 		AppKinds:             o.AppKinds,
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
-		Recorder:             mgr.GetEventRecorder("capstan"),
+		Recorder:             mgr.GetEventRecorder(reporter),
 		Clock:                o.Clock,
 	})
 	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
@@ -235,7 +238,7 @@ func New(o Options) (*Hub, error) {
 		Holder:     holder(),
 		StallAfter: o.StallAfter,
 		Retention:  o.PromotionRetention,
-		Recorder:   mgr.GetEventRecorder("capstan"),
+		Recorder:   mgr.GetEventRecorder(reporter),
 		Clock:      o.Clock,
 	}).SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("wiring promotions: %w", err)
@@ -245,6 +248,9 @@ func New(o Options) (*Hub, error) {
 	}
 	if err := addHook(mgr, o, waker); err != nil {
 		return nil, fmt.Errorf("wiring the promotion hook: %w", err)
+	}
+	if err := addDashboard(mgr, o, connections); err != nil {
+		return nil, fmt.Errorf("wiring the dashboard: %w", err)
 	}
 	return &Hub{manager: mgr, clones: clones, pulls: pulls, Clusters: connections, Index: known}, nil
 }
@@ -273,7 +279,7 @@ func (o *Options) defaults() {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress} {
+	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress, &o.Dashboard.BindAddress} {
 		if *address == "" {
 			*address = "0"
 		}
@@ -305,7 +311,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 			SkipNameValidation: ptr.To(true),
 			UsePriorityQueue:   ptr.To(true),
 		},
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: dashboard.CacheOptions(reporter)},
 	}
 	if o.Namespace != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
