@@ -77,6 +77,11 @@ e2e: controlplane crds gitea helm-controller ## Promote from dev to prod by pull
 goaws: ## Hold the simulated SQS, and what reads it, against goaws: in a module of its own
 	@cd test/goaws && $(GO) test -count=1 ./...
 
+.PHONY: browser
+browser: controlplane crds ## Test the dashboard in Chromium; FLAGS=-screenshots renews docs/images
+	@hack/browser.sh
+	@CAPSTAN_BROWSER=1 $(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) ./test/browser $(FLAGS)
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Lint, walls between packages included
 	@$(BIN)/golangci-lint run $(PKG)

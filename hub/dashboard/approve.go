@@ -30,7 +30,7 @@ func (s *Server) approveForm(w http.ResponseWriter, r *http.Request) {
 		s.unseen(w, r, v, err)
 		return
 	}
-	s.write(w, r, http.StatusOK, v, shell{Title: "Approve " + entry.Revision, Nav: nav(""), Main: template.HTML(main)}) //nolint:gosec // It was made by the templates here.
+	s.write(w, r, http.StatusOK, v, shell{Title: "Approve " + entry.Revision, Nav: nav(""), Main: template.HTML(main)}) // It was made by the templates here.
 }
 
 func back(e view.Entry) string {

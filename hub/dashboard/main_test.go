@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -99,7 +100,7 @@ func apply(ctx context.Context, c client.Client, file string) error {
 	documents := yaml.NewYAMLOrJSONDecoder(f, 1<<16)
 	for {
 		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); err == io.EOF { //nolint:errorlint // As it is returned.
+		if err := documents.Decode(object); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

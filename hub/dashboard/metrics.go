@@ -33,7 +33,7 @@ var (
 	})
 
 	signInsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capstan_dashboard_signins_total",
+		Name: "capstan_dashboard_sign_ins_total",
 		Help: "Tries to sign in to the dashboard, by result (ok, refused, limited, error); alert on many refused.",
 	}, []string{"result"})
 

@@ -120,6 +120,7 @@ type countingWriter struct {
 	code int
 }
 
+// WriteHeader implements http.ResponseWriter.
 func (w *countingWriter) WriteHeader(code int) {
 	w.code = code
 	w.ResponseWriter.WriteHeader(code)
@@ -184,7 +185,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		s.message(w, r, v, http.StatusNotFound, "Not found", "There is no such object, or you may not see it.", "")
 	default:
 		s.write(w, r, http.StatusOK, v, shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: a.canonical, Version: seen.version,
-			Main: template.HTML(seen.main)}) //nolint:gosec // It was made by the templates here.
+			Main: template.HTML(seen.main)}) // It was made by the templates here.
 	}
 }
 
@@ -228,7 +229,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code 
 		http.Error(w, title, code)
 		return
 	}
-	s.write(w, r, code, v, shell{Title: title, Nav: nav(""), Main: template.HTML(main)}) //nolint:gosec // It was made by the templates here.
+	s.write(w, r, code, v, shell{Title: title, Nav: nav(""), Main: template.HTML(main)}) // It was made by the templates here.
 }
 
 // write a page with what stands around it.

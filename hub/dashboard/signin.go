@@ -29,7 +29,7 @@ func (s *Server) askForToken(w http.ResponseWriter, r *http.Request, code int, n
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
-	s.write(w, r, code, viewer{}, shell{Title: "Sign in", SignIn: true, Next: next, Main: template.HTML(main)}) //nolint:gosec // It was made by the templates here.
+	s.write(w, r, code, viewer{}, shell{Title: "Sign in", SignIn: true, Next: next, Main: template.HTML(main)}) // It was made by the templates here.
 }
 
 // signIn begins a session, if the token is somebody's.

@@ -200,7 +200,7 @@ func TestExposure(t *testing.T) {
 	w := newWorld(t, nil)
 	b := w.browser()
 	w.Expect(b.get("/").Code).To(Equal(200))
-	rebound, err := http.NewRequestWithContext(t.Context(), "GET", w.url+"/", nil)
+	rebound, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/", nil)
 	w.Expect(err).NotTo(HaveOccurred())
 	rebound.Host = "attacker.example.org:8090"
 	response, err := b.client.Do(rebound)

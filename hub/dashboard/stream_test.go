@@ -34,7 +34,7 @@ func (b *browser) listen(page, version string, header http.Header) (events <-cha
 	if header != nil {
 		request.Header = header
 	}
-	response, err := b.client.Do(request)
+	response, err := b.client.Do(request) //nolint:bodyclose // The function that is returned closes it.
 	b.w.Expect(err).NotTo(HaveOccurred())
 	b.w.Expect(response.StatusCode).To(Equal(http.StatusOK))
 	b.w.Expect(response.Header.Get("Content-Type")).To(Equal("text/event-stream"))
