@@ -78,7 +78,7 @@ goaws: ## Hold the simulated SQS, and what reads it, against goaws: in a module 
 	@cd test/goaws && $(GO) test -count=1 ./...
 
 .PHONY: browser
-browser: controlplane crds ## Test the dashboard in Chromium; FLAGS=-screenshots renews docs/images
+browser: controlplane crds ## Test the dashboard in Chromium; FLAGS='-args -screenshots' renews docs/images
 	@hack/browser.sh
 	@CAPSTAN_BROWSER=1 $(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) ./test/browser $(FLAGS)
 

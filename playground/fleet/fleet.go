@@ -56,8 +56,8 @@ type Fleet struct {
 	config *awsconfig.Config
 	sqs    *sdk.Client
 	queues *sqs.Service
-	// metricsURL and healthURL of the hub.
-	metricsURL, healthURL string
+	// metricsURL, healthURL and dashboardURL of the hub.
+	metricsURL, healthURL, dashboardURL string
 }
 
 // workload is one workload cluster.
