@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/watchers"
 )
 
 const (
@@ -40,7 +41,7 @@ type Dashboard struct {
 }
 
 // addDashboard has the manager serve the dashboard, on every replica.
-func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager) error {
+func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager, local *watchers.Watcher) error {
 	if o.Dashboard.BindAddress == "0" {
 		return nil
 	}
@@ -60,6 +61,11 @@ func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager)
 	if err != nil {
 		return fmt.Errorf("making the dashboard's client: %w", err)
 	}
+	var machines []watchers.Demand
+	for _, kind := range dashboard.MachineKinds() {
+		machines = append(machines, watchers.Demand{Cluster: clusters.LocalName, Kind: kind, Namespace: o.Namespace})
+	}
+	local.SetDemand("dashboard", machines)
 	server, err := dashboard.New(dashboard.Options{
 		BindAddress: o.Dashboard.BindAddress,
 		Auth:        o.Dashboard.Auth,
@@ -69,6 +75,7 @@ func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager)
 		Version:     o.Dashboard.Version,
 		Cache:       mgr.GetCache(),
 		Live:        func() map[view.Cluster]view.Heard { return heard(connections) },
+		Machines:    local.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
 		Client:      own,
 		Config:      o.Config,

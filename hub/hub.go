@@ -196,7 +196,11 @@ func New(o Options) (*Hub, error) {
 	if err := addAnnotator(multi, watching, o); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
-	if err := addInstanceState(multi, watching, o); err != nil {
+	local, err := watchLocal(mgr, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := addInstanceState(multi, local, watching, o); err != nil {
 		return nil, fmt.Errorf("wiring instance state: %w", err)
 	}
 
@@ -249,7 +253,7 @@ func New(o Options) (*Hub, error) {
 	if err := addHook(mgr, o, waker); err != nil {
 		return nil, fmt.Errorf("wiring the promotion hook: %w", err)
 	}
-	if err := addDashboard(mgr, o, connections); err != nil {
+	if err := addDashboard(mgr, o, connections, local); err != nil {
 		return nil, fmt.Errorf("wiring the dashboard: %w", err)
 	}
 	return &Hub{manager: mgr, clones: clones, pulls: pulls, Clusters: connections, Index: known}, nil

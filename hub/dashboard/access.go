@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
@@ -43,7 +44,14 @@ var (
 	listPipelines  = right{pipelinesv1.GroupVersion.Group, "pipelines", "list"}
 	listPromotions = right{capstanv1.GroupVersion.Group, "promotions", "list"}
 	listEvents     = right{"events.k8s.io", "events", "list"}
+	listBackends   = right{eventingv1.GroupVersion.Group, "eventingbackends", "list"}
 	approve        = right{capstanv1.GroupVersion.Group, "promotions", "approve"}
+)
+
+// Who may list one of two kinds that are shown in one list may not see the other.
+var (
+	listNodeGroups = []right{{groupCore, "machinedeployments", "list"}, {groupCore, "machinepools", "list"}}
+	listInstances  = []right{{groupInfrastructure, "awsmachines", "list"}, {groupInfrastructure, "awsmachinepools", "list"}}
 )
 
 // question is whether one has a right in a namespace; in all of them when empty.
@@ -81,30 +89,47 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 	if err != nil {
 		return view.Scope{}, err
 	}
-	clusters, pipelines, promotions := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for i := range f.Connections {
-		clusters[f.Connections[i].Namespace] = true
-	}
-	for i := range f.Pipelines {
-		pipelines[f.Pipelines[i].Namespace] = true
-	}
-	for i := range f.Promotions {
-		promotions[f.Promotions[i].Namespace] = true
-	}
+	clusters := namespaces(len(f.Connections), func(i int) string { return f.Connections[i].Namespace })
+	pipelines := namespaces(len(f.Pipelines), func(i int) string { return f.Pipelines[i].Namespace })
+	promotions := namespaces(len(f.Promotions), func(i int) string { return f.Promotions[i].Namespace })
+	events := namespaces(len(f.Events), func(i int) string { return f.Events[i].Namespace })
+	backends := namespaces(len(f.Backends), func(i int) string { return f.Backends[i].Namespace })
+	groups := namespaces(len(f.NodeGroups), func(i int) string { return f.NodeGroups[i].Namespace })
+	instances := namespaces(len(f.Instances), func(i int) string { return f.Instances[i].Namespace })
 	var scope view.Scope
 	for _, part := range []struct {
-		right
-		namespaces map[string]bool
-		into       *view.Namespaces
+		rights []right
+		among  map[string]bool
+		into   *view.Namespaces
 	}{
-		{listClusters, clusters, &scope.Clusters}, {listPipelines, pipelines, &scope.Pipelines}, {listPromotions, promotions, &scope.Promotions},
-		{listEvents, clusters, &scope.Events}, {approve, promotions, &scope.Approve},
+		{[]right{listClusters}, clusters, &scope.Clusters},
+		{[]right{listPipelines}, pipelines, &scope.Pipelines},
+		{[]right{listPromotions}, promotions, &scope.Promotions},
+		{[]right{listEvents}, events, &scope.Events},
+		{[]right{listBackends}, backends, &scope.Backends},
+		{listNodeGroups, groups, &scope.NodeGroups},
+		{listInstances, instances, &scope.Instances},
+		{[]right{approve}, promotions, &scope.Approve},
 	} {
-		if *part.into, err = a.namespaces(ctx, user, known, part.right, part.namespaces); err != nil {
-			return view.Scope{}, err
+		*part.into = view.Namespaces{All: true}
+		for _, of := range part.rights {
+			allowed, err := a.namespaces(ctx, user, known, of, part.among)
+			if err != nil {
+				return view.Scope{}, err
+			}
+			*part.into = part.into.And(allowed)
 		}
 	}
 	return scope, nil
+}
+
+// namespaces of n objects.
+func namespaces(n int, of func(int) string) map[string]bool {
+	all := map[string]bool{}
+	for i := range n {
+		all[of(i)] = true
+	}
+	return all
 }
 
 // of is what is known of a user: of all that the API server's authorizers see.

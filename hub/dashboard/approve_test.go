@@ -26,7 +26,7 @@ func TestApprove(t *testing.T) {
 	for name, b := range map[string]*browser{"ada": approver, "bob": reader, "eve": stranger} {
 		w.Expect(b.signIn(w.account(name)).Code).To(Equal(303))
 	}
-	w.Eventually(func() string { return approver.get("/pipelines").Body }, "10s").Should(ContainSubstring(`href="` + path + `"`))
+	w.Eventually(func() string { return approver.get("/pipelines").Body }, patience).Should(ContainSubstring(`href="` + path + `"`))
 	w.Expect(reader.get("/pipelines").Body).To(And(ContainSubstring("Awaiting approval"), Not(ContainSubstring(path))))
 	form := approver.get(path)
 	w.Expect(form).To(And(HaveField("Code", 200), HaveField("Body", ContainSubstring("system:serviceaccount:"+w.apps+":ada"))))
@@ -54,7 +54,7 @@ func TestApprove(t *testing.T) {
 	w.Expect(post(approver, fields, http.Header{"Sec-Fetch-Site": {"same-origin"}})).To(Equal(303))
 	w.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
 	w.Expect(promotion.Spec.Approval).To(Equal(&capstanv1.Approval{By: "system:serviceaccount:" + w.apps + ":ada"}))
-	w.Eventually(func() int { return approver.get(path).Code }, "10s").Should(Equal(409), "it does not wait any more")
+	w.Eventually(func() int { return approver.get(path).Code }, patience).Should(Equal(409), "it does not wait any more")
 }
 
 // The dashboard asks for the verb approve; who has it and may not write is told by the
@@ -69,7 +69,7 @@ func TestApproveIsTheAPIServers(t *testing.T) {
 	w.may(w.apps, w.subject("ada"), verb)
 	b := w.browser()
 	w.Expect(b.signIn(w.account("ada")).Code).To(Equal(303))
-	w.Eventually(func() int { return b.get(path).Code }, "10s").Should(Equal(200))
+	w.Eventually(func() int { return b.get(path).Code }, patience).Should(Equal(200))
 	w.Expect(b.do("POST", path, b.get(path).fields(), nil)).To(And(HaveField("Code", 403), HaveField("Body", ContainSubstring("cannot patch resource"))))
 	w.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
 	w.Expect(promotion.Spec.Approval).To(BeNil())

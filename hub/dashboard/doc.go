@@ -1,15 +1,16 @@
 // Package dashboard serves the page that says whether the fleet is well, and what
 // waits for people.
 //
-//	GET  /  /clusters/KIND/NAMESPACE/NAME  /pipelines  /pipelines/NAMESPACE/NAME  /promotions  /about
+//	GET  /  /clusters/KIND/NAMESPACE/NAME  /pipelines  /pipelines/NAMESPACE/NAME  /promotions
+//	GET  /instances  /backends  /about
 //	GET  /stream   /changes                    what changes of a page, as it changes
 //	GET  /promotions/NAMESPACE/NAME/approve    and POST: lets a promotion go on
 //	GET  /signin   POST /signin  /signout
 //
 // # Contract
 //
-// It shows the hub's own objects, on every replica, and on the leader what that hears
-// of the clusters; it asks no cluster. What a page shows is package view's to say.
+// It shows the hub's own objects and the machines of the management cluster, on every
+// replica, and on the leader what that hears of the clusters; it asks no cluster. What a page shows is package view's to say.
 // Every page is whole without script; with it, changes come by one stream.
 //
 // # Who sees what
@@ -34,6 +35,10 @@
 // was, and is told to fetch the page when that is not possible. A viewer that is slow
 // has no queue: it reads what was kept when it can.
 //
+// What was rendered is kept for whichever topic has the same entry, and the pages of
+// the navigation are rendered every ten seconds even when nobody looks: so the first
+// look at a large fleet is as quick as any.
+//
 // # Bounds
 //
 // Connections, requests and streams at a time, streams of one session, topics, the
@@ -43,7 +48,7 @@
 //
 // # Locking
 //
-// board → topic; source, rulings, streams and the limiter each alone. All of them
+// board → topic → stock; source, rulings, streams and the limiter each alone. All of them
 // over memory: the API server is asked with none held.
 //
 // # Trade-offs

@@ -56,7 +56,7 @@ func TestLargePagesAreSmall(t *testing.T) {
 	g := NewWithT(t)
 	f := large()
 	for _, path := range []string{"/", "/pipelines"} {
-		topic := largeTopic(t, path)
+		topic := largeTopic(t, largeRenderer(t), path)
 		g.Expect(topic.refresh(f)).To(Succeed())
 		shot, there, err := topic.shot(f.Now)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -67,7 +67,7 @@ func TestLargePagesAreSmall(t *testing.T) {
 	}
 }
 
-func largeTopic(t testing.TB, path string) *topic {
+func largeRenderer(t testing.TB) *renderer {
 	t.Helper()
 	_, addresses, err := loadAssets()
 	if err != nil {
@@ -77,6 +77,11 @@ func largeTopic(t testing.TB, path string) *topic {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+func largeTopic(t testing.TB, r *renderer, path string) *topic {
+	t.Helper()
 	a, ok := (&Options{}).parseAddress(&url.URL{Path: path})
 	if !ok {
 		t.Fatal(path)
@@ -90,9 +95,33 @@ func BenchmarkFirstLook(b *testing.B) {
 		b.Run(path, func(b *testing.B) {
 			f := large()
 			for b.Loop() {
-				if err := largeTopic(b, path).refresh(f); err != nil {
+				if err := largeTopic(b, largeRenderer(b), path).refresh(f); err != nil {
 					b.Fatal(err)
 				}
+			}
+		})
+	}
+}
+
+// The first look at a page of which the stock has the entries, whole and compressed: as
+// soon as the hub is warm.
+func BenchmarkWarmLook(b *testing.B) {
+	for _, path := range []string{"/", "/pipelines"} {
+		b.Run(path, func(b *testing.B) {
+			f, r := large(), largeRenderer(b)
+			if err := newWarmer(&Options{}, r).warm(f); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				topic := largeTopic(b, r, path)
+				if err := topic.refresh(f); err != nil {
+					b.Fatal(err)
+				}
+				shot, _, err := topic.shot(f.Now)
+				if err != nil {
+					b.Fatal(err)
+				}
+				compressed([]byte(shot.main))
 			}
 		})
 	}
@@ -102,7 +131,7 @@ func BenchmarkFirstLook(b *testing.B) {
 func BenchmarkPulse(b *testing.B) {
 	for _, path := range []string{"/", "/pipelines"} {
 		b.Run(path, func(b *testing.B) {
-			topic, f := largeTopic(b, path), large()
+			topic, f := largeTopic(b, largeRenderer(b), path), large()
 			n := 0
 			for b.Loop() {
 				n++

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -43,6 +44,9 @@ import (
 
 // hubUser is what the hub is called; it has the rights of config/rbac here.
 const hubUser = "system:serviceaccount:capstan-system:capstan-hub"
+
+// patience with what is waited for, on a machine that does much else.
+const patience = "2m"
 
 var (
 	// plane is started for the first test that needs one.
@@ -72,7 +76,7 @@ func management(t *testing.T) client.Client {
 		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")}); errPlane != nil {
 			return
 		}
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme} {
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme, eventingv1.AddToScheme} {
 			if errPlane = add(scheme); errPlane != nil {
 				return
 			}
@@ -213,7 +217,7 @@ func (w *world) serve() (stop func()) {
 		scheme = "https://"
 	}
 	w.url = scheme + <-addresses
-	w.Eventually(s.source.ready.Load, "20s").Should(BeTrue())
+	w.Eventually(s.source.ready.Load, patience).Should(BeTrue())
 	return stop
 }
 

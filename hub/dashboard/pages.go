@@ -34,6 +34,12 @@ var pages = []pageKind{
 	{"promotions", 0, "Promotions", func(_ *Options, _ []string, q view.Query) builder {
 		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Promotions(f, s, q) })
 	}},
+	{"instances", 0, "Instances", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.InstanceEvents(f, s, q) })
+	}},
+	{"backends", 0, "Backends", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Backends(f, s, q) })
+	}},
 	{"about", 0, "About", func(o *Options, _ []string, _ view.Query) builder {
 		return always(func(f *view.Facts, s view.Scope) view.Page { return view.AboutPage(f, s, o.Version) })
 	}},

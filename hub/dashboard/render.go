@@ -66,9 +66,10 @@ var icons = map[view.Tone]string{
 	view.Idle:    "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zm0 2a4 4 0 1 1 0 8 4 4 0 0 1 0-8z",
 }
 
-// renderer turns what view makes into HTML. It has no state.
+// renderer turns what view makes into HTML.
 type renderer struct {
 	templates *template.Template
+	stock     *stock
 }
 
 func newRenderer(addresses map[string]string) (*renderer, error) {
@@ -86,11 +87,21 @@ func newRenderer(addresses map[string]string) (*renderer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &renderer{templates: t}, nil
+	return &renderer{templates: t, stock: newStock()}, nil
 }
 
-// block renders one.
-func (r *renderer) block(b view.Block) (string, error) { return r.execute(b.Template, b) }
+// block is rendered, unless it was before.
+func (r *renderer) block(b view.Block) (string, error) {
+	if html, ok := r.stock.get(b); ok {
+		return html, nil
+	}
+	html, err := r.execute(b.Template, b)
+	if err == nil {
+		blocksRendered.Inc()
+		r.stock.put(b, html)
+	}
+	return html, err
+}
 
 // frame is what a page's own template sees.
 type frame struct {
@@ -140,8 +151,10 @@ type shell struct {
 	// SignIn is set on the page of that, and Next is where it leads.
 	SignIn bool
 	Next   string
-	Main   template.HTML
-	Now    time.Time
+	// Retry is set where the page could not be shown, and soon can.
+	Retry bool
+	Main  template.HTML
+	Now   time.Time
 }
 
 type navItem struct {

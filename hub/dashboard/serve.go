@@ -234,7 +234,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code 
 
 // write a page with what stands around it.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewer, page shell) {
-	page.Now = s.Clock.Now()
+	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable
 	page.Standby = v.facts != nil && !v.facts.Leads
 	if v.user.Username != "" {
 		page.User, page.CSRF = v.user.Username, s.sessions.csrfToken(v.session)

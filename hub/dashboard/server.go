@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -84,6 +86,8 @@ type Options struct {
 	Cache cache.Cache
 	// Live tells what this replica hears of clusters, where it leads.
 	Live func() map[view.Cluster]view.Heard
+	// Machines reads the MachineKinds of the management cluster; nil to show none.
+	Machines client.Reader
 	// Leads tells whether it does.
 	Leads func() bool
 	// Client asks for reviews of tokens and of access; with a budget of its own.
@@ -103,6 +107,7 @@ type Server struct {
 	assets   map[string]asset
 	source   *source
 	board    *board
+	warmer   *warmer
 	sessions *sealer
 	reviewer *reviewer
 	access   *access
@@ -171,10 +176,11 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
-		source:   &source{cache: o.Cache, live: o.Live, leads: o.Leads, clock: o.Clock, touched: make(chan struct{}, 1)},
+		source:   &source{cache: o.Cache, live: o.Live, leads: o.Leads, clock: o.Clock, machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}
+	s.warmer = newWarmer(&s.Options, renderer)
 	s.handler = s.routes()
 	return s, nil
 }
@@ -234,7 +240,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// pulse brings what is looked at up to date whenever something changed.
+// pulse brings what is looked at up to date whenever something changed, and now and
+// then what nobody looks at.
 func (s *Server) pulse(ctx context.Context) {
 	ticker := s.Clock.NewTicker(pulseEvery)
 	defer ticker.Stop()
@@ -245,8 +252,8 @@ func (s *Server) pulse(ctx context.Context) {
 		case <-ticker.C():
 		case <-s.source.touched:
 		}
-		watched := s.board.watched(s.Clock.Now())
-		if len(watched) == 0 {
+		watched, warm := s.board.watched(s.Clock.Now()), s.warmer.due(s.Clock.Now())
+		if len(watched) == 0 && !warm {
 			continue
 		}
 		facts, err := s.source.facts(ctx)
@@ -257,6 +264,11 @@ func (s *Server) pulse(ctx context.Context) {
 		for _, t := range watched {
 			if err := t.refresh(facts); err != nil {
 				s.Logger.Error(err, "bringing a page up to date", "page", t.address.canonical)
+			}
+		}
+		if warm {
+			if err := s.warmer.warm(facts); err != nil {
+				s.Logger.Error(err, "rendering ahead")
 			}
 		}
 		rest := s.Clock.NewTimer(pulseRest)

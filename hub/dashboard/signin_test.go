@@ -80,7 +80,7 @@ func TestRevokedToken(t *testing.T) {
 	w.Expect(w.c.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: "ada"}})).To(Succeed())
 	w.Expect(b.get("/about").Code).To(Equal(200), "it was reviewed a moment ago")
 	w.clock.step(reviewFor)
-	w.Eventually(func() int { w.clock.step(reviewFor); return b.get("/about").Code }, "20s", "500ms").Should(Equal(303))
+	w.Eventually(func() int { w.clock.step(reviewFor); return b.get("/about").Code }, patience, "500ms").Should(Equal(303))
 }
 
 // A session lasts a working day at most.
@@ -156,7 +156,7 @@ func TestScopeOfUsers(t *testing.T) {
 	// All accounts of the namespace are a group; this one gets its rights by that alone.
 	w.Expect(member.signIn(w.account("member")).Code).To(Equal(303))
 
-	w.Eventually(func() string { return ada.get("/pipelines").Body }, "10s").Should(ContainSubstring(w.apps + "/shop"))
+	w.Eventually(func() string { return ada.get("/pipelines").Body }, patience).Should(ContainSubstring(w.apps + "/shop"))
 	w.Expect(ada.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"))
 	w.Expect(ada.get("/").Body).To(And(ContainSubstring("list clusterconnections.capstan.dev"), ContainSubstring("1 awaiting approval"), ContainSubstring("0 clusters")))
 	w.Expect(ada.get("/clusters/Cluster/" + w.fleet + "/dev").Code).To(Equal(404))
@@ -173,12 +173,12 @@ func TestScopeOfUsers(t *testing.T) {
 	theirs, _ := nobody.listen("/pipelines", version, nil)
 	own, _ := ada.listen("/pipelines", ada.get("/pipelines").version(), nil)
 	w.runs(p, "dev", "1.0.1")
-	w.Eventually(own, "10s").Should(Receive(HaveField("Data", ContainSubstring("1.0.1"))))
+	w.Eventually(own, patience).Should(Receive(HaveField("Data", ContainSubstring("1.0.1"))))
 	w.Consistently(theirs, "500ms").ShouldNot(Receive())
 	w.Expect(nobody.get("/changes?page=/pipelines&from=" + ada.get("/pipelines").version()).Body).To(And(ContainSubstring(`"resync":true`), Not(ContainSubstring("shop"))))
 
 	w.may(w.fleet, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + w.apps, APIGroup: rbacv1.GroupName}, lists, listsEvents)
-	w.Eventually(func() string { w.clock.step(accessFor); w.hearAgain("dev"); return member.get("/").Body }, "10s").Should(And(ContainSubstring(w.fleet+"/dev"), ContainSubstring("1 cluster")))
+	w.Eventually(func() string { w.clock.step(accessFor); w.hearAgain("dev"); return member.get("/").Body }, patience).Should(And(ContainSubstring(w.fleet+"/dev"), ContainSubstring("1 cluster")))
 	detail := member.get("/clusters/Cluster/" + w.fleet + "/dev").Body
 	w.Expect(detail).To(And(ContainSubstring("told-by-the-hub"), Not(ContainSubstring("told-by-another")), ContainSubstring("list pipelines.pipelines.weave.works")))
 }

@@ -86,13 +86,13 @@ func TestStream(t *testing.T) {
 	p := w.pipeline("shop", "1.0.0", "dev", "prod")
 	w.pipeline("other", "1.0.0", "dev", "prod")
 	b := w.browser()
-	w.Eventually(func() string { return b.get("/pipelines").Body }, "10s").Should(MatchRegexp(`(?s)(1\.0\.0.*){4}`))
+	w.Eventually(func() string { return b.get("/pipelines").Body }, patience).Should(MatchRegexp(`(?s)(1\.0\.0.*){4}`))
 	version := b.get("/pipelines").version()
 	events, end := b.listen("/pipelines", version, nil)
 
 	w.runs(p, "dev", "1.1.0")
 	var first sent
-	w.Eventually(events, "10s").Should(Receive(&first))
+	w.Eventually(events, patience).Should(Receive(&first))
 	w.Expect(first.Name).To(Equal("patch"))
 	c := first.change(w.WithT)
 	w.Expect(c.HTML).To(HaveLen(1), "one Pipeline changed, and no count")
@@ -101,13 +101,13 @@ func TestStream(t *testing.T) {
 	// Away: two more changes, and back with the last ID.
 	end()
 	w.runs(p, "dev", "1.2.0")
-	w.Eventually(func() string { return b.get("/pipelines").Body }, "10s").Should(ContainSubstring("1.2.0"))
+	w.Eventually(func() string { return b.get("/pipelines").Body }, patience).Should(ContainSubstring("1.2.0"))
 	w.runs(p, "dev", "1.3.0")
-	w.Eventually(func() string { return b.get("/pipelines").Body }, "10s").Should(ContainSubstring("1.3.0"))
+	w.Eventually(func() string { return b.get("/pipelines").Body }, patience).Should(ContainSubstring("1.3.0"))
 	events, _ = b.listen("/pipelines", version, http.Header{"Last-Event-Id": {first.ID}})
 	for _, revision := range []string{"1.2.0", "1.3.0"} {
 		var e sent
-		w.Eventually(events, "10s").Should(Receive(&e))
+		w.Eventually(events, patience).Should(Receive(&e))
 		w.Expect(e.Data).To(ContainSubstring(revision))
 		w.Expect(e.ID).NotTo(Equal(first.ID))
 	}
@@ -116,8 +116,8 @@ func TestStream(t *testing.T) {
 	// What was asked for before a restart, or of another page, leads nowhere.
 	for _, unknown := range []string{"", "AAAAAAAA-1", version + "0"} {
 		lost, _ := b.listen("/pipelines", unknown, nil)
-		w.Eventually(lost, "10s").Should(Receive(HaveField("Name", "resync")))
-		w.Eventually(lost, "10s").Should(BeClosed())
+		w.Eventually(lost, patience).Should(Receive(HaveField("Name", "resync")))
+		w.Eventually(lost, patience).Should(BeClosed())
 	}
 	w.Expect(b.get("/stream?page=/nowhere").Code).To(Equal(http.StatusBadRequest))
 
@@ -140,13 +140,13 @@ func TestStreamTurnsStale(t *testing.T) {
 	w.cluster("dev")
 	w.pipeline("shop", "1.0.0", "dev")
 	b := w.browser()
-	w.Eventually(func() string { return b.get("/pipelines").Body }, "10s").Should(And(ContainSubstring("1.0.0"), ContainSubstring(`class="mark good"`)))
+	w.Eventually(func() string { return b.get("/pipelines").Body }, patience).Should(And(ContainSubstring("1.0.0"), ContainSubstring(`class="mark good"`)))
 	events, _ := b.listen("/pipelines", b.get("/pipelines").version(), nil)
 	w.clock.step(view.FreshFor - 5*time.Second)
 	w.Consistently(events, "1s").ShouldNot(Receive())
 	w.clock.step(5 * time.Second)
 	var e sent
-	w.Eventually(events, "5s").Should(Receive(&e))
+	w.Eventually(events, patience).Should(Receive(&e))
 	row := e.change(w.WithT).HTML["pipeline/"+w.apps+"/shop"]
 	w.Expect(row).To(And(ContainSubstring("Stale"), ContainSubstring("1.0.0"), Not(ContainSubstring("good"))))
 	w.Expect(b.get("/").Body).To(And(ContainSubstring(`class="card stale"`), Not(ContainSubstring(`class="mark good"`))))
@@ -160,7 +160,7 @@ func TestViewersShareRendering(t *testing.T) {
 	}
 	p := w.pipeline("shop", "1.0.0", "dev", "prod")
 	b := w.browser()
-	w.Eventually(func() string { return b.get("/pipelines").Body }, "10s").Should(MatchRegexp(`(?s)1\.0\.0.*1\.0\.0`))
+	w.Eventually(func() string { return b.get("/pipelines").Body }, patience).Should(MatchRegexp(`(?s)1\.0\.0.*1\.0\.0`))
 	version := b.get("/pipelines").version()
 	var all []<-chan sent
 	for range 50 {
@@ -171,7 +171,7 @@ func TestViewersShareRendering(t *testing.T) {
 	before := gathered(t, "capstan_dashboard_blocks_rendered_total")
 	w.runs(p, "dev", "1.1.0")
 	for _, events := range all {
-		w.Eventually(events, "10s").Should(Receive(HaveField("Data", ContainSubstring("1.1.0"))))
+		w.Eventually(events, patience).Should(Receive(HaveField("Data", ContainSubstring("1.1.0"))))
 	}
 	w.Expect(gathered(t, "capstan_dashboard_blocks_rendered_total") - before).To(BeNumerically("==", 1))
 }
@@ -199,10 +199,10 @@ func TestStreamOverRestart(t *testing.T) {
 	version := b.get("/about").version()
 	events, _ := b.listen("/about", version, nil)
 	stop()
-	w.Eventually(events, "10s").Should(BeClosed())
+	w.Eventually(events, patience).Should(BeClosed())
 	w.serve()
 	events, _ = b.listen("/about", version, nil)
-	w.Eventually(events, "10s").Should(Receive(HaveField("Name", "resync")))
+	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
 }
 
 // Entries come, go, and change places.
@@ -259,10 +259,10 @@ func TestPageThatGoes(t *testing.T) {
 	p := w.pipeline("shop", "1.0.0", "dev")
 	b := w.browser()
 	path := "/pipelines/" + w.apps + "/shop"
-	w.Eventually(func() int { return b.get(path).Code }, "10s").Should(Equal(http.StatusOK))
+	w.Eventually(func() int { return b.get(path).Code }, patience).Should(Equal(http.StatusOK))
 	events, _ := b.listen(path, b.get(path).version(), nil)
 	w.Expect(w.c.Delete(t.Context(), p)).To(Succeed())
-	w.Eventually(events, "10s").Should(Receive(HaveField("Name", "resync")))
+	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
 	w.Expect(b.get(path)).To(And(HaveField("Code", http.StatusNotFound), HaveField("Body", Not(ContainSubstring("data-live")))))
 }
 
@@ -272,11 +272,11 @@ func TestStandby(t *testing.T) {
 	w.cluster("dev")
 	b := w.browser()
 	const banner = "This replica stands by"
-	w.Eventually(func() string { return b.get("/").Body }, "10s").Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
+	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
 	events, _ := b.listen("/", b.get("/").version(), nil)
 	w.mu.Lock()
 	w.leads = false
 	w.mu.Unlock()
-	w.Eventually(events, "10s").Should(Receive(HaveField("Name", "resync")))
+	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
 	w.Expect(b.get("/").Body).To(And(ContainSubstring(banner), ContainSubstring("not known to this replica"), ContainSubstring("Ready")))
 }

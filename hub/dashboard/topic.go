@@ -127,7 +127,6 @@ func (t *topic) renderLocked(page view.Page) (all, put map[string]string, err er
 		if err != nil {
 			return nil, nil, err
 		}
-		blocksRendered.Inc()
 		if all[b.ID] = html; html != t.lockedHTML[b.ID] {
 			put[b.ID] = html
 		}

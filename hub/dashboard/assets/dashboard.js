@@ -30,6 +30,10 @@
   if (body.dataset.signin !== undefined) {
     fetch("/session").then((r) => { if (r.status === 204) location.replace(body.dataset.signin || "/"); }).catch(() => {});
   }
+  // What cannot be shown at the moment is, as soon as it can be.
+  if (body.dataset.retry !== undefined) {
+    setInterval(() => fetch(location.href).then((r) => { if (r.status !== 503) location.reload(); }).catch(() => {}), 2000);
+  }
   if (!body.dataset.live) return;
 
   let version = body.dataset.version;
@@ -37,11 +41,11 @@
   const state = (text) => { byId("live").textContent = text; };
   const gone = () => notice("The connection to the hub is lost. What is shown is what was last heard; it is tried again.");
 
-  const waiting = [];
+  const waiting = new Map(); // what to say of each entry, the last word only
   setInterval(() => {
-    if (!waiting.length) return;
-    byId("said").textContent = waiting.length > 3 ? `${waiting.length} entries changed.` : waiting.join(". ") + ".";
-    waiting.length = 0;
+    if (!waiting.size) return;
+    byId("said").textContent = waiting.size > 3 ? `${waiting.size} entries changed.` : [...waiting.values()].join(". ") + ".";
+    waiting.clear();
   }, sayEach);
 
   const parse = (html) => { const t = document.createElement("template"); t.innerHTML = html.trim(); return t.content.firstElementChild; };
@@ -65,7 +69,7 @@
       const entry = fresh[id] = parse(html), old = byId(id);
       if (old) old.replaceWith(entry);
       entry.classList.add("changed");
-      if (entry.dataset.say && (!old || old.dataset.say !== entry.dataset.say)) waiting.push(entry.dataset.say);
+      if (entry.dataset.say && (!old || old.dataset.say !== entry.dataset.say)) waiting.set(id, entry.dataset.say);
     }
     for (const [name, ids] of Object.entries(patch.lists || {})) {
       const list = listOf(name);

@@ -8,11 +8,13 @@ type AboutFacts struct {
 	Version                         string
 	Leads                           bool
 	Clusters, Pipelines, Promotions int
+	// Unread are the kinds of machines that it could not read, and why.
+	Unread []string
 }
 
 // AboutPage is the page about this replica.
 func AboutPage(f *Facts, scope Scope, version string) Page {
-	a := AboutFacts{Version: version, Leads: f.Leads}
+	a := AboutFacts{Version: version, Leads: f.Leads, Unread: f.Unread}
 	for i := range f.Connections {
 		if scope.Clusters.Has(f.Connections[i].Namespace) {
 			a.Clusters++

@@ -50,9 +50,8 @@ func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
 	}
 	connection := &f.Connections[i]
 	known := f.standings()
-	apps, moves := f.byCluster(known, scope)
 	head := ClusterHead{
-		Card: f.card(connection, known, apps, moves), Server: connection.Status.Server,
+		Card: f.card(connection, known, f.tally(known, scope)), Server: connection.Status.Server,
 		Conditions: conditions(connection.Status.Conditions), Kinds: connection.Status.Kinds,
 	}
 	page := Page{Template: "cluster", Title: c.String(), Frame: ClusterFrame{Cluster: c}}
@@ -69,7 +68,10 @@ func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
 	if len(promotions) == 0 {
 		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "Nothing was promoted into it yet."))
 	}
-	told := f.events(capstanv1.ClusterConnectionKind, connection.Namespace, connection.Name, scope)
+	page.Blocks = append(page.Blocks, f.machinesOf(c, scope)...)
+	connects, itself := regards(capstanv1.ClusterConnectionKind, connection.Name), regards(c.Kind, c.Name)
+	belongs := f.belongs(c)
+	told := f.events(connection.Namespace, scope, func(e *eventsv1.Event) bool { return connects(e) || itself(e) || belongs(e) })
 	for _, e := range told {
 		page.Blocks = append(page.Blocks, Block{ID: "event/" + e.name, List: "events", Template: "event", Data: e.Event})
 	}
@@ -134,19 +136,35 @@ type namedEvent struct {
 	Event
 }
 
-// events of an object, newest first.
-func (f *Facts) events(kind, namespace, name string, scope Scope) []namedEvent {
+// regards is whether an Event is of an object of its namespace.
+func regards(kind, name string) func(*eventsv1.Event) bool {
+	return func(e *eventsv1.Event) bool { return e.Regarding.Kind == kind && e.Regarding.Name == name }
+}
+
+// belongs is whether an Event is of a machine or pool of a cluster.
+func (f *Facts) belongs(c Cluster) func(*eventsv1.Event) bool {
+	type object struct{ kind, name string }
+	its := map[object]bool{}
+	for _, i := range f.Instances {
+		if owned(i.Namespace, i.Cluster) == c {
+			its[object{i.Kind, i.Name}] = true
+		}
+	}
+	return func(e *eventsv1.Event) bool { return its[object{e.Regarding.Kind, e.Regarding.Name}] }
+}
+
+// events of a namespace that are wanted, newest first.
+func (f *Facts) events(namespace string, scope Scope, wanted func(*eventsv1.Event) bool) []namedEvent {
 	if !scope.Events.Has(namespace) {
 		return nil
 	}
 	var all []namedEvent
-	for i := range f.Events {
-		e := &f.Events[i]
-		if e.Namespace == namespace && e.Regarding.Kind == kind && e.Regarding.Name == name {
+	for _, e := range f.Events {
+		if e.Namespace == namespace && wanted(e) {
 			all = append(all, namedEvent{e.Name, eventOf(e)})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b namedEvent) int { return b.At.Compare(a.At) })
+	slices.SortFunc(all, func(a, b namedEvent) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.name, b.name)) })
 	return all[:min(len(all), maxEvents)]
 }
 

@@ -8,6 +8,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
@@ -60,7 +61,14 @@ type Facts struct {
 	Connections []capstanv1.ClusterConnection
 	Pipelines   []pipelinesv1.Pipeline
 	Promotions  []capstanv1.Promotion
-	Events      []eventsv1.Event
+	Backends    []eventingv1.EventingBackend
+	// Events that the hub told.
+	Events []*eventsv1.Event
+	// NodeGroups and Instances are those of the management cluster. Unread says of
+	// which kinds there may be more, and why.
+	NodeGroups []NodeGroup
+	Instances  []Instances
+	Unread     []string
 	// Leads is whether this replica is the one that connects to clusters.
 	Leads bool
 	// Heard of clusters, on the leader; empty on a standby.
@@ -130,6 +138,20 @@ func (n Namespaces) Has(namespace string) bool {
 	return found
 }
 
+// And are the namespaces that are in both sets.
+func (n Namespaces) And(m Namespaces) Namespaces {
+	if n.All {
+		return m
+	}
+	var both Namespaces
+	for _, name := range n.Names {
+		if m.Has(name) {
+			both.Names = append(both.Names, name)
+		}
+	}
+	return both
+}
+
 // Empty tells whether nothing is in the set.
 func (n Namespaces) Empty() bool { return !n.All && len(n.Names) == 0 }
 
@@ -142,16 +164,18 @@ func (n Namespaces) key() string {
 
 // Scope is what a viewer may see, and approve, by namespace.
 type Scope struct {
-	Clusters, Pipelines, Promotions, Events, Approve Namespaces
+	Clusters, Pipelines, Promotions, Events, Backends, NodeGroups, Instances, Approve Namespaces
 }
 
 // Everything is the Scope of who may see all. It has no right to approve.
 func Everything() Scope {
 	all := Namespaces{All: true}
-	return Scope{Clusters: all, Pipelines: all, Promotions: all, Events: all}
+	return Scope{Clusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, Instances: all}
 }
 
 // Key is equal for equal Scopes: such viewers are shown the same.
 func (s Scope) Key() string {
-	return strings.Join([]string{s.Clusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Approve.key()}, ";")
+	return strings.Join([]string{
+		s.Clusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.Instances.key(), s.Approve.key(),
+	}, ";")
 }

@@ -18,6 +18,9 @@ const (
 	NeedPipelines  = "list pipelines.pipelines.weave.works"
 	NeedPromotions = "list promotions.capstan.dev"
 	NeedEvents     = "list events.events.k8s.io"
+	NeedBackends   = "list eventingbackends.eventing.kyma-project.io"
+	NeedNodeGroups = "list machinedeployments.cluster.x-k8s.io and machinepools.cluster.x-k8s.io"
+	NeedInstances  = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
 )
 
 // Apps are how many applications of a cluster are well, of those that the viewer may
@@ -46,6 +49,7 @@ type Card struct {
 	Expiry time.Time
 	Apps   Apps
 	Moves  Moves
+	Nodes  Nodes
 }
 
 // Contact is when a cluster was last heard.
@@ -81,7 +85,7 @@ func clusterPath(c Cluster) string { return path("clusters", c.Kind, c.Namespace
 // Fleet is the page of all clusters.
 func Fleet(f *Facts, scope Scope, q Query) Page {
 	known := f.standings()
-	apps, moves := f.byCluster(known, scope)
+	counts := f.tally(known, scope)
 	marks, namespaces := map[Mark]int{}, map[string]bool{}
 	var cards []Card
 	summary := FleetSummary{Worst: Mark{Idle, "No clusters"}}
@@ -90,7 +94,7 @@ func Fleet(f *Facts, scope Scope, q Query) Page {
 		if !scope.Clusters.Has(connection.Namespace) {
 			continue
 		}
-		card := f.card(connection, known, apps, moves)
+		card := f.card(connection, known, counts)
 		namespaces[connection.Namespace] = true
 		marks[card.Mark]++
 		if summary.Clusters == 0 || card.Mark.Tone < summary.Worst.Tone {
@@ -122,12 +126,12 @@ func Fleet(f *Facts, scope Scope, q Query) Page {
 	return page
 }
 
-func (f *Facts) card(connection *capstanv1.ClusterConnection, known map[Cluster]standing, apps map[Cluster]Apps, moves map[Cluster]Moves) Card {
+func (f *Facts) card(connection *capstanv1.ClusterConnection, known map[Cluster]standing, counts tallies) Card {
 	c := clusterOf(connection)
 	s := known[c]
 	card := Card{
 		Cluster: c, Link: clusterPath(c), Mark: connectionMark(s, f.Now), Reason: s.Reason, Message: s.Message, Since: s.Since,
-		Contact: f.contact(s), Version: connection.Status.KubernetesVersion, Apps: apps[c], Moves: moves[c],
+		Contact: f.contact(s), Version: connection.Status.KubernetesVersion, Apps: counts.apps[c], Moves: counts.moves[c], Nodes: counts.nodes[c],
 	}
 	if s.Live && s.Version != "" {
 		card.Version = s.Version
@@ -147,6 +151,18 @@ func (f *Facts) contact(s standing) Contact {
 		c.At = s.LastContact
 	}
 	return c
+}
+
+// tallies are counts by cluster.
+type tallies struct {
+	apps  map[Cluster]Apps
+	moves map[Cluster]Moves
+	nodes map[Cluster]Nodes
+}
+
+func (f *Facts) tally(known map[Cluster]standing, scope Scope) tallies {
+	apps, moves := f.byCluster(known, scope)
+	return tallies{apps: apps, moves: moves, nodes: f.nodes(scope)}
 }
 
 // byCluster counts applications and promotions of each cluster.

@@ -212,7 +212,7 @@ func TestScope(t *testing.T) {
 		promotion(&f.Pipelines[1], 1, "prod", "9.9.9", capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "secret-reason"}),
 	}
 	f.Pipelines[1].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "y", Phase: "Failed", Revision: "9.9.9"}
-	f.Events = []eventsv1.Event{{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Name: "cluster.prod"}, Reason: "secret-event"}}
+	f.Events = []*eventsv1.Event{{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Name: "cluster.prod"}, Reason: "secret-event"}}
 	apps := Namespaces{Names: []string{"apps"}}
 	scope := Scope{Pipelines: apps, Promotions: apps, Clusters: Namespaces{Names: []string{"fleet"}}}
 	for name, page := range map[string]func() (Page, bool){
