@@ -65,7 +65,7 @@ manifests: generate controlplane ## Render what is to be applied to clusters int
 ##@ Develop
 
 .PHONY: test
-test: controlplane crds gitea helm-controller ## Test everything but test/e2e with the race detector; PKG and FLAGS narrow it
+test: controlplane crds gitea helm-controller ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
 	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
 	$(GO) test $(RACE) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(PKG) $(FLAGS)
 

@@ -3,7 +3,7 @@
 // dark, and with axe-core on every page.
 //
 // Contract: `make browser` prepares what is needed (hack/browser.sh) and runs the
-// tests. Where Chromium or axe-core is missing they are skipped and say so, unless
-// CAPSTAN_BROWSER is set, as `make browser` does. With -screenshots they write
-// docs/images.
+// tests; without CAPSTAN_BROWSER, as in `make test`, they are skipped and say so. With
+// -screenshots they write docs/images. Nothing waits for a time to pass: what is waited
+// for has minutes on a slow machine, and is over at once where all is well.
 package browser

@@ -39,7 +39,7 @@ func newTab(t *testing.T) *tab {
 }
 
 // actionTime is for one action of the browser; longer waits are Eventually's.
-const actionTime = 10 * time.Second
+const actionTime = time.Minute
 
 func (b *tab) do(actions ...chromedp.Action) {
 	b.t.Helper()
@@ -53,15 +53,23 @@ func (b *tab) open(path string) {
 	b.do(chromedp.Navigate(world.url + path))
 }
 
-// signIn types the token, as people do.
+// kept marks the page, which a reload forgets.
+func kept() chromedp.Action { return chromedp.Evaluate(`window.kept = true`, nil) }
+
+// signIn types the token of who may see everything, as people do.
 func (b *tab) signIn(path string) {
+	b.t.Helper()
+	b.signInWith(world.token, path)
+}
+
+func (b *tab) signInWith(token, path string) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		ctx, cancel := context.WithTimeout(b.ctx, actionTime)
 		defer cancel()
 		g.Expect(chromedp.Run(ctx, chromedp.Navigate(world.url+path))).To(Succeed())
 	}, patience).Should(Succeed())
-	b.do(chromedp.SendKeys(`input[name="token"]`, world.token+kb.Enter), chromedp.WaitVisible(".user button"))
+	b.do(chromedp.SendKeys(`input[name="token"]`, token+kb.Enter), chromedp.WaitVisible(".user button"))
 }
 
 func eval[T any](b *tab, script string) T {
@@ -71,10 +79,25 @@ func eval[T any](b *tab, script string) T {
 	return is
 }
 
+// seen is what a script finds on the page: nothing while that is being replaced. It is
+// for what is waited for.
+func seen[T any](b *tab, script string) T {
+	var is T
+	ctx, cancel := context.WithTimeout(b.ctx, actionTime)
+	defer cancel()
+	if chromedp.Run(ctx, chromedp.Evaluate(script, &is)) != nil {
+		var none T
+		return none
+	}
+	return is
+}
+
+// main is the text of the page's main part.
+func (b *tab) main() string { return seen[string](b, `document.querySelector("main").innerText`) }
+
 // cell is the text of a Pipeline's cell in the matrix, and the tone of its target.
 func (b *tab) cell(app, environment string) string {
-	b.t.Helper()
-	return eval[string](b, `(() => { const c = document.getElementById("pipeline/apps/`+app+`")?.querySelector('td[data-column="`+environment+`"]');
+	return seen[string](b, `(() => { const c = document.getElementById("pipeline/apps/`+app+`")?.querySelector('td[data-column="`+environment+`"]');
 		return c ? (c.querySelector(".target")?.className + " " + c.innerText.replace(/\s+/g, " ")) : "" })()`)
 }
 
