@@ -22,7 +22,8 @@
 //     hub/annotator/annotation (formats), capacity and catalogue (EC2). annotate.go
 //     wires it, in the hub and alone.
 //   - hub/dashboard shows all of it, to whom may see it; what a page says is the pure
-//     package hub/dashboard/view.
+//     package hub/dashboard/view. local.go watches the management cluster for it, and
+//     for instance state, on every replica.
 //   - strategy is how a promotion is carried out: strategy/notification tells of it,
 //     strategy/pullrequest edits a Git repository and opens a pull request, by way of
 //     its parts gitrepo (clones), manifest (the edit) and provider (five services).
