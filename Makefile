@@ -65,7 +65,7 @@ manifests: generate controlplane ## Render what is to be applied to clusters int
 ##@ Develop
 
 .PHONY: test
-test: controlplane crds gitea helm-controller ## Test everything but test/e2e with the race detector; PKG and FLAGS narrow it
+test: controlplane crds gitea helm-controller ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
 	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
 	$(GO) test $(RACE) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(PKG) $(FLAGS)
 
@@ -76,6 +76,11 @@ e2e: controlplane crds gitea helm-controller ## Promote from dev to prod by pull
 .PHONY: goaws
 goaws: ## Hold the simulated SQS, and what reads it, against goaws: in a module of its own
 	@cd test/goaws && $(GO) test -count=1 ./...
+
+.PHONY: browser
+browser: controlplane crds ## Test the dashboard in Chromium; FLAGS='-args -screenshots' renews docs/images
+	@hack/browser.sh
+	@CAPSTAN_BROWSER=1 $(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) ./test/browser $(FLAGS)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Lint, walls between packages included

@@ -27,6 +27,9 @@
 //     backend reconciles EventingBackends, schema knows their keys, and discovery and
 //     admission answer about them. eventing.go wires it.
 //   - hub/secrets wakes reconcilers when a Secret changes.
+//   - hub/dashboard shows all of it, to whom may see it; what a page says is the pure
+//     package hub/dashboard/view. local.go watches the management cluster for it, and
+//     for instance state, on every replica.
 //   - strategy is how a promotion is carried out: strategy/notification tells of it,
 //     strategy/pullrequest edits a Git repository and opens a pull request, by way of
 //     its parts gitrepo (clones), manifest (the edit) and provider (five services).
@@ -52,9 +55,10 @@
 // # Leader and standby
 //
 // Only the leader connects to workload clusters and acts. A standby serves the
-// promotion hook as the leader does, for its calls only record; it reads the queues of
-// AWS, labels by them and publishes what it knows from there; it answers webhooks and
-// discovery, and keeps the hub's own caches warm, so that its /readyz tells whether it
-// could take over.
+// promotion hook and the dashboard as the leader does, for the hook's calls only record
+// and the dashboard shows what is recorded (and says that it hears no cluster); it reads
+// the queues of AWS, labels by them and publishes what it knows from there; it answers
+// webhooks and discovery, and keeps the hub's own caches warm, so that its /readyz tells
+// whether it could take over.
 // Losing the lease ends the process.
 package hub

@@ -33,6 +33,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/eventing/admission"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
@@ -79,6 +80,8 @@ type Options struct {
 	HealthAddress string
 	// Hook is how /promotion and /approval are served.
 	Hook Hook
+	// Dashboard is how the dashboard is served.
+	Dashboard Dashboard
 	// LeaderElect has only the holder of a lease act.
 	LeaderElect bool
 	// LeaderElectionLease is how long a lease is held; DefaultLease when 0.
@@ -155,7 +158,7 @@ func New(o Options) (*Hub, error) {
 		Local:         mgr.GetConfig(),
 		Namespace:     o.Namespace,
 		AllowLoopback: o.AllowLoopback,
-		Recorder:      mgr.GetEventRecorder("capstan"),
+		Recorder:      mgr.GetEventRecorder(reporter),
 		Registerer:    o.Registerer,
 		Timings:       o.ClusterTimings,
 		Clock:         o.Clock,
@@ -201,7 +204,11 @@ func New(o Options) (*Hub, error) {
 	if err := addAnnotator(multi, watching, o, told.nodeGroup); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
-	if err := addInstanceState(multi, watching, o, told); err != nil {
+	local, err := watchLocal(mgr, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := addInstanceState(multi, local, watching, o, told); err != nil {
 		return nil, fmt.Errorf("wiring instance state: %w", err)
 	}
 
@@ -213,7 +220,7 @@ func New(o Options) (*Hub, error) {
 		Index:                known,
 		AppKinds:             o.AppKinds,
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
-		Recorder:             mgr.GetEventRecorder("capstan"),
+		Recorder:             mgr.GetEventRecorder(reporter),
 		Clock:                o.Clock,
 	})
 	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
@@ -243,7 +250,7 @@ func New(o Options) (*Hub, error) {
 		Holder:     holder(),
 		StallAfter: o.StallAfter,
 		Retention:  o.PromotionRetention,
-		Recorder:   mgr.GetEventRecorder("capstan"),
+		Recorder:   mgr.GetEventRecorder(reporter),
 		Clock:      o.Clock,
 	}).SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("wiring promotions: %w", err)
@@ -253,6 +260,9 @@ func New(o Options) (*Hub, error) {
 	}
 	if err := addHook(mgr, o, waker); err != nil {
 		return nil, fmt.Errorf("wiring the promotion hook: %w", err)
+	}
+	if err := addDashboard(mgr, o, connections, local); err != nil {
+		return nil, fmt.Errorf("wiring the dashboard: %w", err)
 	}
 	return &Hub{manager: mgr, clones: clones, pulls: pulls, Clusters: connections, Index: known}, nil
 }
@@ -284,7 +294,7 @@ func (o *Options) defaults() {
 	o.Eventing.Name = cmp.Or(o.Eventing.Name, DefaultName)
 	o.Eventing.Webhooks.Validation = cmp.Or(o.Eventing.Webhooks.Validation, admission.Warn)
 	o.Eventing.Webhooks.Defaulting = cmp.Or(o.Eventing.Webhooks.Defaulting, admission.Required)
-	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress, &o.Eventing.APIBindAddress} {
+	for _, address := range []*string{&o.MetricsBindAddress, &o.HealthAddress, &o.Hook.BindAddress, &o.Eventing.APIBindAddress, &o.Dashboard.BindAddress} {
 		if *address == "" {
 			*address = "0"
 		}
@@ -316,7 +326,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 			SkipNameValidation: ptr.To(true),
 			UsePriorityQueue:   ptr.To(true),
 		},
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: dashboard.CacheOptions(reporter)},
 	}
 	if o.Namespace != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}

@@ -59,8 +59,8 @@ type Fleet struct {
 	queues *sqs.Service
 	// bus is what events are told to.
 	bus *nats.Server
-	// metricsURL and healthURL of the hub.
-	metricsURL, healthURL string
+	// metricsURL, healthURL and dashboardURL of the hub.
+	metricsURL, healthURL, dashboardURL string
 }
 
 // workload is one workload cluster.

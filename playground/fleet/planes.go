@@ -25,6 +25,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
 	"github.com/capstan-hub/capstan/watchers"
@@ -196,7 +197,11 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 	if err != nil {
 		return err
 	}
-	f.metricsURL, f.healthURL = "http://"+metrics+"/metrics", "http://"+health+"/readyz"
+	shown, err := freeAddress(ctx)
+	if err != nil {
+		return err
+	}
+	f.metricsURL, f.healthURL, f.dashboardURL = "http://"+metrics+"/metrics", "http://"+health+"/readyz", "http://"+shown+"/"
 	config, err := f.hubConfig(ctx)
 	if err != nil {
 		return err
@@ -205,6 +210,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		Config:             config,
 		MetricsBindAddress: metrics,
 		HealthAddress:      health,
+		Dashboard:          hub.Dashboard{BindAddress: shown, Auth: dashboard.AuthNone},
 		EventsAddress:      "http://" + listener.Addr().String() + "/",
 		AllowLoopback:      true,
 		AllowLoopbackGit:   true,

@@ -16,6 +16,7 @@ const logLines = 40
 // TellWhere prints where the kubeconfigs are and how to look.
 func (f *Fleet) TellWhere() {
 	say(f.out, "\nKubeconfigs (administrators' but for alice and mallory) and the hub's log are in %s", f.files.path(""))
+	say(f.out, "The dashboard, open to this machine: %s", f.dashboardURL)
 	say(f.out, "Look, from another terminal:")
 	f.tell(
 		f.kubectl(managementName)+" get clusterconnections,pipelines,promotions.capstan.dev -A",

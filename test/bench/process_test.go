@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/dashboard"
 )
 
 // roleVariable of the environment makes the test binary a hub of the namespace that
@@ -49,7 +50,8 @@ func serveHub(namespace, kubeconfig string) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	h, err := hub.New(hub.Options{Config: config, Namespace: namespace, AllowLoopback: true, AllowLoopbackGit: true, Registerer: registry, Logger: logr.Discard()})
+	h, err := hub.New(hub.Options{Config: config, Namespace: namespace, AllowLoopback: true, AllowLoopbackGit: true, Registerer: registry, Logger: logr.Discard(),
+		Dashboard: hub.Dashboard{BindAddress: os.Getenv(dashboardVariable), Auth: dashboard.AuthNone}})
 	if err != nil {
 		return err
 	}

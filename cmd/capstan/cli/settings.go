@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/approval"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -38,6 +39,9 @@ const (
 	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 	addressOff = "0"
+
+	// dashboardAddress is loopback: kubectl port-forward reaches it, the network does not.
+	dashboardAddress = "127.0.0.1:8090"
 )
 
 // settings are the flags of the hub as given.
@@ -59,6 +63,7 @@ func defaultSettings() *settings {
 			MetricsBindAddress:  ":8080",
 			HealthAddress:       ":9440",
 			Hook:                hub.Hook{BindAddress: ":8082", RateLimit: approval.DefaultRateLimit},
+			Dashboard:           hub.Dashboard{BindAddress: dashboardAddress, Auth: dashboard.AuthToken, Version: version()},
 			LeaderElectionLease: hub.DefaultLease,
 			StallAfter:          promotion.DefaultStallAfter,
 			PromotionRetention:  promotion.DefaultRetention,
@@ -107,6 +112,11 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.StringVar(&o.Hook.KeyFile, "promotion-hook-tls-key-file", "", "PEM file with the key of that certificate")
 	f.IntVar(&o.Hook.RateLimit, "promotion-hook-rate-limit", o.Hook.RateLimit, "how many calls an IPv4 address or an IPv6 /64 may make to them in 30s; raise it where all calls come through one proxy")
 	f.BoolVar(&o.Hook.LegacySignatures, "legacy-signatures", false, "take weave pipeline-controller's signatures there, too: they cover the body at most, an approval's nothing, and can be replayed for ever")
+	f.StringVar(&o.Dashboard.BindAddress, "dashboard-bind-address", o.Dashboard.BindAddress, "host:port that serves the dashboard, such as 127.0.0.1:8090; one that is not loopback needs a certificate; 0 for none")
+	f.StringVar((*string)(&o.Dashboard.Auth), "dashboard-auth", string(o.Dashboard.Auth), "how one signs in to the dashboard: token (a bearer token of the management cluster; one sees what its owner may list) or none (whoever can connect sees everything; for loopback addresses alone)")
+	f.StringVar(&o.Dashboard.CertFile, "dashboard-tls-cert-file", "", "PEM file with the certificate chain that serves the dashboard by TLS, read again when it changes; when empty, it is served by plain HTTP")
+	f.StringVar(&o.Dashboard.KeyFile, "dashboard-tls-key-file", "", "PEM file with the key of that certificate")
+	f.StringVar(&o.Dashboard.SessionKeyFile, "dashboard-session-key-file", "", "file of 32 random bytes or more that seals sessions, the same on all replicas, read at the start; when empty, a session is good on the replica where it began, until that ends")
 	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL that Flux events are posted to, such as http://notification-controller.flux-system/; when empty, only Kubernetes Events are made")
 	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, with commas between; never kinds of Kubernetes itself")
 	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "keep a Pipeline to the clusters of its own namespace")
@@ -135,13 +145,24 @@ func (s *settings) options() (hub.Options, error) {
 	if o.LeaderElectionLease%time.Second != 0 {
 		refuse("leader-elect-lease-duration", "%s is not in whole seconds, which is how a Lease holds it", o.LeaderElectionLease)
 	}
-	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}, {"promotion-hook-bind-address", o.Hook.BindAddress}} {
+	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}, {"promotion-hook-bind-address", o.Hook.BindAddress}, {"dashboard-bind-address", o.Dashboard.BindAddress}} {
 		if err := checkAddress(a.address); err != nil {
 			refuse(a.flag, "%q is not host:port (such as :8080), nor 0: %v", a.address, err)
 		}
 	}
 	if (o.Hook.CertFile == "") != (o.Hook.KeyFile == "") {
 		refuse("promotion-hook-tls-cert-file", "a certificate needs its key and a key its certificate: give --promotion-hook-tls-key-file with it, or neither")
+	}
+	if (o.Dashboard.CertFile == "") != (o.Dashboard.KeyFile == "") {
+		refuse("dashboard-tls-cert-file", "a certificate needs its key and a key its certificate: give --dashboard-tls-key-file with it, or neither")
+	}
+	switch auth := o.Dashboard.Auth; {
+	case auth != dashboard.AuthToken && auth != dashboard.AuthNone:
+		refuse("dashboard-auth", "%q is not token or none", auth)
+	case o.Dashboard.BindAddress != addressOff && checkAddress(o.Dashboard.BindAddress) == nil:
+		if err := dashboard.CheckExposure(o.Dashboard.BindAddress, auth, o.Dashboard.CertFile != ""); err != nil {
+			refuse("dashboard-bind-address", "%v", err)
+		}
 	}
 	if o.Hook.RateLimit < 1 {
 		refuse("promotion-hook-rate-limit", "%d calls is none at all; give 1 or more, or turn the hook off with --promotion-hook-bind-address=0", o.Hook.RateLimit)

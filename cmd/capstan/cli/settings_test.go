@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/dashboard"
 )
 
 func parse(t *testing.T, args ...string) *settings {
@@ -32,6 +33,7 @@ func TestDefaults(t *testing.T) {
 	g.Expect(o.MetricsBindAddress).To(Equal(":8080"))
 	g.Expect(o.HealthAddress).To(Equal(":9440"))
 	g.Expect(o.Hook).To(Equal(hub.Hook{BindAddress: ":8082", RateLimit: 20}))
+	g.Expect(o.Dashboard).To(And(HaveField("BindAddress", "127.0.0.1:8090"), HaveField("Auth", dashboard.AuthToken)))
 	g.Expect(o.LeaderElect).To(BeFalse())
 	g.Expect(o.LeaderElectionLease).To(Equal(30 * time.Second))
 	g.Expect(o.StallAfter).To(Equal(30 * time.Minute))
@@ -49,6 +51,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 		"--metrics-bind-address=0", "--health-addr=[::1]:9440", "--events-addr=http://nc.flux-system/",
 		"--promotion-hook-bind-address=127.0.0.1:8082", "--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-key-file=tls.key",
 		"--promotion-hook-rate-limit=100", "--legacy-signatures",
+		"--dashboard-bind-address=:8443", "--dashboard-auth=token", "--dashboard-tls-cert-file=d.crt", "--dashboard-tls-key-file=d.key", "--dashboard-session-key-file=session.key",
 		"--app-kinds=HelmRelease.helm.toolkit.fluxcd.io,Rollout.argoproj.io",
 		"--no-cross-namespace-refs", "--stall-after=1h", "--promotion-retention=24h", "--allow-loopback-clusters", "--clone-dir=/clones", "--allow-loopback-git").options()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -59,6 +62,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 	g.Expect(o.MetricsBindAddress).To(Equal("0"))
 	g.Expect(o.HealthAddress).To(Equal("[::1]:9440"))
 	g.Expect(o.Hook).To(Equal(hub.Hook{BindAddress: "127.0.0.1:8082", CertFile: "tls.crt", KeyFile: "tls.key", LegacySignatures: true, RateLimit: 100}))
+	g.Expect(o.Dashboard).To(Equal(hub.Dashboard{BindAddress: ":8443", Auth: dashboard.AuthToken, CertFile: "d.crt", KeyFile: "d.key", SessionKeyFile: "session.key", Version: version()}))
 	g.Expect(o.EventsAddress).To(Equal("http://nc.flux-system/"))
 	g.Expect(o.AppKinds).To(ContainElement(schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}))
 	g.Expect(o.NoCrossNamespaceRefs).To(BeTrue())
@@ -79,6 +83,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--health-addr=:70000", `--health-addr: ":70000" is not host:port`},
 		{"--events-addr=notification-controller", "--events-addr: \"notification-controller\" is not an http:// or https:// URL"},
 		{"--events-addr=ftp://x/", "is not an http:// or https:// URL"},
+		{"--dashboard-bind-address=8090", `--dashboard-bind-address: "8090" is not host:port`},
+		{"--dashboard-bind-address=:8090", "tokens would travel to it in the clear: serve it on 127.0.0.1, or by TLS"},
+		{"--dashboard-bind-address=[::]:8090 --dashboard-auth=none", "nobody has to sign in"},
+		{"--dashboard-auth=oidc", `--dashboard-auth: "oidc" is not token or none`},
+		{"--dashboard-tls-cert-file=d.crt", "--dashboard-tls-cert-file: a certificate needs its key"},
 		{"--promotion-hook-bind-address=8082", `--promotion-hook-bind-address: "8082" is not host:port`},
 		{"--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-cert-file: a certificate needs its key"},
 		{"--promotion-hook-tls-key-file=tls.key", "--promotion-hook-tls-cert-file: a certificate needs its key"},
@@ -96,7 +105,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--app-kinds=Thing.Not_A_Group.io", `"Not_A_Group.io" is no API group`},
 	} {
 		t.Run(strings.TrimPrefix(tc.flag, "--"), func(t *testing.T) {
-			_, err := parse(t, tc.flag).options()
+			_, err := parse(t, strings.Fields(tc.flag)...).options()
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.says)))
 		})
 	}

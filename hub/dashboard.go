@@ -1,0 +1,105 @@
+package hub
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+const (
+	// dashboardQPS and dashboardBurst of the dashboard's own client, which asks what
+	// viewers may see: a viewer of few namespaces among hundreds is some hundred
+	// questions, each half minute.
+	dashboardQPS, dashboardBurst = 100, 400
+
+	// reporter is the name under which the hub tells Events.
+	reporter = "capstan"
+)
+
+// Dashboard is the part of the Options that says how the dashboard is served.
+type Dashboard struct {
+	// BindAddress, such as "127.0.0.1:8090"; "0" or empty for none. One that is not
+	// loopback needs the certificate.
+	BindAddress string
+	// Auth is how one signs in; by token when empty.
+	Auth dashboard.Auth
+	// CertFile and KeyFile serve it by TLS; plain HTTP when empty.
+	CertFile, KeyFile string
+	// SessionKeyFile holds what seals sessions, the same on all replicas; when empty,
+	// each has its own, and sessions end with it.
+	SessionKeyFile string
+	// Version of the hub that it shows.
+	Version string
+}
+
+// addDashboard has the manager serve the dashboard, on every replica.
+func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager, local *watchers.Watcher) error {
+	if o.Dashboard.BindAddress == "0" {
+		return nil
+	}
+	if o.Dashboard.Auth == "" {
+		o.Dashboard.Auth = dashboard.AuthToken
+	}
+	var key []byte
+	if o.Dashboard.SessionKeyFile != "" {
+		var err error
+		if key, err = os.ReadFile(o.Dashboard.SessionKeyFile); err != nil {
+			return fmt.Errorf("reading the session key: %w", err)
+		}
+	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS, config.Burst = dashboardQPS, dashboardBurst
+	own, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("making the dashboard's client: %w", err)
+	}
+	var machines []watchers.Demand
+	for _, kind := range dashboard.MachineKinds() {
+		machines = append(machines, watchers.Demand{Cluster: clusters.LocalName, Kind: kind, Namespace: o.Namespace})
+	}
+	local.SetDemand("dashboard", machines)
+	server, err := dashboard.New(dashboard.Options{
+		BindAddress: o.Dashboard.BindAddress,
+		Auth:        o.Dashboard.Auth,
+		CertFile:    o.Dashboard.CertFile,
+		KeyFile:     o.Dashboard.KeyFile,
+		SessionKey:  key,
+		Version:     o.Dashboard.Version,
+		Cache:       mgr.GetCache(),
+		Live:        func() map[view.Cluster]view.Heard { return heard(connections) },
+		Machines:    local.Reader(clusters.LocalName),
+		Leads:       func() bool { return closed(mgr.Elected()) },
+		Client:      own,
+		Config:      o.Config,
+		Clock:       o.Clock,
+		Logger:      o.Logger.WithName("dashboard"),
+	})
+	if err != nil {
+		return err
+	}
+	return mgr.Add(server)
+}
+
+// heard is what the connections know, as the dashboard shows it.
+func heard(connections *clusters.Manager) map[view.Cluster]view.Heard {
+	snapshots := connections.Snapshots()
+	all := make(map[view.Cluster]view.Heard, len(snapshots))
+	for _, s := range snapshots {
+		ref, err := clusters.ParseClusterName(s.Name)
+		if err != nil {
+			continue // No cluster has a name that is none.
+		}
+		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Heard{
+			State: s.State, Reason: s.Reason, Message: s.Message, Since: s.Since, LastContact: s.LastContact, Version: s.KubernetesVersion,
+		}
+	}
+	return all
+}

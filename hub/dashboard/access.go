@@ -1,0 +1,226 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+const (
+	// accessFor is how long an answer counts: this late at most is a right that was
+	// taken away taken away here.
+	accessFor = 30 * time.Second
+	// maxUsers whose rights are remembered.
+	maxUsers = 512
+	// maxAsking questions of one user at a time.
+	maxAsking = 16
+	// askTimeout bounds one question to the API server.
+	askTimeout = 10 * time.Second
+)
+
+// right is what may be done with a kind of objects.
+type right struct {
+	group, resource, verb string
+}
+
+var (
+	listClusters   = right{capstanv1.GroupVersion.Group, "clusterconnections", "list"}
+	listPipelines  = right{pipelinesv1.GroupVersion.Group, "pipelines", "list"}
+	listPromotions = right{capstanv1.GroupVersion.Group, "promotions", "list"}
+	listEvents     = right{"events.k8s.io", "events", "list"}
+	listBackends   = right{eventingv1.GroupVersion.Group, "eventingbackends", "list"}
+	approve        = right{capstanv1.GroupVersion.Group, "promotions", "approve"}
+)
+
+// Who may list one of two kinds that are shown in one list may not see the other.
+var (
+	listNodeGroups = []right{{groupCore, "machinedeployments", "list"}, {groupCore, "machinepools", "list"}}
+	listInstances  = []right{{groupInfrastructure, "awsmachines", "list"}, {groupInfrastructure, "awsmachinepools", "list"}}
+)
+
+// question is whether one has a right in a namespace; in all of them when empty.
+type question struct {
+	right
+	namespace string
+}
+
+type ruling struct {
+	allowed bool
+	at      time.Time
+}
+
+// access asks the API server what users may see.
+type access struct {
+	client client.Client
+	clock  clock.PassiveClock
+	users  *lru.Cache // of *rulings, by identity; it locks itself
+}
+
+// rulings are the answers about one user.
+type rulings struct {
+	mu    sync.Mutex
+	known map[question]ruling // guarded by mu
+}
+
+func newAccess(c client.Client, clock clock.PassiveClock) *access {
+	return &access{client: c, clock: clock, users: lru.New(maxUsers)}
+}
+
+// scope of a user: in which of the namespaces that the facts have anything of a kind
+// the user may list it.
+func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *view.Facts) (view.Scope, error) {
+	known, err := a.of(user)
+	if err != nil {
+		return view.Scope{}, err
+	}
+	clusters := namespaces(len(f.Connections), func(i int) string { return f.Connections[i].Namespace })
+	pipelines := namespaces(len(f.Pipelines), func(i int) string { return f.Pipelines[i].Namespace })
+	promotions := namespaces(len(f.Promotions), func(i int) string { return f.Promotions[i].Namespace })
+	events := namespaces(len(f.Events), func(i int) string { return f.Events[i].Namespace })
+	backends := namespaces(len(f.Backends), func(i int) string { return f.Backends[i].Namespace })
+	groups := namespaces(len(f.NodeGroups), func(i int) string { return f.NodeGroups[i].Namespace })
+	instances := namespaces(len(f.Instances), func(i int) string { return f.Instances[i].Namespace })
+	var scope view.Scope
+	for _, part := range []struct {
+		rights []right
+		among  map[string]bool
+		into   *view.Namespaces
+	}{
+		{[]right{listClusters}, clusters, &scope.Clusters},
+		{[]right{listPipelines}, pipelines, &scope.Pipelines},
+		{[]right{listPromotions}, promotions, &scope.Promotions},
+		{[]right{listEvents}, events, &scope.Events},
+		{[]right{listBackends}, backends, &scope.Backends},
+		{listNodeGroups, groups, &scope.NodeGroups},
+		{listInstances, instances, &scope.Instances},
+		{[]right{approve}, promotions, &scope.Approve},
+	} {
+		*part.into = view.Namespaces{All: true}
+		for _, of := range part.rights {
+			allowed, err := a.namespaces(ctx, user, known, of, part.among)
+			if err != nil {
+				return view.Scope{}, err
+			}
+			*part.into = part.into.And(allowed)
+		}
+	}
+	return scope, nil
+}
+
+// namespaces of n objects.
+func namespaces(n int, of func(int) string) map[string]bool {
+	all := map[string]bool{}
+	for i := range n {
+		all[of(i)] = true
+	}
+	return all
+}
+
+// of is what is known of a user: of all that the API server's authorizers see.
+func (a *access) of(user authenticationv1.UserInfo) (*rulings, error) {
+	identity, err := json.Marshal(user)
+	if err != nil {
+		return nil, fmt.Errorf("naming a user: %w", err)
+	}
+	if known, ok := a.users.Get(string(identity)); ok {
+		if r, ok := known.(*rulings); ok {
+			return r, nil
+		}
+	}
+	r := &rulings{known: map[question]ruling{}}
+	a.users.Add(string(identity), r) // Two at once ask twice, and one answer is kept.
+	return r, nil
+}
+
+// namespaces where a user has a right: asked for all of them at once first.
+func (a *access) namespaces(ctx context.Context, user authenticationv1.UserInfo, known *rulings, of right, among map[string]bool) (view.Namespaces, error) {
+	everywhere := question{right: of}
+	if err := a.ask(ctx, user, known, []question{everywhere}); err != nil {
+		return view.Namespaces{}, err
+	}
+	if known.allows(everywhere) {
+		return view.Namespaces{All: true}, nil
+	}
+	questions := make([]question, 0, len(among))
+	for namespace := range among {
+		questions = append(questions, question{of, namespace})
+	}
+	if err := a.ask(ctx, user, known, questions); err != nil {
+		return view.Namespaces{}, err
+	}
+	var n view.Namespaces
+	for _, q := range questions {
+		if known.allows(q) {
+			n.Names = append(n.Names, q.namespace)
+		}
+	}
+	slices.Sort(n.Names)
+	return n, nil
+}
+
+// ask what is not known, or not of late.
+func (a *access) ask(ctx context.Context, user authenticationv1.UserInfo, known *rulings, questions []question) error {
+	now := a.clock.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxAsking)
+	for _, q := range known.missing(questions, now) {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, askTimeout)
+			defer cancel()
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string]authorizationv1.ExtraValue{},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Group: q.group, Resource: q.resource, Verb: q.verb, Namespace: q.namespace},
+			}}
+			for key, values := range user.Extra {
+				review.Spec.Extra[key] = authorizationv1.ExtraValue(values)
+			}
+			if err := a.client.Create(ctx, review); err != nil {
+				return fmt.Errorf("reviewing access to %s: %w", q.resource, err)
+			}
+			known.set(q, ruling{review.Status.Allowed, now})
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (r *rulings) missing(questions []question, now time.Time) []question {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.known, func(_ question, known ruling) bool { return now.Sub(known.at) >= 2*accessFor }) // Namespaces come and go.
+	var all []question
+	for _, q := range questions {
+		if known, ok := r.known[q]; !ok || now.Sub(known.at) >= accessFor {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+func (r *rulings) set(q question, to ruling) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[q] = to
+}
+
+func (r *rulings) allows(q question) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known[q].allowed
+}

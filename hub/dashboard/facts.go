@@ -1,0 +1,158 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+// factsFor is how long what the clusters told is taken for the present: states by
+// time, such as stale, are shown this late, and pulseEvery, at most.
+const factsFor = 500 * time.Millisecond
+
+// errNotReady is returned until the caches hold what the management cluster has.
+var errNotReady = errors.New("it has not read its objects yet")
+
+// source puts the facts together, once for all viewers.
+type source struct {
+	cache cache.Cache
+	live  func() map[view.Cluster]view.Heard
+	leads func() bool
+	clock clock.PassiveClock
+	// machines reads the management cluster's; nil where they are not shown.
+	machines client.Reader
+
+	// ready is set once the caches can be read without waiting.
+	ready atomic.Bool
+	// touched holds something when objects changed since the last look.
+	touched chan struct{}
+
+	mu sync.Mutex // held while the caches, which are memory, are read
+	// lockedObjects are shared with the caches and with every Facts made of them.
+	lockedObjects *view.Facts
+	lockedFacts   *view.Facts
+	// lockedEvents that the hub told, by their UID: there may be tens of thousands, of
+	// which a list would copy each.
+	lockedEvents map[types.UID]*eventsv1.Event
+	// lockedMachines were read at lockedMachinesAt.
+	lockedMachines   machines
+	lockedMachinesAt time.Time
+}
+
+// kinds whose objects are shown.
+func kinds() []client.Object {
+	return []client.Object{&capstanv1.ClusterConnection{}, &pipelinesv1.Pipeline{}, &capstanv1.Promotion{}, &eventingv1.EventingBackend{}, &eventsv1.Event{}}
+}
+
+// watch has the source told of changes, until the cache ends.
+func (s *source) watch(ctx context.Context) error {
+	for _, kind := range kinds() {
+		informer, err := s.cache.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { s.touch(o, false) },
+			UpdateFunc: func(_, o any) { s.touch(o, false) },
+			DeleteFunc: func(o any) { s.touch(o, true) },
+		}); err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+	}
+	s.ready.Store(true)
+	return nil
+}
+
+// touch tells that an object changed, or is gone.
+func (s *source) touch(object any, gone bool) {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	s.mu.Lock()
+	s.lockedObjects = nil
+	if e, ok := object.(*eventsv1.Event); ok {
+		if gone {
+			delete(s.lockedEvents, e.UID)
+		} else {
+			s.lockedEvents[e.UID] = e
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case s.touched <- struct{}{}:
+	default:
+	}
+}
+
+// facts as they are now: the same ones until something changed, or factsFor is over.
+// errNotReady before there are any.
+func (s *source) facts(ctx context.Context) (*view.Facts, error) {
+	if !s.ready.Load() {
+		return nil, errNotReady
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	if s.lockedObjects != nil && s.lockedFacts != nil && now.Sub(s.lockedFacts.Now) < factsFor {
+		return s.lockedFacts, nil
+	}
+	if s.lockedObjects == nil {
+		objects, err := s.lockedRead(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.lockedObjects = objects
+	}
+	if s.machines != nil && now.Sub(s.lockedMachinesAt) >= machinesFor {
+		s.lockedMachines, s.lockedMachinesAt = readMachines(ctx, s.machines), now
+	}
+	facts := *s.lockedObjects
+	facts.NodeGroups, facts.Instances, facts.Unread = s.lockedMachines.groups, s.lockedMachines.instances, s.lockedMachines.unread
+	facts.Now, facts.Leads = now, s.leads()
+	if facts.Leads {
+		facts.Heard = s.live()
+	}
+	s.lockedFacts = &facts
+	return s.lockedFacts, nil
+}
+
+// lockedRead the caches. Objects are not copied: nobody here changes them.
+func (s *source) lockedRead(ctx context.Context) (*view.Facts, error) {
+	var connections capstanv1.ClusterConnectionList
+	var pipelines pipelinesv1.PipelineList
+	var promotions capstanv1.PromotionList
+	var backends eventingv1.EventingBackendList
+	for _, list := range []client.ObjectList{&connections, &pipelines, &promotions, &backends} {
+		if err := s.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("reading %T: %w", list, err)
+		}
+	}
+	return &view.Facts{
+		Connections: connections.Items, Pipelines: pipelines.Items, Promotions: promotions.Items, Backends: backends.Items,
+		Events: slices.Collect(maps.Values(s.lockedEvents)),
+	}, nil
+}
+
+// CacheOptions keep of the Events those that the hub tells: a management cluster has
+// many more.
+func CacheOptions(reporter string) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&eventsv1.Event{}: {Field: fields.OneTermEqualSelector("reportingController", reporter)}}
+}

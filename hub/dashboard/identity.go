@@ -1,0 +1,75 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// reviewFor is how long a token that was found good is taken for good: this late
+	// at most does a revoked one end its sessions.
+	reviewFor = time.Minute
+	// maxReviewed tokens are remembered, as hashes.
+	maxReviewed = 1024
+)
+
+// errNotAuthenticated is returned for a token that the API server does not accept.
+var errNotAuthenticated = errors.New("the API server does not accept the token: it is mistyped, over, revoked, or of another cluster")
+
+// reviewer asks the API server whose a token is.
+type reviewer struct {
+	client client.Client
+	clock  clock.PassiveClock
+	known  *lru.Cache // of reviewed, by the token's SHA-256; it locks itself
+	asking singleflight.Group
+}
+
+type reviewed struct {
+	user authenticationv1.UserInfo
+	at   time.Time
+}
+
+func newReviewer(c client.Client, clock clock.PassiveClock) *reviewer {
+	return &reviewer{client: c, clock: clock, known: lru.New(maxReviewed)}
+}
+
+// review tells whose a token is: errNotAuthenticated if nobody's; any other error is
+// the API server's.
+func (r *reviewer) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
+	hash := sha256.Sum256([]byte(token))
+	if known, ok := r.known.Get(hash); ok {
+		if k, ok := known.(reviewed); ok && r.clock.Since(k.at) < reviewFor {
+			return k.user, nil
+		}
+	}
+	// Many tabs of one session come at once.
+	answer, err, _ := r.asking.Do(string(hash[:]), func() (any, error) {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+		// Whoever asked first may go; the others wait for the same answer.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+		defer cancel()
+		if err := r.client.Create(ctx, review); err != nil {
+			return nil, fmt.Errorf("reviewing a token: %w", err)
+		}
+		if !review.Status.Authenticated || review.Status.User.Username == "" {
+			r.known.Remove(hash)
+			return nil, errNotAuthenticated
+		}
+		r.known.Add(hash, reviewed{review.Status.User, r.clock.Now()})
+		return review.Status.User, nil
+	})
+	if err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	user, _ := answer.(authenticationv1.UserInfo)
+	return user, nil
+}

@@ -1,0 +1,162 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+const (
+	groupCore           = "cluster.x-k8s.io"
+	groupInfrastructure = "infrastructure.cluster.x-k8s.io"
+	// anyVersion stands for whichever is served, where watchers are asked.
+	anyVersion = "v1beta2"
+
+	clusterNameLabel = "cluster.x-k8s.io/cluster-name"
+	// What AWS says of an instance, or of a group: hub/instancestate's labels.
+	ec2Label, asgLabel = "ec2-instance-state", "asg-instance-state"
+
+	// machinesFor is how long what was read of machines is taken for the present: five
+	// thousand are copied in some 20 ms.
+	machinesFor = 2 * time.Second
+)
+
+// capacityPrefixes of the annotations that say what a node would have.
+var capacityPrefixes = []string{"capacity.cluster-autoscaler.kubernetes.io/", "machine.openshift.io/"}
+
+// The kinds of machines that are shown.
+var (
+	machineDeployment = schema.GroupKind{Group: groupCore, Kind: "MachineDeployment"}
+	machinePool       = schema.GroupKind{Group: groupCore, Kind: "MachinePool"}
+	awsMachine        = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachine"}
+	awsMachinePool    = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachinePool"}
+)
+
+// MachineKinds are those that Options.Machines is asked for.
+func MachineKinds() []schema.GroupKind {
+	return []schema.GroupKind{machineDeployment, machinePool, awsMachine, awsMachinePool}
+}
+
+// Kind is how watchers read a kind for the dashboard; false for kinds that are not its.
+func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
+	if !slices.Contains(MachineKinds(), kind) {
+		return watchers.Kind{}, false
+	}
+	return watchers.Kind{GroupKind: kind, Reduce: func(u *unstructured.Unstructured) (client.Object, error) { return reduced(u), nil }}, true
+}
+
+// machineFields are what is kept of a machine beside its name.
+var machineFields = [][]string{
+	{"spec", "clusterName"}, {"spec", "replicas"}, {"status", "replicas"}, {"status", "readyReplicas"}, {"spec", "instanceID"},
+}
+
+func reduced(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{}}
+	out.SetAPIVersion(u.GetAPIVersion())
+	out.SetKind(u.GetKind())
+	out.SetNamespace(u.GetNamespace())
+	out.SetName(u.GetName())
+	out.SetUID(u.GetUID())
+	out.SetResourceVersion(u.GetResourceVersion())
+	labels := u.GetLabels()
+	maps.DeleteFunc(labels, func(key, _ string) bool { return key != clusterNameLabel && key != ec2Label && key != asgLabel })
+	if len(labels) > 0 {
+		out.SetLabels(labels)
+	}
+	annotations := u.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool { _, is := capacityOf(key); return !is })
+	if len(annotations) > 0 {
+		out.SetAnnotations(annotations)
+	}
+	for _, path := range machineFields {
+		if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found {
+			_ = unstructured.SetNestedField(out.Object, value, path...) // The way there is made of maps: it was read.
+		}
+	}
+	return out
+}
+
+// capacityOf is what an annotation tells of; false where it tells of no capacity.
+func capacityOf(annotation string) (string, bool) {
+	for _, prefix := range capacityPrefixes {
+		if name, is := strings.CutPrefix(annotation, prefix); is {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// machines of the management cluster, at one moment.
+type machines struct {
+	groups    []view.NodeGroup
+	instances []view.Instances
+	// unread kinds, and why.
+	unread []string
+}
+
+func readMachines(ctx context.Context, from client.Reader) machines {
+	var m machines
+	for _, kind := range MachineKinds() {
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: anyVersion, Kind: kind.Kind + "List"})
+		if err := from.List(ctx, &list); err != nil {
+			m.unread = append(m.unread, fmt.Sprintf("%s: %v", kind.Kind, err))
+			continue
+		}
+		for i := range list.Items {
+			if u := &list.Items[i]; kind.Group == groupCore {
+				m.groups = append(m.groups, groupOf(kind, u))
+			} else {
+				m.instances = append(m.instances, instancesOf(kind, u))
+			}
+		}
+	}
+	slices.SortFunc(m.groups, func(a, b view.NodeGroup) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
+	slices.SortFunc(m.instances, func(a, b view.Instances) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
+	return m
+}
+
+func groupOf(kind schema.GroupKind, u *unstructured.Unstructured) view.NodeGroup {
+	g := view.NodeGroup{Kind: kind.Kind, Namespace: u.GetNamespace(), Name: u.GetName()}
+	g.Cluster, _, _ = unstructured.NestedString(u.Object, "spec", "clusterName")
+	g.Ready, _, _ = unstructured.NestedInt64(u.Object, "status", "readyReplicas")
+	var set bool
+	if g.Desired, set, _ = unstructured.NestedInt64(u.Object, "spec", "replicas"); !set { // Left to an autoscaler.
+		g.Desired, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
+	}
+	for key, value := range u.GetAnnotations() {
+		if name, is := capacityOf(key); is {
+			g.Capacity = append(g.Capacity, name+": "+value)
+		}
+	}
+	slices.Sort(g.Capacity)
+	return g
+}
+
+func instancesOf(kind schema.GroupKind, u *unstructured.Unstructured) view.Instances {
+	labels := u.GetLabels()
+	i := view.Instances{Kind: kind.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), Cluster: labels[clusterNameLabel]}
+	if kind == awsMachine {
+		i.State = labels[ec2Label]
+		i.Instance, _, _ = unstructured.NestedString(u.Object, "spec", "instanceID")
+	} else {
+		i.State = labels[asgLabel]
+		i.Instance = u.GetName() // Cluster API Provider AWS names the group after the pool.
+	}
+	return i
+}

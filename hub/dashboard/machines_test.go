@@ -1,0 +1,58 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+// Of a machine only what is shown is kept, and it is shown as before; of both versions
+// of Cluster API.
+func TestMachineKinds(t *testing.T) {
+	object := func(version string, kind schema.GroupKind, content string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		typed := fmt.Sprintf(`{"apiVersion":"%s/%s","kind":%q,`, kind.Group, version, kind.Kind) + strings.TrimPrefix(content, "{")
+		NewWithT(t).Expect(u.UnmarshalJSON([]byte(typed))).To(Succeed())
+		return u
+	}
+	const meta = `"metadata":{"namespace":"fleet","name":"m","labels":{"cluster.x-k8s.io/cluster-name":"prod","ec2-instance-state":"running","asg-instance-state":"launched","team":"x"},
+		"annotations":{"capacity.cluster-autoscaler.kubernetes.io/cpu":"8","machine.openshift.io/GPU":"1","secret":"hunter2"},"managedFields":[{"manager":"m"}]}`
+	for _, version := range []string{"v1beta1", "v1beta2"} {
+		t.Run(version, func(t *testing.T) {
+			g := NewWithT(t)
+			deployment := object(version, machineDeployment, `{`+meta+`,"spec":{"clusterName":"prod","replicas":3,"template":{"secret":"hunter2"}},"status":{"replicas":3,"readyReplicas":2}}`)
+			group := groupOf(machineDeployment, deployment)
+			g.Expect(group).To(Equal(view.NodeGroup{Kind: "MachineDeployment", Namespace: "fleet", Name: "m", Cluster: "prod", Ready: 2, Desired: 3, Capacity: []string{"GPU: 1", "cpu: 8"}}))
+			autoscaled := object(version, machinePool, `{`+meta+`,"spec":{"clusterName":"prod"},"status":{"replicas":5,"readyReplicas":5}}`)
+			g.Expect(groupOf(machinePool, autoscaled)).To(And(HaveField("Ready", int64(5)), HaveField("Desired", int64(5))))
+			machine := object(version, awsMachine, `{`+meta+`,"spec":{"instanceID":"i-1","secret":"hunter2"}}`)
+			instance := instancesOf(awsMachine, machine)
+			g.Expect(instance).To(Equal(view.Instances{Kind: "AWSMachine", Namespace: "fleet", Name: "m", Cluster: "prod", State: "running", Instance: "i-1"}))
+			g.Expect(instancesOf(awsMachinePool, machine)).To(And(HaveField("State", "launched"), HaveField("Instance", "m")))
+
+			for kind, u := range map[schema.GroupKind]*unstructured.Unstructured{machineDeployment: deployment, machinePool: autoscaled, awsMachine: machine} {
+				how, ours := Kind(kind)
+				g.Expect(ours).To(BeTrue())
+				kept, err := how.Reduce(u.DeepCopy())
+				g.Expect(err).NotTo(HaveOccurred())
+				raw, err := json.Marshal(kept)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(string(raw)).NotTo(Or(ContainSubstring("hunter2"), ContainSubstring("team"), ContainSubstring("managedFields")))
+				if kind == awsMachine {
+					g.Expect(instancesOf(kind, kept.(*unstructured.Unstructured))).To(Equal(instance))
+				} else {
+					g.Expect(groupOf(kind, kept.(*unstructured.Unstructured))).To(Equal(groupOf(kind, u)))
+				}
+			}
+		})
+	}
+	_, ours := Kind(schema.GroupKind{Group: "apps", Kind: "Deployment"})
+	NewWithT(t).Expect(ours).To(BeFalse())
+}

@@ -1,0 +1,365 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
+)
+
+// hubUser is what the hub is called; it has the rights of config/rbac here.
+const hubUser = "system:serviceaccount:capstan-system:capstan-hub"
+
+// patience with what is waited for, on a machine that does much else.
+const patience = "2m"
+
+var (
+	// plane is started for the first test that needs one.
+	plane    *controlplane.ControlPlane
+	plane1   sync.Once
+	admin    client.Client
+	errPlane error
+	scheme   = runtime.NewScheme()
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	code := m.Run()
+	if plane != nil {
+		if err := plane.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// management is a client of an administrator; rights and policies are those of config.
+func management(t *testing.T) client.Client {
+	t.Helper()
+	plane1.Do(func() {
+		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")}); errPlane != nil {
+			return
+		}
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme, eventingv1.AddToScheme} {
+			if errPlane = add(scheme); errPlane != nil {
+				return
+			}
+		}
+		if admin, errPlane = client.New(plane.Config(), client.Options{Scheme: scheme}); errPlane != nil {
+			return
+		}
+		for _, file := range []string{"rbac/hub_role.yaml", "rbac/hub_role_binding.yaml", "rbac/approver_role.yaml", "admission/approval_policy.yaml"} {
+			if errPlane = apply(t.Context(), admin, filepath.Join(controlplane.Root(), "config", file)); errPlane != nil {
+				return
+			}
+		}
+	})
+	NewWithT(t).Expect(errPlane).NotTo(HaveOccurred())
+	return admin
+}
+
+// apply the manifests of a file.
+func apply(ctx context.Context, c client.Client, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	documents := yaml.NewYAMLOrJSONDecoder(f, 1<<16)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(object); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := c.Create(ctx, object); err != nil {
+			return err
+		}
+	}
+}
+
+// movedClock is the machine's, set ahead.
+type movedClock struct {
+	clock.RealClock
+	mu     sync.Mutex
+	offset time.Duration // guarded by mu
+}
+
+func (c *movedClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.offset)
+}
+
+func (c *movedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func (c *movedClock) step(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset += by
+}
+
+// world is a dashboard over a real API server, in namespaces of its own. The test
+// writes what the hub's reconcilers would.
+type world struct {
+	*WithT
+	t *testing.T
+	c client.Client
+	// fleet holds the clusters, apps the Pipelines.
+	fleet, apps string
+	clock       *movedClock
+	options     Options
+	url         string
+
+	mu    sync.Mutex
+	heard map[view.Cluster]view.Heard
+	leads bool
+}
+
+var worldsNow int
+
+// newWorld starts a dashboard that shows everything to whoever asks, unless edited.
+func newWorld(t *testing.T, edit func(*Options)) *world {
+	t.Helper()
+	c := management(t)
+	verifyNone(t)
+	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &movedClock{}, heard: map[view.Cluster]view.Heard{}, leads: true}
+	worldsNow++
+	w.fleet, w.apps = fmt.Sprintf("fleet-%d", worldsNow), fmt.Sprintf("apps-%d", worldsNow)
+	for _, name := range []string{w.fleet, w.apps} {
+		w.Expect(w.c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	}
+	hub := plane.Config()
+	hub.QPS, hub.Burst = 1000, 1000
+	hub.Impersonate = rest.ImpersonationConfig{UserName: hubUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	objects, err := cache.New(hub, cache.Options{Scheme: scheme, ByObject: CacheOptions("capstan"), DefaultNamespaces: map[string]cache.Config{w.fleet: {}, w.apps: {}}})
+	w.Expect(err).NotTo(HaveOccurred())
+	asks, err := client.New(hub, client.Options{Scheme: scheme})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.options = Options{
+		BindAddress: "127.0.0.1:0", Auth: AuthNone, Version: "v1.2.3", Cache: objects, Client: asks, Config: plane.Config(), Clock: w.clock, Logger: logr.Discard(),
+		Leads: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
+		Live:  func() map[view.Cluster]view.Heard { w.mu.Lock(); defer w.mu.Unlock(); return maps.Clone(w.heard) },
+	}
+	if edit != nil {
+		edit(&w.options)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- objects.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	w.serve()
+	return w
+}
+
+// serve starts a dashboard, as a hub that begins; it ends with the test, or by stop.
+func (w *world) serve() (stop func()) {
+	w.t.Helper()
+	addresses := make(chan string, 1)
+	o := w.options
+	o.Logger = logr.New(listening{addresses})
+	s, err := New(o)
+	w.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(stop)
+	scheme := "http://"
+	if o.CertFile != "" {
+		scheme = "https://"
+	}
+	w.url = scheme + <-addresses
+	w.Eventually(s.source.ready.Load, patience).Should(BeTrue())
+	return stop
+}
+
+// listening learns the address that was chosen from the line of log that tells it.
+type listening struct{ to chan<- string }
+
+func (listening) Init(logr.RuntimeInfo)            {}
+func (listening) Enabled(int) bool                 { return true }
+func (listening) Error(error, string, ...any)      {}
+func (l listening) WithValues(...any) logr.LogSink { return l }
+func (l listening) WithName(string) logr.LogSink   { return l }
+func (l listening) Info(_ int, said string, with ...any) {
+	if said == "serving dashboard" {
+		l.to <- fmt.Sprint(with[1])
+	}
+}
+
+// cluster as clusters.Manager writes it; it was heard just now.
+func (w *world) cluster(name string) *capstanv1.ClusterConnection {
+	w.t.Helper()
+	c := &capstanv1.ClusterConnection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "cluster." + name},
+		Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: w.fleet, Name: name}},
+	}
+	w.Expect(w.c.Create(w.t.Context(), c)).To(Succeed())
+	c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3"}
+	w.Expect(w.c.Status().Update(w.t.Context(), c)).To(Succeed())
+	w.hear(name, view.Heard{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: w.clock.Now()})
+	return c
+}
+
+func (w *world) hear(name string, h view.Heard) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard[view.Cluster{Kind: "Cluster", Namespace: w.fleet, Name: name}] = h
+}
+
+// pipeline of one environment for each cluster, which run a revision.
+func (w *world) pipeline(name, revision string, clusters ...string) *pipelinesv1.Pipeline {
+	w.t.Helper()
+	p := &pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: name},
+		Spec: pipelinesv1.PipelineSpec{
+			AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: name},
+			Promotion: &pipelinesv1.Promotion{Manual: true, Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
+		},
+	}
+	for _, c := range clusters {
+		p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: c, Targets: []pipelinesv1.Target{
+			{Namespace: name, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: w.fleet, Name: c}},
+		}})
+	}
+	w.Expect(w.c.Create(w.t.Context(), p)).To(Succeed())
+	for _, c := range clusters {
+		w.runs(p, c, revision)
+	}
+	return p
+}
+
+// runs has an environment run a revision.
+func (w *world) runs(p *pipelinesv1.Pipeline, environment, revision string) {
+	w.t.Helper()
+	w.status(p, environment, func(e *pipelinesv1.EnvironmentStatus) {
+		e.Targets = []pipelinesv1.TargetStatus{{ClusterAppRef: pipelinesv1.ClusterAppReference{LocalAppReference: p.Spec.AppRef}, Ready: true, Revision: revision}}
+		e.Agreed = &pipelinesv1.AgreedRevision{Revision: revision, Sequence: 1}
+	})
+}
+
+func (w *world) status(p *pipelinesv1.Pipeline, environment string, edit func(*pipelinesv1.EnvironmentStatus)) {
+	w.t.Helper()
+	if p.Status.Environments == nil {
+		p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{}
+	}
+	if p.Status.Environments[environment] == nil {
+		p.Status.Environments[environment] = &pipelinesv1.EnvironmentStatus{}
+	}
+	edit(p.Status.Environments[environment])
+	w.Expect(w.c.Status().Update(w.t.Context(), p)).To(Succeed())
+}
+
+// waits makes a promotion that waits for an approval.
+func (w *world) waits(p *pipelinesv1.Pipeline, environment, revision string) *capstanv1.Promotion {
+	w.t.Helper()
+	promotion := &capstanv1.Promotion{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: p.Name + "-" + environment + "-1", Labels: map[string]string{capstanv1.PipelineUIDLabel: string(p.UID)}},
+		Spec: capstanv1.PromotionSpec{
+			Pipeline: capstanv1.PipelineReference{Name: p.Name, UID: p.UID}, App: p.Spec.AppRef, Environment: environment, Number: 1,
+			Revision: revision, Source: capstanv1.PromotionSource{Environment: "dev", Sequence: 1}, Strategy: p.Spec.Promotion.Strategy, Manual: true,
+		},
+	}
+	w.Expect(w.c.Create(w.t.Context(), promotion)).To(Succeed())
+	promotion.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval}
+	w.Expect(w.c.Status().Update(w.t.Context(), promotion)).To(Succeed())
+	w.status(p, environment, func(e *pipelinesv1.EnvironmentStatus) {
+		e.Promotion = &pipelinesv1.PromotionSummary{Name: promotion.Name, Revision: revision, Phase: string(capstanv1.PhaseAwaitingApproval)}
+	})
+	return promotion
+}
+
+// account makes a ServiceAccount and returns its token.
+func (w *world) account(name string) string {
+	w.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: name}}
+	w.Expect(w.c.Create(w.t.Context(), account)).To(Succeed())
+	request := &authenticationv1.TokenRequest{}
+	w.Expect(w.c.SubResource("token").Create(w.t.Context(), account, request)).To(Succeed())
+	return request.Status.Token
+}
+
+// may lets subjects list what is shown of a namespace.
+func (w *world) may(namespace string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	w.t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "may-"}, Rules: rules}
+	w.Expect(w.c.Create(w.t.Context(), role)).To(Succeed())
+	w.Expect(w.c.Create(w.t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role.Name}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+	})).To(Succeed())
+}
+
+// approver binds the ClusterRole that config has for who approves.
+func (w *world) approver(subject rbacv1.Subject) {
+	w.t.Helper()
+	w.Expect(w.c.Create(w.t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, GenerateName: "approver-"}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "capstan-approver"},
+	})).To(Succeed())
+}
+
+func (w *world) subject(account string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: w.apps, Name: account}
+}
+
+var (
+	lists       = rbacv1.PolicyRule{APIGroups: []string{"pipelines.weave.works", "capstan.dev"}, Resources: []string{"pipelines", "promotions", "clusterconnections"}, Verbs: []string{"list"}}
+	listsEvents = rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"list"}}
+)
+
+// verifyNone looks, when the test and what it started have ended, whether a goroutine
+// is left.
+func verifyNone(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		if err := leaks.Find(before); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package dashboard
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+// maxAddress of a page, in bytes: names of two objects, and a filter.
+const maxAddress = 2048
+
+// builder makes a page; false where there is none that the viewer may see.
+type builder func(f *view.Facts, scope view.Scope) (view.Page, bool)
+
+// pageKind is one of the dashboard's pages. A new one is a file in view, a template,
+// and a line in pages.
+type pageKind struct {
+	// name is the first part of its address; parts follow it.
+	name  string
+	parts int
+	// nav is its name in the navigation; empty where it is not there.
+	nav   string
+	build func(o *Options, parts []string, q view.Query) builder
+}
+
+var pages = []pageKind{
+	{"", 0, "Fleet", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Fleet(f, s, q) })
+	}},
+	{"pipelines", 0, "Pipelines", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Pipelines(f, s, q) })
+	}},
+	{"promotions", 0, "Promotions", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Promotions(f, s, q) })
+	}},
+	{"instances", 0, "Instances", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.InstanceEvents(f, s, q) })
+	}},
+	{"backends", 0, "Backends", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Backends(f, s, q) })
+	}},
+	{"about", 0, "About", func(o *Options, _ []string, _ view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.AboutPage(f, s, o.Version) })
+	}},
+	{"clusters", 3, "", func(_ *Options, parts []string, _ view.Query) builder {
+		return func(f *view.Facts, s view.Scope) (view.Page, bool) {
+			return view.ClusterDetail(f, s, view.Cluster{Kind: parts[0], Namespace: parts[1], Name: parts[2]})
+		}
+	}},
+	{"pipelines", 2, "", func(_ *Options, parts []string, _ view.Query) builder {
+		return func(f *view.Facts, s view.Scope) (view.Page, bool) { return view.Pipeline(f, s, parts[0], parts[1]) }
+	}},
+}
+
+func always(page func(*view.Facts, view.Scope) view.Page) builder {
+	return func(f *view.Facts, s view.Scope) (view.Page, bool) { return page(f, s), true }
+}
+
+// address is a page's, understood.
+type address struct {
+	// canonical is equal for all addresses of the same page.
+	canonical string
+	route     string
+	build     builder
+}
+
+// parseAddress understands the address of a page; false where there is none of it.
+func (o *Options) parseAddress(u *url.URL) (address, bool) {
+	if len(u.Path)+len(u.RawQuery) > maxAddress {
+		return address{}, false
+	}
+	parts := strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/")
+	for i := range parts {
+		part, err := url.PathUnescape(parts[i])
+		if err != nil {
+			return address{}, false
+		}
+		parts[i] = part
+	}
+	for _, kind := range pages {
+		if parts[0] != kind.name || len(parts)-1 != kind.parts {
+			continue
+		}
+		q := view.Query{Page: 1}
+		canonical := u.EscapedPath()
+		if kind.parts == 0 { // Pages of one object have no filters.
+			q = view.ParseQuery(u.Query())
+			canonical = strings.TrimSuffix(canonical+"?"+q.Encode(), "?")
+		}
+		return address{canonical: canonical, route: "/" + strings.Join(append([]string{kind.name}, kind.holders()...), "/"), build: kind.build(o, parts[1:], q)}, true
+	}
+	return address{}, false
+}
+
+// holders stand for the parts of an address in metrics.
+func (k pageKind) holders() []string {
+	all := make([]string, k.parts)
+	for i := range all {
+		all[i] = "*"
+	}
+	return all
+}
+
+// nav is the navigation as a page shows it.
+func nav(current string) []navItem {
+	var items []navItem
+	for _, kind := range pages {
+		if kind.nav != "" {
+			at := "/" + kind.name
+			items = append(items, navItem{Name: kind.nav, Path: at, Current: at == current})
+		}
+	}
+	return items
+}

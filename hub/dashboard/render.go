@@ -1,0 +1,163 @@
+package dashboard
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed assets/*
+var assetFiles embed.FS
+
+// asset is a file that pages name by what it holds, so that a browser may keep it
+// for good.
+type asset struct {
+	name, mediaType string
+	content         []byte
+	etag            string
+}
+
+// assetHash is how much of a file's SHA-256 stands in its address.
+const assetHash = 16
+
+// assets by the names in their addresses ("dashboard.0123.css"), and their addresses
+// by their own names.
+func loadAssets() (map[string]asset, map[string]string, error) {
+	entries, err := fs.ReadDir(assetFiles, "assets")
+	if err != nil {
+		return nil, nil, err
+	}
+	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+	byAddress, address := map[string]asset{}, map[string]string{}
+	for _, e := range entries {
+		content, err := assetFiles.ReadFile("assets/" + e.Name())
+		if err != nil {
+			return nil, nil, err
+		}
+		sum := sha256.Sum256(content)
+		hash, kind := hex.EncodeToString(sum[:])[:assetHash], path.Ext(e.Name())
+		name := strings.TrimSuffix(e.Name(), kind) + "." + hash + kind
+		byAddress[name] = asset{name: name, mediaType: types[kind], content: content, etag: `"` + hash + `"`}
+		address[e.Name()] = assetsPath + name
+	}
+	return byAddress, address, nil
+}
+
+// icons are one shape for each tone, in a square of 16.
+var icons = map[view.Tone]string{
+	view.Bad:     "M3 4.4 4.4 3 8 6.6 11.6 3 13 4.4 9.4 8 13 11.6 11.6 13 8 9.4 4.4 13 3 11.6 6.6 8z",
+	view.Stale:   "M1 7h3v2H1zM6.5 7h3v2h-3zM12 7h3v2h-3z",
+	view.Warning: "M8 1 15.5 14.5H.5zM7 6v4h2V6zM7 11.5v2h2v-2z",
+	view.Asking:  "M8 1 15 8 8 15 1 8z",
+	view.Busy:    "M2 7h7V3l6 5-6 5V9H2z",
+	view.Good:    "M6.2 13 1.5 8.3 3 6.8l3.2 3.2L13 3.2l1.5 1.5z",
+	view.Idle:    "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zm0 2a4 4 0 1 1 0 8 4 4 0 0 1 0-8z",
+}
+
+// renderer turns what view makes into HTML.
+type renderer struct {
+	templates *template.Template
+	stock     *stock
+}
+
+func newRenderer(addresses map[string]string) (*renderer, error) {
+	t, err := template.New("").Funcs(template.FuncMap{
+		"asset": func(name string) (string, error) {
+			if a, ok := addresses[name]; ok {
+				return a, nil
+			}
+			return "", fmt.Errorf("there is no asset %q", name)
+		},
+		"icon":    func(t view.Tone) string { return icons[t] },
+		"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	}).ParseFS(templateFiles, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	return &renderer{templates: t, stock: newStock()}, nil
+}
+
+// block is rendered, unless it was before.
+func (r *renderer) block(b view.Block) (string, error) {
+	if html, ok := r.stock.get(b); ok {
+		return html, nil
+	}
+	html, err := r.execute(b.Template, b)
+	if err == nil {
+		blocksRendered.Inc()
+		r.stock.put(b, html)
+	}
+	return html, err
+}
+
+// frame is what a page's own template sees.
+type frame struct {
+	Frame any
+	lists map[string]*strings.Builder
+}
+
+// List is the HTML of a list's entries.
+func (f frame) List(name string) template.HTML {
+	if b := f.lists[name]; b != nil {
+		return template.HTML(b.String()) // It was made by the templates here.
+	}
+	return ""
+}
+
+// page renders the main part of one, of blocks that are rendered already.
+func (r *renderer) page(p view.Page, html map[string]string) (string, error) {
+	f := frame{Frame: p.Frame, lists: map[string]*strings.Builder{}}
+	for _, b := range p.Blocks {
+		if f.lists[b.List] == nil {
+			f.lists[b.List] = &strings.Builder{}
+		}
+		f.lists[b.List].WriteString(html[b.ID])
+	}
+	return r.execute(p.Template, f)
+}
+
+func (r *renderer) execute(name string, data any) (string, error) {
+	var b bytes.Buffer
+	if err := r.templates.ExecuteTemplate(&b, name, data); err != nil {
+		return "", fmt.Errorf("rendering %s: %w", name, err)
+	}
+	return b.String(), nil
+}
+
+// shell is what stands around the main part of every page.
+type shell struct {
+	Title string
+	Nav   []navItem
+	// User and CSRF of a session; empty where nobody signs in.
+	User, CSRF string
+	// Standby is set on a replica that does not lead.
+	Standby bool
+	// Live is the address whose changes are streamed; empty for none, and Version is
+	// of what is shown.
+	Live, Version string
+	// SignIn is set on the page of that, and Next is where it leads.
+	SignIn bool
+	Next   string
+	// Retry is set where the page could not be shown, and soon can.
+	Retry bool
+	Main  template.HTML
+	Now   time.Time
+}
+
+type navItem struct {
+	Name, Path string
+	Current    bool
+}

@@ -1,0 +1,303 @@
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"html/template"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+const (
+	assetsPath = "/assets/"
+	signInPath = "/signin"
+
+	// contentPolicy lets a page load what this server has, and nothing inline.
+	contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	// minCompressed is below what compression is worth.
+	minCompressed = 1 << 10
+)
+
+// routes of the dashboard.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern, route string, h http.HandlerFunc) {
+		mux.HandleFunc(pattern, s.measured(route, s.bounded(h)))
+	}
+	handle("GET "+assetsPath+"{name}", "/assets", s.asset)
+	handle("GET /changes", "/changes", s.changes)
+	mux.HandleFunc("GET /stream", s.stream) // It counts itself, and is not over in a time.
+	if s.Auth == AuthToken {
+		handle("GET "+signInPath, signInPath, s.signInForm)
+		handle("POST "+signInPath, signInPath, s.signIn)
+		handle("POST /signout", "/signout", s.signOut)
+		handle("GET /session", "/session", s.session)
+		handle("GET /promotions/{namespace}/{name}/approve", "/approve", s.approveForm)
+		handle("POST /promotions/{namespace}/{name}/approve", "/approve", s.approve)
+	}
+	handle("GET /", "", s.page)
+	return mux
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	if s.Auth == AuthNone && !ownHost(r.Host) {
+		// A page of elsewhere whose name was made to resolve to this machine.
+		http.Error(w, "this dashboard is open to this machine alone: call it localhost or 127.0.0.1", http.StatusMisdirectedRequest)
+		return
+	}
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		http.Error(w, "a form of another site was sent here", http.StatusForbidden)
+		return
+	}
+	if r.Body != nil {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	}
+	s.handler.ServeHTTP(w, r)
+}
+
+// ownHost is whether a Host header names this machine by what only it is called.
+func ownHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return loopbackHost(strings.Trim(host, "[]"))
+}
+
+// bounded has as many requests under way as there are slots, each for a time.
+func (s *Server) bounded(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests at a time: try again", http.StatusServiceUnavailable)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		h(w, r.WithContext(ctx))
+	}
+}
+
+// measured counts requests; an empty route is that of the page asked for.
+func (s *Server) measured(route string, h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		began, of := s.Clock.Now(), route
+		if of == "" {
+			of = "none"
+			if a, ok := s.parseAddress(r.URL); ok {
+				of = a.route
+			}
+		}
+		counting := &countingWriter{ResponseWriter: w, code: http.StatusOK}
+		h(counting, r)
+		requests.WithLabelValues(of, strconv.Itoa(counting.code)).Inc()
+		requestSeconds.WithLabelValues(of).Observe(s.Clock.Since(began).Seconds())
+	}
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *countingWriter) WriteHeader(code int) {
+	w.code = code
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// viewer is who looks, and what may be seen.
+type viewer struct {
+	session session
+	user    authenticationv1.UserInfo
+	scope   view.Scope
+	facts   *view.Facts
+}
+
+// viewer of a request: errNoSession or errNotAuthenticated where one has to sign in;
+// any other error is the API server's, or that nothing is known yet.
+func (s *Server) viewer(ctx context.Context, r *http.Request) (viewer, error) {
+	var v viewer
+	var err error
+	if s.Auth == AuthToken {
+		if v.session, err = s.sessions.read(r); err != nil {
+			return v, err
+		}
+		if v.user, err = s.reviewer.review(ctx, v.session.Token); err != nil {
+			return v, err
+		}
+	}
+	if v.facts, err = s.source.facts(ctx); err != nil {
+		return v, err
+	}
+	if s.Auth == AuthNone {
+		v.scope = view.Everything()
+		return v, nil
+	}
+	v.scope, err = s.access.scope(ctx, v.user, v.facts)
+	return v, err
+}
+
+func mustSignIn(err error) bool {
+	return errors.Is(err, errNoSession) || errors.Is(err, errNotAuthenticated)
+}
+
+// page shows one of the dashboard's pages.
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	v, err := s.viewer(r.Context(), r)
+	if err != nil {
+		s.unseen(w, r, v, err)
+		return
+	}
+	a, known := s.parseAddress(r.URL)
+	if !known {
+		s.message(w, r, v, http.StatusNotFound, "Not found", "There is no such page.", "")
+		return
+	}
+	if s.Auth == AuthNone {
+		s.markBrowser(w, r)
+	}
+	seen, there, err := s.look(a, v)
+	switch {
+	case err != nil:
+		s.unseen(w, r, v, err)
+	case !there:
+		s.message(w, r, v, http.StatusNotFound, "Not found", "There is no such object, or you may not see it.", "")
+	default:
+		s.write(w, r, http.StatusOK, v, shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: a.canonical, Version: seen.version,
+			Main: template.HTML(seen.main)}) // It was made by the templates here.
+	}
+}
+
+// look at a page as it is now.
+func (s *Server) look(a address, v viewer) (shot, bool, error) {
+	t, err := s.board.topic(a, v.scope, s.Clock.Now())
+	if err != nil {
+		return shot{}, false, err
+	}
+	if err := t.refresh(v.facts); err != nil {
+		return shot{}, false, err
+	}
+	return t.shot(s.Clock.Now())
+}
+
+// unseen answers where it is not known who looks, or nothing can be shown.
+func (s *Server) unseen(w http.ResponseWriter, r *http.Request, v viewer, err error) {
+	if mustSignIn(err) {
+		// Where none was sent there may be one all the same: a strict cookie stays away
+		// when a link of another site leads here.
+		if _, err := r.Cookie(s.sessions.cookieName(0)); err == nil {
+			s.sessions.end(w, session{})
+		}
+		http.Redirect(w, r, signInPath+"?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		return
+	}
+	w.Header().Set("Retry-After", "2")
+	if errors.Is(err, errNotReady) || errors.Is(err, errTooManyTopics) {
+		s.message(w, r, v, http.StatusServiceUnavailable, "Not now", "The hub cannot show this at the moment: "+err.Error()+". Try again.", "")
+		return
+	}
+	s.Logger.Error(err, "showing a page", "path", r.URL.Path)
+	s.message(w, r, v, http.StatusServiceUnavailable, "Not now", "The hub cannot show this at the moment; its log says why. Try again.", "")
+}
+
+// message is a page of a few words.
+func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code int, title, text, detail string) {
+	main, err := s.renderer.execute("message", map[string]string{"Title": title, "Text": text, "Detail": detail, "Back": "/"})
+	if err != nil {
+		s.Logger.Error(err, "showing a message")
+		http.Error(w, title, code)
+		return
+	}
+	s.write(w, r, code, v, shell{Title: title, Nav: nav(""), Main: template.HTML(main)}) // It was made by the templates here.
+}
+
+// write a page with what stands around it.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewer, page shell) {
+	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable
+	page.Standby = v.facts != nil && !v.facts.Leads
+	if v.user.Username != "" {
+		page.User, page.CSRF = v.user.Username, s.sessions.csrfToken(v.session)
+	}
+	html, err := s.renderer.execute("layout", page)
+	if err != nil {
+		s.Logger.Error(err, "showing a page", "path", r.URL.Path)
+		http.Error(w, "the page cannot be shown; the hub's log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	send(w, r, code, []byte(html))
+}
+
+// compressors are kept: one costs more than a page.
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// send a body, compressed where the browser takes that.
+func send(w http.ResponseWriter, r *http.Request, code int, body []byte) {
+	w.Header().Add("Vary", "Accept-Encoding")
+	if len(body) >= minCompressed && acceptsGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		body = compressed(body)
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // Whoever went away does not read it.
+}
+
+func compressed(body []byte) []byte {
+	var b bytes.Buffer
+	z, _ := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(&b)
+	_, _ = z.Write(body) // A buffer takes everything.
+	_ = z.Close()
+	return b.Bytes()
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(encoding), ";")
+		if name == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
+}
+
+// asset sends a file that the browser may keep for good: its name is of what it holds.
+func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
+	a, ok := s.assets[r.PathValue("name")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	h.Set("ETag", a.etag)
+	h.Set("Content-Type", a.mediaType)
+	if r.Header.Get("If-None-Match") == a.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	send(w, r, http.StatusOK, a.content)
+}

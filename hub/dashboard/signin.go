@@ -1,0 +1,97 @@
+package dashboard
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// local is an address of this server that one may be led to, or "/".
+func local(next string) string {
+	u, err := url.Parse(next)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") ||
+		strings.ContainsRune(next, '\\') || strings.HasPrefix(u.Path, signInPath) || len(next) > maxAddress {
+		return "/"
+	}
+	return next
+}
+
+func (s *Server) signInForm(w http.ResponseWriter, r *http.Request) {
+	s.askForToken(w, r, http.StatusOK, local(r.URL.Query().Get("next")), "")
+}
+
+// askForToken shows the form, and why the last try was refused.
+func (s *Server) askForToken(w http.ResponseWriter, r *http.Request, code int, next, refused string) {
+	main, err := s.renderer.execute("signin", map[string]string{"Next": next, "Refused": refused})
+	if err != nil {
+		s.Logger.Error(err, "asking for a token")
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	s.write(w, r, code, viewer{}, shell{Title: "Sign in", SignIn: true, Next: next, Main: template.HTML(main)}) // It was made by the templates here.
+}
+
+// signIn begins a session, if the token is somebody's.
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
+	if !s.limiter.allow(r.RemoteAddr, s.Clock.Now()) {
+		signInsTotal.WithLabelValues("limited").Inc()
+		w.Header().Set("Retry-After", "6")
+		s.askForToken(w, r, http.StatusTooManyRequests, "/", "There were too many tries. Wait a moment, and try again.")
+		return
+	}
+	if err := r.ParseForm(); err != nil {
+		s.askForToken(w, r, http.StatusBadRequest, "/", "The form could not be read. Try again.")
+		return
+	}
+	next, token := local(r.PostForm.Get("next")), strings.TrimSpace(r.PostForm.Get("token"))
+	if token == "" || len(token) > MaxToken {
+		signInsTotal.WithLabelValues("refused").Inc()
+		s.askForToken(w, r, http.StatusUnprocessableEntity, next, "That is no token: it is empty, or longer than one can be.")
+		return
+	}
+	user, err := s.reviewer.review(r.Context(), token)
+	switch {
+	case mustSignIn(err):
+		signInsTotal.WithLabelValues("refused").Inc()
+		s.Logger.V(1).Info("sign-in refused", "client", r.RemoteAddr)
+		s.askForToken(w, r, http.StatusUnauthorized, next, errNotAuthenticated.Error()+".")
+		return
+	case err == nil:
+		err = s.sessions.begin(w, token)
+	}
+	if err != nil {
+		signInsTotal.WithLabelValues("error").Inc()
+		s.Logger.Error(err, "signing in")
+		s.askForToken(w, r, http.StatusServiceUnavailable, next, "The API server could not be asked whose token it is; the hub's log says why. Try again.")
+		return
+	}
+	signInsTotal.WithLabelValues("ok").Inc()
+	s.Logger.Info("signed in", "user", user.Username, "client", r.RemoteAddr)
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// signOut ends the session.
+func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
+	of, err := s.sessions.read(r)
+	if err == nil && !s.sessions.genuine(of, r.PostFormValue("csrf")) {
+		http.Error(w, "the form is not of this session: go back, reload the page and try again", http.StatusForbidden)
+		return
+	}
+	s.sessions.end(w, of)
+	http.Redirect(w, r, signInPath, http.StatusSeeOther)
+}
+
+// session tells a page whether there is one: a strict cookie does not come with a
+// link of another site.
+func (s *Server) session(w http.ResponseWriter, r *http.Request) {
+	of, err := s.sessions.read(r)
+	if err == nil {
+		_, err = s.reviewer.review(r.Context(), of.Token)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,266 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// gathered is the sum of a metric's series.
+func gathered(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+var assetIn = regexp.MustCompile(`href="(/assets/dashboard[^"]+)"`)
+
+func byToken(o *Options) { o.Auth = AuthToken }
+
+// One signs in with a token, is led to where one wanted to go, and out again.
+func TestSignIn(t *testing.T) {
+	w := newWorld(t, byToken)
+	token := w.account("ada")
+	b := w.browser()
+	w.Expect(b.get("/pipelines?q=x")).To(And(HaveField("Code", 303), HaveField("Header", HaveKeyWithValue("Location", []string{"/signin?next=%2Fpipelines%3Fq%3Dx"}))))
+	w.Expect(b.get("/session").Code).To(Equal(401))
+	w.Expect(b.get("/stream?page=/").Code).To(Equal(401))
+	w.Expect(b.get("/changes?page=/").Code).To(Equal(401))
+
+	w.Expect(b.signIn("rubbish")).To(And(HaveField("Code", 401), HaveField("Body", ContainSubstring("does not accept the token"))))
+	w.Expect(b.signIn(" ").Code).To(Equal(422))
+	w.Expect(b.signIn(strings.Repeat("x", MaxToken+1)).Code).To(Equal(422))
+	signedIn := b.signIn(token + "\n")
+	w.Expect(signedIn).To(And(HaveField("Code", 303), HaveField("Header", HaveKeyWithValue("Location", []string{"/pipelines"}))))
+	for _, cookie := range signedIn.Header.Values("Set-Cookie") {
+		w.Expect(cookie).To(And(ContainSubstring("HttpOnly"), ContainSubstring("SameSite=Strict"), ContainSubstring("Path=/"), Not(ContainSubstring(token))))
+	}
+	page := b.get("/")
+	w.Expect(page).To(And(HaveField("Code", 200), HaveField("Body", ContainSubstring("system:serviceaccount:"+w.apps+":ada"))))
+	w.Expect(page.Body).NotTo(ContainSubstring(token))
+	w.Expect(b.get("/session").Code).To(Equal(204))
+
+	// Out: with the form's own token, and the cookie is no session any more, whoever kept it.
+	u, _ := url.Parse(w.url)
+	kept := b.client.Jar.Cookies(u)
+	w.Expect(b.do("POST", "/signout", url.Values{"csrf": {"wrong"}}, nil).Code).To(Equal(403))
+	w.Expect(b.get("/").Code).To(Equal(200))
+	w.Expect(b.do("POST", "/signout", page.fields(), nil).Code).To(Equal(303))
+	w.Expect(b.client.Jar.Cookies(u)).To(BeEmpty())
+	b.client.Jar.SetCookies(u, kept)
+	w.Expect(b.get("/").Code).To(Equal(303))
+}
+
+// A revoked token ends its sessions, and their streams.
+func TestRevokedToken(t *testing.T) {
+	w := newWorld(t, byToken)
+	b := w.browser()
+	w.Expect(b.signIn(w.account("ada")).Code).To(Equal(303))
+	w.Expect(b.get("/about").Code).To(Equal(200))
+	w.Expect(w.c.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: "ada"}})).To(Succeed())
+	w.Expect(b.get("/about").Code).To(Equal(200), "it was reviewed a moment ago")
+	w.clock.step(reviewFor)
+	w.Eventually(func() int { w.clock.step(reviewFor); return b.get("/about").Code }, patience, "500ms").Should(Equal(303))
+}
+
+// A session lasts a working day at most.
+func TestSessionEnds(t *testing.T) {
+	w := newWorld(t, byToken)
+	b := w.browser()
+	w.Expect(b.signIn(w.account("ada")).Code).To(Equal(303))
+	w.clock.step(sessionLife - time.Minute)
+	w.Expect(b.get("/about").Code).To(Equal(200))
+	w.clock.step(2 * time.Minute)
+	w.Expect(b.get("/about").Code).To(Equal(303))
+}
+
+// Any replica with the key takes the session of another, also after a restart; none
+// without it does.
+func TestSessionOverReplicas(t *testing.T) {
+	key := []byte(strings.Repeat("k", MinSessionKey))
+	w := newWorld(t, func(o *Options) { byToken(o); o.SessionKey = key })
+	b := w.browser()
+	w.Expect(b.signIn(w.account("ada")).Code).To(Equal(303))
+	w.serve()
+	w.Expect(b.get("/about").Code).To(Equal(200))
+	w.options.SessionKey = nil
+	w.serve()
+	w.Expect(b.get("/about").Code).To(Equal(303))
+	_, err := New(Options{BindAddress: "127.0.0.1:0", Auth: AuthToken, SessionKey: []byte("short")})
+	w.Expect(err).To(MatchError(ContainSubstring("32 bytes or more")))
+}
+
+// Whoever tries too often waits; others do not.
+func TestSignInIsLimited(t *testing.T) {
+	w := newWorld(t, byToken)
+	b := w.browser()
+	for range signIns {
+		w.Expect(b.signIn("rubbish").Code).To(Equal(401))
+	}
+	w.Expect(b.signIn("rubbish")).To(And(HaveField("Code", 429), HaveField("Header", HaveKey("Retry-After"))))
+	w.clock.step(signInEvery)
+	w.Expect(b.signIn("rubbish").Code).To(Equal(401))
+
+	l, now := newSignInLimiter(), time.Now()
+	for range signIns {
+		w.Expect(l.allow("[2001:db8::1]:1", now)).To(BeTrue())
+	}
+	w.Expect(l.allow("[2001:db8::2]:2", now)).To(BeFalse(), "one /64 is one client")
+	w.Expect(l.allow("[2001:db8:0:1::1]:1", now)).To(BeTrue())
+	for i := range allSignIns {
+		l.allow("10.0.0."+string(rune('0'+i%10))+":1", now)
+	}
+	w.Expect(l.allow("192.0.2.1:1", now)).To(BeFalse(), "all clients together have a bound")
+}
+
+// One sees, counts and streams what one may list, by user and by group; and what one
+// may not list is neither there nor told of.
+func TestScopeOfUsers(t *testing.T) {
+	w := newWorld(t, byToken)
+	w.cluster("dev")
+	p := w.pipeline("shop", "1.0.0", "dev")
+	w.waits(p, "dev", "1.1.0")
+	w.Expect(w.c.Create(t.Context(), &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "own"}, EventTime: metav1.NowMicro(), ReportingController: "capstan", ReportingInstance: "x", Action: "Connect",
+		Reason: "Ready", Type: "Normal", Note: "told-by-the-hub", Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Namespace: w.fleet, Name: "cluster.dev"},
+	})).To(Succeed())
+	w.Expect(w.c.Create(t.Context(), &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "foreign"}, EventTime: metav1.NowMicro(), ReportingController: "elsewhere", ReportingInstance: "x", Action: "Connect",
+		Reason: "Ready", Type: "Normal", Note: "told-by-another", Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Namespace: w.fleet, Name: "cluster.dev"},
+	})).To(Succeed())
+
+	nobody, ada, member := w.browser(), w.browser(), w.browser()
+	w.Expect(nobody.signIn(w.account("nobody")).Code).To(Equal(303))
+	w.may(w.apps, w.subject("ada"), lists)
+	w.Expect(ada.signIn(w.account("ada")).Code).To(Equal(303))
+	// All accounts of the namespace are a group; this one gets its rights by that alone.
+	w.Expect(member.signIn(w.account("member")).Code).To(Equal(303))
+
+	w.Eventually(func() string { return ada.get("/pipelines").Body }, patience).Should(ContainSubstring(w.apps + "/shop"))
+	w.Expect(ada.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"))
+	w.Expect(ada.get("/").Body).To(And(ContainSubstring("list clusterconnections.capstan.dev"), ContainSubstring("1 awaiting approval"), ContainSubstring("0 clusters")))
+	w.Expect(ada.get("/clusters/Cluster/" + w.fleet + "/dev").Code).To(Equal(404))
+	w.Expect(ada.get("/promotions").Body).To(ContainSubstring("1 promotion"))
+
+	for _, path := range []string{"/", "/pipelines", "/promotions", "/about"} {
+		w.Expect(nobody.get(path).Body).NotTo(Or(ContainSubstring(w.fleet), ContainSubstring(w.apps+"/"), ContainSubstring("1.1.0"), MatchRegexp(`\b1 (Pipeline|promotion|awaiting)`)), path)
+	}
+	w.Expect(nobody.get("/pipelines/" + w.apps + "/shop").Code).To(Equal(404))
+	w.Expect(nobody.get("/pipelines").Body).To(ContainSubstring("list pipelines.pipelines.weave.works"))
+
+	// The stream of each has what that one may see, and a right that comes changes the page.
+	version := nobody.get("/pipelines").version()
+	theirs, _ := nobody.listen("/pipelines", version, nil)
+	own, _ := ada.listen("/pipelines", ada.get("/pipelines").version(), nil)
+	w.runs(p, "dev", "1.0.1")
+	w.Eventually(own, patience).Should(Receive(HaveField("Data", ContainSubstring("1.0.1"))))
+	w.Consistently(theirs, "500ms").ShouldNot(Receive())
+	w.Expect(nobody.get("/changes?page=/pipelines&from=" + ada.get("/pipelines").version()).Body).To(And(ContainSubstring(`"resync":true`), Not(ContainSubstring("shop"))))
+
+	w.may(w.fleet, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + w.apps, APIGroup: rbacv1.GroupName}, lists, listsEvents)
+	w.Eventually(func() string { w.clock.step(accessFor); w.hearAgain("dev"); return member.get("/").Body }, patience).Should(And(ContainSubstring(w.fleet+"/dev"), ContainSubstring("1 cluster")))
+	detail := member.get("/clusters/Cluster/" + w.fleet + "/dev").Body
+	w.Expect(detail).To(And(ContainSubstring("told-by-the-hub"), Not(ContainSubstring("told-by-another")), ContainSubstring("list pipelines.pipelines.weave.works")))
+}
+
+func (w *world) hearAgain(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c, h := range w.heard {
+		if c.Name == name {
+			h.LastContact = w.clock.Now()
+			w.heard[c] = h
+		}
+	}
+}
+
+// What is open is open to this machine alone, also by name; and nothing is served
+// where tokens would travel in the clear.
+func TestExposure(t *testing.T) {
+	w := newWorld(t, nil)
+	b := w.browser()
+	w.Expect(b.get("/").Code).To(Equal(200))
+	rebound, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/", nil)
+	w.Expect(err).NotTo(HaveOccurred())
+	rebound.Host = "attacker.example.org:8090"
+	response, err := b.client.Do(rebound)
+	w.Expect(err).NotTo(HaveOccurred())
+	response.Body.Close()
+	w.Expect(response.StatusCode).To(Equal(http.StatusMisdirectedRequest))
+	w.Expect(b.get("/promotions/a/b/approve").Code).To(Equal(404), "nobody approves without a name")
+	w.Expect(b.get("/signin").Code).To(Equal(404))
+
+	for _, tc := range []struct {
+		address string
+		auth    Auth
+		tls     bool
+		says    string
+	}{
+		{"127.0.0.1:8090", AuthNone, false, ""}, {"[::1]:8090", AuthNone, false, ""}, {"localhost:8090", AuthToken, false, ""}, {":8090", AuthToken, true, ""},
+		{":8090", AuthNone, true, "nobody has to sign in"}, {"0.0.0.0:8090", AuthNone, false, "nobody has to sign in"}, {"10.0.0.1:8090", AuthToken, false, "in the clear"},
+		{":8090", AuthToken, false, "in the clear"}, {"127.0.0.1.example.org:80", AuthNone, false, "nobody has to sign in"},
+	} {
+		err := CheckExposure(tc.address, tc.auth, tc.tls)
+		if tc.says == "" {
+			w.Expect(err).NotTo(HaveOccurred(), tc.address)
+			continue
+		}
+		w.Expect(errors.Is(err, ErrExposed)).To(BeTrue())
+		w.Expect(err).To(MatchError(ContainSubstring(tc.says)))
+	}
+}
+
+// Headers, compression and what a browser may keep.
+func TestHeaders(t *testing.T) {
+	w := newWorld(t, nil)
+	b := w.browser()
+	page := b.get("/")
+	w.Expect(page.Header.Get("Content-Security-Policy")).To(And(ContainSubstring("default-src 'none'"), ContainSubstring("frame-ancestors 'none'"), Not(ContainSubstring("unsafe"))))
+	w.Expect(page.Header.Get("X-Content-Type-Options")).To(Equal("nosniff"))
+	w.Expect(page.Header.Get("Cache-Control")).To(Equal("no-store"))
+	w.Expect(page.Body).NotTo(MatchRegexp(`(?i)<style|style="|<script>|\son[a-z]+="`))
+	style := assetIn.FindStringSubmatch(page.Body)[1]
+	kept := b.get(style)
+	w.Expect(kept).To(And(HaveField("Code", 200), HaveField("Body", ContainSubstring(":root"))))
+	w.Expect(kept.Header.Get("Cache-Control")).To(ContainSubstring("immutable"))
+	w.Expect(b.do("GET", style, nil, http.Header{"If-None-Match": {kept.Header.Get("ETag")}}).Code).To(Equal(304))
+	w.Expect(b.get("/assets/dashboard.css").Code).To(Equal(404))
+	w.Expect(b.get("/assets/..%2fdoc.go").Code).To(Equal(404))
+	w.Expect(b.do("GET", "/", nil, http.Header{"Accept-Encoding": {"br, gzip"}}).Header.Get("Content-Encoding")).To(Equal("gzip"))
+	w.Expect(b.do("GET", "/", nil, http.Header{"Accept-Encoding": {"gzip;q=0"}}).Header.Get("Content-Encoding")).To(BeEmpty())
+	for _, path := range []string{"/nowhere", "/pipelines/a", "/clusters/Cluster/a/b", "/pipelines/a/b/c"} {
+		w.Expect(b.get(path).Code).To(Equal(404), path)
+	}
+	w.Expect(b.do("POST", "/pipelines", url.Values{}, nil).Code).To(Equal(405))
+}
+
+// Nobody is led elsewhere after signing in.
+func TestLocal(t *testing.T) {
+	g := NewWithT(t)
+	for next, want := range map[string]string{
+		"/pipelines?q=a": "/pipelines?q=a", "/promotions/a/b/approve": "/promotions/a/b/approve", "": "/", "//evil.example": "/", "/\\evil.example": "/",
+		"https://evil.example/": "/", "javascript:alert(1)": "/", "/signin?next=/signin": "/", "evil": "/", "/%zz": "/", "/" + strings.Repeat("x", maxAddress): "/",
+	} {
+		g.Expect(local(next)).To(Equal(want), next)
+	}
+}

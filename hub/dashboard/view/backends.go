@@ -1,0 +1,100 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+)
+
+// BackendsPath is the page of event backends.
+const BackendsPath = "/backends"
+
+// backendWords can be filtered by, worst first.
+var backendWords = []string{"Invalid", "Not ready", "Not looked at yet", "Ready"}
+
+// Backend is an EventingBackend. Its configuration is not shown: it may hold what is
+// not for everybody.
+type Backend struct {
+	Namespace, Name string
+	// Type that is asked for, and InUse the one that is used, if it is another.
+	Type, InUse string
+	Mark        Mark
+	// Errors of its configuration.
+	Errors     []eventingv1.ValidationError
+	Conditions []Condition
+	// Told are Events of it, newest first.
+	Told []Event
+}
+
+// BackendsFrame is what stands around the backends.
+type BackendsFrame struct {
+	Filters Filters
+}
+
+// BackendsSummary is the page in a line.
+type BackendsSummary struct {
+	Backends int
+	Counts   []Count
+}
+
+// Backends is the page of event backends, worst first.
+func Backends(f *Facts, scope Scope, q Query) Page {
+	marks, namespaces := map[Mark]int{}, map[string]bool{}
+	total := 0
+	var found []Backend
+	for i := range f.Backends {
+		o := &f.Backends[i]
+		if !scope.Backends.Has(o.Namespace) {
+			continue
+		}
+		b := f.backend(o, scope)
+		total++
+		namespaces[b.Namespace] = true
+		marks[b.Mark]++
+		if q.inNamespace(b.Namespace) && q.inState(b.Mark.Word) && q.finds(b.Namespace+"/"+b.Name, b.Type) {
+			found = append(found, b)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Backend) int {
+		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	counts := counted(marks, func(m Mark) string { return BackendsPath + "?" + Query{State: m.Word}.Encode() })
+	page := Page{Template: "backends", Title: "Event backends", Frame: BackendsFrame{Filters: Filters{
+		Query: q, Action: BackendsPath, Namespaces: sorted(namespaces), States: backendWords,
+	}}}
+	page.Blocks = append(page.Blocks, Block{ID: "backends-summary", List: "summary", Template: "backends-summary", Data: BackendsSummary{Backends: total, Counts: counts}})
+	for _, b := range found {
+		page.Blocks = append(page.Blocks, Block{ID: "backend/" + b.Namespace + "/" + b.Name, List: "entries", Template: "backend", Data: b})
+	}
+	if len(found) == 0 {
+		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Backends, NeedBackends, q, "There is no EventingBackend yet."))
+	}
+	return page
+}
+
+func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
+	b := Backend{Namespace: o.Namespace, Name: o.Name, Type: o.Spec.Type, Mark: backendMark(o), Errors: o.Status.ValidationErrors}
+	if o.Status.BackendType != "" && o.Status.BackendType != o.Spec.Type {
+		b.InUse = o.Status.BackendType
+	}
+	for _, c := range o.Status.Conditions {
+		b.Conditions = append(b.Conditions, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime})
+	}
+	for _, e := range f.events(o.Namespace, scope, regards(eventingv1.EventingBackendKind, o.Name)) {
+		b.Told = append(b.Told, e.Event)
+	}
+	return b
+}
+
+func backendMark(o *eventingv1.EventingBackend) Mark {
+	switch {
+	case len(o.Status.ValidationErrors) > 0:
+		return Mark{Bad, "Invalid"}
+	case o.Status.EventingReady == nil:
+		return Mark{Idle, "Not looked at yet"}
+	case *o.Status.EventingReady:
+		return Mark{Good, "Ready"}
+	}
+	return Mark{Bad, "Not ready"}
+}

@@ -1,0 +1,151 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// maxMachines of a cluster that are shown, worst first: the counts tell of all.
+const maxMachines = 200
+
+// NodeGroup is a MachineDeployment or MachinePool of the management cluster.
+type NodeGroup struct {
+	Kind, Namespace, Name string
+	// Cluster that it belongs to, by spec.clusterName.
+	Cluster        string
+	Ready, Desired int64
+	// Capacity of a node of it, as its annotations say: "cpu: 8".
+	Capacity []string
+}
+
+// Instances is an AWSMachine or AWSMachinePool of the management cluster.
+type Instances struct {
+	Kind, Namespace, Name string
+	// Cluster that it belongs to, by Cluster API's label.
+	Cluster string
+	// State is what its label ec2-instance-state or asg-instance-state says; empty
+	// before the first event.
+	State string
+	// Instance is the ID of the instance, or of the group; empty before there is one.
+	Instance string
+}
+
+// Nodes are the node groups of a cluster, in a line.
+type Nodes struct {
+	Groups         int
+	Ready, Desired int64
+	// Leaving are machines and pools whose instances AWS says are going, or that failed.
+	Leaving int
+}
+
+// GroupRow and InstanceRow are shown on a cluster's page.
+type (
+	GroupRow struct {
+		NodeGroup
+		Mark Mark
+	}
+	InstanceRow struct {
+		Instances
+		Mark Mark
+	}
+)
+
+// instanceMark of a label's word.
+func instanceMark(state string) Mark {
+	switch state {
+	case "":
+		return Mark{Idle, "No event yet"}
+	case "running", "launched":
+		return Mark{Good, state}
+	case "pending", "launching", "warm-pool":
+		return Mark{Busy, state}
+	case "stopping", "stopped", "shutting-down", "terminating", "rebalance-recommended", "scheduled-maintenance":
+		return Mark{Warning, state}
+	case "capacity-reservation-interruption", "launch-failed", "terminate-failed":
+		return Mark{Bad, state}
+	}
+	if strings.HasPrefix(state, "spot-interruption-") {
+		return Mark{Bad, state}
+	}
+	return Mark{Idle, state} // "terminated", and what AWS may say one day.
+}
+
+// leaving is whether a mark tells of what is going, or failed.
+func leaving(m Mark) bool { return m.Tone == Bad || m.Tone == Warning }
+
+func groupMark(n NodeGroup) Mark {
+	switch {
+	case n.Ready >= n.Desired:
+		return Mark{Good, "Ready"}
+	case n.Ready == 0:
+		return Mark{Bad, "None ready"}
+	}
+	return Mark{Warning, "Some not ready"}
+}
+
+// owned is the Cluster that an object of Cluster API names.
+func owned(namespace, name string) Cluster {
+	return Cluster{Kind: "Cluster", Namespace: namespace, Name: name}
+}
+
+// nodes of each cluster, in a line.
+func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
+	all := map[Cluster]Nodes{}
+	for _, g := range f.NodeGroups {
+		if scope.NodeGroups.Has(g.Namespace) {
+			c := owned(g.Namespace, g.Cluster)
+			n := all[c]
+			n.Groups, n.Ready, n.Desired = n.Groups+1, n.Ready+g.Ready, n.Desired+g.Desired
+			all[c] = n
+		}
+	}
+	for _, i := range f.Instances {
+		if scope.Instances.Has(i.Namespace) && leaving(instanceMark(i.State)) {
+			c := owned(i.Namespace, i.Cluster)
+			n := all[c]
+			n.Leaving++
+			all[c] = n
+		}
+	}
+	return all
+}
+
+// machinesOf a cluster, as blocks: node groups, and what AWS says of their instances.
+func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
+	var groups []GroupRow
+	for _, g := range f.NodeGroups {
+		if owned(g.Namespace, g.Cluster) == c && scope.NodeGroups.Has(g.Namespace) {
+			groups = append(groups, GroupRow{g, groupMark(g)})
+		}
+	}
+	slices.SortFunc(groups, func(a, b GroupRow) int {
+		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
+	var instances []InstanceRow
+	for _, i := range f.Instances {
+		if owned(i.Namespace, i.Cluster) == c && scope.Instances.Has(i.Namespace) {
+			instances = append(instances, InstanceRow{i, instanceMark(i.State)})
+		}
+	}
+	slices.SortFunc(instances, func(a, b InstanceRow) int {
+		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
+	var blocks []Block
+	for _, g := range groups[:min(len(groups), maxMachines)] {
+		blocks = append(blocks, Block{ID: "group/" + g.Kind + "/" + g.Name, List: "groups", Template: "group", Data: g})
+	}
+	if len(groups) == 0 {
+		blocks = append(blocks, empty("groups", "empty-row", groupColumns, scope.NodeGroups, NeedNodeGroups, Query{}, "No MachineDeployment or MachinePool of the management cluster belongs to it."))
+	}
+	for _, i := range instances[:min(len(instances), maxMachines)] {
+		blocks = append(blocks, Block{ID: "instance/" + i.Kind + "/" + i.Name, List: "machines", Template: "machine", Data: i})
+	}
+	if len(instances) == 0 {
+		blocks = append(blocks, empty("machines", "empty-row", machineColumns, scope.Instances, NeedInstances, Query{}, "No AWSMachine or AWSMachinePool of the management cluster belongs to it."))
+	}
+	return blocks
+}
+
+// groupColumns and machineColumns of the tables of node groups and of machines.
+const groupColumns, machineColumns = 4, 3

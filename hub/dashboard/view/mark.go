@@ -1,0 +1,147 @@
+package view
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// Tone is how much a state matters, in the order in which it is shown. It chooses
+// icon and colour; the word beside them says the same.
+type Tone int
+
+// Tones, worst first.
+const (
+	Bad Tone = iota
+	// Stale: not known any more; last seen is all there is.
+	Stale
+	Warning
+	// Asking waits for a person.
+	Asking
+	Busy
+	Good
+	Idle
+)
+
+// String names the tone in style sheets.
+func (t Tone) String() string {
+	switch t {
+	case Bad:
+		return "bad"
+	case Stale:
+		return "stale"
+	case Warning:
+		return "warning"
+	case Asking:
+		return "asking"
+	case Busy:
+		return "busy"
+	case Good:
+		return "good"
+	case Idle:
+		return "idle"
+	}
+	return "idle"
+}
+
+// Mark is a state as it is shown: an icon, by its tone, and a word.
+type Mark struct {
+	Tone Tone
+	Word string
+}
+
+func worse(a, b Tone) int { return cmp.Compare(a, b) }
+
+// connectionMark of a standing.
+func connectionMark(s standing, now time.Time) Mark {
+	switch s.State {
+	case capstanv1.ConnectionReady:
+		if s.silent(now) {
+			return Mark{Stale, "Stale"}
+		}
+		return Mark{Good, "Ready"}
+	case capstanv1.ConnectionDegraded:
+		return Mark{Warning, "Degraded"}
+	case capstanv1.ConnectionUnreachable:
+		return Mark{Bad, "Unreachable"}
+	case capstanv1.ConnectionAuthFailed:
+		return Mark{Bad, "Auth failed"}
+	case capstanv1.ConnectionConnecting:
+		return Mark{Busy, "Connecting"}
+	case capstanv1.ConnectionUnused:
+		return Mark{Idle, "Unused"}
+	case capstanv1.ConnectionRemoved:
+		return Mark{Idle, "Removed"}
+	}
+	return Mark{Stale, "Unknown"}
+}
+
+// phaseMark of a promotion.
+func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
+	if stalled && !phase.Finished() {
+		return Mark{Warning, "Stalled: " + phaseWord(phase)}
+	}
+	switch phase {
+	case capstanv1.PhaseAwaitingApproval:
+		return Mark{Asking, phaseWord(phase)}
+	case "", capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+		return Mark{Busy, phaseWord(phase)}
+	case capstanv1.PhaseSucceeded:
+		return Mark{Good, phaseWord(phase)}
+	case capstanv1.PhaseFailed:
+		return Mark{Bad, phaseWord(phase)}
+	case capstanv1.PhaseRejected:
+		return Mark{Warning, phaseWord(phase)}
+	case capstanv1.PhaseSuperseded:
+		return Mark{Idle, phaseWord(phase)}
+	}
+	return Mark{Idle, string(phase)}
+}
+
+func phaseWord(phase capstanv1.PromotionPhase) string {
+	switch phase {
+	case capstanv1.PhaseAwaitingApproval:
+		return "Awaiting approval"
+	case capstanv1.PhaseAwaitingMerge:
+		return "Awaiting merge"
+	case capstanv1.PhaseAwaitingRollout:
+		return "Awaiting rollout"
+	case "":
+		return "Decided"
+	case capstanv1.PhasePromoting, capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
+	}
+	return string(phase)
+}
+
+func stalled(p *capstanv1.Promotion) bool {
+	return meta.IsStatusConditionTrue(p.Status.Conditions, capstanv1.StalledCondition)
+}
+
+// targetMark of what was last seen of a target. What is stale is that and nothing
+// else: least of all well.
+func targetMark(seen *pipelinesv1.TargetStatus, stale bool) Mark {
+	switch {
+	case stale:
+		return Mark{Stale, "Stale"}
+	case seen == nil:
+		return Mark{Idle, "Not looked at yet"}
+	case seen.Error != "":
+		return Mark{Bad, "Error"}
+	case seen.Ready:
+		return Mark{Good, "Ready"}
+	case seen.Revision == "":
+		return Mark{Idle, "Runs nothing"}
+	}
+	return Mark{Warning, "Not ready"}
+}
+
+// Words that can be chosen in the filters of lists, worst first.
+var (
+	connectionWords = []string{"Unreachable", "Auth failed", "Stale", "Unknown", "Degraded", "Connecting", "Ready", "Unused", "Removed"}
+	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Ready", "Runs nothing", "Not looked at yet", "Nothing runs"}
+	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Succeeded", "Superseded"}
+)

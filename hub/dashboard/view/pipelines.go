@@ -1,0 +1,216 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// PipelinesPath is the matrix of Pipelines and environments.
+const PipelinesPath = "/pipelines"
+
+// Row is a Pipeline in the matrix.
+type Row struct {
+	Namespace, Name, Link string
+	App                   string
+	// Mark of the worst cell, or of the Pipeline itself.
+	Mark Mark
+	Note string
+	// Cells in the order of the matrix' columns.
+	Cells []Cell
+}
+
+// Cell is an environment of a Pipeline.
+type Cell struct {
+	// Environment; empty where the Pipeline has none of the column's name.
+	Environment string
+	Targets     []Target
+	// Move is the newest promotion into it, if it is not over well.
+	Move *Move
+	// Newer is the revision that the environment before agreed on, if this one does
+	// not run it.
+	Newer string
+	// Differ is whether its targets run different revisions.
+	Differ bool
+}
+
+// Move is a promotion in a cell.
+type Move struct {
+	Mark             Mark
+	Revision, Reason string
+	Message          string
+	URL              string
+	// Approve is where the viewer can approve it; empty where not.
+	Approve string
+}
+
+// MatrixFrame is what stands around the rows.
+type MatrixFrame struct {
+	Filters Filters
+	// Columns are the environments' names, in the order of the Pipelines.
+	Columns []string
+}
+
+// MatrixSummary is the matrix in a line.
+type MatrixSummary struct {
+	Pipelines int
+	Counts    []Count
+}
+
+func pipelinePath(namespace, name string) string { return path("pipelines", namespace, name) }
+
+// ApprovePath is where a promotion is approved.
+func ApprovePath(namespace, name string) string {
+	return path("promotions", namespace, name, "approve")
+}
+
+// Pipelines is the matrix of Pipelines and environments.
+func Pipelines(f *Facts, scope Scope, q Query) Page {
+	known := f.standings()
+	marks, namespaces := map[Mark]int{}, map[string]bool{}
+	total := 0
+	var rows []Row
+	for i := range f.Pipelines {
+		p := &f.Pipelines[i]
+		if !scope.Pipelines.Has(p.Namespace) {
+			continue
+		}
+		row := f.row(p, known, scope)
+		total++
+		namespaces[p.Namespace] = true
+		marks[row.Mark]++
+		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.finds(row.texts()...) {
+			rows = append(rows, row)
+		}
+	}
+	columns := columns(rows)
+	for i := range rows {
+		rows[i].Cells = aligned(rows[i].Cells, columns)
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	counts := counted(marks, func(m Mark) string { return PipelinesPath + "?" + Query{State: m.Word}.Encode() })
+	page := Page{Template: "pipelines", Title: "Pipelines", Frame: MatrixFrame{
+		Columns: columns,
+		Filters: Filters{Query: q, Action: PipelinesPath, Namespaces: sorted(namespaces), States: pipelineWords},
+	}}
+	page.Blocks = append(page.Blocks, Block{ID: "matrix-summary", List: "summary", Template: "matrix-summary", Data: MatrixSummary{Pipelines: total, Counts: counts}})
+	for _, r := range rows {
+		page.Blocks = append(page.Blocks, Block{ID: "pipeline/" + r.Namespace + "/" + r.Name, List: "rows", Template: "row", Data: r})
+	}
+	if len(rows) == 0 {
+		page.Blocks = append(page.Blocks, empty("rows", "empty-row", len(columns)+1, scope.Pipelines, NeedPipelines, q, "There is no Pipeline yet."))
+	}
+	return page
+}
+
+func (r Row) texts() []string {
+	all := []string{r.Namespace + "/" + r.Name, r.App}
+	for _, c := range r.Cells {
+		for _, t := range c.Targets {
+			all = append(all, t.Revision, t.ClusterName)
+		}
+	}
+	return all
+}
+
+func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope Scope) Row {
+	r := Row{Namespace: p.Namespace, Name: p.Name, Link: pipelinePath(p.Namespace, p.Name), App: p.Spec.AppRef.Kind + " " + p.Spec.AppRef.Name, Mark: Mark{Idle, "Nothing runs"}}
+	for e := range p.Spec.Environments {
+		cell := f.cell(p, e, known, scope)
+		r.Cells = append(r.Cells, cell)
+		r.worsen(cell)
+	}
+	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue && r.Mark.Tone != Bad {
+		r.Mark, r.Note = Mark{Bad, "Stalled"}, c.Message
+	}
+	if p.Spec.Suspend {
+		r.Note = "Suspended: nothing is promoted."
+	}
+	return r
+}
+
+// worsen the row's mark by a cell's.
+func (r *Row) worsen(c Cell) {
+	take := func(m Mark) {
+		if m.Tone < r.Mark.Tone {
+			r.Mark = m
+		}
+	}
+	for _, t := range c.Targets {
+		take(t.Mark)
+	}
+	if c.Move != nil {
+		take(c.Move.Mark)
+	}
+}
+
+func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing, scope Scope) Cell {
+	env := &p.Spec.Environments[e]
+	cell := Cell{Environment: env.Name}
+	for _, t := range f.placements(p, e, known, scope) {
+		cell.Differ = cell.Differ || (len(cell.Targets) > 0 && cell.Targets[0].Revision != t.Revision)
+		cell.Targets = append(cell.Targets, t.Target)
+	}
+	status := p.Status.Environments[env.Name]
+	if status != nil && status.Promotion != nil {
+		cell.Move = move(p.Namespace, status.Promotion, scope)
+	}
+	if e > 0 {
+		if before := p.Status.Environments[p.Spec.Environments[e-1].Name]; before != nil && before.Agreed != nil {
+			if status == nil || status.Agreed == nil || status.Agreed.Revision != before.Agreed.Revision {
+				cell.Newer = before.Agreed.Revision
+			}
+		}
+	}
+	return cell
+}
+
+// move of a promotion that is not over well.
+func move(namespace string, s *pipelinesv1.PromotionSummary, scope Scope) *Move {
+	phase := capstanv1.PromotionPhase(s.Phase)
+	switch phase {
+	case capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded:
+		return nil
+	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		capstanv1.PhaseFailed, capstanv1.PhaseRejected:
+	}
+	m := &Move{Mark: phaseMark(phase, false), Revision: s.Revision, Reason: s.Reason, Message: s.Message, URL: s.URL}
+	if phase == capstanv1.PhaseAwaitingApproval && scope.Approve.Has(namespace) {
+		m.Approve = ApprovePath(namespace, s.Name)
+	}
+	return m
+}
+
+// columns are the environments of rows: each Pipeline's own order is kept as far as
+// the others' lets it.
+func columns(rows []Row) []string {
+	var all []string
+	for _, r := range rows {
+		at := 0
+		for _, c := range r.Cells {
+			if i := slices.Index(all, c.Environment); i >= 0 {
+				at = i + 1
+				continue
+			}
+			all = slices.Insert(all, at, c.Environment)
+			at++
+		}
+	}
+	return all
+}
+
+// aligned puts cells under their columns.
+func aligned(cells []Cell, columns []string) []Cell {
+	all := make([]Cell, len(columns))
+	for _, c := range cells {
+		all[slices.Index(columns, c.Environment)] = c
+	}
+	return all
+}

@@ -1,0 +1,168 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// PromotionsPath is the timeline of promotions.
+const PromotionsPath = "/promotions"
+
+// Entry is a promotion in a list.
+type Entry struct {
+	Namespace, Name            string
+	Pipeline, PipelineLink     string
+	Environment, Source        string
+	Number                     int64
+	From, Revision             string
+	Mark                       Mark
+	Reason, Message            string
+	Who                        string
+	Decided, Started, Finished time.Time
+	// Took is how long it took, where it is over.
+	Took     string
+	Attempts int64
+	// Failure of the newest attempt.
+	Failure string
+	// Retry is how often it was begun again by hand.
+	Retry int64
+	URL   string
+	// Approve is where the viewer can approve it; empty where not.
+	Approve string
+}
+
+// TimelineFrame is what stands around the entries.
+type TimelineFrame struct {
+	Filters Filters
+	// Newer and Older are the addresses of the pages beside this one; empty at the ends.
+	Newer, Older string
+}
+
+// TimelineSummary is the timeline in a line.
+type TimelineSummary struct {
+	Promotions int
+	Counts     []Count
+}
+
+// Promotions is the timeline: what is under way first, then the newest.
+func Promotions(f *Facts, scope Scope, q Query) Page {
+	q.Page = max(q.Page, 1)
+	marks, namespaces := map[Mark]int{}, map[string]bool{}
+	total := 0
+	var found []*capstanv1.Promotion
+	for i := range f.Promotions {
+		p := &f.Promotions[i]
+		if !scope.Promotions.Has(p.Namespace) {
+			continue
+		}
+		mark := phaseMark(p.Status.Phase, stalled(p))
+		total++
+		namespaces[p.Namespace] = true
+		marks[mark]++
+		if q.inNamespace(p.Namespace) && q.inState(mark.Word) &&
+			q.finds(p.Namespace+"/"+p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision, p.Status.Reason, who(p)) {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, newestFirst)
+	counts := counted(marks, func(m Mark) string { return PromotionsPath + "?" + Query{State: m.Word}.Encode() })
+	frame := TimelineFrame{Filters: Filters{Query: q, Action: PromotionsPath, Namespaces: sorted(namespaces), States: promotionWords}}
+	shown := found[min(len(found), (q.Page-1)*perPage):min(len(found), q.Page*perPage)]
+	beside := func(page int) string {
+		other := q
+		other.Page = page
+		return strings.TrimSuffix(PromotionsPath+"?"+other.Encode(), "?")
+	}
+	if q.Page > 1 {
+		frame.Newer = beside(q.Page - 1)
+	}
+	if len(found) > q.Page*perPage {
+		frame.Older = beside(q.Page + 1)
+	}
+	page := Page{Template: "promotions", Title: "Promotions", Frame: frame}
+	page.Blocks = append(page.Blocks, Block{ID: "timeline-summary", List: "summary", Template: "timeline-summary", Data: TimelineSummary{Promotions: total, Counts: counts}})
+	page.Blocks = append(page.Blocks, entries(shown, scope)...)
+	if len(shown) == 0 {
+		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, q, "Nothing was promoted yet."))
+	}
+	return page
+}
+
+// newestFirst is the order of a timeline; what is under way comes before what is over.
+func newestFirst(a, b *capstanv1.Promotion) int {
+	over := func(p *capstanv1.Promotion) int {
+		if p.Status.Phase.Finished() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(over(a), over(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(b.Spec.Number, a.Spec.Number),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func entries(promotions []*capstanv1.Promotion, scope Scope) []Block {
+	blocks := make([]Block, 0, len(promotions))
+	for _, p := range promotions {
+		e := EntryOf(p, scope)
+		blocks = append(blocks, Block{ID: "promotion/" + e.Namespace + "/" + e.Name, List: "entries", Template: "entry", Data: e})
+	}
+	return blocks
+}
+
+// EntryOf a promotion.
+func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
+	e := Entry{
+		Namespace: p.Namespace, Name: p.Name, Pipeline: p.Namespace + "/" + p.Spec.Pipeline.Name,
+		Environment: p.Spec.Environment, Source: p.Spec.Source.Environment, Number: p.Spec.Number, Revision: p.Spec.Revision,
+		Mark: phaseMark(p.Status.Phase, stalled(p)), Reason: p.Status.Reason, Message: p.Status.Message, Who: who(p),
+		Decided: p.CreationTimestamp.Time, Retry: p.Spec.Retry, URL: p.Status.URL,
+	}
+	if scope.Pipelines.Has(p.Namespace) {
+		e.PipelineLink = pipelinePath(p.Namespace, p.Spec.Pipeline.Name)
+	}
+	if p.Spec.From != nil {
+		e.From = strings.Join(p.Spec.From.Revisions, ", ")
+	}
+	if p.Status.StartedAt != nil {
+		e.Started = p.Status.StartedAt.Time
+	}
+	if p.Status.FinishedAt != nil {
+		e.Finished = p.Status.FinishedAt.Time
+		if !e.Started.IsZero() {
+			e.Took = duration.HumanDuration(e.Finished.Sub(e.Started))
+		}
+	}
+	if a := p.Status.Attempt; a != nil {
+		e.Attempts, e.Failure = a.Number, a.Error
+	}
+	if Approvable(p) && scope.Approve.Has(p.Namespace) {
+		e.Approve = ApprovePath(p.Namespace, p.Name)
+	}
+	return e
+}
+
+// Approvable is whether a promotion waits for an approval.
+func Approvable(p *capstanv1.Promotion) bool {
+	return p.Spec.Manual && p.Spec.Approval == nil && p.Status.Phase == capstanv1.PhaseAwaitingApproval
+}
+
+// who let a promotion go on.
+func who(p *capstanv1.Promotion) string {
+	switch {
+	case p.Status.Approval != nil && p.Status.Approval.Method == capstanv1.ApprovalByHTTP:
+		return "approved by " + p.Status.Approval.By + " (signed call)"
+	case p.Status.Approval != nil:
+		return "approved by " + p.Status.Approval.By
+	case p.Spec.Approval != nil:
+		return "approved by " + p.Spec.Approval.By
+	case p.Spec.Manual:
+		return "needs an approval"
+	}
+	return "automatic"
+}

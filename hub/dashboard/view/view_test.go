@@ -1,0 +1,372 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} }
+
+func cluster(name string) Cluster { return Cluster{Kind: "Cluster", Namespace: "fleet", Name: name} }
+
+// facts are three clusters, one Pipeline of team apps over them and one of team other.
+func facts() *Facts {
+	f := &Facts{Leads: true, Now: now, Heard: map[Cluster]Heard{}}
+	for _, name := range []string{"dev", "staging", "prod"} {
+		f.Connections = append(f.Connections, capstanv1.ClusterConnection{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cluster." + name},
+			Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: name}},
+			Status: capstanv1.ClusterConnectionStatus{
+				State: capstanv1.ConnectionReady, Reason: "Connected", Since: ago(time.Hour), KubernetesVersion: "v1.36.3", CredentialExpiry: ago(-time.Hour),
+			},
+		})
+		f.Heard[cluster(name)] = Heard{State: capstanv1.ConnectionReady, Reason: "Connected", Since: now.Add(-time.Hour), LastContact: now.Add(-10 * time.Second)}
+	}
+	f.Pipelines = []pipelinesv1.Pipeline{pipeline("apps", "shop"), pipeline("other", "billing")}
+	return f
+}
+
+func pipeline(namespace, name string) pipelinesv1.Pipeline {
+	p := pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name)},
+		Spec:       pipelinesv1.PipelineSpec{AppRef: pipelinesv1.LocalAppReference{Kind: "HelmRelease", Name: name}},
+		Status:     pipelinesv1.PipelineStatus{Environments: map[string]*pipelinesv1.EnvironmentStatus{}},
+	}
+	for _, env := range []string{"dev", "staging", "prod"} {
+		p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env, Targets: []pipelinesv1.Target{
+			{Namespace: name, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: env}},
+		}})
+		p.Status.Environments[env] = &pipelinesv1.EnvironmentStatus{
+			Targets: []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0.0", ObservedAt: ago(time.Hour)}},
+			Agreed:  &pipelinesv1.AgreedRevision{Revision: "1.0.0", Sequence: 1},
+		}
+	}
+	return p
+}
+
+func promotion(p *pipelinesv1.Pipeline, number int64, env, revision string, status capstanv1.PromotionStatus) capstanv1.Promotion {
+	return capstanv1.Promotion{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: fmt.Sprintf("%s-%s-%d", p.Name, env, number), CreationTimestamp: *ago(time.Hour - time.Duration(number)*time.Minute)},
+		Spec: capstanv1.PromotionSpec{
+			Pipeline: capstanv1.PipelineReference{Name: p.Name, UID: p.UID}, Environment: env, Number: number, Revision: revision, Manual: true,
+			Source: capstanv1.PromotionSource{Environment: "dev", Sequence: number}, From: &capstanv1.PromotionBase{Revisions: []string{"1.0.0"}},
+		},
+		Status: status,
+	}
+}
+
+func data[T any](p Page, list string) []T {
+	var all []T
+	for _, b := range p.Blocks {
+		if d, ok := b.Data.(T); ok && b.List == list {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+func cardOf(p Page, name string) Card {
+	for _, c := range data[Card](p, "cards") {
+		if c.Cluster.Name == name {
+			return c
+		}
+	}
+	return Card{}
+}
+
+// What is not known any more is never shown as well, whatever it was.
+func TestStaleIsNeverGood(t *testing.T) {
+	dev := cluster("dev")
+	for name, tc := range map[string]struct {
+		edit func(*Facts)
+		// connection and target of dev.
+		connection, target Mark
+	}{
+		"fresh":        {func(*Facts) {}, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
+		"just-in-time": {func(f *Facts) { heard(f, func(h *Heard) { h.LastContact = now.Add(-FreshFor + time.Millisecond) }) }, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
+		"silent":       {func(f *Facts) { heard(f, func(h *Heard) { h.LastContact = now.Add(-FreshFor) }) }, Mark{Stale, "Stale"}, Mark{Stale, "Stale"}},
+		"degraded":     {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionDegraded }) }, Mark{Warning, "Degraded"}, Mark{Stale, "Stale"}},
+		"unreachable":  {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionUnreachable }) }, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
+		"refused":      {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionAuthFailed }) }, Mark{Bad, "Auth failed"}, Mark{Stale, "Stale"}},
+		"connecting":   {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionConnecting }) }, Mark{Busy, "Connecting"}, Mark{Stale, "Stale"}},
+		"hub-says-so":  {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Stale = true }, Mark{Good, "Ready"}, Mark{Stale, "Stale"}},
+		"stale-error": {func(f *Facts) {
+			s := &f.Pipelines[0].Status.Environments["dev"].Targets[0]
+			s.Stale, s.Error = true, "gone"
+		}, Mark{Good, "Ready"}, Mark{Stale, "Stale"}},
+		"error":        {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Error = "not found" }, Mark{Good, "Ready"}, Mark{Bad, "Error"}},
+		"not-ready":    {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Ready = false }, Mark{Good, "Ready"}, Mark{Warning, "Not ready"}},
+		"nothing-runs": {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0] = pipelinesv1.TargetStatus{} }, Mark{Good, "Ready"}, Mark{Idle, "Runs nothing"}},
+		"unseen":       {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"] = nil }, Mark{Good, "Ready"}, Mark{Idle, "Not looked at yet"}},
+		"standby":      {func(f *Facts) { f.Heard, f.Leads = nil, false }, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
+		"standby-sees": {func(f *Facts) {
+			f.Heard, f.Leads = nil, false
+			f.Connections[0].Status.State = capstanv1.ConnectionUnreachable
+		}, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
+		"never-written": {func(f *Facts) { f.Heard = nil; f.Connections[0].Status = capstanv1.ClusterConnectionStatus{} }, Mark{Stale, "Unknown"}, Mark{Stale, "Stale"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := facts()
+			tc.edit(f)
+			g.Expect(connectionWords).To(ContainElement(tc.connection.Word), "it can be filtered by")
+			g.Expect(pipelineWords).To(ContainElement(tc.target.Word), "it can be filtered by")
+			g.Expect(cardOf(Fleet(f, Everything(), Query{}), "dev").Mark).To(Equal(tc.connection))
+			row := data[Row](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0]
+			g.Expect(row.Cells[0].Targets[0].Mark).To(Equal(tc.target))
+			detail, ok := ClusterDetail(f, Everything(), dev)
+			g.Expect(ok).To(BeTrue())
+			apps := data[App](detail, "apps")
+			g.Expect(slices.ContainsFunc(apps, func(a App) bool { return a.Name == "shop" && a.Mark == tc.target })).To(BeTrue())
+		})
+	}
+}
+
+func heard(f *Facts, edit func(*Heard)) {
+	h := f.Heard[cluster("dev")]
+	edit(&h)
+	f.Heard[cluster("dev")] = h
+}
+
+// A heartbeat changes no page; silence does, and tells since when.
+func TestHeartbeatIsNoChange(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	before := Fleet(f, Everything(), Query{})
+	heard(f, func(h *Heard) { h.LastContact = now })
+	f.Now = now.Add(time.Second)
+	g.Expect(Fleet(f, Everything(), Query{})).To(Equal(before))
+	f.Now = now.Add(FreshFor)
+	after := cardOf(Fleet(f, Everything(), Query{}), "dev")
+	g.Expect(after.Contact).To(Equal(Contact{Known: true, At: now}))
+	row := data[Row](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0]
+	g.Expect(row.Cells[0].Targets[0]).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster is silent")))
+}
+
+// Worst comes first, and each is counted once, by kind of state.
+func TestFleet(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	f.Heard[cluster("staging")] = Heard{State: capstanv1.ConnectionUnreachable, Reason: "ProbesFailed"}
+	f.Heard[cluster("dev")] = Heard{State: capstanv1.ConnectionReady, LastContact: now.Add(-time.Minute)}
+	f.Pipelines[0].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "x", Phase: "AwaitingApproval"}
+	f.Pipelines[1].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "y", Phase: "Failed"}
+	page := Fleet(f, Everything(), Query{})
+	g.Expect(names(page)).To(Equal([]string{"staging", "dev", "prod"}))
+	g.Expect(cardOf(page, "prod").Moves).To(Equal(Moves{Waiting: 1, Failed: 1}))
+	g.Expect(cardOf(page, "prod").Apps).To(Equal(Apps{Ready: 2, Total: 2}))
+	g.Expect(cardOf(page, "dev").Apps).To(Equal(Apps{Stale: 2, Total: 2}))
+	summary := data[FleetSummary](page, "summary")[0]
+	g.Expect(summary.Worst).To(Equal(Mark{Bad, "Unreachable"}))
+	g.Expect(summary.Attention).To(Equal(Attention{Waiting: 1, Failed: 1, Stale: 4}))
+	g.Expect(summary.Counts).To(Equal([]Count{
+		{Mark{Bad, "Unreachable"}, 1, "/?state=Unreachable"}, {Mark{Stale, "Stale"}, 1, "/?state=Stale"}, {Mark{Good, "Ready"}, 1, "/?state=Ready"},
+	}))
+
+	for _, tc := range []struct {
+		q    Query
+		want []string
+	}{
+		{Query{State: "Stale"}, []string{"dev"}},
+		{Query{Search: "PROD"}, []string{"prod"}},
+		{Query{Search: "probes"}, []string{"staging"}},
+		{Query{Namespace: "elsewhere"}, nil},
+	} {
+		filtered := Fleet(f, Everything(), tc.q)
+		g.Expect(names(filtered)).To(Equal(tc.want), "%+v", tc.q)
+		g.Expect(data[FleetSummary](filtered, "summary")).To(Equal([]FleetSummary{summary}), "a filter changes no count")
+	}
+	g.Expect(data[Empty](Fleet(f, Everything(), Query{Namespace: "elsewhere"}), "cards")).To(Equal([]Empty{{Filtered: true, Text: data[Empty](Fleet(&Facts{}, Everything(), Query{}), "cards")[0].Text}}))
+}
+
+func names(p Page) []string {
+	var all []string
+	for _, c := range data[Card](p, "cards") {
+		all = append(all, c.Cluster.Name)
+	}
+	return all
+}
+
+// Nothing outside the Scope is on any page: not as an entry, not in a count, not in a
+// filter, and not as a name.
+func TestScope(t *testing.T) {
+	f := facts()
+	f.Promotions = []capstanv1.Promotion{
+		promotion(&f.Pipelines[0], 1, "prod", "1.1.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval}),
+		promotion(&f.Pipelines[1], 1, "prod", "9.9.9", capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "secret-reason"}),
+	}
+	f.Pipelines[1].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "y", Phase: "Failed", Revision: "9.9.9"}
+	f.Events = []*eventsv1.Event{{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Name: "cluster.prod"}, Reason: "secret-event"}}
+	apps := Namespaces{Names: []string{"apps"}}
+	scope := Scope{Pipelines: apps, Promotions: apps, Clusters: Namespaces{Names: []string{"fleet"}}}
+	for name, page := range map[string]func() (Page, bool){
+		"fleet":      func() (Page, bool) { return Fleet(f, scope, Query{}), true },
+		"pipelines":  func() (Page, bool) { return Pipelines(f, scope, Query{}), true },
+		"promotions": func() (Page, bool) { return Promotions(f, scope, Query{}), true },
+		"about":      func() (Page, bool) { return AboutPage(f, scope, "v1"), true },
+		"cluster":    func() (Page, bool) { return ClusterDetail(f, scope, cluster("prod")) },
+		"pipeline":   func() (Page, bool) { return Pipeline(f, scope, "apps", "shop") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p, ok := page()
+			g.Expect(ok).To(BeTrue())
+			said, err := json.Marshal(p)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, foreign := range []string{"other", "billing", "9.9.9", "secret-", "Failed\",\"N", `"Failed":1`} {
+				g.Expect(string(said)).NotTo(ContainSubstring(foreign))
+			}
+		})
+	}
+	g := NewWithT(t)
+	g.Expect(data[Attention](Page{Blocks: []Block{{Data: data[FleetSummary](Fleet(f, scope, Query{}), "summary")[0].Attention}}}, "")).To(Equal([]Attention{{}}))
+	_, ok := Pipeline(f, scope, "other", "billing")
+	g.Expect(ok).To(BeFalse())
+	g.Expect(data[AboutFacts](AboutPage(f, scope, "v1"), "about")[0]).To(And(HaveField("Pipelines", 1), HaveField("Promotions", 1), HaveField("Clusters", 3)))
+
+	// Who may not see clusters sees that a target is stale, without its cluster's page or reason.
+	f.Heard[cluster("dev")] = Heard{State: capstanv1.ConnectionAuthFailed, Reason: "Unauthorized", Message: "secret-message"}
+	blind := Scope{Pipelines: apps}
+	target := data[Row](Pipelines(f, blind, Query{}), "rows")[0].Cells[0].Targets[0]
+	g.Expect(target).To(And(HaveField("Mark", Mark{Stale, "Stale"}), HaveField("ClusterLink", "")))
+	_, ok = ClusterDetail(f, blind, cluster("dev"))
+	g.Expect(ok).To(BeFalse())
+	g.Expect(data[Empty](Fleet(f, blind, Query{}), "cards")[0].Need).To(Equal(NeedClusters))
+	g.Expect(data[Row](Pipelines(f, blind, Query{}), "rows")[0].Cells[2].Move).To(BeNil())
+}
+
+// The matrix shows what waits, what is newer, and what differs; approving is for who may.
+func TestMatrix(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	p := &f.Pipelines[0]
+	p.Status.Environments["dev"].Agreed.Revision = "1.1.0"
+	p.Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "shop-prod-1", Phase: "AwaitingApproval", Revision: "1.1.0"}
+	p.Spec.Environments[1].Targets = append(p.Spec.Environments[1].Targets, pipelinesv1.Target{Namespace: "shop2"})
+	p.Status.Environments["staging"].Targets = append(p.Status.Environments["staging"].Targets, pipelinesv1.TargetStatus{Ready: true, Revision: "0.9.0"})
+	row := data[Row](Pipelines(f, Everything(), Query{}), "rows")[0]
+	g.Expect(row).To(And(HaveField("Name", "shop"), HaveField("Mark", Mark{Asking, "Awaiting approval"})))
+	g.Expect(row.Cells[1]).To(And(HaveField("Newer", "1.1.0"), HaveField("Differ", true)))
+	g.Expect(row.Cells[1].Targets[1].ClusterName).To(Equal("management cluster"))
+	g.Expect(row.Cells[2].Move).To(And(HaveField("Revision", "1.1.0"), HaveField("Approve", "")))
+	scope := Everything()
+	scope.Approve = Namespaces{Names: []string{"apps"}}
+	g.Expect(data[Row](Pipelines(f, scope, Query{}), "rows")[0].Cells[2].Move.Approve).To(Equal("/promotions/apps/shop-prod-1/approve"))
+
+	// Environments are columns, in every Pipeline's own order.
+	f.Pipelines[1].Spec.Environments[1].Name = "canary"
+	page := Pipelines(f, Everything(), Query{})
+	g.Expect(page.Frame.(MatrixFrame).Columns).To(Equal([]string{"dev", "canary", "staging", "prod"}))
+	for _, r := range data[Row](page, "rows") {
+		g.Expect(r.Cells).To(HaveLen(4))
+		g.Expect(r.Cells[3].Environment).To(Equal("prod"))
+	}
+}
+
+func TestPipeline(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	p := &f.Pipelines[0]
+	p.Status.Environments["dev"].Targets[0].Revision = "1.2.0"
+	f.Promotions = []capstanv1.Promotion{
+		promotion(p, 1, "staging", "1.1.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "MarkerNotFound", Attempt: &capstanv1.Attempt{Number: 3, Error: "no"}, URL: "https://git/1"}),
+		promotion(p, 2, "staging", "1.2.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval}),
+		promotion(&f.Pipelines[1], 3, "staging", "7", capstanv1.PromotionStatus{}),
+	}
+	scope := Everything()
+	scope.Approve = Namespaces{All: true}
+	page, ok := Pipeline(f, scope, "apps", "shop")
+	g.Expect(ok).To(BeTrue())
+	lines := data[Line](page, "revisions")
+	g.Expect(lines).To(HaveLen(3))
+	g.Expect([]string{lines[0].Revision, lines[1].Revision, lines[2].Revision}).To(Equal([]string{"1.2.0", "1.1.0", "1.0.0"}))
+	g.Expect(lines[0].Stops[0]).To(Equal(Stop{Environment: "dev", Running: 1, Targets: 1}))
+	g.Expect(lines[0].Stops[1].Promotion.Approve).To(Equal("/promotions/apps/shop-staging-2/approve"))
+	g.Expect(lines[1].Stops[1].Promotion).To(And(HaveField("Mark", Mark{Bad, "Failed"}), HaveField("Attempts", int64(3)), HaveField("Failure", "no"), HaveField("URL", "https://git/1")))
+	g.Expect(data[Entry](page, "entries")).To(HaveLen(2))
+	g.Expect(data[Entry](page, "entries")[0].Number).To(Equal(int64(2)), "what is under way comes first")
+
+	f.Heard[cluster("prod")] = Heard{State: capstanv1.ConnectionUnreachable}
+	page, _ = Pipeline(f, scope, "apps", "shop")
+	g.Expect(data[Line](page, "revisions")[2].Stops[2]).To(And(HaveField("Running", 1), HaveField("Stale", 1)))
+}
+
+func TestTimeline(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	for n := range int64(120) {
+		p := promotion(&f.Pipelines[0], n+1, "prod", fmt.Sprintf("1.%d.0", n+1), capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, StartedAt: ago(time.Hour), FinishedAt: ago(time.Minute)})
+		f.Promotions = append(f.Promotions, p)
+	}
+	f.Promotions[3].Status = capstanv1.PromotionStatus{Phase: capstanv1.PhasePromoting, Conditions: []metav1.Condition{{Type: "Stalled", Status: "True"}}}
+	first := Promotions(f, Everything(), Query{Page: 1})
+	g.Expect(data[Entry](first, "entries")).To(HaveLen(perPage))
+	g.Expect(data[Entry](first, "entries")[0].Mark).To(Equal(Mark{Warning, "Stalled: Promoting"}))
+	g.Expect(data[Entry](first, "entries")[1]).To(And(HaveField("Number", int64(120)), HaveField("Took", "59m")))
+	g.Expect(first.Frame).To(And(HaveField("Newer", ""), HaveField("Older", "/promotions?page=2")))
+	last := Promotions(f, Everything(), Query{Page: 3})
+	g.Expect(data[Entry](last, "entries")).To(HaveLen(20))
+	g.Expect(last.Frame).To(And(HaveField("Newer", "/promotions?page=2"), HaveField("Older", "")))
+	g.Expect(data[Entry](Promotions(f, Everything(), Query{Page: 99}), "entries")).To(BeEmpty())
+	g.Expect(data[Entry](Promotions(f, Everything(), Query{Page: 1, State: "Stalled: Promoting"}), "entries")).To(HaveLen(1))
+}
+
+// Every phase can be filtered by.
+func TestPhaseWords(t *testing.T) {
+	g := NewWithT(t)
+	for _, phase := range []capstanv1.PromotionPhase{"", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded} {
+		g.Expect(promotionWords).To(ContainElement(phaseMark(phase, false).Word))
+		if phase != "" {
+			g.Expect(promotionWords).To(ContainElement(phaseMark(phase, true).Word))
+		}
+		if m := move("apps", &pipelinesv1.PromotionSummary{Phase: string(phase)}, Everything()); m != nil {
+			g.Expect(pipelineWords).To(ContainElement(m.Mark.Word))
+		}
+	}
+}
+
+func TestWho(t *testing.T) {
+	g := NewWithT(t)
+	p := promotion(&facts().Pipelines[0], 1, "prod", "1", capstanv1.PromotionStatus{})
+	g.Expect(who(&p)).To(Equal("needs an approval"))
+	p.Spec.Approval = &capstanv1.Approval{By: "ada"}
+	g.Expect(who(&p)).To(Equal("approved by ada"))
+	p.Status.Approval = &capstanv1.ApprovalRecord{By: "secret:a/b", Method: capstanv1.ApprovalByHTTP}
+	g.Expect(who(&p)).To(Equal("approved by secret:a/b (signed call)"))
+	p.Spec.Manual, p.Spec.Approval, p.Status.Approval = false, nil, nil
+	g.Expect(who(&p)).To(Equal("automatic"))
+}
+
+// Equal queries have one address, and whatever is typed is cut to what can be meant.
+func TestQuery(t *testing.T) {
+	g := NewWithT(t)
+	for _, tc := range []struct{ typed, means string }{
+		{"", ""}, {"q=+x+&page=1&other=1", "q=x"}, {"page=-3", ""}, {"page=2&state=Ready&namespace=a", "namespace=a&page=2&state=Ready"}, {"page=99999999999999999999", ""},
+	} {
+		v, err := url.ParseQuery(tc.typed)
+		g.Expect(err).NotTo(HaveOccurred())
+		q := ParseQuery(v)
+		g.Expect(q.Encode()).To(Equal(tc.means))
+		again, _ := url.ParseQuery(q.Encode())
+		g.Expect(ParseQuery(again)).To(Equal(q))
+	}
+	g.Expect(ParseQuery(url.Values{"q": {strings.Repeat("ü", 1000)}}).Search).To(HaveLen(2 * maxSearch))
+	g.Expect(ParseQuery(url.Values{"q": {"a\xff"}}).Search).To(Equal("a"))
+}

@@ -1,0 +1,210 @@
+package browser
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// A revision goes through the matrix while one looks, is approved by the keyboard
+// alone, and arrives; nothing is reloaded but by the person.
+func TestLivePromotion(t *testing.T) {
+	pipeline(t, "shop", "dev", "prod")
+	b := newTab(t)
+	b.signIn("/pipelines")
+	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("target good"), ContainSubstring("1.0.0")))
+	b.do(kept(), chromedp.Evaluate(`window.said = ""; new MutationObserver(() => { window.said += document.getElementById("said").textContent; }).observe(document.getElementById("said"), { childList: true }); true`, nil))
+
+	b.Expect(release("shop", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
+	b.Eventually(func() string { return b.cell("shop", "dev") }, patience).Should(ContainSubstring("1.1.0 Ready"))
+	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("Awaiting approval"), ContainSubstring("1.0.0")))
+	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
+	b.Eventually(func() string { return seen[string](b, `window.said`) }, patience).Should(ContainSubstring("apps/shop"), "it is said to who cannot see")
+
+	b.tabTo(`a[href$="/approve"]`)
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`input[name="uid"] ~ button`))
+	b.tabTo(`main form button`)
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`[data-list="revisions"]`))
+	promotions := &capstanv1.PromotionList{}
+	b.Expect(world.admin.List(t.Context(), promotions, client.InNamespace(appsNamespace))).To(Succeed())
+	b.Expect(promotions.Items).To(HaveLen(1))
+	b.Expect(promotions.Items[0].Spec.Approval).To(Equal(&capstanv1.Approval{By: "system:serviceaccount:apps:" + approverName}))
+	b.Eventually(b.main, patience).Should(ContainSubstring("Awaiting rollout"))
+
+	b.open("/pipelines")
+	b.do(kept())
+	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(ContainSubstring("Awaiting rollout"))
+	b.Expect(release("shop", "prod").Deploy(t.Context(), "1.1.0")).To(Succeed())
+	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("target good"), ContainSubstring("1.1.0 Ready"), Not(ContainSubstring("rollout"))))
+	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
+}
+
+// A cluster that dies is grey, with the age of what was last seen, as soon as that is
+// 45 s old, and never green after that.
+func TestStaleCluster(t *testing.T) {
+	pipeline(t, "silent", "dev", "staging")
+	b := newTab(t)
+	b.signIn("/pipelines")
+	b.Eventually(func() string { return b.cell("silent", "staging") }, patience).Should(ContainSubstring("target good"))
+	before := world.clock.Now()
+	world.proxies["staging"].Set(controlplane.Refuse)
+	defer world.proxies["staging"].Set(controlplane.Pass)
+	world.clock.step(45*time.Second - world.clock.Since(before))
+	b.Eventually(func() string { return b.cell("silent", "staging") }, patience, "100ms").Should(And(ContainSubstring("target stale"), ContainSubstring("1.0.0 Stale"), MatchRegexp(`last seen \d+ s ago`)))
+	b.Consistently(func() string { return b.cell("silent", "staging") }, "5s", "100ms").Should(ContainSubstring("target stale"))
+	// The ground is grey: no green in what is shown.
+	colour := eval[string](b, `getComputedStyle(document.getElementById("pipeline/apps/silent").querySelector('td[data-column="staging"] .mark')).color`)
+	good := eval[string](b, `getComputedStyle(document.documentElement).getPropertyValue("--good")`)
+	b.Expect(colour).To(Equal("rgb(86, 93, 102)"), "not %s", good)
+	b.Eventually(func() string { return b.cell("silent", "dev") }, patience).Should(ContainSubstring("target good"), "the others are heard")
+	b.open("/?state=Unreachable")
+	b.Eventually(func() string { return seen[string](b, `document.querySelector("[data-list=cards]").innerText`) }, patience).Should(And(ContainSubstring("fleet/staging"), Not(ContainSubstring("fleet/dev"))))
+
+	world.proxies["staging"].Set(controlplane.Pass)
+	b.open("/pipelines")
+	b.Eventually(func() string { return b.cell("silent", "staging") }, patience).Should(ContainSubstring("target good"))
+}
+
+// Seven tabs at once all load, and all are live.
+func TestSevenTabs(t *testing.T) {
+	pipeline(t, "tabs", "dev", "prod")
+	first := newTab(t)
+	first.signIn("/pipelines")
+	tabs := []*tab{first}
+	for range 6 {
+		tabs = append(tabs, anotherTab(t))
+	}
+	for _, b := range tabs {
+		b.do(emulation.SetFocusEmulationEnabled(true)) // As seven windows beside each other.
+		b.open("/pipelines")
+	}
+	for _, b := range tabs {
+		b.Eventually(func() string { return b.cell("tabs", "dev") }, patience).Should(ContainSubstring("1.0.0"))
+	}
+	first.Expect(release("tabs", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
+	for _, b := range tabs {
+		b.Eventually(func() string { return b.cell("tabs", "dev") }, patience).Should(ContainSubstring("1.1.0"))
+	}
+	polling := func() (n int) {
+		for _, b := range tabs {
+			if strings.Contains(seen[string](b, `document.getElementById("live").textContent`), "each 5 s") {
+				n++
+			}
+		}
+		return n
+	}
+	first.Eventually(polling, patience).Should(Equal(3), "a browser has six connections: four streams, and the others ask")
+}
+
+// A hub that restarts is told of while it is away; then the page is live again, and
+// nobody signs in anew.
+func TestRestart(t *testing.T) {
+	pipeline(t, "again", "dev", "prod")
+	b := newTab(t)
+	b.signIn("/pipelines")
+	b.Eventually(func() string { return b.cell("again", "dev") }, patience).Should(ContainSubstring("1.0.0"))
+	notice := func() bool { return seen[bool](b, `document.getElementById("notice").hidden`) }
+	b.Expect(notice()).To(BeTrue())
+	b.Expect(world.stop()).To(Succeed())
+	b.Eventually(notice, patience).Should(BeFalse())
+	b.Expect(b.cell("again", "dev")).To(ContainSubstring("1.0.0"), "what was last heard stays")
+	b.Expect(start()).To(Succeed())
+	b.Eventually(notice, patience).Should(BeTrue())
+	b.Expect(release("again", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
+	b.Eventually(func() string { return b.cell("again", "dev") }, patience).Should(ContainSubstring("1.1.0"))
+}
+
+// Without script every page is whole, and its forms and links work.
+func TestWithoutScript(t *testing.T) {
+	pipeline(t, "plain", "dev", "prod")
+	b := newTab(t)
+	b.signIn("/pipelines")
+	b.Eventually(func() string { return b.cell("plain", "prod") }, patience).Should(ContainSubstring("1.0.0"))
+	b.do(emulation.SetScriptExecutionDisabled(true))
+	for path, says := range map[string]string{
+		"/": "fleet/prod", "/pipelines?q=plain": "apps/plain", "/pipelines/apps/plain": "Revisions", "/clusters/Cluster/fleet/prod": "plain-prod/plain", "/promotions": "Promotions", "/instances": "machines and pools", "/backends": "EventingBackends", "/about": "leads",
+	} {
+		var html string
+		b.do(chromedp.Navigate(world.url+path), chromedp.OuterHTML("main", &html, chromedp.ByQuery))
+		b.Expect(html).To(ContainSubstring(says), path)
+	}
+}
+
+// Every page in both themes and three widths: no rule of WCAG 2.0 to 2.2, A and AA, is
+// broken, and none scrolls sideways.
+func TestAccessible(t *testing.T) {
+	axe, err := os.ReadFile(filepath.Join(controlplane.Root(), "test", "browser", "node_modules", "axe-core", "axe.min.js"))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("%v: axe-core is installed by `make browser`, with npm", err)
+	}
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	onAWS(t)
+	pipeline(t, "billing", "dev", "staging", "prod")
+	pipeline(t, "checkout", "dev", "prod")
+	b := newTab(t)
+	b.signIn("/pipelines")
+	b.Eventually(func() string { return b.cell("billing", "prod") }, patience).Should(ContainSubstring("1.0.0"))
+	b.Expect(release("billing", "dev").Deploy(t.Context(), "2.0.0")).To(Succeed())
+	b.Expect(release("billing", "staging").Deploy(t.Context(), "2.0.0")).To(Succeed())
+	b.Eventually(func() string { return b.cell("billing", "prod") }, patience).Should(ContainSubstring("Awaiting approval"))
+	interrupt(t)
+	b.open("/instances")
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("fleet/worker"), ContainSubstring("1 machine or pool")))
+	b.open("/pipelines")
+	approve := eval[string](b, `document.querySelector('a[href$="/approve"]').getAttribute("href")`)
+	pages := map[string]string{
+		"fleet": "/", "cluster": "/clusters/Cluster/fleet/prod", "pipelines": "/pipelines", "pipeline": "/pipelines/apps/billing", "promotions": "/promotions", "instances": "/instances", "backends": "/backends",
+		"about": "/about", "approve": approve, "nothing": "/pipelines?q=nothing", "missing": "/nowhere",
+	}
+	check := func(name, path string) {
+		for _, theme := range []string{"light", "dark"} {
+			for _, width := range []int64{320, 768, 1440} {
+				b.themed(theme, width)
+				b.open(path)
+				at := fmt.Sprintf("%s, %s, %d px", name, theme, width)
+				b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width), at)
+				if *screenshots && (name == "fleet" || name == "pipelines" || name == "pipeline" || name == "cluster") {
+					b.picture(fmt.Sprintf("dashboard-%s-%s-%d.png", name, theme, width))
+				}
+				if width == 768 || (theme == "dark" && width == 320) {
+					continue // The colours are those of the theme, the layouts those of a width that is looked at.
+				}
+				b.do(chromedp.Evaluate(string(axe), nil))
+				var violations []string
+				b.do(chromedp.Evaluate(`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
+					.then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, &violations, awaited))
+				b.Expect(violations).To(BeEmpty(), at)
+			}
+		}
+	}
+	for name, path := range pages {
+		check(name, path)
+	}
+	b.do(chromedp.Click(".user button"), chromedp.WaitVisible(`input[name="token"]`))
+	check("signin", "/signin")
+}
+
+// picture writes the page as it is seen.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	var png []byte
+	b.do(chromedp.FullScreenshot(&png, 100))
+	folder := filepath.Join(controlplane.Root(), "docs", "images")
+	b.Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
+	b.Expect(os.WriteFile(filepath.Join(folder, name), png, 0o600)).To(Succeed())
+	b.Expect(strings.HasSuffix(name, ".png")).To(BeTrue())
+}

@@ -1,0 +1,129 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/dashboard"
+)
+
+// Who may list one namespace sees that namespace in lists, counts and the stream, and
+// nothing of another; and is told which right is missing.
+func TestOwnNamespaceOnly(t *testing.T) {
+	pipeline(t, "foreign", "dev", "prod")
+	pipelineIn(t, teamNamespace, "own", "dev", "prod")
+	b := newTab(t)
+	b.signInWith(world.teamToken, "/pipelines")
+	own := func() string {
+		return seen[string](b, `document.getElementById("pipeline/team/own")?.innerText || ""`)
+	}
+	b.Eventually(own, patience).Should(ContainSubstring("1.0.0"))
+	b.Expect(b.main()).To(And(ContainSubstring("1 Pipeline"), Not(ContainSubstring("foreign")), Not(ContainSubstring("apps"))))
+	b.Expect(eval[int](b, `document.querySelectorAll("[data-list=rows] > tr").length`)).To(Equal(1))
+
+	// Everything that the stream of this viewer says is kept.
+	b.do(chromedp.Evaluate(`window.heard = ""; window.stream = new EventSource("/stream?page=/pipelines&from=" + document.body.dataset.version);
+		for (const name of ["patch", "resync"]) window.stream.addEventListener(name, (e) => { window.heard += e.data; }); true`, nil))
+	b.Expect(release("foreign", "dev").Deploy(t.Context(), "6.6.6")).To(Succeed())
+	b.Eventually(func(g Gomega) {
+		p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: "foreign"}}
+		g.Expect(world.admin.Get(t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
+		g.Expect(p.Status.Environments["dev"].Targets[0].Revision).To(Equal("6.6.6"))
+	}, patience).Should(Succeed(), "the hub knows")
+	b.Expect(release("own", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
+	b.Eventually(own, patience).Should(ContainSubstring("1.1.0"))
+	b.Eventually(func() string { return seen[string](b, `window.heard`) }, patience).Should(ContainSubstring("1.1.0"))
+	heard := eval[string](b, `window.stream.close(), window.heard`)
+	b.Expect(heard).NotTo(Or(ContainSubstring("foreign"), ContainSubstring("6.6.6")))
+
+	for path, says := range map[string]string{
+		"/": "list clusterconnections.capstan.dev", "/pipelines/apps/foreign": "you may not see it", "/clusters/Cluster/fleet/prod": "you may not see it",
+		"/promotions": "1 promotion", "/instances": "list awsmachines", "/backends": "list eventingbackends", "/about": "0 clusters, 1 Pipelines",
+	} {
+		b.open(path)
+		b.Eventually(b.main, patience).Should(ContainSubstring(says), path)
+		b.Expect(eval[string](b, `document.documentElement.outerHTML.replaceAll(location.href, "")`)).NotTo(Or(ContainSubstring("6.6.6"), ContainSubstring("apps/foreign:")), path)
+		b.Expect(b.main()).NotTo(ContainSubstring("apps/foreign"), path)
+	}
+}
+
+// A fleet of none says how one comes about; of one and of five hundred it is shown whole,
+// and grows while one looks. The hub is a standby of its own, for whoever can connect.
+func TestFleetSizes(t *testing.T) {
+	b := newTab(t)
+	address, err := freeAddress()
+	b.Expect(err).NotTo(HaveOccurred())
+	// Somebody leads, for longer than the test takes.
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: largeNamespace, Name: hub.LeaseName}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
+	}}
+	b.Expect(world.admin.Create(t.Context(), lease)).To(Succeed())
+	stop, err := launch(hub.Options{
+		Config: world.plane.Config(), Namespace: largeNamespace, LeaderElect: true, LeaderElectionNamespace: largeNamespace, Logger: logr.Discard(),
+		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone},
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { b.Expect(stop()).To(Succeed()) })
+
+	b.Eventually(func() error {
+		ctx, cancel := context.WithTimeout(b.ctx, actionTime)
+		defer cancel()
+		return chromedp.Run(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible("main h1"))
+	}, patience).Should(Succeed())
+	cards := func() int { return seen[int](b, `document.querySelectorAll(".card").length`) }
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("stands by")))
+	b.Expect(cards()).To(BeZero())
+	b.do(kept())
+	connect(t, 0, 1)
+	b.Eventually(cards, patience).Should(Equal(1))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("1 cluster"), ContainSubstring("large/cluster-000"), Not(ContainSubstring("No cluster is known yet"))))
+	connect(t, 1, 500)
+	b.Eventually(cards, patience).Should(Equal(500))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("500 clusters"), ContainSubstring("large/cluster-499")))
+	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
+	for _, width := range []int64{320, 1440} {
+		b.themed("light", width)
+		b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(".card"))
+		b.Expect(cards()).To(Equal(500))
+		b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width))
+	}
+	b.do(chromedp.SendKeys(`input[name="q"]`, "cluster-042\r"), chromedp.WaitVisible(".card"))
+	b.Eventually(cards, patience).Should(Equal(1), "the search finds one of five hundred")
+}
+
+// connect has clusters be known, as a hub that leads writes them.
+func connect(t *testing.T, from, to int) {
+	t.Helper()
+	const writers = 16
+	var group errgroup.Group
+	group.SetLimit(writers)
+	for i := from; i < to; i++ {
+		group.Go(func() error {
+			name := fmt.Sprintf("cluster-%03d", i)
+			c := &capstanv1.ClusterConnection{
+				ObjectMeta: metav1.ObjectMeta{Namespace: largeNamespace, Name: "cluster." + name},
+				Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: largeNamespace, Name: name}},
+			}
+			if err := world.admin.Create(t.Context(), c); err != nil {
+				return err
+			}
+			c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", Since: &metav1.Time{Time: time.Now()}}
+			return world.admin.Status().Update(t.Context(), c)
+		})
+	}
+	NewWithT(t).Expect(group.Wait()).To(Succeed())
+}
