@@ -56,7 +56,7 @@ build: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground ## Build the binar
 .PHONY: manifests
 manifests: generate controlplane ## Render what is to be applied to clusters into bin/manifests
 	@mkdir -p $(BIN)/manifests
-	@for what in default capa-annotator rbac/workload rbac/self-managed rbac/cluster-secrets rbac/pipeline-secrets rbac/backend-secrets samples; do \
+	@for what in default monitoring capa-annotator rbac/workload rbac/self-managed rbac/cluster-secrets rbac/pipeline-secrets rbac/backend-secrets samples; do \
 	  out=$(BIN)/manifests/capstan-$$(basename $$what).yaml; \
 	  $(BIN)/envtest/kubectl kustomize config/$$what >$$out; \
 	  echo "  bin/manifests/$$(basename $$out)"; \
@@ -65,13 +65,13 @@ manifests: generate controlplane ## Render what is to be applied to clusters int
 ##@ Develop
 
 .PHONY: test
-test: controlplane crds gitea helm-controller ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
+test: controlplane crds gitea helm-controller helm ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
 	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
 	$(GO) test $(RACE) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(PKG) $(FLAGS)
 
 .PHONY: e2e
-e2e: controlplane crds gitea helm-controller ## Promote from dev to prod by pull requests, with real Flux and Gitea; and again, with the hub killed on the way
-	@CAPSTAN_E2E=1 $(GO) test $(RACE) -count=1 -v -timeout $(TEST_TIMEOUT) ./test/e2e $(FLAGS)
+e2e: controlplane crds gitea helm-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, and with the hub killed on the way; the demo's story with the chart's rights
+	@CAPSTAN_E2E=1 $(GO) test $(RACE) -count=1 -v -timeout $(TEST_TIMEOUT) -p 1 ./test/e2e ./test/install $(FLAGS)
 
 .PHONY: goaws
 goaws: ## Hold the simulated SQS, and what reads it, against goaws: in a module of its own
@@ -91,7 +91,7 @@ fmt: $(BIN)/golangci-lint ## Format as lint wants it
 	@$(BIN)/golangci-lint fmt $(PKG)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen ## Generate deep copies, CRDs and documents
+generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs, the chart and documents
 	@$(BIN)/controller-gen object paths=./api/...
 	@$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	@$(GO) generate ./...
@@ -102,7 +102,7 @@ bench: controlplane crds ## Measure against the budgets, and every benchmark, on
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout $(SOAK_TIMEOUT) $(PKG) $(FLAGS) | { grep -vE 'no test files|^PASS$$' || true; }
 
 .PHONY: soak
-soak: controlplane crds gitea helm-controller ## The tests that have a full count, with it: hours
+soak: controlplane crds gitea helm-controller helm ## The tests that have a full count, with it: hours
 	@hack/soak.sh $(SOAK_CHECKS) $(PKG) -- $(RACE) -timeout $(SOAK_TIMEOUT) $(FLAGS)
 
 .PHONY: clean
@@ -126,6 +126,10 @@ gitea: ## Build Gitea, a Git provider: minutes, once
 .PHONY: helm-controller
 helm-controller: ## Build Flux's helm-controller: minutes, once
 	@hack/tool.sh flux github.com/fluxcd/helm-controller
+
+.PHONY: helm
+helm: ## Build Helm, which renders the chart in tests: minutes, once
+	@hack/tool.sh helm helm.sh/helm/v4/cmd/helm
 
 .PHONY: tools
 tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the generator

@@ -136,8 +136,9 @@ func TestApproval(t *testing.T) {
 		g.Expect(bob.Patch(t.Context(), waiting, merge(t, map[string]any{"retry": 1}))).To(Succeed())
 		g.Expect(as(t, "ann").Patch(t.Context(), waiting, merge(t, map[string]any{"approval": approval{"by": "ann"}}))).To(Succeed())
 		g.Expect(bob.Patch(t.Context(), waiting, merge(t, map[string]any{"retry": 2}))).To(Succeed(), "the approval that stands there is ann's")
+		before := waiting.DeepCopy()
 		waiting.Status.Phase = capstanv1.PhasePromoting
-		g.Expect(as(t, hubUser).Status().Update(t.Context(), waiting)).To(Succeed())
+		g.Expect(as(t, hubUser).Status().Patch(t.Context(), waiting, client.MergeFrom(before))).To(Succeed())
 	})
 }
 

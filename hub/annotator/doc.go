@@ -5,7 +5,8 @@
 // the management cluster and in self-managed clusters, bear the capacity annotations of
 // their instance type. Where the parts are: resolve what is behind a group (template.go,
 // region.go, role.go), decide what to say of it (verdict.go, node.go), whose value it
-// is and how it is written (package annotation), what EC2 says (package catalogue).
+// is and how it is written (package annotation), what EC2 says (package catalogue). Explain (explain.go)
+// says of one group what of that is in Kubernetes' objects, for people.
 //
 // # Contract
 //

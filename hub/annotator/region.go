@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,7 +94,7 @@ func present(u *unstructured.Unstructured, err error) (*unstructured.Unstructure
 
 func absent(err error) bool {
 	var unsynced *watchers.NotSyncedError
-	return apierrors.IsNotFound(err) || errors.As(err, &unsynced) && unsynced.Reason == watchers.ReasonNotInstalled
+	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.As(err, &unsynced) && unsynced.Reason == watchers.ReasonNotInstalled
 }
 
 // syncing is whether an error says that what was asked for is still being listed.

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
@@ -47,34 +48,63 @@ type verdict struct {
 
 func refused(retry time.Duration, n ...notice) verdict { return verdict{notices: n, retry: retry} }
 
+// origin is what the annotations of a node group are made of, but for what EC2 says.
+type origin struct {
+	// cluster of the group; nil when there is none.
+	cluster *unstructured.Unstructured
+	// leave says why the group is left alone; empty when it is not.
+	leave string
+	made  machines
+	where place
+}
+
+// originOf reads what is behind a node group. Errors: those of resolveMachines,
+// ErrRegionUnknown, and the reader's.
+func originOf(ctx context.Context, c client.Reader, group *unstructured.Unstructured, defaultRegion string) (origin, error) {
+	cluster, err := clusterOf(ctx, c, group)
+	if err != nil {
+		return origin{}, err
+	}
+	from := origin{cluster: cluster}
+	switch {
+	case paused(group):
+		from.leave = "it is paused by the annotation " + PausedAnnotation
+	case cluster != nil && (paused(cluster) || pausedBySpec(cluster)):
+		from.leave = "its Cluster is paused"
+	case cluster != nil && cluster.GetDeletionTimestamp() != nil:
+		from.leave = "its Cluster is being deleted"
+	}
+	if from.leave != "" {
+		return from, nil
+	}
+	if from.made, err = resolveMachines(ctx, c, group); err != nil {
+		return from, err
+	}
+	from.where, err = regionOf(ctx, c, group, cluster)
+	if errors.Is(err, ErrRegionUnknown) && defaultRegion != "" {
+		from.where, err = place{region: defaultRegion}, nil
+	}
+	return from, err
+}
+
 // decide what a node of the group would be. It reads watchers' stores and the
 // catalogue, and waits for nobody.
 func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Unstructured) verdict {
-	cluster, err := clusterOf(ctx, l, group)
-	if err != nil {
-		return r.unread(err)
-	}
-	if paused(group) || cluster != nil && (paused(cluster) || pausedBySpec(cluster) || cluster.GetDeletionTimestamp() != nil) {
+	from, err := originOf(ctx, l, group, r.DefaultRegion)
+	switch {
+	case err != nil:
+		return unread(err)
+	case from.leave != "":
 		return verdict{}
 	}
-	made, err := resolveMachines(ctx, l, group)
-	if err != nil {
-		return r.unread(err)
-	}
-	where, err := regionOf(ctx, l, group, cluster)
-	if errors.Is(err, ErrRegionUnknown) && r.DefaultRegion != "" {
-		where, err = place{region: r.DefaultRegion}, nil
-	}
-	if err != nil {
-		return r.unread(err)
-	}
-	pods, notices := r.podsOf(cluster)
+	made, where := from.made, from.where
+	pods, notices := r.podsOf(from.cluster)
 	// What a self-managed cluster says is its owners', who shall not choose which
 	// roles the hub assumes.
 	var role awsconfig.Role
 	if l.who.ClusterName == clusters.LocalName {
 		if role, err = roleOf(ctx, l, where.by); err != nil {
-			return r.unread(err)
+			return unread(err)
 		}
 	}
 	l.region(where.region)
@@ -123,7 +153,7 @@ func (r *Reconciler) podsOf(cluster *unstructured.Unstructured) (capacity.PodsPo
 }
 
 // unread is the verdict where something that is needed cannot be read, or is not valid.
-func (r *Reconciler) unread(err error) verdict {
+func unread(err error) verdict {
 	switch {
 	case errors.Is(err, errForeign):
 		return verdict{}

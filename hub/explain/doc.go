@@ -1,5 +1,6 @@
 // Package explain says of a Pipeline what each environment runs, what is in flight,
-// and in one sentence why the next thing is not happening.
+// and in one sentence why the next thing is not happening; and of all clusters and
+// Pipelines which need looking at, the worst first (Fleet).
 //
 // Purpose: the question that is asked at three in the morning. The answer is put
 // together from the hub's own objects (Pipeline, Promotions, ClusterConnections), so

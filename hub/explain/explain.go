@@ -51,6 +51,8 @@ type Environment struct {
 	Why string
 	// Do is what can be typed to have it go on.
 	Do []string
+	// Waits is whether something is under way, missing or failed, rather than at rest.
+	Waits bool
 }
 
 // Explain puts the explanation together.
@@ -122,6 +124,7 @@ func (f *Facts) environment(i int) Environment {
 	default:
 		e.Why, e.Do = f.idle(i, newest)
 	}
+	e.Waits = e.InFlight != "" || ready < len(env.Targets) || len(e.Do) > 0
 	return e
 }
 

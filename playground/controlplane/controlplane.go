@@ -35,6 +35,9 @@ var ErrNoBinaries = errors.New("kube-apiserver and etcd are not built: run `make
 type Options struct {
 	// CRDs are files or directories of CustomResourceDefinitions to install.
 	CRDs []string
+	// AuditLog is a file that the API server writes to who asked what and what was
+	// answered (ReadAudit reads it); none when empty.
+	AuditLog string
 }
 
 // ControlPlane is a running kube-apiserver with its etcd.
@@ -62,6 +65,11 @@ func Start(o Options) (*ControlPlane, error) {
 	// Nothing here runs pods, so quotas and service accounts' default mounts are
 	// only delay; priority and fairness stays on, as in a real cluster.
 	env.ControlPlane.GetAPIServer().Configure().Append("service-account-max-token-expiration", "24h")
+	if o.AuditLog != "" {
+		if err := audit(env.ControlPlane.GetAPIServer().Configure(), o.AuditLog); err != nil {
+			return nil, err
+		}
+	}
 	config, err := env.Start()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting a control plane: %w", err), env.Stop())

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,14 +51,8 @@ func (f *Fleet) declare(ctx context.Context) error {
 			return err
 		}
 	}
-	// What is shipped: the approval policy, the hub's rights, and those to the
-	// Secrets of the namespaces with the clusters' and the repository's credentials.
-	for _, shipped := range []struct{ dir, namespace string }{
-		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/pipeline-secrets", appsNamespace},
-	} {
-		if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", shipped.dir), shipped.namespace); err != nil {
-			return err
-		}
+	if err := f.install(ctx); err != nil {
+		return err
 	}
 	if err := f.declareUsers(ctx); err != nil {
 		return err
@@ -82,6 +77,26 @@ func (f *Fleet) declare(ctx context.Context) error {
 	for _, p := range []*pipelinesv1.Pipeline{pipelineShop(), pipelineBilling(f.byPullRequest())} {
 		if err := f.client.Create(ctx, p); err != nil {
 			return fmt.Errorf("declaring Pipeline %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// install applies what is shipped: the approval policy, the hub's rights, and those to
+// the Secrets of the namespaces with the clusters' and the repository's credentials.
+func (f *Fleet) install(ctx context.Context) error {
+	if len(f.installation) > 0 {
+		objects, err := decodeManifest(bytes.NewReader(f.installation))
+		if err != nil {
+			return fmt.Errorf("the installation: %w", err)
+		}
+		return f.apply(ctx, "", objects)
+	}
+	for _, shipped := range []struct{ dir, namespace string }{
+		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/pipeline-secrets", appsNamespace},
+	} {
+		if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", shipped.dir), shipped.namespace); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -202,27 +217,37 @@ func (f *Fleet) applyManifests(ctx context.Context, dir, namespace string) error
 	if err != nil {
 		return err
 	}
-	applied := 0
+	var objects []*unstructured.Unstructured
 	for _, path := range paths {
-		objects, err := readManifest(path)
+		read, err := readManifest(path)
 		if err != nil {
 			return err
 		}
-		for _, obj := range objects {
-			if obj.GroupVersionKind().Group == "kustomize.config.k8s.io" {
-				continue
-			}
-			if namespace != "" {
-				obj.SetNamespace(namespace)
-			}
-			if err := f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), fieldOwner, client.ForceOwnership); err != nil {
-				return fmt.Errorf("applying %s: %w", path, err)
-			}
-			applied++
+		objects = append(objects, read...)
+	}
+	if err := f.apply(ctx, namespace, objects); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+// apply objects, into the namespace if one is given.
+func (f *Fleet) apply(ctx context.Context, namespace string, objects []*unstructured.Unstructured) error {
+	applied := 0
+	for _, obj := range objects {
+		if obj.GroupVersionKind().Group == "kustomize.config.k8s.io" {
+			continue
 		}
+		if namespace != "" {
+			obj.SetNamespace(namespace)
+		}
+		if err := f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), fieldOwner, client.ForceOwnership); err != nil {
+			return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
+		}
+		applied++
 	}
 	if applied == 0 {
-		return fmt.Errorf("%s holds no manifest", dir)
+		return errors.New("there is no manifest")
 	}
 	return nil
 }
@@ -233,15 +258,23 @@ func readManifest(path string) ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	defer file.Close()
+	objects, err := decodeManifest(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return objects, nil
+}
+
+func decodeManifest(from io.Reader) ([]*unstructured.Unstructured, error) {
 	const buffer = 4 << 10
 	var objects []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, buffer); ; {
+	for decoder := yaml.NewYAMLOrJSONDecoder(from, buffer); ; {
 		obj := &unstructured.Unstructured{}
 		switch err := decoder.Decode(&obj.Object); {
 		case errors.Is(err, io.EOF):
 			return objects, nil
 		case err != nil:
-			return nil, fmt.Errorf("reading %s: %w", path, err)
+			return nil, err
 		case len(obj.Object) > 0:
 			objects = append(objects, obj)
 		}

@@ -34,12 +34,21 @@ type Options struct {
 	Out io.Writer
 	// Verbose shows the hub's log on Out, too.
 	Verbose bool
+	// Installation is what is applied to the management cluster to install the hub, as
+	// YAML; the manifests of config that an installation has when empty. The hub runs
+	// with the rights that it gives, and no others.
+	Installation []byte
+	// AuditLog of the management cluster; none when empty.
+	AuditLog string
 }
 
 // Fleet is a running fleet.
 type Fleet struct {
 	out   io.Writer
 	files *files
+	// installation and auditLog are the Options'.
+	installation []byte
+	auditLog     string
 
 	management *controlplane.ControlPlane
 	// client is an administrator's of the management cluster.
@@ -85,7 +94,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 		err = errors.Join(err, down.all())
 	}()
 
-	f := &Fleet{out: o.Out, workloads: map[string]*workload{}}
+	f := &Fleet{out: o.Out, workloads: map[string]*workload{}, installation: o.Installation, auditLog: o.AuditLog}
 	f.files, err = newFiles(o.Dir, &down)
 	if err != nil {
 		return err

@@ -73,7 +73,11 @@ func (f *Fleet) startPlanes(ctx context.Context, down *teardown) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			plane, err := controlplane.Start(controlplane.Options{CRDs: crds[name]})
+			options := controlplane.Options{CRDs: crds[name]}
+			if name == managementName {
+				options.AuditLog = f.auditLog
+			}
+			plane, err := controlplane.Start(options)
 			if err != nil {
 				return fmt.Errorf("cluster %s: %w", name, err)
 			}
@@ -212,14 +216,17 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		HealthAddress:      health,
 		Dashboard:          hub.Dashboard{BindAddress: shown, Auth: dashboard.AuthNone},
 		EventsAddress:      "http://" + listener.Addr().String() + "/",
-		AllowLoopback:      true,
-		AllowLoopbackGit:   true,
-		AWS:                f.config,
-		Annotator:          hub.Annotator{AWS: f.config},
-		Eventing:           hub.Eventing{Name: "playground", NATSURL: f.bus.URL(), AllowLoopback: true},
-		ClusterTimings:     clusterTimings,
-		WatcherTimings:     watcherTimings,
-		Logger:             logger,
+		// As in the Deployment.
+		LeaderElect:             true,
+		LeaderElectionNamespace: hubNamespace,
+		AllowLoopback:           true,
+		AllowLoopbackGit:        true,
+		AWS:                     f.config,
+		Annotator:               hub.Annotator{AWS: f.config},
+		Eventing:                hub.Eventing{Name: "playground", NATSURL: f.bus.URL(), AllowLoopback: true},
+		ClusterTimings:          clusterTimings,
+		WatcherTimings:          watcherTimings,
+		Logger:                  logger,
 	})
 	if err != nil {
 		return err

@@ -10,12 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/explain"
 )
 
@@ -30,6 +32,9 @@ func newExplain() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newExplainPipeline())
+	for _, kind := range []schema.GroupKind{annotator.MachineDeployment, annotator.MachineSet, annotator.MachinePool} {
+		c.AddCommand(newExplainNodeGroup(kind))
+	}
 	return c
 }
 
@@ -46,9 +51,9 @@ cluster is asked. The exit code is 0 when there is an explanation, 1 when there 
   capstan explain pipeline apps/shop --kubeconfig=$HOME/.kube/management`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			namespace, name, ok := strings.Cut(args[0], "/")
-			if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-				return fmt.Errorf("%q is not NAMESPACE/NAME, such as apps/shop", args[0])
+			key, err := namespacedName(args[0])
+			if err != nil {
+				return err
 			}
 			config, err := s.config()
 			if err != nil {
@@ -56,11 +61,20 @@ cluster is asked. The exit code is 0 when there is an explanation, 1 when there 
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), explainTimeout)
 			defer cancel()
-			return explainPipeline(ctx, config, client.ObjectKey{Namespace: namespace, Name: name}, c.OutOrStdout(), c.ErrOrStderr())
+			return explainPipeline(ctx, config, key, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	c.Flags().StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names")
+	s.registerReading(c.Flags())
 	return c
+}
+
+// namespacedName reads an object's name.
+func namespacedName(given string) (client.ObjectKey, error) {
+	namespace, name, ok := strings.Cut(given, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return client.ObjectKey{}, fmt.Errorf("%q is not NAMESPACE/NAME, such as apps/shop", given)
+	}
+	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }
 
 func explainPipeline(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error {

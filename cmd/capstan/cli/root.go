@@ -58,7 +58,7 @@ hub until it is told to stop (SIGTERM, SIGINT).`,
 		},
 	}
 	s.register(root.Flags())
-	root.AddCommand(newSign(), newExplain(), newAWSEventing(), newVersion())
+	root.AddCommand(newStatus(), newExplain(), newSign(), newAWSEventing(), newVersion())
 	return root
 }
 

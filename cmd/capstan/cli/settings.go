@@ -100,6 +100,11 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz by plain HTTP, such as :9440; 0 for none")
 }
 
+// registerReading binds the flag of commands that read the hub's objects.
+func (s *settings) registerReading(f *pflag.FlagSet) {
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names")
+}
+
 func (s *settings) registerLogging(f *pflag.FlagSet) {
 	f.StringVar(&s.level, "log-level", s.level, "how much is logged: "+strings.Join(levels, ", "))
 	f.StringVar(&s.encoding, "log-encoding", s.encoding, "how it is logged: "+strings.Join(encodings, ", "))

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+//go:generate go test . -run TestFlagsAreCurrent -update
+
+var update = flag.Bool("update", false, "write docs/flags.md anew")
+
+const flagsDocument = "../../../docs/flags.md"
+
+// docs/flags.md is printed from the commands, so that it cannot tell of others.
+func TestFlagsAreCurrent(t *testing.T) {
+	g := NewWithT(t)
+	var b strings.Builder
+	b.WriteString("# Commands and flags\n\nGenerated from cmd/capstan/cli by `make generate`. Beside them, `KUBECONFIG` and `RUNTIME_NAMESPACE` (of the lease, outside a\npod) count, and what the AWS SDK reads.\n")
+	for _, program := range []*cobra.Command{newRoot(), newCapaAnnotator()} {
+		describe(&b, program)
+	}
+	if *update {
+		g.Expect(os.WriteFile(flagsDocument, []byte(b.String()), 0o644)).To(Succeed())
+	}
+	written, err := os.ReadFile(flagsDocument)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(written)).To(Equal(b.String()), "run `make generate`")
+}
+
+func describe(b *strings.Builder, c *cobra.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n%s.\n", c.CommandPath(), c.Short)
+	if c.Example != "" {
+		fmt.Fprintf(b, "\n```\n%s\n```\n", c.Example)
+	}
+	head := "\n| flag | default | what it is |\n|---|---|---|\n"
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		b.WriteString(head)
+		head = ""
+		value := "–"
+		if f.DefValue != "" && f.DefValue != "[]" {
+			value = "`" + f.DefValue + "`"
+		}
+		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(f.Usage, "|", `\|`))
+	})
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			describe(b, sub)
+		}
+	}
+}

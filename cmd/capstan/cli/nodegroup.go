@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/annotator"
+	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+)
+
+const (
+	// mostEvents of a node group are printed, the newest first.
+	mostEvents = 5
+
+	columnGap = 2
+)
+
+// whose says it in a table.
+var whose = map[annotation.Whose]string{
+	annotation.Ours:    "the hub's",
+	annotation.Theirs:  "somebody's own, which stays",
+	annotation.Changed: "changed since the hub wrote it",
+}
+
+func newExplainNodeGroup(kind schema.GroupKind) *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use:   strings.ToLower(kind.Kind) + " NAMESPACE/NAME",
+		Short: "Explain why a " + kind.Kind + " has its capacity annotations, or has not",
+		Long: `Explain what the nodes of a ` + kind.Kind + ` are made of, in which region, whose each of
+its capacity annotations is, and in one sentence why it bears them or does not. It is
+told from the objects of Cluster API in the management cluster and from Events, which
+you need the right to read; neither EC2 nor a workload cluster is asked. The exit code
+is 0 when there is an explanation, 1 when there is not.`,
+		Example: `  capstan explain ` + strings.ToLower(kind.Kind) + ` fleet/workers`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			key, err := namespacedName(args[0])
+			if err != nil {
+				return err
+			}
+			config, err := s.config()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), explainTimeout)
+			defer cancel()
+			return explainNodeGroup(ctx, config, kind, key, s.annotator.region, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	s.registerReading(c.Flags())
+	c.Flags().StringVar(&s.annotator.region, "default-region", "", "what the hub has for it")
+	return c
+}
+
+func explainNodeGroup(ctx context.Context, config *rest.Config, kind schema.GroupKind, key client.ObjectKey, defaultRegion string, out, errOut io.Writer) error {
+	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
+	if err != nil {
+		return fmt.Errorf("asking the API server at %s: %w", config.Host, err)
+	}
+	served, err := reader.RESTMapper().RESTMapping(kind)
+	switch {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("the cluster at %s does not know kind %s: is it the management cluster, with Cluster API installed?", config.Host, kind)
+	case err != nil:
+		return fmt.Errorf("asking the API server at %s: %w", config.Host, err)
+	}
+	group := &unstructured.Unstructured{}
+	group.SetGroupVersionKind(served.GroupVersionKind)
+	switch err := reader.Get(ctx, key, group); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no %s %s at %s: `kubectl get %s -A` shows which there are", kind.Kind, key, config.Host, served.Resource.GroupResource())
+	case err != nil:
+		return fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	events, err := eventsOf(ctx, reader, group)
+	if err != nil {
+		// The rest is worth telling all the same.
+		_, _ = fmt.Fprintf(errOut, "Without the Events of %s %s: %v\n", kind.Kind, key, err)
+	}
+	e, err := annotator.Explain(ctx, reader, group, defaultRegion, events)
+	if err != nil {
+		return fmt.Errorf("reading what is behind %s %s: %w", kind.Kind, key, err)
+	}
+	return writeNodeGroup(out, kind.Kind+" "+key.String(), e, events)
+}
+
+// eventsOf an object, the newest first.
+func eventsOf(ctx context.Context, reader client.Reader, of *unstructured.Unstructured) ([]corev1.Event, error) {
+	var list corev1.EventList
+	if err := reader.List(ctx, &list, client.InNamespace(of.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(of.GetUID())}); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int { return lastSeen(&b).Compare(lastSeen(&a)) })
+	return list.Items, nil
+}
+
+// lastSeen is when an Event was made or last repeated, by whichever API it came.
+func lastSeen(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	}
+	return e.CreationTimestamp.Time
+}
+
+func writeNodeGroup(out io.Writer, name string, e annotator.Explanation, events []corev1.Event) error {
+	b := &strings.Builder{}
+	b.WriteString(name)
+	if e.Cluster != "" {
+		b.WriteString(" of Cluster " + e.Cluster)
+	}
+	b.WriteString("\n")
+	if len(e.InstanceTypes) > 0 {
+		fmt.Fprintf(b, "  made of  %s\n", strings.Join(e.InstanceTypes, ", "))
+	}
+	if e.Region != "" {
+		fmt.Fprintf(b, "  region   %s, by %s\n", e.Region, e.RegionBy)
+	}
+	if len(e.Values) > 0 {
+		b.WriteString("\n")
+		table := tabwriter.NewWriter(b, 0, 0, columnGap, ' ', 0)
+		fmt.Fprintln(table, "ANNOTATION\tVALUE\tWHOSE")
+		for _, v := range e.Values {
+			fmt.Fprintf(table, "%s\t%s\t%s\n", v.Key, v.Value, whose[v.Whose])
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(b, "\nWhy: %s\n", e.Why)
+	for i := range events[:min(len(events), mostEvents)] {
+		event := &events[i]
+		fmt.Fprintf(b, "  %s ago  %s  %s\n", duration.HumanDuration(time.Since(lastSeen(event))), event.Reason, event.Message)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

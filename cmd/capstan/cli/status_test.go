@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// What status says of every state is hub/explain's to test; here it reads the objects.
+func TestStatusAndExplainNodeGroup(t *testing.T) {
+	g := NewWithT(t)
+	plane, err := controlplane.Start(controlplane.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = plane.Stop() })
+	run := func(user []byte, args ...string) (int, string, string) {
+		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+		g.Expect(os.WriteFile(kubeconfig, user, 0o600)).To(Succeed())
+		var out, errOut bytes.Buffer
+		code := Main(t.Context(), append(args, "--kubeconfig="+kubeconfig), &out, &errOut)
+		return code, out.String(), errOut.String()
+	}
+	admin, err := plane.Kubeconfig("")
+	g.Expect(err).NotTo(HaveOccurred())
+
+	code, _, errOut := run(admin, "status")
+	g.Expect(code).To(Equal(1))
+	g.Expect(errOut).To(ContainSubstring("does not know Pipelines: is it the management cluster, with config/crd applied?"))
+	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
+	g.Expect(code).To(Equal(1))
+	g.Expect(errOut).To(ContainSubstring("does not know kind MachineDeployment.cluster.x-k8s.io: is it the management cluster, with Cluster API installed?"))
+
+	_, err = envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("capstan", "cluster-api", "cluster-api-provider-aws")})
+	g.Expect(err).NotTo(HaveOccurred())
+	c, err := client.New(plane.Config(), client.Options{Scheme: hub.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	code, out, errOut := run(admin, "status")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(out).To(Equal("Clusters: none that a Pipeline names\n\nPipelines: 0, in 0 of which something waits\n"))
+
+	for name, state := range map[string]capstanv1.ConnectionState{"dev": capstanv1.ConnectionReady, "prod": capstanv1.ConnectionUnreachable} {
+		connection := &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		connection.Spec.ClusterRef = pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "default", Name: name}
+		g.Expect(c.Create(t.Context(), connection)).To(Succeed())
+		connection.Status = capstanv1.ClusterConnectionStatus{State: state, Reason: "ProbeFailed", Message: "i/o timeout", KubernetesVersion: "v1.36.3", Apps: 1, Since: &metav1.Time{Time: time.Now()}}
+		g.Expect(c.Status().Update(t.Context(), connection)).To(Succeed())
+	}
+	p := &pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"},
+		Spec: pipelinesv1.PipelineSpec{
+			AppRef:       pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
+			Environments: []pipelinesv1.Environment{{Name: "dev", Targets: []pipelinesv1.Target{{Namespace: "shop"}}}},
+		},
+	}
+	g.Expect(c.Create(t.Context(), p)).To(Succeed())
+
+	code, out, errOut = run(admin, "status", "--namespace=default")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(out).To(And(
+		HavePrefix("Clusters: 1 Unreachable, 1 Ready\nCLUSTER       STATE        SINCE  APPS  VERSION  CREDENTIALS\ndefault/prod  Unreachable  "),
+		ContainSubstring("default/prod is Unreachable (ProbeFailed): i/o timeout\n"),
+		ContainSubstring("Pipelines: 1, in 1 of which something waits\nPIPELINE      ENVIRONMENT  RUNS"),
+		ContainSubstring("default/shop, dev: nothing travels on from here")))
+
+	nobody, err := plane.UserKubeconfig("", "nobody")
+	g.Expect(err).NotTo(HaveOccurred())
+	code, _, errOut = run(nobody, "status")
+	g.Expect(code).To(Equal(1))
+	g.Expect(errOut).To(And(ContainSubstring("listing Pipelines"), ContainSubstring("forbidden")))
+
+	// A node group: not there, then without what is behind it, then with it.
+	explain := func() string {
+		code, out, errOut := run(admin, "explain", "machinedeployment", "default/web")
+		g.Expect(code).To(BeZero(), errOut)
+		return out
+	}
+	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
+	g.Expect(code).To(Equal(1))
+	g.Expect(errOut).To(ContainSubstring("there is no MachineDeployment default/web at https://"))
+	create := func(kind, apiVersion, name string, spec map[string]any) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": kind, "apiVersion": apiVersion, "metadata": map[string]any{"namespace": "default", "name": name}, "spec": spec}}
+		g.Expect(c.Create(t.Context(), u)).To(Succeed())
+		return u
+	}
+	const core, infrastructure = "cluster.x-k8s.io/v1beta2", "infrastructure.cluster.x-k8s.io"
+	create("Cluster", core, "dev", map[string]any{"infrastructureRef": map[string]any{"apiGroup": infrastructure, "kind": "AWSCluster", "name": "dev"}})
+	group := create("MachineDeployment", core, "web", map[string]any{
+		"clusterName": "dev", "selector": map[string]any{"matchLabels": map[string]any{"a": "b"}},
+		"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}, "spec": map[string]any{
+			"clusterName": "dev", "bootstrap": map[string]any{"dataSecretName": "x"},
+			"infrastructureRef": map[string]any{"apiGroup": infrastructure, "kind": "AWSMachineTemplate", "name": "web"},
+		}},
+	})
+	g.Expect(explain()).To(And(HavePrefix("MachineDeployment default/web of Cluster default/dev\n"),
+		ContainSubstring(`Why: TemplateNotFound: failed to fetch AWSMachineTemplate default/web`)))
+
+	create("AWSMachineTemplate", infrastructure+"/v1beta2", "web", map[string]any{"template": map[string]any{"spec": map[string]any{"instanceType": "m5.large"}}})
+	g.Expect(explain()).To(ContainSubstring("Why: RegionUnknown: unable to determine AWS region"))
+	create("AWSCluster", infrastructure+"/v1beta2", "dev", map[string]any{"region": "eu-west-1"})
+	g.Expect(explain()).To(And(ContainSubstring("  made of  m5.large\n  region   eu-west-1, by AWSCluster dev\n"),
+		ContainSubstring("Why: nothing was written yet, and nothing told: the hub waits for what EC2 says of m5.large in eu-west-1")))
+
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: "web.1"},
+		InvolvedObject: corev1.ObjectReference{Kind: "MachineDeployment", Namespace: "default", Name: "web", UID: group.GetUID()},
+		Reason:         "ReconcileError", Type: corev1.EventTypeWarning, Message: "AWSAccessDenied: ec2:DescribeInstanceTypes is not allowed", LastTimestamp: metav1.Now(),
+	}
+	g.Expect(c.Create(t.Context(), event)).To(Succeed())
+	g.Expect(explain()).To(And(
+		ContainSubstring("Why: nothing was written yet. Last told: AWSAccessDenied: ec2:DescribeInstanceTypes is not allowed.\n"),
+		MatchRegexp(`\d+s ago  ReconcileError  AWSAccessDenied`)))
+	g.Expect(c.Delete(t.Context(), event)).To(Succeed())
+
+	group.SetAnnotations(map[string]string{
+		"capacity.cluster-autoscaler.kubernetes.io/cpu":    "2",
+		"capacity.cluster-autoscaler.kubernetes.io/memory": "7Gi",
+		"machine.openshift.io/GPU":                         "1",
+		"capstan.dev/capacity-applied":                     `{"values":{"capacity.cluster-autoscaler.kubernetes.io/cpu":"2","capacity.cluster-autoscaler.kubernetes.io/memory":"8192Mi"}}`,
+	})
+	g.Expect(c.Update(t.Context(), group)).To(Succeed())
+	g.Expect(explain()).To(And(
+		MatchRegexp(`/cpu +2 +the hub's\n`), MatchRegexp(`/memory +7Gi +changed since the hub wrote it\n`), MatchRegexp(`/GPU +1 +somebody's own, which stays\n`),
+		ContainSubstring("Why: it bears what EC2 says of m5.large in eu-west-1.")))
+
+	annotations := group.GetAnnotations()
+	annotations["cluster.x-k8s.io/paused"] = ""
+	group.SetAnnotations(annotations)
+	g.Expect(c.Update(t.Context(), group)).To(Succeed())
+	g.Expect(explain()).To(ContainSubstring("Why: it is paused by the annotation cluster.x-k8s.io/paused, and left alone until it is not."))
+}

@@ -1,0 +1,181 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// Fleet is what the hub says of all clusters and Pipelines.
+type Fleet struct {
+	Connections []capstanv1.ClusterConnection
+	Pipelines   []pipelinesv1.Pipeline
+	// Promotions of any of the Pipelines.
+	Promotions []capstanv1.Promotion
+	Now        time.Time
+}
+
+// severity of a state: the worst comes first.
+var severity = map[capstanv1.ConnectionState]int{
+	capstanv1.ConnectionAuthFailed:  0,
+	capstanv1.ConnectionUnreachable: 1,
+	capstanv1.ConnectionDegraded:    2,
+	capstanv1.ConnectionConnecting:  3,
+	capstanv1.ConnectionReady:       4,
+	capstanv1.ConnectionRemoved:     5,
+	capstanv1.ConnectionUnused:      6,
+	"":                              7,
+}
+
+const (
+	none   = "-"
+	unseen = "not looked at yet"
+)
+
+// Write prints the clusters, the worst first, the Pipelines with their environments,
+// and in one sentence each what waits.
+func (f *Fleet) Write(out io.Writer) error {
+	b := &strings.Builder{}
+	if err := f.clusters(b); err != nil {
+		return err
+	}
+	b.WriteString("\n")
+	if err := f.pipelines(b); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (f *Fleet) clusters(b *strings.Builder) error {
+	sorted := slices.Clone(f.Connections)
+	slices.SortStableFunc(sorted, func(x, y capstanv1.ClusterConnection) int {
+		return cmp.Or(cmp.Compare(severity[x.Status.State], severity[y.Status.State]), cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name))
+	})
+	fmt.Fprintf(b, "Clusters: %s\n", f.summary(sorted))
+	if len(sorted) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(b, 0, 0, gap, ' ', 0)
+	fmt.Fprintln(table, "CLUSTER\tSTATE\tSINCE\tAPPS\tVERSION\tCREDENTIALS")
+	for i := range sorted {
+		c := &sorted[i]
+		since, expiry := none, none
+		if c.Status.Since != nil {
+			since = duration.HumanDuration(f.Now.Sub(c.Status.Since.Time))
+		}
+		if at := c.Status.CredentialExpiry; at != nil {
+			expiry = "end in " + duration.HumanDuration(at.Sub(f.Now))
+			if at.Time.Before(f.Now) {
+				expiry = "ended"
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", cut(clusterName(c), maxRuns+maxName), cmp.Or(c.Status.State, none), since, c.Status.Apps, cmp.Or(c.Status.KubernetesVersion, none), expiry)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for i := range sorted {
+		if c := &sorted[i]; c.Status.State != capstanv1.ConnectionReady && c.Status.State != capstanv1.ConnectionUnused {
+			b.WriteString(wrap(clusterName(c)+" is "+f.state(c), indent))
+		}
+	}
+	return nil
+}
+
+// state of a cluster in words.
+func (f *Fleet) state(c *capstanv1.ClusterConnection) string {
+	if c.Status.State == "" {
+		return unseen
+	}
+	return fmt.Sprintf("%s (%s): %s", c.Status.State, c.Status.Reason, c.Status.Message)
+}
+
+// clusterName is that of the object that the connection belongs to.
+func clusterName(c *capstanv1.ClusterConnection) string {
+	name := c.Spec.ClusterRef.Namespace + "/" + c.Spec.ClusterRef.Name
+	if c.Spec.ClusterRef.Kind == pipelinesv1.ClusterKindGitopsCluster {
+		return "GitopsCluster " + name
+	}
+	return name
+}
+
+// summary counts clusters by state, the worst first.
+func (f *Fleet) summary(sorted []capstanv1.ClusterConnection) string {
+	var parts []string
+	for i := 0; i < len(sorted); {
+		state := sorted[i].Status.State
+		n := 0
+		for ; i < len(sorted) && sorted[i].Status.State == state; i++ {
+			n++
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", n, cmp.Or(state, unseen)))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "none that a Pipeline names")
+}
+
+func (f *Fleet) pipelines(b *strings.Builder) error {
+	ofPipeline := map[string][]capstanv1.Promotion{}
+	for i := range f.Promotions {
+		uid := f.Promotions[i].Labels[capstanv1.PipelineUIDLabel]
+		ofPipeline[uid] = append(ofPipeline[uid], f.Promotions[i])
+	}
+	reports := make([]Report, len(f.Pipelines))
+	waiting := 0
+	for i := range f.Pipelines {
+		p := &f.Pipelines[i]
+		reports[i] = Explain(Facts{Pipeline: p, Promotions: ofPipeline[string(p.UID)], Connections: f.Connections, Now: f.Now})
+		if reports[i].waits() {
+			waiting++
+		}
+	}
+	// What waits comes first.
+	slices.SortStableFunc(reports, func(x, y Report) int {
+		return cmp.Or(-cmp.Compare(order(x.waits()), order(y.waits())), cmp.Compare(x.Pipeline, y.Pipeline))
+	})
+	fmt.Fprintf(b, "Pipelines: %d, in %d of which something waits\n", len(reports), waiting)
+	if len(reports) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(b, 0, 0, gap, ' ', 0)
+	fmt.Fprintln(table, "PIPELINE\tENVIRONMENT\tRUNS\tREADY\tIN FLIGHT")
+	for _, r := range reports {
+		for _, e := range r.Environments {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cut(r.Pipeline, maxRuns+maxName), cut(e.Name, maxName), cut(e.Runs, maxRuns), e.Ready, cut(cmp.Or(e.InFlight, none), maxInFlight))
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, r := range reports {
+		for _, note := range r.Notes {
+			b.WriteString(wrap(r.Pipeline+": "+note, indent))
+		}
+		for _, e := range r.Environments {
+			if e.Waits {
+				b.WriteString(wrap(fmt.Sprintf("%s, %s: %s", r.Pipeline, e.Name, e.Why), indent))
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Report) waits() bool {
+	return len(r.Notes) > 0 || slices.ContainsFunc(r.Environments, func(e Environment) bool { return e.Waits })
+}
+
+func order(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

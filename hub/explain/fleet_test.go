@@ -1,0 +1,61 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+func connection(kind, name string, status capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnection {
+	c := capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}, Status: status}
+	c.Spec.ClusterRef = pipelinesv1.CrossNamespaceClusterReference{Kind: kind, Namespace: "fleet", Name: name}
+	return c
+}
+
+func TestFleet(t *testing.T) {
+	g := NewWithT(t)
+	quiet, waiting := shop(), shop()
+	quiet.Pipeline.Name, quiet.Pipeline.UID = "billing", "other"
+	waiting.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval})
+	waiting.Promotions[0].Labels = map[string]string{capstanv1.PipelineUIDLabel: "uid"}
+	f := Fleet{
+		Now: now, Promotions: waiting.Promotions,
+		Pipelines: []pipelinesv1.Pipeline{*quiet.Pipeline, *waiting.Pipeline},
+		Connections: []capstanv1.ClusterConnection{
+			connection("Cluster", "dev", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Since: before(time.Hour), Apps: 2, KubernetesVersion: "v1.36.3", CredentialExpiry: before(-9 * time.Minute)}),
+			connection("Cluster", "new", capstanv1.ClusterConnectionStatus{}),
+			connection("Cluster", "eu", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Message: "i/o timeout", Since: before(42 * time.Minute)}),
+			connection("GitopsCluster", "us", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionAuthFailed, Reason: "SecretMissing", Message: "there is no Secret fleet/us", Since: before(time.Minute), CredentialExpiry: before(time.Minute)}),
+		},
+	}
+	var b strings.Builder
+	g.Expect(f.Write(&b)).To(Succeed())
+	g.Expect(b.String()).To(Equal(`Clusters: 1 AuthFailed, 1 Unreachable, 1 Ready, 1 not looked at yet
+CLUSTER                 STATE        SINCE  APPS  VERSION  CREDENTIALS
+GitopsCluster fleet/us  AuthFailed   60s    0     -        ended
+fleet/eu                Unreachable  42m    0     -        -
+fleet/dev               Ready        60m    2     v1.36.3  end in 9m
+fleet/new               -            -      0     -        -
+GitopsCluster fleet/us is AuthFailed (SecretMissing): there is no Secret
+  fleet/us
+fleet/eu is Unreachable (ProbeFailed): i/o timeout
+fleet/new is not looked at yet
+
+Pipelines: 2, in 1 of which something waits
+PIPELINE      ENVIRONMENT  RUNS   READY  IN FLIGHT
+apps/shop     dev          1.1.0  1/1    -
+apps/shop     staging      1.0.0  1/1    1.1.0 AwaitingApproval
+apps/shop     prod         1.0.0  2/2    -
+apps/billing  dev          1.0.0  1/1    -
+apps/billing  staging      1.0.0  1/1    -
+apps/billing  prod         1.0.0  2/2    -
+apps/shop, staging: 1.1.0 has waited 5m for an approval: give it by kubectl (you
+  need the verb approve on promotions.capstan.dev).
+`))
+}

@@ -1,0 +1,208 @@
+package docs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// patience with a control plane and a hub that start on a busy machine.
+const patience = time.Minute
+
+// metric as its collector describes it.
+type metric struct {
+	name, help string
+	labels     []string
+}
+
+var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
+
+// described are the metrics of a hub that runs with everything it can have, by name.
+func described(t *testing.T) map[string]metric {
+	t.Helper()
+	once.Do(func() { all = describe(t) })
+	return all
+}
+
+var (
+	once sync.Once
+	all  map[string]metric
+)
+
+func describe(t *testing.T) map[string]metric {
+	t.Helper()
+	g := NewWithT(t)
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller", "cluster-api-provider-aws")})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { g.Expect(plane.Stop()).To(Succeed()) }()
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	aws, err := awsconfig.Load(t.Context(), awsconfig.Options{Auth: awsconfig.AuthDefault})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer aws.Close()
+	own := prometheus.NewRegistry()
+	h, err := hub.New(hub.Options{
+		Config: plane.Config(), Registerer: own, Logger: logr.Discard(), CloneDir: t.TempDir(),
+		AWS: aws, Annotator: hub.Annotator{AWS: aws},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Start(ctx) }()
+	defer func() {
+		stop()
+		g.Expect(<-ended).To(Succeed())
+	}()
+
+	shared, ok := metrics.Registry.(prometheus.Collector)
+	g.Expect(ok).To(BeTrue())
+	found := map[string]metric{}
+	// Connections and watchers register theirs when they start.
+	g.Eventually(func(g Gomega) {
+		clear(found)
+		for _, collector := range []prometheus.Collector{own, shared} {
+			read(g, collector, found)
+		}
+		g.Expect(slices.Collect(maps.Keys(found))).To(ContainElements("capstan_cluster_state", "capstan_informers"))
+	}).WithTimeout(patience).Should(Succeed())
+	return found
+}
+
+// read what a collector describes.
+func read(g Gomega, collector prometheus.Collector, found map[string]metric) {
+	into := make(chan *prometheus.Desc)
+	go func() {
+		defer close(into)
+		collector.Describe(into)
+	}()
+	var unread []string
+	for desc := range into {
+		parts := description.FindStringSubmatch(desc.String())
+		m := metric{}
+		if parts == nil || json.Unmarshal([]byte(parts[2]), &m.help) != nil {
+			unread = append(unread, desc.String())
+			continue
+		}
+		if m.name = parts[1]; parts[3] != "" {
+			m.labels = strings.Split(parts[3], ",")
+		}
+		found[m.name] = m
+	}
+	g.Expect(unread).To(BeEmpty())
+}
+
+// docs/metrics.md is made of the descriptions that Prometheus gets.
+func TestMetricsAreCurrent(t *testing.T) {
+	all := described(t)
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nGenerated from the hub's collectors by `make generate`. What ends in `_total` is a counter, what ends in `_seconds` and says\nhow long something took is a histogram, the rest are gauges. On each replica: what only the leader does is at rest on the\nothers. controller-runtime's own (`controller_runtime_*`, `workqueue_*`, `rest_client_*`, `leader_election_master_status`) and\nGo's (`go_*`, `process_*`) come with them. What to alert on: `config/monitoring/prometheus_rule.yaml`.\n\n| metric | labels | what it is |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if !strings.HasPrefix(name, "capstan_") {
+			continue
+		}
+		labels := "–"
+		if m := all[name]; len(m.labels) > 0 {
+			labels = "`" + strings.Join(m.labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, labels, all[name].help)
+	}
+	current(t, "docs/metrics.md", b.String())
+}
+
+// Metrics of Go's runtime and of the processes, which the registry describes as it goes.
+var runtimes = []string{"go_goroutines", "process_resident_memory_bytes"}
+
+var (
+	// selector is a metric with its matchers, in PromQL.
+	selector = regexp.MustCompile(`\b((?:capstan|controller_runtime|workqueue|leader_election|rest_client|go|process)_[a-z0-9_]+)(\{[^}]*\})?`)
+	matcher  = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
+	grouping = regexp.MustCompile(`\bby \(([a-z_, ]+)\)`)
+	suffixes = []string{"_bucket", "_sum", "_count"}
+)
+
+// What alerts and the dashboard ask for exists, with the labels that they ask by.
+func TestQueriesAskForWhatThereIs(t *testing.T) {
+	g := NewWithT(t)
+	all := described(t)
+	queries := map[string]string{}
+
+	raw, err := os.ReadFile(filepath.Join(root, "config/monitoring/prometheus_rule.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var rule struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct{ Alert, Expr string }
+			}
+		}
+	}
+	g.Expect(yaml.Unmarshal(raw, &rule)).To(Succeed())
+	for _, r := range rule.Spec.Groups[0].Rules {
+		queries["alert "+r.Alert] = r.Expr
+	}
+	raw, err = os.ReadFile(filepath.Join(root, "config/monitoring/dashboard.json"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	g.Expect(json.Unmarshal(raw, &dashboard)).To(Succeed())
+	for _, panel := range dashboard.Panels {
+		for i, target := range panel.Targets {
+			queries[fmt.Sprintf("panel %s %d", panel.Title, i)] = target.Expr
+		}
+	}
+	g.Expect(len(queries)).To(BeNumerically(">", 40))
+
+	for where, query := range queries {
+		asked := selector.FindAllStringSubmatch(query, -1)
+		g.Expect(asked).NotTo(BeEmpty(), "%s: %s", where, query)
+		known := map[string]bool{"le": true, "job": true, "pod": true, "instance": true}
+		for _, one := range asked {
+			name := one[1]
+			for _, suffix := range suffixes {
+				if _, plain := all[name]; !plain {
+					name = strings.TrimSuffix(name, suffix)
+				}
+			}
+			if slices.Contains(runtimes, name) {
+				continue
+			}
+			g.Expect(all).To(HaveKey(name), "%s: %s", where, query)
+			for _, label := range all[name].labels {
+				known[label] = true
+			}
+			for _, label := range matcher.FindAllStringSubmatch(one[2], -1) {
+				g.Expect(append([]string{"job"}, all[name].labels...)).To(ContainElement(label[1]), "%s: %s", where, query)
+			}
+		}
+		for _, by := range grouping.FindAllStringSubmatch(query, -1) {
+			for label := range strings.SplitSeq(by[1], ",") {
+				g.Expect(known).To(HaveKey(strings.TrimSpace(label)), "%s: %s", where, query)
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package install
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// monitored asks the chart for everything that it can make.
+var monitored = []string{
+	"--set", "monitoring.serviceMonitor=true", "--set", "monitoring.prometheusRule=true", "--set", "monitoring.grafanaDashboard=true",
+}
+
+// Who installs by Helm and who installs by kustomize get the same objects.
+func TestTheChartAndTheKustomizationAreTheSame(t *testing.T) {
+	g := NewWithT(t)
+	text, err := chart(t, append(monitored, "--set", "image.tag=latest")...)
+	g.Expect(err).NotTo(HaveOccurred())
+	byHelm := objects(t, text)
+	byKustomize := objects(t, kustomization(t, "default"), kustomization(t, "monitoring"))
+	// Helm makes the namespace.
+	delete(byKustomize, "Namespace /"+hubNamespace)
+
+	for _, o := range byHelm {
+		if o.GetKind() == "CustomResourceDefinition" {
+			annotations := o.GetAnnotations()
+			g.Expect(annotations).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"), o.GetName())
+			delete(annotations, "helm.sh/resource-policy")
+			o.SetAnnotations(annotations)
+		}
+	}
+	deployment := byHelm["Deployment "+hubNamespace+"/capstan-hub"]
+	g.Expect(deployment).NotTo(BeNil())
+	// The default of kustomize is that of Kubernetes.
+	hub, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	g.Expect(err).NotTo(HaveOccurred())
+	container, ok := hub[0].(map[string]any)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(container).To(HaveKeyWithValue("imagePullPolicy", "IfNotPresent"))
+	delete(container, "imagePullPolicy")
+	g.Expect(unstructured.SetNestedSlice(deployment.Object, hub, "spec", "template", "spec", "containers")).To(Succeed())
+
+	g.Expect(slices.Sorted(maps.Keys(byHelm))).To(Equal(slices.Sorted(maps.Keys(byKustomize))))
+	for key, want := range byKustomize {
+		g.Expect(byHelm[key].Object).To(Equal(want.Object), key)
+	}
+}
+
+// The rights that are given namespace by namespace are those of config/rbac.
+func TestRightsInNamespaces(t *testing.T) {
+	g := NewWithT(t)
+	text, err := chart(t, "--set", "clusterNamespaces={fleet,team-b}", "--set", "pipelineNamespaces={apps}", "--namespace=hubs")
+	g.Expect(err).NotTo(HaveOccurred())
+	got := objects(t, text)
+	for _, given := range []struct{ dir, namespace string }{{"cluster-secrets", "fleet"}, {"cluster-secrets", "team-b"}, {"pipeline-secrets", "apps"}} {
+		for _, want := range objects(t, kustomization(t, "rbac/"+given.dir)) {
+			is := got[want.GetKind()+" "+given.namespace+"/"+want.GetName()]
+			g.Expect(is).NotTo(BeNil(), "%s in %s", want.GetName(), given.namespace)
+			if subjects, found, _ := unstructured.NestedSlice(want.Object, "subjects"); found {
+				subject, ok := subjects[0].(map[string]any)
+				g.Expect(ok).To(BeTrue())
+				subject["namespace"] = "hubs"
+				want.Object["subjects"] = subjects
+			}
+			want.SetNamespace(given.namespace)
+			g.Expect(is.Object).To(Equal(want.Object))
+		}
+	}
+	// Nothing of another namespace is left in.
+	g.Expect(text).NotTo(ContainSubstring(hubNamespace))
+	g.Expect(text).To(ContainSubstring("system:serviceaccount:hubs:capstan-hub"))
+}
+
+func TestLint(t *testing.T) {
+	g := NewWithT(t)
+	out, _, err := tool(t.Context(), nil, []string{"HOME=" + t.TempDir()}, "helm", "lint", "--strict", path("config", "chart"))
+	g.Expect(err).NotTo(HaveOccurred(), out)
+}
+
+// Every value has an effect, and one that cannot be meant is refused by name.
+func TestValues(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	for set, want := range map[string]string{
+		"image.repository=registry.example.org/capstan": `image: "registry.example.org/capstan:devel"`,
+		"image.tag=v1.2.3":                       `image: "capstan:v1.2.3"`,
+		"image.digest=" + digest:                 `image: "capstan@` + digest + `"`,
+		"image.pullPolicy=Always":                "imagePullPolicy: Always",
+		"imagePullSecrets[0].name=pull":          "imagePullSecrets:\n        - name: pull",
+		"replicas=3":                             "replicas: 3",
+		"extraArgs[0]=--no-cross-namespace-refs": `            - "--no-cross-namespace-refs"` + "\n          env:",
+		"extraEnv[0].name=HTTPS_PROXY":           "- name: HTTPS_PROXY",
+		"extraVolumes[0].name=tls":               "volumes:\n        - name: tls",
+		"extraVolumeMounts[0].name=tls,extraVolumeMounts[0].mountPath=/tls": "mountPath: /tls",
+		`serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn`:       "eks.amazonaws.com/role-arn: arn",
+		"resources.requests.memory=1Gi":                                     "memory: 1Gi\n            limits:",
+		"resources.limits.memory=2Gi":                                       "memory: 2Gi",
+		"goMemoryLimit=1800MiB":                                             "value: 1800MiB",
+		"cloneDirSizeLimit=5Gi":                                             "sizeLimit: 5Gi",
+		"podAnnotations.team=platform":                                      "team: platform",
+		"priorityClassName=system-cluster-critical":                         "priorityClassName: system-cluster-critical",
+		"nodeSelector.pool=system":                                          "nodeSelector:\n        pool: system",
+		"tolerations[0].operator=Exists":                                    "tolerations:\n        - operator: Exists",
+		"affinity.nodeAffinity.a=b":                                         "affinity:\n        nodeAffinity:",
+	} {
+		t.Run(set, func(t *testing.T) {
+			g := NewWithT(t)
+			text, err := chart(t, "--set", set)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(text).To(ContainSubstring(want))
+			objects(t, text) // It is YAML.
+		})
+	}
+	for set, kind := range map[string]string{
+		"crds.install=false": "CustomResourceDefinition", "networkPolicy.enabled=false": "NetworkPolicy", "replicas=1": "PodDisruptionBudget",
+	} {
+		t.Run(set, func(t *testing.T) {
+			g := NewWithT(t)
+			text, err := chart(t, "--set", set)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(text).NotTo(ContainSubstring("kind: " + kind + "\n"))
+		})
+	}
+	for set, complaint := range map[string]string{
+		"replicas=0":                   "minimum",
+		"replica=3":                    "additional properties 'replica' not allowed",
+		"image.digest=latest":          "does not match pattern",
+		"clusterNamespaces={Team A}":   "does not match pattern",
+		"extraArgs[0]=leader-elect":    "does not match pattern",
+		"goMemoryLimit=900Mi":          "does not match pattern",
+		"image.pullPolicy=Sometimes":   "value must be one of",
+		"networkPolicy.enabled=maybe":  "want boolean",
+		"monitoring.prometheus=true":   "additional properties 'prometheus' not allowed",
+		"serviceAccount.annotations=x": "want object",
+	} {
+		t.Run(set, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := chart(t, "--set", set)
+			g.Expect(err).To(MatchError(ContainSubstring(complaint)))
+		})
+	}
+}
+
+// Each value has its schema, and each schema its value.
+func TestSchemaHasEveryValue(t *testing.T) {
+	g := NewWithT(t)
+	raw, err := os.ReadFile(path("config", "chart", "values.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var values map[string]any
+	g.Expect(yaml.Unmarshal(raw, &values)).To(Succeed())
+	raw, err = os.ReadFile(path("config", "chart", "values.schema.json"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var schema struct{ Properties map[string]any }
+	g.Expect(yaml.Unmarshal(raw, &schema)).To(Succeed())
+	delete(schema.Properties, "global") // Helm's own.
+	g.Expect(slices.Sorted(maps.Keys(values))).To(Equal(slices.Sorted(maps.Keys(schema.Properties))))
+}
+
+// Both are applied to a real API server, over each other, and neither warns.
+func TestBothApply(t *testing.T) {
+	g := NewWithT(t)
+	plane, err := controlplane.Start(controlplane.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = plane.Stop() })
+	kubeconfig, err := plane.Kubeconfig("")
+	g.Expect(err).NotTo(HaveOccurred())
+	home := t.TempDir()
+	file := filepath.Join(home, "kubeconfig")
+	g.Expect(os.WriteFile(file, kubeconfig, 0o600)).To(Succeed())
+	env := []string{"HOME=" + home, "KUBECONFIG=" + file}
+	apply := func(text string) string {
+		out, warnings, err := tool(t.Context(), []byte(text), env, "envtest/kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(warnings).To(BeEmpty())
+		return out
+	}
+
+	// As a user does, into an empty cluster; and out of it.
+	_, _, err = tool(t.Context(), nil, env, "envtest/kubectl", "create", "namespace", fleetNamespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, _, err = tool(t.Context(), nil, env, "helm", "install", "capstan", path("config", "chart"), "--namespace", hubNamespace, "--create-namespace",
+		"--set", "clusterNamespaces={"+fleetNamespace+"}")
+	g.Expect(err).NotTo(HaveOccurred())
+	installed := []string{"get", "crds,clusterroles,deployments,roles", "-A", "-o", "name"}
+	out, _, err := tool(t.Context(), nil, env, "envtest/kubectl", installed...)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(And(ContainSubstring("deployment.apps/capstan-hub"), ContainSubstring("role.rbac.authorization.k8s.io/capstan-cluster-secrets")))
+	_, _, err = tool(t.Context(), nil, env, "helm", "uninstall", "capstan", "--namespace", hubNamespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	out, _, err = tool(t.Context(), nil, env, "envtest/kubectl", installed...)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(ContainSubstring("pipelines.pipelines.weave.works"), "with a CRD would go all of its objects")
+	g.Expect(out).NotTo(ContainSubstring("/capstan-hub"))
+
+	g.Expect(apply(kustomization(t, "default"))).To(ContainSubstring("deployment.apps/capstan-hub serverside-applied"))
+	text, err := chart(t, "--set", "clusterNamespaces={"+fleetNamespace+"}")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(apply(text)).To(ContainSubstring("role.rbac.authorization.k8s.io/capstan-cluster-secrets serverside-applied"))
+}

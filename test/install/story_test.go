@@ -1,0 +1,168 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	yamlv3 "go.yaml.in/yaml/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/fleet"
+)
+
+// The hub goes through the whole story with the rights that the chart gives it:
+// nothing is denied, and nothing is given for nothing.
+func TestTheStoryWithTheChartsRights(t *testing.T) {
+	if os.Getenv("CAPSTAN_E2E") == "" {
+		t.Skip("run by `make e2e`")
+	}
+	g := NewWithT(t)
+	text, err := chart(t, "--set", "clusterNamespaces={"+fleetNamespace+"}", "--set", "pipelineNamespaces={"+appsNamespace+"}")
+	g.Expect(err).NotTo(HaveOccurred())
+	auditLog := filepath.Join(t.TempDir(), "audit.log")
+
+	var told bytes.Buffer
+	err = fleet.Run(t.Context(), fleet.Options{Dir: t.TempDir(), Out: &told, Installation: []byte(text), AuditLog: auditLog},
+		func(ctx context.Context, f *fleet.Fleet) error { return f.Play(ctx) })
+	g.Expect(err).NotTo(HaveOccurred(), told.String())
+
+	all, err := controlplane.ReadAudit(auditLog)
+	g.Expect(err).NotTo(HaveOccurred())
+	asked := slices.DeleteFunc(all, func(r controlplane.Request) bool { return r.User != hubUser })
+	g.Expect(asked).NotTo(BeEmpty(), "the hub ran as its ServiceAccount")
+	for _, r := range asked {
+		g.Expect(r.Code).NotTo(Or(Equal(401), Equal(403)), "%+v", r)
+	}
+
+	excused := excuses(t)
+	var idle, busy []string
+	for _, right := range rightsOf(t, text) {
+		switch used := slices.ContainsFunc(asked, right.allows); {
+		case used && excused[right.String()]:
+			busy = append(busy, right.String())
+		case !used && !excused[right.String()]:
+			idle = append(idle, right.String())
+		}
+	}
+	g.Expect(busy).To(BeEmpty(), "the comments say that the story does not use these rights, and it does")
+	g.Expect(idle).To(BeEmpty(), `nothing used these rights: take them out of config/rbac, or say beside the rule "Not in the story: VERB RESOURCE, ... (what for)."`)
+	for said := range excused {
+		g.Expect(slices.ContainsFunc(rightsOf(t, text), func(r right) bool { return r.String() == said })).To(BeTrue(), "a comment excuses what no rule gives: %s", said)
+	}
+}
+
+// right is one verb on one resource.
+type right struct {
+	role, verb, group, resource string
+	// namespace that it is given in; all when empty.
+	namespace string
+	names     []string
+}
+
+// String is how comments name it: the group is left out, for no two of them have a
+// resource of the same name but events.
+func (r right) String() string {
+	resource := r.resource
+	if r.resource == "events" && r.group != "" {
+		resource += "." + r.group
+	}
+	return r.role + ": " + r.verb + " " + resource
+}
+
+// allows tells whether a request is one that the right is for.
+func (r right) allows(asked controlplane.Request) bool {
+	resource := asked.Resource
+	if asked.Subresource != "" {
+		resource += "/" + asked.Subresource
+	}
+	return asked.Verb == r.verb && asked.Group == r.group && resource == r.resource &&
+		(r.namespace == "" || asked.Namespace == r.namespace) &&
+		(len(r.names) == 0 || slices.Contains(r.names, asked.Name))
+}
+
+// rightsOf the hub, as the manifests give them.
+func rightsOf(t *testing.T, text string) []right {
+	t.Helper()
+	g := NewWithT(t)
+	var all []right
+	for _, o := range objects(t, text) {
+		if (o.GetKind() != "ClusterRole" && o.GetKind() != "Role") || o.GetName() == "capstan-approver" { // That one is people's.
+			continue
+		}
+		var role rbacv1.Role
+		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role)).To(Succeed())
+		for _, rule := range role.Rules {
+			g.Expect(rule.NonResourceURLs).To(BeEmpty())
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						all = append(all, right{role.Name, verb, group, resource, role.Namespace, rule.ResourceNames})
+					}
+				}
+			}
+		}
+	}
+	g.Expect(all).NotTo(BeEmpty())
+	return all
+}
+
+const excuse = "Not in the story:"
+
+// brackets hold what a right is for.
+var brackets = regexp.MustCompile(`\([^()]*\)`)
+
+// excuses are the rights of which a comment beside their rule says that the story does
+// not use them, and what they are for.
+func excuses(t *testing.T) map[string]bool {
+	t.Helper()
+	g := NewWithT(t)
+	said := map[string]bool{}
+	for _, name := range []string{"hub_role.yaml", "leader_election_role.yaml", "cluster-secrets/role.yaml", "pipeline-secrets/role.yaml"} {
+		raw, err := os.ReadFile(path("config", "rbac", name))
+		g.Expect(err).NotTo(HaveOccurred())
+		var document yamlv3.Node
+		g.Expect(yamlv3.Unmarshal(raw, &document)).To(Succeed())
+		var role rbacv1.Role
+		g.Expect(yaml.Unmarshal(raw, &role)).To(Succeed())
+		rules, err := ruleNodes(&document)
+		g.Expect(err).NotTo(HaveOccurred(), name)
+		for _, rule := range rules {
+			comment := strings.Join(strings.Fields(strings.ReplaceAll(rule.HeadComment, "#", " ")), " ")
+			for _, part := range strings.Split(comment, excuse)[1:] {
+				part = brackets.ReplaceAllString(part[:strings.LastIndex(part, ")")+1], ",")
+				for one := range strings.SplitSeq(part, ",") {
+					if one = strings.TrimSpace(one); one != "" {
+						said[role.Name+": "+one] = true
+					}
+				}
+			}
+		}
+	}
+	return said
+}
+
+// ruleNodes are the rules of a role, with their comments.
+func ruleNodes(document *yamlv3.Node) ([]*yamlv3.Node, error) {
+	if len(document.Content) == 0 {
+		return nil, errors.New("there is no document")
+	}
+	fields := document.Content[0].Content
+	for i := 0; i+1 < len(fields); i += 2 {
+		if fields[i].Value == "rules" {
+			return fields[i+1].Content, nil
+		}
+	}
+	return nil, fmt.Errorf("line %d: there are no rules", document.Line)
+}
