@@ -197,13 +197,17 @@ func instanceRights() map[bool][]right {
 			{verb: "patch", group: infrastructure, resource: "awsclusterroleidentities"},
 		},
 	}
-	for _, verb := range []string{"get", "list", "watch"} {
+	for _, verb := range []string{"list", "watch"} {
 		for _, of := range []struct{ group, resource string }{
 			{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {core, "clusters"}, {infrastructure, "awsclusters"},
 			{infrastructure, "awsclusterroleidentities"}, {control, "awsmanagedcontrolplanes"}, {control, "rosacontrolplanes"}, {eventing, "eventingbackends"},
 		} {
 			rights[true] = append(rights[true], right{verb: verb, group: of.group, resource: of.resource})
 		}
+	}
+	// After a conflict.
+	for _, of := range []struct{ group, resource string }{{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {eventing, "eventingbackends"}} {
+		rights[true] = append(rights[true], right{verb: "get", group: of.group, resource: of.resource})
 	}
 	return rights
 }

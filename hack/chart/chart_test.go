@@ -46,7 +46,7 @@ func TestEveryManifestIsInTheChart(t *testing.T) {
 			used[source] = true
 		}
 	}
-	for _, dir := range []string{"crd/bases", "rbac", "rbac/cluster-secrets", "rbac/pipeline-secrets", "manager", "admission", "monitoring"} {
+	for _, dir := range []string{"crd/bases", "rbac", "rbac/cluster-secrets", "rbac/pipeline-secrets", "rbac/backend-secrets", "webhook", "manager", "admission", "monitoring"} {
 		found, err := filepath.Glob(filepath.Join(manifests, dir, "*.yaml"))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(found).NotTo(BeEmpty())

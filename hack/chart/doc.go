@@ -15,5 +15,5 @@
 //
 // Trade-offs: replacing text keeps the templates readable, and the generator small; a
 // chart that is generated from types would be neither. Templates that have nothing to
-// do with the manifests (the ServiceAccount, the notes) are written by hand.
+// do with the manifests (the ServiceAccount, the notes, Services that few want) are written by hand.
 package chart

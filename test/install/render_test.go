@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -9,7 +10,12 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -58,10 +64,13 @@ func TestTheChartAndTheKustomizationAreTheSame(t *testing.T) {
 // The rights that are given namespace by namespace are those of config/rbac.
 func TestRightsInNamespaces(t *testing.T) {
 	g := NewWithT(t)
-	text, err := chart(t, "--set", "clusterNamespaces={fleet,team-b}", "--set", "pipelineNamespaces={apps}", "--namespace=hubs")
+	text, err := chart(t, "--set", "clusterNamespaces={fleet,team-b}", "--set", "pipelineNamespaces={apps}",
+		"--set", "backendNamespaces={platform}", "--namespace=hubs")
 	g.Expect(err).NotTo(HaveOccurred())
 	got := objects(t, text)
-	for _, given := range []struct{ dir, namespace string }{{"cluster-secrets", "fleet"}, {"cluster-secrets", "team-b"}, {"pipeline-secrets", "apps"}} {
+	for _, given := range []struct{ dir, namespace string }{
+		{"cluster-secrets", "fleet"}, {"cluster-secrets", "team-b"}, {"pipeline-secrets", "apps"}, {"backend-secrets", "platform"},
+	} {
 		for _, want := range objects(t, kustomization(t, "rbac/"+given.dir)) {
 			is := got[want.GetKind()+" "+given.namespace+"/"+want.GetName()]
 			g.Expect(is).NotTo(BeNil(), "%s in %s", want.GetName(), given.namespace)
@@ -80,6 +89,65 @@ func TestRightsInNamespaces(t *testing.T) {
 	g.Expect(text).To(ContainSubstring("system:serviceaccount:hubs:capstan-hub"))
 }
 
+// Each Service leads to a port of the hub's pods on which the hub listens, and the policy
+// lets somebody in there. The alias that Kyma's documents name leads to discovery.
+func TestServicesLeadToTheHub(t *testing.T) {
+	g := NewWithT(t)
+	text, err := chart(t, "--set", "eventingController.enabled=true", "--set", "dashboard.tlsSecret=tls", "--set", "dashboard.sessionKeySecret=key")
+	g.Expect(err).NotTo(HaveOccurred())
+	var (
+		deployment appsv1.Deployment
+		policy     networkingv1.NetworkPolicy
+		services   = map[string]corev1.Service{}
+	)
+	read := func(o *unstructured.Unstructured, into any) {
+		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)).To(Succeed())
+	}
+	for _, o := range objects(t, text) {
+		switch o.GetKind() {
+		case "Deployment":
+			read(o, &deployment)
+		case "NetworkPolicy":
+			read(o, &policy)
+		case "Service":
+			var service corev1.Service
+			read(o, &service)
+			services[service.Name] = service
+		}
+	}
+	pod := deployment.Spec.Template
+	ports := map[string]int32{}
+	for _, p := range pod.Spec.Containers[0].Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	open := map[string]bool{}
+	for _, rule := range policy.Spec.Ingress {
+		for _, p := range rule.Ports {
+			open[p.Port.String()] = true
+		}
+	}
+	served := map[string]string{}
+	for name, service := range services {
+		g.Expect(labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))).To(BeTrue(), name)
+		port := service.Spec.Ports[0]
+		g.Expect(open).To(HaveKey(port.TargetPort.String()), name)
+		listens := slices.IndexFunc(pod.Spec.Containers[0].Args, func(arg string) bool {
+			return strings.HasSuffix(arg, fmt.Sprintf("-bind-address=:%d", ports[port.TargetPort.String()]))
+		})
+		g.Expect(listens).To(BeNumerically(">=", 0), name)
+		flag, _, _ := strings.Cut(pod.Spec.Containers[0].Args[listens], "=")
+		served[fmt.Sprintf("%s:%d", name, port.Port)] = flag
+	}
+	g.Expect(served).To(Equal(map[string]string{
+		"capstan-hub-metrics:8080":  "--metrics-bind-address",
+		"capstan-hub-hook:80":       "--promotion-hook-bind-address",
+		"capstan-hub-api:80":        "--api-bind-address",
+		"eventing-controller:80":    "--api-bind-address",
+		"capstan-hub-webhook:443":   "--webhook-bind-address",
+		"capstan-hub-dashboard:443": "--dashboard-bind-address",
+	}))
+}
+
 func TestLint(t *testing.T) {
 	g := NewWithT(t)
 	out, _, err := tool(t.Context(), nil, []string{"HOME=" + t.TempDir()}, "helm", "lint", "--strict", path("config", "chart"))
@@ -88,6 +156,7 @@ func TestLint(t *testing.T) {
 
 // Every value has an effect, and one that cannot be meant is refused by name.
 func TestValues(t *testing.T) {
+	const served = "dashboard.tlsSecret=tls,dashboard.sessionKeySecret=key"
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for set, want := range map[string]string{
 		"image.repository=registry.example.org/capstan": `image: "registry.example.org/capstan:devel"`,
@@ -110,6 +179,11 @@ func TestValues(t *testing.T) {
 		"nodeSelector.pool=system":                                          "nodeSelector:\n        pool: system",
 		"tolerations[0].operator=Exists":                                    "tolerations:\n        - operator: Exists",
 		"affinity.nodeAffinity.a=b":                                         "affinity:\n        nodeAffinity:",
+		"webhook.enabled=false":                                             "            - --webhook-bind-address=0\n",
+		"eventingController.enabled=true":                                   "name: eventing-controller\n  namespace: " + hubNamespace,
+		served:                                                              "            - --dashboard-bind-address=:8090\n",
+		served + ",networkPolicy.enabled=true":                              "capstan.dev/dashboard: allow",
+		"eventingController.enabled=true,eventingController.namespace=kyma-system,eventingController.clusterDomain=example.org": "externalName: capstan-hub-api." + hubNamespace + ".svc.example.org",
 	} {
 		t.Run(set, func(t *testing.T) {
 			g := NewWithT(t)
@@ -121,6 +195,7 @@ func TestValues(t *testing.T) {
 	}
 	for set, kind := range map[string]string{
 		"crds.install=false": "CustomResourceDefinition", "networkPolicy.enabled=false": "NetworkPolicy", "replicas=1": "PodDisruptionBudget",
+		"webhook.enabled=false": "ValidatingWebhookConfiguration",
 	} {
 		t.Run(set, func(t *testing.T) {
 			g := NewWithT(t)
@@ -130,16 +205,20 @@ func TestValues(t *testing.T) {
 		})
 	}
 	for set, complaint := range map[string]string{
-		"replicas=0":                   "minimum",
-		"replica=3":                    "additional properties 'replica' not allowed",
-		"image.digest=latest":          "does not match pattern",
-		"clusterNamespaces={Team A}":   "does not match pattern",
-		"extraArgs[0]=leader-elect":    "does not match pattern",
-		"goMemoryLimit=900Mi":          "does not match pattern",
-		"image.pullPolicy=Sometimes":   "value must be one of",
-		"networkPolicy.enabled=maybe":  "want boolean",
-		"monitoring.prometheus=true":   "additional properties 'prometheus' not allowed",
-		"serviceAccount.annotations=x": "want object",
+		"replicas=0":                               "minimum",
+		"replica=3":                                "additional properties 'replica' not allowed",
+		"image.digest=latest":                      "does not match pattern",
+		"clusterNamespaces={Team A}":               "does not match pattern",
+		"extraArgs[0]=leader-elect":                "does not match pattern",
+		"goMemoryLimit=900Mi":                      "does not match pattern",
+		"image.pullPolicy=Sometimes":               "value must be one of",
+		"networkPolicy.enabled=maybe":              "want boolean",
+		"monitoring.prometheus=true":               "additional properties 'prometheus' not allowed",
+		"serviceAccount.annotations=x":             "want object",
+		"webhook.enable=false":                     "additional properties 'enable' not allowed",
+		"dashboard.tlsSecret=tls":                  "dashboard.tlsSecret needs dashboard.sessionKeySecret",
+		"dashboard.tlsSecret=T L S":                "does not match pattern",
+		"eventingController.namespace=Kyma System": "does not match pattern",
 	} {
 		t.Run(set, func(t *testing.T) {
 			g := NewWithT(t)
@@ -201,7 +280,9 @@ func TestBothApply(t *testing.T) {
 	g.Expect(out).NotTo(ContainSubstring("/capstan-hub"))
 
 	g.Expect(apply(kustomization(t, "default"))).To(ContainSubstring("deployment.apps/capstan-hub serverside-applied"))
-	text, err := chart(t, "--set", "clusterNamespaces={"+fleetNamespace+"}")
+	text, err := chart(t, "--set", "clusterNamespaces={"+fleetNamespace+"}", "--set", "backendNamespaces={"+fleetNamespace+"}",
+		"--set", "eventingController.enabled=true", "--set", "eventingController.namespace="+fleetNamespace,
+		"--set", "dashboard.tlsSecret=tls", "--set", "dashboard.sessionKeySecret=key")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(apply(text)).To(ContainSubstring("role.rbac.authorization.k8s.io/capstan-cluster-secrets serverside-applied"))
 }
