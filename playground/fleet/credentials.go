@@ -98,10 +98,12 @@ func (w *workload) revoke(ctx context.Context, c credentials) error {
 const (
 	alice   = "alice"
 	mallory = "mallory"
+
+	// viewer and approver are their ClusterRoles.
+	viewer, approver = "playground-team", "playground-approver"
 )
 
 func (f *Fleet) declareUsers(ctx context.Context) error {
-	const viewer, approver = "playground-team", "playground-approver"
 	objects := []client.Object{
 		role(viewer,
 			rbacv1.PolicyRule{APIGroups: []string{"pipelines.weave.works"}, Resources: []string{"pipelines"}, Verbs: []string{"get", "list", "watch"}},

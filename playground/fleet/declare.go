@@ -82,7 +82,7 @@ func (f *Fleet) declare(ctx context.Context) error {
 	return nil
 }
 
-// install applies what is shipped: the approval policy, the hub's rights, and those to
+// install applies what is shipped: the policies, the webhooks, the hub's rights, and those to
 // the Secrets of the namespaces with the clusters' and the repository's credentials.
 func (f *Fleet) install(ctx context.Context) error {
 	if len(f.installation) > 0 {
@@ -90,16 +90,19 @@ func (f *Fleet) install(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the installation: %w", err)
 		}
-		return f.apply(ctx, "", objects)
+		if err := f.apply(ctx, "", objects); err != nil {
+			return err
+		}
+		return f.aliasService(ctx)
 	}
 	for _, shipped := range []struct{ dir, namespace string }{
-		{"admission", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/pipeline-secrets", appsNamespace},
+		{"admission", ""}, {"webhook", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/pipeline-secrets", appsNamespace},
 	} {
 		if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", shipped.dir), shipped.namespace); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.aliasService(ctx)
 }
 
 // pipelineShop is automatic; it names the prod cluster by its GitopsCluster.

@@ -36,7 +36,7 @@ type Options struct {
 	Verbose bool
 	// Installation is what is applied to the management cluster to install the hub, as
 	// YAML; the manifests of config that an installation has when empty. The hub runs
-	// with the rights that it gives, and no others.
+	// with the rights that it gives, and no others, and one signs in to its dashboard.
 	Installation []byte
 	// AuditLog of the management cluster; none when empty.
 	AuditLog string
@@ -68,8 +68,8 @@ type Fleet struct {
 	queues *sqs.Service
 	// bus is what events are told to.
 	bus *nats.Server
-	// metricsURL, healthURL and dashboardURL of the hub.
-	metricsURL, healthURL, dashboardURL string
+	// metricsURL, healthURL, apiURL and dashboardURL of the hub.
+	metricsURL, healthURL, apiURL, dashboardURL string
 }
 
 // workload is one workload cluster.

@@ -2,11 +2,8 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -24,8 +21,6 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/hub"
-	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
 	"github.com/capstan-hub/capstan/watchers"
@@ -173,89 +168,4 @@ func (f *Fleet) newLogger(o Options) logr.Logger {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	return logger
-}
-
-// startHub starts the team's receiver of events and the hub that posts to it,
-// and waits until the hub is ready.
-func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback)
-	if err != nil {
-		return fmt.Errorf("listening for events: %w", err)
-	}
-	f.team = newTeam(f.act)
-	server := &http.Server{Handler: f.team, ReadHeaderTimeout: receiverTimeout}
-	parts.start("the receiver of events", func(ctx context.Context) error {
-		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-		defer stop()
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-
-	metrics, err := freeAddress(ctx)
-	if err != nil {
-		return err
-	}
-	health, err := freeAddress(ctx)
-	if err != nil {
-		return err
-	}
-	shown, err := freeAddress(ctx)
-	if err != nil {
-		return err
-	}
-	f.metricsURL, f.healthURL, f.dashboardURL = "http://"+metrics+"/metrics", "http://"+health+"/readyz", "http://"+shown+"/"
-	config, err := f.hubConfig(ctx)
-	if err != nil {
-		return err
-	}
-	h, err := hub.New(hub.Options{
-		Config:             config,
-		MetricsBindAddress: metrics,
-		HealthAddress:      health,
-		Dashboard:          hub.Dashboard{BindAddress: shown, Auth: dashboard.AuthNone},
-		EventsAddress:      "http://" + listener.Addr().String() + "/",
-		// As in the Deployment.
-		LeaderElect:             true,
-		LeaderElectionNamespace: hubNamespace,
-		AllowLoopback:           true,
-		AllowLoopbackGit:        true,
-		AWS:                     f.config,
-		Annotator:               hub.Annotator{AWS: f.config},
-		Eventing:                hub.Eventing{Name: "playground", NATSURL: f.bus.URL(), AllowLoopback: true},
-		ClusterTimings:          clusterTimings,
-		WatcherTimings:          watcherTimings,
-		Logger:                  logger,
-	})
-	if err != nil {
-		return err
-	}
-	parts.start("the hub", h.Start)
-	return eventually(ctx, func(ctx context.Context) error { return answersOK(ctx, f.healthURL) })
-}
-
-// freeAddress is a loopback address that nothing listened on a moment ago.
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback)
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
-}
-
-func answersOK(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, response.Status)
-	}
-	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/strategy"
 )
@@ -78,6 +79,11 @@ func (f *Fleet) story() []step {
 			does:    "nothing: what a JetStream has by an EventingBackend of type nats is held against all that happened",
 			expects: "the life of every Promotion, prod's outage and the annotated node groups are there as CloudEvents",
 			within:  aMoment, play: f.busIsTold,
+		}, {
+			name:    "people ask the hub",
+			does:    "a browser opens the dashboard, curl asks discovery, and an EventingBackend with a mistake is applied",
+			expects: "the dashboard shows what happened, discovery the types of backends; the API server, which asks the hub, warns",
+			within:  aMoment, play: f.peopleAsk,
 		}, {
 			name:    "exactly once",
 			does:    "nothing: all Promotions are held against all notifications and all pull requests in Gitea",
@@ -204,6 +210,12 @@ func (f *Fleet) outage(ctx context.Context, s *stage) error {
 		f.notPromoted(shop, prod, revision), f.stale(shop, prod, before), f.connected(capstanv1.ConnectionReady, dev, staging))); err != nil {
 		return err
 	}
+	// Of states that pass within half a minute only the last is told.
+	if err := s.await(ctx, "the bus is told that prod is unreachable", func(ctx context.Context) error {
+		return f.toldOfCluster(ctx, prod, event.ClusterUnreachable)
+	}); err != nil {
+		return err
+	}
 	f.workloads[prod].proxy.Set(controlplane.Pass)
 	s.note("the network to prod is mended")
 	if err := s.await(ctx, "the ClusterConnection of prod is Ready again", f.connected(capstanv1.ConnectionReady, prod)); err != nil {
@@ -289,6 +301,21 @@ func (f *Fleet) rotation(ctx context.Context, s *stage) error {
 		}
 		return err
 	})
+}
+
+// toldOfCluster tells whether the bus has a kind of event of a cluster.
+func (f *Fleet) toldOfCluster(ctx context.Context, name string, kind event.Kind) error {
+	told, err := f.events(ctx)
+	if err != nil {
+		return err
+	}
+	subject := "clusters/Cluster/" + fleetNamespace + "/" + name
+	for _, e := range told {
+		if e.Subject() == subject && event.KindOf(e) == kind {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no %s of %s among %d events", kind, subject, len(told))
 }
 
 // exactlyOnce holds Promotions against notifications and pull requests, both ways.
