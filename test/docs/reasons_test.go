@@ -29,14 +29,15 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	g := NewWithT(t)
 	reasons := map[string]string{}
 	for _, dir := range []string{"api", "clusters", "watchers", "strategy", "hub"} {
-		g.Expect(filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+		g.Expect(filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.IsDir() || entry.Name() == "testdata" {
 				return err
 			}
 			return collect(path, reasons)
 		})).To(Succeed())
 	}
-	g.Expect(reasons).To(And(HaveKey("ProbesFailed"), HaveKey("GetClusterError"), HaveKey("ApprovalTooLate"), HaveKey("NoMarker"), HaveKey("Unreachable")))
+	g.Expect(reasons).To(And(HaveKey("ProbesFailed"), HaveKey("GetClusterError"), HaveKey("ApprovalTooLate"), HaveKey("NoMarker"), HaveKey("Unreachable"),
+		HaveKey("EventsDropped"), HaveKey("Backend not ready"), HaveKey("full"), HaveKey("no-stream"), HaveKey("resolved")))
 
 	raw, err := os.ReadFile(filepath.Join(root, "docs/troubleshooting.md"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -65,67 +66,142 @@ func TestEveryReasonIsExplained(t *testing.T) {
 var (
 	// isReason are the names of constants that are reasons, and of the types of which
 	// every constant is one.
-	isReason = regexp.MustCompile(`^[rR]eason[A-Z]|Reason$|^Word[A-Z]`)
+	isReason = regexp.MustCompile(`^[rR]eason[A-Z]|Reason$|^Word[A-Z]|^Code[A-Z]`)
 	ofReason = regexp.MustCompile(`[rR]eason$|^ConnectionState$|^PromotionPhase$`)
-	// field is what a reason is assigned to.
+	// field is what a reason is assigned to, and the parameter that takes one.
 	field = regexp.MustCompile(`^[rR]eason$`)
 )
 
-// eventReason is which argument of Eventf is the reason.
-const eventReason = 3
+// eventReason is which argument of Eventf is the reason, and errorCode that of
+// sink.Errorf: with it an event is dropped.
+const eventReason, errorCode = 3, 1
 
-// collect the reasons that a file has, with where they stand.
-func collect(path string, into map[string]string) error {
-	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+// collect the reasons that a package has, with where they stand.
+func collect(dir string, into map[string]string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return err
 	}
-	add := func(e ast.Expr) {
-		literal, ok := e.(*ast.BasicLit)
-		if !ok || literal.Kind != token.STRING {
-			return
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
 		}
-		if word, err := strconv.Unquote(literal.Value); err == nil && word != "" {
-			into[word] = set.Position(literal.Pos()).String()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	c := collector{set: set, constants: map[string]ast.Expr{}, takes: map[string]int{"Eventf": eventReason}, into: into}
+	for _, file := range files {
+		ast.Inspect(file, c.learn)
+	}
+	for _, file := range files {
+		ast.Inspect(file, c.read)
+	}
+	return nil
+}
+
+// collector of the reasons of a package.
+type collector struct {
+	set *token.FileSet
+	// constants of the package by name.
+	constants map[string]ast.Expr
+	// takes is which argument of a function is a reason.
+	takes map[string]int
+	into  map[string]string
+}
+
+// learn what the package names.
+func (c *collector) learn(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GenDecl:
+		if n.Tok == token.CONST {
+			eachConstant(n, func(name, _ string, value ast.Expr) { c.constants[name] = value })
+		}
+	case *ast.FuncDecl:
+		at := 0
+		for _, parameter := range n.Type.Params.List {
+			for _, name := range parameter.Names {
+				if field.MatchString(name.Name) {
+					c.takes[n.Name.Name] = at
+				}
+				at++
+			}
 		}
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.GenDecl:
-			if n.Tok != token.CONST {
-				return true
-			}
-			for _, spec := range n.Specs {
-				value, ok := spec.(*ast.ValueSpec)
-				if !ok {
-					continue
+	return true
+}
+
+// read the reasons that a node has.
+func (c *collector) read(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.GenDecl:
+		if n.Tok == token.CONST {
+			eachConstant(n, func(name, of string, value ast.Expr) {
+				if isReason.MatchString(name) || ofReason.MatchString(of) {
+					c.add(value)
 				}
-				typed, _ := value.Type.(*ast.Ident)
-				for i, name := range value.Names {
-					if i < len(value.Values) && (isReason.MatchString(name.Name) || typed != nil && ofReason.MatchString(typed.Name)) {
-						add(value.Values[i])
-					}
-				}
-			}
-		case *ast.AssignStmt:
-			for i, to := range n.Lhs {
-				if i < len(n.Rhs) && field.MatchString(lastName(to)) {
-					add(n.Rhs[i])
-				}
-			}
-		case *ast.KeyValueExpr:
-			if field.MatchString(lastName(n.Key)) {
-				add(n.Value)
-			}
-		case *ast.CallExpr:
-			if lastName(n.Fun) == "Eventf" && len(n.Args) > eventReason {
-				add(n.Args[eventReason])
+			})
+		}
+	case *ast.AssignStmt:
+		for i, to := range n.Lhs {
+			if i < len(n.Rhs) && field.MatchString(lastName(to)) {
+				c.add(n.Rhs[i])
 			}
 		}
-		return true
-	})
-	return nil
+	case *ast.KeyValueExpr:
+		if field.MatchString(lastName(n.Key)) {
+			c.add(n.Value)
+		}
+	case *ast.CallExpr:
+		at, ok := c.takes[lastName(n.Fun)]
+		if of, selected := n.Fun.(*ast.SelectorExpr); selected && lastName(of.X) == "sink" && of.Sel.Name == "Errorf" {
+			at, ok = errorCode, true
+		}
+		if ok && at < len(n.Args) {
+			c.add(n.Args[at])
+		}
+	}
+	return true
+}
+
+// add a reason: a text, or a constant of the package that is one, also as a string.
+func (c *collector) add(e ast.Expr) {
+	if conversion, ok := e.(*ast.CallExpr); ok && lastName(conversion.Fun) == "string" && len(conversion.Args) == 1 {
+		e = conversion.Args[0]
+	}
+	if name, ok := e.(*ast.Ident); ok {
+		e = c.constants[name.Name]
+	}
+	literal, ok := e.(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
+		return
+	}
+	if word, err := strconv.Unquote(literal.Value); err == nil && word != "" {
+		c.into[word] = c.set.Position(literal.Pos()).String()
+	}
+}
+
+// eachConstant of a declaration, with the name of its type.
+func eachConstant(of *ast.GenDecl, use func(name, of string, value ast.Expr)) {
+	for _, spec := range of.Specs {
+		value, ok := spec.(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
+		kind := ""
+		if typed, ok := value.Type.(*ast.Ident); ok {
+			kind = typed.Name
+		}
+		for i, name := range value.Names {
+			if i < len(value.Values) {
+				use(name.Name, kind, value.Values[i])
+			}
+		}
+	}
 }
 
 // lastName of an expression such as p.Status.Reason.
