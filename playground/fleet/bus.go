@@ -85,6 +85,11 @@ func (f *Fleet) busIsTold(ctx context.Context, s *stage) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.await(ctx, "and of the spot instance that is taken away", func(ctx context.Context) error {
+		return f.toldOf(ctx, event.InstanceSpotInterruption)
+	}); err != nil {
+		return err
+	}
 	all, err := f.events(ctx)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -277,6 +278,47 @@ func TestDeadLetters(t *testing.T) {
 	g.Eventually(func() Outcome { return box.outcome("ns/b", "a#2") }).Should(Equal(Published))
 }
 
+// TestHowOftenAnEventIsSentAgain: after its failures, between which others pass, an event
+// makes place for the next of its subject.
+func TestHowOftenAnEventIsSentAgain(t *testing.T) {
+	for name, row := range map[string]struct{ configured, attempts int }{
+		"by default": {0, 1 + DefaultMaxAttempts}, "never": {NoRetry, 1}, "twice": {2, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			box := &outbox{}
+			p, _ := run(t, Options{Sources: []Source{box}})
+			tell := func(e ce.Event) {
+				box.add(e)
+				p.Tell(e, box)
+			}
+			poison := started(1)
+			b := &broker{on: func(ctx context.Context, e ce.Event, attempt int) error {
+				if e.ID() != poison.ID() {
+					return nil
+				}
+				other := news(event.PromotionStarted, "others", attempt)
+				tell(other)
+				for box.outcome("ns/b", other.ID()) != Published {
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+					runtime.Gosched()
+				}
+				return errors.New("always")
+			}}
+			s := fast(b)
+			s.MaxAttempts, s.Timeout = row.configured, time.Minute
+			g.Expect(p.Set("ns/b", s)).To(Succeed())
+			tell(poison)
+			tell(started(2))
+			g.Eventually(func() Outcome { return box.outcome("ns/b", started(2).ID()) }).Should(Equal(Published))
+			g.Expect(b.tries(poison.ID())).To(Equal(row.attempts))
+			g.Expect(box.outcome("ns/b", poison.ID())).To(Equal(GivenUp))
+		})
+	}
+}
+
 // TestTwoThatDeadLetterToEachOther: each event goes there, not back, and is counted.
 func TestTwoThatDeadLetterToEachOther(t *testing.T) {
 	g := NewWithT(t)
@@ -327,7 +369,7 @@ func TestDeadLetterBackendIsNotThereYet(t *testing.T) {
 // kept; the rest is dropped and counted; the queue never holds more than it may.
 func TestMemoryIsBounded(t *testing.T) {
 	g := NewWithT(t)
-	const events, subjects = 5000, 7
+	const events, subjects = 1000, 7
 	hold := make(chan struct{})
 	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
 	box := &outbox{}
