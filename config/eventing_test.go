@@ -2,13 +2,16 @@ package config_test
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -70,4 +73,34 @@ func TestHubChangesNothingOfAnEventingBackend(t *testing.T) {
 		g.Expect(patch(json)).To(Succeed(), json)
 	}
 	g.Expect(world.admin.Patch(t.Context(), b, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null},"spec":{"type":"http"}}`)))).To(Succeed())
+}
+
+// What kubectl shows of a backend: its conditions have spaces in their names.
+func TestColumnsOfEventingBackends(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t, "columns")
+	b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "bus"}, Spec: eventingv1.EventingBackendSpec{Type: "nats"}}
+	g.Expect(world.admin.Create(t.Context(), b)).To(Succeed())
+	b.Status = eventingv1.EventingBackendStatus{BackendType: "nats", EventingReady: ptr.To(false), Conditions: []eventingv1.Condition{
+		{Type: "Backend Ready", Status: corev1.ConditionFalse, Reason: "Backend not ready"},
+		{Type: "Publisher Proxy Ready", Status: corev1.ConditionTrue, Reason: "Publisher proxy deployment ready"},
+		{Type: "Subscription Controller Ready", Status: corev1.ConditionUnknown, Reason: "Subscription controller not ready"},
+		{Type: "Ready", Status: corev1.ConditionFalse, Reason: "Backend not ready", Message: "unreachable"},
+	}}
+	g.Expect(world.admin.Status().Update(t.Context(), b)).To(Succeed())
+	shown := func(args ...string) [][]string {
+		out, _, err := kubectl(t.Context(), append([]string{"get", "-n", ns}, args...)...)
+		g.Expect(err).NotTo(HaveOccurred())
+		var rows [][]string
+		for line := range strings.Lines(out) {
+			// Two columns are two spaces apart, at least.
+			rows = append(rows, regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1))
+		}
+		return rows
+	}
+	header := []string{"NAME", "TYPE", "EVENTING READY", "BACKEND", "PUBLISHER", "SUBSCRIPTIONS", "AGE"}
+	row := []any{"bus", "nats", "false", "False", "True", "Unknown", Not(BeEmpty())}
+	g.Expect(shown("ebe")).To(HaveExactElements(Equal(header), HaveExactElements(row...)))
+	g.Expect(shown("eventingbackends", "-o", "wide")).To(HaveExactElements(
+		Equal(append(header, "MESSAGE")), HaveExactElements(append(row, "unreachable")...)))
 }

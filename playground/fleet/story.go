@@ -77,7 +77,7 @@ func (f *Fleet) story() []step {
 		}, {
 			name:    "the bus was told",
 			does:    "nothing: what a JetStream has by an EventingBackend of type nats is held against all that happened",
-			expects: "the life of every Promotion, prod's outage and the annotated node groups are there as CloudEvents",
+			expects: "the life of every Promotion, prod's outage, the annotated node groups and the spot notice are there as CloudEvents",
 			within:  aMoment, play: f.busIsTold,
 		}, {
 			name:    "people ask the hub",

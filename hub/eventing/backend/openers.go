@@ -46,7 +46,7 @@ func Openers(w World) map[string]Opener {
 			if w.AWS == nil {
 				return nil, errNoAWS
 			}
-			return sqs.Open(sqs.Options{Config: o.Config, AWS: w.AWS}), nil
+			return sqs.Open(sqs.Options{Config: o.Config, AWS: w.AWS, AllowLoopback: w.AllowLoopback}), nil
 		},
 	}
 }

@@ -101,7 +101,7 @@ func TestRow4SeveralAtOnce(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		w.backend(name, fmt.Sprintf("{type: nats, config: [{url: %q}, {streamName: %s}, {subjectPrefix: %s}]}", server.URL(), name, name))
 	}
-	w.backend("dead", dead.spec("{retryBackoff: 100ms}"))
+	w.backend("dead", dead.spec("{retryBackoff: 100ms}", "{retryBackoffMax: 1s}"))
 	for _, name := range []string{"one", "two", "dead"} {
 		w.awaits(name).Should(ready())
 	}
@@ -139,13 +139,13 @@ func (w *world) metric(name, backend string) float64 {
 }
 
 // Row 5: the server is not there at first, ends and comes again (kyma#13609), its stream
-// is full, and a key that cannot be changed is a validation error, also after a restart of
+// is full, is deleted behind our back, and a key that cannot be changed is a validation error, also after a restart of
 // the hub.
 func TestRow5NATS(t *testing.T) {
 	w := newWorld(t)
 	server := w.jetstream()
 	r := w.start(false)
-	spec := "{type: nats, config: [{url: %q}, {streamMaxMsgs: %d}, {streamDiscard: new}, {retryBackoff: 100ms}, {reconnectWait: 100ms}, {requestTimeout: 1s}]}"
+	spec := "{type: nats, config: [{url: %q}, {streamMaxMsgs: %d}, {streamDiscard: new}, {retryBackoff: 100ms}, {retryBackoffMax: 1s}, {reconnectWait: 100ms}]}"
 	server.Stop()
 	w.backend("b", fmt.Sprintf(spec, server.URL(), 3))
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False Backend not ready: unreachable: ")))
@@ -163,6 +163,14 @@ func TestRow5NATS(t *testing.T) {
 	w.change("b", fmt.Sprintf(spec, server.URL(), 100))
 	w.awaits("b").Should(good("nats"))
 	w.g.Eventually(stored(server, "capstan")).Should(Equal(5), "nothing is lost")
+
+	js, closed, err := server.Inside()
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(js.DeleteStream(t.Context(), "capstan")).To(Succeed())
+	closed()
+	w.tell(r, 5, 7)
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(2), "made anew, with what was told since")
+	w.awaits("b").Should(good("nats"))
 
 	w.g.Expect(w.get("b").Status.FixedConfig).To(HaveKeyWithValue("streamStorage", "file"))
 	for range 2 {
@@ -229,7 +237,7 @@ func TestRow11DeletedWithBacklog(t *testing.T) {
 	dead.answer.Store(http.StatusServiceUnavailable)
 	r := w.start(false)
 	for name, receiver := range map[string]*receiver{"slow": slow, "dead": dead} {
-		w.backend(name, receiver.spec("{retryBackoff: 100ms}"))
+		w.backend(name, receiver.spec("{retryBackoff: 100ms}", "{retryBackoffMax: 1s}"))
 		w.awaits(name).Should(ready())
 	}
 	w.tell(r, 0, 7)
@@ -334,9 +342,15 @@ func TestDeadLetterBackend(t *testing.T) {
 	w.awaits("spare").Should(good("http"))
 	w.tell(r, 0, 3)
 	w.g.Eventually(func() int { return len(spare.got()) }).Should(Equal(3))
+	// None is none: what the receiver only cannot take now goes there at once, too.
+	broken.answer.Store(http.StatusInternalServerError)
+	w.change("b", broken.spec("{deadLetterBackend: spare}", "{retryMaxAttempts: 0}", "{retryBackoff: 1h}", "{retryBackoffMax: 1h}"))
+	w.uses("b")
+	w.tell(r, 4, 5)
+	w.g.Eventually(func() int { return len(spare.got()) }).Should(Equal(4))
+	broken.answer.Store(http.StatusBadRequest)
 	w.change("b", broken.spec())
-	w.awaits("b").Should(good("http"))
-	w.g.Eventually(func() int64 { return w.get("b").Status.ObservedGeneration }).Should(BeEquivalentTo(3))
+	w.uses("b")
 	w.tell(r, 3, 4)
 	w.g.Eventually(func() []string { return w.events("b") }).Should(ContainElement("Warning EventsDropped 1 events were given up, the last one for: http-400"))
 }

@@ -40,11 +40,19 @@ func secretOf(c schema.Config) string {
 func settings(name types.NamespacedName, c *connection) publisher.Settings {
 	s := publisher.Settings{
 		Type: c.config.Type, Sink: c.sink, EventTypes: c.config.List(keyEventTypes), Prefix: c.config.String(keyPrefix),
-		MaxInFlight: int(c.config.Int(keyInFlight)), Timeout: c.config.Duration(keyTimeout), MaxAttempts: int(c.config.Int(keyMaxAttempts)),
+		MaxInFlight: int(c.config.Int(keyInFlight)), Timeout: c.config.Duration(keyTimeout), MaxAttempts: attempts(c.config.Int(keyMaxAttempts)),
 		Backoff: c.config.Duration(keyBackoff), BackoffMax: c.config.Duration(keyBackoffMax),
 	}
 	if other := c.config.String(keyDeadLetter); other != "" {
 		s.DeadLetter = types.NamespacedName{Namespace: name.Namespace, Name: other}.String()
 	}
 	return s
+}
+
+// attempts of a configuration, where none means none.
+func attempts(configured int64) int {
+	if configured == 0 {
+		return publisher.NoRetry
+	}
+	return int(configured)
 }

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/outbox"
+	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
@@ -48,7 +51,7 @@ func TestTold(t *testing.T) {
 	l.end()
 
 	second := &broker{}
-	l = w.live(how{}, map[string]sink.Sink{"bus": second})
+	w.live(how{}, map[string]sink.Sink{"bus": second})
 	last := w.promotion("web-prod-2", 2, false)
 	w.g.Eventually(w.recorded(last, b)).Should(HaveLen(1))
 	w.g.Expect(second.kinds()).To(Equal([]string{"promotion.detected.v1"}), "of the second promotion")
@@ -145,11 +148,9 @@ func TestFlapsWithinOneSecond(t *testing.T) {
 	at := time.Now()
 	want := []string{"cluster.registered.v1"}
 	for range 3 {
-		for state, kind := range map[capstanv1.ConnectionState]string{capstanv1.ConnectionUnreachable: "cluster.unreachable.v1"} {
-			w.state(c, state, at)
-			want = append(want, kind)
-			w.g.Eventually(bus.kinds).Should(Equal(want))
-		}
+		w.state(c, capstanv1.ConnectionUnreachable, at)
+		want = append(want, "cluster.unreachable.v1")
+		w.g.Eventually(bus.kinds).Should(Equal(want))
 		w.state(c, capstanv1.ConnectionReady, at)
 		want = append(want, "cluster.recovered.v1")
 		w.g.Eventually(bus.kinds).Should(Equal(want))
@@ -158,6 +159,59 @@ func TestFlapsWithinOneSecond(t *testing.T) {
 	for _, id := range bus.ids() {
 		w.g.Expect(seen).NotTo(HaveKey(id))
 		seen[id] = true
+	}
+}
+
+// TestFlappingFleet: 500 clusters flap as fast as the API server takes it. The queues hold
+// no more than they may, and when it is over each backend knows how every cluster is: also
+// one that was dead all the while.
+func TestFlappingFleet(t *testing.T) {
+	const clusters, flaps, room = 500, 2, 200
+	w := newWorld(t)
+	w.backend("bus")
+	w.backend("dead")
+	bus, dead := &broker{}, &broker{fail: errDown}
+	l := w.live(how{}, nil)
+	for name, b := range map[string]*broker{"bus": bus, "dead": dead} {
+		w.g.Expect(l.p.Set(w.name(name), publisher.Settings{
+			Type: "memory", Sink: b, Backoff: time.Millisecond, BackoffMax: 20 * time.Millisecond, MaxEvents: room,
+		})).To(Succeed())
+	}
+	bounded := func() {
+		for _, name := range []string{"bus", "dead"} {
+			s, _ := l.p.Status(w.name(name))
+			w.g.Expect(s.Queued).To(BeNumerically("<=", room))
+		}
+	}
+	connections := make([]*capstanv1.ClusterConnection, clusters)
+	for i := range connections {
+		connections[i] = w.connection(fmt.Sprint("c", i))
+		bounded()
+	}
+	at := time.Now()
+	for flap := range flaps {
+		for i, c := range connections {
+			state := []capstanv1.ConnectionState{capstanv1.ConnectionReady, capstanv1.ConnectionUnreachable}
+			w.state(c, state[(flap+i)%2], at.Add(time.Duration(flap)*time.Second))
+			bounded()
+		}
+	}
+	s, _ := l.p.Status(w.name("dead"))
+	w.g.Expect(s.Deferring).To(BeTrue(), "what does not fit waits in its objects")
+	dead.dies(nil)
+	for _, b := range []*broker{bus, dead} {
+		w.g.Eventually(func() int {
+			bounded()
+			right := 0
+			last := b.last()
+			for i, c := range connections {
+				kind := last["clusters/Cluster/"+w.ns+"/"+c.Spec.ClusterRef.Name]
+				if unreachable := (flaps-1+i)%2 == 1; (kind == event.ClusterUnreachable) == unreachable && kind != "" && kind != event.ClusterRegistered {
+					right++
+				}
+			}
+			return right
+		}).Should(Equal(clusters))
 	}
 }
 

@@ -214,6 +214,17 @@ func (b *broker) ids() []string {
 	return all
 }
 
+// last kind that came of each subject.
+func (b *broker) last() map[string]event.Kind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := map[string]event.Kind{}
+	for _, e := range b.got {
+		last[e.Subject()] = event.KindOf(e)
+	}
+	return last
+}
+
 var errDown = &sink.Error{Class: sink.Unavailable, Code: "down", Err: fmt.Errorf("the broker is down")}
 
 // life of a process.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -180,6 +181,25 @@ func TestBreaker(t *testing.T) {
 	g.Expect(status(p, "ns/b")().LastError).To(BeNil())
 }
 
+// TestTimeBetweenProbes grows from the backoff to its most, and never beyond probeMax.
+func TestTimeBetweenProbes(t *testing.T) {
+	for _, row := range []struct{ most, want time.Duration }{{time.Minute, probeMax}, {2 * time.Second, 2 * time.Second}} {
+		g := NewWithT(t)
+		now := time.Now()
+		var b breaker
+		b.failed(now, false, true, Settings{Backoff: time.Second, BackoffMax: row.most})
+		at, may := b.next()
+		g.Expect(may).To(BeTrue())
+		g.Expect(at.Sub(now)).To(And(BeNumerically("<=", time.Second), BeNumerically(">", 700*time.Millisecond)))
+		for range 10 {
+			now = at
+			b.failed(now, b.begin(), false, Settings{Backoff: time.Second, BackoffMax: row.most})
+			at, _ = b.next()
+		}
+		g.Expect(at.Sub(now)).To(And(BeNumerically("<=", row.want), BeNumerically(">", row.want*7/10)))
+	}
+}
+
 func number(id string) int {
 	_, digits, _ := strings.Cut(id, "#")
 	var n int
@@ -222,7 +242,7 @@ func TestIdleBreakerPings(t *testing.T) {
 	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
 	backend := p.all()[0]
 	backend.mu.Lock()
-	backend.lockedQueue.breaker.failed(now.Now(), false, true, time.Second)
+	backend.lockedQueue.breaker.failed(now.Now(), false, true, backend.lockedQueue.settings)
 	backend.mu.Unlock()
 	backend.poke()
 	g.Eventually(func() bool { now.Step(time.Second); return status(p, "ns/b")().Taking }).Should(BeTrue())
@@ -277,6 +297,47 @@ func TestDeadLetters(t *testing.T) {
 	g.Eventually(func() Outcome { return box.outcome("ns/b", "a#2") }).Should(Equal(Published))
 }
 
+// TestHowOftenAnEventIsSentAgain: after its failures, between which others pass, an event
+// makes place for the next of its subject.
+func TestHowOftenAnEventIsSentAgain(t *testing.T) {
+	for name, row := range map[string]struct{ configured, attempts int }{
+		"by default": {0, 1 + DefaultMaxAttempts}, "never": {NoRetry, 1}, "twice": {2, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			box := &outbox{}
+			p, _ := run(t, Options{Sources: []Source{box}})
+			tell := func(e ce.Event) {
+				box.add(e)
+				p.Tell(e, box)
+			}
+			poison := started(1)
+			b := &broker{on: func(ctx context.Context, e ce.Event, attempt int) error {
+				if e.ID() != poison.ID() {
+					return nil
+				}
+				other := news(event.PromotionStarted, "others", attempt)
+				tell(other)
+				for box.outcome("ns/b", other.ID()) != Published {
+					if ctx.Err() != nil {
+						return ctx.Err()
+					}
+					runtime.Gosched()
+				}
+				return errors.New("always")
+			}}
+			s := fast(b)
+			s.MaxAttempts, s.Timeout = row.configured, time.Minute
+			g.Expect(p.Set("ns/b", s)).To(Succeed())
+			tell(poison)
+			tell(started(2))
+			g.Eventually(func() Outcome { return box.outcome("ns/b", started(2).ID()) }).Should(Equal(Published))
+			g.Expect(b.tries(poison.ID())).To(Equal(row.attempts))
+			g.Expect(box.outcome("ns/b", poison.ID())).To(Equal(GivenUp))
+		})
+	}
+}
+
 // TestTwoThatDeadLetterToEachOther: each event goes there, not back, and is counted.
 func TestTwoThatDeadLetterToEachOther(t *testing.T) {
 	g := NewWithT(t)
@@ -327,7 +388,7 @@ func TestDeadLetterBackendIsNotThereYet(t *testing.T) {
 // kept; the rest is dropped and counted; the queue never holds more than it may.
 func TestMemoryIsBounded(t *testing.T) {
 	g := NewWithT(t)
-	const events, subjects = 5000, 7
+	const events, subjects = 1000, 7
 	hold := make(chan struct{})
 	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
 	box := &outbox{}

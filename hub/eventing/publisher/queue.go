@@ -269,7 +269,7 @@ func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
 		q.breaker.succeeded()
 	case sink.Transient, sink.Unavailable:
 		charged = err.Class == sink.Transient && !q.breaker.open
-		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings.Backoff)
+		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings)
 		if a.lane != nil {
 			wait = delay(a.settings.Backoff, a.settings.BackoffMax, a.item.attempts)
 		}

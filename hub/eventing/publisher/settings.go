@@ -20,6 +20,7 @@ const (
 	// defaults of the keys of spec.config.
 	DefaultMaxInFlight = 10
 	DefaultTimeout     = 5 * time.Second
+	DefaultMaxAttempts = 10
 	DefaultBackoff     = time.Second
 	DefaultBackoffMax  = 5 * time.Minute
 	// DefaultDwell is the reference's: a cluster that is away for less is not told of
@@ -28,6 +29,9 @@ const (
 	// DefaultDrain is less than the grace that Kubernetes gives a Pod beyond it.
 	DefaultDrain = 20 * time.Second
 )
+
+// NoRetry is a MaxAttempts: what fails while others pass is given up at once.
+const NoRetry = -1
 
 const (
 	// maxRetryAfter bounds what a broker may ask for: it is not to silence the hub.
@@ -38,7 +42,7 @@ const (
 	closeTimeout = 5 * time.Second
 )
 
-// Settings of one backend.
+// Settings of one backend; what is zero has its default.
 type Settings struct {
 	// Type of the backend, for metrics.
 	Type string
@@ -52,7 +56,7 @@ type Settings struct {
 	MaxInFlight int
 	// Timeout of one attempt.
 	Timeout time.Duration
-	// MaxAttempts is how often an event is sent again while others pass.
+	// MaxAttempts is how often an event is sent again while others pass; NoRetry for never.
 	MaxAttempts int
 	// Backoff before the second attempt, which doubles up to BackoffMax.
 	Backoff, BackoffMax time.Duration
@@ -66,6 +70,7 @@ type Settings struct {
 func (s Settings) withDefaults() Settings {
 	s.MaxInFlight = or(s.MaxInFlight, DefaultMaxInFlight)
 	s.Timeout = or(s.Timeout, DefaultTimeout)
+	s.MaxAttempts = or(s.MaxAttempts, DefaultMaxAttempts)
 	s.Backoff = or(s.Backoff, DefaultBackoff)
 	s.BackoffMax = or(s.BackoffMax, DefaultBackoffMax)
 	s.MaxEvents = or(s.MaxEvents, DefaultMaxEvents)
