@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -140,21 +141,24 @@ func TestScopeOfUsers(t *testing.T) {
 	w.cluster("dev")
 	p := w.pipeline("shop", "1.0.0", "dev")
 	w.waits(p, "dev", "1.1.0")
-	w.Expect(w.c.Create(t.Context(), &eventsv1.Event{
+	own := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "own"}, EventTime: metav1.NowMicro(), ReportingController: "capstan", ReportingInstance: "x", Action: "Connect",
 		Reason: "Ready", Type: "Normal", Note: "told-by-the-hub", Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Namespace: w.fleet, Name: "cluster.dev"},
-	})).To(Succeed())
+	}
+	w.Expect(w.c.Create(t.Context(), own)).To(Succeed())
 	w.Expect(w.c.Create(t.Context(), &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "foreign"}, EventTime: metav1.NowMicro(), ReportingController: "elsewhere", ReportingInstance: "x", Action: "Connect",
 		Reason: "Ready", Type: "Normal", Note: "told-by-another", Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Namespace: w.fleet, Name: "cluster.dev"},
 	})).To(Succeed())
 
+	w.seen(own)
 	nobody, ada, member := w.browser(), w.browser(), w.browser()
 	w.Expect(nobody.signIn(w.account("nobody")).Code).To(Equal(303))
 	w.may(w.apps, w.subject("ada"), lists)
 	w.Expect(ada.signIn(w.account("ada")).Code).To(Equal(303))
 	// All accounts of the namespace are a group; this one gets its rights by that alone.
 	w.Expect(member.signIn(w.account("member")).Code).To(Equal(303))
+	w.Expect(member.get("/").Body).To(ContainSubstring("0 clusters"))
 
 	w.Eventually(func() string { return ada.get("/pipelines").Body }, patience).Should(ContainSubstring(w.apps + "/shop"))
 	w.Expect(ada.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"))
@@ -171,16 +175,39 @@ func TestScopeOfUsers(t *testing.T) {
 	// The stream of each has what that one may see, and a right that comes changes the page.
 	version := nobody.get("/pipelines").version()
 	theirs, _ := nobody.listen("/pipelines", version, nil)
-	own, _ := ada.listen("/pipelines", ada.get("/pipelines").version(), nil)
+	hers, _ := ada.listen("/pipelines", ada.get("/pipelines").version(), nil)
 	w.runs(p, "dev", "1.0.1")
-	w.Eventually(own, patience).Should(Receive(HaveField("Data", ContainSubstring("1.0.1"))))
+	w.Eventually(hers, patience).Should(Receive(HaveField("Data", ContainSubstring("1.0.1"))))
 	w.Consistently(theirs, "500ms").ShouldNot(Receive())
 	w.Expect(nobody.get("/changes?page=/pipelines&from=" + ada.get("/pipelines").version()).Body).To(And(ContainSubstring(`"resync":true`), Not(ContainSubstring("shop"))))
 
 	w.may(w.fleet, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + w.apps, APIGroup: rbacv1.GroupName}, lists, listsEvents)
-	w.Eventually(func() string { w.clock.step(accessFor); w.hearAgain("dev"); return member.get("/").Body }, patience).Should(And(ContainSubstring(w.fleet+"/dev"), ContainSubstring("1 cluster")))
+	w.clock.step(deniedFor - time.Second)
+	w.hearAgain("dev")
+	w.Expect(member.get("/").Body).To(ContainSubstring("0 clusters"), "what was denied is not asked for again and again")
+	w.clock.step(time.Second)
+	w.Eventually(func() string { return member.get("/").Body }, patience).Should(And(ContainSubstring(w.fleet+"/dev"), ContainSubstring("1 cluster")))
 	detail := member.get("/clusters/Cluster/" + w.fleet + "/dev").Body
 	w.Expect(detail).To(And(ContainSubstring("told-by-the-hub"), Not(ContainSubstring("told-by-another")), ContainSubstring("list pipelines.pipelines.weave.works")))
+}
+
+// A right that is taken away is gone in accessFor; one that is given is there at once
+// for who signs in.
+func TestRightsThatChange(t *testing.T) {
+	w := newWorld(t, byToken)
+	w.pipeline("shop", "1.0.0", "dev")
+	b, token := w.browser(), w.account("ada")
+	w.Expect(b.signIn(token).Code).To(Equal(303))
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("0 Pipelines"))
+	w.may(w.apps, w.subject("ada"), lists)
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("0 Pipelines"))
+	w.Expect(b.signIn(token).Code).To(Equal(303))
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"))
+
+	w.Expect(w.c.DeleteAllOf(t.Context(), &rbacv1.RoleBinding{}, client.InNamespace(w.apps))).To(Succeed())
+	w.clock.step(accessFor - time.Second)
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"), "it was asked a moment ago")
+	w.Eventually(func() string { w.clock.step(accessFor); return b.get("/pipelines").Body }, patience).Should(And(ContainSubstring("0 Pipelines"), Not(ContainSubstring("shop"))))
 }
 
 func (w *world) hearAgain(name string) {
