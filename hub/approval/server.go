@@ -2,22 +2,16 @@ package approval
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/net/netutil"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/capstan-hub/capstan/hub/serving"
 )
 
 const (
@@ -27,18 +21,15 @@ const (
 	// maxCalls that are worked upon, or wait for an outcome, at a time.
 	maxCalls = 64
 
-	// headerTimeout, readTimeout and idleTimeout are for a caller that dawdles.
-	headerTimeout = 5 * time.Second
-	readTimeout   = 10 * time.Second
-	idleTimeout   = 60 * time.Second
+	// readTimeout and idleTimeout are for a caller that dawdles.
+	readTimeout = 10 * time.Second
+	idleTimeout = 60 * time.Second
 	// maxHeader is room for a proxy's headers.
 	maxHeader = 16 << 10
 
 	// callTimeout bounds what a call does besides being read: its questions to the
 	// API server, and the wait.
 	callTimeout = patience + 10*time.Second
-	// stopGrace is for calls under way when the hub ends; their waits are cut short.
-	stopGrace = 5 * time.Second
 )
 
 // Options of a Server.
@@ -106,66 +97,9 @@ func (*Server) NeedLeaderElection() bool { return false }
 // certificate, is an error.
 func (s *Server) Start(ctx context.Context) error {
 	s.stopping = ctx.Done()
-	listener, watcher, err := s.listen()
-	if err != nil {
-		return fmt.Errorf("promotion hook: %w", err)
-	}
-	server := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      readTimeout + callTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		// What fails before a handler is called, such as a TLS handshake.
-		ErrorLog: klog.NewStandardLogger("INFO"),
-		// Calls under way outlive the signal to stop, by stopGrace.
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-	}
-	s.Logger.Info("serving promotion hook", "address", listener.Addr().String(), "tls", watcher != nil, "legacySignatures", s.LegacySignatures)
-
-	group, ctx := errgroup.WithContext(ctx)
-	if watcher != nil {
-		group.Go(func() error { return watcher.Start(ctx) })
-	}
-	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("promotion hook: %w", err)
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
-		defer cancel()
-		if err := server.Shutdown(grace); err != nil {
-			return server.Close()
-		}
-		return nil
-	})
-	return group.Wait()
-}
-
-// listen opens the address, with what keeps the certificate fresh if there is one.
-func (s *Server) listen() (net.Listener, *certwatcher.CertWatcher, error) {
-	var watcher *certwatcher.CertWatcher
-	if s.CertFile != "" {
-		var err error
-		if watcher, err = certwatcher.New(s.CertFile, s.KeyFile); err != nil {
-			return nil, nil, fmt.Errorf("reading the certificate %s with the key %s: %w", s.CertFile, s.KeyFile, err)
-		}
-	}
-	listener, err := net.Listen("tcp", s.BindAddress)
-	if err != nil {
-		return nil, nil, err
-	}
-	listener = netutil.LimitListener(listener, maxConnections)
-	if watcher != nil {
-		listener = tls.NewListener(listener, &tls.Config{
-			MinVersion:     tls.VersionTLS12,
-			GetCertificate: watcher.GetCertificate,
-			NextProtos:     []string{"http/1.1"}, // Calls are single; HTTP/2 would only add bounds to keep.
-		})
-	}
-	return listener, watcher, nil
+	return serving.Server{
+		Name: "promotion hook", BindAddress: s.BindAddress, Handler: s, CertFile: s.CertFile, KeyFile: s.KeyFile,
+		ReadTimeout: readTimeout, WriteTimeout: readTimeout + callTimeout, IdleTimeout: idleTimeout,
+		MaxConnections: maxConnections, MaxHeader: maxHeader, Logger: s.Logger.WithValues("legacySignatures", s.LegacySignatures),
+	}.Run(ctx)
 }

@@ -24,6 +24,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/serving"
 )
 
 // listening is a server that was started, at a free port.
@@ -194,7 +195,7 @@ func TestSlowAndLargeCallers(t *testing.T) {
 	defer connection.Close()
 	_, err = fmt.Fprint(connection, "POST /approval/a/b/c/d HTTP/1.1\r\nHost: x\r\n")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(connection.SetReadDeadline(time.Now().Add(headerTimeout + 5*time.Second))).To(Succeed())
+	g.Expect(connection.SetReadDeadline(time.Now().Add(serving.HeaderTimeout + 5*time.Second))).To(Succeed())
 	_, err = connection.Read(make([]byte, 1024))
 	g.Expect(err).NotTo(MatchError(os.ErrDeadlineExceeded), "the server has cut it off")
 

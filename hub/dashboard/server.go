@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,19 +10,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/net/netutil"
-	"golang.org/x/sync/errgroup"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/hub/serving"
 )
 
 const (
@@ -32,20 +28,17 @@ const (
 	// maxRequests that are worked upon at a time, streams excepted.
 	maxRequests = 64
 
-	// headerTimeout, readTimeout, writeTimeout and idleTimeout are for a browser that
-	// dawdles. A stream has deadlines of its own.
-	headerTimeout = 5 * time.Second
-	readTimeout   = 10 * time.Second
-	writeTimeout  = requestTimeout + 30*time.Second
-	idleTimeout   = 60 * time.Second
+	// readTimeout, writeTimeout and idleTimeout are for a browser that dawdles. A stream
+	// has deadlines of its own.
+	readTimeout  = 10 * time.Second
+	writeTimeout = requestTimeout + 30*time.Second
+	idleTimeout  = 60 * time.Second
 	// requestTimeout bounds what a request asks the API server.
 	requestTimeout = 20 * time.Second
 	// maxHeader is room for the session's cookies and a proxy's headers.
 	maxHeader = 32 << 10
 	// maxBody of a form: a token, escaped.
 	maxBody = 64 << 10
-	// stopGrace is for requests under way when the hub ends; streams end at once.
-	stopGrace = 5 * time.Second
 
 	// pulseEvery is how often it is looked whether time alone changed something, and
 	// pulseRest how long many changes are gathered for.
@@ -194,62 +187,23 @@ func (*Server) NeedLeaderElection() bool { return false }
 // certificate, is an error.
 func (s *Server) Start(ctx context.Context) error {
 	s.stopping = ctx.Done()
-	listener, watcher, err := s.listen()
-	if err != nil {
-		return fmt.Errorf("dashboard: %w", err)
-	}
-	server := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
-		// What fails before a handler is called, such as a TLS handshake.
-		ErrorLog: klog.NewStandardLogger("INFO"),
-		// Requests under way outlive the signal to stop, by stopGrace.
-		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
-	}
-	s.Logger.Info("serving dashboard", "address", listener.Addr().String(), "tls", watcher != nil, "auth", s.Auth)
-
-	group, ctx := errgroup.WithContext(ctx)
-	if watcher != nil {
-		group.Go(func() error { return watcher.Start(ctx) })
-	}
-	group.Go(func() error {
-		if err := s.source.watch(ctx); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("dashboard: %w", err)
-		}
-		return nil
-	})
-	group.Go(func() error { s.pulse(ctx); return nil })
-	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("dashboard: %w", err)
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
-		defer cancel()
-		if err := server.Shutdown(grace); err != nil {
-			return server.Close()
-		}
-		return nil
-	})
-	return group.Wait()
+	return serving.Server{
+		Name: "dashboard", BindAddress: s.BindAddress, Handler: s, CertFile: s.CertFile, KeyFile: s.KeyFile,
+		HTTP2:       true, // The streams of many tabs share a connection.
+		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		MaxConnections: maxConnections, MaxHeader: maxHeader, Logger: s.Logger.WithValues("auth", s.Auth),
+	}.Run(ctx, s.source.watch, s.pulse)
 }
 
 // pulse brings what is looked at up to date whenever something changed, and now and
 // then what nobody looks at.
-func (s *Server) pulse(ctx context.Context) {
+func (s *Server) pulse(ctx context.Context) error {
 	ticker := s.Clock.NewTicker(pulseEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C():
 		case <-s.source.touched:
 		}
@@ -279,25 +233,4 @@ func (s *Server) pulse(ctx context.Context) {
 		}
 		rest.Stop()
 	}
-}
-
-// listen opens the address, with what keeps the certificate fresh if there is one.
-func (s *Server) listen() (net.Listener, *certwatcher.CertWatcher, error) {
-	var watcher *certwatcher.CertWatcher
-	if s.CertFile != "" {
-		var err error
-		if watcher, err = certwatcher.New(s.CertFile, s.KeyFile); err != nil {
-			return nil, nil, fmt.Errorf("reading the certificate %s with the key %s: %w", s.CertFile, s.KeyFile, err)
-		}
-	}
-	listener, err := net.Listen("tcp", s.BindAddress)
-	if err != nil {
-		return nil, nil, err
-	}
-	listener = netutil.LimitListener(listener, maxConnections)
-	if watcher != nil {
-		// With HTTP/2 the streams of many tabs share a connection.
-		listener = tls.NewListener(listener, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate, NextProtos: []string{"h2", "http/1.1"}})
-	}
-	return listener, watcher, nil
 }
