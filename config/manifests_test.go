@@ -211,7 +211,7 @@ func instanceRights() map[bool][]right {
 		}
 	}
 	// After a conflict.
-	for _, of := range []struct{ group, resource string }{{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {eventing, "eventingbackends"}} {
+	for _, of := range []struct{ group, resource string }{{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}} {
 		rights[true] = append(rights[true], right{verb: "get", group: of.group, resource: of.resource})
 	}
 	return rights
