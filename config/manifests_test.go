@@ -130,6 +130,10 @@ func TestHubRights(t *testing.T) {
 			{verb: "patch", group: capstan, resource: "promotions", subresource: "status"},
 			{verb: "record-approval", group: capstan, resource: "promotions"},
 			{verb: "create", group: capstan, resource: "clusterconnections"},
+			{verb: "watch", group: capstan, resource: "clusterconnections"},
+			{verb: "create", group: "authentication.k8s.io", resource: "tokenreviews"},
+			{verb: "create", group: "authorization.k8s.io", resource: "subjectaccessreviews"},
+			{verb: "watch", group: "events.k8s.io", resource: "events"},
 			{verb: "patch", group: capstan, resource: "clusterconnections", subresource: "status"},
 			{verb: "watch", group: "cluster.x-k8s.io", resource: "clusters"},
 			{verb: "watch", group: "gitops.weave.works", resource: "gitopsclusters"},
@@ -164,6 +168,7 @@ func TestHubRights(t *testing.T) {
 			{verb: "update", group: pipelines, resource: "pipelines"},
 			{verb: "delete", group: pipelines, resource: "pipelines"},
 			{verb: "approve", group: capstan, resource: "promotions"},
+			{verb: "impersonate", resource: "users"},
 			{verb: "patch", group: "cluster.x-k8s.io", resource: "clusters"},
 			{verb: "patch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
 			{verb: "get", group: core, resource: "namespaces", name: "default"},
@@ -206,7 +211,7 @@ func instanceRights() map[bool][]right {
 		}
 	}
 	// After a conflict.
-	for _, of := range []struct{ group, resource string }{{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}, {eventing, "eventingbackends"}} {
+	for _, of := range []struct{ group, resource string }{{infrastructure, "awsmachines"}, {infrastructure, "awsmachinepools"}} {
 		rights[true] = append(rights[true], right{verb: "get", group: of.group, resource: of.resource})
 	}
 	return rights
