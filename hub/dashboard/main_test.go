@@ -17,11 +17,13 @@ import (
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -111,25 +113,26 @@ func apply(ctx context.Context, c client.Client, file string) error {
 	}
 }
 
-// movedClock is the machine's, set ahead.
-type movedClock struct {
+// steppedClock stands still between steps, so that no test is a matter of how fast the
+// machine is; its timers are the machine's.
+type steppedClock struct {
 	clock.RealClock
-	mu     sync.Mutex
-	offset time.Duration // guarded by mu
+	mu  sync.Mutex
+	now time.Time // guarded by mu
 }
 
-func (c *movedClock) Now() time.Time {
+func (c *steppedClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Add(c.offset)
+	return c.now
 }
 
-func (c *movedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (c *steppedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-func (c *movedClock) step(by time.Duration) {
+func (c *steppedClock) step(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.offset += by
+	c.now = c.now.Add(by)
 }
 
 // world is a dashboard over a real API server, in namespaces of its own. The test
@@ -140,9 +143,11 @@ type world struct {
 	c client.Client
 	// fleet holds the clusters, apps the Pipelines.
 	fleet, apps string
-	clock       *movedClock
+	clock       *steppedClock
 	options     Options
-	url         string
+	// server that was started last, and where it is.
+	server *Server
+	url    string
 
 	mu    sync.Mutex
 	heard map[view.Cluster]view.Heard
@@ -156,7 +161,7 @@ func newWorld(t *testing.T, edit func(*Options)) *world {
 	t.Helper()
 	c := management(t)
 	verifyNone(t)
-	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &movedClock{}, heard: map[view.Cluster]view.Heard{}, leads: true}
+	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Heard{}, leads: true}
 	worldsNow++
 	w.fleet, w.apps = fmt.Sprintf("fleet-%d", worldsNow), fmt.Sprintf("apps-%d", worldsNow)
 	for _, name := range []string{w.fleet, w.apps} {
@@ -214,7 +219,32 @@ func (w *world) serve() (stop func()) {
 	}
 	w.url = scheme + <-addresses
 	w.Eventually(s.source.ready.Load, patience).Should(BeTrue())
+	w.server = s
 	return stop
+}
+
+// seen waits until the dashboard has an object as it was written: each kind comes by a
+// watch of its own, and they lag behind each other.
+func (w *world) seen(o client.Object) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		f, err := w.server.source.facts(w.t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		versions := map[types.UID]string{}
+		for i := range f.Connections {
+			versions[f.Connections[i].UID] = f.Connections[i].ResourceVersion
+		}
+		for i := range f.Pipelines {
+			versions[f.Pipelines[i].UID] = f.Pipelines[i].ResourceVersion
+		}
+		for i := range f.Promotions {
+			versions[f.Promotions[i].UID] = f.Promotions[i].ResourceVersion
+		}
+		for _, e := range f.Events {
+			versions[e.UID] = e.ResourceVersion
+		}
+		g.Expect(versions).To(HaveKeyWithValue(o.GetUID(), o.GetResourceVersion()))
+	}, patience).Should(Succeed())
 }
 
 // listening learns the address that was chosen from the line of log that tells it.
@@ -241,6 +271,7 @@ func (w *world) cluster(name string) *capstanv1.ClusterConnection {
 	w.Expect(w.c.Create(w.t.Context(), c)).To(Succeed())
 	c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3"}
 	w.Expect(w.c.Status().Update(w.t.Context(), c)).To(Succeed())
+	w.seen(c)
 	w.hear(name, view.Heard{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: w.clock.Now()})
 	return c
 }
@@ -249,6 +280,15 @@ func (w *world) hear(name string, h view.Heard) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard[view.Cluster{Kind: "Cluster", Namespace: w.fleet, Name: name}] = h
+	w.clock.step(factsFor) // After which it is looked at again.
+}
+
+// lead, or stand by.
+func (w *world) lead(does bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leads = does
+	w.clock.step(factsFor)
 }
 
 // pipeline of one environment for each cluster, which run a revision.
@@ -292,6 +332,7 @@ func (w *world) status(p *pipelinesv1.Pipeline, environment string, edit func(*p
 	}
 	edit(p.Status.Environments[environment])
 	w.Expect(w.c.Status().Update(w.t.Context(), p)).To(Succeed())
+	w.seen(p)
 }
 
 // waits makes a promotion that waits for an approval.
@@ -307,6 +348,7 @@ func (w *world) waits(p *pipelinesv1.Pipeline, environment, revision string) *ca
 	w.Expect(w.c.Create(w.t.Context(), promotion)).To(Succeed())
 	promotion.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval}
 	w.Expect(w.c.Status().Update(w.t.Context(), promotion)).To(Succeed())
+	w.seen(promotion)
 	w.status(p, environment, func(e *pipelinesv1.EnvironmentStatus) {
 		e.Promotion = &pipelinesv1.PromotionSummary{Name: promotion.Name, Revision: revision, Phase: string(capstanv1.PhaseAwaitingApproval)}
 	})
@@ -332,6 +374,28 @@ func (w *world) may(namespace string, subject rbacv1.Subject, rules ...rbacv1.Po
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role.Name}, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 	})).To(Succeed())
+	w.granted(namespace, subject, rules...)
+}
+
+// granted waits until the API server knows of rights: it watches roles and bindings, and
+// what it denies a moment before counts for accessFor.
+func (w *world) granted(namespace string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	w.t.Helper()
+	for _, rule := range rules {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]},
+		}}
+		if subject.Kind == rbacv1.GroupKind {
+			review.Spec.Groups = []string{subject.Name}
+		} else {
+			review.Spec.User = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+		}
+		w.Eventually(func(g Gomega) {
+			asked := review.DeepCopy()
+			g.Expect(w.c.Create(w.t.Context(), asked)).To(Succeed())
+			g.Expect(asked.Status.Allowed).To(BeTrue())
+		}, patience).Should(Succeed())
+	}
 }
 
 // approver binds the ClusterRole that config has for who approves.
@@ -341,6 +405,7 @@ func (w *world) approver(subject rbacv1.Subject) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, GenerateName: "approver-"}, Subjects: []rbacv1.Subject{subject},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "capstan-approver"},
 	})).To(Succeed())
+	w.granted(w.apps, subject, rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"approve"}})
 }
 
 func (w *world) subject(account string) rbacv1.Subject {

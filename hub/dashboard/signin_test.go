@@ -140,15 +140,17 @@ func TestScopeOfUsers(t *testing.T) {
 	w.cluster("dev")
 	p := w.pipeline("shop", "1.0.0", "dev")
 	w.waits(p, "dev", "1.1.0")
-	w.Expect(w.c.Create(t.Context(), &eventsv1.Event{
+	own := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "own"}, EventTime: metav1.NowMicro(), ReportingController: "capstan", ReportingInstance: "x", Action: "Connect",
 		Reason: "Ready", Type: "Normal", Note: "told-by-the-hub", Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Namespace: w.fleet, Name: "cluster.dev"},
-	})).To(Succeed())
+	}
+	w.Expect(w.c.Create(t.Context(), own)).To(Succeed())
 	w.Expect(w.c.Create(t.Context(), &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "foreign"}, EventTime: metav1.NowMicro(), ReportingController: "elsewhere", ReportingInstance: "x", Action: "Connect",
 		Reason: "Ready", Type: "Normal", Note: "told-by-another", Regarding: corev1.ObjectReference{Kind: "ClusterConnection", Namespace: w.fleet, Name: "cluster.dev"},
 	})).To(Succeed())
 
+	w.seen(own)
 	nobody, ada, member := w.browser(), w.browser(), w.browser()
 	w.Expect(nobody.signIn(w.account("nobody")).Code).To(Equal(303))
 	w.may(w.apps, w.subject("ada"), lists)
@@ -171,9 +173,9 @@ func TestScopeOfUsers(t *testing.T) {
 	// The stream of each has what that one may see, and a right that comes changes the page.
 	version := nobody.get("/pipelines").version()
 	theirs, _ := nobody.listen("/pipelines", version, nil)
-	own, _ := ada.listen("/pipelines", ada.get("/pipelines").version(), nil)
+	hers, _ := ada.listen("/pipelines", ada.get("/pipelines").version(), nil)
 	w.runs(p, "dev", "1.0.1")
-	w.Eventually(own, patience).Should(Receive(HaveField("Data", ContainSubstring("1.0.1"))))
+	w.Eventually(hers, patience).Should(Receive(HaveField("Data", ContainSubstring("1.0.1"))))
 	w.Consistently(theirs, "500ms").ShouldNot(Receive())
 	w.Expect(nobody.get("/changes?page=/pipelines&from=" + ada.get("/pipelines").version()).Body).To(And(ContainSubstring(`"resync":true`), Not(ContainSubstring("shop"))))
 

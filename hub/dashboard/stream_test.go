@@ -142,9 +142,9 @@ func TestStreamTurnsStale(t *testing.T) {
 	b := w.browser()
 	w.Eventually(func() string { return b.get("/pipelines").Body }, patience).Should(And(ContainSubstring("1.0.0"), ContainSubstring(`class="mark good"`)))
 	events, _ := b.listen("/pipelines", b.get("/pipelines").version(), nil)
-	w.clock.step(view.FreshFor - 5*time.Second)
+	w.clock.step(view.FreshFor - 2*factsFor) // To hear of it was a step, too.
 	w.Consistently(events, "1s").ShouldNot(Receive())
-	w.clock.step(5 * time.Second)
+	w.clock.step(factsFor)
 	var e sent
 	w.Eventually(events, patience).Should(Receive(&e))
 	row := e.change(w.WithT).HTML["pipeline/"+w.apps+"/shop"]
@@ -274,9 +274,7 @@ func TestStandby(t *testing.T) {
 	const banner = "This replica stands by"
 	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
 	events, _ := b.listen("/", b.get("/").version(), nil)
-	w.mu.Lock()
-	w.leads = false
-	w.mu.Unlock()
+	w.lead(false)
 	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
 	w.Expect(b.get("/").Body).To(And(ContainSubstring(banner), ContainSubstring("not known to this replica"), ContainSubstring("Ready")))
 }
