@@ -73,6 +73,7 @@ func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager,
 		KeyFile:     o.Dashboard.KeyFile,
 		SessionKey:  key,
 		Version:     o.Dashboard.Version,
+		Parts:       parts(o),
 		Cache:       mgr.GetCache(),
 		Live:        func() map[view.Cluster]view.Heard { return heard(connections) },
 		Machines:    local.Reader(clusters.LocalName),
@@ -86,6 +87,33 @@ func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager,
 		return err
 	}
 	return mgr.Add(server)
+}
+
+// parts of the hub that its options turn on and off, as the dashboard tells of them.
+func parts(o Options) []view.Part {
+	at := func(address, what string) string {
+		if address == "0" || address == "" {
+			return "not served"
+		}
+		return what + " at " + address
+	}
+	does := func(is bool, what, not string) string {
+		if is {
+			return what
+		}
+		return not
+	}
+	webhooks := o.Eventing.Webhooks
+	return []view.Part{
+		{Name: "Looks after", Is: does(o.Namespace == "", "all namespaces", "the namespace "+o.Namespace)},
+		{Name: "Annotations of node groups", Is: does(o.Annotator.AWS != nil, "what EC2 says of their instance types", "off: there is no AWS configuration")},
+		{Name: "Instances", Is: does(o.AWS != nil, "followed by the queues of EventingBackends of type sqs with the role source", "not followed: there is no AWS configuration")},
+		{Name: "Promotion hook", Is: at(o.Hook.BindAddress, "/promotion and /approval")},
+		{Name: "Discovery of event backends", Is: at(o.Eventing.APIBindAddress, "/backend and /schemas")},
+		{Name: "Webhooks of EventingBackends", Is: does(webhooks.Secret.Name != "" || webhooks.CertFile != "", at(webhooks.BindAddress, "validation ("+string(webhooks.Validation)+") and defaulting ("+string(webhooks.Defaulting)+")"), "not served")},
+		{Name: "Metrics", Is: at(o.MetricsBindAddress, "/metrics")},
+		{Name: "Health", Is: at(o.HealthAddress, "/healthz and /readyz")},
+	}
 }
 
 // heard is what the connections know, as the dashboard shows it.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"testing"
@@ -65,10 +64,7 @@ func TestEventingInTheHub(t *testing.T) {
 		_, err := api.NewFromConfig(loaded.In(eventsRegion, awsconfig.Role{})).CreateQueue(t.Context(), &api.CreateQueueInput{QueueName: &name})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	address := free.Addr().String()
-	g.Expect(free.Close()).To(Succeed())
+	address := freeAddress(g)
 
 	registry := prometheus.NewRegistry()
 	h, err := hub.New(hub.Options{

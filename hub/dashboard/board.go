@@ -19,59 +19,71 @@ const (
 // errTooManyTopics is returned where more different pages are looked at than are kept.
 var errTooManyTopics = errors.New("too many different pages are looked at")
 
-// board holds the topics that somebody looks at.
+// board holds the topics that somebody looks at. Whoever looks has a seat: so no topic
+// that is looked at is forgotten, and none waits for another's rendering.
 type board struct {
 	renderer *renderer
 
-	mu           sync.Mutex
-	lockedTopics map[string]*topic // by page and Scope
+	mu          sync.Mutex
+	lockedSeats map[string]*seat // by page and Scope
 }
 
-func newBoard(r *renderer) *board { return &board{renderer: r, lockedTopics: map[string]*topic{}} }
+// seat of a topic: how many look at it, and when the last one left.
+type seat struct {
+	topic   *topic
+	viewers int
+	left    time.Time
+}
 
-// topic of a page and a Scope. One that is not looked at gives way to a new one.
-func (b *board) topic(a address, scope view.Scope, now time.Time) (*topic, error) {
+func newBoard(r *renderer) *board { return &board{renderer: r, lockedSeats: map[string]*seat{}} }
+
+// join those who look at a page with a Scope, until left. A topic that nobody looks at
+// gives way to a new one; errTooManyTopics where all are looked at.
+func (b *board) join(a address, scope view.Scope) (t *topic, leave func(now time.Time), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := a.canonical + "\n" + scope.Key()
-	if t := b.lockedTopics[key]; t != nil {
-		return t, nil
+	s := b.lockedSeats[key]
+	if s == nil {
+		if len(b.lockedSeats) >= maxTopics && !b.evictLocked() {
+			return nil, nil, errTooManyTopics
+		}
+		s = &seat{topic: newTopic(a, scope, b.renderer)}
+		b.lockedSeats[key] = s
 	}
-	if len(b.lockedTopics) >= maxTopics && !b.evictLocked() {
-		return nil, errTooManyTopics
-	}
-	t := newTopic(a, scope, b.renderer)
-	t.lockedUsed = now // Nobody else has it yet.
-	b.lockedTopics[key] = t
-	return t, nil
+	s.viewers++
+	return s.topic, func(now time.Time) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		s.viewers--
+		s.left = now
+	}, nil
 }
 
-// evictLocked forgets the topic that was longest not asked for, of those that nobody
-// looks at.
+// evictLocked forgets the topic that was left longest ago, of those that nobody looks at.
 func (b *board) evictLocked() bool {
 	oldest, when := "", time.Time{}
-	for key, t := range b.lockedTopics {
-		if viewers, last := t.use(); viewers == 0 && (oldest == "" || last.Before(when)) {
-			oldest, when = key, last
+	for key, s := range b.lockedSeats {
+		if s.viewers == 0 && (oldest == "" || s.left.Before(when)) {
+			oldest, when = key, s.left
 		}
 	}
-	delete(b.lockedTopics, oldest)
+	delete(b.lockedSeats, oldest)
 	return oldest != ""
 }
 
-// watched are the topics that somebody looks at. Those that nobody has asked for in
-// topicLinger are forgotten.
+// watched are the topics that somebody looks at. Those that were left topicLinger ago
+// are forgotten.
 func (b *board) watched(now time.Time) []*topic {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var all []*topic
-	for key, t := range b.lockedTopics {
-		viewers, last := t.use()
+	for key, s := range b.lockedSeats {
 		switch {
-		case viewers > 0:
-			all = append(all, t)
-		case now.Sub(last) > topicLinger:
-			delete(b.lockedTopics, key)
+		case s.viewers > 0:
+			all = append(all, s.topic)
+		case now.Sub(s.left) > topicLinger:
+			delete(b.lockedSeats, key)
 		}
 	}
 	return all

@@ -44,11 +44,12 @@
 // Connections, requests and streams at a time, streams of one session, topics, the
 // size of header and body, the time of each phase of a request and of each write to a
 // stream, and tries to sign in per client are bounded. Its API client has a budget of
-// its own.
+// its own. Where there is no room for another stream, a browser asks now and then
+// instead; and none for another topic, a page is shown that is not live.
 //
 // # Locking
 //
-// board → topic → stock; source, rulings, streams and the limiter each alone. All of them
+// topic → stock; board, source, rulings, streams and the limiter each alone. All of them
 // over memory: the API server is asked with none held.
 //
 // # Trade-offs

@@ -58,7 +58,7 @@ func TestLargePagesAreSmall(t *testing.T) {
 	for _, path := range []string{"/", "/pipelines"} {
 		topic := largeTopic(t, largeRenderer(t), path)
 		g.Expect(topic.refresh(f)).To(Succeed())
-		shot, there, err := topic.shot(f.Now)
+		shot, there, err := topic.shot()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(there).To(BeTrue())
 		size := len(compressed([]byte(shot.main)))
@@ -117,7 +117,7 @@ func BenchmarkWarmLook(b *testing.B) {
 				if err := topic.refresh(f); err != nil {
 					b.Fatal(err)
 				}
-				shot, _, err := topic.shot(f.Now)
+				shot, _, err := topic.shot()
 				if err != nil {
 					b.Fatal(err)
 				}

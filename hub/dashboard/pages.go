@@ -41,7 +41,7 @@ var pages = []pageKind{
 		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Backends(f, s, q) })
 	}},
 	{"about", 0, "About", func(o *Options, _ []string, _ view.Query) builder {
-		return always(func(f *view.Facts, s view.Scope) view.Page { return view.AboutPage(f, s, o.Version) })
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.AboutPage(f, s, o.Version, o.Parts) })
 	}},
 	{"clusters", 3, "", func(_ *Options, parts []string, _ view.Query) builder {
 		return func(f *view.Facts, s view.Scope) (view.Page, bool) {
@@ -67,7 +67,7 @@ type address struct {
 
 // parseAddress understands the address of a page; false where there is none of it.
 func (o *Options) parseAddress(u *url.URL) (address, bool) {
-	if len(u.Path)+len(u.RawQuery) > maxAddress {
+	if len(u.Path)+len(u.RawQuery) > maxAddress || !strings.HasPrefix(u.Path, "/") {
 		return address{}, false
 	}
 	parts := strings.Split(strings.TrimPrefix(u.EscapedPath(), "/"), "/")

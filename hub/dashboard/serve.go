@@ -177,28 +177,28 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	if s.Auth == AuthNone {
 		s.markBrowser(w, r)
 	}
-	seen, there, err := s.look(a, v)
+	live := a.canonical
+	t, leave, err := s.join(a, v)
+	if errors.Is(err, errTooManyTopics) {
+		// It is shown all the same, and not live.
+		t, leave, live = newTopic(a, v.scope, s.renderer), func() {}, ""
+		err = t.refresh(v.facts)
+	}
+	if err != nil {
+		s.unseen(w, r, v, err)
+		return
+	}
+	seen, there, err := t.shot()
+	leave()
 	switch {
 	case err != nil:
 		s.unseen(w, r, v, err)
 	case !there:
 		s.message(w, r, v, http.StatusNotFound, "Not found", "There is no such object, or you may not see it.", "")
 	default:
-		s.write(w, r, http.StatusOK, v, shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: a.canonical, Version: seen.version,
+		s.write(w, r, http.StatusOK, v, shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: live, Version: seen.version,
 			Main: template.HTML(seen.main)}) // It was made by the templates here.
 	}
-}
-
-// look at a page as it is now.
-func (s *Server) look(a address, v viewer) (shot, bool, error) {
-	t, err := s.board.topic(a, v.scope, s.Clock.Now())
-	if err != nil {
-		return shot{}, false, err
-	}
-	if err := t.refresh(v.facts); err != nil {
-		return shot{}, false, err
-	}
-	return t.shot(s.Clock.Now())
 }
 
 // unseen answers where it is not known who looks, or nothing can be shown.
@@ -213,7 +213,7 @@ func (s *Server) unseen(w http.ResponseWriter, r *http.Request, v viewer, err er
 		return
 	}
 	w.Header().Set("Retry-After", "2")
-	if errors.Is(err, errNotReady) || errors.Is(err, errTooManyTopics) {
+	if errors.Is(err, errNotReady) {
 		s.message(w, r, v, http.StatusServiceUnavailable, "Not now", "The hub cannot show this at the moment: "+err.Error()+". Try again.", "")
 		return
 	}

@@ -79,8 +79,9 @@ type Options struct {
 	// SessionKey seals sessions, MinSessionKey bytes or more; the same on all replicas.
 	// When empty, one that this process alone has.
 	SessionKey []byte
-	// Version of the hub.
+	// Version of the hub, and its Parts, for the page about it.
 	Version string
+	Parts   []view.Part
 
 	// Cache of the hub's objects.
 	Cache cache.Cache

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -84,33 +85,40 @@ func (s *Server) markBrowser(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// followed is the topic that a request wants the changes of.
-func (s *Server) followed(r *http.Request) (viewer, *topic, int, error) {
+// followed is the page that a request wants the changes of.
+func (s *Server) followed(r *http.Request) (viewer, address, int, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	v, err := s.viewer(ctx, r)
 	switch {
 	case mustSignIn(err):
-		return v, nil, http.StatusUnauthorized, err
+		return v, address{}, http.StatusUnauthorized, err
 	case err != nil:
-		return v, nil, http.StatusServiceUnavailable, err
+		return v, address{}, http.StatusServiceUnavailable, err
 	}
 	u, err := url.Parse(r.URL.Query().Get("page"))
 	if err != nil {
-		return v, nil, http.StatusBadRequest, err
+		return v, address{}, http.StatusBadRequest, err
 	}
 	a, ok := s.parseAddress(u)
 	if !ok {
-		return v, nil, http.StatusBadRequest, fmt.Errorf("there is no page %q", u.Path)
+		return v, address{}, http.StatusBadRequest, fmt.Errorf("there is no page %q", u.Path)
 	}
-	t, err := s.board.topic(a, v.scope, s.Clock.Now())
-	if err == nil {
-		err = t.refresh(v.facts)
-	}
+	return v, a, http.StatusOK, nil
+}
+
+// join those who look at a page, brought up to what the viewer knows.
+func (s *Server) join(a address, v viewer) (t *topic, leave func(), err error) {
+	t, left, err := s.board.join(a, v.scope)
 	if err != nil {
-		return v, nil, http.StatusServiceUnavailable, err
+		return nil, nil, err
 	}
-	return v, t, http.StatusOK, nil
+	leave = func() { left(s.Clock.Now()) }
+	if err := t.refresh(v.facts); err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return t, leave, nil
 }
 
 // version that a browser has: the stream's own memory goes before the address'.
@@ -123,12 +131,21 @@ func versionOf(r *http.Request) string {
 
 // stream sends the changes of a page as they come.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	v, t, code, err := s.followed(r)
-	if err != nil {
-		requests.WithLabelValues("/stream", fmt.Sprint(code)).Inc()
+	refuse := func(code int) {
+		requests.WithLabelValues("/stream", strconv.Itoa(code)).Inc()
 		http.Error(w, http.StatusText(code), code)
+	}
+	v, a, code, err := s.followed(r)
+	if err != nil {
+		refuse(code)
 		return
 	}
+	t, leave, err := s.join(a, v)
+	if err != nil {
+		refuse(http.StatusServiceUnavailable)
+		return
+	}
+	defer leave()
 	most := maxOwnStreams
 	if r.ProtoMajor > 1 {
 		most = maxOwnStreamsShared
@@ -143,8 +160,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	requests.WithLabelValues("/stream", "200").Inc()
 	streams.Inc()
 	defer streams.Dec()
-	leave := t.join()
-	defer func() { leave(s.Clock.Now()) }()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // For proxies that gather answers.
@@ -240,13 +255,17 @@ func (e *eventWriter) write(text string) {
 
 // changes answers with what a stream would have sent by now.
 func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
-	_, t, code, err := s.followed(r)
+	v, a, code, err := s.followed(r)
 	if err != nil {
 		http.Error(w, http.StatusText(code), code)
 		return
 	}
-	leave := t.join()
-	leave(s.Clock.Now())
+	t, leave, err := s.join(a, v)
+	if err != nil {
+		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
+		return
+	}
+	defer leave()
 	news := t.since(versionOf(r))
 	answer := struct {
 		Version string            `json:"version"`

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
@@ -55,9 +54,6 @@ type topic struct {
 	lockedBytes    int
 	// lockedChanged is closed, and another made, when the sequence rises.
 	lockedChanged chan struct{}
-	// lockedViewers are the streams that are open, lockedUsed is when it was last asked for.
-	lockedViewers int
-	lockedUsed    time.Time
 }
 
 func newTopic(a address, scope view.Scope, r *renderer) *topic {
@@ -175,10 +171,9 @@ func (t *topic) keepLocked(p patch) {
 }
 
 // shot of the page as it is; false where there is none.
-func (t *topic) shot(now time.Time) (shot, bool, error) {
+func (t *topic) shot() (shot, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lockedUsed = now
 	if !t.lockedThere {
 		return shot{}, false, nil
 	}
@@ -225,24 +220,4 @@ func (t *topic) since(version string) news {
 		}
 	}
 	return n
-}
-
-// join counts a viewer, until left.
-func (t *topic) join() (leave func(now time.Time)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lockedViewers++
-	return func(now time.Time) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.lockedViewers--
-		t.lockedUsed = now
-	}
-}
-
-// use tells how many look at the topic, and when it was last asked for.
-func (t *topic) use() (viewers int, last time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lockedViewers, t.lockedUsed
 }

@@ -96,6 +96,7 @@
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
       if (answer.redirected) return location.reload();
+      if (answer.status === 503) throw new Error(answer.status); // It is tried again.
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const main = page.getElementById("main");
       if (!main) throw new Error("not a page");

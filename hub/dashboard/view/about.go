@@ -3,18 +3,26 @@ package view
 // AboutPath is the page about this replica.
 const AboutPath = "/about"
 
+// Part of the hub: what it is called, and what it does or where it is served.
+type Part struct {
+	Name, Is string
+}
+
 // AboutFacts are what a replica knows of itself, and how much the viewer may see.
 type AboutFacts struct {
-	Version                         string
-	Leads                           bool
+	Version string
+	Leads   bool
+	// Parts that this replica runs, and those that it was told not to.
+	Parts []Part
+
 	Clusters, Pipelines, Promotions int
 	// Unread are the kinds of machines that it could not read, and why.
 	Unread []string
 }
 
 // AboutPage is the page about this replica.
-func AboutPage(f *Facts, scope Scope, version string) Page {
-	a := AboutFacts{Version: version, Leads: f.Leads, Unread: f.Unread}
+func AboutPage(f *Facts, scope Scope, version string, parts []Part) Page {
+	a := AboutFacts{Version: version, Leads: f.Leads, Parts: parts, Unread: f.Unread}
 	for i := range f.Connections {
 		if scope.Clusters.Has(f.Connections[i].Namespace) {
 			a.Clusters++

@@ -87,12 +87,13 @@ func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
 	return b
 }
 
+// backendMark of what the leader found, of the configuration as it is now.
 func backendMark(o *eventingv1.EventingBackend) Mark {
 	switch {
+	case o.Status.EventingReady == nil || o.Status.ObservedGeneration < o.Generation:
+		return Mark{Idle, "Not looked at yet"}
 	case len(o.Status.ValidationErrors) > 0:
 		return Mark{Bad, "Invalid"}
-	case o.Status.EventingReady == nil:
-		return Mark{Idle, "Not looked at yet"}
 	case *o.Status.EventingReady:
 		return Mark{Good, "Ready"}
 	}

@@ -219,7 +219,7 @@ func TestScope(t *testing.T) {
 		"fleet":      func() (Page, bool) { return Fleet(f, scope, Query{}), true },
 		"pipelines":  func() (Page, bool) { return Pipelines(f, scope, Query{}), true },
 		"promotions": func() (Page, bool) { return Promotions(f, scope, Query{}), true },
-		"about":      func() (Page, bool) { return AboutPage(f, scope, "v1"), true },
+		"about":      func() (Page, bool) { return AboutPage(f, scope, "v1", nil), true },
 		"cluster":    func() (Page, bool) { return ClusterDetail(f, scope, cluster("prod")) },
 		"pipeline":   func() (Page, bool) { return Pipeline(f, scope, "apps", "shop") },
 	} {
@@ -238,7 +238,7 @@ func TestScope(t *testing.T) {
 	g.Expect(data[Attention](Page{Blocks: []Block{{Data: data[FleetSummary](Fleet(f, scope, Query{}), "summary")[0].Attention}}}, "")).To(Equal([]Attention{{}}))
 	_, ok := Pipeline(f, scope, "other", "billing")
 	g.Expect(ok).To(BeFalse())
-	g.Expect(data[AboutFacts](AboutPage(f, scope, "v1"), "about")[0]).To(And(HaveField("Pipelines", 1), HaveField("Promotions", 1), HaveField("Clusters", 3)))
+	g.Expect(data[AboutFacts](AboutPage(f, scope, "v1", nil), "about")[0]).To(And(HaveField("Pipelines", 1), HaveField("Promotions", 1), HaveField("Clusters", 3)))
 
 	// Who may not see clusters sees that a target is stale, without its cluster's page or reason.
 	f.Heard[cluster("dev")] = Heard{State: capstanv1.ConnectionAuthFailed, Reason: "Unauthorized", Message: "secret-message"}

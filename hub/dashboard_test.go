@@ -1,0 +1,135 @@
+package hub_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/playground/nats"
+)
+
+// freeAddress of this machine: not one of those that connections are given, so that it
+// is still free when it is listened to.
+func freeAddress(g *WithT) string {
+	const first, last, tries = 20000, 32000, 100
+	for range tries {
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(last-first))))
+		if err == nil {
+			g.Expect(listener.Close()).To(Succeed())
+			return listener.Addr().String()
+		}
+	}
+	g.Expect(tries).To(BeZero(), "so many addresses were taken")
+	return ""
+}
+
+// What the hub finds of event backends is on its dashboard, in the words of the status;
+// and the page about it says which of its parts are served where.
+func TestBackendsOnTheDashboard(t *testing.T) {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(eventsLimit)
+	server, err := nats.Start(t.TempDir())
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(server.Stop)
+	cfg := withAWS.Get(t).Config()
+	c, err := client.New(cfg, client.Options{Scheme: hub.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	const ns = "backends"
+	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
+	address, discovery := freeAddress(g), freeAddress(g)
+	h, err := hub.New(hub.Options{
+		Config: cfg, Namespace: ns, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
+		Eventing:  hub.Eventing{NATSURL: server.URL(), APIBindAddress: discovery, AllowLoopback: true},
+		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone, Version: "v1.2.3"},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Start(ctx) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		g.Expect(<-done).To(Succeed())
+	})
+
+	page := func(path string) string {
+		response, err := http.Get("http://" + address + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		return string(body)
+	}
+	markup := regexp.MustCompile(`<[^>]*>`)
+	// shown is the entry of a backend, as it is read.
+	shown := func(name string) func() string {
+		return func() string {
+			_, entry, _ := strings.Cut(page("/backends"), `<li id="backend/`+ns+"/"+name+`"`)
+			_, entry, _ = strings.Cut(entry, ">")
+			entry, _, _ = strings.Cut(entry, `<li id="backend/`)
+			return strings.Join(strings.Fields(markup.ReplaceAllString(entry, " ")), " ")
+		}
+	}
+	configure := func(name, spec string) {
+		b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(b), b)
+		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		b.Spec = eventingv1.EventingBackendSpec{}
+		g.Expect(yaml.UnmarshalStrict([]byte(spec), &b.Spec)).To(Succeed())
+		if err != nil {
+			g.Expect(c.Create(t.Context(), b)).To(Succeed())
+			return
+		}
+		g.Expect(c.Update(t.Context(), b)).To(Succeed())
+	}
+
+	configure("bus", "{type: nats, config: [{maxInFlightMessages: 10}]}")
+	g.Eventually(shown("bus")).Should(And(HavePrefix("backends/bus nats Ready "),
+		ContainSubstring("Backend Ready is True: Backend ready"),
+		ContainSubstring("Publisher Proxy Ready is True: Publisher proxy deployment ready"),
+		ContainSubstring("Subscription Controller Ready is True: Subscription controller started, publish-only backend"),
+		MatchRegexp(`\bReady is True: Backend ready \(since`), ContainSubstring("EventingReady the backend of type nats is ready")))
+
+	// The proposal's mistakes, with its words; a backend that never was right is used for nothing.
+	configure("mistaken", `{type: nats, config: [{maxInFlightMessages: "ten"}, {foo: "bar"}]}`)
+	g.Eventually(shown("mistaken")).Should(And(HavePrefix("backends/mistaken nats Invalid "),
+		ContainSubstring("maxInFlightMessages ten should be of type int invalid-data-type-error"),
+		ContainSubstring("foo bar config does not exist for backend type nats unsupported-config-error"),
+		ContainSubstring("Backend Ready is False: The provided spec.config has validation errors, maxInFlightMessages: should be of type int (since"),
+		ContainSubstring("Publisher Proxy Ready is False: Publisher proxy deployment not ready, there was no valid configuration since the hub began"),
+		ContainSubstring("Subscription Controller Ready is False: Subscription controller not ready"),
+		ContainSubstring("Warning: InvalidConfig")))
+	g.Expect(page("/backends")).To(And(ContainSubstring("2 EventingBackends"), MatchRegexp(`(?s)id="backend/backends/mistaken".*id="backend/backends/bus"`)), "worst first")
+
+	// One that was right stays in use when it is made wrong, and it is said which.
+	configure("bus", `{type: http, config: [{foobar: 1}]}`)
+	g.Eventually(shown("bus")).Should(And(HavePrefix("backends/bus http Invalid Still in use is its last good configuration, of type nats."),
+		ContainSubstring("foobar 1 config does not exist for backend type http unsupported-config-error"),
+		ContainSubstring("; the last good configuration is in use"), ContainSubstring("Publisher Proxy Ready is True")))
+	configure("mistaken", "{type: nats, config: [{maxInFlightMessages: 10}]}")
+	g.Eventually(shown("mistaken")).Should(And(HavePrefix("backends/mistaken nats Ready "), Not(ContainSubstring("What is wrong"))))
+
+	g.Expect(page("/about")).To(And(ContainSubstring("v1.2.3"), ContainSubstring("leads"), ContainSubstring("the namespace "+ns),
+		ContainSubstring(fmt.Sprintf("/backend and /schemas at %s", discovery)),
+		MatchRegexp("<dt>Promotion hook</dt><dd>not served</dd>"), MatchRegexp("<dt>Instances</dt><dd>not followed")))
+}
