@@ -148,6 +148,11 @@ func TestBackends(t *testing.T) {
 		g.Expect(backendWords).To(ContainElement(b.Mark.Word), "it can be filtered by")
 		g.Expect(data[Backend](Backends(f, Everything(), Query{State: b.Mark.Word}), "entries")).To(HaveLen(1))
 	}
+	// What is said of the configuration before is not said of a changed one.
+	f.Backends[0].Generation, f.Backends[0].Status.ObservedGeneration = 2, 1
+	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Idle, "Not looked at yet"}))
+	f.Backends[0].Status.ObservedGeneration = 2
+	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Good, "Ready"}))
 	page = Backends(f, Scope{Backends: Namespaces{Names: []string{"apps"}}}, Query{})
 	g.Expect(data[Backend](page, "entries")).To(HaveLen(3))
 	g.Expect(data[Backend](page, "entries")[0].Told).To(BeEmpty(), "Events are by a right of their own")
