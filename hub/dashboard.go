@@ -16,9 +16,9 @@ import (
 
 const (
 	// dashboardQPS and dashboardBurst of the dashboard's own client, which asks what
-	// viewers may see: a viewer of few namespaces among hundreds is some hundred
-	// questions, each half minute.
-	dashboardQPS, dashboardBurst = 100, 400
+	// viewers may see: a viewer of few namespaces among five hundred is some four
+	// thousand questions, most of them each five minutes.
+	dashboardQPS, dashboardBurst = 400, 4000
 
 	// reporter is the name under which the hub tells Events.
 	reporter = "capstan"

@@ -23,9 +23,13 @@ import (
 )
 
 const (
-	// accessFor is how long an answer counts: this late at most is a right that was
-	// taken away taken away here.
+	// accessFor is how long a right counts that one has: this late at most is one that
+	// was taken away taken away here.
 	accessFor = 30 * time.Second
+	// deniedFor is the same of one that one does not have. It is asked for anew by
+	// signing in; whoever may see few of many namespaces would ask for most of them in
+	// vain, and sees no page until all are answered.
+	deniedFor = 5 * time.Minute
 	// maxUsers whose rights are remembered.
 	maxUsers = 512
 	// maxAsking questions of one user at a time.
@@ -63,6 +67,13 @@ type question struct {
 type ruling struct {
 	allowed bool
 	at      time.Time
+}
+
+func (r ruling) counts(now time.Time) bool {
+	if r.allowed {
+		return now.Sub(r.at) < accessFor
+	}
+	return now.Sub(r.at) < deniedFor
 }
 
 // access asks the API server what users may see.
@@ -132,19 +143,37 @@ func namespaces(n int, of func(int) string) map[string]bool {
 	return all
 }
 
-// of is what is known of a user: of all that the API server's authorizers see.
-func (a *access) of(user authenticationv1.UserInfo) (*rulings, error) {
-	identity, err := json.Marshal(user)
+// identity is of all of a user that the API server's authorizers see.
+func identity(user authenticationv1.UserInfo) (string, error) {
+	encoded, err := json.Marshal(user)
 	if err != nil {
-		return nil, fmt.Errorf("naming a user: %w", err)
+		return "", fmt.Errorf("naming a user: %w", err)
 	}
-	if known, ok := a.users.Get(string(identity)); ok {
+	return string(encoded), nil
+}
+
+// forget what is known of a user: all is asked anew.
+func (a *access) forget(user authenticationv1.UserInfo) error {
+	of, err := identity(user)
+	if err == nil {
+		a.users.Remove(of)
+	}
+	return err
+}
+
+// of is what is known of a user.
+func (a *access) of(user authenticationv1.UserInfo) (*rulings, error) {
+	of, err := identity(user)
+	if err != nil {
+		return nil, err
+	}
+	if known, ok := a.users.Get(of); ok {
 		if r, ok := known.(*rulings); ok {
 			return r, nil
 		}
 	}
 	r := &rulings{known: map[question]ruling{}}
-	a.users.Add(string(identity), r) // Two at once ask twice, and one answer is kept.
+	a.users.Add(of, r) // Two at once ask twice, and one answer is kept.
 	return r, nil
 }
 
@@ -203,10 +232,10 @@ func (a *access) ask(ctx context.Context, user authenticationv1.UserInfo, known 
 func (r *rulings) missing(questions []question, now time.Time) []question {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.known, func(_ question, known ruling) bool { return now.Sub(known.at) >= 2*accessFor }) // Namespaces come and go.
+	maps.DeleteFunc(r.known, func(_ question, known ruling) bool { return now.Sub(known.at) >= 2*deniedFor }) // Namespaces come and go.
 	var all []question
 	for _, q := range questions {
-		if known, ok := r.known[q]; !ok || now.Sub(known.at) >= accessFor {
+		if known, ok := r.known[q]; !ok || !known.counts(now) {
 			all = append(all, q)
 		}
 	}

@@ -378,7 +378,7 @@ func (w *world) may(namespace string, subject rbacv1.Subject, rules ...rbacv1.Po
 }
 
 // granted waits until the API server knows of rights: it watches roles and bindings, and
-// what it denies a moment before counts for accessFor.
+// what it denied a moment before counts for deniedFor.
 func (w *world) granted(namespace string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	w.t.Helper()
 	for _, rule := range rules {

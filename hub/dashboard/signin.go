@@ -58,7 +58,9 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		s.askForToken(w, r, http.StatusUnauthorized, next, errNotAuthenticated.Error()+".")
 		return
 	case err == nil:
-		err = s.sessions.begin(w, token)
+		if err = s.access.forget(user); err == nil {
+			err = s.sessions.begin(w, token)
+		}
 	}
 	if err != nil {
 		signInsTotal.WithLabelValues("error").Inc()

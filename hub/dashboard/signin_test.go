@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
@@ -157,6 +158,7 @@ func TestScopeOfUsers(t *testing.T) {
 	w.Expect(ada.signIn(w.account("ada")).Code).To(Equal(303))
 	// All accounts of the namespace are a group; this one gets its rights by that alone.
 	w.Expect(member.signIn(w.account("member")).Code).To(Equal(303))
+	w.Expect(member.get("/").Body).To(ContainSubstring("0 clusters"))
 
 	w.Eventually(func() string { return ada.get("/pipelines").Body }, patience).Should(ContainSubstring(w.apps + "/shop"))
 	w.Expect(ada.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"))
@@ -180,9 +182,32 @@ func TestScopeOfUsers(t *testing.T) {
 	w.Expect(nobody.get("/changes?page=/pipelines&from=" + ada.get("/pipelines").version()).Body).To(And(ContainSubstring(`"resync":true`), Not(ContainSubstring("shop"))))
 
 	w.may(w.fleet, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + w.apps, APIGroup: rbacv1.GroupName}, lists, listsEvents)
-	w.Eventually(func() string { w.clock.step(accessFor); w.hearAgain("dev"); return member.get("/").Body }, patience).Should(And(ContainSubstring(w.fleet+"/dev"), ContainSubstring("1 cluster")))
+	w.clock.step(deniedFor - time.Second)
+	w.hearAgain("dev")
+	w.Expect(member.get("/").Body).To(ContainSubstring("0 clusters"), "what was denied is not asked for again and again")
+	w.clock.step(time.Second)
+	w.Eventually(func() string { return member.get("/").Body }, patience).Should(And(ContainSubstring(w.fleet+"/dev"), ContainSubstring("1 cluster")))
 	detail := member.get("/clusters/Cluster/" + w.fleet + "/dev").Body
 	w.Expect(detail).To(And(ContainSubstring("told-by-the-hub"), Not(ContainSubstring("told-by-another")), ContainSubstring("list pipelines.pipelines.weave.works")))
+}
+
+// A right that is taken away is gone in accessFor; one that is given is there at once
+// for who signs in.
+func TestRightsThatChange(t *testing.T) {
+	w := newWorld(t, byToken)
+	w.pipeline("shop", "1.0.0", "dev")
+	b, token := w.browser(), w.account("ada")
+	w.Expect(b.signIn(token).Code).To(Equal(303))
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("0 Pipelines"))
+	w.may(w.apps, w.subject("ada"), lists)
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("0 Pipelines"))
+	w.Expect(b.signIn(token).Code).To(Equal(303))
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"))
+
+	w.Expect(w.c.DeleteAllOf(t.Context(), &rbacv1.RoleBinding{}, client.InNamespace(w.apps))).To(Succeed())
+	w.clock.step(accessFor - time.Second)
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"), "it was asked a moment ago")
+	w.Eventually(func() string { w.clock.step(accessFor); return b.get("/pipelines").Body }, patience).Should(And(ContainSubstring("0 Pipelines"), Not(ContainSubstring("shop"))))
 }
 
 func (w *world) hearAgain(name string) {

@@ -39,17 +39,17 @@ type Nodes struct {
 	Leaving int
 }
 
-// GroupRow and InstanceRow are shown on a cluster's page.
-type (
-	GroupRow struct {
-		NodeGroup
-		Mark Mark
-	}
-	InstanceRow struct {
-		Instances
-		Mark Mark
-	}
-)
+// GroupRow is a node group on a cluster's page.
+type GroupRow struct {
+	NodeGroup
+	Mark Mark
+}
+
+// InstanceRow is a machine or pool on a cluster's page.
+type InstanceRow struct {
+	Instances
+	Mark Mark
+}
 
 // instanceMark of a label's word.
 func instanceMark(state string) Mark {
