@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/hub/serving"
 )
 
 // Whatever is sent in place of a session is none, and nothing that is too large, or of
@@ -185,7 +186,7 @@ func TestSlowViewer(t *testing.T) {
 	theirs, ours := net.Pipe()
 	l := &oneConnection{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 	l.conns <- ours
-	server := &http.Server{Handler: w.server, ReadHeaderTimeout: headerTimeout}
+	server := &http.Server{Handler: w.server, ReadHeaderTimeout: serving.HeaderTimeout}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	t.Cleanup(func() {

@@ -24,9 +24,10 @@ import (
 
 const (
 	// accessFor is how long a right counts that one has: this late at most is one that
-	// was taken away taken away here.
+	// was taken away taken away here. And so long counts that one does not have it, the
+	// first time: API servers learn of a new binding a little later.
 	accessFor = 30 * time.Second
-	// deniedFor is the same of one that one does not have. It is asked for anew by
+	// deniedFor is the same of a right that was denied before. It is asked for anew by
 	// signing in; whoever may see few of many namespaces would ask for most of them in
 	// vain, and sees no page until all are answered.
 	deniedFor = 5 * time.Minute
@@ -66,14 +67,16 @@ type question struct {
 
 type ruling struct {
 	allowed bool
-	at      time.Time
+	// again: it was denied before.
+	again bool
+	at    time.Time
 }
 
 func (r ruling) counts(now time.Time) bool {
-	if r.allowed {
-		return now.Sub(r.at) < accessFor
+	if r.again {
+		return now.Sub(r.at) < deniedFor
 	}
-	return now.Sub(r.at) < deniedFor
+	return now.Sub(r.at) < accessFor
 }
 
 // access asks the API server what users may see.
@@ -222,7 +225,7 @@ func (a *access) ask(ctx context.Context, user authenticationv1.UserInfo, known 
 			if err := a.client.Create(ctx, review); err != nil {
 				return fmt.Errorf("reviewing access to %s: %w", q.resource, err)
 			}
-			known.set(q, ruling{review.Status.Allowed, now})
+			known.set(q, review.Status.Allowed, now)
 			return nil
 		})
 	}
@@ -242,10 +245,11 @@ func (r *rulings) missing(questions []question, now time.Time) []question {
 	return all
 }
 
-func (r *rulings) set(q question, to ruling) {
+func (r *rulings) set(q question, allowed bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known[q] = to
+	before, known := r.known[q]
+	r.known[q] = ruling{allowed: allowed, again: !allowed && known && !before.allowed, at: now}
 }
 
 func (r *rulings) allows(q question) bool {

@@ -159,6 +159,9 @@ func TestScopeOfUsers(t *testing.T) {
 	// All accounts of the namespace are a group; this one gets its rights by that alone.
 	w.Expect(member.signIn(w.account("member")).Code).To(Equal(303))
 	w.Expect(member.get("/").Body).To(ContainSubstring("0 clusters"))
+	w.clock.step(accessFor)
+	w.hearAgain("dev")
+	w.Expect(member.get("/").Body).To(ContainSubstring("0 clusters"), "denied again, which counts for longer")
 
 	w.Eventually(func() string { return ada.get("/pipelines").Body }, patience).Should(ContainSubstring(w.apps + "/shop"))
 	w.Expect(ada.get("/pipelines").Body).To(ContainSubstring("1 Pipeline"))
