@@ -156,6 +156,30 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// A quantity is read at once, whatever power of ten somebody wants of it.
+func TestQuantitiesAreBounded(t *testing.T) {
+	for text, want := range map[string]int64{"256Mi": 256 << 20, "1.5Gi": 3 << 29, "2M": 2_000_000, "1048576": 1 << 20, "-1": -1} {
+		g := NewWithT(t)
+		c, found := types(t, "").Resolve(spec(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
+		g.Expect(found).To(BeEmpty(), text)
+		g.Expect(c.Int("streamMaxBytes")).To(Equal(want), text)
+	}
+	for _, text := range []string{
+		"1e-999999999", "1.000e999999999", strings.Repeat("9", 100_000) + "e999999", strings.Repeat("9", 16), "1e6", "1m", "0." + strings.Repeat("0", 100_000) + "1", "", "Mi", "1 Mi",
+	} {
+		g := NewWithT(t)
+		resolved := make(chan []eventingv1.ValidationError, 1)
+		go func() {
+			_, found := types(t, "").Resolve(spec(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
+			resolved <- found
+		}()
+		var found []eventingv1.ValidationError
+		g.Eventually(resolved, 5*time.Second).Should(Receive(&found), "%.40s", text)
+		g.Expect(found).To(HaveLen(1))
+		g.Expect(found[0].Error).To(Equal("should be of type quantity"), "%.40s", text)
+	}
+}
+
 // Effective values of what the issue says of a source.
 func TestSourceDefaults(t *testing.T) {
 	g := NewWithT(t)
@@ -247,6 +271,9 @@ func FuzzResolve(f *testing.F) {
 		`{"type":"nats","config":[{"maxInFlightMessages":10}]}`,
 		`{"type":"sqs","config":[{"role":"source"},{"queueName":"q"},{"accounts":["111122223333"]}]}`,
 		`{"type":"sqs","config":[{"role":null},{"queueUrl":"http://[::1"},{"maxMessageBytes":"1e400"}]}`,
+		`{"type":"nats","config":[{"streamMaxBytes":"1e-999999999"}]}`,
+		`{"type":"nats","config":[{"streamMaxBytes":"1.000e999999999"}]}`,
+		`{"type":"nats","config":[{"streamMaxBytes":"` + strings.Repeat("9", 10_000) + `e999999"}]}`,
 		`{"type":"beb","config":[{"secretRef":"a","qos":"x","x":{"y":[1]}}]}`,
 		`{"type":"http","config":[{"url":"https://u:p@h"},{"requestTimeout":"9999999999h"}]}`,
 	} {
