@@ -189,11 +189,23 @@ func (b *backend) fail(a *attempt, err *sink.Error) {
 	q := b.lockedQueue
 	before := q.breaker
 	q.failed(a, err, now)
-	stopped := (q.breaker.open && !before.open) || (q.breaker.gone && !before.gone)
+	after := q.breaker
 	b.mu.Unlock()
-	if stopped {
+	b.turned(before, after, err)
+}
+
+// turned tells when the backend has begun or ceased to take events.
+func (b *backend) turned(before, after breaker, err *sink.Error) {
+	switch {
+	case err != nil && ((after.open && !before.open) || (after.gone && !before.gone)):
 		b.log.Info("backend takes no events", "class", err.Class, "code", err.Code, "error", err.Error())
-		b.changed()
+	case before.open && !after.open:
+		b.log.Info("backend takes events again")
+	default:
+		return
+	}
+	if b.options.Changed != nil {
+		b.options.Changed(b.name)
 	}
 }
 
@@ -202,16 +214,11 @@ func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
 	now := b.clock.Now()
 	b.mu.Lock()
 	q := b.lockedQueue
-	again := q.breaker.open && a.handle == q.handle
-	q.finished(a, how, now)
-	if err != nil {
-		q.lastError = err
-	}
+	before := q.breaker
+	q.finished(a, how, err, now)
+	after := q.breaker
 	b.mu.Unlock()
-	if again {
-		b.log.Info("backend takes events again")
-		b.changed()
-	}
+	b.turned(before, after, err)
 	if a.lane == nil {
 		return
 	}
@@ -228,12 +235,6 @@ func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
 	case DeadLettered: // Settled when the other backend has it.
 		b.metrics.deadLetters.WithLabelValues(b.name, a.settings.DeadLetter).Inc()
 	case Superseded:
-	}
-}
-
-func (b *backend) changed() {
-	if b.options.Changed != nil {
-		b.options.Changed(b.name)
 	}
 }
 

@@ -181,6 +181,70 @@ func TestBreaker(t *testing.T) {
 	g.Expect(status(p, "ns/b")().LastError).To(BeNil())
 }
 
+// TestADeadBrokerLosesNothing however few attempts are configured, also when there is one
+// subject only: the breaker opens before anything is given up.
+func TestADeadBrokerLosesNothing(t *testing.T) {
+	const events = 50
+	for name, row := range map[string]struct{ attempts, subjects int }{
+		"never, one subject": {NoRetry, 1}, "never, many": {NoRetry, events}, "three times, one subject": {3, 1}, "three times, many": {3, events},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			now := clocktesting.NewFakeClock(time.Now())
+			var dead atomic.Bool
+			b := &broker{on: func(context.Context, ce.Event, int) error {
+				if dead.Load() {
+					return errors.New("connection refused")
+				}
+				return nil
+			}}
+			box := &outbox{}
+			p, _ := run(t, Options{Clock: now, Sources: []Source{box}})
+			s := fast(b)
+			s.MaxAttempts = row.attempts
+			g.Expect(p.Set("ns/b", s)).To(Succeed())
+			g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
+			p.Tell(news(event.PromotionStarted, "before", 0), nil)
+			g.Eventually(b.ids).Should(HaveLen(1))
+			dead.Store(true)
+			for i := range events {
+				e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%row.subjects), i)
+				box.add(e)
+				p.Tell(e, box)
+			}
+			g.Eventually(func() bool { now.Step(time.Millisecond); return status(p, "ns/b")().Taking }).Should(BeFalse())
+			for range 10 {
+				before := b.total()
+				g.Eventually(func() int { now.Step(probeMax); return b.total() }).Should(BeNumerically(">", before))
+			}
+			g.Expect(status(p, "ns/b")().Queued).To(Equal(events))
+			g.Expect(box.settled).To(BeEmpty())
+			dead.Store(false)
+			g.Eventually(func() []string { now.Step(probeMax); return b.ids() }).Should(HaveLen(1 + events))
+		})
+	}
+}
+
+// TestGivenUpForNowOpensTheBreaker: what is given up because it fails for now is a failure
+// of the broker, too.
+func TestGivenUpForNowOpensTheBreaker(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	q := newQueue("ns/b", Settings{MaxAttempts: NoRetry}.withDefaults(), DefaultDwell)
+	broken := &sink.Error{Class: sink.Transient}
+	for i := range breakAfter {
+		g.Expect(q.breaker.open).To(BeFalse())
+		g.Expect(q.take(&item{event: news(event.PromotionStarted, fmt.Sprint(i), i)}, now, false).verdict).To(Equal(queued))
+		a := q.next(now)
+		a.item.failedAt, q.lastPublish = now, now.Add(time.Millisecond)
+		g.Expect(q.exhausted(a, broken)).To(BeTrue())
+		a.handle.inUse.Done()
+		q.finished(a, GivenUp, broken, now)
+	}
+	g.Expect(q.breaker.open).To(BeTrue())
+	g.Expect(q.lastError).To(Equal(broken))
+}
+
 func number(id string) int {
 	_, digits, _ := strings.Cut(id, "#")
 	var n int
@@ -279,10 +343,11 @@ func TestDeadLetters(t *testing.T) {
 }
 
 // TestHowOftenAnEventIsSentAgain: after its failures, between which others pass, an event
-// makes place for the next of its subject.
+// makes place for the next of its subject. That others passed is known at its second
+// failure at the earliest.
 func TestHowOftenAnEventIsSentAgain(t *testing.T) {
 	for name, row := range map[string]struct{ configured, attempts int }{
-		"by default": {0, 1 + DefaultMaxAttempts}, "never": {NoRetry, 1}, "twice": {2, 3},
+		"by default": {0, 1 + DefaultMaxAttempts}, "never": {NoRetry, 2}, "twice": {2, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -546,7 +611,7 @@ func TestDrain(t *testing.T) {
 	slow := &broker{on: func(ctx context.Context, _ ce.Event, _ int) error { <-ctx.Done(); return ctx.Err() }}
 	dead := &broker{on: func(context.Context, ce.Event, int) error { return sink.Errorf(sink.Unavailable, "x", "dead") }}
 	good := &broker{}
-	p, stop := run(t, Options{Drain: 50 * time.Millisecond, Dwell: time.Hour})
+	p, stop := run(t, Options{Drain: 2 * time.Second, Dwell: time.Hour})
 	s := fast(slow)
 	s.Timeout = time.Hour
 	g.Expect(p.Set("ns/slow", s)).To(Succeed())

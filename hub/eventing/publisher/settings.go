@@ -30,7 +30,7 @@ const (
 	DefaultDrain = 20 * time.Second
 )
 
-// NoRetry is a MaxAttempts: what fails while others pass is given up at once.
+// NoRetry is a MaxAttempts: what fails is given up as soon as others have passed since.
 const NoRetry = -1
 
 const (
