@@ -9,6 +9,7 @@ import (
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -70,25 +71,14 @@ func newEntry(o client.Object) *entry {
 	return e
 }
 
-// see the object as it is now.
-func (e *entry) see(hub event.Hub, o client.Object, now time.Time) {
+// see the object as it is now; uid is that of the backend of a name, empty for none.
+func (e *entry) see(hub event.Hub, o client.Object, uid func(backend string) types.UID, now time.Time) {
 	known := e.object != nil
 	e.object = o
 	r := recordOf(o)
-	for backend, ids := range e.settled {
-		// What is recorded of any backend of that name is recorded: the next of that name
-		// is told of what happened since its creation only.
-		left := slices.DeleteFunc(ids, func(id string) bool {
-			for _, recorded := range r.To {
-				if slices.Contains(recorded, short(id)) {
-					return true
-				}
-			}
-			return false
-		})
-		if e.settled[backend] = left; len(left) == 0 {
-			delete(e.settled, backend)
-		}
+	for backend := range e.settled {
+		of := uid(backend)
+		e.unsettle(backend, func(id string) bool { return of == "" || r.has(of, id) })
 	}
 	if c, ok := o.(*capstanv1.ClusterConnection); ok {
 		e.seeCredentials(c, known, now)
@@ -110,6 +100,13 @@ func (e *entry) see(hub event.Hub, o client.Object, now time.Time) {
 		edge, _ = e.edge(hub)
 	}
 	e.edges = append(e.edges, edge.ID())
+}
+
+// unsettle what need not be remembered of a backend any more.
+func (e *entry) unsettle(backend string, over func(id string) bool) {
+	if e.settled[backend] = slices.DeleteFunc(e.settled[backend], over); len(e.settled[backend]) == 0 {
+		delete(e.settled, backend)
+	}
 }
 
 func (e *entry) seeCredentials(c *capstanv1.ClusterConnection, known bool, now time.Time) {

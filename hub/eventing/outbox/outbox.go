@@ -129,10 +129,18 @@ func (b *Outbox) see(o client.Object) {
 		e = newEntry(o)
 		b.lockedState.entries[k] = e
 	}
-	e.see(b.options.Hub, o, now)
+	e.see(b.options.Hub, o, b.uidLocked, now)
 	fresh := b.newsLocked(k, e, now)
 	b.mu.Unlock()
 	b.tell(fresh)
+}
+
+// uidLocked of the backend of a name; empty for none.
+func (b *Outbox) uidLocked(backend string) types.UID {
+	if e := b.lockedState.entries[backendKey(backend)]; e != nil {
+		return e.object.GetUID()
+	}
+	return ""
 }
 
 // look at an object again, as it was last seen: time has passed.
@@ -157,6 +165,9 @@ func (b *Outbox) newsLocked(k key, e *entry, now time.Time) []ce.Event {
 		over := !slices.ContainsFunc(present, func(one ce.Event) bool { return one.ID() == id })
 		if over {
 			delete(b.lockedState.byID, id)
+			for backend := range e.settled {
+				e.unsettle(backend, func(settled string) bool { return settled == id })
+			}
 		}
 		return over
 	})
@@ -201,6 +212,11 @@ func (b *Outbox) forgetLocked(k key) {
 		delete(b.lockedState.byID, id)
 	}
 	delete(b.lockedState.entries, k)
+	if k.kind == eventingv1.EventingBackendKind { // Another one of its name has settled nothing.
+		for _, e := range b.lockedState.entries {
+			delete(e.settled, k.String())
+		}
+	}
 }
 
 // waiting is an event that a backend is not recorded to have.

@@ -1,0 +1,120 @@
+package outbox
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	ce "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/eventing/event"
+	"github.com/capstan-hub/capstan/hub/eventing/publisher"
+)
+
+// told keeps what the publisher was told.
+type told struct{ kinds []string }
+
+func (p *told) Tell(e ce.Event, _ publisher.Source) {
+	p.kinds = append(p.kinds, string(event.KindOf(e)))
+}
+
+func (p *told) Ask() {}
+
+// box is an Outbox that leads, without an API server: the test says in which order
+// records and their echoes come.
+type box struct {
+	*Outbox
+	told *told
+	now  time.Time
+}
+
+func newBox(t *testing.T, backends ...string) *box {
+	t.Helper()
+	b := &box{told: &told{}, now: time.Now().Truncate(time.Second)}
+	b.Outbox = New(Options{Hub: event.Hub{Name: "fleet", UID: "hub"}, Clock: clock.RealClock{}, Logger: logr.Discard()})
+	b.TellTo(b.told)
+	queue := workqueue.NewTypedDelayingQueue[key]()
+	t.Cleanup(queue.ShutDown)
+	b.lockedState.leading, b.lockedState.queue = true, queue
+	for _, name := range backends {
+		b.backend(name, types.UID("uid-"+name))
+	}
+	return b
+}
+
+func (b *box) backend(name string, uid types.UID) {
+	b.see(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: uid, CreationTimestamp: metav1.NewTime(b.now.Add(-time.Hour)),
+	}})
+}
+
+// pending kinds for a backend.
+func (b *box) pending(g *WithT, backend string) []string {
+	kinds := []string{}
+	g.Expect(b.Pending(context.Background(), "ns/"+backend, func(e ce.Event) bool {
+		kinds = append(kinds, string(event.KindOf(e)))
+		return true
+	})).To(Succeed())
+	return kinds
+}
+
+// settles all that is pending for a backend.
+func (b *box) settles(g *WithT, backend string) {
+	g.Expect(b.Pending(context.Background(), "ns/"+backend, func(e ce.Event) bool {
+		b.Settled("ns/"+backend, e.ID(), publisher.Published)
+		return true
+	})).To(Succeed())
+}
+
+// recorded is an object with the record that is written now.
+func (b *box) recorded(g *WithT, o client.Object) client.Object {
+	_, value, ok := b.outdated(keyOf(o))
+	g.Expect(ok).To(BeTrue(), "there is something to record")
+	o, _ = o.DeepCopyObject().(client.Object)
+	o.SetAnnotations(map[string]string{ToldAnnotation: value})
+	return o
+}
+
+func promotionAt(at time.Time) *capstanv1.Promotion {
+	return &capstanv1.Promotion{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p", CreationTimestamp: metav1.NewTime(at)}}
+}
+
+// TestARecordIsOfOneBackend: a second backend settles an event between the write of the
+// first one's record and its echo. It is not told again, and its own record is written.
+func TestARecordIsOfOneBackend(t *testing.T) {
+	g := NewWithT(t)
+	b := newBox(t, "a", "b")
+	p := promotionAt(b.now)
+	b.see(p)
+	b.settles(g, "a")
+	written := b.recorded(g, p)
+	b.settles(g, "b")
+	b.see(written)
+	g.Expect(b.pending(g, "b")).To(BeEmpty())
+	both := b.recorded(g, written)
+	g.Expect(recordOf(both).To).To(And(HaveLen(2), HaveKey(types.UID("uid-a")), HaveKey(types.UID("uid-b"))))
+	b.see(both)
+	g.Expect(b.pending(g, "a")).To(BeEmpty())
+	g.Expect(b.pending(g, "b")).To(BeEmpty())
+	g.Expect(b.lockedState.entries[keyOf(p)].settled).To(BeEmpty())
+}
+
+// TestTheNextBackendOfAName has settled nothing yet.
+func TestTheNextBackendOfAName(t *testing.T) {
+	g := NewWithT(t)
+	b := newBox(t, "a")
+	b.see(promotionAt(b.now))
+	b.settles(g, "a")
+	g.Expect(b.pending(g, "a")).To(BeEmpty())
+	b.backend("a", "another")
+	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.detected.v1"}))
+}
