@@ -276,9 +276,10 @@ func TestBackends(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	w := newWorld(t)
 	b := w.backend("bus")
-	bus := &broker{}
+	w.backend("down")
+	bus, down := &broker{}, &broker{fail: errDown}
 	clock := testclock.NewFakeClock(time.Now())
-	l := w.live(how{clock: clock}, map[string]sink.Sink{"bus": bus})
+	l := w.live(how{clock: clock}, map[string]sink.Sink{"bus": bus, "down": down})
 	c := w.connection("eu")
 	end := func(in time.Duration) {
 		w.g.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(c), c)).To(Succeed())
@@ -299,7 +300,9 @@ func TestCredentials(t *testing.T) {
 	}, patience, "50ms").Should(HaveLen(3))
 	l.end()
 	next := &broker{}
-	w.live(how{clock: clock}, map[string]sink.Sink{"bus": next})
+	down.dies(nil)
+	w.live(how{clock: clock}, map[string]sink.Sink{"bus": next, "down": down})
+	w.g.Eventually(down.kinds).Should(ConsistOf("cluster.registered.v1", "cluster.credentialsrotated.v1", "cluster.credentialsexpiring.v1"))
 	end(time.Hour)
 	w.g.Eventually(next.kinds).Should(Equal([]string{"cluster.credentialsrotated.v1"}))
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -106,6 +107,73 @@ func TestARecordIsOfOneBackend(t *testing.T) {
 	g.Expect(b.pending(g, "a")).To(BeEmpty())
 	g.Expect(b.pending(g, "b")).To(BeEmpty())
 	g.Expect(b.lockedState.entries[keyOf(p)].settled).To(BeEmpty())
+}
+
+func connectionAt(at time.Time) *capstanv1.ClusterConnection {
+	return &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c", CreationTimestamp: metav1.NewTime(at)}}
+}
+
+// TestWaysBackAreNoEdges: a connection that nobody demanded for a while, or that tried
+// again what it could not, is told of once; also when the hub restarts in between.
+func TestWaysBackAreNoEdges(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBox(t, "a", "dead")
+			var all []string
+			c := connectionAt(b.now)
+			for i, state := range []capstanv1.ConnectionState{
+				"Ready", "Unreachable", "Ready", "Unused", "Connecting", "Ready", "AuthFailed", "Connecting", "AuthFailed", "Connecting", "Ready",
+			} {
+				since := metav1.NewTime(b.now.Add(time.Duration(i) * time.Second))
+				c = c.DeepCopy()
+				c.Status.State, c.Status.Since = state, &since
+				b.see(c)
+				if state == "Connecting" {
+					g.Expect(b.pending(g, "dead")).To(HaveLen(2), "registered, and the edge before")
+				}
+				all = append(all, b.told.kinds...)
+				b.told.kinds = nil
+				if len(b.pending(g, "a")) > 0 {
+					b.settles(g, "a")
+					c, _ = b.recorded(g, c).(*capstanv1.ClusterConnection)
+					b.see(c)
+				}
+				if restarts {
+					b = newBox(t, "a", "dead")
+					b.lockedState.leading = false
+					b.see(c)
+					b.lockedState.leading = true
+					g.Expect(b.pending(g, "a")).To(BeEmpty())
+				}
+			}
+			g.Expect(all).To(Equal([]string{
+				"cluster.registered.v1", "cluster.ready.v1", "cluster.unreachable.v1", "cluster.recovered.v1", "cluster.authfailed.v1", "cluster.recovered.v1",
+			}))
+			g.Expect(b.pending(g, "dead")).To(Equal([]string{"cluster.registered.v1", "cluster.recovered.v1"}))
+		})
+	}
+}
+
+// TestRotationOutlivesTheHub: a backend that was down when credentials were rotated is
+// told by the next process, and when they end soon is what it was before.
+func TestRotationOutlivesTheHub(t *testing.T) {
+	g := NewWithT(t)
+	b := newBox(t, "a", "dead")
+	c := connectionAt(b.now)
+	for _, hours := range []int{1, 2} {
+		c = c.DeepCopy()
+		c.Status.CredentialExpiry = &metav1.Time{Time: b.now.Add(time.Duration(hours) * time.Hour)}
+		b.see(c)
+	}
+	b.settles(g, "a")
+	c, _ = b.recorded(g, c).(*capstanv1.ClusterConnection)
+	warnAt := b.lockedState.entries[keyOf(c)].credentials.WarnAt
+	next := newBox(t, "a", "dead")
+	next.see(c)
+	g.Expect(next.pending(g, "a")).To(BeEmpty())
+	g.Expect(next.pending(g, "dead")).To(Equal([]string{"cluster.registered.v1", "cluster.credentialsrotated.v1"}))
+	g.Expect(next.lockedState.entries[keyOf(c)].credentials.WarnAt).To(BeTemporally("==", warnAt))
 }
 
 // TestTheNextBackendOfAName has settled nothing yet.

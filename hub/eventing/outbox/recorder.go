@@ -136,8 +136,8 @@ func (b *Outbox) recordLocked(e *entry, now time.Time) record {
 	if e.level.State != "" {
 		next.Level = &e.level
 	}
-	if !e.credentials.end.IsZero() {
-		next.CredentialsEnd = &e.credentials.end
+	if !e.credentials.End.IsZero() {
+		next.Credentials = &e.credentials
 	}
 	present := e.events(b.options.Hub, now)
 	for at, to := range b.lockedState.entries {
