@@ -49,11 +49,13 @@ type entry struct {
 	tracked []string
 	// settled by a backend, and not yet seen in the record.
 	settled map[string][]string
+	// unwanted by a backend, and not yet seen in the record.
+	unwanted map[string][]string
 }
 
 // newEntry of an object that was not known to this process.
 func newEntry(o client.Object) *entry {
-	e := &entry{settled: map[string][]string{}}
+	e := &entry{settled: map[string][]string{}, unwanted: map[string][]string{}}
 	r := recordOf(o)
 	if r.Level != nil {
 		e.level = *r.Level
@@ -68,10 +70,10 @@ func newEntry(o client.Object) *entry {
 func (e *entry) see(hub event.Hub, o client.Object, uid func(backend string) types.UID, now time.Time) {
 	e.object = o
 	r := recordOf(o)
-	for backend := range e.settled {
+	e.forget(func(backend, id string) bool {
 		of := uid(backend)
-		e.unsettle(backend, func(id string) bool { return of == "" || r.has(of, id) })
-	}
+		return of == "" || r.has(of, id)
+	})
 	if c, ok := o.(*capstanv1.ClusterConnection); ok {
 		e.seeCredentials(c, now)
 	}
@@ -94,10 +96,15 @@ func (e *entry) see(hub event.Hub, o client.Object, uid func(backend string) typ
 	e.edges = append(e.edges, edge.ID())
 }
 
-// unsettle what need not be remembered of a backend any more.
-func (e *entry) unsettle(backend string, over func(id string) bool) {
-	if e.settled[backend] = slices.DeleteFunc(e.settled[backend], over); len(e.settled[backend]) == 0 {
-		delete(e.settled, backend)
+// forget what need not be remembered of a backend any more.
+func (e *entry) forget(over func(backend, id string) bool) {
+	for _, notes := range []map[string][]string{e.settled, e.unwanted} {
+		for backend, ids := range notes {
+			ids = slices.DeleteFunc(ids, func(id string) bool { return over(backend, id) })
+			if notes[backend] = ids; len(ids) == 0 {
+				delete(notes, backend)
+			}
+		}
 	}
 }
 
@@ -205,6 +212,8 @@ func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 			}
 			add(hub.ClusterCredentialsExpiring(o, c.End.Sub(c.WarnAt), now))
 		}
+		// Nothing of it is before its registration; the rest does not follow of one another.
+		slices.SortStableFunc(all[1:], func(x, y ce.Event) int { return x.Time().Compare(y.Time()) })
 	case *eventingv1.EventingBackend:
 		add(e.edge(hub))
 	}

@@ -176,6 +176,27 @@ func TestRotationOutlivesTheHub(t *testing.T) {
 	g.Expect(next.lockedState.entries[keyOf(c)].credentials.WarnAt).To(BeTemporally("==", warnAt))
 }
 
+// TestClocksDiffer: the API server's, which says when an object was made, and the hub's,
+// which says when it began. The object's order holds, and nothing is taken for the past.
+func TestClocksDiffer(t *testing.T) {
+	g := NewWithT(t)
+	b := newBox(t)
+	b.see(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a", CreationTimestamp: metav1.NewTime(b.now)}})
+	p := promotionAt(b.now)
+	behind := metav1.NewTime(b.now.Add(-3 * time.Second))
+	p.Status.StartedAt, p.Status.Attempt = &behind, &capstanv1.Attempt{Number: 1}
+	b.see(p)
+	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.detected.v1", "promotion.started.v1"}))
+
+	old := promotionAt(b.now.Add(-time.Minute))
+	old.Name, old.UID = "old", "old"
+	now := metav1.NewTime(b.now.Add(time.Second))
+	old.Status.StartedAt, old.Status.Attempt = &now, &capstanv1.Attempt{Number: 1}
+	b.forget(p)
+	b.see(old)
+	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.started.v1"}), "the rest was before the backend")
+}
+
 // TestTheNextBackendOfAName has settled nothing yet.
 func TestTheNextBackendOfAName(t *testing.T) {
 	g := NewWithT(t)

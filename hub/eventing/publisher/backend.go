@@ -234,7 +234,7 @@ func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
 		}
 	case DeadLettered: // Settled when the other backend has it.
 		b.metrics.deadLetters.WithLabelValues(b.name, a.settings.DeadLetter).Inc()
-	case Superseded:
+	case Superseded, Unwanted:
 	}
 }
 

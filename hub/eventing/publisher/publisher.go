@@ -146,6 +146,8 @@ func (p *Publisher) Tell(e ce.Event, from Source) {
 		b.mu.Unlock()
 		if wants {
 			b.offer(e, from, false)
+		} else if from != nil {
+			from.Settled(b.name, e.ID(), Unwanted)
 		}
 	}
 }

@@ -100,6 +100,8 @@ const (
 	DeadLettered Outcome = "deadlettered"
 	// Superseded: a newer event of the same subject took its place.
 	Superseded Outcome = "superseded"
+	// Unwanted: the backend does not want events of its kind.
+	Unwanted Outcome = "unwanted"
 	// GivenUp: nobody keeps it, and it will not be sent again.
 	GivenUp Outcome = "given-up"
 )

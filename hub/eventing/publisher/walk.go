@@ -23,6 +23,8 @@ func (b *backend) walk(ctx context.Context) {
 			if settings.wants(b.name, e) {
 				v := b.offer(e, source, true)
 				fits = v != deferred && v != closed
+			} else {
+				source.Settled(b.name, e.ID(), Unwanted)
 			}
 			return fits && ctx.Err() == nil
 		})
