@@ -212,6 +212,15 @@ func (w *world) awaits(name string) AsyncAssertion {
 	return w.g.Eventually(func() map[string]string { return w.status(name) })
 }
 
+// uses waits until what the spec says is in use: the status before is as good.
+func (w *world) uses(name string) {
+	w.Helper()
+	w.g.Eventually(func() bool {
+		b := w.get(name)
+		return b.Status.ObservedGeneration == b.Generation && ptr.Deref(b.Status.EventingReady, false)
+	}).Should(BeTrue())
+}
+
 // good is the status of a backend that is published to.
 func good(kind string) OmegaMatcher {
 	return Equal(map[string]string{

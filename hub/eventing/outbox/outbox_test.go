@@ -51,7 +51,7 @@ func TestTold(t *testing.T) {
 	l.end()
 
 	second := &broker{}
-	l = w.live(how{}, map[string]sink.Sink{"bus": second})
+	w.live(how{}, map[string]sink.Sink{"bus": second})
 	last := w.promotion("web-prod-2", 2, false)
 	w.g.Eventually(w.recorded(last, b)).Should(HaveLen(1))
 	w.g.Expect(second.kinds()).To(Equal([]string{"promotion.detected.v1"}), "of the second promotion")

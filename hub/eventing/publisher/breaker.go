@@ -9,8 +9,8 @@ const (
 	// breakAfter failures in a row, over all subjects, a broker is taken for dead: one
 	// is chance, a handful within a backoff is not.
 	breakAfter = 5
-	// probeMax bounds the time between two tries of a dead broker: nobody wants to
-	// wait longer for what was mended.
+	// probeMax bounds the time between two tries of a dead broker, beside the backend's own
+	// bound: nobody wants to wait longer for what was mended.
 	probeMax = 30 * time.Second
 )
 
@@ -39,8 +39,9 @@ func (b *breaker) begin() bool {
 // succeeded closes it, whatever the attempt was.
 func (b *breaker) succeeded() { *b = breaker{until: b.until, gone: b.gone} }
 
-// failed counts a failure; the settings' backoff is the first time between two probes.
-func (b *breaker) failed(now time.Time, probe, atOnce bool, backoff time.Duration) {
+// failed counts a failure; the settings' backoff is the first time between two probes, and
+// they are as far apart as it may grow, or probeMax.
+func (b *breaker) failed(now time.Time, probe, atOnce bool, s Settings) {
 	switch {
 	case probe && b.open:
 		b.probing = false
@@ -53,7 +54,7 @@ func (b *breaker) failed(now time.Time, probe, atOnce bool, backoff time.Duratio
 		}
 		b.open = true
 	}
-	b.rest(now, delay(backoff, probeMax, b.probes))
+	b.rest(now, delay(s.Backoff, min(s.BackoffMax, probeMax), b.probes))
 }
 
 // rest has nothing sent for a while.

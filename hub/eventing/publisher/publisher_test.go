@@ -245,6 +245,25 @@ func TestGivenUpForNowOpensTheBreaker(t *testing.T) {
 	g.Expect(q.lastError).To(Equal(broken))
 }
 
+// TestTimeBetweenProbes grows from the backoff to its most, and never beyond probeMax.
+func TestTimeBetweenProbes(t *testing.T) {
+	for _, row := range []struct{ most, want time.Duration }{{time.Minute, probeMax}, {2 * time.Second, 2 * time.Second}} {
+		g := NewWithT(t)
+		now := time.Now()
+		var b breaker
+		b.failed(now, false, true, Settings{Backoff: time.Second, BackoffMax: row.most})
+		at, may := b.next()
+		g.Expect(may).To(BeTrue())
+		g.Expect(at.Sub(now)).To(And(BeNumerically("<=", time.Second), BeNumerically(">", 700*time.Millisecond)))
+		for range 10 {
+			now = at
+			b.failed(now, b.begin(), false, Settings{Backoff: time.Second, BackoffMax: row.most})
+			at, _ = b.next()
+		}
+		g.Expect(at.Sub(now)).To(And(BeNumerically("<=", row.want), BeNumerically(">", row.want*7/10)))
+	}
+}
+
 func number(id string) int {
 	_, digits, _ := strings.Cut(id, "#")
 	var n int
@@ -287,7 +306,7 @@ func TestIdleBreakerPings(t *testing.T) {
 	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
 	backend := p.all()[0]
 	backend.mu.Lock()
-	backend.lockedQueue.breaker.failed(now.Now(), false, true, time.Second)
+	backend.lockedQueue.breaker.failed(now.Now(), false, true, backend.lockedQueue.settings)
 	backend.mu.Unlock()
 	backend.poke()
 	g.Eventually(func() bool { now.Step(time.Second); return status(p, "ns/b")().Taking }).Should(BeTrue())

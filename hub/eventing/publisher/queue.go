@@ -289,7 +289,7 @@ func (q *queue) judge(a *attempt, err *sink.Error, now time.Time) {
 	case err.Class == sink.Gone:
 		q.breaker = breaker{gone: true, open: true}
 	default: // Also of an event that is given up: a dead broker is known by many of them.
-		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings.Backoff)
+		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings)
 	}
 	if err != nil && err.RetryAfter > 0 {
 		q.breaker.rest(now, min(err.RetryAfter, maxRetryAfter))

@@ -98,19 +98,19 @@ func (s *Sink) at(path string) *url.URL {
 }
 
 // call with a token, and once more with another one when it is rejected.
-func (s *Sink) call(ctx context.Context, make func() (*http.Request, error)) error {
+func (s *Sink) call(ctx context.Context, prepare func() (*http.Request, error)) error {
 	rejected := ""
 	for {
 		token, err := s.tokens.get(ctx, rejected)
 		if err != nil {
 			return err
 		}
-		request, err := make()
+		request, err := prepare()
 		if err != nil {
 			return err
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
-		answer, err := s.client.Do(request)
+		answer, err := s.client.Do(request) //nolint:bodyclose // wire.Discard closes it.
 		if err != nil {
 			return wire.CallError(s.key.uri.Host, err)
 		}

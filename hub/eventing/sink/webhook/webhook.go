@@ -146,7 +146,7 @@ func (s *Sink) ask(ctx context.Context) error {
 	}
 	request.Header.Set(requestOrigin, s.o.Origin)
 	s.authorize(request)
-	answer, err := s.client.Do(request)
+	answer, err := s.client.Do(request) //nolint:bodyclose // wire.Discard closes it.
 	if err != nil {
 		return wire.CallError(s.url.Host, err)
 	}
@@ -176,7 +176,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	if len(s.hmac) > 0 {
 		sign(request, s.hmac, s.o.Clock.Now(), body)
 	}
-	answer, err := s.client.Do(request)
+	answer, err := s.client.Do(request) //nolint:bodyclose // wire.Discard closes it.
 	if err != nil {
 		return wire.CallError(s.url.Host, err)
 	}

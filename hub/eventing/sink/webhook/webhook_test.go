@@ -17,7 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
-	"github.com/capstan-hub/capstan/hub/approval"
+	"github.com/capstan-hub/capstan/hub/approval" //nolint:depguard // A receiver checks with the code that checks calls to the hub.
 	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
