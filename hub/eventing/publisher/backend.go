@@ -44,8 +44,11 @@ func (b *backend) offer(e ce.Event, from Source, walk bool) verdict {
 
 func (b *backend) take(it *item, walk bool) verdict {
 	b.mu.Lock()
+	before := b.lockedQueue.standing()
 	o := b.lockedQueue.take(it, b.clock.Now(), walk)
+	after := b.lockedQueue.standing()
 	b.mu.Unlock()
+	b.turned(before, after, nil)
 	b.taken(o)
 	return o.verdict
 }
@@ -187,22 +190,23 @@ func (b *backend) fail(a *attempt, err *sink.Error) {
 	now := b.clock.Now()
 	b.mu.Lock()
 	q := b.lockedQueue
-	before := q.breaker
+	before := q.standing()
 	q.failed(a, err, now)
-	after := q.breaker
+	after := q.standing()
 	b.mu.Unlock()
 	b.turned(before, after, err)
 }
 
-// turned tells when the backend has begun or ceased to take events.
-func (b *backend) turned(before, after breaker, err *sink.Error) {
+// turned tells when the backend has begun or ceased to take events, or its queue to.
+func (b *backend) turned(before, after standing, err *sink.Error) {
+	if before == after {
+		return
+	}
 	switch {
-	case err != nil && ((after.open && !before.open) || (after.gone && !before.gone)):
+	case err != nil && (after.open && !before.open || after.gone && !before.gone):
 		b.log.Info("backend takes no events", "class", err.Class, "code", err.Code, "error", err.Error())
 	case before.open && !after.open:
 		b.log.Info("backend takes events again")
-	default:
-		return
 	}
 	if b.options.Changed != nil {
 		b.options.Changed(b.name)
@@ -214,9 +218,9 @@ func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
 	now := b.clock.Now()
 	b.mu.Lock()
 	q := b.lockedQueue
-	before := q.breaker
+	before := q.standing()
 	q.finished(a, how, err, now)
-	after := q.breaker
+	after := q.standing()
 	b.mu.Unlock()
 	b.turned(before, after, err)
 	if a.lane == nil {

@@ -457,7 +457,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	hold := make(chan struct{})
 	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
 	box := &outbox{}
-	p, _ := run(t, Options{Sources: []Source{box}})
+	var changes atomic.Int32
+	p, _ := run(t, Options{Sources: []Source{box}, Changed: func(string) { changes.Add(1) }})
 	s := fast(b)
 	s.MaxEvents, s.Timeout = 100, time.Minute
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
@@ -471,6 +472,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		g.Expect(status(p, "ns/b")().Queued).To(BeNumerically("<=", 75))
 	}
 	g.Expect(status(p, "ns/b")().Deferring).To(BeTrue())
+	g.Expect(status(p, "ns/b")().Full).To(BeTrue())
+	g.Expect(changes.Load()).To(BeEquivalentTo(1))
 	// The last quarter is for what nobody can emit again.
 	for i := range 100 {
 		p.Tell(news(event.InstanceStateChanged, "instances/i-1", i), nil)
@@ -480,10 +483,32 @@ func TestMemoryIsBounded(t *testing.T) {
 	close(hold)
 	g.Eventually(func() int { return len(b.ids()) }).Should(BeNumerically(">=", events+25))
 	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
+	g.Expect(status(p, "ns/b")().Full).To(BeFalse())
+	g.Expect(changes.Load()).To(And(BeNumerically(">=", 2), Satisfy(func(n int32) bool { return n%2 == 0 })), "both edges are told of")
 	got := perSubject(b.got)
 	g.Expect(got["instances/i-1"]).To(HaveLen(25))
 	delete(got, "instances/i-1")
 	g.Expect(got).To(Equal(want), "each once and in order")
+}
+
+// TestAskedIsNotFull: that the Sources are to be asked again says nothing of the room.
+func TestAskedIsNotFull(t *testing.T) {
+	g := NewWithT(t)
+	hold := make(chan struct{})
+	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
+	p, _ := run(t, Options{Sources: []Source{&outbox{}}})
+	s := fast(b)
+	s.MaxEvents, s.Timeout = 10, time.Minute
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
+	for i := range 6 {
+		p.Tell(started(i), nil)
+	}
+	p.Ask() // More than half of the room is taken, so nobody is asked for now.
+	g.Expect(status(p, "ns/b")().Deferring).To(BeTrue())
+	g.Expect(status(p, "ns/b")().Full).To(BeFalse())
+	close(hold)
+	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
 }
 
 // TestBytesAreBounded as events are, and one that fits into no queue is given up.

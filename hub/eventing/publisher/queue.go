@@ -43,8 +43,10 @@ type queue struct {
 	inFlight int
 	breaker  breaker
 
-	// deferring since an event of a Source did not fit.
+	// deferring since an event of a Source did not fit, or to walk the Sources anyway.
 	deferring bool
+	// full since an event did not fit, until it is half empty.
+	full bool
 	// walking over the Sources; aside is what was told meanwhile.
 	walking bool
 	aside   []*item
@@ -137,6 +139,7 @@ func (q *queue) offer(it *item, now time.Time, walk bool) (verdict, *item) {
 		}
 	}
 	if !q.fits(it) {
+		q.full = true
 		if !it.again() {
 			return full, nil
 		}
@@ -178,6 +181,16 @@ func (q *queue) forget(it *item) {
 	delete(q.ids, it.event.ID())
 	q.count--
 	q.bytes -= it.size
+	q.full = q.full && !q.halfEmpty()
+}
+
+// standing is what others are told of when it changes.
+type standing struct{ open, gone, full bool }
+
+func (q *queue) standing() standing { return standing{q.breaker.open, q.breaker.gone, q.full} }
+
+func (q *queue) halfEmpty() bool {
+	return q.count <= q.settings.MaxEvents/2 && q.bytes <= q.settings.MaxBytes/2
 }
 
 // place a lane into the schedule.
@@ -377,8 +390,7 @@ func (q *queue) reschedule(now time.Time, forgive bool) {
 
 // mayWalk tells whether it is time to ask the Sources for what is pending.
 func (q *queue) mayWalk(now time.Time) bool {
-	return q.deferring && !q.walking && !q.draining && !q.leaving && !q.breaker.gone && !now.Before(q.walkAt) &&
-		q.count <= q.settings.MaxEvents/2 && q.bytes <= q.settings.MaxBytes/2
+	return q.deferring && !q.walking && !q.draining && !q.leaving && !q.breaker.gone && !now.Before(q.walkAt) && q.halfEmpty()
 }
 
 // over tells whether a queue that is to end has nothing more to wait for.

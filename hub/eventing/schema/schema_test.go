@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,9 @@ func TestResolve(t *testing.T) {
 			one(value, "url", "<redacted>", "must be URLs separated by commas, without user and password, of scheme nats, tls, ws, wss")},
 		"password as a key": {"type: beb\nconfig: [{secretRef: s}, {Password: hunter2}]",
 			one(unsupported, "Password", "<redacted>", "config does not exist for backend type beb")},
+		"credentials as keys": {"type: nats\nconfig: [{url: 'nats://a'}, {creds: hunter2, hmac-key: hunter2, nkey: hunter2, tls.key: hunter2}]",
+			slices.Concat(one(unsupported, "creds", "<redacted>", "config does not exist for backend type nats"), one(unsupported, "hmac-key", "<redacted>", "config does not exist for backend type nats"),
+				one(unsupported, "nkey", "<redacted>", "config does not exist for backend type nats"), one(unsupported, "tls.key", "<redacted>", "config does not exist for backend type nats"))},
 		"quantity": {"type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: 1Ki}]",
 			one(value, "streamMaxBytes", "1Ki", "must be -1 (no limit) or at least 1Mi")},
 		"sqs source":       {source + "{accounts: ['111122223333']}, {remediate: [spot-interruption]}]", nil},
