@@ -333,6 +333,11 @@ func TestEqualAndFixed(t *testing.T) {
 	g.Expect(plain.Fixed()).To(Equal(map[string]string{"streamName": "capstan", "streamStorage": "file", "streamRetention": "limits"}))
 	g.Expect(resolve(`{type: http, config: [{url: "https://example.com"}]}`).Fixed()).To(BeNil())
 
+	g.Expect(plain.Named("bus")).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: spare}]}`).Named("bus")).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: bus}]}`).Named("bus")).To(Equal(
+		one(eventingv1.InvalidValue, "deadLetterBackend", "bus", "must be the name of another EventingBackend")))
+
 	g.Expect(plain.Moved(nil)).To(BeEmpty())
 	g.Expect(resolve(`{type: nats, config: [{streamName: capstan}, {streamDiscard: new}]}`).Moved(plain.Fixed())).To(BeEmpty())
 	g.Expect(resolve(`{type: nats, config: [{streamStorage: memory}, {streamName: other}]}`).Moved(plain.Fixed())).To(Equal([]eventingv1.ValidationError{

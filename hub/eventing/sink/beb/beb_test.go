@@ -173,7 +173,7 @@ func TestPublish(t *testing.T) {
 	g.Expect(header.Get("ce-source")).To(Equal("/default/sap.capstan/1"))
 	g.Expect(header.Get("ce-id")).To(Equal("id-1"))
 	g.Expect(m.bodies[0]).To(MatchJSON(`{"revision":"1.2.0"}`))
-	s = open(t, m, config(t, "contentMode=STRUCTURED", "qos=AT_MOST_ONCE", "namespace=other/one/2"), clockNow())
+	s = open(t, m, config(t, "contentMode=STRUCTURED", "qos=AT-MOST-ONCE", "namespace=other/one/2"), clockNow())
 	g.Expect(s.Publish(ctx, news())).To(Succeed())
 	g.Expect(m.posted[1].Header.Get("qos")).To(Equal("AT_MOST_ONCE"))
 	g.Expect(m.bodies[1]).To(And(ContainSubstring(`"source":"/other/one/2"`), ContainSubstring(`"id":"id-1"`)))
