@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
@@ -26,6 +27,8 @@ type entry struct {
 	held *sink.Error
 	// wrote: the status is of this process.
 	wrote bool
+	// written is the status as this process left it; nil before.
+	written *eventingv1.EventingBackendStatus
 	// told is the readiness that an Event told of last; empty before the first.
 	told corev1.ConditionStatus
 	// toldErrors are those that an Event told of last.

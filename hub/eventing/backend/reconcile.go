@@ -291,13 +291,16 @@ func (r *Reconciler) write(ctx context.Context, b *eventingv1.EventingBackend, e
 	}
 	next := b.DeepCopy()
 	next.Status = f.status(b.Status, b.Generation, metav1.NewTime(r.Clock.Now().Truncate(time.Second)))
-	if !equality.Semantic.DeepEqual(b.Status, next.Status) {
+	// A cache that has not caught up with what was written last may show what is to be
+	// written now: then the patch, though it is empty, conflicts.
+	behind := e.written != nil && !equality.Semantic.DeepEqual(b.Status, *e.written)
+	if behind || !equality.Semantic.DeepEqual(b.Status, next.Status) {
 		if err := r.Client.Status().Patch(ctx, next, client.MergeFromWithOptions(b, client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("writing the status of EventingBackend %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		*b = *next
 	}
-	e.wrote = true
+	e.wrote, e.written = true, b.Status.DeepCopy()
 	if f.settled() {
 		r.tell(b, e)
 	}

@@ -114,11 +114,18 @@ type replica struct {
 func (w *world) start(election bool) *replica {
 	w.Helper()
 	cfg := plane.Get(w.T).Config()
+	w.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.Failed() {
+			w.Log(w.logs.String())
+		}
+	})
 	logger := funcr.New(func(prefix, args string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		fmt.Fprintln(&w.logs, prefix, args)
-	}, funcr.Options{Verbosity: 1})
+	}, funcr.Options{Verbosity: 1, LogTimestamp: true})
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme(), Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
