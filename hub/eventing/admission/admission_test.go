@@ -2,12 +2,17 @@ package admission
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -226,6 +231,24 @@ func TestWarn(t *testing.T) {
 	w.g.Expect(w.warnings.take()).To(Equal([]string{"spec.type: must be one of nats, beb, sqs, http invalid-value-error"}))
 }
 
+// Replicas that have read different states of the Secret agree on whom to trust.
+func TestNewestAuthorities(t *testing.T) {
+	g := NewWithT(t)
+	var authorities [][]byte // The newest last.
+	for i := range 5 {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		g.Expect(err).NotTo(HaveOccurred())
+		c, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "hub", NotBefore: time.Unix(1_700_000_000, 0).Add(time.Duration(i) * time.Hour)}, key)
+		g.Expect(err).NotTo(HaveOccurred())
+		authority := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})
+		authorities = append(authorities, authority)
+	}
+	want := slices.Concat(authorities[4], authorities[3], authorities[2])
+	g.Expect(newest(slices.Concat(authorities...), maxTrusted)).To(Equal(want))
+	g.Expect(newest(slices.Concat(authorities[0], authorities[2], want), maxTrusted)).To(Equal(want), "an older bundle takes nothing back")
+	g.Expect(newest([]byte("nothing"), maxTrusted)).To(BeEmpty())
+}
+
 // Told to, the webhook refuses; what is there already can be labelled and deleted.
 func TestDeny(t *testing.T) {
 	w := newWorld(t, Deny, Off)
@@ -240,6 +263,8 @@ func TestDeny(t *testing.T) {
 		ContainSubstring(`is invalid`), ContainSubstring(`spec.config[maxInFlightMessages]: Invalid value: "ten": should be of type int`),
 		ContainSubstring("spec.config[foo]: Forbidden: config does not exist for backend type nats"),
 		ContainSubstring("spec.config[requestTimeout]"))))
+	w.g.Expect(w.Create(ctx, w.object("bus", `{type: nats, config: [{deadLetterBackend: bus}]}`))).To(MatchError(ContainSubstring(
+		`spec.config[deadLetterBackend]: Invalid value: "bus": must be the name of another EventingBackend`)))
 	good := w.object("good", `{type: nats, config: [{streamStorage: file}]}`)
 	w.create(t, good)
 	w.g.Expect(good.Labels).To(BeEmpty(), "defaulting is off")

@@ -2,12 +2,14 @@ package admission
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +37,9 @@ const (
 	// keyBundle holds, beside tls.crt and tls.key, the authorities that are trusted: the
 	// present one first.
 	keyBundle = "ca.crt"
-	// maxTrusted authorities: the present one, and the one before it.
-	maxTrusted = 2
+	// maxTrusted authorities: the present one, and those before it that a replica may
+	// still serve.
+	maxTrusted = 3
 )
 
 // errNoCertificate is what a client is told before there is one.
@@ -171,12 +174,37 @@ func first(bundle []byte, n int) []byte {
 	return kept
 }
 
+// newest n authorities of a bundle, each once, in an order that all replicas agree on: one
+// that has read the Secret before another renewed it takes nothing back.
+func newest(bundle []byte, n int) []byte {
+	var all []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, bundle = pem.Decode(bundle); block == nil {
+			break
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *x509.Certificate) int {
+		return cmp.Or(b.NotBefore.Compare(a.NotBefore), bytes.Compare(a.Raw, b.Raw))
+	})
+	all = slices.CompactFunc(all, (*x509.Certificate).Equal)
+	var kept []byte
+	for _, c := range all[:min(len(all), n)] {
+		kept = append(kept, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})...)
+	}
+	return kept
+}
+
 // trust a bundle in both webhook configurations, those of them that there are.
 func (k *Keeper) trust(ctx context.Context, bundle []byte) error {
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := k.patch(ctx, validating, func() {
 		for i := range validating.Webhooks {
-			validating.Webhooks[i].ClientConfig.CABundle = bundle
+			to := &validating.Webhooks[i].ClientConfig
+			to.CABundle = newest(append(bytes.Clone(bundle), to.CABundle...), maxTrusted)
 		}
 	}); err != nil {
 		return err
@@ -184,7 +212,8 @@ func (k *Keeper) trust(ctx context.Context, bundle []byte) error {
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	return k.patch(ctx, mutating, func() {
 		for i := range mutating.Webhooks {
-			mutating.Webhooks[i].ClientConfig.CABundle = bundle
+			to := &mutating.Webhooks[i].ClientConfig
+			to.CABundle = newest(append(bytes.Clone(bundle), to.CABundle...), maxTrusted)
 		}
 	})
 }

@@ -89,7 +89,10 @@ var _ admission.Validator[*eventingv1.EventingBackend] = validator{}
 
 // ValidateCreate implements admission.Validator.
 func (v validator) ValidateCreate(_ context.Context, b *eventingv1.EventingBackend) (admission.Warnings, error) {
-	_, invalid := v.registry.Resolve(b.Spec)
+	config, invalid := v.registry.Resolve(b.Spec)
+	if len(invalid) == 0 {
+		invalid = config.Named(b.Name)
+	}
 	return v.answer(b, invalid)
 }
 
@@ -99,8 +102,11 @@ func (v validator) ValidateUpdate(_ context.Context, old, b *eventingv1.Eventing
 		return nil, nil
 	}
 	config, invalid := v.registry.Resolve(b.Spec)
-	if len(invalid) == 0 && old.Status.BackendType == config.Type {
-		invalid = config.Moved(old.Status.FixedConfig)
+	if len(invalid) == 0 {
+		if old.Status.BackendType == config.Type {
+			invalid = config.Moved(old.Status.FixedConfig)
+		}
+		invalid = append(invalid, config.Named(b.Name)...)
 	}
 	return v.answer(b, invalid)
 }

@@ -125,11 +125,7 @@ func (r *Reconciler) resolve(b *eventingv1.EventingBackend) (schema.Config, []ev
 	if b.Status.BackendType == config.Type {
 		invalid = config.Moved(b.Status.FixedConfig)
 	}
-	if !isSource(config) && config.String(keyDeadLetter) == b.Name {
-		invalid = append(invalid, eventingv1.ValidationError{
-			Type: eventingv1.InvalidValue, Config: keyDeadLetter, Value: b.Name, Error: "must be the name of another EventingBackend",
-		})
-	}
+	invalid = append(invalid, config.Named(b.Name)...)
 	if len(invalid) > 0 {
 		return schema.Config{}, invalid
 	}

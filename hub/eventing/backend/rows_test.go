@@ -342,12 +342,19 @@ func TestDeadLetterBackend(t *testing.T) {
 	w.awaits("spare").Should(good("http"))
 	w.tell(r, 0, 3)
 	w.g.Eventually(func() int { return len(spare.got()) }).Should(Equal(3))
-	// None is none: what the receiver only cannot take now goes there at once, too.
-	broken.answer.Store(http.StatusInternalServerError)
-	w.change("b", broken.spec("{deadLetterBackend: spare}", "{retryMaxAttempts: 0}", "{retryBackoff: 1h}", "{retryBackoffMax: 1h}"))
+	// None is none: what the receiver only cannot take now goes there, too, as soon as
+	// another event has shown that the receiver lives.
+	broken.failing.Store(w.news(4).Subject())
+	broken.answer.Store(http.StatusNoContent)
+	w.change("b", broken.spec("{deadLetterBackend: spare}", "{retryMaxAttempts: 0}", "{retryBackoff: 100ms}"))
 	w.uses("b")
 	w.tell(r, 4, 5)
-	w.g.Eventually(func() int { return len(spare.got()) }).Should(Equal(4))
+	others := 1000
+	w.g.Eventually(func() int {
+		others++
+		w.tell(r, others, others+1)
+		return len(spare.got())
+	}).Should(Equal(4))
 	broken.answer.Store(http.StatusBadRequest)
 	w.change("b", broken.spec())
 	w.uses("b")

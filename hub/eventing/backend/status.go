@@ -125,7 +125,7 @@ func (f facts) publisherReady() eventingv1.Condition {
 		return not("events are held back: " + f.published.LastError.Error())
 	case !f.published.Taking:
 		return not("events are held back")
-	case f.published.Deferring && f.published.Queued > 0:
+	case f.published.Full:
 		return not(queueIsFull)
 	case f.deadLetter != "":
 		return not(f.deadLetter)

@@ -310,6 +310,8 @@ type receiver struct {
 	*httptest.Server
 	// answer is the status of answers; 0 has them wait for the caller's patience.
 	answer atomic.Int64
+	// failing is the subject, a string, of events that are answered with 500.
+	failing atomic.Value
 
 	mu  sync.Mutex
 	ids []string
@@ -325,10 +327,13 @@ func (w *world) receiver() *receiver {
 
 // ServeHTTP implements http.Handler.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	var e struct{ ID string }
+	var e struct{ ID, Subject string }
 	body, _ := io.ReadAll(request.Body)
 	_ = json.Unmarshal(body, &e)
 	code := int(r.answer.Load())
+	if failing, ok := r.failing.Load().(string); ok && e.Subject == failing {
+		code = http.StatusInternalServerError
+	}
 	if code == 0 {
 		<-request.Context().Done()
 		return

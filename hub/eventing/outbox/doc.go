@@ -13,8 +13,12 @@
 //
 // Pending names, for one backend, the events of all objects that are not recorded to be
 // settled there, the oldest first. It leaves out what happened before the EventingBackend
-// was created, so that a new backend is not told of the past, and what is older than
-// Options.Horizon.
+// was created, so that a new backend is not told of the past (but for some seconds by
+// which clocks may differ), and what is older than Options.Horizon. Events of one object
+// keep its order, whatever their times.
+//
+// What a backend does not want is noted, and recorded with what else it settles of the
+// object: when it wants more kinds one day, it does not get old events after newer ones.
 //
 // Settled notes what a backend is done with; the record is written a moment later, one
 // patch for all that was settled of an object in between. What was published and not

@@ -9,6 +9,8 @@ import (
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -47,57 +49,39 @@ type entry struct {
 	tracked []string
 	// settled by a backend, and not yet seen in the record.
 	settled map[string][]string
-}
-
-// credentials of a cluster.
-type credentials struct {
-	// end, and from when on it is told that they end.
-	end, warnAt time.Time
-	// rotatedAt is when this end was first seen after another; zero for never.
-	rotatedAt time.Time
+	// unwanted by a backend, and not yet seen in the record.
+	unwanted map[string][]string
 }
 
 // newEntry of an object that was not known to this process.
 func newEntry(o client.Object) *entry {
-	e := &entry{settled: map[string][]string{}}
+	e := &entry{settled: map[string][]string{}, unwanted: map[string][]string{}}
 	r := recordOf(o)
 	if r.Level != nil {
 		e.level = *r.Level
 	}
-	if r.CredentialsEnd != nil {
-		e.credentials.end = *r.CredentialsEnd
+	if r.Credentials != nil {
+		e.credentials = *r.Credentials
 	}
 	return e
 }
 
-// see the object as it is now.
-func (e *entry) see(hub event.Hub, o client.Object, now time.Time) {
-	known := e.object != nil
+// see the object as it is now; uid is that of the backend of a name, empty for none.
+func (e *entry) see(hub event.Hub, o client.Object, uid func(backend string) types.UID, now time.Time) {
 	e.object = o
 	r := recordOf(o)
-	for backend, ids := range e.settled {
-		// What is recorded of any backend of that name is recorded: the next of that name
-		// is told of what happened since its creation only.
-		left := slices.DeleteFunc(ids, func(id string) bool {
-			for _, recorded := range r.To {
-				if slices.Contains(recorded, short(id)) {
-					return true
-				}
-			}
-			return false
-		})
-		if e.settled[backend] = left; len(left) == 0 {
-			delete(e.settled, backend)
-		}
-	}
+	e.forget(func(backend, id string) bool {
+		of := uid(backend)
+		return of == "" || r.has(of, id)
+	})
 	if c, ok := o.(*capstanv1.ClusterConnection); ok {
-		e.seeCredentials(c, known, now)
+		e.seeCredentials(c, now)
 	}
-	state := stateOf(o)
-	if state == "" || state == e.level.State {
+	state, at := stateOf(o)
+	if state == "" || at.IsZero() || state == e.level.State {
 		return
 	}
-	e.level = level{From: e.level.State, State: state}
+	e.level = level{From: e.level.State, State: state, At: at.UTC()}
 	edge, ok := e.edge(hub)
 	if !ok {
 		return
@@ -112,41 +96,53 @@ func (e *entry) see(hub event.Hub, o client.Object, now time.Time) {
 	e.edges = append(e.edges, edge.ID())
 }
 
-func (e *entry) seeCredentials(c *capstanv1.ClusterConnection, known bool, now time.Time) {
-	if c.Status.CredentialExpiry == nil {
-		return
-	}
-	end := c.Status.CredentialExpiry.UTC()
-	had := e.credentials.end
-	if end.Equal(had) && known {
-		return
-	}
-	e.credentials.end = end
-	e.credentials.warnAt = end.Add(-min(credentialLead, max(0, end.Sub(now))/shortLived))
-	if !had.IsZero() && !end.Equal(had) {
-		e.credentials.rotatedAt = now
+// forget what need not be remembered of a backend any more.
+func (e *entry) forget(over func(backend, id string) bool) {
+	for _, notes := range []map[string][]string{e.settled, e.unwanted} {
+		for backend, ids := range notes {
+			ids = slices.DeleteFunc(ids, func(id string) bool { return over(backend, id) })
+			if notes[backend] = ids; len(ids) == 0 {
+				delete(notes, backend)
+			}
+		}
 	}
 }
 
-// stateOf an object that is told of by level; empty for none, and for one that says
-// nothing.
-func stateOf(o client.Object) string {
+func (e *entry) seeCredentials(c *capstanv1.ClusterConnection, now time.Time) {
+	if c.Status.CredentialExpiry == nil {
+		return
+	}
+	end, had := c.Status.CredentialExpiry.UTC(), e.credentials.End
+	if end.Equal(had) {
+		return
+	}
+	e.credentials = credentials{End: end, WarnAt: end.Add(-min(credentialLead, max(0, end.Sub(now))/shortLived))}
+	if !had.IsZero() {
+		e.credentials.RotatedAt = now.UTC()
+	}
+}
+
+// stateOf an object that is told of by level, and since when; empty for none, and for one
+// that says nothing.
+func stateOf(o client.Object) (string, time.Time) {
 	switch o := o.(type) {
 	case *capstanv1.ClusterConnection:
 		switch o.Status.State {
 		case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable,
 			capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
-			return string(o.Status.State)
+			if o.Status.Since != nil {
+				return string(o.Status.State), o.Status.Since.Time
+			}
 		case "", capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
 		}
 	case *eventingv1.EventingBackend:
 		if c := readyOf(o); c != nil && c.Status == corev1.ConditionTrue {
-			return stateReady
+			return stateReady, c.LastTransitionTime.Time
 		} else if c != nil {
-			return stateNotReady
+			return stateNotReady, c.LastTransitionTime.Time
 		}
 	}
-	return ""
+	return "", time.Time{}
 }
 
 func readyOf(b *eventingv1.EventingBackend) *eventingv1.Condition {
@@ -158,16 +154,23 @@ func readyOf(b *eventingv1.EventingBackend) *eventingv1.Condition {
 	return nil
 }
 
-// edge is the event of the level; false when it is not told of, or not the object's state
-// any more.
+// edge is the event of the level, also while the object says nothing of its state; false
+// when it is not told of.
 func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
-	if e.level.State == "" || stateOf(e.object) != e.level.State {
+	if e.level.State == "" {
 		return ce.Event{}, false
 	}
+	state, _ := stateOf(e.object)
 	var edge ce.Event
 	switch o := e.object.(type) {
 	case *capstanv1.ClusterConnection:
-		made, ok := hub.ClusterState(o, capstanv1.ConnectionState(e.level.From))
+		shown := o.DeepCopy()
+		since := metav1.NewTime(e.level.At)
+		shown.Status.State, shown.Status.Since = capstanv1.ConnectionState(e.level.State), &since
+		if state != e.level.State { // They are another state's.
+			shown.Status.Reason, shown.Status.Message = "", ""
+		}
+		made, ok := hub.ClusterState(shown, capstanv1.ConnectionState(e.level.From))
 		if !ok {
 			return ce.Event{}, false
 		}
@@ -176,10 +179,11 @@ func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
 		if e.level.State == stateNotReady && e.level.From != stateReady {
 			return ce.Event{}, false // It never was: its author sees to it.
 		}
-		c := readyOf(o)
-		edge = hub.Backends(o.UID, e.level.State == stateReady, event.Backend{
-			Namespace: o.Namespace, Name: o.Name, BackendType: o.Status.BackendType, Reason: c.Reason, Message: c.Message,
-		}, c.LastTransitionTime.Time)
+		data := event.Backend{Namespace: o.Namespace, Name: o.Name, BackendType: o.Status.BackendType}
+		if state == e.level.State {
+			data.Reason, data.Message = readyOf(o).Reason, readyOf(o).Message
+		}
+		edge = hub.Backends(o.UID, e.level.State == stateReady, data, e.level.At)
 	}
 	if e.level.Repeat > 0 {
 		sum := sha256.Sum256([]byte(edge.ID() + "#" + strconv.Itoa(e.level.Repeat)))
@@ -203,11 +207,13 @@ func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 		add(hub.ClusterRegistered(o), true)
 		add(e.edge(hub))
 		if c := e.credentials; o.Status.CredentialExpiry != nil {
-			if !c.rotatedAt.IsZero() {
-				add(hub.ClusterCredentialsRotated(o, c.rotatedAt))
+			if !c.RotatedAt.IsZero() {
+				add(hub.ClusterCredentialsRotated(o, c.RotatedAt))
 			}
-			add(hub.ClusterCredentialsExpiring(o, c.end.Sub(c.warnAt), now))
+			add(hub.ClusterCredentialsExpiring(o, c.End.Sub(c.WarnAt), now))
 		}
+		// Nothing of it is before its registration; the rest does not follow of one another.
+		slices.SortStableFunc(all[1:], func(x, y ce.Event) int { return x.Time().Compare(y.Time()) })
 	case *eventingv1.EventingBackend:
 		add(e.edge(hub))
 	}

@@ -52,6 +52,10 @@ type Options struct {
 	Logger      logr.Logger
 }
 
+// skew of the clocks that objects' times come from: a backend is told of what is said to
+// have happened that long before it was created.
+const skew = 10 * time.Second
+
 // key of an object.
 type key struct {
 	kind string
@@ -129,10 +133,18 @@ func (b *Outbox) see(o client.Object) {
 		e = newEntry(o)
 		b.lockedState.entries[k] = e
 	}
-	e.see(b.options.Hub, o, now)
+	e.see(b.options.Hub, o, b.uidLocked, now)
 	fresh := b.newsLocked(k, e, now)
 	b.mu.Unlock()
 	b.tell(fresh)
+}
+
+// uidLocked of the backend of a name; empty for none.
+func (b *Outbox) uidLocked(backend string) types.UID {
+	if e := b.lockedState.entries[backendKey(backend)]; e != nil {
+		return e.object.GetUID()
+	}
+	return ""
 }
 
 // look at an object again, as it was last seen: time has passed.
@@ -157,6 +169,7 @@ func (b *Outbox) newsLocked(k key, e *entry, now time.Time) []ce.Event {
 		over := !slices.ContainsFunc(present, func(one ce.Event) bool { return one.ID() == id })
 		if over {
 			delete(b.lockedState.byID, id)
+			e.forget(func(_, noted string) bool { return noted == id })
 		}
 		return over
 	})
@@ -201,12 +214,19 @@ func (b *Outbox) forgetLocked(k key) {
 		delete(b.lockedState.byID, id)
 	}
 	delete(b.lockedState.entries, k)
+	if k.kind == eventingv1.EventingBackendKind { // Another one of its name has settled nothing.
+		for _, e := range b.lockedState.entries {
+			delete(e.settled, k.String())
+			delete(e.unwanted, k.String())
+		}
+	}
 }
 
 // waiting is an event that a backend is not recorded to have.
 type waiting struct {
-	key  key
-	id   string
+	key key
+	id  string
+	// time of the event, or of one before it that has a later one.
 	time time.Time
 	// number orders the Promotions of one Pipeline.
 	number int64
@@ -262,18 +282,23 @@ func (b *Outbox) pendingOf(k key, backend string) ([]waiting, error) {
 	if e == nil {
 		return nil, nil
 	}
-	since := to.object.GetCreationTimestamp().Time
+	since := to.object.GetCreationTimestamp().Add(-skew)
 	if oldest := now.Add(-b.options.Horizon); since.Before(oldest) {
 		since = oldest
 	}
 	var found []waiting
 	told := recordOf(e.object)
+	var last time.Time
 	for _, one := range e.events(b.options.Hub, now) {
 		id := one.ID()
-		if one.Time().Before(since) || told.has(to.object.GetUID(), id) || slices.Contains(e.settled[backend], id) {
+		// The object knows the order; its times come from several machines.
+		if one.Time().After(last) {
+			last = one.Time()
+		}
+		if one.Time().Before(since) || told.has(to.object.GetUID(), id) || slices.Contains(e.settled[backend], id) || slices.Contains(e.unwanted[backend], id) {
 			continue
 		}
-		w := waiting{key: k, id: id, time: one.Time()}
+		w := waiting{key: k, id: id, time: last}
 		if p, ok := e.object.(*capstanv1.Promotion); ok {
 			w.number = p.Spec.Number
 		}
@@ -305,16 +330,23 @@ func backendKey(name string) key {
 }
 
 // Settled implements publisher.Source. Whatever became of the event, it is not told to
-// the backend again.
-func (b *Outbox) Settled(backend, id string, _ publisher.Outcome) {
+// the backend again. That it was unwanted is recorded with what is settled later of the
+// object: it is not worth a write.
+func (b *Outbox) Settled(backend, id string, how publisher.Outcome) {
 	b.mu.Lock()
 	k, tracked := b.lockedState.byID[id]
-	if e := b.lockedState.entries[k]; tracked && e != nil && !slices.Contains(e.settled[backend], id) {
-		e.settled[backend] = append(e.settled[backend], id)
+	if e := b.lockedState.entries[k]; tracked && e != nil {
+		notes := e.settled
+		if how == publisher.Unwanted {
+			notes = e.unwanted
+		}
+		if !slices.Contains(notes[backend], id) {
+			notes[backend] = append(notes[backend], id)
+		}
 	}
 	queue := b.lockedState.queue
 	b.mu.Unlock()
-	if tracked { // So Start has made the queue.
+	if tracked && how != publisher.Unwanted { // So Start has made the queue.
 		queue.AddAfter(k, b.options.RecordDelay)
 	}
 }

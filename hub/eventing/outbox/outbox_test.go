@@ -220,15 +220,35 @@ func TestNoPast(t *testing.T) {
 	w := newWorld(t)
 	c := w.connection("eu")
 	w.state(c, capstanv1.ConnectionUnreachable, time.Now().Add(-time.Hour))
-	p := w.promotion("web-prod-1", 1, false)
-	// Objects' times are whole seconds.
-	w.g.Eventually(func() bool { return time.Since(p.CreationTimestamp.Time) > 1100*time.Millisecond }).Should(BeTrue())
 	b := w.backend("bus")
 	bus := &broker{}
 	w.live(how{}, map[string]sink.Sink{"bus": bus})
-	w.started(p)
-	w.g.Eventually(w.recorded(p, b)).Should(HaveLen(1))
-	w.g.Expect(bus.kinds()).To(Equal([]string{"promotion.started.v1"}))
+	w.g.Eventually(w.recorded(c, b)).Should(HaveLen(1))
+	w.g.Expect(bus.kinds()).To(Equal([]string{"cluster.registered.v1"}))
+}
+
+// TestWidened: a backend that is to get more kinds from now on does not get old events of
+// an object after newer ones, also not from the next process.
+func TestWidened(t *testing.T) {
+	w := newWorld(t)
+	b := w.backend("bus")
+	bus := &broker{}
+	l := w.live(how{}, nil)
+	settings := publisher.Settings{Type: "memory", Sink: bus, EventTypes: []string{"promotion.succeeded.v1"}}
+	w.g.Expect(l.p.Set(w.name("bus"), settings)).To(Succeed())
+	done := w.promotion("web-prod-1", 1, false)
+	w.started(done)
+	w.ended(done, capstanv1.PhaseSucceeded)
+	w.g.Eventually(w.recorded(done, b)).Should(HaveLen(3), "also what it did not want")
+	running := w.promotion("web-prod-2", 2, false)
+	w.started(running)
+	w.g.Expect(bus.kinds()).To(Equal([]string{"promotion.succeeded.v1"}))
+	w.g.Expect(w.told(running)).To(BeEmpty(), "what nobody wants is not worth a write")
+	l.end()
+	next := &broker{}
+	w.live(how{}, map[string]sink.Sink{"bus": next})
+	w.ended(running, capstanv1.PhaseFailed)
+	w.g.Eventually(next.kinds).Should(Equal([]string{"promotion.detected.v1", "promotion.started.v1", "promotion.failed.v1"}))
 }
 
 // TestStandby tells nothing until it leads, and then all.
@@ -276,9 +296,10 @@ func TestBackends(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	w := newWorld(t)
 	b := w.backend("bus")
-	bus := &broker{}
+	w.backend("down")
+	bus, down := &broker{}, &broker{fail: errDown}
 	clock := testclock.NewFakeClock(time.Now())
-	l := w.live(how{clock: clock}, map[string]sink.Sink{"bus": bus})
+	l := w.live(how{clock: clock}, map[string]sink.Sink{"bus": bus, "down": down})
 	c := w.connection("eu")
 	end := func(in time.Duration) {
 		w.g.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(c), c)).To(Succeed())
@@ -299,7 +320,9 @@ func TestCredentials(t *testing.T) {
 	}, patience, "50ms").Should(HaveLen(3))
 	l.end()
 	next := &broker{}
-	w.live(how{clock: clock}, map[string]sink.Sink{"bus": next})
+	down.dies(nil)
+	w.live(how{clock: clock}, map[string]sink.Sink{"bus": next, "down": down})
+	w.g.Eventually(down.kinds).Should(ConsistOf("cluster.registered.v1", "cluster.credentialsrotated.v1", "cluster.credentialsexpiring.v1"))
 	end(time.Hour)
 	w.g.Eventually(next.kinds).Should(Equal([]string{"cluster.credentialsrotated.v1"}))
 }

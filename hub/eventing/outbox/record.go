@@ -23,9 +23,8 @@ type record struct {
 	To map[types.UID][]string `json:"to,omitempty"`
 	// Level that was told last.
 	Level *level `json:"level,omitempty"`
-	// CredentialsEnd is the end of the credentials that were told of, or taken as given,
-	// last.
-	CredentialsEnd *time.Time `json:"credentialsEnd,omitempty"`
+	// Credentials that were told of, or taken as given, last.
+	Credentials *credentials `json:"credentials,omitempty"`
 }
 
 // level is a state that is told of when it changes.
@@ -33,9 +32,21 @@ type level struct {
 	// From which state it came; empty for none that is known.
 	From  string `json:"from,omitempty"`
 	State string `json:"state"`
+	// At is since when, as its object said then: what leads back to the state without
+	// being told of is no edge.
+	At time.Time `json:"at"`
 	// Repeat tells apart edges to one state within one second, which is all that the
 	// times of objects tell.
 	Repeat int `json:"repeat,omitempty"`
+}
+
+// credentials of a cluster.
+type credentials struct {
+	// End, and from when on it is told that they end.
+	End    time.Time `json:"end"`
+	WarnAt time.Time `json:"warnAt"`
+	// RotatedAt is when this end was first seen after another; zero for never.
+	RotatedAt time.Time `json:"rotatedAt,omitzero"`
 }
 
 // recordOf an object. What somebody has made unreadable counts as nothing told.

@@ -136,8 +136,8 @@ func (b *Outbox) recordLocked(e *entry, now time.Time) record {
 	if e.level.State != "" {
 		next.Level = &e.level
 	}
-	if !e.credentials.end.IsZero() {
-		next.CredentialsEnd = &e.credentials.end
+	if !e.credentials.End.IsZero() {
+		next.Credentials = &e.credentials
 	}
 	present := e.events(b.options.Hub, now)
 	for at, to := range b.lockedState.entries {
@@ -145,9 +145,9 @@ func (b *Outbox) recordLocked(e *entry, now time.Time) record {
 			continue
 		}
 		uid := to.object.GetUID()
-		settled := e.settled[at.String()]
+		noted := slices.Concat(e.settled[at.String()], e.unwanted[at.String()])
 		for _, one := range present {
-			if before.has(uid, one.ID()) || slices.Contains(settled, one.ID()) {
+			if before.has(uid, one.ID()) || slices.Contains(noted, one.ID()) {
 				next.To[uid] = append(next.To[uid], short(one.ID()))
 			}
 		}

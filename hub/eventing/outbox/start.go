@@ -122,7 +122,7 @@ func (b *Outbox) lookAtCredentials() {
 	b.mu.Lock()
 	var due []key
 	for k, e := range b.lockedState.entries {
-		if c := e.credentials; !c.warnAt.IsZero() && !now.Before(c.warnAt) {
+		if c := e.credentials; !c.WarnAt.IsZero() && !now.Before(c.WarnAt) {
 			due = append(due, k)
 		}
 	}

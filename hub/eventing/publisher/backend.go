@@ -44,8 +44,11 @@ func (b *backend) offer(e ce.Event, from Source, walk bool) verdict {
 
 func (b *backend) take(it *item, walk bool) verdict {
 	b.mu.Lock()
+	before := b.lockedQueue.standing()
 	o := b.lockedQueue.take(it, b.clock.Now(), walk)
+	after := b.lockedQueue.standing()
 	b.mu.Unlock()
+	b.turned(before, after, nil)
 	b.taken(o)
 	return o.verdict
 }
@@ -187,13 +190,26 @@ func (b *backend) fail(a *attempt, err *sink.Error) {
 	now := b.clock.Now()
 	b.mu.Lock()
 	q := b.lockedQueue
-	before := q.breaker
+	before := q.standing()
 	q.failed(a, err, now)
-	stopped := (q.breaker.open && !before.open) || (q.breaker.gone && !before.gone)
+	after := q.standing()
 	b.mu.Unlock()
-	if stopped {
+	b.turned(before, after, err)
+}
+
+// turned tells when the backend has begun or ceased to take events, or its queue to.
+func (b *backend) turned(before, after standing, err *sink.Error) {
+	if before == after {
+		return
+	}
+	switch {
+	case err != nil && (after.open && !before.open || after.gone && !before.gone):
 		b.log.Info("backend takes no events", "class", err.Class, "code", err.Code, "error", err.Error())
-		b.changed()
+	case before.open && !after.open:
+		b.log.Info("backend takes events again")
+	}
+	if b.options.Changed != nil {
+		b.options.Changed(b.name)
 	}
 }
 
@@ -202,16 +218,11 @@ func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
 	now := b.clock.Now()
 	b.mu.Lock()
 	q := b.lockedQueue
-	again := q.breaker.open && a.handle == q.handle
-	q.finished(a, how, now)
-	if err != nil {
-		q.lastError = err
-	}
+	before := q.standing()
+	q.finished(a, how, err, now)
+	after := q.standing()
 	b.mu.Unlock()
-	if again {
-		b.log.Info("backend takes events again")
-		b.changed()
-	}
+	b.turned(before, after, err)
 	if a.lane == nil {
 		return
 	}
@@ -227,13 +238,7 @@ func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
 		}
 	case DeadLettered: // Settled when the other backend has it.
 		b.metrics.deadLetters.WithLabelValues(b.name, a.settings.DeadLetter).Inc()
-	case Superseded:
-	}
-}
-
-func (b *backend) changed() {
-	if b.options.Changed != nil {
-		b.options.Changed(b.name)
+	case Superseded, Unwanted:
 	}
 }
 

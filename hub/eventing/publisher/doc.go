@@ -15,7 +15,8 @@
 // jitter, or after what the broker asked for (at most maxRetryAfter, and then the whole
 // backend is left alone). What a sink's classes of errors lead to:
 //
-//	transient    again, Settings.MaxAttempts times while others pass; then given up
+//	transient    again, Settings.MaxAttempts times while others pass; then given up, but
+//	             not before others have passed since it first failed
 //	refused      given up
 //	too-large    given up
 //	unavailable  the breaker opens; the event is not to blame and stays

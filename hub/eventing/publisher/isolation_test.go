@@ -80,9 +80,8 @@ func latency(tb testing.TB, p *Publisher, events, dead int) (p50, p99 time.Durat
 	return took[len(took)/2], took[len(took)*99/100]
 }
 
-// TestOneDeadBackend changes the others' latency by nothing that can be measured: were
-// they to wait for it, no pair of runs would show that they do not, while a busy
-// neighbour on the machine spoils some.
+// TestOneDeadBackend changes the others' latency by nothing that can be measured: most
+// pairs of runs show it, while a busy neighbour on the machine spoils some.
 func TestOneDeadBackend(t *testing.T) {
 	middle := func(dead int) time.Duration {
 		p, stop := run(t, Options{})
@@ -90,14 +89,20 @@ func TestOneDeadBackend(t *testing.T) {
 		p50, _ := latency(t, p, 200, dead)
 		return p50
 	}
-	for range paired {
+	good := 0
+	for run := range paired {
 		alone, beside := middle(0), middle(1)
 		t.Logf("from Tell to the broker's yes (which takes %s): %s alone, %s beside a dead backend", spread, alone, beside)
 		if beside <= alone+alone/10+2*time.Millisecond {
-			return
+			good++
+		}
+		if bad := run + 1 - good; good > paired/2 || bad > paired/2 {
+			break
 		}
 	}
-	t.Fatal("the live backends were slower in each of the runs beside a dead one")
+	if good <= paired/2 {
+		t.Fatal("the live backends were slower in most of the runs beside a dead one")
+	}
 }
 
 // BenchmarkDeadBackends: the latency of two live backends at 500 events a second.

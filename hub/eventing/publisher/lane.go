@@ -17,6 +17,8 @@ type item struct {
 	since time.Time
 	// attempts that failed while others passed; tries is all of them.
 	attempts, tries int
+	// failedAt is when it first failed; zero when it has not.
+	failedAt time.Time
 	// dead is set for a dead letter.
 	dead bool
 }

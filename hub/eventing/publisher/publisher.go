@@ -29,7 +29,8 @@ type Options struct {
 	// GivenUp is told of an event that nobody will get, and the code of the error. It
 	// must not block.
 	GivenUp func(backend string, e ce.Event, code string)
-	// Changed is told when a backend begins or ceases to take events. It must not block.
+	// Changed is told when a backend, or its queue, begins or ceases to take events. It
+	// must not block.
 	Changed func(backend string)
 	// Ended is told when a backend has ended, with how many events were left in its
 	// queue. It must not block.
@@ -146,6 +147,8 @@ func (p *Publisher) Tell(e ce.Event, from Source) {
 		b.mu.Unlock()
 		if wants {
 			b.offer(e, from, false)
+		} else if from != nil {
+			from.Settled(b.name, e.ID(), Unwanted)
 		}
 	}
 }

@@ -181,6 +181,70 @@ func TestBreaker(t *testing.T) {
 	g.Expect(status(p, "ns/b")().LastError).To(BeNil())
 }
 
+// TestADeadBrokerLosesNothing however few attempts are configured, also when there is one
+// subject only: the breaker opens before anything is given up.
+func TestADeadBrokerLosesNothing(t *testing.T) {
+	const events = 50
+	for name, row := range map[string]struct{ attempts, subjects int }{
+		"never, one subject": {NoRetry, 1}, "never, many": {NoRetry, events}, "three times, one subject": {3, 1}, "three times, many": {3, events},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			now := clocktesting.NewFakeClock(time.Now())
+			var dead atomic.Bool
+			b := &broker{on: func(context.Context, ce.Event, int) error {
+				if dead.Load() {
+					return errors.New("connection refused")
+				}
+				return nil
+			}}
+			box := &outbox{}
+			p, _ := run(t, Options{Clock: now, Sources: []Source{box}})
+			s := fast(b)
+			s.MaxAttempts = row.attempts
+			g.Expect(p.Set("ns/b", s)).To(Succeed())
+			g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
+			p.Tell(news(event.PromotionStarted, "before", 0), nil)
+			g.Eventually(b.ids).Should(HaveLen(1))
+			dead.Store(true)
+			for i := range events {
+				e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%row.subjects), i)
+				box.add(e)
+				p.Tell(e, box)
+			}
+			g.Eventually(func() bool { now.Step(time.Millisecond); return status(p, "ns/b")().Taking }).Should(BeFalse())
+			for range 10 {
+				before := b.total()
+				g.Eventually(func() int { now.Step(probeMax); return b.total() }).Should(BeNumerically(">", before))
+			}
+			g.Expect(status(p, "ns/b")().Queued).To(Equal(events))
+			g.Expect(box.settled).To(BeEmpty())
+			dead.Store(false)
+			g.Eventually(func() []string { now.Step(probeMax); return b.ids() }).Should(HaveLen(1 + events))
+		})
+	}
+}
+
+// TestGivenUpForNowOpensTheBreaker: what is given up because it fails for now is a failure
+// of the broker, too.
+func TestGivenUpForNowOpensTheBreaker(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	q := newQueue("ns/b", Settings{MaxAttempts: NoRetry}.withDefaults(), DefaultDwell)
+	broken := &sink.Error{Class: sink.Transient}
+	for i := range breakAfter {
+		g.Expect(q.breaker.open).To(BeFalse())
+		g.Expect(q.take(&item{event: news(event.PromotionStarted, fmt.Sprint(i), i)}, now, false).verdict).To(Equal(queued))
+		a := q.next(now)
+		a.item.failedAt, q.lastPublish = now, now.Add(time.Millisecond)
+		g.Expect(q.exhausted(a, broken)).To(BeTrue())
+		a.handle.inUse.Done()
+		q.finished(a, GivenUp, broken, now)
+	}
+	g.Expect(q.breaker.open).To(BeTrue())
+	g.Expect(q.lastError).To(Equal(broken))
+}
+
 // TestTimeBetweenProbes grows from the backoff to its most, and never beyond probeMax.
 func TestTimeBetweenProbes(t *testing.T) {
 	for _, row := range []struct{ most, want time.Duration }{{time.Minute, probeMax}, {2 * time.Second, 2 * time.Second}} {
@@ -298,10 +362,11 @@ func TestDeadLetters(t *testing.T) {
 }
 
 // TestHowOftenAnEventIsSentAgain: after its failures, between which others pass, an event
-// makes place for the next of its subject.
+// makes place for the next of its subject. That others passed is known at its second
+// failure at the earliest.
 func TestHowOftenAnEventIsSentAgain(t *testing.T) {
 	for name, row := range map[string]struct{ configured, attempts int }{
-		"by default": {0, 1 + DefaultMaxAttempts}, "never": {NoRetry, 1}, "twice": {2, 3},
+		"by default": {0, 1 + DefaultMaxAttempts}, "never": {NoRetry, 2}, "twice": {2, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -392,7 +457,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	hold := make(chan struct{})
 	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
 	box := &outbox{}
-	p, _ := run(t, Options{Sources: []Source{box}})
+	var changes atomic.Int32
+	p, _ := run(t, Options{Sources: []Source{box}, Changed: func(string) { changes.Add(1) }})
 	s := fast(b)
 	s.MaxEvents, s.Timeout = 100, time.Minute
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
@@ -406,6 +472,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		g.Expect(status(p, "ns/b")().Queued).To(BeNumerically("<=", 75))
 	}
 	g.Expect(status(p, "ns/b")().Deferring).To(BeTrue())
+	g.Expect(status(p, "ns/b")().Full).To(BeTrue())
+	g.Expect(changes.Load()).To(BeEquivalentTo(1))
 	// The last quarter is for what nobody can emit again.
 	for i := range 100 {
 		p.Tell(news(event.InstanceStateChanged, "instances/i-1", i), nil)
@@ -415,10 +483,32 @@ func TestMemoryIsBounded(t *testing.T) {
 	close(hold)
 	g.Eventually(func() int { return len(b.ids()) }).Should(BeNumerically(">=", events+25))
 	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
+	g.Expect(status(p, "ns/b")().Full).To(BeFalse())
+	g.Expect(changes.Load()).To(And(BeNumerically(">=", 2), Satisfy(func(n int32) bool { return n%2 == 0 })), "both edges are told of")
 	got := perSubject(b.got)
 	g.Expect(got["instances/i-1"]).To(HaveLen(25))
 	delete(got, "instances/i-1")
 	g.Expect(got).To(Equal(want), "each once and in order")
+}
+
+// TestAskedIsNotFull: that the Sources are to be asked again says nothing of the room.
+func TestAskedIsNotFull(t *testing.T) {
+	g := NewWithT(t)
+	hold := make(chan struct{})
+	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
+	p, _ := run(t, Options{Sources: []Source{&outbox{}}})
+	s := fast(b)
+	s.MaxEvents, s.Timeout = 10, time.Minute
+	g.Expect(p.Set("ns/b", s)).To(Succeed())
+	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
+	for i := range 6 {
+		p.Tell(started(i), nil)
+	}
+	p.Ask() // More than half of the room is taken, so nobody is asked for now.
+	g.Expect(status(p, "ns/b")().Deferring).To(BeTrue())
+	g.Expect(status(p, "ns/b")().Full).To(BeFalse())
+	close(hold)
+	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
 }
 
 // TestBytesAreBounded as events are, and one that fits into no queue is given up.
@@ -565,7 +655,7 @@ func TestDrain(t *testing.T) {
 	slow := &broker{on: func(ctx context.Context, _ ce.Event, _ int) error { <-ctx.Done(); return ctx.Err() }}
 	dead := &broker{on: func(context.Context, ce.Event, int) error { return sink.Errorf(sink.Unavailable, "x", "dead") }}
 	good := &broker{}
-	p, stop := run(t, Options{Drain: 50 * time.Millisecond, Dwell: time.Hour})
+	p, stop := run(t, Options{Drain: 2 * time.Second, Dwell: time.Hour})
 	s := fast(slow)
 	s.Timeout = time.Hour
 	g.Expect(p.Set("ns/slow", s)).To(Succeed())

@@ -43,8 +43,10 @@ type queue struct {
 	inFlight int
 	breaker  breaker
 
-	// deferring since an event of a Source did not fit.
+	// deferring since an event of a Source did not fit, or to walk the Sources anyway.
 	deferring bool
+	// full since an event did not fit, until it is half empty.
+	full bool
 	// walking over the Sources; aside is what was told meanwhile.
 	walking bool
 	aside   []*item
@@ -137,6 +139,7 @@ func (q *queue) offer(it *item, now time.Time, walk bool) (verdict, *item) {
 		}
 	}
 	if !q.fits(it) {
+		q.full = true
 		if !it.again() {
 			return full, nil
 		}
@@ -178,6 +181,16 @@ func (q *queue) forget(it *item) {
 	delete(q.ids, it.event.ID())
 	q.count--
 	q.bytes -= it.size
+	q.full = q.full && !q.halfEmpty()
+}
+
+// standing is what others are told of when it changes.
+type standing struct{ open, gone, full bool }
+
+func (q *queue) standing() standing { return standing{q.breaker.open, q.breaker.gone, q.full} }
+
+func (q *queue) halfEmpty() bool {
+	return q.count <= q.settings.MaxEvents/2 && q.bytes <= q.settings.MaxBytes/2
 }
 
 // place a lane into the schedule.
@@ -260,51 +273,62 @@ func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
 		q.release(a, now)
 		return
 	}
-	charged := false
-	wait := a.settings.BackoffMax
-	switch err.Class {
-	case sink.Gone:
-		q.breaker = breaker{gone: true, open: true}
-	case sink.Refused, sink.TooLarge: // No dead letter backend took it.
-		q.breaker.succeeded()
-	case sink.Transient, sink.Unavailable:
-		charged = err.Class == sink.Transient && !q.breaker.open
-		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings)
-		if a.lane != nil {
+	charged := err.Class == sink.Transient && !q.breaker.open
+	q.judge(a, err, now)
+	if a.lane != nil {
+		wait := a.settings.BackoffMax
+		if err.Class == sink.Transient || err.Class == sink.Unavailable {
 			wait = delay(a.settings.Backoff, a.settings.BackoffMax, a.item.attempts)
 		}
-	}
-	if err.RetryAfter > 0 {
-		q.breaker.rest(now, min(err.RetryAfter, maxRetryAfter))
-	}
-	if a.lane != nil {
-		a.item.tries++
 		a.lane.retry = now.Add(wait)
+		a.item.tries++
 		if charged {
 			a.item.attempts++
+		}
+		if a.item.failedAt.IsZero() {
+			a.item.failedAt = now
 		}
 	}
 	q.release(a, now)
 }
 
-// exhausted tells whether the event is to be given up after this failure.
+// judge the broker by how an attempt went; what a sink met that was replaced says nothing.
+func (q *queue) judge(a *attempt, err *sink.Error, now time.Time) {
+	switch {
+	case a.handle != q.handle:
+		return
+	case err == nil, err.Class == sink.Refused, err.Class == sink.TooLarge: // It answers.
+		q.breaker.succeeded()
+	case err.Class == sink.Gone:
+		q.breaker = breaker{gone: true, open: true}
+	default: // Also of an event that is given up: a dead broker is known by many of them.
+		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings)
+	}
+	if err != nil && err.RetryAfter > 0 {
+		q.breaker.rest(now, min(err.RetryAfter, maxRetryAfter))
+	}
+}
+
+// exhausted tells whether the event is to be given up after this failure. What fails for
+// now is, once others have passed since it first failed: until then it may be the broker
+// that is dead, which is for the breaker to find.
 func (q *queue) exhausted(a *attempt, err *sink.Error) bool {
 	switch err.Class {
 	case sink.Refused, sink.TooLarge:
 		return a.lane != nil
 	case sink.Transient:
-		return a.lane != nil && !q.breaker.open && a.handle == q.handle && a.item.attempts >= a.settings.MaxAttempts
+		return a.lane != nil && !q.breaker.open && a.handle == q.handle && a.item.attempts >= a.settings.MaxAttempts &&
+			!a.item.failedAt.IsZero() && q.lastPublish.After(a.item.failedAt)
 	case sink.Unavailable, sink.Gone:
 	}
 	return false
 }
 
-// finished ends an attempt whose event leaves the queue: published, or given up.
-func (q *queue) finished(a *attempt, how Outcome, now time.Time) {
+// finished ends an attempt whose event leaves the queue: published, or given up for an
+// error.
+func (q *queue) finished(a *attempt, how Outcome, err *sink.Error, now time.Time) {
 	q.inFlight--
-	if a.handle == q.handle {
-		q.breaker.succeeded()
-	}
+	q.judge(a, err, now)
 	if a.lane != nil {
 		it := a.lane.pop()
 		q.forget(it)
@@ -316,6 +340,9 @@ func (q *queue) finished(a *attempt, how Outcome, now time.Time) {
 	if how == Published {
 		q.lastPublish = now
 		q.lastError = nil
+	}
+	if err != nil {
+		q.lastError = err
 	}
 	q.release(a, now)
 }
@@ -351,7 +378,7 @@ func (q *queue) reschedule(now time.Time, forgive bool) {
 		if forgive {
 			l.retry = time.Time{}
 			for _, it := range l.items {
-				it.attempts = 0
+				it.attempts, it.failedAt = 0, time.Time{}
 			}
 		}
 		if !l.busy {
@@ -363,8 +390,7 @@ func (q *queue) reschedule(now time.Time, forgive bool) {
 
 // mayWalk tells whether it is time to ask the Sources for what is pending.
 func (q *queue) mayWalk(now time.Time) bool {
-	return q.deferring && !q.walking && !q.draining && !q.leaving && !q.breaker.gone && !now.Before(q.walkAt) &&
-		q.count <= q.settings.MaxEvents/2 && q.bytes <= q.settings.MaxBytes/2
+	return q.deferring && !q.walking && !q.draining && !q.leaving && !q.breaker.gone && !now.Before(q.walkAt) && q.halfEmpty()
 }
 
 // over tells whether a queue that is to end has nothing more to wait for.

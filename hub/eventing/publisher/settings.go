@@ -30,7 +30,7 @@ const (
 	DefaultDrain = 20 * time.Second
 )
 
-// NoRetry is a MaxAttempts: what fails while others pass is given up at once.
+// NoRetry is a MaxAttempts: what fails is given up as soon as others have passed since.
 const NoRetry = -1
 
 const (
@@ -100,6 +100,8 @@ const (
 	DeadLettered Outcome = "deadlettered"
 	// Superseded: a newer event of the same subject took its place.
 	Superseded Outcome = "superseded"
+	// Unwanted: the backend does not want events of its kind.
+	Unwanted Outcome = "unwanted"
 	// GivenUp: nobody keeps it, and it will not be sent again.
 	GivenUp Outcome = "given-up"
 )

@@ -18,8 +18,10 @@ type Status struct {
 	Taking bool
 	// Gone is a broker that wants nothing any more.
 	Gone bool
-	// Deferring is whether the queue was too full for what Sources emit.
+	// Deferring is whether what Sources emit waits with them.
 	Deferring bool
+	// Full is whether an event did not fit since the queue was last half empty.
+	Full bool
 	// LastError since the last event that was published; nil for none.
 	LastError *sink.Error
 	// LastPublish is when the broker last took an event; zero for never.
@@ -43,7 +45,7 @@ func (b *backend) status() Status {
 	q := b.lockedQueue
 	s := Status{
 		Queued: q.count, Bytes: q.bytes, InFlight: q.inFlight, Taking: !q.breaker.open, Gone: q.breaker.gone,
-		Deferring: q.deferring, LastError: q.lastError, LastPublish: q.lastPublish,
+		Deferring: q.deferring, Full: q.full, LastError: q.lastError, LastPublish: q.lastPublish,
 	}
 	for _, l := range q.lanes {
 		if len(l.items) > 0 && (s.Oldest.IsZero() || l.items[0].since.Before(s.Oldest)) {

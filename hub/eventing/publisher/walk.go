@@ -23,6 +23,8 @@ func (b *backend) walk(ctx context.Context) {
 			if settings.wants(b.name, e) {
 				v := b.offer(e, source, true)
 				fits = v != deferred && v != closed
+			} else {
+				source.Settled(b.name, e.ID(), Unwanted)
 			}
 			return fits && ctx.Err() == nil
 		})
@@ -41,11 +43,14 @@ func (b *backend) walk(ctx context.Context) {
 	if err != nil || ctx.Err() != nil {
 		q.deferring, q.walkAt = true, now.Add(walkRetry)
 	}
+	before := q.standing()
 	offers := make([]offered, 0, len(aside))
 	for _, it := range aside { // In order: once one is deferred, so is the rest.
 		offers = append(offers, q.take(it, now, false))
 	}
+	after := q.standing()
 	b.mu.Unlock()
+	b.turned(before, after, nil)
 	for _, o := range offers {
 		b.taken(o)
 	}

@@ -77,6 +77,16 @@ func (c Config) Moved(was map[string]string) []eventingv1.ValidationError {
 	return moved
 }
 
+// Named are the errors of a configuration in an EventingBackend of that name: it is not
+// its own dead letter backend.
+func (c Config) Named(name string) []eventingv1.ValidationError {
+	const key = "deadLetterBackend"
+	if c.values[key] != name {
+		return nil
+	}
+	return []eventingv1.ValidationError{{Type: eventingv1.InvalidValue, Config: key, Value: name, Error: "must be the name of another EventingBackend"}}
+}
+
 func get[T any](c Config, name string, types ...DataType) T {
 	key := c.declared(name)
 	for _, t := range types {

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"regexp"
 	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
+
+// quantity is how a Quantity may be spelt. ParseQuantity takes exponents, too, and computes
+// ten to whatever power one names: "1e-999999999" would keep it busy for good.
+var quantity = regexp.MustCompile(`^-?[0-9]{1,15}(\.[0-9]{1,3})?([kMGT]|[KMGT]i)?$`)
 
 // parse a JSON value as a data type. The text says what is wrong; empty when nothing is.
 func parse(t DataType, raw []byte) (value any, text string) {
@@ -34,7 +39,7 @@ func parse(t DataType, raw []byte) (value any, text string) {
 			return n, ""
 		}
 		s, ok := str(raw)
-		if !ok {
+		if !ok || !quantity.MatchString(s) {
 			return nil, wrong
 		}
 		q, err := resource.ParseQuantity(s)

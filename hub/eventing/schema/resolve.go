@@ -192,7 +192,7 @@ func (s Schema) missing(c Config, role string) []string {
 
 // credential is what a key is called that holds one. Such a key is not known here,
 // because credentials come from Secrets; but people try.
-var credential = []string{"password", "passwd", "token", "secret", "credential", "accesskey", "privatekey", "apikey"}
+var credential = []string{"password", "passwd", "token", "secret", "credential", "accesskey", "privatekey", "apikey", "nkey", "creds", "hmac", "tls.key"}
 
 // show a value in an error: scalars without quotes, what may be a credential not at all.
 func (s Schema) show(name string, raw []byte) string {

@@ -2,6 +2,7 @@ package schema_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,9 @@ func TestResolve(t *testing.T) {
 			one(value, "url", "<redacted>", "must be URLs separated by commas, without user and password, of scheme nats, tls, ws, wss")},
 		"password as a key": {"type: beb\nconfig: [{secretRef: s}, {Password: hunter2}]",
 			one(unsupported, "Password", "<redacted>", "config does not exist for backend type beb")},
+		"credentials as keys": {"type: nats\nconfig: [{url: 'nats://a'}, {creds: hunter2, hmac-key: hunter2, nkey: hunter2, tls.key: hunter2}]",
+			slices.Concat(one(unsupported, "creds", "<redacted>", "config does not exist for backend type nats"), one(unsupported, "hmac-key", "<redacted>", "config does not exist for backend type nats"),
+				one(unsupported, "nkey", "<redacted>", "config does not exist for backend type nats"), one(unsupported, "tls.key", "<redacted>", "config does not exist for backend type nats"))},
 		"quantity": {"type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: 1Ki}]",
 			one(value, "streamMaxBytes", "1Ki", "must be -1 (no limit) or at least 1Mi")},
 		"sqs source":       {source + "{accounts: ['111122223333']}, {remediate: [spot-interruption]}]", nil},
@@ -153,6 +157,30 @@ func TestResolve(t *testing.T) {
 			_, found := types(t, "").Resolve(spec(t, c.spec))
 			g.Expect(found).To(Equal(c.want))
 		})
+	}
+}
+
+// A quantity is read at once, whatever power of ten somebody wants of it.
+func TestQuantitiesAreBounded(t *testing.T) {
+	for text, want := range map[string]int64{"256Mi": 256 << 20, "1.5Gi": 3 << 29, "2M": 2_000_000, "1048576": 1 << 20, "-1": -1} {
+		g := NewWithT(t)
+		c, found := types(t, "").Resolve(spec(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
+		g.Expect(found).To(BeEmpty(), text)
+		g.Expect(c.Int("streamMaxBytes")).To(Equal(want), text)
+	}
+	for _, text := range []string{
+		"1e-999999999", "1.000e999999999", strings.Repeat("9", 100_000) + "e999999", strings.Repeat("9", 16), "1e6", "1m", "0." + strings.Repeat("0", 100_000) + "1", "", "Mi", "1 Mi",
+	} {
+		g := NewWithT(t)
+		resolved := make(chan []eventingv1.ValidationError, 1)
+		go func() {
+			_, found := types(t, "").Resolve(spec(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
+			resolved <- found
+		}()
+		var found []eventingv1.ValidationError
+		g.Eventually(resolved, 5*time.Second).Should(Receive(&found), "%.40s", text)
+		g.Expect(found).To(HaveLen(1))
+		g.Expect(found[0].Error).To(Equal("should be of type quantity"), "%.40s", text)
 	}
 }
 
@@ -247,6 +275,9 @@ func FuzzResolve(f *testing.F) {
 		`{"type":"nats","config":[{"maxInFlightMessages":10}]}`,
 		`{"type":"sqs","config":[{"role":"source"},{"queueName":"q"},{"accounts":["111122223333"]}]}`,
 		`{"type":"sqs","config":[{"role":null},{"queueUrl":"http://[::1"},{"maxMessageBytes":"1e400"}]}`,
+		`{"type":"nats","config":[{"streamMaxBytes":"1e-999999999"}]}`,
+		`{"type":"nats","config":[{"streamMaxBytes":"1.000e999999999"}]}`,
+		`{"type":"nats","config":[{"streamMaxBytes":"` + strings.Repeat("9", 10_000) + `e999999"}]}`,
 		`{"type":"beb","config":[{"secretRef":"a","qos":"x","x":{"y":[1]}}]}`,
 		`{"type":"http","config":[{"url":"https://u:p@h"},{"requestTimeout":"9999999999h"}]}`,
 	} {
@@ -301,6 +332,11 @@ func TestEqualAndFixed(t *testing.T) {
 	g.Expect(resolve(`{type: http, config: [{url: "https://example.com"}]}`).Equal(plain)).To(BeFalse())
 	g.Expect(plain.Fixed()).To(Equal(map[string]string{"streamName": "capstan", "streamStorage": "file", "streamRetention": "limits"}))
 	g.Expect(resolve(`{type: http, config: [{url: "https://example.com"}]}`).Fixed()).To(BeNil())
+
+	g.Expect(plain.Named("bus")).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: spare}]}`).Named("bus")).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: bus}]}`).Named("bus")).To(Equal(
+		one(eventingv1.InvalidValue, "deadLetterBackend", "bus", "must be the name of another EventingBackend")))
 
 	g.Expect(plain.Moved(nil)).To(BeEmpty())
 	g.Expect(resolve(`{type: nats, config: [{streamName: capstan}, {streamDiscard: new}]}`).Moved(plain.Fixed())).To(BeEmpty())

@@ -15,7 +15,7 @@ func BEB() Schema {
 		{
 			Name: "qos", Type: Enum, Default: "AT_LEAST_ONCE",
 			Description: "Quality of service that Event Mesh is asked for.",
-			Constraints: []Constraint{OneOf("AT_LEAST_ONCE", "AT_MOST_ONCE")},
+			Constraints: []Constraint{orDashes(OneOf("AT_LEAST_ONCE", "AT_MOST_ONCE"))},
 		},
 		{
 			Name: "contentMode", Type: Enum, Default: "BINARY",
@@ -24,6 +24,13 @@ func BEB() Schema {
 		},
 	}
 	return Schema{Type: "beb", Title: "SAP Event Mesh", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows}}
+}
+
+// orDashes also takes what has dashes for underscores, as Kyma did.
+func orDashes(c Constraint) Constraint {
+	strict := c.ok
+	c.ok = func(v any) bool { return strict(strings.ReplaceAll(v.(string), "-", "_")) }
+	return c
 }
 
 // HTTP is the schema of type http: a receiver of CloudEvents by webhook.

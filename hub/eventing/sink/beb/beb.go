@@ -58,7 +58,7 @@ func Open(o Options) (*Sink, error) {
 	}
 	client := wire.HTTPClient(wire.HTTPOptions{TLS: secure, AllowLoopback: o.AllowLoopback, Connections: int(o.Config.Int("maxInFlightMessages"))})
 	return &Sink{
-		key: key, qos: o.Config.String("qos"), structured: o.Config.String("contentMode") == "STRUCTURED",
+		key: key, qos: strings.ReplaceAll(o.Config.String("qos"), "-", "_"), structured: o.Config.String("contentMode") == "STRUCTURED",
 		client: client, tokens: newTokens(key, client, o.Clock), clock: o.Clock,
 	}, nil
 }

@@ -173,7 +173,7 @@ func TestPublish(t *testing.T) {
 	g.Expect(header.Get("ce-source")).To(Equal("/default/sap.capstan/1"))
 	g.Expect(header.Get("ce-id")).To(Equal("id-1"))
 	g.Expect(m.bodies[0]).To(MatchJSON(`{"revision":"1.2.0"}`))
-	s = open(t, m, config(t, "contentMode=STRUCTURED", "qos=AT_MOST_ONCE", "namespace=other/one/2"), clockNow())
+	s = open(t, m, config(t, "contentMode=STRUCTURED", "qos=AT-MOST-ONCE", "namespace=other/one/2"), clockNow())
 	g.Expect(s.Publish(ctx, news())).To(Succeed())
 	g.Expect(m.posted[1].Header.Get("qos")).To(Equal("AT_MOST_ONCE"))
 	g.Expect(m.bodies[1]).To(And(ContainSubstring(`"source":"/other/one/2"`), ContainSubstring(`"id":"id-1"`)))
@@ -195,7 +195,12 @@ func TestTokens(t *testing.T) {
 	all.Wait()
 	g.Expect(m.tokens()).To(Equal(1))
 
-	now.SetTime(now.Now().Add(time.Hour - early)) // It ends mid-run.
+	for range 3 {
+		now.SetTime(now.Now().Add(10 * time.Minute))
+		g.Expect(s.Publish(ctx, news())).To(Succeed())
+	}
+	g.Expect(m.tokens()).To(Equal(1), "it lives for an hour")
+	now.SetTime(now.Now().Add(30*time.Minute - early)) // It ends mid-run.
 	g.Expect(s.Publish(ctx, news())).To(Succeed())
 	g.Expect(m.tokens()).To(Equal(2))
 
@@ -208,6 +213,21 @@ func TestTokens(t *testing.T) {
 	g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable))
 	g.Expect(sink.Of(err).Code).To(Equal(sink.CodeUnauthorized))
 	g.Expect(m.tokens()).To(Equal(4), "refreshed once, not for ever")
+}
+
+// TestTokensWithoutAnEnd are used for a moment.
+func TestTokensWithoutAnEnd(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	m, now := newMesh(t), clockNow()
+	m.life = 0
+	s := open(t, m, config(t), now)
+	for range 3 {
+		g.Expect(s.Publish(ctx, news())).To(Succeed())
+	}
+	g.Expect(m.tokens()).To(Equal(1))
+	now.SetTime(now.Now().Add(shortest))
+	g.Expect(s.Publish(ctx, news())).To(Succeed())
+	g.Expect(m.tokens()).To(Equal(2))
 }
 
 // TestTokenEndpoint that refuses the client: nothing that it says is in the error.

@@ -64,10 +64,8 @@ func (t *tokens) get(ctx context.Context, rejected string) (string, error) {
 	if err != nil {
 		return "", t.class(err)
 	}
-	life := shortest
-	if seconds := time.Duration(fetched.ExpiresIn) * time.Second; seconds-early > shortest {
-		life = seconds - early
-	}
+	// The library says when it ends by the machine's clock, which need not be ours.
+	life := max(shortest, time.Until(fetched.Expiry.Add(-early)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lockedState.token, t.lockedState.until = fetched.AccessToken, now.Add(life)

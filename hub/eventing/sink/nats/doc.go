@@ -11,15 +11,16 @@
 // its limits are left alone. Subjects are added, never taken away: two hubs may share a
 // stream.
 //
-// Open makes no connection; a call makes one when there is none. A connection that breaks
-// is restored by the client itself, until it gives up (maxReconnects). While there is none, calls fail at once: nothing is buffered here.
+// Open makes no connection; the first call makes one when there is none, and others wait
+// for it. A connection that breaks is restored by the client itself, until it gives up
+// (maxReconnects); until it is back, calls fail at once: nothing is buffered here.
 //
 // What a Secret may hold, in this order: creds (a file of nsc), nkey (a user seed),
 // username and password, token; and ca.crt, tls.crt, tls.key.
 //
 // # Locking
 //
-// Sink.mu guards the connection and is never held over I/O; whoever finds that another
-// call is connecting fails as if there were no connection. Callbacks of the client take
-// no lock but poke Options.Changed.
+// Sink.mu guards the connection and is never held over I/O. A connection is made in a
+// goroutine of its own, one at a time, which Close ends and waits for. Callbacks of the
+// client take no lock but poke Options.Changed.
 package nats

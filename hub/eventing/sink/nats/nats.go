@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type Options struct {
 // Sink publishes to one stream.
 type Sink struct {
 	options []nats.Option
+	dialer  *net.Dialer
 	url     string
 	stream  jetstream.StreamConfig
 	prefix  string
@@ -55,9 +57,12 @@ type Sink struct {
 
 	mu          sync.Mutex
 	lockedState struct {
-		conn       *nats.Conn
-		connecting bool
-		closed     bool
+		conn *nats.Conn
+		// dial is on its way; nil for none.
+		dial *dial
+		// hangUp ends the newest dial and the connection that it made; nil before.
+		hangUp context.CancelFunc
+		closed bool
 	}
 }
 
@@ -66,7 +71,7 @@ var _ sink.Sink = &Sink{}
 // Open a Sink. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
 	c := o.Config
-	s := &Sink{url: c.String("url"), prefix: c.String("subjectPrefix"), stream: streamConfig(c)}
+	s := &Sink{dialer: wire.Dialer(o.AllowLoopback), url: c.String("url"), prefix: c.String("subjectPrefix"), stream: streamConfig(c)}
 	credentials, err := credentials(o.Secret)
 	if err != nil {
 		return nil, err
@@ -84,11 +89,12 @@ func Open(o Options) (*Sink, error) {
 		}
 	}
 	s.options = append(credentials,
-		nats.Name(o.Name), nats.Dialer(wire.Dialer(o.AllowLoopback)), nats.Timeout(c.Duration("requestTimeout")),
+		nats.Name(o.Name), nats.Timeout(c.Duration("requestTimeout")),
 		nats.MaxReconnects(int(c.Int("maxReconnects"))), nats.ReconnectWait(c.Duration("reconnectWait")),
 		nats.IgnoreAuthErrorAbort(), nats.PingInterval(pingInterval),
 		nats.ReconnectBufSize(-1), // Nothing is sent later behind the publisher's back.
-		nats.ConnectHandler(changed), nats.ReconnectHandler(changed), nats.ClosedHandler(changed),
+		nats.ConnectHandler(changed), nats.ClosedHandler(changed),
+		nats.ReconnectHandler(func(c *nats.Conn) { s.lost.Store(nil); changed(c) }),
 		nats.DisconnectErrHandler(func(c *nats.Conn, _ error) { changed(c) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { s.lost.Store(&err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -101,58 +107,9 @@ func Open(o Options) (*Sink, error) {
 	return s, nil
 }
 
-// connection that is up, made anew if there is none.
-func (s *Sink) connection() (*nats.Conn, error) {
-	s.mu.Lock()
-	state := &s.lockedState
-	conn := state.conn
-	switch {
-	case state.closed:
-		s.mu.Unlock()
-		return nil, sink.Errorf(sink.Transient, sink.CodeUnreachable, "the connection was closed")
-	case conn != nil && !conn.IsClosed():
-		s.mu.Unlock()
-		if !conn.IsConnected() {
-			return nil, s.disconnected()
-		}
-		return conn, nil
-	case state.connecting:
-		s.mu.Unlock()
-		return nil, notConnected(nil)
-	}
-	state.connecting = true
-	s.mu.Unlock()
-
-	conn, err := nats.Connect(s.url, s.options...)
-	s.mu.Lock()
-	state.connecting = false
-	closed := state.closed
-	if err == nil && !closed {
-		state.conn = conn
-		s.lost.Store(nil)
-	}
-	s.mu.Unlock()
-	switch {
-	case err != nil:
-		return nil, notConnected(err)
-	case closed:
-		conn.Close()
-		return nil, sink.Errorf(sink.Transient, sink.CodeUnreachable, "the connection was closed")
-	}
-	return conn, nil
-}
-
-// disconnected is the error of a connection that was there.
-func (s *Sink) disconnected() error {
-	if lost := s.lost.Load(); lost != nil {
-		return notConnected(*lost)
-	}
-	return notConnected(nil)
-}
-
 // Ping asks for the stream, and makes it if it is missing.
 func (s *Sink) Ping(ctx context.Context) error {
-	conn, err := s.connection()
+	conn, err := s.connection(ctx)
 	if err != nil {
 		return err
 	}
@@ -165,7 +122,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	if err != nil {
 		return sink.Errorf(sink.Refused, "malformed", "the event has no JSON form: %w", err)
 	}
-	conn, err := s.connection()
+	conn, err := s.connection(ctx)
 	if err != nil {
 		return err
 	}
@@ -201,18 +158,6 @@ func (s *Sink) subject(e ce.Event) string {
 	return s.prefix + "." + e.Type()
 }
 
-// Close implements sink.Sink. What is on its way is lost to its caller, not to the stream.
-func (s *Sink) Close(context.Context) error {
-	s.mu.Lock()
-	conn := s.lockedState.conn
-	s.lockedState.closed = true
-	s.mu.Unlock()
-	if conn != nil {
-		conn.Close()
-	}
-	return nil
-}
-
 // ensure that the stream is there and is as configured.
 func (s *Sink) ensure(ctx context.Context, conn *nats.Conn) error {
 	js, err := jetstream.New(conn)
@@ -242,20 +187,6 @@ func (s *Sink) ensure(ctx context.Context, conn *nats.Conn) error {
 	}
 	s.ready.Store(true)
 	return nil
-}
-
-// notConnected is the error of a connection that is down.
-func notConnected(cause error) error {
-	switch {
-	case cause == nil:
-		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server")
-	case errors.Is(cause, nats.ErrAuthorization), errors.Is(cause, nats.ErrAuthExpired), errors.Is(cause, nats.ErrAuthRevoked),
-		errors.Is(cause, nats.ErrAccountAuthExpired), errors.Is(cause, nats.ErrNkeysNotSupported):
-		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the server rejects the credentials; see secretRef: %w", cause)
-	case errors.Is(cause, wire.ErrForbidden):
-		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause)
-	}
-	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server: %w", cause)
 }
 
 // Error codes of the server that the client has no names for.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/nats-io/nats-server/v2/server"
@@ -61,6 +64,47 @@ func TestServerIsDownAtStart(t *testing.T) {
 	g.Eventually(func() error { return s.Publish(ctx, news(1)) }).Should(Succeed())
 	g.Eventually(changed.Load).Should(BeNumerically(">", before))
 	g.Expect(messages(t, b.admin(), "capstan")).To(HaveLen(1), "the window survives the server's restart")
+}
+
+// TestFirstBurst: of several first calls at a time one connects and the others wait for it.
+func TestFirstBurst(t *testing.T) {
+	b := newBroker(t, nil).start()
+	s := open(t, Options{Config: config(t, b.url(), nil)})
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if err := s.Publish(t.Context(), news(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	NewWithT(t).Expect(messages(t, b.admin(), "capstan")).To(HaveLen(20))
+}
+
+// TestServersThatSayNothing take a call and no more: a caller waits no longer than it
+// wants to, and Close does not wait for all their timeouts.
+func TestServersThatSayNothing(t *testing.T) {
+	g := NewWithT(t)
+	verifyNone(t)
+	var urls []string
+	for range 3 {
+		silent, err := net.Listen("tcp", "127.0.0.1:0")
+		g.Expect(err).NotTo(HaveOccurred())
+		t.Cleanup(func() { _ = silent.Close() })
+		urls = append(urls, "nats://"+silent.Addr().String())
+	}
+	s, err := Open(Options{Config: config(t, strings.Join(urls, ","), keys{"requestTimeout": "1m"}), AllowLoopback: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	g.Expect(s.Publish(ctx, news(1))).To(Satisfy(is(sink.Transient, sink.CodeUnreachable)))
+	waits := make(chan error, 1)
+	go func() { waits <- s.Ping(t.Context()) }()
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(t.Context()) }()
+	g.Eventually(closed, 10*time.Second).Should(Receive(BeNil()))
+	g.Eventually(waits).Should(Receive(Satisfy(is(sink.Transient, sink.CodeUnreachable))))
 }
 
 // TestConnectionIsMadeAnew after the client has given it up.

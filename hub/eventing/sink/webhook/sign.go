@@ -17,7 +17,7 @@ const (
 )
 
 // sign a call with version 2: what a receiver checks with the code that checks calls to
-// the hub.
+// the hub. As there, the query of the URL is not part of it.
 func sign(request *http.Request, key []byte, at time.Time, body []byte) {
 	timestamp, sum := strconv.FormatInt(at.Unix(), 10), sha256.Sum256(body)
 	path := request.URL.EscapedPath()

@@ -140,6 +140,12 @@ func hostPort(u *url.URL) string {
 
 // ask the receiver whether it wants events.
 func (s *Sink) ask(ctx context.Context) error {
+	err := s.asked(ctx)
+	s.allowed.Store(err == nil) // A receiver may withdraw what it has allowed.
+	return err
+}
+
+func (s *Sink) asked(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodOptions, s.url.String(), nil)
 	if err != nil {
 		return wire.CallError(s.url.Host, err)
@@ -157,7 +163,6 @@ func (s *Sink) ask(ctx context.Context) error {
 	if origin := answer.Header.Get(allowedOrigin); origin != "*" && !strings.EqualFold(origin, s.o.Origin) {
 		return sink.Errorf(sink.Unavailable, "not-allowed", "%s does not allow events of %s (%s)", s.url.Host, s.o.Origin, allowedOrigin)
 	}
-	s.allowed.Store(true)
 	return nil
 }
 

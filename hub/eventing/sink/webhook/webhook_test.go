@@ -276,6 +276,10 @@ func TestAbuseProtection(t *testing.T) {
 		methods = append(methods, q.Method)
 	}
 	g.Expect(methods).To(Equal([]string{"OPTIONS", "OPTIONS", "OPTIONS", "POST", "POST"}))
+
+	allow = "" // It thinks better of it.
+	g.Expect(sink.Of(s.Ping(ctx)).Code).To(Equal("not-allowed"))
+	g.Expect(sink.Of(s.Publish(ctx, news())).Code).To(Equal("not-allowed"))
 }
 
 // TestProxy: calls go through it, and nowhere else.

@@ -1,0 +1,158 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+)
+
+// dial is one making of a connection, for which all calls wait that need it.
+type dial struct {
+	// done is closed when conn or err is set.
+	done chan struct{}
+	conn *nats.Conn
+	err  error
+}
+
+var errClosed = sink.Errorf(sink.Transient, sink.CodeUnreachable, "the connection was closed")
+
+// connection that is up, made anew if there is none.
+func (s *Sink) connection(ctx context.Context) (*nats.Conn, error) {
+	s.mu.Lock()
+	state := &s.lockedState
+	conn := state.conn
+	switch {
+	case state.closed:
+		s.mu.Unlock()
+		return nil, errClosed
+	case conn != nil && !conn.IsClosed():
+		s.mu.Unlock()
+		if !conn.IsConnected() {
+			return nil, s.disconnected()
+		}
+		return conn, nil
+	case state.dial == nil:
+		s.dialLocked(ctx)
+	}
+	d := state.dial
+	s.mu.Unlock()
+	select {
+	case <-d.done:
+		return d.conn, d.err
+	case <-ctx.Done():
+		return nil, notConnected(ctx.Err())
+	}
+}
+
+// dialLocked begins to make a connection, which no single call's end ends.
+func (s *Sink) dialLocked(ctx context.Context) {
+	state := &s.lockedState
+	if state.hangUp != nil {
+		state.hangUp()
+	}
+	ctx, state.hangUp = context.WithCancel(context.WithoutCancel(ctx))
+	d := &dial{done: make(chan struct{})}
+	state.dial = d
+	go func() { // Ends when it is known whether a server answers; Close hangs up.
+		defer close(d.done)
+		conn, err := nats.Connect(s.url, append(slices.Clone(s.options), nats.SetCustomDialer(dialer{ctx, s.dialer}))...)
+		s.mu.Lock()
+		state.dial = nil
+		closed := state.closed
+		if err == nil && !closed {
+			state.conn = conn
+			s.lost.Store(nil)
+		}
+		s.mu.Unlock()
+		switch {
+		case closed:
+			d.err = errClosed
+			if err == nil {
+				conn.Close()
+			}
+		case err != nil:
+			d.err = notConnected(err)
+		default:
+			d.conn = conn
+		}
+	}()
+}
+
+// Close implements sink.Sink. What is on its way is lost to its caller, not to the stream.
+func (s *Sink) Close(ctx context.Context) error {
+	s.mu.Lock()
+	state := &s.lockedState
+	conn, d := state.conn, state.dial
+	state.closed = true
+	s.mu.Unlock()
+	if conn != nil {
+		conn.Close()
+	}
+	if state.hangUp != nil { // Nobody sets it any more.
+		state.hangUp()
+	}
+	if d == nil {
+		return nil
+	}
+	select {
+	case <-d.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// dialer whose calls and connections end with a context; the client has none for them.
+type dialer struct {
+	ctx context.Context
+	*net.Dialer
+}
+
+// Dial implements nats.CustomDialer.
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := d.DialContext(d.ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &line{conn, context.AfterFunc(d.ctx, func() { _ = conn.Close() })}, nil
+}
+
+// line is a connection that somebody may hang up.
+type line struct {
+	net.Conn
+	forget func() bool
+}
+
+// Close implements net.Conn.
+func (l *line) Close() error {
+	l.forget()
+	return l.Conn.Close()
+}
+
+// disconnected is the error of a connection that was there.
+func (s *Sink) disconnected() error {
+	if lost := s.lost.Load(); lost != nil {
+		return notConnected(*lost)
+	}
+	return notConnected(nil)
+}
+
+// notConnected is the error of a connection that is down.
+func notConnected(cause error) error {
+	switch {
+	case cause == nil:
+		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server")
+	case errors.Is(cause, nats.ErrAuthorization), errors.Is(cause, nats.ErrAuthExpired), errors.Is(cause, nats.ErrAuthRevoked),
+		errors.Is(cause, nats.ErrAccountAuthExpired), errors.Is(cause, nats.ErrNkeysNotSupported):
+		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the server rejects the credentials; see secretRef: %w", cause)
+	case errors.Is(cause, wire.ErrForbidden):
+		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause)
+	}
+	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server: %w", cause)
+}
