@@ -18,8 +18,10 @@ var libraries = []string{
 	"net/http/internal/http2.(*clientConnReadLoop).run",
 	"golang.org/x/net/http2.(*clientConnReadLoop).run",
 	// controller-runtime's queue hands an item to a worker that has gone, when it is
-	// shut down at the wrong moment.
+	// shut down at the wrong moment, and its other half waits for the lock
+	// (kubernetes-sigs/controller-runtime#3538).
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems",
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleWaitingItems",
 }
 
 // Find returns an error that names the goroutines that were not there before, but for
