@@ -33,7 +33,9 @@ type (
 // lacks the kind delivers when it is installed. (multicluster-runtime's own kind
 // source waits for the cluster's cache under the controller's lock, so that one
 // cluster stops all.) The demand ends with the engagement's context, and while
-// Options.SourcesIn says no.
+// Options.SourcesIn says no. What stands in an initial list is told as it comes, and not
+// again when the list is whole: who asks a Reader for it and is told that the kind is
+// not synced, but demanded, asks again.
 func (w *Watcher) Source(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) mcsource.TypedSource[client.Object, mcreconcile.Request] {
 	return &kindSource{watcher: w, kind: kind, handle: handle}
 }

@@ -127,7 +127,7 @@ func TestCertificate(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		return c.ConnectionState().PeerCertificates[0].DNSNames[0]
 	}
 	w.Expect(served()).To(Equal("old.example.org"))

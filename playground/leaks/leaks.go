@@ -18,8 +18,10 @@ var libraries = []string{
 	"net/http/internal/http2.(*clientConnReadLoop).run",
 	"golang.org/x/net/http2.(*clientConnReadLoop).run",
 	// controller-runtime's queue hands an item to a worker that has gone, when it is
-	// shut down at the wrong moment.
+	// shut down at the wrong moment, and its other half waits for the lock
+	// (kubernetes-sigs/controller-runtime#3538).
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems",
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleWaitingItems",
 	// A NATS server in the test's process that is shut down while a client has it make a
 	// stream: the store is made and nobody closes it.
 	"github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop",

@@ -29,7 +29,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 		return fmt.Errorf("%w (see %s --help)", err, c.Root().Name())
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // Of none cobra would take the process's own.
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
