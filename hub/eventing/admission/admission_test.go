@@ -244,9 +244,9 @@ func TestNewestAuthorities(t *testing.T) {
 		authorities = append(authorities, authority)
 	}
 	want := slices.Concat(authorities[4], authorities[3], authorities[2])
-	g.Expect(newest(slices.Concat(authorities...), maxTrusted)).To(Equal(want))
-	g.Expect(newest(slices.Concat(authorities[0], authorities[2], want), maxTrusted)).To(Equal(want), "an older bundle takes nothing back")
-	g.Expect(newest([]byte("nothing"), maxTrusted)).To(BeEmpty())
+	g.Expect(newest(slices.Concat(authorities...))).To(Equal(want))
+	g.Expect(newest(slices.Concat(authorities[0], authorities[2], want))).To(Equal(want), "an older bundle takes nothing back")
+	g.Expect(newest([]byte("nothing"))).To(BeEmpty())
 }
 
 // Told to, the webhook refuses; what is there already can be labelled and deleted.

@@ -174,9 +174,9 @@ func first(bundle []byte, n int) []byte {
 	return kept
 }
 
-// newest n authorities of a bundle, each once, in an order that all replicas agree on: one
+// newest maxTrusted authorities of a bundle, each once, in an order that all replicas agree on: one
 // that has read the Secret before another renewed it takes nothing back.
-func newest(bundle []byte, n int) []byte {
+func newest(bundle []byte) []byte {
 	var all []*x509.Certificate
 	for {
 		var block *pem.Block
@@ -192,7 +192,7 @@ func newest(bundle []byte, n int) []byte {
 	})
 	all = slices.CompactFunc(all, (*x509.Certificate).Equal)
 	var kept []byte
-	for _, c := range all[:min(len(all), n)] {
+	for _, c := range all[:min(len(all), maxTrusted)] {
 		kept = append(kept, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})...)
 	}
 	return kept
@@ -204,7 +204,7 @@ func (k *Keeper) trust(ctx context.Context, bundle []byte) error {
 	if err := k.patch(ctx, validating, func() {
 		for i := range validating.Webhooks {
 			to := &validating.Webhooks[i].ClientConfig
-			to.CABundle = newest(append(bytes.Clone(bundle), to.CABundle...), maxTrusted)
+			to.CABundle = newest(append(bytes.Clone(bundle), to.CABundle...))
 		}
 	}); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (k *Keeper) trust(ctx context.Context, bundle []byte) error {
 	return k.patch(ctx, mutating, func() {
 		for i := range mutating.Webhooks {
 			to := &mutating.Webhooks[i].ClientConfig
-			to.CABundle = newest(append(bytes.Clone(bundle), to.CABundle...), maxTrusted)
+			to.CABundle = newest(append(bytes.Clone(bundle), to.CABundle...))
 		}
 	})
 }
