@@ -22,6 +22,10 @@ var libraries = []string{
 	// (kubernetes-sigs/controller-runtime#3538).
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems",
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleWaitingItems",
+	// controller-runtime's cache of single namespaces waits for first lists that the stop
+	// of its manager has cut short.
+	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformer.func1",
+	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration.func1",
 	// A NATS server in the test's process that is shut down while a client has it make a
 	// stream: the store is made and nobody closes it.
 	"github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop",

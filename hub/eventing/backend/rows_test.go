@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/backend"
+	"github.com/capstan-hub/capstan/hub/eventing/discovery"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
@@ -122,6 +125,50 @@ func TestRow4SeveralAtOnce(t *testing.T) {
 	dead.answer.Store(http.StatusNoContent)
 	w.awaits("dead").Should(good("http"))
 	w.g.Eventually(func() int { return len(dead.got()) }).Should(Equal(100))
+}
+
+// Row 10: what is in a Secret, or is written as a key that none has, is in no status,
+// Event, log or metric, in nothing that is published, and not in discovery's answers.
+func TestRow10NoSecrets(t *testing.T) {
+	w := newWorld(t)
+	server, hook, m := w.jetstream(), w.receiver(), w.mesh()
+	w.secret("signed", map[string][]byte{"token": []byte(canary), "hmac-key": []byte(canary)})
+	w.secret("user", map[string][]byte{"username": []byte(canary), "password": []byte(canary)})
+	w.secret("mesh", m.serviceKey(canary))
+	r := w.start(false)
+	w.g.Expect(w.registry.Register(r.Publisher())).To(Succeed())
+	w.g.Expect(w.registry.Register(&backend.Collector{Reader: w.Client})).To(Succeed())
+	w.backend("bus", fmt.Sprintf("{type: nats, config: [{url: %q}, {secretRef: user}]}", server.URL()))
+	w.backend("hook", hook.spec("{secretRef: signed}", "{retryBackoff: 100ms}", "{retryBackoffMax: 1s}"))
+	w.backend("mesh", "{type: beb, config: [{secretRef: mesh}]}")
+	for _, name := range []string{"bus", "hook", "mesh"} {
+		w.awaits(name).Should(ready())
+	}
+	w.backend("wrong", "{type: http, config: [{url: 'https://user:"+canary+"@example.org'}, {token: "+canary+"}]}")
+	w.awaits("wrong").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False The provided spec.config has validation errors: ")))
+	w.tell(r, 0, 10)
+	// That receivers refuse is told, too.
+	hook.answer.Store(http.StatusUnauthorized)
+	w.tell(r, 10, 20)
+	w.awaits("hook").Should(HaveKeyWithValue("eventingReady", "false"))
+	hook.answer.Store(http.StatusNoContent)
+	w.g.Eventually(func() int { return len(hook.got()) }).Should(Equal(20))
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(20))
+	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(20))
+	w.g.Expect(w.metric("capstan_eventing_backend_ready", w.namespace+"/bus")).To(BeEquivalentTo(1))
+	w.noCanary()
+	all, err := server.Messages(t.Context(), "capstan")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	for _, one := range all {
+		w.g.Expect(string(one.Data) + fmt.Sprint(one.Header)).NotTo(ContainSubstring(canary))
+	}
+	w.g.Expect(strings.Join(hook.bodies, "")).NotTo(ContainSubstring(canary))
+	for _, path := range []string{"/backend", "/backend/http", "/backend/nats", "/backend/beb"} {
+		answer := httptest.NewRecorder()
+		discovery.Handler(w.options.Registry).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		w.g.Expect(answer.Code).To(Equal(http.StatusOK))
+		w.g.Expect(answer.Body.String()).NotTo(ContainSubstring(canary))
+	}
 }
 
 // metric of a backend.

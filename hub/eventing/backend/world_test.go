@@ -279,6 +279,11 @@ func (w *world) noCanary() {
 		w.g.Expect(string(text)).NotTo(ContainSubstring(canary))
 		w.g.Expect(strings.Join(w.events(list.Items[i].Name), "\n")).NotTo(ContainSubstring(canary))
 	}
+	families, err := w.registry.Gather()
+	w.g.Expect(err).NotTo(HaveOccurred())
+	for _, f := range families {
+		w.g.Expect(f.String()).NotTo(ContainSubstring(canary))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.g.Expect(w.logs.String()).NotTo(BeEmpty())
@@ -313,8 +318,9 @@ type receiver struct {
 	// failing is the subject, a string, of events that are answered with 500.
 	failing atomic.Value
 
-	mu  sync.Mutex
-	ids []string
+	mu     sync.Mutex
+	ids    []string
+	bodies []string
 }
 
 func (w *world) receiver() *receiver {
@@ -340,7 +346,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 	if code < http.StatusMultipleChoices {
 		r.mu.Lock()
-		r.ids = append(r.ids, e.ID)
+		r.ids, r.bodies = append(r.ids, e.ID), append(r.bodies, string(body))
 		r.mu.Unlock()
 	}
 	w.WriteHeader(code)

@@ -2,10 +2,15 @@ package webhook
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -160,6 +165,57 @@ func TestSignature(t *testing.T) {
 		}
 		g.Expect(approval.Sign([]byte(canary), http.MethodPost, "/other", now.Now(), body)).NotTo(Equal(want))
 	}
+}
+
+// sample is a receiver that checks signatures as docs/eventing.md tells people to.
+type sample struct {
+	key  []byte
+	now  time.Time
+	seen map[string]bool
+}
+
+func (s *sample) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	signature, signed := r.Header.Get("X-Signature"), r.Header.Get("X-Signature-Timestamp")
+	at, err := strconv.ParseInt(signed, 10, 64)
+	code := hmac.New(sha256.New, s.key)
+	_, _ = fmt.Fprintf(code, "%s\n%s\n%s\n%x", r.Method, r.URL.EscapedPath(), signed, sha256.Sum256(body))
+	late := s.now.Sub(time.Unix(at, 0)).Abs() > 5*time.Minute
+	if err != nil || late || s.seen[signature] || !hmac.Equal([]byte(signature), []byte("v2="+hex.EncodeToString(code.Sum(nil)))) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	s.seen[signature] = true
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// TestReplay: what somebody has heard and sends again, sends elsewhere, changes or keeps
+// for later is refused by a receiver that checks.
+func TestReplay(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	checks := &sample{key: []byte(canary), now: now.Now(), seen: map[string]bool{}}
+	server := httptest.NewServer(checks)
+	t.Cleanup(server.Close)
+	// heard is a proxy on the way that keeps what passes.
+	heard := serve(t, false, nil)
+	g.Expect(open(t, config(t, heard.URL+"/hook", nil), map[string][]byte{"hmac-key": []byte(canary)}).Publish(ctx, news())).To(Succeed())
+	send := func(path, body string) int {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+path, strings.NewReader(body))
+		g.Expect(err).NotTo(HaveOccurred())
+		request.Header = heard.requests[0].Header.Clone()
+		answer, err := http.DefaultClient.Do(request)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(answer.Body.Close()).To(Succeed())
+		return answer.StatusCode
+	}
+	body := string(heard.bodies[0])
+	g.Expect(send("/hook", strings.Replace(body, "1.2.0", "6.6.6", 1))).To(Equal(http.StatusUnauthorized), "changed")
+	g.Expect(send("/other", body)).To(Equal(http.StatusUnauthorized), "elsewhere")
+	checks.now = checks.now.Add(5*time.Minute + time.Second)
+	g.Expect(send("/hook", body)).To(Equal(http.StatusUnauthorized), "late")
+	checks.now = now.Now()
+	g.Expect(send("/hook", body)).To(Equal(http.StatusNoContent))
+	g.Expect(send("/hook", body)).To(Equal(http.StatusUnauthorized), "again")
 }
 
 // TestAuthorization by token or user.
