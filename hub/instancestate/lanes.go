@@ -22,8 +22,9 @@ const (
 	// While a queue has more to be read than one receive brings, a notice may be among it,
 	// and patches would take the time of reading. So objects that are not urgent wait for
 	// readGap after each full receive; but for no longer than readFirst, in which some
-	// thousands of messages are read.
-	readGap, readFirst = 50 * time.Millisecond, time.Second
+	// thousands of messages are read. Of no more than fewWait objects none waits: a notice
+	// behind them is late by half a second at most.
+	readGap, readFirst, fewWait = 50 * time.Millisecond, time.Second, 150
 )
 
 // job is what is to be done on one object.
@@ -158,7 +159,7 @@ func (l *lanes) take() turn {
 	defer l.mu.Unlock()
 	j, resting := l.next(func(at *lane) *[]owner.Key { return &at.urgent })
 	if j == nil {
-		if held := l.held(); held > 0 {
+		if held := l.held(); held > 0 && len(l.lockedState.jobs) > fewWait {
 			return turn{held: held}
 		}
 		j, resting = l.next(func(at *lane) *[]owner.Key { return &at.normal })
