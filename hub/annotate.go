@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
@@ -15,10 +14,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
-	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
-	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
 const (
@@ -116,20 +113,4 @@ func addAnnotator(mgr mcmanager.Manager, watching *watchers.Watcher, o Options, 
 		Clock:         o.Clock,
 		Logger:        log,
 	})
-}
-
-// kinds is how watchers read a kind: for the annotator and for instance state if it is
-// one of theirs, else as an application.
-func kinds(kind schema.GroupKind) watchers.Kind {
-	annotated, one := annotator.Kind(kind)
-	followed, other := instancestate.Kind(kind)
-	switch {
-	case one && other:
-		return both(annotated, followed)
-	case one:
-		return annotated
-	case other:
-		return followed
-	}
-	return apps.Kind(kind)
 }

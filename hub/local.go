@@ -3,12 +3,9 @@ package hub
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/hub/dashboard"
-	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -42,17 +39,4 @@ func watchLocal(mgr manager.Manager, o Options) (*watchers.Watcher, error) {
 		}
 	}
 	return watching, nil
-}
-
-// localKinds is how a kind is read for instance state, for the dashboard, or for both.
-func localKinds(kind schema.GroupKind) watchers.Kind {
-	followed, one := instancestate.Kind(kind)
-	shown, other := dashboard.Kind(kind)
-	switch {
-	case one && other:
-		return both(followed, shown)
-	case one:
-		return followed
-	}
-	return shown // They demand their own kinds only.
 }

@@ -88,50 +88,24 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	if !known {
 		return watchers.Kind{}, false
 	}
-	paths := make([][]string, 0, len(kept))
-	for _, field := range kept {
-		paths = append(paths, strings.Split(field, "."))
-	}
+	reduce := watchers.Excerpt{Fields: kept, Annotations: func(key string) bool {
+		return annotation.Concerns(key) || slices.Contains(readAnnotations, key)
+	}}.Reducer()
+	// A MachineSet that a MachineDeployment owns, of which there may be several to each, is
+	// its identity alone.
+	owned := watchers.Excerpt{}.Reducer()
 	return watchers.Kind{
 		GroupKind:     kind,
 		ClusterScoped: kind == awsRoleIdentity,
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
-			return reduce(u, paths), nil
+			if kind == MachineSet && ownedByDeployment(u) {
+				out := owned(u)
+				out.SetOwnerReferences(u.GetOwnerReferences())
+				return out, nil
+			}
+			return reduce(u), nil
 		},
 	}, true
-}
-
-// reduce keeps what is read here: of ten thousand node groups, some kilobytes each
-// less. A MachineSet that a MachineDeployment owns, of which there may be several to
-// each, is its identity alone.
-func reduce(u *unstructured.Unstructured, paths [][]string) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{Object: map[string]any{}}
-	out.SetAPIVersion(u.GetAPIVersion())
-	out.SetKind(u.GetKind())
-	out.SetNamespace(u.GetNamespace())
-	out.SetName(u.GetName())
-	out.SetUID(u.GetUID())
-	out.SetResourceVersion(u.GetResourceVersion())
-	out.SetDeletionTimestamp(u.GetDeletionTimestamp())
-	if u.GetKind() == MachineSet.Kind && ownedByDeployment(u) {
-		out.SetOwnerReferences(u.GetOwnerReferences())
-		return out
-	}
-	kept := map[string]string{}
-	for key, value := range u.GetAnnotations() {
-		if annotation.Concerns(key) || slices.Contains(readAnnotations, key) {
-			kept[key] = value
-		}
-	}
-	if len(kept) > 0 {
-		out.SetAnnotations(kept)
-	}
-	for _, path := range paths {
-		if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found {
-			_ = unstructured.SetNestedField(out.Object, value, path...) // The way there is made of maps: it was read.
-		}
-	}
-	return out
 }
 
 // PausedAnnotation is Cluster API's, on any of its objects.

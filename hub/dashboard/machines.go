@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -53,38 +52,15 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	if !slices.Contains(MachineKinds(), kind) {
 		return watchers.Kind{}, false
 	}
-	return watchers.Kind{GroupKind: kind, Reduce: func(u *unstructured.Unstructured) (client.Object, error) { return reduced(u), nil }}, true
+	reduce := machine.Reducer()
+	return watchers.Kind{GroupKind: kind, Reduce: func(u *unstructured.Unstructured) (client.Object, error) { return reduce(u), nil }}, true
 }
 
-// machineFields are what is kept of a machine beside its name.
-var machineFields = [][]string{
-	{"spec", "clusterName"}, {"spec", "replicas"}, {"status", "replicas"}, {"status", "readyReplicas"}, {"spec", "instanceID"},
-}
-
-func reduced(u *unstructured.Unstructured) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{Object: map[string]any{}}
-	out.SetAPIVersion(u.GetAPIVersion())
-	out.SetKind(u.GetKind())
-	out.SetNamespace(u.GetNamespace())
-	out.SetName(u.GetName())
-	out.SetUID(u.GetUID())
-	out.SetResourceVersion(u.GetResourceVersion())
-	labels := u.GetLabels()
-	maps.DeleteFunc(labels, func(key, _ string) bool { return key != clusterNameLabel && key != ec2Label && key != asgLabel })
-	if len(labels) > 0 {
-		out.SetLabels(labels)
-	}
-	annotations := u.GetAnnotations()
-	maps.DeleteFunc(annotations, func(key, _ string) bool { _, is := capacityOf(key); return !is })
-	if len(annotations) > 0 {
-		out.SetAnnotations(annotations)
-	}
-	for _, path := range machineFields {
-		if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found {
-			_ = unstructured.SetNestedField(out.Object, value, path...) // The way there is made of maps: it was read.
-		}
-	}
-	return out
+// machine is what is kept of one, or of a group of them.
+var machine = watchers.Excerpt{
+	Fields:      []string{"spec.clusterName", "spec.replicas", "status.replicas", "status.readyReplicas", "spec.instanceID"},
+	Labels:      func(key string) bool { return key == clusterNameLabel || key == ec2Label || key == asgLabel },
+	Annotations: func(key string) bool { _, is := capacityOf(key); return is },
 }
 
 // capacityOf is what an annotation tells of; false where it tells of no capacity.

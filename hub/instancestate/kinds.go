@@ -64,47 +64,26 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	if !known {
 		return watchers.Kind{}, false
 	}
-	paths := make([][]string, 0, len(kept))
-	for _, field := range kept {
-		paths = append(paths, strings.Split(field, "."))
-	}
+	reduce := watchers.Excerpt{
+		Fields:      kept,
+		Labels:      func(key string) bool { return slices.Contains(keptLabels, key) },
+		Annotations: func(key string) bool { return slices.Contains(keptAnnotations, key) },
+	}.Reducer()
 	return watchers.Kind{
 		GroupKind:     kind,
 		ClusterScoped: kind == awsRoleIdentity,
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
-			return reduce(u, paths), nil
+			out := reduce(u)
+			if kind != AWSMachine {
+				return out, nil
+			}
+			out.SetOwnerReferences(slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !isMachine(r) }))
+			if at := writtenAt(u, "f:status", "f:instanceState"); !at.IsZero() {
+				out.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: at}}})
+			}
+			return out, nil
 		},
 	}, true
-}
-
-// reduce keeps what is read here.
-func reduce(u *unstructured.Unstructured, paths [][]string) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{Object: map[string]any{}}
-	out.SetAPIVersion(u.GetAPIVersion())
-	out.SetKind(u.GetKind())
-	out.SetNamespace(u.GetNamespace())
-	out.SetName(u.GetName())
-	out.SetUID(u.GetUID())
-	out.SetResourceVersion(u.GetResourceVersion())
-	out.SetDeletionTimestamp(u.GetDeletionTimestamp())
-	if u.GetKind() == AWSMachine.Kind {
-		out.SetOwnerReferences(slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !isMachine(r) }))
-		if at := writtenAt(u, "f:status", "f:instanceState"); !at.IsZero() {
-			out.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: at}}})
-		}
-	}
-	if kept := pick(u.GetLabels(), keptLabels); len(kept) > 0 {
-		out.SetLabels(kept)
-	}
-	if kept := pick(u.GetAnnotations(), keptAnnotations); len(kept) > 0 {
-		out.SetAnnotations(kept)
-	}
-	for _, path := range paths {
-		if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found {
-			_ = unstructured.SetNestedField(out.Object, value, path...) // The way there is made of maps: it was read.
-		}
-	}
-	return out
 }
 
 // writtenAt is when a field, or another one that the same manager writes, last changed,
@@ -132,16 +111,6 @@ func polledAt(u *unstructured.Unstructured) time.Time {
 		return kept[0].Time.Time
 	}
 	return time.Time{}
-}
-
-func pick(from map[string]string, keys []string) map[string]string {
-	kept := map[string]string{}
-	for _, key := range keys {
-		if value, has := from[key]; has {
-			kept[key] = value
-		}
-	}
-	return kept
 }
 
 func isMachine(r metav1.OwnerReference) bool {
