@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/serving"
 )
 
 // healthPath is answered with 200 to everybody, as weave does on this port.
@@ -44,7 +45,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve a call, in the order in which weave finds fault.
 func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, target route, known bool) (string, error) {
-	if wait := s.limiter.take(clientOf(r.RemoteAddr), s.Clock.Now()); wait > 0 {
+	if wait := s.limiter.Take(serving.Client(r.RemoteAddr), s.Clock.Now()); wait > 0 {
 		return "", rateLimited(s.Clock.Now().Add(wait))
 	}
 	if r.Method != http.MethodPost {

@@ -15,6 +15,14 @@ import (
 )
 
 const (
+	// DefaultRateLimit is how many calls a client may make in rateInterval (weave's).
+	DefaultRateLimit = 20
+	// rateInterval is weave's default, too.
+	rateInterval = 30 * time.Second
+	// maxClients whose calls are counted. The other bounds hold against who has more
+	// addresses.
+	maxClients = 10_000
+
 	// maxConnections at a time: idle ones included, far below what the process may
 	// have open.
 	maxConnections = 512
@@ -60,7 +68,7 @@ type Options struct {
 // Server answers the two calls. It is a Runnable of the manager, on every replica.
 type Server struct {
 	Options
-	limiter *limiter
+	limiter *serving.Limiter
 	// slots are taken by calls that were read, large by large bodies that are read.
 	slots, large chan struct{}
 	// stopping is closed when the server is to end; nil before Start.
@@ -83,7 +91,7 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		Options: o,
-		limiter: newLimiter(o.RateLimit, rateInterval, maxClients),
+		limiter: serving.NewLimiter(o.RateLimit, rateInterval, maxClients),
 		slots:   make(chan struct{}, maxCalls),
 		large:   make(chan struct{}, maxLarge),
 	}

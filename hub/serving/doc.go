@@ -1,7 +1,8 @@
 // Package serving runs the hub's HTTP servers.
 //
 // Purpose: the promotion hook, the dashboard, discovery and the webhooks open a port,
-// bound what a caller may take, and end, all in one way.
+// bound what a caller may take, and end, all in one way. A Limiter bounds how often one
+// client calls.
 //
 // Contract: Run serves until its context ends. Calls under way are then let end, for
 // StopGrace at most; what they do is not cut short by that context. Whatever else a
@@ -9,7 +10,8 @@
 //
 // # Locking
 //
-// None: goroutines belong to Run, which waits for them.
+// Goroutines belong to Run, which waits for them. A Limiter has a mutex, held for the
+// access of memory only.
 //
 // # Trade-offs
 //

@@ -1,4 +1,4 @@
-package approval
+package serving
 
 import (
 	"fmt"
@@ -12,34 +12,34 @@ import (
 func TestLimiter(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(1000, 0)
-	l := newLimiter(3, 500*time.Millisecond, maxClients)
+	l := NewLimiter(3, 500*time.Millisecond, 10_000)
 	for range 3 {
-		g.Expect(l.take("a", now)).To(BeZero())
+		g.Expect(l.Take("a", now)).To(BeZero())
 	}
 	for range 5 {
-		g.Expect(l.take("a", now)).To(BeNumerically("~", 500*time.Millisecond/3, time.Millisecond), "a refused call costs nothing")
+		g.Expect(l.Take("a", now)).To(BeNumerically("~", 500*time.Millisecond/3, time.Millisecond), "a refused call costs nothing")
 	}
-	g.Expect(l.take("b", now)).To(BeZero())
+	g.Expect(l.Take("b", now)).To(BeZero())
 	now = now.Add(500 * time.Millisecond)
 	for range 3 {
-		g.Expect(l.take("a", now)).To(BeZero())
+		g.Expect(l.Take("a", now)).To(BeZero())
 	}
-	g.Expect(l.take("a", now)).NotTo(BeZero())
+	g.Expect(l.Take("a", now)).NotTo(BeZero())
 }
 
 // The least recent client is forgotten; the number of clients is bounded.
 func TestLimiterIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(1000, 0)
-	l := newLimiter(1, time.Hour, 10)
+	l := NewLimiter(1, time.Hour, 10)
 	for i := range 1000 {
-		g.Expect(l.take(fmt.Sprint(i), now)).To(BeZero())
+		g.Expect(l.Take(fmt.Sprint(i), now)).To(BeZero())
 	}
 	g.Expect(l.lockedClients.Len()).To(Equal(10))
-	g.Expect(l.take("999", now)).NotTo(BeZero())
+	g.Expect(l.Take("999", now)).NotTo(BeZero())
 }
 
-func TestClientOf(t *testing.T) {
+func TestClient(t *testing.T) {
 	g := NewWithT(t)
 	for remote, client := range map[string]string{
 		"192.0.2.7:1234":            "192.0.2.7",
@@ -51,6 +51,6 @@ func TestClientOf(t *testing.T) {
 		"[::1]:80":                  "::/64",
 		"@":                         "@",
 	} {
-		g.Expect(clientOf(remote)).To(Equal(client), remote)
+		g.Expect(Client(remote)).To(Equal(client), remote)
 	}
 }
