@@ -50,22 +50,28 @@ cluster is asked. The exit code is 0 when there is an explanation, 1 when there 
 		Example: `  capstan explain pipeline apps/shop
   capstan explain pipeline apps/shop --kubeconfig=$HOME/.kube/management`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			key, err := namespacedName(args[0])
-			if err != nil {
-				return err
-			}
-			config, err := s.config()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(c.Context(), explainTimeout)
-			defer cancel()
-			return explainPipeline(ctx, config, key, c.OutOrStdout(), c.ErrOrStderr())
-		},
 	}
+	c.RunE = s.explaining(explainPipeline)
 	s.registerReading(c.Flags())
 	return c
+}
+
+// explaining has an object be explained that the one argument names, by the management
+// cluster of the settings.
+func (s *settings) explaining(explain func(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		key, err := namespacedName(args[0])
+		if err != nil {
+			return err
+		}
+		config, err := s.config()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), explainTimeout)
+		defer cancel()
+		return explain(ctx, config, key, c.OutOrStdout(), c.ErrOrStderr())
+	}
 }
 
 // namespacedName reads an object's name.

@@ -50,20 +50,10 @@ you need the right to read; neither EC2 nor a workload cluster is asked. The exi
 is 0 when there is an explanation, 1 when there is not.`,
 		Example: `  capstan explain ` + strings.ToLower(kind.Kind) + ` fleet/workers`,
 		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			key, err := namespacedName(args[0])
-			if err != nil {
-				return err
-			}
-			config, err := s.config()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(c.Context(), explainTimeout)
-			defer cancel()
-			return explainNodeGroup(ctx, config, kind, key, s.annotator.region, c.OutOrStdout(), c.ErrOrStderr())
-		},
 	}
+	c.RunE = s.explaining(func(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error {
+		return explainNodeGroup(ctx, config, kind, key, s.annotator.region, out, errOut)
+	})
 	s.registerReading(c.Flags())
 	c.Flags().StringVar(&s.annotator.region, "default-region", "", "what the hub has for it")
 	return c
