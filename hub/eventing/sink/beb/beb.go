@@ -110,19 +110,12 @@ func (s *Sink) call(ctx context.Context, prepare func() (*http.Request, error)) 
 			return err
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
-		answer, err := s.client.Do(request) //nolint:bodyclose // wire.Discard closes it.
-		if err != nil {
-			return wire.CallError(s.key.uri.Host, err)
-		}
-		wire.Discard(answer)
-		switch {
-		case answer.StatusCode/100 == 2:
-			return nil
-		case answer.StatusCode == http.StatusUnauthorized && rejected == "":
+		_, err = wire.Do(s.client, request, s.clock)
+		if err != nil && sink.Of(err).Code == sink.CodeUnauthorized && rejected == "" {
 			rejected = token
 			continue
 		}
-		return wire.StatusError(s.key.uri.Host, answer, s.clock)
+		return err
 	}
 }
 

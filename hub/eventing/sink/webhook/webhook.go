@@ -152,15 +152,11 @@ func (s *Sink) asked(ctx context.Context) error {
 	}
 	request.Header.Set(requestOrigin, s.o.Origin)
 	s.authorize(request)
-	answer, err := s.client.Do(request) //nolint:bodyclose // wire.Discard closes it.
+	said, err := wire.Do(s.client, request, s.o.Clock)
 	if err != nil {
-		return wire.CallError(s.url.Host, err)
+		return err
 	}
-	wire.Discard(answer)
-	if answer.StatusCode/100 != 2 {
-		return wire.StatusError(s.url.Host, answer, s.o.Clock)
-	}
-	if origin := answer.Header.Get(allowedOrigin); origin != "*" && !strings.EqualFold(origin, s.o.Origin) {
+	if origin := said.Get(allowedOrigin); origin != "*" && !strings.EqualFold(origin, s.o.Origin) {
 		return sink.Errorf(sink.Unavailable, "not-allowed", "%s does not allow events of %s (%s)", s.url.Host, s.o.Origin, allowedOrigin)
 	}
 	return nil
@@ -181,15 +177,8 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	if len(s.hmac) > 0 {
 		sign(request, s.hmac, s.o.Clock.Now(), body)
 	}
-	answer, err := s.client.Do(request) //nolint:bodyclose // wire.Discard closes it.
-	if err != nil {
-		return wire.CallError(s.url.Host, err)
-	}
-	wire.Discard(answer)
-	if answer.StatusCode/100 != 2 {
-		return wire.StatusError(s.url.Host, answer, s.o.Clock)
-	}
-	return nil
+	_, err = wire.Do(s.client, request, s.o.Clock)
+	return err
 }
 
 // Close implements sink.Sink.

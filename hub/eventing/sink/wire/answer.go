@@ -16,10 +16,19 @@ import (
 // maxDrain is how much of an answer is read, so that its connection can be used again.
 const maxDrain = 64 << 10
 
-// Discard the rest of an answer.
-func Discard(answer *http.Response) {
+// Do a call of which only the receiver's yes and its headers matter. The error is a
+// CallError or a StatusError.
+func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (http.Header, error) {
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, CallError(request.URL.Host, err)
+	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxDrain))
 	_ = answer.Body.Close()
+	if answer.StatusCode/100 != 2 {
+		return nil, StatusError(request.URL.Host, answer, now)
+	}
+	return answer.Header, nil
 }
 
 // CallError is the class of a call that got no answer.
