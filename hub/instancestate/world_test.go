@@ -377,11 +377,7 @@ func entry(key string, value any) eventingv1.ConfigEntry {
 	if err != nil {
 		panic(err)
 	}
-	e := eventingv1.ConfigEntry{}
-	v := e[key]
-	v.Raw = raw
-	e[key] = v
-	return e
+	return eventingv1.ConfigEntry{key: {Raw: raw}}
 }
 
 // events is a queue with dead letters behind it, and its source; more: its configuration.

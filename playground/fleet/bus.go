@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +48,7 @@ func (f *Fleet) declareBus(ctx context.Context) error {
 			Namespace: hubNamespace, Name: busName, Labels: map[string]string{eventingv1.BackendLabel: eventingv1.BackendLabelValue},
 		},
 		Spec: eventingv1.EventingBackendSpec{Type: "nats", Config: []eventingv1.ConfigEntry{
-			{"maxInFlightMessages": apiextensionsv1.JSON{Raw: []byte("10")}},
+			{"maxInFlightMessages": {Raw: []byte("10")}},
 		}},
 	}
 	if err := f.client.Create(ctx, bus); err != nil {

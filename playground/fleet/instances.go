@@ -10,7 +10,6 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/sqs"
 	eventsv1 "k8s.io/api/events/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -79,8 +78,8 @@ func (f *Fleet) spotNotice(ctx context.Context, s *stage) error {
 
 // instanceSource is the queue, as people declare it.
 func (f *Fleet) instanceSource() *eventingv1.EventingBackend {
-	text := func(value string) apiextensionsv1.JSON {
-		return apiextensionsv1.JSON{Raw: fmt.Appendf(nil, "%q", value)}
+	text := func(key, value string) eventingv1.ConfigEntry {
+		return eventingv1.ConfigEntry{key: {Raw: fmt.Appendf(nil, "%q", value)}}
 	}
 	return &eventingv1.EventingBackend{
 		ObjectMeta: metav1.ObjectMeta{
@@ -88,7 +87,7 @@ func (f *Fleet) instanceSource() *eventingv1.EventingBackend {
 			Labels: map[string]string{eventingv1.BackendLabel: eventingv1.BackendLabelValue},
 		},
 		Spec: eventingv1.EventingBackendSpec{Type: "sqs", Config: []eventingv1.ConfigEntry{
-			{"role": text("source")}, {"queueUrl": text(sqs.URL(f.aws, instanceQueue))}, {"region": text(region)},
+			text("role", "source"), text("queueUrl", sqs.URL(f.aws, instanceQueue)), text("region", region),
 		}},
 	}
 }

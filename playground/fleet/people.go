@@ -17,7 +17,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -173,7 +172,7 @@ func (f *Fleet) mistake(ctx context.Context) (string, error) {
 	if err := c.Create(ctx, &eventingv1.EventingBackend{
 		ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: "mistaken"},
 		Spec: eventingv1.EventingBackendSpec{Type: "nats", Config: []eventingv1.ConfigEntry{
-			{"maxInFlightMessages": apiextensionsv1.JSON{Raw: []byte(`"ten"`)}},
+			{"maxInFlightMessages": {Raw: []byte(`"ten"`)}},
 		}},
 	}, client.DryRunAll); err != nil {
 		return "", err

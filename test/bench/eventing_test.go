@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,16 +44,8 @@ const (
 
 // backendOf a type, with its defaults.
 func backendOf(g *WithT, of schema.Schema, values map[string]any) schema.Config {
-	var entries []eventingv1.ConfigEntry
-	for name, value := range values {
-		raw, err := json.Marshal(value)
-		g.Expect(err).NotTo(HaveOccurred())
-		entry := eventingv1.ConfigEntry{}
-		v := entry[name]
-		v.Raw = raw
-		entry[name] = v
-		entries = append(entries, entry)
-	}
+	entries, err := eventingv1.NewConfig(values)
+	g.Expect(err).NotTo(HaveOccurred())
 	c, problems := of.Resolve(entries)
 	g.Expect(problems).To(BeEmpty())
 	return c

@@ -2,7 +2,6 @@ package browser
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -80,15 +79,9 @@ func backend(t *testing.T, name string, settings map[string]any) {
 	t.Helper()
 	g := NewWithT(t)
 	b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name}, Spec: eventingv1.EventingBackendSpec{Type: "sqs"}}
-	for key, value := range settings {
-		raw, err := json.Marshal(value)
-		g.Expect(err).NotTo(HaveOccurred())
-		entry := eventingv1.ConfigEntry{}
-		v := entry[key]
-		v.Raw = raw
-		entry[key] = v
-		b.Spec.Config = append(b.Spec.Config, entry)
-	}
+	var err error
+	b.Spec.Config, err = eventingv1.NewConfig(settings)
+	g.Expect(err).NotTo(HaveOccurred())
 	temporary(t, b)
 }
 

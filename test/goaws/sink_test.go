@@ -1,7 +1,6 @@
 package goaws
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -41,7 +40,7 @@ func TestPublishes(t *testing.T) {
 		}
 		made, err := client.CreateQueue(t.Context(), queue)
 		g.Expect(err).NotTo(HaveOccurred())
-		s := sink.Open(sink.Options{Config: configOf(g, map[string]string{"role": "sink", "region": "eu-west-1", "queueName": name, "endpoint": endpoint}), AWS: config, AllowLoopback: true})
+		s := sink.Open(sink.Options{Config: configOf(g, map[string]any{"role": "sink", "region": "eu-west-1", "queueName": name, "endpoint": endpoint}), AWS: config, AllowLoopback: true})
 		g.Expect(s.Ping(t.Context())).To(Succeed())
 		g.Expect(s.Publish(t.Context(), e)).To(Succeed())
 		kept, err := client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: made.QueueUrl, WaitTimeSeconds: 5, MessageAttributeNames: []string{"All"}})
@@ -54,21 +53,13 @@ func TestPublishes(t *testing.T) {
 		g.Expect(aws.ToString(m.MessageAttributes["ce-type"].StringValue)).To(Equal(e.Type()))
 	}
 	// A queue that is not there.
-	s := sink.Open(sink.Options{Config: configOf(g, map[string]string{"role": "sink", "region": "eu-west-1", "queueName": "nowhere", "endpoint": endpoint}), AWS: config, AllowLoopback: true})
+	s := sink.Open(sink.Options{Config: configOf(g, map[string]any{"role": "sink", "region": "eu-west-1", "queueName": "nowhere", "endpoint": endpoint}), AWS: config, AllowLoopback: true})
 	g.Expect(s.Ping(t.Context())).To(MatchError(ContainSubstring("no-queue")))
 }
 
-func configOf(g *WithT, values map[string]string) schema.Config {
-	var entries []eventingv1.ConfigEntry
-	for name, value := range values {
-		raw, err := json.Marshal(value)
-		g.Expect(err).NotTo(HaveOccurred())
-		entry := eventingv1.ConfigEntry{}
-		v := entry[name]
-		v.Raw = raw
-		entry[name] = v
-		entries = append(entries, entry)
-	}
+func configOf(g *WithT, values map[string]any) schema.Config {
+	entries, err := eventingv1.NewConfig(values)
+	g.Expect(err).NotTo(HaveOccurred())
 	c, problems := schema.SQS().Resolve(entries)
 	g.Expect(problems).To(BeEmpty())
 	return c

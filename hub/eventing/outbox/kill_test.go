@@ -103,17 +103,9 @@ func (d doomed) run(ctx context.Context) error {
 }
 
 func configOf(of schema.Schema, values map[string]any) schema.Config {
-	var entries []eventingv1.ConfigEntry
-	for name, value := range values {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			panic(err)
-		}
-		entry := eventingv1.ConfigEntry{}
-		v := entry[name]
-		v.Raw = raw
-		entry[name] = v
-		entries = append(entries, entry)
+	entries, err := eventingv1.NewConfig(values)
+	if err != nil {
+		panic(err)
 	}
 	c, problems := of.Resolve(entries)
 	if len(problems) > 0 {

@@ -87,11 +87,7 @@ func (s Schema) Defaults(entries []eventingv1.ConfigEntry) []eventingv1.ConfigEn
 	var added []eventingv1.ConfigEntry
 	for _, key := range sorted(s.Keys) {
 		if key.Required && key.Default != "" && !set[key.Name] {
-			entry := eventingv1.ConfigEntry{}
-			value := entry[key.Name]
-			value.Raw = key.defaultJSON()
-			entry[key.Name] = value
-			added = append(added, entry)
+			added = append(added, eventingv1.ConfigEntry{key.Name: {Raw: key.defaultJSON()}})
 		}
 	}
 	return added

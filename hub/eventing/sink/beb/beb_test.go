@@ -2,7 +2,6 @@ package beb
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -116,15 +115,14 @@ func (m *mesh) secret() map[string][]byte {
 
 func config(t *testing.T, pairs ...string) schema.Config {
 	t.Helper()
-	entries := []eventingv1.ConfigEntry{}
+	values := map[string]any{}
 	for _, pair := range append(pairs, "secretRef=key") {
 		name, value, _ := strings.Cut(pair, "=")
-		raw, _ := json.Marshal(value)
-		entry := eventingv1.ConfigEntry{}
-		v := entry[name]
-		v.Raw = raw
-		entry[name] = v
-		entries = append(entries, entry)
+		values[name] = value
+	}
+	entries, err := eventingv1.NewConfig(values)
+	if err != nil {
+		t.Fatal(err)
 	}
 	c, problems := schema.BEB().Resolve(entries)
 	if len(problems) > 0 {

@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -125,7 +124,6 @@ type keys map[string]any
 // config of type nats.
 func config(t testing.TB, url string, more keys) schema.Config {
 	t.Helper()
-	entries := []eventingv1.ConfigEntry{}
 	for name, value := range (keys{"requestTimeout": "2s", "reconnectWait": "100ms"}) {
 		if _, set := more[name]; !set {
 			if more == nil {
@@ -134,16 +132,9 @@ func config(t testing.TB, url string, more keys) schema.Config {
 			more[name] = value
 		}
 	}
-	for name, value := range more {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entry := eventingv1.ConfigEntry{}
-		v := entry[name]
-		v.Raw = raw
-		entry[name] = v
-		entries = append(entries, entry)
+	entries, err := eventingv1.NewConfig(more)
+	if err != nil {
+		t.Fatal(err)
 	}
 	c, problems := schema.NATS(url).Resolve(entries)
 	if len(problems) > 0 {

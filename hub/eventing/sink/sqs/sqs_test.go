@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -75,20 +76,10 @@ func config(t *testing.T, more map[string]any) schema.Config {
 	for name, value := range more {
 		all[name] = value
 	}
-	var entries []eventingv1.ConfigEntry
-	for name, value := range all {
-		if value == nil { // Not set.
-			continue
-		}
-		raw, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entry := eventingv1.ConfigEntry{}
-		v := entry[name]
-		v.Raw = raw
-		entry[name] = v
-		entries = append(entries, entry)
+	maps.DeleteFunc(all, func(_ string, value any) bool { return value == nil }) // Not set.
+	entries, err := eventingv1.NewConfig(all)
+	if err != nil {
+		t.Fatal(err)
 	}
 	c, problems := schema.SQS().Resolve(entries)
 	if len(problems) > 0 {

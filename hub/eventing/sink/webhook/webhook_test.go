@@ -43,17 +43,9 @@ func config(t testing.TB, url string, more keys) schema.Config {
 	for name, value := range more {
 		all[name] = value
 	}
-	var entries []eventingv1.ConfigEntry
-	for name, value := range all {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entry := eventingv1.ConfigEntry{}
-		v := entry[name]
-		v.Raw = raw
-		entry[name] = v
-		entries = append(entries, entry)
+	entries, err := eventingv1.NewConfig(all)
+	if err != nil {
+		t.Fatal(err)
 	}
 	c, problems := schema.HTTP().Resolve(entries)
 	if len(problems) > 0 {
