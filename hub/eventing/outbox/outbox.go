@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -81,6 +80,8 @@ type Outbox struct {
 		// queue of objects whose record is to be written; nil before Start.
 		queue   workqueue.TypedDelayingInterface[key]
 		entries map[key]*entry
+		// backends are the entries of EventingBackends, by "namespace/name".
+		backends map[string]*entry
 		// byID says whose event it is that Settled may come for.
 		byID map[string]key
 	}
@@ -97,7 +98,7 @@ func New(o Options) *Outbox {
 		o.RecordDelay = DefaultRecordDelay
 	}
 	b := &Outbox{options: o}
-	b.lockedState.entries, b.lockedState.byID = map[key]*entry{}, map[string]key{}
+	b.lockedState.entries, b.lockedState.backends, b.lockedState.byID = map[key]*entry{}, map[string]*entry{}, map[string]key{}
 	return b
 }
 
@@ -132,6 +133,9 @@ func (b *Outbox) see(o client.Object) {
 		b.forgetLocked(k)
 		e = newEntry(o)
 		b.lockedState.entries[k] = e
+		if k.kind == eventingv1.EventingBackendKind {
+			b.lockedState.backends[k.String()] = e
+		}
 	}
 	e.see(b.options.Hub, o, b.uidLocked, now)
 	fresh := b.newsLocked(k, e, now)
@@ -141,7 +145,7 @@ func (b *Outbox) see(o client.Object) {
 
 // uidLocked of the backend of a name; empty for none.
 func (b *Outbox) uidLocked(backend string) types.UID {
-	if e := b.lockedState.entries[backendKey(backend)]; e != nil {
+	if e := b.lockedState.backends[backend]; e != nil {
 		return e.object.GetUID()
 	}
 	return ""
@@ -215,6 +219,7 @@ func (b *Outbox) forgetLocked(k key) {
 	}
 	delete(b.lockedState.entries, k)
 	if k.kind == eventingv1.EventingBackendKind { // Another one of its name has settled nothing.
+		delete(b.lockedState.backends, k.String())
 		for _, e := range b.lockedState.entries {
 			delete(e.settled, k.String())
 			delete(e.unwanted, k.String())
@@ -274,7 +279,7 @@ func (b *Outbox) pendingOf(k key, backend string) ([]waiting, error) {
 	now := b.options.Clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	to := b.lockedState.entries[backendKey(backend)]
+	to := b.lockedState.backends[backend]
 	if to == nil {
 		return nil, fmt.Errorf("what is pending for %s: %w", backend, ErrUnknownBackend)
 	}
@@ -322,11 +327,6 @@ func (b *Outbox) again(w waiting) (ce.Event, bool) {
 		}
 	}
 	return ce.Event{}, false
-}
-
-func backendKey(name string) key {
-	namespace, name, _ := strings.Cut(name, "/")
-	return key{kind: eventingv1.EventingBackendKind, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
 // Settled implements publisher.Source. Whatever became of the event, it is not told to

@@ -3,16 +3,20 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -206,4 +210,55 @@ func TestTheNextBackendOfAName(t *testing.T) {
 	g.Expect(b.pending(g, "a")).To(BeEmpty())
 	b.backend("a", "another")
 	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.detected.v1"}))
+}
+
+// patches counts them.
+type patches struct {
+	client.Writer
+	made atomic.Int64
+}
+
+func (p *patches) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	p.made.Add(1)
+	return nil
+}
+
+// TestRecordsGiveWayToNews: few are written at once; many take their time, but the last
+// not more than a minute.
+func TestRecordsGiveWayToNews(t *testing.T) {
+	for _, objects := range []int{recordBurst, 10 * recordRate, 2 * recordRate * int(recordWithin/time.Second)} {
+		t.Run(fmt.Sprint(objects), func(t *testing.T) {
+			g := NewWithT(t)
+			b, time0, written := newBox(t, "bus"), time.Unix(0, 0), &patches{}
+			fake := clocktesting.NewFakeClock(time0)
+			b.options.Clock, b.options.Client = fake, written
+			queue := newQueue(fake)
+			others := fake.Waiters() // The queue's own.
+			for i := range objects {
+				p := promotionAt(b.now)
+				p.Name = fmt.Sprint("p-", i)
+				p.UID = types.UID(p.Name)
+				b.see(p)
+				b.lockedState.entries[keyOf(p)].settled["ns/bus"] = []string{event.Hub{Name: "fleet", UID: "hub"}.Promotions(p)[0].ID()}
+				queue.Add(keyOf(p))
+			}
+			var workers sync.WaitGroup
+			pace := rate.NewLimiter(recordRate, recordBurst)
+			for range recorders {
+				workers.Go(func() { b.record(t.Context(), queue, pace) })
+			}
+			g.Eventually(written.made.Load).Should(BeNumerically("==", min(recordBurst, objects)))
+			for written.made.Load() < int64(objects) {
+				// All workers wait for the clock, or for the last of them to end.
+				g.Eventually(func() bool { return fake.Waiters() >= others+recorders || queue.Len() == 0 }).WithPolling(100 * time.Microsecond).Should(BeTrue())
+				passed := fake.Since(time0)
+				most := float64(recordBurst) + max(recordRate, float64(objects)/recordWithin.Seconds())*passed.Seconds()
+				g.Expect(float64(written.made.Load())).To(BeNumerically("<=", most+recorders), "after %s", passed)
+				g.Expect(passed).To(BeNumerically("<=", recordWithin+recordWithin/20), "with what the steps of the clock add")
+				fake.Step(10 * time.Millisecond)
+			}
+			queue.ShutDown()
+			workers.Wait()
+		})
+	}
 }

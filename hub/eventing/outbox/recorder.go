@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -20,9 +22,15 @@ const (
 	// DefaultRecordDelay has one patch do for what several backends settle; it is also
 	// for how long a process that dies may have published without a record.
 	DefaultRecordDelay = time.Second
-	// recorders write at a time: a burst of 2,000 edges is recorded in seconds, beside
-	// what else the hub writes.
-	recorders = 4
+	// recordRate a second is written at leisure, after a first recordBurst: a record costs
+	// the API server as much as the edge it is of, and news are not to wait for it.
+	recordRate, recordBurst = 40, 40
+	// recordWithin is how long a record waits at most for those before it: the more wait,
+	// the more are written a second. A process that dies has the next one publish again
+	// what waited; a stream knows that again for ten minutes by default.
+	recordWithin = time.Minute
+	// recorders write at a time, and flushers at the end.
+	recorders, flushers = 4, 16
 	// recordTimeout of one patch.
 	recordTimeout = 10 * time.Second
 	// flushTimeout bounds what is recorded at the end.
@@ -40,12 +48,13 @@ func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[key] {
 }
 
 // record what is settled, until the queue is shut down.
-func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key]) {
+func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key], pace *rate.Limiter) {
 	for {
 		k, over := queue.Get()
 		if over {
 			return
 		}
+		b.pause(ctx, pace, queue.Len())
 		if err := b.write(ctx, k); err != nil && ctx.Err() == nil {
 			b.options.Logger.V(1).Info("recording what was told failed, and is tried again", "kind", k.kind, "namespace", k.Namespace, "name", k.Name, "error", err.Error())
 			queue.AddRateLimited(k)
@@ -53,6 +62,26 @@ func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingIn
 			queue.Forget(k)
 		}
 		queue.Done(k)
+	}
+}
+
+// pause before a record, while so many others wait.
+func (b *Outbox) pause(ctx context.Context, pace *rate.Limiter, others int) {
+	limit := rate.Limit(recordRate)
+	if others > 0 { // Once raised, it stays: the last of those that wait has a minute, too.
+		limit = max(pace.Limit(), rate.Limit(float64(others)/recordWithin.Seconds()))
+	}
+	now := b.options.Clock.Now()
+	pace.SetLimitAt(now, limit)
+	delay := pace.ReserveN(now, 1).DelayFrom(now)
+	if delay <= 0 {
+		return
+	}
+	timer := b.options.Clock.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
 	}
 }
 
@@ -69,11 +98,13 @@ func (b *Outbox) flush(ctx context.Context) {
 		}
 	}
 	b.mu.Unlock()
+	writing, ctx := errgroup.WithContext(ctx)
+	writing.SetLimit(flushers)
 	for _, k := range keys {
-		if err := b.write(ctx, k); err != nil {
-			b.options.Logger.Info("recording what was told failed; it is told again", "error", err.Error())
-			return
-		}
+		writing.Go(func() error { return b.write(ctx, k) })
+	}
+	if err := writing.Wait(); err != nil {
+		b.options.Logger.Info("recording what was told failed; it is told again", "error", err.Error())
 	}
 }
 
@@ -140,12 +171,9 @@ func (b *Outbox) recordLocked(e *entry, now time.Time) record {
 		next.Credentials = &e.credentials
 	}
 	present := e.events(b.options.Hub, now)
-	for at, to := range b.lockedState.entries {
-		if at.kind != eventingv1.EventingBackendKind {
-			continue
-		}
-		uid := to.object.GetUID()
-		noted := slices.Concat(e.settled[at.String()], e.unwanted[at.String()])
+	for name, backend := range b.lockedState.backends {
+		uid := backend.object.GetUID()
+		noted := slices.Concat(e.settled[name], e.unwanted[name])
 		for _, one := range present {
 			if before.has(uid, one.ID()) || slices.Contains(noted, one.ID()) {
 				next.To[uid] = append(next.To[uid], short(one.ID()))

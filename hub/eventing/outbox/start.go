@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,8 +35,9 @@ func (b *Outbox) Start(ctx context.Context) error {
 	b.lockedState.queue = queue
 	b.mu.Unlock()
 	var workers sync.WaitGroup
+	pace := rate.NewLimiter(recordRate, recordBurst)
 	for range recorders {
-		workers.Go(func() { b.record(ctx, queue) })
+		workers.Go(func() { b.record(ctx, queue, pace) })
 	}
 	defer workers.Wait()
 	defer queue.ShutDown()
