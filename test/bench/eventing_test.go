@@ -221,15 +221,12 @@ func TestEdgeToBroker(t *testing.T) {
 		shown = append(shown, max(0, seen.at(name).Sub(at)))
 		added = append(added, max(0, arrived.at(name).Sub(seen.at(name))))
 	}
-	for _, row := range []struct {
-		what string
-		took []time.Duration
-	}{
-		{"edge → JetStream", all}, {"edge → the hub's informer", shown}, {"informer → JetStream", added},
-	} {
-		slices.Sort(row.took)
-		report(fmt.Sprintf("%s, %d/s, p50", row.what, edgeRate), quantile(row.took, 0.5), edgeBudget, "ms")
-		report(fmt.Sprintf("%s, %d/s, p99", row.what, edgeRate), quantile(row.took, 0.99), edgeBudget, "ms")
+	slices.Sort(added)
+	report(fmt.Sprintf("the hub's informer → JetStream, %d/s, p50", edgeRate), quantile(added, 0.5), edgeBudget, "ms")
+	report("the same, p99", quantile(added, 0.99), edgeBudget, "ms")
+	for what, took := range map[string][]time.Duration{"the hub's informer": shown, "JetStream": all} {
+		slices.Sort(took)
+		fmt.Fprintf(os.Stderr, "| API server's yes → %s: p50; p99 | %s ms; %s ms | – | |\n", what, figure(quantile(took, 0.5)), figure(quantile(took, 0.99)))
 	}
 }
 
