@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -96,7 +97,15 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	if o.Eventing.APIURL != "" {
 		self.SchemaBase = o.Eventing.APIURL + discovery.SchemasPath
 	}
-	box := outbox.New(outbox.Options{Hub: self, Cache: mgr.GetCache(), Client: mgr.GetClient(), Clock: o.Clock, Logger: log.WithName("outbox")})
+	unlimited := rest.CopyConfig(mgr.GetConfig())
+	// The outbox bounds what is under way; a client-side limit would cut short what it
+	// records at the end.
+	unlimited.QPS, unlimited.RateLimiter = -1, nil
+	records, err := client.New(unlimited, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("making the outbox's client: %w", err)
+	}
+	box := outbox.New(outbox.Options{Hub: self, Cache: mgr.GetCache(), Client: records, Clock: o.Clock, Logger: log.WithName("outbox")})
 	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("wiring the watch of Secrets: %w", err)

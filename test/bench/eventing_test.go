@@ -221,13 +221,14 @@ func TestEdgeToBroker(t *testing.T) {
 		shown = append(shown, max(0, seen.at(name).Sub(at)))
 		added = append(added, max(0, arrived.at(name).Sub(seen.at(name))))
 	}
+	slices.Sort(all)
+	slices.Sort(shown)
 	slices.Sort(added)
-	report(fmt.Sprintf("the hub's informer → JetStream, %d/s, p50", edgeRate), quantile(added, 0.5), edgeBudget, "ms")
+	report(fmt.Sprintf("edge → JetStream, %d/s, p50", edgeRate), quantile(all, 0.5), edgeBudget, "ms")
+	report("the same, p99", quantile(all, 0.99), edgeBudget, "ms")
+	report("what the hub adds, from its informer → JetStream, p50", quantile(added, 0.5), edgeBudget, "ms")
 	report("the same, p99", quantile(added, 0.99), edgeBudget, "ms")
-	for what, took := range map[string][]time.Duration{"the hub's informer": shown, "JetStream": all} {
-		slices.Sort(took)
-		fmt.Fprintf(os.Stderr, "| API server's yes → %s: p50; p99 | %s ms; %s ms | – | |\n", what, figure(quantile(took, 0.5)), figure(quantile(took, 0.99)))
-	}
+	fmt.Fprintf(os.Stderr, "| what the API server takes, edge → the hub's informer: p50; p99 | %s ms; %s ms | – | |\n", figure(quantile(shown, 0.5)), figure(quantile(shown, 0.99)))
 }
 
 // arrivals are when each Promotion was first heard of.

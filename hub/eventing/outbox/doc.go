@@ -21,10 +21,10 @@
 // object: when it wants more kinds one day, it does not get old events after newer ones.
 //
 // Settled notes what a backend is done with; the record is written a moment later, one
-// patch for all that was settled of an object in between. In a burst records are written
-// at leisure, within a minute: each costs the API server as much as the edge that it is
-// of. What was published and not recorded when the process died is published again, under
-// the same id.
+// patch for all that was settled of an object in between. In a burst those of Promotions
+// are written at leisure, within a minute or so: each costs the API server as much as the
+// edge that it is of. What was published and not recorded when the process died is
+// published again, under the same id.
 //
 // States (of a cluster's connection, of a backend) are told when they change, and the
 // record says which one was told last: a hub that dies between Unreachable and Ready

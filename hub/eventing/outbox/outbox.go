@@ -77,8 +77,10 @@ type Outbox struct {
 	lockedState struct {
 		// leading is set while Start sees all objects.
 		leading bool
-		// queue of objects whose record is to be written; nil before Start.
-		queue   workqueue.TypedDelayingInterface[key]
+		// prompt and leisurely are the queues of objects whose record is to be written;
+		// nil before Start.
+		prompt, leisurely workqueue.TypedDelayingInterface[key]
+
 		entries map[key]*entry
 		// backends are the entries of EventingBackends, by "namespace/name".
 		backends map[string]*entry
@@ -344,7 +346,7 @@ func (b *Outbox) Settled(backend, id string, how publisher.Outcome) {
 			notes[backend] = append(notes[backend], id)
 		}
 	}
-	queue := b.lockedState.queue
+	queue := b.queueLocked(k)
 	b.mu.Unlock()
 	if tracked && how != publisher.Unwanted { // So Start has made the queue.
 		queue.AddAfter(k, b.options.RecordDelay)

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -358,4 +359,39 @@ func TestRecords(t *testing.T) {
 	w.g.Eventually(func() error { return json.Unmarshal([]byte(w.told(p)), &struct{}{}) }).Should(Succeed())
 	w.g.Eventually(w.recorded(p, b)).Should(HaveLen(1))
 	w.g.Expect(w.told(p)).NotTo(ContainSubstring("gone"))
+}
+
+// TestALevelDoesNotWaitForPromotions: the record is all that the next leader knows of a
+// level, so it does not queue up behind a burst of Promotions.
+func TestALevelDoesNotWaitForPromotions(t *testing.T) {
+	const promotions, few = 200, 50
+	w := newWorld(t)
+	w.backend("bus")
+	began := time.Now()
+	fake := testclock.NewFakeClock(began)
+	bus := &broker{}
+	w.live(how{clock: fake}, map[string]sink.Sink{"bus": bus})
+	told := func() int {
+		var list capstanv1.PromotionList
+		w.g.Expect(w.c.List(t.Context(), &list, client.InNamespace(w.ns))).To(Succeed())
+		return len(slices.DeleteFunc(list.Items, func(p capstanv1.Promotion) bool { return p.Annotations[outbox.ToldAnnotation] == "" }))
+	}
+	for i := range promotions {
+		w.promotion(fmt.Sprint("web-", i), int64(i+1), true)
+	}
+	w.g.Eventually(bus.ids).Should(HaveLen(promotions))
+	w.g.Eventually(func() int {
+		fake.Step(10 * time.Millisecond)
+		return told()
+	}).Should(BeNumerically(">=", few))
+	c := w.connection("edge")
+	w.state(c, capstanv1.ConnectionUnreachable, began)
+	w.g.Eventually(bus.last).Should(HaveKeyWithValue(ContainSubstring("edge"), event.ClusterUnreachable))
+	since := fake.Now()
+	w.g.Eventually(func() string {
+		fake.Step(time.Millisecond)
+		return w.told(c)
+	}).Should(ContainSubstring(`"state":"Unreachable"`))
+	w.g.Expect(fake.Since(since)).To(BeNumerically("<", time.Second), "or the Promotions had their turn")
+	w.g.Expect(told()).To(BeNumerically("<", promotions))
 }

@@ -49,7 +49,7 @@ func newBox(t *testing.T, backends ...string) *box {
 	b.TellTo(b.told)
 	queue := workqueue.NewTypedDelayingQueue[key]()
 	t.Cleanup(queue.ShutDown)
-	b.lockedState.leading, b.lockedState.queue = true, queue
+	b.lockedState.leading, b.lockedState.prompt, b.lockedState.leisurely = true, queue, queue
 	for _, name := range backends {
 		b.backend(name, types.UID("uid-"+name))
 	}

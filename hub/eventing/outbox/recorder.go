@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,17 +20,16 @@ import (
 )
 
 const (
-	// DefaultRecordDelay has one patch do for what several backends settle; it is also
-	// for how long a process that dies may have published without a record.
+	// DefaultRecordDelay has one patch do for what several backends settle.
 	DefaultRecordDelay = time.Second
-	// recordRate a second is written at leisure, after a first recordBurst: a record costs
-	// the API server as much as the edge it is of, and news are not to wait for it.
+	// recordRate a second is written of Promotions, after a first recordBurst: a record
+	// costs the API server as much as the edge it is of, and news are not to wait for it.
 	recordRate, recordBurst = 40, 40
-	// recordWithin is how long a record waits at most for those before it: the more wait,
+	// recordWithin is how long a record should wait for those before it: the more wait,
 	// the more are written a second. A process that dies has the next one publish again
 	// what waited; a stream knows that again for ten minutes by default.
 	recordWithin = time.Minute
-	// recorders write at a time, and flushers at the end.
+	// recorders write from each queue at a time, and flushers at the end.
 	recorders, flushers = 4, 16
 	// recordTimeout of one patch.
 	recordTimeout = 10 * time.Second
@@ -47,15 +47,31 @@ func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[key] {
 	)
 }
 
-// record what is settled, until the queue is shut down.
+// queueLocked of an object's record. Without it a Promotion is told again what was told;
+// of a level it is the only memory, and the next leader would not know that it changed
+// back. So levels are written at once.
+func (b *Outbox) queueLocked(k key) workqueue.TypedDelayingInterface[key] {
+	if k.kind == capstanv1.PromotionKind {
+		return b.lockedState.leisurely
+	}
+	return b.lockedState.prompt
+}
+
+// record what is settled, until the queue is shut down; at leisure when there is a pace.
 func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key], pace *rate.Limiter) {
 	for {
 		k, over := queue.Get()
 		if over {
 			return
 		}
-		b.pause(ctx, pace, queue.Len())
-		if err := b.write(ctx, k); err != nil && ctx.Err() == nil {
+		if _, _, due := b.outdated(k); due && pace != nil {
+			b.pause(ctx, pace, queue.Len())
+		}
+		if ctx.Err() != nil { // What waits is the flush's.
+			queue.Done(k)
+			continue
+		}
+		if err := b.write(ctx, k); err != nil {
 			b.options.Logger.V(1).Info("recording what was told failed, and is tried again", "kind", k.kind, "namespace", k.Namespace, "name", k.Name, "error", err.Error())
 			queue.AddRateLimited(k)
 		} else {
@@ -98,13 +114,20 @@ func (b *Outbox) flush(ctx context.Context) {
 		}
 	}
 	b.mu.Unlock()
-	writing, ctx := errgroup.WithContext(ctx)
+	var writing errgroup.Group // One that fails does not end the others.
 	writing.SetLimit(flushers)
+	var failed atomic.Int64
 	for _, k := range keys {
-		writing.Go(func() error { return b.write(ctx, k) })
+		writing.Go(func() error {
+			err := b.write(ctx, k)
+			if err != nil {
+				failed.Add(1)
+			}
+			return err
+		})
 	}
 	if err := writing.Wait(); err != nil {
-		b.options.Logger.Info("recording what was told failed; it is told again", "error", err.Error())
+		b.options.Logger.Info("recording what was told failed; it is told again", "objects", failed.Load(), "error", err.Error())
 	}
 }
 

@@ -30,17 +30,19 @@ func (b *Outbox) Start(ctx context.Context) error {
 	if b.publisher == nil {
 		return errors.New("the outbox has nobody to tell: TellTo was not called")
 	}
-	queue := newQueue(b.options.Clock)
+	prompt, leisurely := newQueue(b.options.Clock), newQueue(b.options.Clock)
 	b.mu.Lock()
-	b.lockedState.queue = queue
+	b.lockedState.prompt, b.lockedState.leisurely = prompt, leisurely
 	b.mu.Unlock()
 	var workers sync.WaitGroup
 	pace := rate.NewLimiter(recordRate, recordBurst)
 	for range recorders {
-		workers.Go(func() { b.record(ctx, queue, pace) })
+		workers.Go(func() { b.record(ctx, prompt, nil) })
+		workers.Go(func() { b.record(ctx, leisurely, pace) })
 	}
 	defer workers.Wait()
-	defer queue.ShutDown()
+	defer prompt.ShutDown()
+	defer leisurely.ShutDown()
 	// Backends come first: they are what the records are of.
 	for _, o := range []client.Object{&eventingv1.EventingBackend{}, &capstanv1.ClusterConnection{}, &capstanv1.Promotion{}} {
 		stop, err := b.watch(ctx, o)
