@@ -97,9 +97,9 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	if o.Eventing.APIURL != "" {
 		self.SchemaBase = o.Eventing.APIURL + discovery.SchemasPath
 	}
-	unlimited := rest.CopyConfig(mgr.GetConfig())
 	// The outbox bounds what is under way; a client-side limit would cut short what it
 	// records at the end.
+	unlimited := rest.CopyConfig(mgr.GetConfig())
 	unlimited.QPS, unlimited.RateLimiter = -1, nil
 	records, err := client.New(unlimited, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {

@@ -11,6 +11,9 @@
 // state a cluster is in. What is demanded is a set of owners, never a count; the
 // last owner's leaving ends an informer after Timings.Linger.
 //
+// How a kind is read is its Kind's: Excerpt makes a Reduce of the fields, labels and
+// annotations that are to be kept, and Both puts together those of two who read one kind.
+//
 // A kind that a cluster does not serve, or may not be listed, concerns that kind in
 // that cluster: it is tried again after a backoff, and its Freshness says what is
 // missing and how to mend it.

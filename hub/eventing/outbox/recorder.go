@@ -64,8 +64,10 @@ func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingIn
 		if over {
 			return
 		}
-		if _, _, due := b.outdated(k); due && pace != nil {
-			b.pause(ctx, pace, queue.Len())
+		if pace != nil {
+			if _, _, due := b.outdated(k); due { // What is not written takes no turn.
+				b.pause(ctx, pace, queue.Len())
+			}
 		}
 		if ctx.Err() != nil { // What waits is the flush's.
 			queue.Done(k)
