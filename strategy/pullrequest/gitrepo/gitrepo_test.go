@@ -263,6 +263,9 @@ func TestClassesOfErrors(t *testing.T) {
 		"limited": {func(_ *testing.T, s *scene) {
 			s.answer(http.StatusTooManyRequests, http.Header{"Retry-After": {"7"}})
 		}, gitrepo.RateLimited},
+		"limited until a date": {func(_ *testing.T, s *scene) {
+			s.answer(http.StatusTooManyRequests, http.Header{"Date": {"Sun, 22 Nov 2026 08:00:00 GMT"}, "Retry-After": {"Sun, 22 Nov 2026 08:00:07 GMT"}})
+		}, gitrepo.RateLimited},
 		"protected branch": {func(_ *testing.T, s *scene) {
 			s.Hook("update", "echo 'protected branch: ask an owner' >&2; exit 1")
 		}, gitrepo.Refused},
