@@ -185,12 +185,21 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 		}
 	}
 	status := merged(current.Status, want.status)
+	status.ObservedGeneration = current.Generation
+	status.DropFormerNames()
 	if equality.Semantic.DeepEqual(status, current.Status) {
 		return nil
 	}
 	changed := current.DeepCopy()
 	changed.Status = status
-	if err := w.hub.Status().Patch(ctx, changed, client.MergeFrom(current)); err != nil {
+	if current.Status.HasFormerNames() {
+		// A patch from the decoded status would drop the former names, and not contain
+		// the values under their present ones.
+		err = w.hub.Status().Update(ctx, changed)
+	} else {
+		err = w.hub.Status().Patch(ctx, changed, client.MergeFrom(current))
+	}
+	if err != nil {
 		return err
 	}
 	w.written[name] = changed
