@@ -192,14 +192,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 	}
 	changed := current.DeepCopy()
 	changed.Status = status
-	if current.Status.HasFormerNames() {
-		// A patch from the decoded status would drop the former names, and not contain
-		// the values under their present ones.
-		err = w.hub.Status().Update(ctx, changed)
-	} else {
-		err = w.hub.Status().Patch(ctx, changed, client.MergeFrom(current))
-	}
-	if err != nil {
+	if err := w.hub.Status().Patch(ctx, changed, client.MergeFrom(current.PatchBase())); err != nil {
 		return err
 	}
 	w.written[name] = changed

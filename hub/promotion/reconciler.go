@@ -244,15 +244,8 @@ func (r *Reconciler) write(ctx context.Context, before, p *capstanv1.Promotion) 
 	if equality.Semantic.DeepEqual(before.Status, p.Status) {
 		return nil
 	}
-	var err error
-	if before.Status.HasFormerNames() {
-		// A patch from the decoded status would drop the former names, and not contain
-		// the values under their present ones.
-		err = r.Client.Status().Update(ctx, p)
-	} else {
-		err = r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	}
-	if err != nil {
+	patch := client.MergeFromWithOptions(before.PatchBase(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, p, patch); err != nil {
 		return fmt.Errorf("writing the status of Promotion %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	r.tell(ctx, before, p)

@@ -28,14 +28,30 @@ func (s *PromotionStatus) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// HasFormerNames reports whether the status was stored under former names. Such a
-// status must be written as a whole (Update): a patch that is computed from the decoded
-// object would remove the former names, and not contain the values under their present
-// names.
-func (s *PromotionStatus) HasFormerNames() bool {
-	return s.FormerStartedAt != nil || s.FormerFinishedAt != nil ||
-		(s.Approval != nil && s.Approval.FormerAt != nil) ||
-		(s.Attempt != nil && (s.Attempt.FormerAt != nil || s.Attempt.FormerNotBefore != nil))
+// PatchBase returns the object that a merge patch of the status starts from: p itself,
+// or, where the stored object has former names, a copy in which the present names have
+// no value. A patch between the decoded objects would remove the former names, and not
+// contain the values under their present names.
+func (p *Promotion) PatchBase() *Promotion {
+	s := &p.Status
+	life := s.FormerStartedAt != nil || s.FormerFinishedAt != nil
+	approval := s.Approval != nil && s.Approval.FormerAt != nil
+	attempt := s.Attempt != nil && (s.Attempt.FormerAt != nil || s.Attempt.FormerNotBefore != nil)
+	if !life && !approval && !attempt {
+		return p
+	}
+	base := p.DeepCopy()
+	if life {
+		// A zero time is null in JSON: the patch removes a value that is no more.
+		base.Status.StartTime, base.Status.FinishTime = &metav1.Time{}, &metav1.Time{}
+	}
+	if approval {
+		base.Status.Approval.ApprovalTime = metav1.Time{}
+	}
+	if attempt {
+		base.Status.Attempt.StartTime, base.Status.Attempt.NextAttemptTime = metav1.MicroTime{}, metav1.MicroTime{}
+	}
+	return base
 }
 
 // DropFormerNames removes the former names. Decoding copied their values to the
@@ -96,10 +112,15 @@ func (s *ClusterConnectionStatus) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// HasFormerNames reports whether the status was stored under former names. It must be
-// written as a whole (Update) then, like that of a Promotion.
-func (s *ClusterConnectionStatus) HasFormerNames() bool {
-	return s.FormerSince != nil || s.FormerCredentialExpiry != nil
+// PatchBase returns the object that a merge patch of the status starts from, like that
+// of a Promotion.
+func (c *ClusterConnection) PatchBase() *ClusterConnection {
+	if c.Status.FormerSince == nil && c.Status.FormerCredentialExpiry == nil {
+		return c
+	}
+	base := c.DeepCopy()
+	base.Status.LastTransitionTime, base.Status.CredentialExpiryTime = &metav1.Time{}, &metav1.Time{}
+	return base
 }
 
 // DropFormerNames removes the former names. Decoding copied their values to the
