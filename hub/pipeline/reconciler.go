@@ -26,6 +26,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -131,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 
-	promotions, err := listPromotions(ctx, r.Client, p)
+	cached, err := promotions.OfPipeline(ctx, r.Client, key, p.UID)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -139,11 +140,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.writeStatus(ctx, p, r.status(p, seen, promotions)); err != nil {
+	if err := r.writeStatus(ctx, p, r.status(p, seen, cached)); err != nil {
 		return r.again(ctx, err)
 	}
 	r.looked.Store(key, p.UID)
-	return r.again(ctx, r.promote(ctx, p, seen, promotions))
+	return r.again(ctx, r.promote(ctx, p, seen, cached))
 }
 
 // prime tells the index and the watchers what all Pipelines need, before the first is
@@ -191,16 +192,6 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 
 // owner is a Pipeline's name as an owner of demand.
 func owner(key types.NamespacedName) string { return "Pipeline/" + key.String() }
-
-// listPromotions returns the Promotions of exactly this Pipeline, not of one that
-// had its name before.
-func listPromotions(ctx context.Context, reader client.Reader, p *pipelinesv1.Pipeline) ([]capstanv1.Promotion, error) {
-	var list capstanv1.PromotionList
-	if err := reader.List(ctx, &list, client.InNamespace(p.Namespace), client.MatchingLabels{capstanv1.PipelineUIDLabel: string(p.UID)}); err != nil {
-		return nil, fmt.Errorf("listing the Promotions of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	return list.Items, nil
-}
 
 // writeStatus writes the status if it changed, on the resourceVersion that was
 // read, and tells of transitions. p carries the new resourceVersion afterwards.

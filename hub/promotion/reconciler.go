@@ -22,6 +22,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/secrets"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -108,16 +109,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // unfinishedOf maps a Pipeline to those of its Promotions that are under way. Its
 // status carries the facts that they wait for.
 func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconcile.Request {
-	var list capstanv1.PromotionList
-	if err := r.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
-		client.MatchingLabels{capstanv1.PipelineUIDLabel: string(o.GetUID())}); err != nil {
+	all, err := promotions.OfPipeline(ctx, r.Client, client.ObjectKeyFromObject(o), o.GetUID())
+	if err != nil {
 		log.FromContext(ctx).Error(err, "listing the Promotions of a Pipeline", "pipeline", client.ObjectKeyFromObject(o))
 		return nil
 	}
 	var requests []reconcile.Request
-	for i := range list.Items {
-		if p := &list.Items[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	for i := range all {
+		if p := &all[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}
 	return requests
