@@ -95,7 +95,7 @@ func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q deci
 	case err != nil:
 		return fmt.Errorf("creating Promotion %s/%s: %w", promotion.Namespace, promotion.Name, err)
 	}
-	promotionsCreated.WithLabelValues(string(v.Reason)).Inc()
+	r.metrics.created.WithLabelValues(string(v.Reason)).Inc()
 	logger(ctx).Info("promotion decided", "environment", q.Into.Name, "revision", v.Revision, "sequence", v.Sequence,
 		"promotion", promotion.Name, "why", v.Reason)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +27,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/collectors"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -68,14 +70,17 @@ type Options struct {
 	NoCrossNamespaceRefs bool
 	// Recorder of Events.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Registerer of the metrics; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.PassiveClock
 }
 
 // Reconciler reconciles Pipelines.
 type Reconciler struct {
 	Options
-	primed sync.Once
-	holds  holds
+	metrics *metrics
+	primed  sync.Once
+	holds   holds
 	// looked: Pipeline → UID of the one whose status this process has brought up to date.
 	looked sync.Map
 }
@@ -87,16 +92,19 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{Options: o}
+	return &Reconciler{Options: o, metrics: newMetrics()}
 }
 
-// SetupWithManager adds the controller to the manager. The waker brings what the
+// SetupWithManager adds the controller to the manager and registers the metrics. The waker brings what the
 // watchers and the connections have to tell.
 //
 // The Pipeline's own status brings another look, too: one that found nothing to
 // write may have compared with a cache that was older than the last write, and
 // nobody else would ever say so.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
+	if _, err := collectors.Register(r.Registerer, r.metrics.all()...); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("pipeline").
 		For(&pipelinesv1.Pipeline{}).

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/secrets"
+	"github.com/capstan-hub/capstan/internal/collectors"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
 )
@@ -69,12 +71,15 @@ type Options struct {
 	Retention time.Duration
 	// Recorder of Events.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Registerer of the metrics; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.PassiveClock
 }
 
 // Reconciler reconciles Promotions.
 type Reconciler struct {
 	Options
+	metrics *metrics
 	follows *follows
 	secrets *secrets.Watches
 }
@@ -92,11 +97,16 @@ func New(o Options) *Reconciler {
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention
 	}
-	return &Reconciler{Options: o, follows: newFollows(o.Clock), secrets: secrets.New(o.Metadata, withoutSecrets)}
+	return &Reconciler{Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), secrets: secrets.New(o.Metadata, withoutSecrets)}
 }
 
-// SetupWithManager adds the controller to the manager.
+// SetupWithManager adds the controller to the manager and registers the metrics, those of
+// the promotions under way included.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	collector := &Collector{Reader: mgr.GetCache(), Clock: r.Clock}
+	if _, err := collectors.Register(r.Registerer, append(r.metrics.all(), collector)...); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("promotion").
 		For(&capstanv1.Promotion{}).
