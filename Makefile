@@ -95,9 +95,12 @@ fmt: $(BIN)/golangci-lint ## Format as lint wants it
 	@$(BIN)/golangci-lint fmt $(PKG)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs, the chart and documents
+generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs (with the chart's copies) and documents
 	@$(BIN)/controller-gen object paths=./api/...
 	@$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	@rm -f config/chart/files/crds/*.yaml
+	@cp config/crd/bases/*.yaml config/chart/files/crds/
+	@cp config/monitoring/dashboard.json config/monitoring/prometheus_rule.yaml config/chart/files/
 	@$(GO) generate ./...
 
 .PHONY: bench
