@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/test/bench/fleet"
 )
 
@@ -30,6 +31,7 @@ const stays = 16 << 10
 // TestChurn: clusters come, are watched, and go, again and again. Goroutines and
 // memory return.
 func TestChurn(t *testing.T) {
+	leaks.AtEnd(t) // The test is not parallel: no other hub runs.
 	clusters, rounds := churn()
 	w := newWorld(t, fleet.Options{Clusters: clusters, Applications: 2})
 	stop := w.start()
