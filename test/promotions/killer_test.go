@@ -27,8 +27,9 @@ type call struct {
 
 // distinct returns the numbers, from 1, of the calls at which a kill can leave different
 // states: each call that writes, and the first call of each name between two writes. A
-// repeated read between the same two writes finds and leaves the same state, because a
-// hub keeps nothing that survives it.
+// read between the same two writes finds and leaves the same state. All reads of the API
+// server have one name, because a hub keeps nothing of them that survives it; what it
+// reads from Git is in a clone on disk.
 func distinct(calls []call) []int {
 	var numbers []int
 	seen := map[call]bool{}
@@ -132,6 +133,9 @@ func requested(r *http.Request) call {
 	return call{what: r.Method + " " + r.URL.Path, writes: !reads}
 }
 
+// aRead is a Get or a List at the API server.
+var aRead = call{what: "a read of the API server"}
+
 func kindOf(o any) string { return strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.") }
 
 // process is the context of the hub that is to be killed.
@@ -143,10 +147,10 @@ func (k *killer) process(ctx context.Context) context.Context {
 func (k *killer) client(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			return k.around(call{what: "Get " + kindOf(o), writes: false}, func() error { return c.Get(ctx, key, o, opts...) })
+			return k.around(aRead, func() error { return c.Get(ctx, key, o, opts...) })
 		},
 		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-			return k.around(call{what: "List " + kindOf(l), writes: false}, func() error { return c.List(ctx, l, opts...) })
+			return k.around(aRead, func() error { return c.List(ctx, l, opts...) })
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return k.around(call{what: "Create " + kindOf(o), writes: true}, func() error { return c.Create(ctx, o, opts...) })
