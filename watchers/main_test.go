@@ -17,8 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -42,12 +44,21 @@ var (
 	bare = controlplane.Share()
 )
 
+// scheme of clientOf. Parallel tests read it, so it does not change.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(s), capstanv1.AddToScheme(s)); err != nil {
+		panic(err)
+	}
+	return s
+}()
+
 // clientOf a control plane, as its administrator.
 func clientOf(t testing.TB, p *controlplane.Shared) client.Client {
 	t.Helper()
 	config := p.Get(t).Config()
 	config.QPS = -1
-	c, err := client.New(config, client.Options{})
+	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,10 +284,6 @@ func (w *world) meter(name string, label ...string) float64 {
 
 // reported is what a ClusterConnection shows of a kind.
 func (w *world) reported(name string, kind schema.GroupKind) func() (capstanv1.WatchedKind, error) {
-	scheme := w.hub.Scheme()
-	if err := capstanv1.AddToScheme(scheme); err != nil {
-		w.t.Fatal(err)
-	}
 	return func() (capstanv1.WatchedKind, error) {
 		var c capstanv1.ClusterConnection
 		if err := w.hub.Get(context.Background(), client.ObjectKey{Namespace: w.namespace, Name: "cluster." + name}, &c); err != nil {
