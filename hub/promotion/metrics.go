@@ -46,7 +46,7 @@ func count(p *capstanv1.Promotion) {
 	}
 	ended.WithLabelValues(string(p.Status.Phase), p.Status.Reason).Inc()
 	if p.Status.Phase == capstanv1.PhaseSucceeded {
-		leadSeconds.Observe(p.Status.FinishedAt.Sub(p.CreationTimestamp.Time).Seconds())
+		leadSeconds.Observe(p.Status.FinishTime.Sub(p.CreationTimestamp.Time).Seconds())
 	}
 }
 

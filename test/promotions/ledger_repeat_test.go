@@ -248,7 +248,7 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 		g.Expect(p.Status.Reason).To(Equal("Retrying"))
 		g.Expect(p.Status.Attempt.Number).To(Equal(n))
 		g.Expect(p.Status.Attempt.Error).To(ContainSubstring("503"))
-		wait := p.Status.Attempt.NotBefore.Sub(w.clock.Now())
+		wait := p.Status.Attempt.NextAttemptTime.Sub(w.clock.Now())
 		g.Expect(wait).To(BeNumerically("~", 5*time.Second<<(n-1), wait/5))
 		w.clock.Step(wait)
 		h.settle(ctx)

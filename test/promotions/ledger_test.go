@@ -137,7 +137,7 @@ func TestManualWaitsForApproval(t *testing.T) {
 	g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
 	g.Expect(p.Status.Approval.By).To(Equal("alice"))
 	g.Expect(p.Status.Approval.Method).To(Equal(capstanv1.ApprovalByKubernetes))
-	g.Expect(p.Status.Approval.At.IsZero()).To(BeFalse())
+	g.Expect(p.Status.Approval.ApprovalTime.IsZero()).To(BeFalse())
 	g.Expect(w.receiver.received()).To(HaveLen(1))
 	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(BeEmpty())
 }
