@@ -21,7 +21,7 @@ func churn() (clusters, rounds int) {
 	if os.Getenv("CAPSTAN_SOAK") != "" {
 		return 100, 10
 	}
-	return 20, 5
+	return 20, 3
 }
 
 // stays is what may stay of a cluster that went, in bytes; far less than the 200 KiB
