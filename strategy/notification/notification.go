@@ -169,7 +169,7 @@ func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 	return &eventv1.Event{
 		InvolvedObject:      involved(p),
 		Severity:            eventv1.EventSeverityInfo,
-		Timestamp:           startedAt(p),
+		Timestamp:           startTime(p),
 		Message:             Message(p),
 		Reason:              Reason,
 		ReportingController: Component,
@@ -184,11 +184,11 @@ func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 	}
 }
 
-// startedAt is the time of both events: that of the promotion, not of the
+// startTime is the time of both events: that of the promotion, not of the
 // attempt, so that a repetition is the same event.
-func startedAt(p *capstanv1.Promotion) metav1.Time {
-	if p.Status.StartedAt != nil {
-		return *p.Status.StartedAt
+func startTime(p *capstanv1.Promotion) metav1.Time {
+	if p.Status.StartTime != nil {
+		return *p.Status.StartTime
 	}
 	return p.CreationTimestamp
 }
@@ -204,7 +204,7 @@ func involved(p *capstanv1.Promotion) corev1.ObjectReference {
 }
 
 func (s *Strategy) record(ctx context.Context, p *capstanv1.Promotion) error {
-	now := startedAt(p)
+	now := startTime(p)
 	sum := sha256.Sum256([]byte(strategy.Identity(p)))
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{

@@ -24,7 +24,7 @@ func promotion(attempt int64) *capstanv1.Promotion {
 	p := &capstanv1.Promotion{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web-prod-1", UID: "uid-1"}}
 	p.Spec.Pipeline = capstanv1.PipelineReference{Name: "web", UID: "uid-p"}
 	p.Spec.Environment, p.Spec.Revision = "prod", "1.1.0"
-	p.Status.StartedAt = &at
+	p.Status.StartTime = &at
 	p.Status.Attempt = &capstanv1.Attempt{Number: attempt}
 	return p
 }
