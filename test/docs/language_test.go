@@ -87,7 +87,6 @@ var notYet = []string{
 	"docs/instance-state.md",
 	"docs/metrics.md",
 	"docs/promotion-life.md",
-	"docs/troubleshooting.md",
 	"hub/annotator",
 	"hub/dashboard",
 	"hub/dashboard/view",
