@@ -79,12 +79,9 @@ var notYet = []string{
 	"config/samples/pipeline.yaml",
 	"config/webhook/kustomization.yaml",
 	"docs/api.md",
-	"docs/benchmarks.md",
 	"docs/connection-states.md",
-	"docs/eventing.md",
 	"docs/events.md",
 	"docs/flags.md",
-	"docs/instance-state.md",
 	"docs/metrics.md",
 	"docs/promotion-life.md",
 	"hub/annotator",
@@ -113,6 +110,9 @@ var (
 	codeSpan = regexp.MustCompile("`[^`\n]*`")
 	// quotedText is a string of JavaScript.
 	quotedText = regexp.MustCompile("\"(?:[^\"\\\\\n]|\\\\.)*\"|`[^`]*`")
+	// generatedPart of a document is printed from strings of the program, which are read
+	// where they are written.
+	generatedPart = regexp.MustCompile(`(?s)<!-- generated: .*?<!-- end of generated: `)
 	// linkTarget is the address of a link: file names are not text.
 	linkTarget = regexp.MustCompile(`\]\([^)\s]*\)`)
 )
@@ -217,7 +217,7 @@ func (r *reader) file(path string, raw []byte) error {
 	case ext == ".md":
 		// Commands, output and names of the program are quoted as they are; the program's
 		// own texts are read where they are written.
-		r.read(path, 1, blank(string(raw), fence, codeSpan, linkTarget))
+		r.read(path, 1, blank(string(raw), generatedPart, fence, codeSpan, linkTarget))
 	case ext == ".js":
 		for _, at := range quotedText.FindAllStringIndex(string(raw), -1) {
 			r.read(path, 1+strings.Count(string(raw[:at[0]]), "\n"), string(raw[at[0]:at[1]]))
