@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -153,6 +154,8 @@ type world struct {
 	// server that was started last, and where it is.
 	server *Server
 	url    string
+	// registry of the dashboard that was served last.
+	registry *prometheus.Registry
 
 	mu    sync.Mutex
 	heard map[view.Cluster]view.Heard
@@ -205,6 +208,8 @@ func (w *world) serve() (stop func()) {
 	addresses := make(chan string, 1)
 	o := w.options
 	o.Logger = logr.New(listening{addresses})
+	w.registry = prometheus.NewRegistry()
+	o.Registerer = w.registry
 	s, err := New(o)
 	w.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(w.t.Context())

@@ -100,8 +100,8 @@ func (r *Reconciler) carryOut(ctx context.Context, way strategy.Strategy, p *cap
 	defer cancel()
 	started := r.Clock.Now()
 	result, err := way.Promote(ctx, p.DeepCopy())
-	attempts.WithLabelValues(way.Name(), verdict(err)).Inc()
-	attemptSeconds.WithLabelValues(way.Name()).Observe(r.Clock.Since(started).Seconds())
+	r.metrics.attempts.WithLabelValues(way.Name(), verdict(err)).Inc()
+	r.metrics.attemptSeconds.WithLabelValues(way.Name()).Observe(r.Clock.Since(started).Seconds())
 	return result, err
 }
 

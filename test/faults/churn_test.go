@@ -12,7 +12,7 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/leaks"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // churn is how many clusters come and go, and how often: few in CI, all that the
@@ -33,7 +33,7 @@ const stays = 16 << 10
 func TestChurn(t *testing.T) {
 	leaks.AtEnd(t) // The test is not parallel: no other hub runs.
 	clusters, rounds := churn()
-	w := newWorld(t, fleet.Options{Clusters: clusters, Applications: 2})
+	w := newWorld(t, simulated.Options{Clusters: clusters, Applications: 2})
 	stop := w.start()
 	var first footprint // The hub with nothing to watch, once everything has run.
 	for round := range rounds {
