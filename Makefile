@@ -29,7 +29,7 @@ PARALLEL_TESTS ?= 4
 TEST_TIMEOUT ?= 15m
 # The packages whose tests take longest begin first: a long one that begins last has the
 # machine to itself. `make test-times` prints the order.
-SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./test/conformance ./test/faults ./clusters ./watchers ./hub ./hub/dashboard ./playground/fleet ./cmd/capstan/cli
+SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./strategy/pullrequest ./test/faults ./hub/eventing/outbox ./test/conformance ./playground/fleet ./hub ./clusters ./watchers ./hub/dashboard ./cmd/capstan/cli
 SOAK_TIMEOUT ?= 6h
 # Random histories that each property test tries in `make soak`; docs/testing.md has the
 # counts of `make test`.
