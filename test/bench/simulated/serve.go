@@ -1,4 +1,4 @@
-package fleet
+package simulated
 
 import (
 	"encoding/json"

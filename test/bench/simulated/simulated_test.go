@@ -1,4 +1,4 @@
-package fleet_test
+package simulated_test
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
 	"github.com/capstan-hub/capstan/playground/leaks"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 const (
@@ -56,16 +56,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-func newFleet(t *testing.T, o fleet.Options) *fleet.Fleet {
+func newFleet(t *testing.T, o simulated.Options) *simulated.Fleet {
 	t.Helper()
 	leaks.AtEnd(t)
-	f, err := fleet.New(o)
+	f, err := simulated.New(o)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(f.Close)
 	return f
 }
 
-func config(t *testing.T, c *fleet.Cluster) *rest.Config {
+func config(t *testing.T, c *simulated.Cluster) *rest.Config {
 	t.Helper()
 	got, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -80,13 +80,13 @@ type subject struct {
 }
 
 func subjects(t *testing.T) map[string]subject {
-	simulated := newFleet(t, fleet.Options{Clusters: 1, Applications: 3}).Clusters()[0]
+	peer := newFleet(t, simulated.Options{Clusters: 1, Applications: 3}).Clusters()[0]
 	scheme, err := flux.Scheme()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	c, err := client.New(plane.Config(), client.Options{Scheme: scheme})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	release := func(app int) flux.Release {
-		return flux.Release{Client: c, Key: types.NamespacedName{Namespace: fleet.Namespace, Name: fmt.Sprintf("app-%d", app)}}
+		return flux.Release{Client: c, Key: types.NamespacedName{Namespace: simulated.Namespace, Name: fmt.Sprintf("app-%d", app)}}
 	}
 	deploy := func(t *testing.T, app int, revision string) {
 		t.Helper()
@@ -94,21 +94,21 @@ func subjects(t *testing.T) map[string]subject {
 	}
 	remove := func(t *testing.T, app int) {
 		t.Helper()
-		r := &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.Namespace, Name: fmt.Sprintf("app-%d", app)}}
+		r := &helmv2.HelmRelease{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace, Name: fmt.Sprintf("app-%d", app)}}
 		NewWithT(t).Expect(c.Delete(t.Context(), r)).To(Succeed())
 	}
 	for app := range 3 {
 		deploy(t, app, "1.0.0")
 	}
 	t.Cleanup(func() {
-		_ = c.DeleteAllOf(context.Background(), &helmv2.HelmRelease{}, client.InNamespace(fleet.Namespace))
+		_ = c.DeleteAllOf(context.Background(), &helmv2.HelmRelease{}, client.InNamespace(simulated.Namespace))
 	})
 	return map[string]subject{
 		"a real API server": {plane.Config(), deploy, remove},
 		"a simulated one": {
-			config(t, simulated),
-			func(_ *testing.T, app int, revision string) { simulated.Deploy(app, revision) },
-			func(_ *testing.T, app int) { simulated.DeleteApp(app) },
+			config(t, peer),
+			func(_ *testing.T, app int, revision string) { peer.Deploy(app, revision) },
+			func(_ *testing.T, app int) { peer.DeleteApp(app) },
 		},
 	}
 }
@@ -142,12 +142,12 @@ func TestAsARealAPIServer(t *testing.T) {
 
 			d, err := dynamic.NewForConfig(s.config)
 			g.Expect(err).NotTo(HaveOccurred())
-			one, err := d.Resource(releases).Namespace(fleet.Namespace).Get(t.Context(), "app-1", metav1.GetOptions{})
+			one, err := d.Resource(releases).Namespace(simulated.Namespace).Get(t.Context(), "app-1", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			obj := &helmv2.HelmRelease{}
 			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(one.Object, obj, true)).To(Succeed())
 			g.Expect(obj.Status.History.Latest().ChartVersion).To(Equal("1.0.0"))
-			_, err = d.Resource(releases).Namespace(fleet.Namespace).Get(t.Context(), "none", metav1.GetOptions{})
+			_, err = d.Resource(releases).Namespace(simulated.Namespace).Get(t.Context(), "none", metav1.GetOptions{})
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 
 			page, err := d.Resource(releases).List(t.Context(), metav1.ListOptions{Limit: 2})
@@ -225,7 +225,7 @@ func until(g *WithT, w watch.Interface, kind watch.EventType) *unstructured.Unst
 // becomes of it, and lists again only when it must.
 func TestInformer(t *testing.T) {
 	g := NewWithT(t)
-	c := newFleet(t, fleet.Options{Clusters: 1, Applications: 2, BookmarkEvery: 50 * time.Millisecond}).Clusters()[0]
+	c := newFleet(t, simulated.Options{Clusters: 1, Applications: 2, BookmarkEvery: 50 * time.Millisecond}).Clusters()[0]
 	d, err := dynamic.NewForConfig(config(t, c))
 	g.Expect(err).NotTo(HaveOccurred())
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(d, 0)
@@ -235,7 +235,7 @@ func TestInformer(t *testing.T) {
 	defer factory.Shutdown()
 	defer stop()
 	runs := func() string {
-		o, exists, err := informer.GetStore().GetByKey(fleet.Namespace + "/app-0")
+		o, exists, err := informer.GetStore().GetByKey(simulated.Namespace + "/app-0")
 		if err != nil || !exists {
 			return "nothing"
 		}
@@ -253,34 +253,34 @@ func TestInformer(t *testing.T) {
 	c.Deploy(0, "1.2.0")
 	g.Eventually(runs).Should(Equal("1.2.0"))
 	g.Expect(c.Counts().Lists+c.Counts().WatchLists).To(Equal(lists), "the watch resumed")
-	c.Set(fleet.Gone)
+	c.Set(simulated.Gone)
 	c.EndWatches()
 	c.Deploy(0, "1.3.0")
 	g.Eventually(runs).Should(Equal("1.3.0"))
 	g.Eventually(func() int64 { return c.Counts().Lists + c.Counts().WatchLists }).Should(BeNumerically(">", lists))
-	c.Set(fleet.Serve)
+	c.Set(simulated.Serve)
 	c.DeleteApp(0)
 	g.Eventually(runs).Should(Equal("nothing"))
 }
 
 // TestModes: each is what it says.
 func TestModes(t *testing.T) {
-	c := newFleet(t, fleet.Options{Clusters: 1, Applications: 1}).Clusters()[0]
+	c := newFleet(t, simulated.Options{Clusters: 1, Applications: 1}).Clusters()[0]
 	type expectation func(error) bool
 	for _, tc := range []struct {
-		mode   fleet.Mode
+		mode   simulated.Mode
 		expect expectation
 	}{
-		{fleet.Unauthorized, apierrors.IsUnauthorized},
-		{fleet.Forbidden, apierrors.IsForbidden},
-		{fleet.TooMany, func(err error) bool { return err != nil }}, // client-go tries until its context ends.
-		{fleet.Broken, apierrors.IsInternalError},
-		{fleet.NoCRD, apierrors.IsNotFound},
-		{fleet.Refuse, func(err error) bool { return err != nil && strings.Contains(err.Error(), "connection refused") }},
-		{fleet.Tarpit, func(err error) bool { return err != nil && !strings.Contains(err.Error(), "TLS handshake timeout") }},
-		{fleet.HalfOpen, func(err error) bool { return err != nil }},
-		{fleet.Garbage, func(err error) bool { return err != nil }},
-		{fleet.Serve, func(err error) bool { return err == nil }},
+		{simulated.Unauthorized, apierrors.IsUnauthorized},
+		{simulated.Forbidden, apierrors.IsForbidden},
+		{simulated.TooMany, func(err error) bool { return err != nil }}, // client-go tries until its context ends.
+		{simulated.Broken, apierrors.IsInternalError},
+		{simulated.NoCRD, apierrors.IsNotFound},
+		{simulated.Refuse, func(err error) bool { return err != nil && strings.Contains(err.Error(), "connection refused") }},
+		{simulated.Tarpit, func(err error) bool { return err != nil && !strings.Contains(err.Error(), "TLS handshake timeout") }},
+		{simulated.HalfOpen, func(err error) bool { return err != nil }},
+		{simulated.Garbage, func(err error) bool { return err != nil }},
+		{simulated.Serve, func(err error) bool { return err == nil }},
 	} {
 		c.Set(tc.mode)
 		func() {

@@ -1,4 +1,4 @@
-// Package fleet simulates many Kubernetes API servers in one process.
+// Package simulated simulates many Kubernetes API servers in one process.
 //
 // Purpose: a thousand clusters on one machine, and clusters that fail on demand. A
 // real API server with its etcd takes 280 MB, and answers 429 to nobody who asks
@@ -21,4 +21,4 @@
 // Trade-offs: an object is a few words and is written out when it is sent, from one
 // filler that all share, so that a thousand servers cost the measured process's
 // machine little. Field and label selectors, writes and other kinds are not served.
-package fleet
+package simulated

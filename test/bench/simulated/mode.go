@@ -1,4 +1,4 @@
-package fleet
+package simulated
 
 // Mode is how a server treats its clients.
 type Mode int
