@@ -51,7 +51,7 @@ func (c nodeGroupChapter) play(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.note("MachineDeployment gpu has the template of web")
-	return s.await(ctx, "gpu is an m5.large now: the GPU's annotations are gone, "+teamLabel+" is still there", c.has(gpu, "m5.large", m5))
+	return s.await(ctx, "gpu is an m5.large now: the GPU's annotations are removed, "+teamLabel+" is still there", c.has(gpu, "m5.large", m5))
 }
 
 // declareNodeGroup of dev, with an AWSMachineTemplate of its name.
