@@ -60,8 +60,8 @@ help: ## List the targets
 	  /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: controlplane crds gitea $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
-	@exec $(BIN)/playground $(ARGS)
+demo: controlplane crds $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
+	@exec $(BIN)/playground --provide-gitea $(ARGS)
 
 .PHONY: build
 build: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground ## Build the binaries into bin/
