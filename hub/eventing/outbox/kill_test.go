@@ -79,7 +79,7 @@ func (d doomed) run(ctx context.Context) error {
 	}
 	box := outbox.New(outbox.Options{Hub: teller, Cache: informers, Client: writer, RecordDelay: 100 * time.Millisecond, Clock: clock.RealClock{}, Logger: logr.Discard()})
 	p := publisher.New(publisher.Options{Clock: clock.RealClock{}, Logger: logr.Discard(), Sources: []publisher.Source{box}})
-	box.TellTo(p)
+	box.PublishTo(p)
 	bus, err := nats.Open(nats.Options{Config: configOf(schema.NATS(d.NATS), nil), AllowLoopback: true})
 	if err != nil {
 		return err
