@@ -104,7 +104,7 @@ func (k *keeper) engage(connection *Connection) {
 		return
 	}
 	k.engaged = connection.epoch
-	k.m.spawn(func(context.Context) {
+	k.m.goroutines.spawn(func(context.Context) {
 		wait := backoff{least: engageRetry, most: engageRetryMax}
 		for connection.ctx.Err() == nil {
 			c, err := connection.built()

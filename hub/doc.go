@@ -26,8 +26,8 @@
 //     derives it from the hub's objects, publisher queues it, sink takes it to a broker,
 //     backend reconciles EventingBackends, schema knows their keys, and discovery and
 //     admission answer about them. eventing.go wires it.
-//   - hub/secrets wakes reconcilers when a Secret changes, and hub/serving runs the HTTP
-//     servers.
+//   - internal/secretwatch wakes reconcilers, and the keepers of connections, when a
+//     Secret changes, and hub/serving runs the HTTP servers.
 //   - hub/dashboard shows all of it, to whom may see it; what a page says is the pure
 //     package hub/dashboard/view. local.go watches the management cluster for it, and
 //     for instance state, on every replica.
