@@ -221,6 +221,7 @@ func New(o Options) (*Hub, error) {
 		AppKinds:             o.AppKinds,
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
 		Recorder:             mgr.GetEventRecorder(reporter),
+		Registerer:           o.Registerer,
 		Clock:                o.Clock,
 	})
 	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
@@ -251,12 +252,10 @@ func New(o Options) (*Hub, error) {
 		StallAfter: o.StallAfter,
 		Retention:  o.PromotionRetention,
 		Recorder:   mgr.GetEventRecorder(reporter),
+		Registerer: o.Registerer,
 		Clock:      o.Clock,
 	}).SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("wiring promotions: %w", err)
-	}
-	if err := o.Registerer.Register(&promotion.Collector{Reader: mgr.GetCache(), Clock: o.Clock}); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := addHook(mgr, o, waker); err != nil {
 		return nil, fmt.Errorf("wiring the promotion hook: %w", err)
@@ -324,10 +323,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 			// Names need to be unique in a process only for controller-runtime's own
 			// metrics; tests run two hubs in one.
 			SkipNameValidation: ptr.To(true),
-			// What is live goes before what a first list brought. Shut down at the wrong
-			// moment this queue locks up (kubernetes-sigs/controller-runtime#3538, mended in
-			// 0.25, which multicluster-runtime does not know yet): then the process ends after
-			// shutdownGrace, and the lease runs out.
+			// Live changes are reconciled before the objects of a first list.
 			UsePriorityQueue: ptr.To(true),
 		},
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: dashboard.CacheOptions(reporter)},

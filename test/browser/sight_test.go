@@ -121,7 +121,7 @@ func connect(t *testing.T, from, to int) {
 			if err := world.admin.Create(t.Context(), c); err != nil {
 				return err
 			}
-			c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", Since: &metav1.Time{Time: time.Now()}}
+			c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", LastTransitionTime: &metav1.Time{Time: time.Now()}}
 			return world.admin.Status().Update(t.Context(), c)
 		})
 	}
