@@ -16,12 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
 func deploymentAt(version string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(MachineDeployment.WithVersion(servedVersion))
+	u.SetGroupVersionKind(capa.MachineDeployment.WithVersion(capa.CoreVersion))
 	u.SetNamespace("fleet")
 	u.SetName("workers")
 	u.SetResourceVersion(version)
@@ -61,7 +63,7 @@ func TestATakenPatchThatChangesNothing(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineDeployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "workers", ResourceVersion: "7"},
 	}
-	w := &writer{local: fake.NewSimpleMetadataClient(scheme, there)}
+	w := &writer{Writer: memberwrite.Writer{Local: fake.NewSimpleMetadataClient(scheme, there)}}
 	patch := []byte(`{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`)
 	g.Expect(w.patch(t.Context(), clusters.LocalName, deploymentAt("7"), patch)).To(MatchError(errUndone))
 	g.Expect(w.patch(t.Context(), clusters.LocalName, deploymentAt("6"), patch)).To(Succeed())
