@@ -33,7 +33,11 @@ SOAK_CHECKS ?= 20000
 # checkout in a container) Go cannot stamp the commit and would refuse to build.
 BUILDFLAGS := $(shell git -C $(ROOT) rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 
-export KUBEBUILDER_ASSETS := $(BIN)/envtest
+# The user's directory with a control plane, which `controlplane` checks. Tests find what it
+# chose in bin/envtest.
+ASSETS := $(KUBEBUILDER_ASSETS)
+override KUBEBUILDER_ASSETS := $(BIN)/envtest
+export KUBEBUILDER_ASSETS
 # The linter's findings are kept by content, with the paths of the first checkout that
 # had it: two checkouts must not share them.
 export GOLANGCI_LINT_CACHE := $(BIN)/.lint-cache
@@ -91,9 +95,12 @@ fmt: $(BIN)/golangci-lint ## Format as lint wants it
 	@$(BIN)/golangci-lint fmt $(PKG)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs, the chart and documents
+generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs (with the chart's copies) and documents
 	@$(BIN)/controller-gen object paths=./api/...
 	@$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	@rm -f config/chart/files/crds/*.yaml
+	@cp config/crd/bases/*.yaml config/chart/files/crds/
+	@cp config/monitoring/dashboard.json config/monitoring/prometheus_rule.yaml config/chart/files/
 	@$(GO) generate ./...
 
 .PHONY: bench
@@ -112,16 +119,16 @@ clean: ## Remove bin/
 ##@ Prepare (the targets above do so when needed)
 
 .PHONY: controlplane
-controlplane: ## Build kube-apiserver, etcd and kubectl: minutes, once
-	@hack/controlplane/build.sh
+controlplane: ## Find kube-apiserver, etcd and kubectl (KUBEBUILDER_ASSETS, setup-envtest), or build them: minutes, once
+	@hack/controlplane/provide.sh "$(ASSETS)"
 
 .PHONY: crds
 crds: ## Lay out the CRDs of other products
 	@hack/crds/sync.sh
 
 .PHONY: gitea
-gitea: ## Build Gitea, a Git provider: minutes, once
-	@hack/gitea/build.sh
+gitea: ## Use the Gitea that CAPSTAN_GITEA names, a Git provider, or build it: minutes, once
+	@hack/gitea/provide.sh
 
 .PHONY: helm-controller
 helm-controller: ## Build Flux's helm-controller: minutes, once
@@ -138,7 +145,7 @@ tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the ge
 .PHONY: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground $(BIN)/golangci-lint $(BIN)/controller-gen
 $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground:
 	@echo "  building $(@F)"
-	@$(GO) build $(BUILDFLAGS) -o $@ ./cmd/$(@F)
+	@hack/progress.sh "$(@F): compiling" $(GO) build $(BUILDFLAGS) -o $@ ./cmd/$(@F)
 
 $(BIN)/golangci-lint:
 	@hack/tool.sh lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -68,7 +68,7 @@ func TestLife(t *testing.T) {
 	g.Expect(shown.OwnerReferences).To(ConsistOf(HaveField("UID", object.GetUID())))
 	g.Expect(shown.Labels).To(HaveKeyWithValue("capstan.dev/cluster-kind", "Cluster"))
 	g.Expect(shown.Status.Server).To(Equal(strings.TrimSuffix(workload.Get(t).Config().Host, "/")))
-	g.Expect(shown.Status.CredentialExpiry.Time).To(BeTemporally("~", time.Now().Add(time.Hour), 10*time.Minute))
+	g.Expect(shown.Status.CredentialExpiryTime.Time).To(BeTemporally("~", time.Now().Add(time.Hour), 10*time.Minute))
 	g.Expect(shown.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))
 
 	connection, err := w.manager.Connection(name)

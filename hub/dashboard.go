@@ -80,6 +80,7 @@ func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager,
 		Leads:       func() bool { return closed(mgr.Elected()) },
 		Client:      own,
 		Config:      o.Config,
+		Registerer:  o.Registerer,
 		Clock:       o.Clock,
 		Logger:      o.Logger.WithName("dashboard"),
 	})

@@ -221,6 +221,7 @@ func New(o Options) (*Hub, error) {
 		AppKinds:             o.AppKinds,
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
 		Recorder:             mgr.GetEventRecorder(reporter),
+		Registerer:           o.Registerer,
 		Clock:                o.Clock,
 	})
 	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
@@ -251,12 +252,10 @@ func New(o Options) (*Hub, error) {
 		StallAfter: o.StallAfter,
 		Retention:  o.PromotionRetention,
 		Recorder:   mgr.GetEventRecorder(reporter),
+		Registerer: o.Registerer,
 		Clock:      o.Clock,
 	}).SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("wiring promotions: %w", err)
-	}
-	if err := o.Registerer.Register(&promotion.Collector{Reader: mgr.GetCache(), Clock: o.Clock}); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := addHook(mgr, o, waker); err != nil {
 		return nil, fmt.Errorf("wiring the promotion hook: %w", err)

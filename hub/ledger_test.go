@@ -135,7 +135,7 @@ func TestManualWaitsForApproval(t *testing.T) {
 	g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
 	g.Expect(p.Status.Approval.By).To(Equal("alice"))
 	g.Expect(p.Status.Approval.Method).To(Equal(capstanv1.ApprovalByKubernetes))
-	g.Expect(p.Status.Approval.At.IsZero()).To(BeFalse())
+	g.Expect(p.Status.Approval.ApprovalTime.IsZero()).To(BeFalse())
 	g.Expect(w.receiver.received()).To(HaveLen(1))
 	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(BeEmpty())
 }
@@ -449,7 +449,7 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 		g.Expect(p.Status.Reason).To(Equal("Retrying"))
 		g.Expect(p.Status.Attempt.Number).To(Equal(n))
 		g.Expect(p.Status.Attempt.Error).To(ContainSubstring("503"))
-		wait := p.Status.Attempt.NotBefore.Sub(w.clock.Now())
+		wait := p.Status.Attempt.NextAttemptTime.Sub(w.clock.Now())
 		g.Expect(wait).To(BeNumerically("~", 5*time.Second<<(n-1), wait/5))
 		w.clock.Step(wait)
 		h.settle(ctx)

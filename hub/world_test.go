@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,7 +62,13 @@ var worlds atomic.Int64
 
 func newWorld(t *testing.T, tb TB) *world {
 	t.Helper()
-	c, err := client.NewWithWatch(management, client.Options{Scheme: hub.Scheme()})
+	return newWorldAt(t, tb, management)
+}
+
+// newWorldAt is a world at an API server of the test's own.
+func newWorldAt(t *testing.T, tb TB, at *rest.Config) *world {
+	t.Helper()
+	c, err := client.NewWithWatch(at, client.Options{Scheme: hub.Scheme()})
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}

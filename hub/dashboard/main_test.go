@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -148,6 +149,8 @@ type world struct {
 	// server that was started last, and where it is.
 	server *Server
 	url    string
+	// registry of the dashboard that was served last.
+	registry *prometheus.Registry
 
 	mu    sync.Mutex
 	heard map[view.Cluster]view.Heard
@@ -201,6 +204,8 @@ func (w *world) serve() (stop func()) {
 	addresses := make(chan string, 1)
 	o := w.options
 	o.Logger = logr.New(listening{addresses})
+	w.registry = prometheus.NewRegistry()
+	o.Registerer = w.registry
 	s, err := New(o)
 	w.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(w.t.Context())

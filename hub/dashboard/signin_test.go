@@ -15,14 +15,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // gathered is the sum of a metric's series.
-func gathered(t *testing.T, name string) float64 {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+func (w *world) gathered(name string) float64 {
+	w.t.Helper()
+	families, err := w.registry.Gather()
+	w.Expect(err).NotTo(HaveOccurred())
 	sum := 0.0
 	for _, f := range families {
 		if f.GetName() == name {

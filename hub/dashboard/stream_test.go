@@ -167,13 +167,13 @@ func TestViewersShareRendering(t *testing.T) {
 		events, _ := w.browser().listen("/pipelines", version, nil)
 		all = append(all, events)
 	}
-	w.Expect(gathered(t, "capstan_dashboard_streams")).To(BeNumerically("==", 50))
-	before := gathered(t, "capstan_dashboard_blocks_rendered_total")
+	w.Expect(w.gathered("capstan_dashboard_streams")).To(BeNumerically("==", 50))
+	before := w.gathered("capstan_dashboard_blocks_rendered_total")
 	w.runs(p, "dev", "1.1.0")
 	for _, events := range all {
 		w.Eventually(events, patience).Should(Receive(HaveField("Data", ContainSubstring("1.1.0"))))
 	}
-	w.Expect(gathered(t, "capstan_dashboard_blocks_rendered_total") - before).To(BeNumerically("==", 1))
+	w.Expect(w.gathered("capstan_dashboard_blocks_rendered_total") - before).To(BeNumerically("==", 1))
 }
 
 // A browser has six connections by HTTP/1.1: its fifth stream is told to poll.
@@ -219,7 +219,7 @@ func TestChanges(t *testing.T) {
 	}
 	_, addresses, err := loadAssets()
 	g.Expect(err).NotTo(HaveOccurred())
-	r, err := newRenderer(addresses)
+	r, err := newRenderer(addresses, newMetrics().blocksRendered)
 	g.Expect(err).NotTo(HaveOccurred())
 	topic := newTopic(address{build: page("a", "b")}, view.Everything(), r)
 	at := time.Now()

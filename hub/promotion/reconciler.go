@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,6 +23,8 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/secrets"
+	"github.com/capstan-hub/capstan/internal/collectors"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -68,12 +71,15 @@ type Options struct {
 	Retention time.Duration
 	// Recorder of Events.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Registerer of the metrics; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.PassiveClock
 }
 
 // Reconciler reconciles Promotions.
 type Reconciler struct {
 	Options
+	metrics *metrics
 	follows *follows
 	secrets *secrets.Watches
 }
@@ -91,11 +97,16 @@ func New(o Options) *Reconciler {
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention
 	}
-	return &Reconciler{Options: o, follows: newFollows(o.Clock), secrets: secrets.New(o.Metadata, withoutSecrets)}
+	return &Reconciler{Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), secrets: secrets.New(o.Metadata, withoutSecrets)}
 }
 
-// SetupWithManager adds the controller to the manager.
+// SetupWithManager adds the controller to the manager and registers the metrics, those of
+// the promotions under way included.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	collector := &Collector{Reader: mgr.GetCache(), Clock: r.Clock}
+	if _, err := collectors.Register(r.Registerer, append(r.metrics.all(), collector)...); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("promotion").
 		For(&capstanv1.Promotion{}).
@@ -108,16 +119,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // unfinishedOf maps a Pipeline to those of its Promotions that are under way. Its
 // status carries the facts that they wait for.
 func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconcile.Request {
-	var list capstanv1.PromotionList
-	if err := r.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
-		client.MatchingLabels{capstanv1.PipelineUIDLabel: string(o.GetUID())}); err != nil {
+	all, err := promotions.OfPipeline(ctx, r.Client, client.ObjectKeyFromObject(o), o.GetUID())
+	if err != nil {
 		log.FromContext(ctx).Error(err, "listing the Promotions of a Pipeline", "pipeline", client.ObjectKeyFromObject(o))
 		return nil
 	}
 	var requests []reconcile.Request
-	for i := range list.Items {
-		if p := &list.Items[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	for i := range all {
+		if p := &all[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}
 	return requests
@@ -221,10 +231,10 @@ func (r *Reconciler) want(p *capstanv1.Promotion) {
 // wait until the promotion would be called stalled. Everything else that it waits
 // for comes as an event.
 func (r *Reconciler) wait(p *capstanv1.Promotion) ctrl.Result {
-	if p.Status.StartedAt == nil || stalledAlready(p) {
+	if p.Status.StartTime == nil || stalledAlready(p) {
 		return ctrl.Result{}
 	}
-	left := p.Status.StartedAt.Add(r.StallAfter).Sub(r.Clock.Now())
+	left := p.Status.StartTime.Add(r.StallAfter).Sub(r.Clock.Now())
 	return ctrl.Result{RequeueAfter: max(left, time.Second)}
 }
 
@@ -240,10 +250,12 @@ func again(ctx context.Context, err error) (ctrl.Result, error) {
 // write the status if it changed, on the resourceVersion that was read, and tell
 // of transitions. p carries the new resourceVersion afterwards.
 func (r *Reconciler) write(ctx context.Context, before, p *capstanv1.Promotion) error {
+	p.Status.DropFormerNames()
 	if equality.Semantic.DeepEqual(before.Status, p.Status) {
 		return nil
 	}
-	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := client.MergeFromWithOptions(before.PatchBase(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, p, patch); err != nil {
 		return fmt.Errorf("writing the status of Promotion %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	r.tell(ctx, before, p)

@@ -63,7 +63,7 @@ func TestWhatCannotBeCarriedOut(t *testing.T) {
 		"SSH":                       {func(s *scene) { s.spec.URL = "ssh://git@example.com/fleet/apps.git" }, "InvalidSpec", false, "only HTTPS supported"},
 		"HTTP":                      {func(s *scene) { s.spec.URL = "http://example.com/fleet/apps.git" }, "InvalidSpec", false, "unsupported URL scheme, only HTTPS supported"},
 		"password in the URL":       {func(s *scene) { s.spec.URL = "https://a:hunter2hunter2@example.com/fleet/apps.git" }, "InvalidSpec", false, "belong into the Secret"},
-		"metadata service":          {func(s *scene) { s.spec.URL = "https://169.254.169.254/fleet/apps.git" }, "InvalidSpec", true, "does not call this address"},
+		"metadata service":          {func(s *scene) { s.spec.URL = "https://169.254.169.254/fleet/apps.git" }, "InvalidSpec", true, "must not call"},
 		"forbidden": {func(s *scene) {
 			s.server.Lay(providertest.Fault{Path: "pull", Status: http.StatusForbidden, Body: []byte(`{"message":"no"}`)})
 		}, "Forbidden", true, ""},
@@ -103,7 +103,7 @@ func TestLoopbackIsNotCalled(t *testing.T) {
 	s.options.AllowLoopback = false
 	s.again()
 	_, err := s.Promote(t.Context(), s.promotion(1, "1.1.0"))
-	expectReason(g, err, "InvalidSpec", "does not call this address")
+	expectReason(g, err, "InvalidSpec", "must not call")
 	g.Expect(s.server.Requests()).To(BeEmpty())
 }
 

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // churn is how many clusters come and go, and how often: few in CI, all that the
@@ -31,7 +31,7 @@ const stays = 16 << 10
 // memory return.
 func TestChurn(t *testing.T) {
 	clusters, rounds := churn()
-	w := newWorld(t, fleet.Options{Clusters: clusters, Applications: 2})
+	w := newWorld(t, simulated.Options{Clusters: clusters, Applications: 2})
 	stop := w.start()
 	var first footprint // The hub with nothing to watch, once everything has run.
 	for round := range rounds {

@@ -304,7 +304,7 @@ func TestCredentials(t *testing.T) {
 	c := w.connection("eu")
 	end := func(in time.Duration) {
 		w.g.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(c), c)).To(Succeed())
-		w.status(c, func() { c.Status.CredentialExpiry = &metav1.Time{Time: clock.Now().Add(in).Truncate(time.Second)} })
+		w.status(c, func() { c.Status.CredentialExpiryTime = &metav1.Time{Time: clock.Now().Add(in).Truncate(time.Second)} })
 	}
 	end(15 * time.Minute)
 	w.g.Eventually(bus.kinds).Should(Equal([]string{"cluster.registered.v1"}))
