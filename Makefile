@@ -23,11 +23,20 @@ RACE := $(if $(HAVE_CC),-race)
 
 # Two packages at a time: most of them start a control plane, of 280 MB and a core.
 PARALLEL ?= 2
-# For the slowest package on a cold machine of two cores.
-TEST_TIMEOUT ?= 25m
+# Parallel tests of one package. Most of them wait for API servers and timers.
+PARALLEL_TESTS ?= 4
+# For the slowest package on a busy machine of two cores.
+TEST_TIMEOUT ?= 15m
+# The packages whose tests take longest begin first: a long one that begins last has the
+# machine to itself. `make test-times` prints the order.
+SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./test/conformance ./test/faults ./clusters ./watchers ./hub ./hub/dashboard ./playground/fleet ./cmd/capstan/cli
 SOAK_TIMEOUT ?= 6h
-# Random histories that each property test tries in `make soak` (100 in `make test`).
+# Random histories that each property test tries in `make soak`; docs/testing.md has the
+# counts of `make test`.
 SOAK_CHECKS ?= 20000
+
+# vet is part of `make lint`.
+TESTFLAGS = -vet=off -p $(PARALLEL) -parallel $(PARALLEL_TESTS) -timeout $(TEST_TIMEOUT)
 
 # Outside a checkout that git can read (an unpacked archive, another user's
 # checkout in a container) Go cannot stamp the commit and would refuse to build.
@@ -71,7 +80,13 @@ manifests: generate controlplane ## Render what is to be applied to clusters int
 .PHONY: test
 test: controlplane crds gitea helm-controller helm ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
 	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
-	$(GO) test $(RACE) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(PKG) $(FLAGS)
+	$(GO) test $(RACE) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS)
+
+.PHONY: test-times
+test-times: controlplane crds gitea helm-controller helm ## Run the tests afresh and print the slowest packages and tests, as in docs/testing.md
+	@mkdir -p $(BIN)
+	@status=0; $(GO) test -json $(RACE) -count=1 $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS) >$(BIN)/test.json || status=$$?; \
+	hack/slowest.sh $(BIN)/test.json; exit $$status
 
 .PHONY: e2e
 e2e: controlplane crds gitea helm-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, and with the hub killed on the way; the demo's story with the chart's rights

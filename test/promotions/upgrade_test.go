@@ -1,4 +1,4 @@
-package hub_test
+package promotions_test
 
 import (
 	"context"
@@ -194,6 +194,7 @@ func formerStates() map[string]formerState {
 // A hub of this version starts over objects that the version before stored: nothing is
 // done twice, no time is lost, and the objects get the present names.
 func TestUpgradeFromFormerNames(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(30 * time.Second)

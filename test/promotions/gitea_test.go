@@ -1,4 +1,4 @@
-package hub_test
+package promotions_test
 
 import (
 	"crypto/tls"
@@ -30,8 +30,9 @@ import (
 // of all where a second pull request would come from: when one is opened, in turn
 // before Gitea has heard of it and after.
 func TestKilledAtRandomOnGitea(t *testing.T) {
+	t.Parallel()
 	runs := 4
-	if os.Getenv("CAPSTAN_SOAK") != "" {
+	if soak() {
 		runs = 20
 	}
 	g := NewWithT(t)

@@ -1,4 +1,4 @@
-package hub_test
+package promotions_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ const afterClaim = 30 * time.Second
 // and after it took effect. The next hub ends what was begun: one promotion for
 // each environment, one identity at the receiver for each, none lost.
 func TestKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	play := func(ctx context.Context, g Gomega, w *world, k *killer) {
 		w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 		w.runs("dev", "1.1")
@@ -48,21 +49,36 @@ func TestKilledAtEveryStep(t *testing.T) {
 
 	whole := &killer{}
 	play(t.Context(), NewWithT(t), newWorld(t, t), whole)
-	steps := whole.calls
-	NewWithT(t).Expect(steps).To(BeNumerically(">", 10), "the way has this many outside calls")
-	if os.Getenv("CAPSTAN_SOAK") == "" {
-		// The last passes only look and find nothing to do; a kill in one is like
-		// another. The first passes hold every write.
-		steps = min(steps, 40)
+	NewWithT(t).Expect(len(whole.calls)).To(BeNumerically(">", 10), "the way has this many outside calls")
+	killAtEach(t, whole.calls, func(t *testing.T, k *killer) {
+		play(t.Context(), NewWithT(t), newWorld(t, t), k)
+	})
+}
+
+// killAtEach runs play with a killer for both sides of each distinct call; of each call
+// at all in `make soak`.
+func killAtEach(t *testing.T, calls []call, play func(*testing.T, *killer)) {
+	numbers := distinct(calls)
+	if soak() {
+		numbers = numbers[:0]
+		for i := range calls {
+			numbers = append(numbers, i+1)
+		}
 	}
-	for at := 1; at <= steps; at++ {
+	t.Logf("%d calls, killed at %d of them", len(calls), len(numbers))
+	for _, at := range numbers {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("call %d, took effect %v", at, after), func(t *testing.T) {
-				play(t.Context(), NewWithT(t), newWorld(t, t), &killer{at: at, after: after})
+				t.Parallel()
+				t.Logf("killed at %s", calls[at-1].what)
+				play(t, &killer{at: at, after: after})
 			})
 		}
 	}
 }
+
+// soak returns whether tests run with their full counts.
+func soak() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
 
 // team acts upon notifications in the order in which they came, as late as it likes.
 type team struct {
@@ -95,6 +111,7 @@ func (a *team) act() bool {
 // promotions for one state of the source, nor an act outside a promotion's
 // identity, nor lose the last revision.
 func TestRandomHistories(t *testing.T) {
+	t.Parallel()
 	envs := []string{"dev", "staging", "prod"}
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx, w := t.Context(), newWorld(t, rt)

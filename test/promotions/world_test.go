@@ -1,9 +1,8 @@
-package hub_test
+package promotions_test
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +22,6 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -62,10 +60,10 @@ var worlds atomic.Int64
 
 func newWorld(t *testing.T, tb TB) *world {
 	t.Helper()
-	return newWorldAt(t, tb, management)
+	return newWorldAt(t, tb, management.Get(t).Config())
 }
 
-// newWorldAt is a world at an API server of the test's own.
+// newWorldAt creates a world at an API server of the test's own.
 func newWorldAt(t *testing.T, tb TB, at *rest.Config) *world {
 	t.Helper()
 	c, err := client.NewWithWatch(at, client.Options{Scheme: hub.Scheme()})
@@ -287,109 +285,6 @@ func (w *world) pipeline(ctx context.Context, name string) *pipelinesv1.Pipeline
 		w.Fatalf("%v", err)
 	}
 	return p
-}
-
-// errKilled is what a killed hub's calls give.
-var errKilled = errors.New("the hub was killed")
-
-// killer ends a hub at its k-th outside call: before the call is made, or after it
-// took effect and before its answer is seen.
-type killer struct {
-	mu    sync.Mutex
-	at    int
-	after bool
-	calls int
-	dead  bool
-	// only counts requests to the service, and of those only what it aims at, if that
-	// is given; where is the request that it was killed at, empty for other calls.
-	only  bool
-	aim   func(*http.Request) bool
-	where string
-	// died is told of it; nil for nobody.
-	died func(*killer)
-	// end the process's context with it: a dead process does not try again.
-	end context.CancelFunc
-}
-
-// step returns whether the call is made, and whether its answer is lost.
-func (k *killer) step() (made, lost bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.dead {
-		return false, true
-	}
-	k.calls++
-	if k.calls != k.at {
-		return true, false
-	}
-	k.dead = true
-	return k.after, true
-}
-
-// aims tells whether a request to the service is one to be killed at. The dead make
-// none.
-func (k *killer) aims(r *http.Request) bool {
-	return k.aim == nil || k.over() || k.aim(r)
-}
-
-// over tells whether the hub is dead.
-func (k *killer) over() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.dead
-}
-
-func (k *killer) around(call func() error) error {
-	if k.only && !k.over() {
-		return call()
-	}
-	made, lost := k.step()
-	if !made {
-		k.end()
-		return errKilled
-	}
-	err := call()
-	if lost {
-		k.end()
-		return errKilled
-	}
-	return err
-}
-
-// process is the context of the hub that is to be killed.
-func (k *killer) process(ctx context.Context) context.Context {
-	ctx, k.end = context.WithCancel(ctx)
-	return ctx
-}
-
-func (k *killer) client(c client.WithWatch) client.Client {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			return k.around(func() error { return c.Get(ctx, key, o, opts...) })
-		},
-		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
-			return k.around(func() error { return c.List(ctx, l, opts...) })
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			return k.around(func() error { return c.Create(ctx, o, opts...) })
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			return k.around(func() error { return c.SubResource(sub).Patch(ctx, o, patch, opts...) })
-		},
-	})
-}
-
-// RoundTrip implements http.RoundTripper for the notification.
-func (k *killer) RoundTrip(r *http.Request) (response *http.Response, err error) {
-	err = k.around(func() error {
-		response, err = http.DefaultTransport.RoundTrip(r) //nolint:bodyclose // Who calls a RoundTripper closes.
-		return err
-	})
-	if err != nil && response != nil {
-		_ = response.Body.Close()
-		response = nil
-	}
-	return response, err
 }
 
 // newest promotion into an environment.

@@ -1,4 +1,4 @@
-package hub_test
+package promotions_test
 
 import (
 	"context"
@@ -102,7 +102,7 @@ func (f *hosted) deadly(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		made, lost := k.step()
+		made, lost := k.step(requested(r))
 		if lost && k.where == "" {
 			k.where = r.Method + " " + r.URL.RequestURI()
 		}
@@ -208,8 +208,8 @@ func (f *hosted) doubled() []string {
 }
 
 // doomed runs a hub until it is killed at one of its outside calls, or for so many
-// passes. It returns how many calls it made.
-func (w *world) doomed(ctx context.Context, k *killer, passes int) int {
+// passes.
+func (w *world) doomed(ctx context.Context, k *killer, passes int) {
 	process := k.process(ctx)
 	defer k.end()
 	w.hosted.killer.Store(k)
@@ -219,5 +219,4 @@ func (w *world) doomed(ctx context.Context, k *killer, passes int) int {
 		h.pass(process)
 		w.clock.Step(pollStep)
 	}
-	return k.calls
 }

@@ -1,8 +1,7 @@
-package hub_test
+package promotions_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -17,216 +16,6 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// C7, C8: a revision goes through all environments in order; and the next one too.
-func TestPromotesThroughAllEnvironments(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
-	g.Expect(w.promotions(ctx)).To(BeEmpty(), "all run 1.0")
-	for i, revision := range []string{"1.1", "1.2"} {
-		w.runs("dev", revision)
-		h.settle(ctx)
-		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
-		g.Expect(w.into(ctx, "prod")).To(HaveLen(i), "not before staging runs it")
-		w.runs("staging", revision)
-		h.settle(ctx)
-		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
-		w.runs("prod", revision)
-		h.settle(ctx)
-		g.Expect(w.newest(ctx, "prod").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
-		g.Expect(w.newest(ctx, "prod").Status.Reason).To(Equal("RolledOut"))
-		g.Expect(w.newest(ctx, "prod").Spec.Number).To(Equal(int64(i + 1)))
-	}
-	var told []string
-	for _, e := range w.receiver.received() {
-		told = append(told, e.Message)
-		g.Expect(e.Reason).To(Equal("Promote"))
-	}
-	message := func(env, version string) string {
-		return fmt.Sprintf("Promote pipeline %s/web to %s with version %s", w.ns, env, version)
-	}
-	g.Expect(told).To(Equal([]string{message("staging", "1.1"), message("prod", "1.1"), message("staging", "1.2"), message("prod", "1.2")}))
-	status := w.pipeline(ctx, "web").Status.Environments["prod"]
-	g.Expect(status.Agreed).To(Equal(&pipelinesv1.AgreedRevision{Revision: "1.2", Sequence: 3}))
-	g.Expect(status.LastPromotion).To(Equal(int64(2)))
-	g.Expect(status.Promotion.Phase).To(Equal("Succeeded"))
-}
-
-// The hub is stopped, dev moves 1.0 → 1.1 → 1.2, the hub starts: 1.2 is promoted once.
-func TestMissedRevisions(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	w.runs("dev", "1.2")
-	w.hub("the next hub", w.c, nil).settle(ctx)
-	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
-	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"))
-	g.Expect(w.receiver.received()).To(HaveLen(1))
-}
-
-// N2: 1.0 → 1.1 → 1.0 is three states; the third is promoted, once.
-func TestABA(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	for _, revision := range []string{"1.1", "1.0", "1.1"} {
-		w.runs("dev", revision)
-		h.settle(ctx)
-		w.runs("staging", revision)
-		h.settle(ctx)
-	}
-	all := w.into(ctx, "staging")
-	g.Expect(all).To(HaveLen(3))
-	for i, p := range all {
-		g.Expect(p.Spec.Number).To(Equal(int64(i + 1)))
-		g.Expect(p.Spec.Source.Sequence).To(Equal(int64(i + 2)))
-		g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
-	}
-	g.Expect(w.receiver.received()).To(HaveLen(3))
-}
-
-// C9: mixed or unready targets of the first environment hold everything, and say so.
-func TestPromotionPending(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.stale("dev")
-	h.settle(ctx)
-	p := w.pipeline(ctx, "web")
-	c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.PromotionPendingCondition)
-	g.Expect(c).NotTo(BeNil())
-	g.Expect(c.Reason).To(Equal("EnvironmentNotReady"))
-	target := p.Status.Environments["dev"].Targets[0]
-	g.Expect(target.Stale).To(BeTrue())
-	g.Expect(target.Ready).To(BeFalse(), "stale is never healthy")
-	g.Expect(target.Revision).To(Equal("1.0"), "what was last seen stays")
-	w.runs("dev", "1.0")
-	h.settle(ctx)
-	g.Expect(meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.PromotionPendingCondition)).To(BeNil())
-}
-
-// A stale environment is not promoted into; a stale source is not promoted from.
-func TestNothingIsDecidedFromStaleTargets(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.stale("staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	g.Expect(w.promotions(ctx)).To(BeEmpty())
-	w.runs("staging", "1.0")
-	h.settle(ctx)
-	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
-}
-
-func approve(ctx context.Context, g Gomega, w *world, p capstanv1.Promotion) {
-	before := p.DeepCopy()
-	p.Spec.Approval = &capstanv1.Approval{By: "alice"}
-	g.Expect(w.c.Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
-}
-
-func TestManualWaitsForApproval(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "prod").Status.Phase).To(Equal(capstanv1.PhaseAwaitingApproval))
-	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(Equal("1.1"))
-	g.Expect(w.receiver.received()).To(BeEmpty())
-	approve(ctx, g, w, w.newest(ctx, "prod"))
-	h.settle(ctx)
-	p := w.newest(ctx, "prod")
-	g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
-	g.Expect(p.Status.Approval.By).To(Equal("alice"))
-	g.Expect(p.Status.Approval.Method).To(Equal(capstanv1.ApprovalByKubernetes))
-	g.Expect(p.Status.Approval.ApprovalTime.IsZero()).To(BeFalse())
-	g.Expect(w.receiver.received()).To(HaveLen(1))
-	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(BeEmpty())
-}
-
-// An approval that crosses the next revision lets nothing go.
-func TestApproveWhileSuperseding(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	first := w.newest(ctx, "prod")
-	w.runs("dev", "1.2")
-	approve(ctx, g, w, first)
-	h.settle(ctx)
-	all := w.into(ctx, "prod")
-	g.Expect(all).To(HaveLen(2))
-	g.Expect(all[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
-	g.Expect(all[1].Status.Phase).To(Equal(capstanv1.PhaseAwaitingApproval))
-	g.Expect(w.receiver.received()).To(BeEmpty())
-}
-
-func TestApproveASupersededOne(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
-	for _, revision := range []string{"1.1", "1.2"} {
-		w.runs("dev", revision)
-		h.settle(ctx)
-	}
-	approve(ctx, g, w, w.into(ctx, "prod")[0])
-	h.settle(ctx)
-	g.Expect(w.into(ctx, "prod")[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
-	g.Expect(w.into(ctx, "prod")[0].Status.Approval.By).To(Equal("alice"), "it is recorded all the same")
-	g.Expect(w.receiver.received()).To(BeEmpty())
-}
-
-func TestSourceMovedOn(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	w.runs("dev", "1.0") // Rolled back while the promotion is in flight; staging runs it already.
-	h.settle(ctx)
-	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
-	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("SourceMovedOn"))
-	// The notification was out: staging follows it late. It is brought back.
-	w.runs("staging", "1.1")
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.0"))
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
-}
-
-func TestEnvironmentMovedOn(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	w.runs("staging", "9.9") // By hand, past the promotion.
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
-	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("EnvironmentMovedOn"))
-	g.Expect(w.into(ctx, "staging")).To(HaveLen(1), "what a person did stays")
-	g.Expect(w.into(ctx, "prod")).To(BeEmpty(), "and does not travel")
-	w.runs("dev", "1.2")
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"), "until there is something new")
-}
-
-// A fast dev under a slow staging: prod is not starved, and the last one arrives.
-func TestFastDevSlowStaging(t *testing.T) {
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
-	for i := 1; i <= 5; i++ {
-		w.runs("dev", fmt.Sprintf("1.%d", i))
-		h.settle(ctx)
-	}
-	g.Expect(w.newest(ctx, "staging").Spec.Number).To(Equal(int64(5)))
-	w.runs("staging", "1.3") // A late carrier of an earlier one: no person's hand.
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout), "1.5 is still awaited")
-	w.runs("staging", "1.5")
-	w.runs("dev", "1.6")
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.6"))
-	w.runs("staging", "1.6")
-	h.settle(ctx)
-	w.runs("dev", "1.7")
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.6"), "staging got it by promotion: it travels though dev is ahead")
-}
-
 func retry(ctx context.Context, g Gomega, w *world, p capstanv1.Promotion) {
 	before := p.DeepCopy()
 	p.Spec.Retry++
@@ -234,6 +23,7 @@ func retry(ctx context.Context, g Gomega, w *world, p capstanv1.Promotion) {
 }
 
 func TestRetryOfARejectedOne(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	w.runs("dev", "1.1")
@@ -255,6 +45,7 @@ func TestRetryOfARejectedOne(t *testing.T) {
 // TestRetryWhileNoHubRuns: an environment is brought back by hand and the retry
 // raised while no hub runs. What the hub before saw there does not count as done.
 func TestRetryWhileNoHubRuns(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	w.runs("dev", "1.1")
@@ -275,6 +66,7 @@ func TestRetryWhileNoHubRuns(t *testing.T) {
 }
 
 func TestDeletionOfTheNewest(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	w.runs("dev", "1.1")
@@ -291,6 +83,7 @@ func TestDeletionOfTheNewest(t *testing.T) {
 // The fork: two hubs decide different revisions from the same list. One gets the
 // slot; the other decides again.
 func TestFork(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	// The second hub reads what there is, and is then held until the first is done.
@@ -317,6 +110,7 @@ func TestFork(t *testing.T) {
 
 // The late create: a create that timed out and lands afterwards takes no effect.
 func TestLateCreate(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	var late *capstanv1.Promotion
@@ -352,6 +146,7 @@ func TestLateCreate(t *testing.T) {
 
 // N10: two hubs reconcile at once: one Promotion, one notification.
 func TestTwoHubsAtOnce(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	a := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	b := w.hub("b", w.c, nil)
@@ -374,6 +169,7 @@ func TestTwoHubsAtOnce(t *testing.T) {
 
 // A Pipeline that is re-created has another UID: its own ledger, its own slots.
 func TestRecreatedPipeline(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	p := w.newPipeline("web", notify(false), "dev", "staging")
 	again := p.DeepCopy()
@@ -400,6 +196,7 @@ func TestRecreatedPipeline(t *testing.T) {
 }
 
 func TestSuspendHoldsTheAct(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "staging"))
 	w.runs("dev", "1.1")
@@ -421,6 +218,7 @@ func TestSuspendHoldsTheAct(t *testing.T) {
 
 // An edit of the strategy under way takes effect under the next number.
 func TestEditedStrategySupersedes(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "staging"))
 	w.runs("dev", "1.1")
@@ -438,6 +236,7 @@ func TestEditedStrategySupersedes(t *testing.T) {
 
 // A receiver that fails is asked again, after a backoff that stands in the status.
 func TestFailedAttemptsAreRepeated(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	w.receiver.fail = 3
@@ -459,6 +258,7 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 }
 
 func TestStalledIsSaidOnce(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	w.runs("dev", "1.1")
@@ -476,6 +276,7 @@ func TestStalledIsSaidOnce(t *testing.T) {
 
 // Old promotions are deleted, but neither the newest nor the newest succeeded one.
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	for _, revision := range []string{"1.1", "1.2"} {
@@ -499,6 +300,7 @@ func TestRetention(t *testing.T) {
 
 // The status was lost (a restored Pipeline): numbering and sequences go on.
 func TestLostStatus(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 	w.runs("dev", "1.1")
@@ -513,6 +315,7 @@ func TestLostStatus(t *testing.T) {
 }
 
 func TestConditionsCarryTheClock(t *testing.T) {
+	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	w.began(ctx, w.newPipeline("web", notify(false), "dev"))
 	c := meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.ReadyCondition)
@@ -523,11 +326,13 @@ func TestConditionsCarryTheClock(t *testing.T) {
 // The caches of Pipelines and Promotions are filled apart. A Promotion that is seen
 // with a Pipeline of before it is not ended for that: nothing would begin it again.
 func TestAPipelineThatIsOldInTheCacheEndsNothing(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]func(context.Context, *world) *pipelinesv1.Pipeline{
 		"its status of before": func(ctx context.Context, w *world) *pipelinesv1.Pipeline { return w.pipeline(ctx, "web") },
 		"none at all":          func(context.Context, *world) *pipelinesv1.Pipeline { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 			h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
 			before := old(ctx, w)
