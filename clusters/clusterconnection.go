@@ -64,16 +64,16 @@ func own(object *capstanv1.ClusterConnection, ref Ref, owner clusterObject) {
 func statusOf(s Snapshot, kinds []capstanv1.WatchedKind, apps int) capstanv1.ClusterConnectionStatus {
 	status := capstanv1.ClusterConnectionStatus{
 		State: s.State, Reason: s.Reason, Message: s.Message,
-		Since:             &metav1.Time{Time: s.Since.Truncate(time.Second)},
-		KubernetesVersion: s.KubernetesVersion,
-		Server:            s.Server,
-		Kinds:             kinds,
-		Apps:              int32(apps),
+		LastTransitionTime: &metav1.Time{Time: s.Since.Truncate(time.Second)},
+		KubernetesVersion:  s.KubernetesVersion,
+		Server:             s.Server,
+		Kinds:              kinds,
+		Apps:               int32(apps),
 	}
 	if !s.CredentialExpiry.IsZero() {
-		status.CredentialExpiry = &metav1.Time{Time: s.CredentialExpiry.Truncate(time.Second)}
+		status.CredentialExpiryTime = &metav1.Time{Time: s.CredentialExpiry.Truncate(time.Second)}
 	}
-	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message, LastTransitionTime: *status.Since}
+	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message, LastTransitionTime: *status.LastTransitionTime}
 	switch s.State {
 	case capstanv1.ConnectionReady:
 		ready.Status = metav1.ConditionTrue
@@ -93,8 +93,8 @@ func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnec
 	if want.State == capstanv1.ConnectionConnecting && settles(old.State) && want.Reason != ReasonEndpointChanged {
 		return old
 	}
-	if old.State == want.State && old.Since != nil {
-		want.Since = old.Since
+	if old.State == want.State && old.LastTransitionTime != nil {
+		want.LastTransitionTime = old.LastTransitionTime
 	}
 	conditions := append([]metav1.Condition(nil), old.Conditions...)
 	for _, c := range want.Conditions {

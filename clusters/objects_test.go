@@ -166,7 +166,7 @@ func TestMerged(t *testing.T) {
 	g.Expect(merged(stands, status(capstanv1.ConnectionConnecting, later))).To(Equal(stands), "what was last known stands")
 	g.Expect(merged(stands, status(capstanv1.ConnectionReady, later))).To(Equal(stands), "a restart writes nothing")
 	lost := merged(stands, status(capstanv1.ConnectionUnreachable, later))
-	g.Expect(lost.Since.Time).To(BeTemporally("==", later))
+	g.Expect(lost.LastTransitionTime.Time).To(BeTemporally("==", later))
 	g.Expect(lost.Conditions[0].LastTransitionTime.Time).To(BeTemporally("==", later))
 	rejected := status(capstanv1.ConnectionAuthFailed, earlier)
 	g.Expect(merged(rejected, status(capstanv1.ConnectionConnecting, later)).State).To(Equal(capstanv1.ConnectionConnecting))

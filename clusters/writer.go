@@ -185,12 +185,14 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 		}
 	}
 	status := merged(current.Status, want.status)
+	status.ObservedGeneration = current.Generation
+	status.DropFormerNames()
 	if equality.Semantic.DeepEqual(status, current.Status) {
 		return nil
 	}
 	changed := current.DeepCopy()
 	changed.Status = status
-	if err := w.hub.Status().Patch(ctx, changed, client.MergeFrom(current)); err != nil {
+	if err := w.hub.Status().Patch(ctx, changed, client.MergeFrom(current.PatchBase())); err != nil {
 		return err
 	}
 	w.written[name] = changed

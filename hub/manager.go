@@ -57,10 +57,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 			// Names need to be unique in a process only for controller-runtime's own
 			// metrics; tests run two hubs in one.
 			SkipNameValidation: ptr.To(true),
-			// What is live goes before what a first list brought. Shut down at the wrong
-			// moment this queue locks up (kubernetes-sigs/controller-runtime#3538, mended in
-			// 0.25, which multicluster-runtime does not know yet): then the process ends after
-			// shutdownGrace, and the lease runs out.
+			// Live changes are reconciled before the objects of a first list.
 			UsePriorityQueue: ptr.To(true),
 		},
 		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: dashboard.CacheOptions(reporter)},

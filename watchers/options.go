@@ -165,10 +165,6 @@ const (
 	wakesPerSecond = 50
 	wakeBurst      = 100
 
-	// foldFor is how long folded wakes wait before the bucket is looked at again: the
-	// time in which it gains one.
-	foldFor = time.Second / wakesPerSecond
-
 	// owner is this package's name as an owner of connections.
 	owner = "watchers"
 )

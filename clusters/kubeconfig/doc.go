@@ -1,19 +1,22 @@
-// Package kubeconfig reads the kubeconfigs of workload clusters, which are input
-// of strangers.
+// Package kubeconfig reads the kubeconfigs of workload clusters, which are
+// untrusted input.
 //
 // Purpose: a kubeconfig is a program. It may name a binary to run, files to read
-// and hosts to call. Whoever may write a Secret in the management cluster would
-// do all that with the hub's rights. So nothing of client-go's loading is used
-// beyond decoding: Parse copies the few fields of an allow-list into a Config and
-// refuses the rest by name.
+// and hosts to call. A user who may write a Secret in the management cluster could
+// do all that with the hub's rights. So the hub uses client-go's loader only to
+// decode: Parse copies the few fields of an allow-list into a Config and refuses
+// the rest by name.
 //
-// Contract: Parse has no side effects, never reads a file or a network, and its
-// error is always a *Refusal, whose message names the field and the mend and
-// never holds a byte of a token, key or certificate, nor of any value that could
-// be one. A Config never prints its secrets, whatever verb is used. Fingerprint
-// tells what changed between two kubeconfigs without keeping either.
+// Contract: Parse has no side effects and never reads a file or a network. Its
+// error is always a *Refusal, whose message names the field and what to do. The
+// message never holds a byte of a token, key or certificate, nor of any value that
+// could be one. A Config never prints its secrets, whatever verb is used.
+// Fingerprint tells what changed between two kubeconfigs and keeps neither.
 //
-// Trade-offs: a host is checked here as it is written; what a name resolves to is
-// checked by package transport when it dials, with the same CheckAddress. Only
-// the context that is current is judged: what another one holds is never used.
+// Locking: none.
+//
+// Trade-offs: Parse checks the server's host as it is written. Package transport
+// checks what a name resolves to when it dials, by the same policy of
+// internal/netguard. Parse judges the current context alone; the hub never uses
+// another one.
 package kubeconfig

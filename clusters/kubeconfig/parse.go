@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 // maxBytes of a kubeconfig: a Secret holds no more than 1 MiB.
@@ -87,8 +89,8 @@ func (c *Config) takeServer(cluster *clientcmdapi.Cluster, o Options) *Refusal {
 	if server.User != nil || server.RawQuery != "" || server.ForceQuery || server.Fragment != "" || server.Opaque != "" {
 		return refuse(ReasonServer, "server", "must be https://host[:port][/path] and nothing more: no user, query or fragment")
 	}
-	if refusal := checkHost(server.Hostname(), o.AllowLoopback); refusal != nil {
-		return refusal
+	if err := (netguard.Policy{AllowLoopback: o.AllowLoopback}).CheckHost(server.Hostname()); err != nil {
+		return refuse(ReasonAddress, "server", "is refused: "+err.Error())
 	}
 	if cluster.ProxyURL != "" {
 		return refuse(ReasonProxy, "proxy-url", "is not supported: give a server that the hub reaches directly")
@@ -105,25 +107,6 @@ func (c *Config) takeServer(cluster *clientcmdapi.Cluster, o Options) *Refusal {
 	server.Path = strings.TrimSuffix(server.Path, "/")
 	server.RawPath = ""
 	c.Server = server
-	return nil
-}
-
-// checkHost judges a host as it is written.
-func checkHost(host string, allowLoopback bool) *Refusal {
-	name := strings.TrimSuffix(strings.ToLower(host), ".")
-	if metadataNames[name] {
-		return refuse(ReasonAddress, "server", "names a cloud metadata service")
-	}
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		name = "127.0.0.1"
-	}
-	address, err := netip.ParseAddr(name)
-	if err != nil {
-		return nil // a name: what it resolves to is checked when it is dialled
-	}
-	if err := CheckAddress(address, allowLoopback); err != nil {
-		return refuse(ReasonAddress, "server", "is not an address the hub may call: "+err.Error())
-	}
 	return nil
 }
 

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/capstan-hub/capstan/clusters/kubeconfig"
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 const (
@@ -23,20 +22,16 @@ const (
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newDialer dials what kubeconfig.CheckAddress allows. The check comes after the
-// name is resolved and before a packet is sent, so a name cannot change its
-// address in between.
+// newDialer dials what the policy of internal/netguard allows. An error about a
+// forbidden address is of class ErrRefused, too.
 func newDialer(allowLoopback bool) dialFunc {
+	policy := netguard.Policy{AllowLoopback: allowLoopback}
 	dialer := &net.Dialer{
 		Timeout:   dialTimeout,
 		KeepAlive: keepAlive,
-		Control: func(_, address string, _ syscall.RawConn) error {
-			resolved, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return fmt.Errorf("%w: dialling %q: not an IP address", ErrRefused, address)
-			}
-			if err := kubeconfig.CheckAddress(resolved.Addr(), allowLoopback); err != nil {
-				return fmt.Errorf("%w: dialling %s: %w", ErrRefused, resolved.Addr(), err)
+		Control: func(network, address string, c syscall.RawConn) error {
+			if err := policy.Control(network, address, c); err != nil {
+				return fmt.Errorf("%w: dialling the server of the kubeconfig: %w", ErrRefused, err)
 			}
 			return nil
 		},

@@ -32,6 +32,8 @@ import (
 
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 	"github.com/capstan-hub/capstan/clusters/transport"
+	"github.com/capstan-hub/capstan/internal/netguard"
+	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -414,14 +416,18 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestDialler: the address that a name resolved to is what counts.
+// TestDialler proves the policy of internal/netguard: the address that a name resolved
+// to counts. Other tests prove that loopback is dialled where it is allowed.
 func TestDialler(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
-	for host, allowLoopback := range map[string]bool{
-		"127.0.0.1": false, "localhost": false, "[::1]": false,
-		"169.254.169.254": true, "[fe80::1]": true, "[fd00:ec2::254]": true, "0.0.0.0": true, "[::]": true,
-		"[::ffff:169.254.169.254]": true, "[64:ff9b::a9fe:a9fe]": true, "224.0.0.1": true, "2852039166": true,
-	} {
+	hosts := map[string]bool{"localhost": false, "2852039166": true}
+	for _, a := range netguardtest.Loopback {
+		hosts[a.Host()] = false
+	}
+	for _, a := range netguardtest.Forbidden {
+		hosts[a.Host()] = true
+	}
+	for host, allowLoopback := range hosts {
 		t.Run(host, func(t *testing.T) {
 			g := NewWithT(t)
 			config := s.config(t, "t")
@@ -438,6 +444,7 @@ func TestDialler(t *testing.T) {
 				return
 			}
 			g.Expect(err).To(MatchError(transport.ErrRefused))
+			g.Expect(err).To(MatchError(netguard.ErrForbidden))
 		})
 	}
 }

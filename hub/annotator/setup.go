@@ -109,11 +109,7 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 		// Names need to be unique in a process only for controller-runtime's own metrics.
 		SkipNameValidation: ptr.To(true),
 		RecoverPanic:       ptr.To(true),
-		// controller-runtime's priority queue (v0.24.1) hands items to workers that have
-		// gone when it is shut down, with its locks held: a worker that is at work then
-		// never ends, nor does the controller. Nothing here is so urgent.
-		UsePriorityQueue: ptr.To(false),
-		Logger:           r.Logger,
+		Logger:             r.Logger,
 		LogConstructor: func(who *mcreconcile.Request) logr.Logger {
 			line := r.Logger.WithValues("kind", r.kind.Kind)
 			if who != nil {

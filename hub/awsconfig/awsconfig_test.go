@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/internal/netguard"
+	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 	playground "github.com/capstan-hub/capstan/playground/aws"
 	fakeec2 "github.com/capstan-hub/capstan/playground/aws/ec2"
 	fakests "github.com/capstan-hub/capstan/playground/aws/sts"
@@ -281,4 +284,38 @@ func TestAnEarlyAnswerBreaksNoConnection(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(response.Body.Close()).To(Succeed())
 	g.Expect(body.touched.Load()).To(BeFalse())
+}
+
+// TestGuarded proves the policy of internal/netguard for the client of key endpoint, which
+// sources and sinks of SQS use: every forbidden address is refused whatever the option
+// is, and loopback only where it is not allowed.
+func TestGuarded(t *testing.T) {
+	g := NewWithT(t)
+	config, err := awsconfig.Load(t.Context(), awsconfig.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(config.Close)
+	get := func(host string, allow bool) error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", nil)
+		g.Expect(err).NotTo(HaveOccurred(), host)
+		answer, err := config.Guarded(netguard.Policy{AllowLoopback: allow}).Do(request)
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		return err
+	}
+	refused := func(a netguardtest.Address, allow bool) {
+		err := get(a.HostPort("1"), allow)
+		g.Expect(err).To(MatchError(netguard.ErrForbidden), a.IP)
+		g.Expect(err).To(MatchError(And(ContainSubstring("key endpoint: "), ContainSubstring(a.Reason))), a.IP)
+	}
+	for _, a := range netguardtest.Forbidden {
+		refused(a, false)
+		refused(a, true)
+	}
+	for _, a := range netguardtest.Loopback {
+		refused(a, false)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	g.Expect(get(strings.TrimPrefix(server.URL, "http://"), true)).To(Succeed())
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -23,6 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
 	"k8s.io/utils/lru"
+
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 const (
@@ -121,17 +122,16 @@ func (c *Config) In(region string, role Role) aws.Config {
 	return in
 }
 
-// Guarded is an HTTP client for an endpoint that the owner of a namespace has named: it
-// connects only to addresses that check returns nil for. What the administrator has set
-// in the environment (AWS_ENDPOINT_URL) is not asked about.
-func (c *Config) Guarded(check func(netip.Addr) error) aws.HTTPClient {
+// Guarded returns an HTTP client for an endpoint that an EventingBackend names: it dials
+// only addresses that the policy allows, and its error names key endpoint. Endpoints of
+// the environment (AWS_ENDPOINT_URL) are the administrator's and are not checked.
+func (c *Config) Guarded(policy netguard.Policy) aws.HTTPClient {
 	return client{c.http.WithDialerOptions(func(d *net.Dialer) {
-		d.Control = func(_, address string, _ syscall.RawConn) error {
-			resolved, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return fmt.Errorf("%q is no IP address", address)
+		d.Control = func(network, address string, raw syscall.RawConn) error {
+			if err := policy.Control(network, address, raw); err != nil {
+				return fmt.Errorf("key endpoint: %w", err)
 			}
-			return check(resolved.Addr())
+			return nil
 		}
 	})}
 }

@@ -27,7 +27,7 @@ func large() *view.Facts {
 		f.Connections = append(f.Connections, capstanv1.ClusterConnection{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ref(i).Namespace, Name: "cluster." + ref(i).Name},
 			Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: *ref(i)},
-			Status:     capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", Since: &metav1.Time{Time: now}},
+			Status:     capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", LastTransitionTime: &metav1.Time{Time: now}},
 		})
 		f.Heard[view.ClusterOf(ref(i), "")] = view.Heard{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: now}
 	}

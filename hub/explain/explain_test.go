@@ -69,9 +69,9 @@ func (f *Facts) target(env string, j int) *pipelinesv1.TargetStatus {
 // promoting has a promotion of 1.1.0 into staging.
 func (f *Facts) promoting(status capstanv1.PromotionStatus) *capstanv1.Promotion {
 	f.at("dev", "1.1.0", 2)
-	status.StartedAt = before(5 * time.Minute)
+	status.StartTime = before(5 * time.Minute)
 	if status.Phase.Finished() {
-		status.FinishedAt = before(2 * time.Minute)
+		status.FinishTime = before(2 * time.Minute)
 	}
 	promotion := f.Pipeline.PromotionFor(&f.Pipeline.Spec.Environments[1])
 	f.Promotions = append(f.Promotions, capstanv1.Promotion{
@@ -135,11 +135,11 @@ func TestExplanations(t *testing.T) {
 		"rollout-unreachable": func(f *Facts) {
 			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
 			f.target("staging", 0).Stale = true
-			f.connection1("staging", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Message: "dial tcp 10.0.0.7:6443: i/o timeout.", Since: before(42 * time.Minute)})
+			f.connection1("staging", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Message: "dial tcp 10.0.0.7:6443: i/o timeout.", LastTransitionTime: before(42 * time.Minute)})
 		},
 		"stale-source": func(f *Facts) {
 			f.target("dev", 0).Stale, f.target("dev", 0).Ready = true, false
-			f.connection1("dev", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionAuthFailed, Reason: "Rejected", Message: "the API server answered 401: renew the token in Secret fleet/dev-kubeconfig", Since: before(3 * time.Hour)})
+			f.connection1("dev", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionAuthFailed, Reason: "Rejected", Message: "the API server answered 401: renew the token in Secret fleet/dev-kubeconfig", LastTransitionTime: before(3 * time.Hour)})
 		},
 		"stale-environment": func(f *Facts) {
 			f.at("dev", "1.1.0", 2)
@@ -147,7 +147,7 @@ func TestExplanations(t *testing.T) {
 			for j := range 2 {
 				f.target("prod", j).Stale = true
 			}
-			f.connection1("eu", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Since: before(90 * time.Second)})
+			f.connection1("eu", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", LastTransitionTime: before(90 * time.Second)})
 		},
 		"failed": func(f *Facts) {
 			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "MarkerNotFound", Message: `no file of branch main has the marker # {"$promotion": "apps:shop:staging"}: put it on the line of the version`})

@@ -70,10 +70,10 @@ func (f *Fleet) clusters(b *strings.Builder) error {
 	for i := range sorted {
 		c := &sorted[i]
 		since, expiry := none, none
-		if c.Status.Since != nil {
-			since = duration.HumanDuration(f.Now.Sub(c.Status.Since.Time))
+		if c.Status.LastTransitionTime != nil {
+			since = duration.HumanDuration(f.Now.Sub(c.Status.LastTransitionTime.Time))
 		}
-		if at := c.Status.CredentialExpiry; at != nil {
+		if at := c.Status.CredentialExpiryTime; at != nil {
 			expiry = "end in " + duration.HumanDuration(at.Sub(f.Now))
 			if at.Time.Before(f.Now) {
 				expiry = "ended"

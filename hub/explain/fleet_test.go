@@ -28,10 +28,10 @@ func TestFleet(t *testing.T) {
 		Now: now, Promotions: waiting.Promotions,
 		Pipelines: []pipelinesv1.Pipeline{*quiet.Pipeline, *waiting.Pipeline},
 		Connections: []capstanv1.ClusterConnection{
-			connection("Cluster", "dev", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Since: before(time.Hour), Apps: 2, KubernetesVersion: "v1.36.3", CredentialExpiry: before(-9 * time.Minute)}),
+			connection("Cluster", "dev", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, LastTransitionTime: before(time.Hour), Apps: 2, KubernetesVersion: "v1.36.3", CredentialExpiryTime: before(-9 * time.Minute)}),
 			connection("Cluster", "new", capstanv1.ClusterConnectionStatus{}),
-			connection("Cluster", "eu", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Message: "i/o timeout", Since: before(42 * time.Minute)}),
-			connection("GitopsCluster", "us", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionAuthFailed, Reason: "SecretMissing", Message: "there is no Secret fleet/us", Since: before(time.Minute), CredentialExpiry: before(time.Minute)}),
+			connection("Cluster", "eu", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionUnreachable, Reason: "ProbeFailed", Message: "i/o timeout", LastTransitionTime: before(42 * time.Minute)}),
+			connection("GitopsCluster", "us", capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionAuthFailed, Reason: "SecretMissing", Message: "there is no Secret fleet/us", LastTransitionTime: before(time.Minute), CredentialExpiryTime: before(time.Minute)}),
 		},
 	}
 	var b strings.Builder

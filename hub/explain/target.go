@@ -83,7 +83,7 @@ func (f *Facts) unseen(i, j int, s *pipelinesv1.TargetStatus) string {
 		if c.Status.Message != "" {
 			why += ": " + trim(c.Status.Message)
 		}
-		return fmt.Sprintf(", whose cluster has been %s for %s (%s)", c.Status.State, f.ago(c.Status.Since), why)
+		return fmt.Sprintf(", whose cluster has been %s for %s (%s)", c.Status.State, f.ago(c.Status.LastTransitionTime), why)
 	}
 	if s.Error == "" {
 		return ": its cluster was not heard of for a while"

@@ -22,14 +22,14 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseAwaitingApproval:
 		return fmt.Sprintf("%s has waited %s for an approval: give it by kubectl (you need the verb approve on promotions.capstan.dev)%s.",
-			p.Spec.Revision, f.ago(p.Status.StartedAt), f.byHTTP(i)), f.approve(i, p)
+			p.Spec.Revision, f.ago(p.Status.StartTime), f.byHTTP(i)), f.approve(i, p)
 	case capstanv1.PhasePromoting:
 		if f.Pipeline.Spec.Suspend {
 			return fmt.Sprintf("%s is held while the Pipeline is suspended.", p.Spec.Revision), nil
 		}
-		return fmt.Sprintf("%s has been under way for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartedAt), trim(p.Status.Message)), nil
+		return fmt.Sprintf("%s has been under way for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartTime), trim(p.Status.Message)), nil
 	case capstanv1.PhaseAwaitingMerge:
-		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartedAt), p.Status.URL), nil
+		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartTime), p.Status.URL), nil
 	case capstanv1.PhaseAwaitingRollout:
 		if o := f.obstacles(i, p.Spec.Revision); o != "" {
 			return fmt.Sprintf("%s was carried out and waits for every target to run it: %s.", p.Spec.Revision, o), nil
@@ -89,16 +89,16 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseFailed:
 		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); mend that, then edit the Pipeline or begin it again.",
-			p.Spec.Revision, f.ago(p.Status.FinishedAt), p.Status.Reason, trim(p.Status.Message)), again
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), again
 	case capstanv1.PhaseRejected:
 		return fmt.Sprintf("the pull request of %s was closed unmerged %s ago (%s); it stays so until there is another revision, or it is begun again.",
-			p.Spec.Revision, f.ago(p.Status.FinishedAt), p.Status.URL), again
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.URL), again
 	case capstanv1.PhaseSuperseded:
 		return fmt.Sprintf("the promotion of %s was superseded %s ago (%s: %s).",
-			p.Spec.Revision, f.ago(p.Status.FinishedAt), p.Status.Reason, trim(p.Status.Message)), again
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), again
 	case capstanv1.PhaseSucceeded:
 		return fmt.Sprintf("%s arrived here %s ago and is not whole any more; it is not promoted twice by itself: %s.",
-			p.Spec.Revision, f.ago(p.Status.FinishedAt), f.obstacles(i, p.Spec.Revision)), again
+			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), again
 	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
 	}
 	return "", nil

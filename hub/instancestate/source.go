@@ -2,8 +2,6 @@ package instancestate
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -13,10 +11,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 // settings of a source, as its EventingBackend has them.
@@ -95,7 +93,7 @@ func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, config 
 	client := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
 		if s.endpoint != "" {
 			o.BaseEndpoint = aws.String(s.endpoint)
-			o.HTTPClient = r.AWS.Guarded(func(a netip.Addr) error { return callable(a, r.AllowLoopback) })
+			o.HTTPClient = r.AWS.Guarded(netguard.Policy{AllowLoopback: r.AllowLoopback})
 		}
 	})
 	made.consumer = queue.New(queue.Options{
@@ -111,14 +109,6 @@ func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, config 
 		Observer: made, Clock: r.Clock, Log: r.Logger.WithValues("source", name.String()),
 	})
 	return made
-}
-
-// callable is nil for an address that the hub may call.
-func callable(a netip.Addr, allowLoopback bool) error {
-	if err := kubeconfig.CheckAddress(a, allowLoopback); err != nil {
-		return fmt.Errorf("the hub must not call %s, which key endpoint leads to: %w", a, err)
-	}
-	return nil
 }
 
 // run until the context ends, once the index is ready.

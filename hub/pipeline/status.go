@@ -91,9 +91,9 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 		}
 		// An application that was seen to be absent goes stale as well: else its target would
 		// look like one that is known to run nothing.
-		wasSeen := status.Revision != "" || s.known || (before != nil && before.ObservedAt != nil)
+		wasSeen := status.Revision != "" || s.known || (before != nil && before.ObservedTime != nil)
 		status.Stale = !s.target.Fresh && wasSeen
-		status.ObservedAt = r.observedAt(before, status, s)
+		status.ObservedTime = r.observedTime(before, status, s)
 		statuses = append(statuses, status)
 	}
 	return statuses
@@ -112,13 +112,13 @@ func lastSeen(last *pipelinesv1.EnvironmentStatus, j int, ref pipelinesv1.Cluste
 	return before
 }
 
-// observedAt is when the application was first seen as it is shown. It moves only
+// observedTime is when the application was first seen as it is shown. It moves only
 // when what is shown does: a cluster that goes stale keeps the time.
-func (r *Reconciler) observedAt(before *pipelinesv1.TargetStatus, now pipelinesv1.TargetStatus, s sight) *metav1.Time {
+func (r *Reconciler) observedTime(before *pipelinesv1.TargetStatus, now pipelinesv1.TargetStatus, s sight) *metav1.Time {
 	same := before != nil && before.Revision == now.Revision && (before.Ready == now.Ready || now.Stale || before.Stale)
 	switch {
-	case same && before.ObservedAt != nil:
-		return before.ObservedAt
+	case same && before.ObservedTime != nil:
+		return before.ObservedTime
 	case s.known && !s.obs.At.IsZero():
 		return &metav1.Time{Time: s.obs.At.Truncate(1e9)}
 	default:

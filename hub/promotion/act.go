@@ -44,7 +44,7 @@ func (r *Reconciler) untilNextAttempt(p *capstanv1.Promotion) time.Duration {
 	if p.Status.Attempt == nil {
 		return 0
 	}
-	return p.Status.Attempt.NotBefore.Sub(r.Clock.Now())
+	return p.Status.Attempt.NextAttemptTime.Sub(r.Clock.Now())
 }
 
 // act makes one attempt, if the promotion is in the phase still: look again, claim,
@@ -81,8 +81,8 @@ func (r *Reconciler) claim(p *capstanv1.Promotion, deadline time.Duration) {
 	now := r.Clock.Now()
 	attempt := &capstanv1.Attempt{
 		Number: 1, Holder: r.Holder,
-		At:        metav1.NewMicroTime(now),
-		NotBefore: metav1.NewMicroTime(now.Add(deadline + claimMargin)),
+		StartTime:       metav1.NewMicroTime(now),
+		NextAttemptTime: metav1.NewMicroTime(now.Add(deadline + claimMargin)),
 	}
 	if last := p.Status.Attempt; last != nil {
 		attempt.Number, attempt.Failures = last.Number+1, last.Failures
@@ -164,7 +164,7 @@ func sameAttempt(now, mine *capstanv1.Attempt) bool {
 // outcome puts what came of an attempt into the status.
 func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
 	if cause == nil {
-		p.Status.Attempt.NotBefore = metav1.NewMicroTime(r.Clock.Now()) // It is over: the next need not wait.
+		p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(r.Clock.Now()) // It is over: the next need not wait.
 		p.Status.Attempt.Failures = 0
 		r.reached(p, v, result)
 		return
@@ -241,7 +241,7 @@ func postpone(p *capstanv1.Promotion, cause error, most time.Duration, now time.
 		wait = max(wait, after.After+jitter(p, after.After))
 	}
 	p.Status.Attempt.Error = cut(cause.Error())
-	p.Status.Attempt.NotBefore = metav1.NewMicroTime(now.Add(wait))
+	p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(now.Add(wait))
 	return wait
 }
 

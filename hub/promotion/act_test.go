@@ -55,11 +55,11 @@ func TestOnlyFailuresMakeTheWaitLonger(t *testing.T) {
 	}}}
 	started := metav1.NewTime(clock.Now())
 	p := &capstanv1.Promotion{Spec: capstanv1.PromotionSpec{Environment: "prod", Revision: "1.1"}}
-	p.Status.Phase, p.Status.StartedAt = capstanv1.PhaseAwaitingMerge, &started
+	p.Status.Phase, p.Status.StartTime = capstanv1.PhaseAwaitingMerge, &started
 	attempt := func(cause error) time.Duration {
 		r.claim(p, time.Minute)
 		r.outcome(t.Context(), p, v, strategy.Result{State: strategy.Open, PullRequest: &capstanv1.PullRequestStatus{Number: 1}}, cause)
-		return p.Status.Attempt.NotBefore.Sub(clock.Now())
+		return p.Status.Attempt.NextAttemptTime.Sub(clock.Now())
 	}
 	about := func(d time.Duration) gomegatypes.GomegaMatcher {
 		return And(BeNumerically(">=", d), BeNumerically("<=", d+d/5))

@@ -238,12 +238,12 @@ func (f *follows) looks(p *capstanv1.Promotion) time.Duration {
 // Attempts do not tell: where a pull request is to be merged, each look makes one.
 func begun(p *capstanv1.Promotion) time.Time {
 	switch s := &p.Status; {
-	case s.StartedAt == nil:
+	case s.StartTime == nil:
 		return time.Time{}
-	case s.Approval != nil && s.Approval.At.After(s.StartedAt.Time):
-		return s.Approval.At.Time
+	case s.Approval != nil && s.Approval.ApprovalTime.After(s.StartTime.Time):
+		return s.Approval.ApprovalTime.Time
 	default:
-		return s.StartedAt.Time
+		return s.StartTime.Time
 	}
 }
 

@@ -22,15 +22,15 @@ func TestLooksSlowWithAge(t *testing.T) {
 		status   capstanv1.PromotionStatus
 		from, to time.Duration
 	}{
-		"old, tried a moment ago": {capstanv1.PromotionStatus{StartedAt: &started}, 4 * time.Minute, 6 * time.Minute},
+		"old, tried a moment ago": {capstanv1.PromotionStatus{StartTime: &started}, 4 * time.Minute, 6 * time.Minute},
 		"old, approved a moment ago": {capstanv1.PromotionStatus{
-			StartedAt: &started, Approval: &capstanv1.ApprovalRecord{At: ago(time.Second)},
+			StartTime: &started, Approval: &capstanv1.ApprovalRecord{ApprovalTime: ago(time.Second)},
 		}, 12 * time.Second, 18 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			p := &capstanv1.Promotion{Status: tc.status}
-			p.Status.Attempt = &capstanv1.Attempt{Number: 7, At: metav1.NewMicroTime(now.Add(-time.Second))}
+			p.Status.Attempt = &capstanv1.Attempt{Number: 7, StartTime: metav1.NewMicroTime(now.Add(-time.Second))}
 			next := newFollows(testclock.NewFakeClock(now)).looks(p)
 			g.Expect(next).To(BeNumerically(">=", tc.from))
 			g.Expect(next).To(BeNumerically("<=", tc.to))

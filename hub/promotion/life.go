@@ -50,17 +50,18 @@ func (r *Reconciler) live(p *capstanv1.Promotion, v view, outcome decision.Outco
 		p.Status.Reason, p.Status.Message = "Suspended", fmt.Sprintf("held: spec.suspend of Pipeline %s is true", p.Spec.Pipeline.Name)
 	}
 	r.conditions(p, now)
+	p.Status.ObservedGeneration = p.Generation
 }
 
 // enter a phase.
 func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhase, why decision.LifeReason, now metav1.Time) {
 	s := &p.Status
-	if s.StartedAt == nil {
-		s.StartedAt = &now
+	if s.StartTime == nil {
+		s.StartTime = &now
 	}
 	s.Phase, s.Reason, s.Message = phase, string(why), sentence(p, why)
 	if phase.Finished() {
-		s.FinishedAt = &now
+		s.FinishTime = &now
 	}
 }
 
@@ -74,7 +75,7 @@ func noteApproval(p *capstanv1.Promotion, now metav1.Time) {
 	if method == "" {
 		method = capstanv1.ApprovalByKubernetes
 	}
-	p.Status.Approval = &capstanv1.ApprovalRecord{By: p.Spec.Approval.By, At: now, Method: method}
+	p.Status.Approval = &capstanv1.ApprovalRecord{By: p.Spec.Approval.By, ApprovalTime: now, Method: method}
 }
 
 // sentence is the message of a phase: what is, and what is waited for or to be done.
@@ -138,7 +139,7 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, branchModified, p.Status.Message)
 	case !p.Status.Phase.Finished() && r.old(p, now.Time):
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, "TooOld", fmt.Sprintf("%s since %s, longer than --stall-after %s: %s",
-			p.Status.Phase, p.Status.StartedAt.UTC().Format(time.RFC3339), r.StallAfter, p.Status.Message))
+			p.Status.Phase, p.Status.StartTime.UTC().Format(time.RFC3339), r.StallAfter, p.Status.Message))
 	default:
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.StalledCondition)
 	}
@@ -153,7 +154,7 @@ func modified(p *capstanv1.Promotion) bool {
 }
 
 func (r *Reconciler) old(p *capstanv1.Promotion, now time.Time) bool {
-	return p.Status.StartedAt != nil && now.Sub(p.Status.StartedAt.Time) >= r.StallAfter
+	return p.Status.StartTime != nil && now.Sub(p.Status.StartTime.Time) >= r.StallAfter
 }
 
 func stalledAlready(p *capstanv1.Promotion) bool {

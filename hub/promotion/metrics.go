@@ -54,7 +54,7 @@ func (m *metrics) count(p *capstanv1.Promotion) {
 	}
 	m.ended.WithLabelValues(string(p.Status.Phase), p.Status.Reason).Inc()
 	if p.Status.Phase == capstanv1.PhaseSucceeded {
-		m.leadSeconds.Observe(p.Status.FinishedAt.Sub(p.CreationTimestamp.Time).Seconds())
+		m.leadSeconds.Observe(p.Status.FinishTime.Sub(p.CreationTimestamp.Time).Seconds())
 	}
 }
 

@@ -231,10 +231,10 @@ func (r *Reconciler) want(p *capstanv1.Promotion) {
 // wait until the promotion would be called stalled. Everything else that it waits
 // for comes as an event.
 func (r *Reconciler) wait(p *capstanv1.Promotion) ctrl.Result {
-	if p.Status.StartedAt == nil || stalledAlready(p) {
+	if p.Status.StartTime == nil || stalledAlready(p) {
 		return ctrl.Result{}
 	}
-	left := p.Status.StartedAt.Add(r.StallAfter).Sub(r.Clock.Now())
+	left := p.Status.StartTime.Add(r.StallAfter).Sub(r.Clock.Now())
 	return ctrl.Result{RequeueAfter: max(left, time.Second)}
 }
 
@@ -250,10 +250,12 @@ func again(ctx context.Context, err error) (ctrl.Result, error) {
 // write the status if it changed, on the resourceVersion that was read, and tell
 // of transitions. p carries the new resourceVersion afterwards.
 func (r *Reconciler) write(ctx context.Context, before, p *capstanv1.Promotion) error {
+	p.Status.DropFormerNames()
 	if equality.Semantic.DeepEqual(before.Status, p.Status) {
 		return nil
 	}
-	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch := client.MergeFromWithOptions(before.PatchBase(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, p, patch); err != nil {
 		return fmt.Errorf("writing the status of Promotion %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	r.tell(ctx, before, p)

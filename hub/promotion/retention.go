@@ -18,10 +18,10 @@ const longestWait = 24 * time.Hour
 
 // retire deletes a finished promotion when its time has come.
 func (r *Reconciler) retire(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
-	if p.Status.FinishedAt == nil {
+	if p.Status.FinishTime == nil {
 		return ctrl.Result{}, nil
 	}
-	left := p.Status.FinishedAt.Add(r.Retention).Sub(r.Clock.Now())
+	left := p.Status.FinishTime.Add(r.Retention).Sub(r.Clock.Now())
 	if left > 0 {
 		return ctrl.Result{RequeueAfter: min(left, longestWait)}, nil
 	}
@@ -31,7 +31,7 @@ func (r *Reconciler) retire(ctx context.Context, p *capstanv1.Promotion, v view)
 	if err := r.Client.Delete(ctx, p, client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}); err != nil {
 		return again(ctx, fmt.Errorf("deleting Promotion %s/%s after its retention: %w", p.Namespace, p.Name, err))
 	}
-	log.FromContext(ctx).Info("promotion deleted after its retention", "finished", p.Status.FinishedAt, "retention", r.Retention)
+	log.FromContext(ctx).Info("promotion deleted after its retention", "finished", p.Status.FinishTime, "retention", r.Retention)
 	return ctrl.Result{}, nil
 }
 

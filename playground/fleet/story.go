@@ -253,8 +253,8 @@ func (f *Fleet) rotation(ctx context.Context, s *stage) error {
 			if err != nil {
 				return err
 			}
-			if is.Status.CredentialExpiry.Equal(was.Status.CredentialExpiry) {
-				return fmt.Errorf("ClusterConnection %s shows %v", is.Name, is.Status.CredentialExpiry)
+			if is.Status.CredentialExpiryTime.Equal(was.Status.CredentialExpiryTime) {
+				return fmt.Errorf("ClusterConnection %s shows %v", is.Name, is.Status.CredentialExpiryTime)
 			}
 		}
 		return nil
@@ -291,8 +291,8 @@ func (f *Fleet) rotation(ctx context.Context, s *stage) error {
 			if err != nil {
 				return err
 			}
-			if is.Status.State != was.Status.State || !is.Status.Since.Equal(was.Status.Since) {
-				return fmt.Errorf("ClusterConnection %s is %s since %v", is.Name, is.Status.State, is.Status.Since)
+			if is.Status.State != was.Status.State || !is.Status.LastTransitionTime.Equal(was.Status.LastTransitionTime) {
+				return fmt.Errorf("ClusterConnection %s is %s since %v", is.Name, is.Status.State, is.Status.LastTransitionTime)
 			}
 		}
 		now, err := lists()

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -32,8 +34,12 @@ const (
 	Component = "capstan"
 
 	// deadline of one delivery. A receiver on the same network answers in
-	// milliseconds; after this long it is taken to be gone.
+	// milliseconds; after this long it counts as unreachable.
 	deadline = 15 * time.Second
+
+	// dialTimeout and keepAlive of a connection: those of http.DefaultTransport.
+	dialTimeout = 30 * time.Second
+	keepAlive   = 30 * time.Second
 
 	// maxAnswer is how much of a refusing receiver's answer is shown.
 	maxAnswer = 256
@@ -60,8 +66,8 @@ type Options struct {
 	Client client.Client
 	// Address that Flux events are posted to, as Flux' --events-addr; empty for none.
 	Address string
-	// HTTPClient for it; http.DefaultClient's settings when nil. Deadlines come
-	// from the context.
+	// HTTPClient for it; when nil, one that dials no address that internal/netguard
+	// forbids, but loopback. Deadlines come from the context.
 	HTTPClient *http.Client
 }
 
@@ -73,9 +79,19 @@ var _ strategy.Strategy = &Strategy{}
 // New makes the strategy.
 func New(o Options) *Strategy {
 	if o.HTTPClient == nil {
-		o.HTTPClient = &http.Client{}
+		o.HTTPClient = newHTTPClient()
 	}
 	return &Strategy{o: o}
+}
+
+// newHTTPClient returns a client with net/http's settings that dials no forbidden
+// address. The administrator sets --events-addr, but the receiver may redirect a call.
+// Loopback is allowed: the receiver may run next to the hub.
+func newHTTPClient() *http.Client {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive, Control: netguard.Policy{AllowLoopback: true}.Control}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = dialer.DialContext
+	return &http.Client{Transport: t}
 }
 
 // Name implements strategy.Strategy.
@@ -152,7 +168,7 @@ func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 	return &eventv1.Event{
 		InvolvedObject:      involved(p),
 		Severity:            eventv1.EventSeverityInfo,
-		Timestamp:           startedAt(p),
+		Timestamp:           startTime(p),
 		Message:             Message(p),
 		Reason:              Reason,
 		ReportingController: Component,
@@ -167,11 +183,11 @@ func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 	}
 }
 
-// startedAt is the time of both events: that of the promotion, not of the
+// startTime is the time of both events: that of the promotion, not of the
 // attempt, so that a repetition is the same event.
-func startedAt(p *capstanv1.Promotion) metav1.Time {
-	if p.Status.StartedAt != nil {
-		return *p.Status.StartedAt
+func startTime(p *capstanv1.Promotion) metav1.Time {
+	if p.Status.StartTime != nil {
+		return *p.Status.StartTime
 	}
 	return p.CreationTimestamp
 }
@@ -187,7 +203,7 @@ func involved(p *capstanv1.Promotion) corev1.ObjectReference {
 }
 
 func (s *Strategy) record(ctx context.Context, p *capstanv1.Promotion) error {
-	now := startedAt(p)
+	now := startTime(p)
 	sum := sha256.Sum256([]byte(strategy.Identity(p)))
 	event := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/netguard"
+	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -21,7 +24,7 @@ func promotion(attempt int64) *capstanv1.Promotion {
 	p := &capstanv1.Promotion{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "web-prod-1", UID: "uid-1"}}
 	p.Spec.Pipeline = capstanv1.PipelineReference{Name: "web", UID: "uid-p"}
 	p.Spec.Environment, p.Spec.Revision = "prod", "1.1.0"
-	p.Status.StartedAt = &at
+	p.Status.StartTime = &at
 	p.Status.Attempt = &capstanv1.Attempt{Number: attempt}
 	return p
 }
@@ -101,5 +104,31 @@ func TestAnswers(t *testing.T) {
 				g.Expect(tc.wait).To(BeZero())
 			}
 		})
+	}
+}
+
+// TestForbiddenAddresses proves the policy of internal/netguard: --events-addr, and what
+// its receiver redirects to, is no forbidden address. Loopback is allowed.
+func TestForbiddenAddresses(t *testing.T) {
+	g := NewWithT(t)
+	target := make(chan string, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case to := <-target:
+			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+		default:
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	post := func(address string) error {
+		s := New(Options{Address: address})
+		defer s.o.HTTPClient.CloseIdleConnections()
+		return s.post(t.Context(), promotion(1))
+	}
+	g.Expect(post(receiver.URL)).To(Succeed())
+	for _, a := range netguardtest.Forbidden {
+		g.Expect(post("http://"+a.HostPort("1"))).To(MatchError(netguard.ErrForbidden), a.IP)
+		target <- "http://" + a.HostPort("1")
+		g.Expect(post(receiver.URL)).To(MatchError(netguard.ErrForbidden), a.IP)
 	}
 }

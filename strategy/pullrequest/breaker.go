@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
@@ -157,9 +158,10 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, refusal
 	}
 	response, err := g.next.RoundTrip(r)
-	if errors.Is(err, provider.ErrForbiddenAddress) {
-		// Git's host may be another than the API's, and be another at each look.
-		return nil, &gitrepo.Error{Class: gitrepo.Invalid, Message: err.Error() + "; correct url of the Pipeline's strategy"}
+	if errors.Is(err, netguard.ErrForbidden) {
+		// Git's host may differ from the API's, and a name may resolve to another address
+		// each time.
+		return nil, &gitrepo.Error{Class: gitrepo.Invalid, Message: err.Error() + " in url of the Pipeline's strategy"}
 	}
 	return response, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
@@ -110,21 +112,35 @@ func TestBreakerProbes(t *testing.T) {
 	}
 }
 
-// Where Git's host leads to the hub itself, no repetition heals it, as for the API's.
+// TestGitAtAForbiddenAddress proves the policy of internal/netguard for clones: a
+// forbidden address is an error of the Pipeline that no repetition fixes, as for the API.
+// Where loopback is allowed, it is dialled.
 func TestGitAtAForbiddenAddress(t *testing.T) {
 	g := NewWithT(t)
-	made, err := provider.New(provider.Options{Type: pipelinesv1.Gitea, URL: "https://127.0.0.1:1/fleet/apps.git", Credentials: provider.Credentials{Token: "a-token-of-a-test"}})
-	g.Expect(err).NotTo(HaveOccurred())
 	workspace, err := gitrepo.NewWorkspace(t.TempDir(), gitrepo.Limits{})
 	g.Expect(err).NotTo(HaveOccurred())
-	p, err := newBreaker(testclock.NewFakeClock(time.Now())).enter()
-	g.Expect(err).NotTo(HaveOccurred())
-	err = workspace.Clone(t.Context(), gitrepo.Remote{URL: made.Repository().CloneURL, Transport: &gate{pass: p, next: made.Transport()}},
-		func(context.Context, *gitrepo.Clone) error { return nil })
+	clone := func(a netguardtest.Address, allow bool) error {
+		made, err := provider.New(provider.Options{
+			Type: pipelinesv1.Gitea, URL: "https://" + a.Host() + ":1/fleet/apps.git", AllowLoopback: allow, Credentials: provider.Credentials{Token: "a-token-of-a-test"},
+		})
+		g.Expect(err).NotTo(HaveOccurred(), a.IP)
+		p, err := newBreaker(testclock.NewFakeClock(time.Now())).enter()
+		g.Expect(err).NotTo(HaveOccurred())
+		return workspace.Clone(t.Context(), gitrepo.Remote{URL: made.Repository().CloneURL, Transport: &gate{pass: p, next: made.Transport()}},
+			func(context.Context, *gitrepo.Clone) error { return nil })
+	}
 	var terminal *strategy.TerminalError
-	g.Expect(errors.As(explain(err, capstanv1.SecretVersion{}), &terminal)).To(BeTrue(), "%v", err)
-	g.Expect(terminal.Reason).To(Equal(ReasonInvalidSpec))
-	g.Expect(terminal).To(MatchError(ContainSubstring("does not call this address")))
+	for _, a := range append(slices.Clone(netguardtest.Forbidden), netguardtest.Loopback...) {
+		err := clone(a, false)
+		g.Expect(errors.As(explain(err, capstanv1.SecretVersion{}), &terminal)).To(BeTrue(), "%s: %v", a.IP, err)
+		g.Expect(terminal.Reason).To(Equal(ReasonInvalidSpec), a.IP)
+		g.Expect(terminal).To(MatchError(And(ContainSubstring(a.Reason), ContainSubstring("use another address in url of the Pipeline's strategy"))), a.IP)
+	}
+	for _, a := range netguardtest.Loopback {
+		err := clone(a, true) // Nothing listens there.
+		g.Expect(err).To(HaveOccurred(), a.IP)
+		g.Expect(errors.As(explain(err, capstanv1.SecretVersion{}), &terminal)).To(BeFalse(), "%s: %v", a.IP, err)
+	}
 	g.Expect(workspace.Close()).To(Succeed())
 }
 

@@ -27,7 +27,7 @@ func TestLivePromotion(t *testing.T) {
 	b := newTab(t)
 	b.signIn("/pipelines")
 	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("target good"), ContainSubstring("1.0.0")))
-	b.do(kept(), chromedp.Evaluate(`window.said = ""; new MutationObserver(() => { window.said += document.getElementById("said").textContent; }).observe(document.getElementById("said"), { childList: true }); true`, nil))
+	b.do(kept(), script(`window.said = ""; new MutationObserver(() => { window.said += document.getElementById("said").textContent; }).observe(document.getElementById("said"), { childList: true }); true`))
 
 	b.Expect(release("shop", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
 	b.Eventually(func() string { return b.cell("shop", "dev") }, patience).Should(ContainSubstring("1.1.0 Ready"))
@@ -36,9 +36,9 @@ func TestLivePromotion(t *testing.T) {
 	b.Eventually(func() string { return seen[string](b, `window.said`) }, patience).Should(ContainSubstring("apps/shop"), "it is said to who cannot see")
 
 	b.tabTo(`a[href$="/approve"]`)
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`input[name="uid"] ~ button`))
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`input[name="uid"] ~ button`)))
 	b.tabTo(`main form button`)
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`[data-list="revisions"]`))
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`[data-list="revisions"]`)))
 	promotions := &capstanv1.PromotionList{}
 	b.Expect(world.admin.List(t.Context(), promotions, client.InNamespace(appsNamespace))).To(Succeed())
 	b.Expect(promotions.Items).To(HaveLen(1))
@@ -89,7 +89,7 @@ func TestSevenTabs(t *testing.T) {
 		tabs = append(tabs, anotherTab(t))
 	}
 	for _, b := range tabs {
-		b.do(emulation.SetFocusEmulationEnabled(true)) // As seven windows beside each other.
+		b.do(call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})) // As seven windows beside each other.
 		b.open("/pipelines")
 	}
 	for _, b := range tabs {
@@ -134,13 +134,12 @@ func TestWithoutScript(t *testing.T) {
 	b := newTab(t)
 	b.signIn("/pipelines")
 	b.Eventually(func() string { return b.cell("plain", "prod") }, patience).Should(ContainSubstring("1.0.0"))
-	b.do(emulation.SetScriptExecutionDisabled(true))
+	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 	for path, says := range map[string]string{
 		"/": "fleet/prod", "/pipelines?q=plain": "apps/plain", "/pipelines/apps/plain": "Revisions", "/clusters/Cluster/fleet/prod": "plain-prod/plain", "/promotions": "Promotions", "/instances": "machines and pools", "/backends": "EventingBackends", "/about": "leads",
 	} {
-		var html string
-		b.do(chromedp.Navigate(world.url+path), chromedp.OuterHTML("main", &html, chromedp.ByQuery))
-		b.Expect(html).To(ContainSubstring(says), path)
+		b.open(path)
+		b.Expect(evaluate(b, chromedp.OuterHTML(chromedp.CSS("main")))).To(ContainSubstring(says), path)
 	}
 }
 
@@ -183,10 +182,9 @@ func TestAccessible(t *testing.T) {
 				if width == 768 || (theme == "dark" && width == 320) {
 					continue // The colours are those of the theme, the layouts those of a width that is looked at.
 				}
-				b.do(chromedp.Evaluate(string(axe), nil))
-				var violations []string
-				b.do(chromedp.Evaluate(`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
-					.then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, &violations, awaited))
+				b.do(script(string(axe)))
+				violations := evaluate(b, chromedp.Evaluate[[]string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
+					.then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise))
 				b.Expect(violations).To(BeEmpty(), at)
 			}
 		}
@@ -194,15 +192,14 @@ func TestAccessible(t *testing.T) {
 	for name, path := range pages {
 		check(name, path)
 	}
-	b.do(chromedp.Click(".user button"), chromedp.WaitVisible(`input[name="token"]`))
+	b.do(chromedp.Click(chromedp.CSS(".user button")), chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
 	check("signin", "/signin")
 }
 
 // picture writes the page as it is seen.
 func (b *tab) picture(name string) {
 	b.t.Helper()
-	var png []byte
-	b.do(chromedp.FullScreenshot(&png, 100))
+	png := evaluate(b, chromedp.FullScreenshot(100))
 	folder := filepath.Join(controlplane.Root(), "docs", "images")
 	b.Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
 	b.Expect(os.WriteFile(filepath.Join(folder, name), png, 0o600)).To(Succeed())

@@ -132,22 +132,17 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, world.stop()) }()
 
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("lang", "en"),
-		chromedp.Flag("disable-dev-shm-usage", true), // In a container that is small.
-		chromedp.WSURLReadTimeout(startTime))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.Flag("lang", "en"))
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	defer cancel()
 	browser, cancel := chromedp.NewContext(allocator)
 	defer cancel()
-	if err := chromedp.Run(browser); err != nil {
+	if err := chromedp.Do(browser); err != nil {
 		return 1, fmt.Errorf("starting chromium: %w", err)
 	}
 	world.browser = browser
 	return m.Run(), nil
 }
-
-// startTime is for Chromium to start, on a slow machine for the first time.
-const startTime = 2 * time.Minute
 
 // find Chromium, by the names that hack/browser.sh looks for.
 func find() (string, error) {

@@ -36,8 +36,8 @@ func TestOwnNamespaceOnly(t *testing.T) {
 	b.Expect(eval[int](b, `document.querySelectorAll("[data-list=rows] > tr").length`)).To(Equal(1))
 
 	// Everything that the stream of this viewer says is kept.
-	b.do(chromedp.Evaluate(`window.heard = ""; window.stream = new EventSource("/stream?page=/pipelines&from=" + document.body.dataset.version);
-		for (const name of ["patch", "resync"]) window.stream.addEventListener(name, (e) => { window.heard += e.data; }); true`, nil))
+	b.do(script(`window.heard = ""; window.stream = new EventSource("/stream?page=/pipelines&from=" + document.body.dataset.version);
+		for (const name of ["patch", "resync"]) window.stream.addEventListener(name, (e) => { window.heard += e.data; }); true`))
 	b.Expect(release("foreign", "dev").Deploy(t.Context(), "6.6.6")).To(Succeed())
 	b.Eventually(func(g Gomega) {
 		p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: "foreign"}}
@@ -82,7 +82,7 @@ func TestFleetSizes(t *testing.T) {
 	b.Eventually(func() error {
 		ctx, cancel := context.WithTimeout(b.ctx, actionTime)
 		defer cancel()
-		return chromedp.Run(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible("main h1"))
+		return chromedp.Do(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS("main h1")))
 	}, patience).Should(Succeed())
 	cards := func() int { return seen[int](b, `document.querySelectorAll(".card").length`) }
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("stands by")))
@@ -97,11 +97,11 @@ func TestFleetSizes(t *testing.T) {
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 	for _, width := range []int64{320, 1440} {
 		b.themed("light", width)
-		b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(".card"))
+		b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS(".card")))
 		b.Expect(cards()).To(Equal(500))
 		b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width))
 	}
-	b.do(chromedp.SendKeys(`input[name="q"]`, "cluster-042\r"), chromedp.WaitVisible(".card"))
+	b.do(chromedp.SendKeys(chromedp.CSS(`input[name="q"]`), "cluster-042\r"), chromedp.WaitVisible(chromedp.CSS(".card")))
 	b.Eventually(cards, patience).Should(Equal(1), "the search finds one of five hundred")
 }
 
@@ -121,7 +121,7 @@ func connect(t *testing.T, from, to int) {
 			if err := world.admin.Create(t.Context(), c); err != nil {
 				return err
 			}
-			c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", Since: &metav1.Time{Time: time.Now()}}
+			c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", LastTransitionTime: &metav1.Time{Time: time.Now()}}
 			return world.admin.Status().Update(t.Context(), c)
 		})
 	}

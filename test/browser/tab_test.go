@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
-	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
@@ -26,7 +26,7 @@ func anotherTab(t *testing.T) *tab {
 	ctx, cancel := chromedp.NewContext(world.browser)
 	t.Cleanup(cancel)
 	b := &tab{WithT: NewWithT(t), t: t, ctx: ctx}
-	b.Expect(chromedp.Run(ctx)).To(Succeed()) // Which opens it: the tab lives as long as this context.
+	b.Expect(chromedp.Do(ctx)).To(Succeed()) // The first call opens the tab, which lives as long as this context.
 	return b
 }
 
@@ -34,18 +34,18 @@ func anotherTab(t *testing.T) *tab {
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	b := anotherTab(t)
-	b.do(network.Enable(), network.ClearBrowserCookies(), emulation.SetDeviceMetricsOverride(1440, 900, 1, false))
+	b.do(call(network.Enable, network.EnableParams{}), call(network.ClearBrowserCookies, cdp.Empty{}), sized(1440, false))
 	return b
 }
 
 // actionTime is for one action of the browser; longer waits are Eventually's.
 const actionTime = time.Minute
 
-func (b *tab) do(actions ...chromedp.Action) {
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, actionTime)
 	defer cancel()
-	b.Expect(chromedp.Run(ctx, actions...)).To(Succeed())
+	b.Expect(chromedp.Do(ctx, actions...)).To(Succeed())
 }
 
 func (b *tab) open(path string) {
@@ -54,7 +54,7 @@ func (b *tab) open(path string) {
 }
 
 // kept marks the page, which a reload forgets.
-func kept() chromedp.Action { return chromedp.Evaluate(`window.kept = true`, nil) }
+func kept() chromedp.Action[chromedp.Void] { return script(`window.kept = true`) }
 
 // signIn types the token of who may see everything, as people do.
 func (b *tab) signIn(path string) {
@@ -67,29 +67,56 @@ func (b *tab) signInWith(token, path string) {
 	b.Eventually(func(g Gomega) {
 		ctx, cancel := context.WithTimeout(b.ctx, actionTime)
 		defer cancel()
-		g.Expect(chromedp.Run(ctx, chromedp.Navigate(world.url+path))).To(Succeed())
+		g.Expect(chromedp.Do(ctx, chromedp.Navigate(world.url+path))).To(Succeed())
 	}, patience).Should(Succeed())
-	b.do(chromedp.SendKeys(`input[name="token"]`, token+kb.Enter), chromedp.WaitVisible(".user button"))
+	b.do(chromedp.SendKeys(chromedp.CSS(`input[name="token"]`), token+kb.Enter), chromedp.WaitVisible(chromedp.CSS(".user button")))
 }
 
-func eval[T any](b *tab, script string) T {
+// evaluate runs an action and returns its value.
+func evaluate[T any](b *tab, action chromedp.Action[T]) T {
 	b.t.Helper()
-	var is T
-	b.do(chromedp.Evaluate(script, &is))
-	return is
-}
-
-// seen is what a script finds on the page: nothing while that is being replaced. It is
-// for what is waited for.
-func seen[T any](b *tab, script string) T {
-	var is T
 	ctx, cancel := context.WithTimeout(b.ctx, actionTime)
 	defer cancel()
-	if chromedp.Run(ctx, chromedp.Evaluate(script, &is)) != nil {
+	value, err := chromedp.Run(ctx, action)
+	b.Expect(err).NotTo(HaveOccurred())
+	return value
+}
+
+// eval returns the value of a script.
+func eval[T any](b *tab, script string) T {
+	b.t.Helper()
+	return evaluate(b, chromedp.Evaluate[T](script))
+}
+
+// seen returns the value of a script, and the zero value while the page is being
+// replaced. It is for conditions that a test waits for.
+func seen[T any](b *tab, script string) T {
+	ctx, cancel := context.WithTimeout(b.ctx, actionTime)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](script))
+	if err != nil {
 		var none T
 		return none
 	}
-	return is
+	return value
+}
+
+// script runs a script whose value is not used.
+func script(source string) chromedp.Action[chromedp.Void] {
+	return chromedp.Evaluate[chromedp.Void](source)
+}
+
+// call sends a command of the DevTools protocol that returns nothing.
+func call[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, command, params)
+		return err
+	})
+}
+
+// sized sets the width of the window, in CSS pixels.
+func sized(width int64, mobile bool) chromedp.Action[chromedp.Void] {
+	return call(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: mobile})
 }
 
 // main is the text of the page's main part.
@@ -119,11 +146,6 @@ func (b *tab) tabTo(what string) {
 // themed has the pages shown in a theme and a width.
 func (b *tab) themed(theme string, width int64) {
 	b.t.Helper()
-	b.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}),
-		emulation.SetDeviceMetricsOverride(width, 900, 1, width < 768))
-}
-
-// awaited has a script's promise waited for.
-func awaited(p *cdpruntime.EvaluateParams) *cdpruntime.EvaluateParams {
-	return p.WithAwaitPromise(true)
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}
+	b.do(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}), sized(width, width < 768))
 }

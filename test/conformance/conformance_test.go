@@ -197,7 +197,7 @@ func TestLocalTarget(t *testing.T) {
 		g.Expect(s.Error).To(BeEmpty())
 		g.Expect(s.Ready).To(BeTrue())
 		g.Expect(s.Revision).To(Equal("1.0.0"))
-		g.Expect(s.ObservedAt).NotTo(BeNil())
+		g.Expect(s.ObservedTime).NotTo(BeNil())
 	})
 	expectReady(t, p)
 }

@@ -84,6 +84,7 @@ func TestFifthDead(t *testing.T) {
 // TestHalfOpen: connections go silent without an end, as behind a broken NAT. The
 // cluster is Unreachable, and what changed meanwhile is seen when it is back.
 func TestHalfOpen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
@@ -102,6 +103,7 @@ func TestHalfOpen(t *testing.T) {
 // TestSlowIsNotDead: a cluster of which each answer takes long is watched like any
 // other, and blocks nothing.
 func TestSlowIsNotDead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	w.pipelines()
 	slow := w.clusters[0]
@@ -116,6 +118,7 @@ func TestSlowIsNotDead(t *testing.T) {
 // TestBlind: a watch falls silent while the cluster answers. It is broken, and resumes
 // from where it was.
 func TestBlind(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.blind = 2 * time.Second
 	w.pipelines()

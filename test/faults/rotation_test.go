@@ -9,6 +9,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
@@ -22,6 +23,7 @@ const rotations = 20
 func TestRotationOfAll(t *testing.T) {
 	for name, auth := range map[string]simulated.Auth{"tokens": simulated.AuthToken, "certificates": simulated.AuthCertificate} {
 		t.Run(name, func(t *testing.T) {
+			leaks.AtEnd(t) // The test is not parallel: no other hub runs.
 			w := newWorld(t, simulated.Options{Clusters: 5, Applications: 2, Auth: auth})
 			w.pipelines()
 			for _, c := range w.clusters { // The second informer of each.
@@ -69,6 +71,7 @@ func TestRotationOfAll(t *testing.T) {
 // TestRotationAfterTheFact: a token ends before its successor is in the Secret. Calls
 // wait, and nothing is lost or listed.
 func TestRotationAfterTheFact(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
@@ -113,6 +116,7 @@ func TestStormOf401(t *testing.T) {
 // TestServerMoves: another address and CA for the same cluster. The old connection
 // goes on until the new one is synced: no target is stale on the way.
 func TestServerMoves(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
@@ -136,6 +140,7 @@ func TestServerMoves(t *testing.T) {
 // TestAnotherClusterAtTheAddress: the cluster was rebuilt behind the same server. What
 // the old one ran is not taken for what the new one runs.
 func TestAnotherClusterAtTheAddress(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
@@ -150,6 +155,7 @@ func TestAnotherClusterAtTheAddress(t *testing.T) {
 // TestWrongCA: a Secret with another cluster's CA. At first it is as a cluster that
 // does not answer, and says why; over one that works it takes nothing away.
 func TestWrongCA(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	w.pipelines()
 	c, other := w.clusters[0], w.clusters[1]

@@ -18,6 +18,7 @@ import (
 // TestAnswersThatAreNone: a cluster answers, but not with what was asked for. It is
 // shown as what it is, the other is untouched, and it heals.
 func TestAnswersThatAreNone(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]simulated.Mode{
 		"forbidden": simulated.Forbidden, "too many requests": simulated.TooMany, "internal error": simulated.Broken,
 		"garbage": simulated.Garbage, "huge": simulated.Huge, "endless": simulated.Endless, "no CRD": simulated.NoCRD,
@@ -25,6 +26,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		for _, atStart := range []bool{true, false} {
 			when := map[bool]string{true: "at start", false: "while watching"}[atStart]
 			t.Run(name+" "+when, func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 				w.pipelines()
 				odd, sound := w.clusters[0], w.clusters[1]
@@ -58,6 +60,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 // TestEndlessList: pages of a list without end are not gathered until the hub has no
 // memory left.
 func TestEndlessList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 2})
 	w.pipelines()
 	c := w.clusters[0]
@@ -73,6 +76,7 @@ func TestEndlessList(t *testing.T) {
 // TestBlindIsShown: a cluster answers probes, and lets a kind that was watched be
 // watched no more. The ClusterConnection says so, too.
 func TestBlindIsShown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
@@ -90,6 +94,7 @@ func TestBlindIsShown(t *testing.T) {
 // TestGone: the history of a watch is compacted away while it is off. The kind is
 // listed anew, and nothing is missed.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 2})
 	w.pipelines()
 	c := w.clusters[0]
@@ -115,6 +120,7 @@ func TestGone(t *testing.T) {
 // TestBackBeforeItsWatch: a cluster is back, and its watch is not yet. What was seen
 // before the outage does not count as fresh in between.
 func TestBackBeforeItsWatch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.spread = 2 * time.Second
 	w.pipelines()
@@ -178,6 +184,7 @@ func (w *world) promote(p *pipelinesv1.Pipeline) {
 // TestClusterOfTheSameName: a Cluster is deleted and another of its name declared,
 // with another server. Nothing of the first is left.
 func TestClusterOfTheSameName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
@@ -206,6 +213,7 @@ func (j *jumping) Since(t time.Time) time.Duration { return j.Now().Sub(t) }
 // TestClockJumps: the machine's clock is put forward by an hour, and is an hour back
 // when the hub starts again. Nothing is promoted twice, and all is fresh again.
 func TestClockJumps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	dev, prod := w.clusters[0], w.clusters[1]
 	w.promote(w.pipeline("jumps", 0, dev, prod))
@@ -233,6 +241,7 @@ func TestClockJumps(t *testing.T) {
 // clusters change, and one of them renews its token. It keeps its watches, and shows
 // all when it is back.
 func TestManagementClusterAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 3, Applications: 1})
 	w.pipelines()
 	proxy, err := controlplane.NewProxy(management.Config().Host)
@@ -261,6 +270,7 @@ func TestManagementClusterAway(t *testing.T) {
 // TestHubStoppedMeanwhile: revisions that came while no hub ran are promoted once,
 // the last one only.
 func TestHubStoppedMeanwhile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	dev, prod := w.clusters[0], w.clusters[1]
 	w.promote(w.pipeline("stopped", 0, dev, prod))

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -57,8 +56,6 @@ type world struct {
 // newWorld makes the fleet and declares its clusters. The hub is not started.
 func newWorld(t *testing.T, o simulated.Options) *world {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { noLeaks(t, before) }) // After everything that is cleaned up below.
 	f, err := simulated.New(o)
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())

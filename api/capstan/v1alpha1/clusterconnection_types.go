@@ -56,9 +56,14 @@ type ClusterConnectionStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Since is when the state was entered.
+	// ObservedGeneration is the generation of the spec that the status was last
+	// worked out from.
 	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// LastTransitionTime is when the state last changed.
+	// +optional
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 
 	// KubernetesVersion that the cluster's API server reports.
 	// +optional
@@ -68,10 +73,10 @@ type ClusterConnectionStatus struct {
 	// +optional
 	Server string `json:"server,omitempty"`
 
-	// CredentialExpiry is when the client certificate or token ends, where that
-	// can be told from it.
+	// CredentialExpiryTime is when the client certificate or token expires. It is
+	// not set where the credentials do not contain that time.
 	// +optional
-	CredentialExpiry *metav1.Time `json:"credentialExpiry,omitempty"`
+	CredentialExpiryTime *metav1.Time `json:"credentialExpiryTime,omitempty"`
 
 	// Kinds that are watched in the cluster.
 	// +optional
@@ -88,6 +93,16 @@ type ClusterConnectionStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Deprecated: the former name of lastTransitionTime. It is read from objects that
+	// an earlier version wrote, and never written.
+	// +optional
+	FormerSince *metav1.Time `json:"since,omitempty"`
+
+	// Deprecated: the former name of credentialExpiryTime. It is read from objects
+	// that an earlier version wrote, and never written.
+	// +optional
+	FormerCredentialExpiry *metav1.Time `json:"credentialExpiry,omitempty"`
 }
 
 // WatchedKind is a kind that is watched in a cluster.
@@ -115,13 +130,13 @@ type WatchedKind struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:categories=capstan,shortName=cc
+// +kubebuilder:resource:categories=capstan,shortName=ccn
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=".status.state"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=".status.reason"
-// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=".status.since"
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=".status.lastTransitionTime"
 // +kubebuilder:printcolumn:name="Apps",type=integer,JSONPath=".status.apps"
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=".status.kubernetesVersion"
-// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=".status.credentialExpiry"
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=".status.credentialExpiryTime"
 // +kubebuilder:printcolumn:name="Server",type=string,JSONPath=".status.server",priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=".status.message",priority=1
 type ClusterConnection struct {

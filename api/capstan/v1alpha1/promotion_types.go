@@ -208,13 +208,28 @@ type PromotionStatus struct {
 	// +optional
 	Retry int64 `json:"retry,omitempty"`
 
-	// StartedAt is when this life (see retry) began.
+	// ObservedGeneration is the generation of the spec that the status was last
+	// worked out from.
 	// +optional
-	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// FinishedAt is when it ended.
+	// StartTime is when this run of the promotion (see retry) began.
 	// +optional
-	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// FinishTime is when this run of the promotion ended.
+	// +optional
+	FinishTime *metav1.Time `json:"finishTime,omitempty"`
+
+	// Deprecated: the former name of startTime. It is read from objects that an
+	// earlier version wrote, and never written.
+	// +optional
+	FormerStartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// Deprecated: the former name of finishTime. It is read from objects that an
+	// earlier version wrote, and never written.
+	// +optional
+	FormerFinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 
 	// Approval as it was found.
 	// +optional
@@ -283,8 +298,13 @@ type SecretVersion struct {
 type ApprovalRecord struct {
 	// By is who approved.
 	By string `json:"by"`
-	// At is when the hub saw the approval.
-	At metav1.Time `json:"at"`
+	// ApprovalTime is when the hub first observed the approval.
+	// +optional
+	ApprovalTime metav1.Time `json:"approvalTime,omitzero"`
+	// Deprecated: the former name of approvalTime. It is read from objects that an
+	// earlier version wrote, and never written.
+	// +optional
+	FormerAt *metav1.Time `json:"at,omitempty"`
 	// Method of the approval.
 	Method ApprovalMethod `json:"method"`
 }
@@ -294,15 +314,28 @@ type Attempt struct {
 	// Number of the attempt, from 1.
 	Number int64 `json:"number"`
 
-	// At is when it was begun.
-	At metav1.MicroTime `json:"at"`
+	// StartTime is when the attempt began.
+	// +optional
+	StartTime metav1.MicroTime `json:"startTime,omitzero"`
 
 	// Holder is the process that makes it.
 	Holder string `json:"holder"`
 
-	// NotBefore is the earliest time of another attempt: while this one may still
-	// be under way, the end of its deadline; after it failed, the end of the backoff.
-	NotBefore metav1.MicroTime `json:"notBefore"`
+	// NextAttemptTime is the earliest time of the next attempt. While this attempt
+	// may still run, it is the end of its deadline; after it failed, the end of the
+	// backoff.
+	// +optional
+	NextAttemptTime metav1.MicroTime `json:"nextAttemptTime,omitzero"`
+
+	// Deprecated: the former name of startTime. It is read from objects that an
+	// earlier version wrote, and never written.
+	// +optional
+	FormerAt *metav1.MicroTime `json:"at,omitempty"`
+
+	// Deprecated: the former name of nextAttemptTime. It is read from objects that an
+	// earlier version wrote, and never written.
+	// +optional
+	FormerNotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
 
 	// Error of the attempt, if it failed.
 	// +optional
@@ -321,7 +354,7 @@ type Attempt struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:categories=capstan,shortName=prom
+// +kubebuilder:resource:categories=capstan,shortName=cpromo
 // +kubebuilder:printcolumn:name="Pipeline",type=string,JSONPath=".spec.pipeline.name"
 // +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=".spec.environment"
 // +kubebuilder:printcolumn:name="No",type=integer,JSONPath=".spec.number"

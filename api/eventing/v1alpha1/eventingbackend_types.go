@@ -106,7 +106,7 @@ type EventingBackendStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=ebe
+// +kubebuilder:resource:categories=capstan,shortName=ebe
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=".spec.type"
 // +kubebuilder:printcolumn:name="Eventing Ready",type=boolean,JSONPath=".status.eventingReady"
 // +kubebuilder:printcolumn:name="Backend",type=string,JSONPath=".status.conditions[?(@.type==\"Backend Ready\")].status"

@@ -259,9 +259,14 @@ type TargetStatus struct {
 	// +optional
 	Stale bool `json:"stale,omitempty"`
 
-	// ObservedAt is when the values shown here last changed.
+	// ObservedTime is when the values shown here last changed.
 	// +optional
-	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
+	ObservedTime *metav1.Time `json:"observedTime,omitempty"`
+
+	// Deprecated: the former name of observedTime. It is read from objects that an
+	// earlier version wrote, and never written.
+	// +optional
+	FormerObservedAt *metav1.Time `json:"observedAt,omitempty"`
 }
 
 // Pipeline carries the revision of one application from environment to

@@ -401,8 +401,12 @@ func (in *Target) DeepCopy() *Target {
 func (in *TargetStatus) DeepCopyInto(out *TargetStatus) {
 	*out = *in
 	in.ClusterAppRef.DeepCopyInto(&out.ClusterAppRef)
-	if in.ObservedAt != nil {
-		in, out := &in.ObservedAt, &out.ObservedAt
+	if in.ObservedTime != nil {
+		in, out := &in.ObservedTime, &out.ObservedTime
+		*out = (*in).DeepCopy()
+	}
+	if in.FormerObservedAt != nil {
+		in, out := &in.FormerObservedAt, &out.FormerObservedAt
 		*out = (*in).DeepCopy()
 	}
 }

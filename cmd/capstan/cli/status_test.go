@@ -56,7 +56,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 		connection := &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		connection.Spec.ClusterRef = pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "default", Name: name}
 		g.Expect(c.Create(t.Context(), connection)).To(Succeed())
-		connection.Status = capstanv1.ClusterConnectionStatus{State: state, Reason: "ProbeFailed", Message: "i/o timeout", KubernetesVersion: "v1.36.3", Apps: 1, Since: &metav1.Time{Time: time.Now()}}
+		connection.Status = capstanv1.ClusterConnectionStatus{State: state, Reason: "ProbeFailed", Message: "i/o timeout", KubernetesVersion: "v1.36.3", Apps: 1, LastTransitionTime: &metav1.Time{Time: time.Now()}}
 		g.Expect(c.Status().Update(t.Context(), connection)).To(Succeed())
 	}
 	p := &pipelinesv1.Pipeline{

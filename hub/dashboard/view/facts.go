@@ -98,8 +98,8 @@ func (f *Facts) standing(c Cluster, written *capstanv1.ClusterConnectionStatus) 
 		return standing{}
 	}
 	s := standing{Known: true, Heard: Heard{State: written.State, Reason: written.Reason, Message: written.Message, Version: written.KubernetesVersion}}
-	if written.Since != nil {
-		s.Since = written.Since.Time
+	if written.LastTransitionTime != nil {
+		s.Since = written.LastTransitionTime.Time
 	}
 	return s
 }

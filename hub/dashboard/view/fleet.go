@@ -136,7 +136,7 @@ func (f *Facts) card(connection *capstanv1.ClusterConnection, known map[Cluster]
 	if s.Live && s.Version != "" {
 		card.Version = s.Version
 	}
-	if e := connection.Status.CredentialExpiry; e != nil {
+	if e := connection.Status.CredentialExpiryTime; e != nil {
 		card.Expiry = e.Time
 	}
 	return card

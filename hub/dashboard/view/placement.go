@@ -56,8 +56,8 @@ func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen
 	if seen != nil {
 		t.Revision = seen.Revision
 		t.Note = seen.Error
-		if seen.ObservedAt != nil {
-			t.At = seen.ObservedAt.Time
+		if seen.ObservedTime != nil {
+			t.At = seen.ObservedTime.Time
 		}
 	}
 	if stale {

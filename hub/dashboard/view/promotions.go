@@ -129,11 +129,11 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 	if p.Spec.From != nil {
 		e.From = strings.Join(p.Spec.From.Revisions, ", ")
 	}
-	if p.Status.StartedAt != nil {
-		e.Started = p.Status.StartedAt.Time
+	if p.Status.StartTime != nil {
+		e.Started = p.Status.StartTime.Time
 	}
-	if p.Status.FinishedAt != nil {
-		e.Finished = p.Status.FinishedAt.Time
+	if p.Status.FinishTime != nil {
+		e.Finished = p.Status.FinishTime.Time
 		if !e.Started.IsZero() {
 			e.Took = duration.HumanDuration(e.Finished.Sub(e.Started))
 		}

@@ -33,7 +33,7 @@ func facts() *Facts {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cluster." + name},
 			Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: name}},
 			Status: capstanv1.ClusterConnectionStatus{
-				State: capstanv1.ConnectionReady, Reason: "Connected", Since: ago(time.Hour), KubernetesVersion: "v1.36.3", CredentialExpiry: ago(-time.Hour),
+				State: capstanv1.ConnectionReady, Reason: "Connected", LastTransitionTime: ago(time.Hour), KubernetesVersion: "v1.36.3", CredentialExpiryTime: ago(-time.Hour),
 			},
 		})
 		f.Heard[cluster(name)] = Heard{State: capstanv1.ConnectionReady, Reason: "Connected", Since: now.Add(-time.Hour), LastContact: now.Add(-10 * time.Second)}
@@ -53,7 +53,7 @@ func pipeline(namespace, name string) pipelinesv1.Pipeline {
 			{Namespace: name, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: env}},
 		}})
 		p.Status.Environments[env] = &pipelinesv1.EnvironmentStatus{
-			Targets: []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0.0", ObservedAt: ago(time.Hour)}},
+			Targets: []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0.0", ObservedTime: ago(time.Hour)}},
 			Agreed:  &pipelinesv1.AgreedRevision{Revision: "1.0.0", Sequence: 1},
 		}
 	}
@@ -311,7 +311,7 @@ func TestTimeline(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
 	for n := range int64(120) {
-		p := promotion(&f.Pipelines[0], n+1, "prod", fmt.Sprintf("1.%d.0", n+1), capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, StartedAt: ago(time.Hour), FinishedAt: ago(time.Minute)})
+		p := promotion(&f.Pipelines[0], n+1, "prod", fmt.Sprintf("1.%d.0", n+1), capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, StartTime: ago(time.Hour), FinishTime: ago(time.Minute)})
 		f.Promotions = append(f.Promotions, p)
 	}
 	f.Promotions[3].Status = capstanv1.PromotionStatus{Phase: capstanv1.PhasePromoting, Conditions: []metav1.Condition{{Type: "Stalled", Status: "True"}}}

@@ -97,8 +97,6 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			NeedLeaderElection:      ptr.To(false),
 			SkipNameValidation:      ptr.To(true),
 			RecoverPanic:            ptr.To(true),
-			// As with the annotator's controllers: see there.
-			UsePriorityQueue: ptr.To(false),
 		}).
 		Complete(r)
 }

@@ -32,7 +32,7 @@ func (h Hub) ClusterRegistered(c *capstanv1.ClusterConnection) ce.Event {
 // a connection that nobody demands, and of one of which nothing is known yet.
 func (h Hub) ClusterState(c *capstanv1.ClusterConnection, told capstanv1.ConnectionState) (ce.Event, bool) {
 	k := stateKind(c.Status.State, told)
-	if k == "" || c.Status.State == told || c.Status.Since == nil {
+	if k == "" || c.Status.State == told || c.Status.LastTransitionTime == nil {
 		return ce.Event{}, false
 	}
 	data := clusterData(c)
@@ -40,7 +40,7 @@ func (h Hub) ClusterState(c *capstanv1.ClusterConnection, told capstanv1.Connect
 	data.Reason, data.Message = c.Status.Reason, cut(c.Status.Message)
 	// Ready and recovered are one edge of the object: which it is called depends on
 	// what the caller remembers, who it is does not.
-	at := c.Status.Since.Time
+	at := c.Status.LastTransitionTime.Time
 	return h.cluster(c, k, at, string(c.Status.State)+" "+stamp(at), data), true
 }
 
@@ -70,19 +70,19 @@ func stateKind(state, told capstanv1.ConnectionState) Kind {
 // ClusterCredentialsRotated tells that the credentials have another end than before;
 // at is when the hub saw it. Without an end there is nothing to tell.
 func (h Hub) ClusterCredentialsRotated(c *capstanv1.ClusterConnection, at time.Time) (ce.Event, bool) {
-	if c.Status.CredentialExpiry == nil {
+	if c.Status.CredentialExpiryTime == nil {
 		return ce.Event{}, false
 	}
-	return h.cluster(c, ClusterCredentialsRotated, at, stamp(c.Status.CredentialExpiry.Time), clusterData(c)), true
+	return h.cluster(c, ClusterCredentialsRotated, at, stamp(c.Status.CredentialExpiryTime.Time), clusterData(c)), true
 }
 
 // ClusterCredentialsExpiring tells that the credentials end within lead of their end;
 // false before that. Its time is lead before the end.
 func (h Hub) ClusterCredentialsExpiring(c *capstanv1.ClusterConnection, lead time.Duration, now time.Time) (ce.Event, bool) {
-	if c.Status.CredentialExpiry == nil || now.Before(c.Status.CredentialExpiry.Add(-lead)) {
+	if c.Status.CredentialExpiryTime == nil || now.Before(c.Status.CredentialExpiryTime.Add(-lead)) {
 		return ce.Event{}, false
 	}
-	end := c.Status.CredentialExpiry.Time
+	end := c.Status.CredentialExpiryTime.Time
 	return h.cluster(c, ClusterCredentialsExpiring, end.Add(-lead), stamp(end), clusterData(c)), true
 }
 
@@ -102,8 +102,8 @@ func (h Hub) cluster(c *capstanv1.ClusterConnection, k Kind, at time.Time, trans
 func clusterData(c *capstanv1.ClusterConnection) Cluster {
 	ref := c.Spec.ClusterRef
 	data := Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name, KubernetesVersion: c.Status.KubernetesVersion}
-	if c.Status.CredentialExpiry != nil {
-		end := second(c.Status.CredentialExpiry.Time)
+	if c.Status.CredentialExpiryTime != nil {
+		end := second(c.Status.CredentialExpiryTime.Time)
 		data.CredentialExpiry = &end
 	}
 	return data

@@ -45,8 +45,8 @@ func promotion(phase capstanv1.PromotionPhase) *capstanv1.Promotion {
 			Strategy: pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{}},
 		},
 		Status: capstanv1.PromotionStatus{
-			Phase: phase, Reason: "TargetsReady", Message: "every target runs 1.2.0", StartedAt: &started, FinishedAt: &finished,
-			Approval: &capstanv1.ApprovalRecord{By: "ann", At: at(30), Method: capstanv1.ApprovalByHTTP},
+			Phase: phase, Reason: "TargetsReady", Message: "every target runs 1.2.0", StartTime: &started, FinishTime: &finished,
+			Approval: &capstanv1.ApprovalRecord{By: "ann", ApprovalTime: at(30), Method: capstanv1.ApprovalByHTTP},
 			Attempt:  &capstanv1.Attempt{Number: 2}, URL: "https://git.example/pulls/7",
 		},
 	}
@@ -59,7 +59,7 @@ func connection(state capstanv1.ConnectionState) *capstanv1.ClusterConnection {
 		Spec: capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{
 			APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Namespace: "fleet", Name: "prod"}},
 		Status: capstanv1.ClusterConnectionStatus{
-			State: state, Reason: "ProbeFailed", Message: "no answer", Since: &since, KubernetesVersion: "v1.36.3", CredentialExpiry: &expiry,
+			State: state, Reason: "ProbeFailed", Message: "no answer", LastTransitionTime: &since, KubernetesVersion: "v1.36.3", CredentialExpiryTime: &expiry,
 		},
 	}
 }
@@ -181,7 +181,7 @@ func TestSameTransitionSameEvent(t *testing.T) {
 		fraction := time.Duration(rapid.Int64Range(0, int64(time.Second)-1).Draw(t, "fraction"))
 		later := promotion(p.Status.Phase)
 		later.UID, later.Spec, later.Status.Message = p.UID, p.Spec, p.Status.Message
-		for _, one := range []*metav1.Time{p.Status.StartedAt, p.Status.FinishedAt, &p.Status.Approval.At} {
+		for _, one := range []*metav1.Time{p.Status.StartTime, p.Status.FinishTime, &p.Status.Approval.ApprovalTime} {
 			one.Time = one.Add(fraction).In(time.FixedZone("there", 3600))
 		}
 		later.ResourceVersion, later.Status.Attempt.Number, later.Status.Withdrawn = "77", 9, true
@@ -190,7 +190,7 @@ func TestSameTransitionSameEvent(t *testing.T) {
 
 		// What is seen earlier is the beginning of what is seen at the end.
 		early := p.DeepCopy()
-		early.Status.Phase, early.Status.FinishedAt = capstanv1.PhaseAwaitingRollout, nil
+		early.Status.Phase, early.Status.FinishTime = capstanv1.PhaseAwaitingRollout, nil
 		g.Expect(hub.Promotions(early)).To(Equal(first[:len(first)-1]))
 
 		// Another hub, object or life is another event.
@@ -200,7 +200,7 @@ func TestSameTransitionSameEvent(t *testing.T) {
 		again2.Status.Retry++
 		g.Expect(ids(hub.Promotions(again2))).NotTo(ContainElement(first[len(first)-1].ID()))
 		healed := p.DeepCopy() // A Secret changed: the life begins anew under the same retry.
-		healed.Status.StartedAt = &metav1.Time{Time: p.Status.StartedAt.Add(10 * time.Second)}
+		healed.Status.StartTime = &metav1.Time{Time: p.Status.StartTime.Add(10 * time.Second)}
 		g.Expect(ids(hub.Promotions(healed))).NotTo(ContainElement(first[len(first)-1].ID()))
 	})
 }

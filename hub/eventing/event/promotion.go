@@ -60,23 +60,23 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 		}
 	}
 	events := tell(nil, PromotionDetected, 0, p.CreationTimestamp.Time, "", nil)
-	if s.StartedAt == nil {
+	if s.StartTime == nil {
 		return events
 	}
 	// A life may begin anew under the same retry, when a Secret has changed.
-	life := stamp(s.StartedAt.Time)
+	life := stamp(s.StartTime.Time)
 	if p.Spec.Manual && s.Retry == 0 {
-		events = tell(events, PromotionWaiting, 0, s.StartedAt.Time, "", nil)
+		events = tell(events, PromotionWaiting, 0, s.StartTime.Time, "", nil)
 	}
 	if s.Approval != nil {
 		// Approved once for good, in whichever life.
-		events = tell(events, PromotionApproved, 0, s.Approval.At.Time, "", actor)
+		events = tell(events, PromotionApproved, 0, s.Approval.ApprovalTime.Time, "", actor)
 	}
 	if s.Attempt != nil {
 		events = tell(events, PromotionStarted, s.Retry, begun(s), life, actor)
 	}
-	if k := ending(s.Phase); k != "" && s.FinishedAt != nil {
-		events = tell(events, k, s.Retry, s.FinishedAt.Time, life+" "+stamp(s.FinishedAt.Time), func(data *Promotion) {
+	if k := ending(s.Phase); k != "" && s.FinishTime != nil {
+		events = tell(events, k, s.Retry, s.FinishTime.Time, life+" "+stamp(s.FinishTime.Time), func(data *Promotion) {
 			actor(data)
 			data.PullRequestURL, data.Reason, data.Message = s.URL, s.Reason, cut(s.Message)
 		})
@@ -86,10 +86,10 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 
 // begun is when nothing but the hub was to be waited for.
 func begun(s *capstanv1.PromotionStatus) time.Time {
-	if s.Approval != nil && s.Approval.At.After(s.StartedAt.Time) {
-		return s.Approval.At.Time
+	if s.Approval != nil && s.Approval.ApprovalTime.After(s.StartTime.Time) {
+		return s.Approval.ApprovalTime.Time
 	}
-	return s.StartedAt.Time
+	return s.StartTime.Time
 }
 
 // ending is the kind for a phase that ends a life; empty for any other.

@@ -109,10 +109,10 @@ func (e *entry) forget(over func(backend, id string) bool) {
 }
 
 func (e *entry) seeCredentials(c *capstanv1.ClusterConnection, now time.Time) {
-	if c.Status.CredentialExpiry == nil {
+	if c.Status.CredentialExpiryTime == nil {
 		return
 	}
-	end, had := c.Status.CredentialExpiry.UTC(), e.credentials.End
+	end, had := c.Status.CredentialExpiryTime.UTC(), e.credentials.End
 	if end.Equal(had) {
 		return
 	}
@@ -130,8 +130,8 @@ func stateOf(o client.Object) (string, time.Time) {
 		switch o.Status.State {
 		case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable,
 			capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
-			if o.Status.Since != nil {
-				return string(o.Status.State), o.Status.Since.Time
+			if o.Status.LastTransitionTime != nil {
+				return string(o.Status.State), o.Status.LastTransitionTime.Time
 			}
 		case "", capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
 		}
@@ -166,7 +166,7 @@ func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
 	case *capstanv1.ClusterConnection:
 		shown := o.DeepCopy()
 		since := metav1.NewTime(e.level.At)
-		shown.Status.State, shown.Status.Since = capstanv1.ConnectionState(e.level.State), &since
+		shown.Status.State, shown.Status.LastTransitionTime = capstanv1.ConnectionState(e.level.State), &since
 		if state != e.level.State { // They are another state's.
 			shown.Status.Reason, shown.Status.Message = "", ""
 		}
@@ -206,7 +206,7 @@ func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 	case *capstanv1.ClusterConnection:
 		add(hub.ClusterRegistered(o), true)
 		add(e.edge(hub))
-		if c := e.credentials; o.Status.CredentialExpiry != nil {
+		if c := e.credentials; o.Status.CredentialExpiryTime != nil {
 			if !c.RotatedAt.IsZero() {
 				add(hub.ClusterCredentialsRotated(o, c.RotatedAt))
 			}

@@ -267,15 +267,15 @@ func (w *world) whole(i int) *capstanv1.Promotion {
 	err := w.c.Create(ctx, p)
 	for _, change := range []func(*capstanv1.PromotionStatus, metav1.Time){
 		func(s *capstanv1.PromotionStatus, now metav1.Time) {
-			s.Phase, s.StartedAt = capstanv1.PhaseAwaitingApproval, &now
+			s.Phase, s.StartTime = capstanv1.PhaseAwaitingApproval, &now
 		},
 		func(s *capstanv1.PromotionStatus, now metav1.Time) {
 			s.Phase = capstanv1.PhasePromoting
-			s.Approval = &capstanv1.ApprovalRecord{By: "jo", At: now, Method: capstanv1.ApprovalByKubernetes}
-			s.Attempt = &capstanv1.Attempt{Number: 1, At: metav1.NewMicroTime(now.Time), NotBefore: metav1.NewMicroTime(now.Time), Holder: "hub"}
+			s.Approval = &capstanv1.ApprovalRecord{By: "jo", ApprovalTime: now, Method: capstanv1.ApprovalByKubernetes}
+			s.Attempt = &capstanv1.Attempt{Number: 1, StartTime: metav1.NewMicroTime(now.Time), NextAttemptTime: metav1.NewMicroTime(now.Time), Holder: "hub"}
 		},
 		func(s *capstanv1.PromotionStatus, now metav1.Time) {
-			s.Phase, s.FinishedAt, s.Reason = capstanv1.PhaseSucceeded, &now, "Done"
+			s.Phase, s.FinishTime, s.Reason = capstanv1.PhaseSucceeded, &now, "Done"
 		},
 	} {
 		before := p.DeepCopy()

@@ -131,7 +131,7 @@ func TestWaysBackAreNoEdges(t *testing.T) {
 			} {
 				since := metav1.NewTime(b.now.Add(time.Duration(i) * time.Second))
 				c = c.DeepCopy()
-				c.Status.State, c.Status.Since = state, &since
+				c.Status.State, c.Status.LastTransitionTime = state, &since
 				b.see(c)
 				if state == "Connecting" {
 					g.Expect(b.pending(g, "dead")).To(HaveLen(2), "registered, and the edge before")
@@ -167,7 +167,7 @@ func TestRotationOutlivesTheHub(t *testing.T) {
 	c := connectionAt(b.now)
 	for _, hours := range []int{1, 2} {
 		c = c.DeepCopy()
-		c.Status.CredentialExpiry = &metav1.Time{Time: b.now.Add(time.Duration(hours) * time.Hour)}
+		c.Status.CredentialExpiryTime = &metav1.Time{Time: b.now.Add(time.Duration(hours) * time.Hour)}
 		b.see(c)
 	}
 	b.settles(g, "a")
@@ -188,14 +188,14 @@ func TestClocksDiffer(t *testing.T) {
 	b.see(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a", CreationTimestamp: metav1.NewTime(b.now)}})
 	p := promotionAt(b.now)
 	behind := metav1.NewTime(b.now.Add(-3 * time.Second))
-	p.Status.StartedAt, p.Status.Attempt = &behind, &capstanv1.Attempt{Number: 1}
+	p.Status.StartTime, p.Status.Attempt = &behind, &capstanv1.Attempt{Number: 1}
 	b.see(p)
 	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.detected.v1", "promotion.started.v1"}))
 
 	old := promotionAt(b.now.Add(-time.Minute))
 	old.Name, old.UID = "old", "old"
 	now := metav1.NewTime(b.now.Add(time.Second))
-	old.Status.StartedAt, old.Status.Attempt = &now, &capstanv1.Attempt{Number: 1}
+	old.Status.StartTime, old.Status.Attempt = &now, &capstanv1.Attempt{Number: 1}
 	b.forget(p)
 	b.see(old)
 	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.started.v1"}), "the rest was before the backend")

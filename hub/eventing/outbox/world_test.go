@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, shared))
+	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, shared) }))
 }
 
 var teller = event.Hub{Name: "fleet", UID: "0b5a5a2e-hub"}
@@ -78,7 +78,6 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	config := unlimited(shared.Get(t).Config())
-	leaks.AtEnd(t)
 	g := NewWithT(t)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -127,8 +126,8 @@ func (w *world) started(p *capstanv1.Promotion) {
 	w.Helper()
 	w.status(p, func() {
 		now := metav1.Now()
-		p.Status.Phase, p.Status.StartedAt = capstanv1.PhasePromoting, &now
-		p.Status.Attempt = &capstanv1.Attempt{Number: 1, At: metav1.NewMicroTime(now.Time), NotBefore: metav1.NewMicroTime(now.Time), Holder: "hub"}
+		p.Status.Phase, p.Status.StartTime = capstanv1.PhasePromoting, &now
+		p.Status.Attempt = &capstanv1.Attempt{Number: 1, StartTime: metav1.NewMicroTime(now.Time), NextAttemptTime: metav1.NewMicroTime(now.Time), Holder: "hub"}
 	})
 }
 
@@ -136,7 +135,7 @@ func (w *world) ended(p *capstanv1.Promotion, phase capstanv1.PromotionPhase) {
 	w.Helper()
 	w.status(p, func() {
 		now := metav1.Now()
-		p.Status.Phase, p.Status.FinishedAt, p.Status.Reason = phase, &now, "Done"
+		p.Status.Phase, p.Status.FinishTime, p.Status.Reason = phase, &now, "Done"
 	})
 }
 
@@ -156,7 +155,7 @@ func (w *world) state(c *capstanv1.ClusterConnection, state capstanv1.Connection
 	w.Helper()
 	w.status(c, func() {
 		at := metav1.NewTime(since.Truncate(time.Second))
-		c.Status.State, c.Status.Reason, c.Status.Since = state, "Because", &at
+		c.Status.State, c.Status.Reason, c.Status.LastTransitionTime = state, "Because", &at
 	})
 }
 

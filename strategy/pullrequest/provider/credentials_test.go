@@ -18,6 +18,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/netguard"
+	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
 )
@@ -166,7 +168,43 @@ func TestLoopbackIsNotDialled(t *testing.T) {
 	g.Expect(s.Requests()).To(BeEmpty())
 }
 
-// A proxy would dial where nobody here sees it: there is none, for the API and for Git.
+// TestForbiddenAddresses proves the policy of internal/netguard for the API and for Git,
+// which uses the same transport: every forbidden address is refused whatever the option
+// is, and loopback only where it is not allowed.
+func TestForbiddenAddresses(t *testing.T) {
+	g := NewWithT(t)
+	call := func(a netguardtest.Address, allow bool) (api, git error) {
+		p, err := provider.New(provider.Options{
+			Type: pipelinesv1.Gitea, URL: "https://" + a.Host() + ":1/fleet/apps.git", AllowLoopback: allow,
+			Timeout: 10 * time.Second, Credentials: provider.Credentials{Token: providertest.Token},
+		})
+		g.Expect(err).NotTo(HaveOccurred(), a.IP)
+		defer p.CloseIdle()
+		_, api = p.Get(t.Context(), 1)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+a.Host()+":1/fleet/apps.git/info/refs", nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, git = p.Transport().RoundTrip(request) //nolint:bodyclose // There is none.
+		return api, git
+	}
+	for _, allow := range []bool{false, true} {
+		for _, a := range netguardtest.Forbidden {
+			api, git := call(a, allow)
+			g.Expect(api).To(MatchError(provider.ErrInvalid), a.IP)
+			g.Expect(api).To(MatchError(And(ContainSubstring(a.Reason), ContainSubstring("use another address"))), a.IP)
+			g.Expect(git).To(MatchError(netguard.ErrForbidden), a.IP)
+		}
+	}
+	for _, a := range netguardtest.Loopback {
+		api, git := call(a, false)
+		g.Expect(api).To(And(MatchError(provider.ErrInvalid), MatchError(ContainSubstring(a.Reason))), a.IP)
+		g.Expect(git).To(MatchError(netguard.ErrForbidden), a.IP)
+		api, git = call(a, true) // Nothing listens there.
+		g.Expect(api).To(MatchError(provider.ErrTransient), a.IP)
+		g.Expect(git).To(And(HaveOccurred(), Not(MatchError(netguard.ErrForbidden))), a.IP)
+	}
+}
+
+// A proxy resolves names itself, so there is none, for the API and for Git.
 func TestNoProxy(t *testing.T) {
 	g := NewWithT(t)
 	s := providertest.New(t, providertest.Options{Type: pipelinesv1.Gitea})
@@ -177,7 +215,7 @@ func TestNoProxy(t *testing.T) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL(), nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = p.Transport().RoundTrip(request) //nolint:bodyclose // There is none.
-	g.Expect(err).To(MatchError(provider.ErrForbiddenAddress))
+	g.Expect(err).To(MatchError(netguard.ErrForbidden))
 	g.Expect(s.Requests()).To(BeEmpty())
 }
 

@@ -1,16 +1,13 @@
 package provider
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
-	"syscall"
 	"time"
+
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 const (
@@ -30,25 +27,6 @@ const (
 	maxConnections = 4
 )
 
-// ErrForbiddenAddress is the cause where a URL leads to what the hub must not call: it
-// is written by people who may create Pipelines, and the hub stands where they do not.
-// It comes from Transport; errors of the API are ErrInvalid then.
-var ErrForbiddenAddress = errors.New("the hub does not call this address")
-
-// metadataAddresses are those of cloud metadata services outside the link-local
-// ranges.
-var metadataAddresses = map[netip.Addr]bool{
-	netip.MustParseAddr("fd00:ec2::254"):   true, // AWS
-	netip.MustParseAddr("fd00:ec2::23"):    true, // AWS, Pod identity
-	netip.MustParseAddr("fd20:ce::254"):    true, // Google
-	netip.MustParseAddr("100.100.100.200"): true, // Alibaba
-	netip.MustParseAddr("192.0.0.192"):     true, // Oracle
-	netip.MustParseAddr("168.63.129.16"):   true, // Azure
-}
-
-// nat64 carries an IPv4 address in its last four bytes.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
 func newTransport(o Options) (*http.Transport, error) {
 	roots, err := roots(o)
 	if err != nil {
@@ -56,12 +34,9 @@ func newTransport(o Options) (*http.Transport, error) {
 	}
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
-		// The address that is dialled, after the name was resolved: a name that leads
-		// to loopback now and elsewhere before gets nowhere. So there is no proxy, of
-		// the environment or else: what it dials, nobody here would see.
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			return checkAddress(address, o.AllowLoopback)
-		},
+		// There is no proxy, of the environment or else: a proxy resolves names itself, so
+		// the policy could not check what it dials.
+		Control: netguard.Policy{AllowLoopback: o.AllowLoopback}.Control,
 	}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
@@ -88,25 +63,4 @@ func roots(o Options) (*x509.CertPool, error) {
 		return nil, invalid(o.Type, "the CA bundle holds no certificate in PEM")
 	}
 	return pool, nil
-}
-
-func checkAddress(address string, allowLoopback bool) error {
-	parsed, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("%w: %s", ErrForbiddenAddress, address)
-	}
-	ip := parsed.Addr().Unmap().WithZone("")
-	if nat64.Contains(ip) {
-		bytes := ip.As16()
-		ip = netip.AddrFrom4([4]byte(bytes[12:]))
-	}
-	switch {
-	case ip.IsLoopback():
-		if !allowLoopback {
-			return fmt.Errorf("%w: %s is loopback, the hub itself", ErrForbiddenAddress, ip)
-		}
-	case !ip.IsValid(), ip.IsUnspecified(), ip.IsMulticast(), ip.IsLinkLocalUnicast(), metadataAddresses[ip]:
-		return fmt.Errorf("%w: %s is unspecified, multicast, link-local or a cloud's metadata service", ErrForbiddenAddress, ip)
-	}
-	return nil
 }

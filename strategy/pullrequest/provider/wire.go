@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 const (
@@ -183,7 +184,7 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &verification):
 		failure.Class = Untrusted
 		failure.Mend = "put the CA that signed its certificate under caFile of the Secret"
-	case errors.Is(err, ErrForbiddenAddress):
+	case errors.Is(err, netguard.ErrForbidden):
 		failure.Class = Invalid
 	}
 	failure.Message = w.clean(err.Error())

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
-	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 // dial is one making of a connection, for which all calls wait that need it.
@@ -151,7 +151,7 @@ func notConnected(cause error) error {
 	case errors.Is(cause, nats.ErrAuthorization), errors.Is(cause, nats.ErrAuthExpired), errors.Is(cause, nats.ErrAuthRevoked),
 		errors.Is(cause, nats.ErrAccountAuthExpired), errors.Is(cause, nats.ErrNkeysNotSupported):
 		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the server rejects the credentials; see secretRef: %w", cause)
-	case errors.Is(cause, wire.ErrForbidden):
+	case errors.Is(cause, netguard.ErrForbidden):
 		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause)
 	}
 	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server: %w", cause)

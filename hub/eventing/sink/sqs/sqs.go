@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -20,7 +19,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
-	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 // Attributes of a message.
@@ -68,7 +67,7 @@ func Open(o Options) *Sink {
 		q.Retryer = aws.NopRetryer{}
 		if endpoint := c.String("endpoint"); endpoint != "" {
 			q.BaseEndpoint = &endpoint
-			q.HTTPClient = o.AWS.Guarded(func(a netip.Addr) error { return wire.CheckAddress(a, o.AllowLoopback) })
+			q.HTTPClient = o.AWS.Guarded(netguard.Policy{AllowLoopback: o.AllowLoopback})
 		}
 	})
 	return s
@@ -188,8 +187,8 @@ func sizeOf(m *sqs.SendMessageInput) int64 {
 func class(err error) error {
 	var api smithy.APIError
 	switch {
-	case errors.Is(err, wire.ErrForbidden):
-		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "key endpoint: %w", cause(err))
+	case errors.Is(err, netguard.ErrForbidden):
+		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause(err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return sink.Errorf(sink.Transient, sink.CodeTimeout, "SQS did not answer in time")
 	case !errors.As(err, &api):
@@ -222,7 +221,7 @@ func cause(err error) error {
 	if errors.As(err, &dialled) {
 		return dialled.Err
 	}
-	return wire.ErrForbidden
+	return netguard.ErrForbidden
 }
 
 // Close implements sink.Sink: connections are the process'.

@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/leaks"
@@ -208,21 +209,30 @@ func TestRegion(t *testing.T) {
 	}
 }
 
-// TestForbiddenEndpoints: whoever declares a backend does not have the hub call its own
-// machine, or where clouds serve credentials.
+// TestForbiddenEndpoints proves the policy of internal/netguard for key endpoint of a
+// backend: every forbidden address is refused whatever the option is, and loopback only
+// where it is not allowed.
 func TestForbiddenEndpoints(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t)
 	w.queue(t, "events")
-	open := func(endpoint string, loopback bool) error {
+	publish := func(endpoint string, loopback bool) error {
 		c := config(t, map[string]any{"queueName": "events", "endpoint": endpoint})
 		return Open(Options{Config: c, AWS: w.aws, AllowLoopback: loopback}).Publish(t.Context(), news("a"))
 	}
-	g.Expect(open(w.URL(), true)).To(Succeed())
-	for _, endpoint := range []string{w.URL(), "https://169.254.169.254", "https://[fd00:ec2::254]", "https://[::ffff:169.254.170.2]"} {
-		err := open(endpoint, false)
-		g.Expect(err).To(MatchError(ContainSubstring("the hub must not call")), endpoint)
+	refused := func(endpoint, reason string, loopback bool) {
+		err := publish(endpoint, loopback)
+		g.Expect(err).To(MatchError(And(ContainSubstring("key endpoint: the hub must not call"), ContainSubstring(reason))), endpoint)
 		g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable), endpoint)
 		g.Expect(sink.Of(err).Code).To(Equal(sink.CodeForbiddenAddress), endpoint)
+	}
+	g.Expect(publish(w.URL(), true)).To(Succeed())
+	refused(w.URL(), "loopback", false)
+	for _, a := range netguardtest.Forbidden {
+		refused("https://"+a.Host(), a.Reason, false)
+		refused("https://"+a.Host(), a.Reason, true)
+	}
+	for _, a := range netguardtest.Loopback {
+		refused("https://"+a.Host(), a.Reason, false)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire/wiretest"
+	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
@@ -285,7 +286,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 	s, err := Open(Options{Config: config(t, hanging.URL, nil), Clock: now})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(s.Publish(t.Context(), news())).To(MatchError(wire.ErrForbidden), "loopback, where it is not allowed")
+	g.Expect(s.Publish(t.Context(), news())).To(MatchError(netguard.ErrForbidden), "loopback, where it is not allowed")
 }
 
 // TestTLS with the Secret's authority and client certificate.

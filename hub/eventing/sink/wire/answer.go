@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 // maxDrain is how much of an answer is read, so that its connection can be used again.
@@ -35,7 +36,7 @@ func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (htt
 func CallError(host string, err error) error {
 	err = Bare(err)
 	switch {
-	case errors.Is(err, ErrForbidden):
+	case errors.Is(err, netguard.ErrForbidden):
 		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "calling %s: %w", host, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return sink.Errorf(sink.Transient, sink.CodeTimeout, "%s did not answer in time: %w", host, err)

@@ -1,11 +1,10 @@
-// Package wire is what all sinks need of the network: whom they may call, and with
-// what TLS.
+// Package wire holds what all sinks need of the network: which addresses they may
+// call, and their TLS settings.
 //
-// Purpose: url, proxyUrl and the Secret of an EventingBackend are anybody's to write
-// who may write objects in the namespace. Here it is settled, once, what the hub does
-// with them.
+// Purpose: users who may write objects in a namespace set url, proxyUrl and the Secret
+// of its EventingBackends. This package decides, once, what the hub does with them.
 //
-// Contract: a connection is made to no address that clusters/kubeconfig forbids
+// Contract: no connection is made to an address that internal/netguard forbids
 // (link-local, metadata services, multicast, the hub itself). The check comes after a
 // name is resolved and before a packet is sent. TLS is 1.2 at least and always verified.
 // An HTTP client follows no redirect. An error about a Secret names the key and what is

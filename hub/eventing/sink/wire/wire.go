@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"syscall"
 	"time"
 
-	"github.com/capstan-hub/capstan/clusters/kubeconfig"
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 // Keys of a Secret.
@@ -35,41 +33,20 @@ const (
 	maxHeader = 64 << 10
 )
 
-// Errors of this package.
-var (
-	// ErrForbidden is an address that the hub must not call.
-	ErrForbidden = errors.New("the hub must not call this address")
-	// ErrSecret is a Secret that cannot be used.
-	ErrSecret = errors.New("Secret cannot be used")
-)
+// ErrSecret is the class of errors about a Secret that cannot be used.
+var ErrSecret = errors.New("Secret cannot be used")
 
 // Secretf is an error of class ErrSecret: what is wrong with a key.
 func Secretf(key, format string, values ...any) error {
 	return fmt.Errorf("%w: key %s %s", ErrSecret, key, fmt.Sprintf(format, values...))
 }
 
-// Dialer that calls what may be called.
+// Dialer returns a dialer that refuses the addresses which internal/netguard forbids,
+// with an error of class netguard.ErrForbidden.
 func Dialer(allowLoopback bool) *net.Dialer {
 	return &net.Dialer{
-		Timeout:   dialTimeout,
-		KeepAlive: keepAlive,
-		Control: func(_, address string, _ syscall.RawConn) error {
-			resolved, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return fmt.Errorf("%w: %q is no IP address", ErrForbidden, address)
-			}
-			return CheckAddress(resolved.Addr(), allowLoopback)
-		},
+		Timeout: dialTimeout, KeepAlive: keepAlive, Control: netguard.Policy{AllowLoopback: allowLoopback}.Control,
 	}
-}
-
-// CheckAddress returns an error of class ErrForbidden for an address that the hub must
-// not call.
-func CheckAddress(address netip.Addr, allowLoopback bool) error {
-	if err := kubeconfig.CheckAddress(address, allowLoopback); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrForbidden, address, err)
-	}
-	return nil
 }
 
 // TLS from a Secret's ca.crt, tls.crt and tls.key; without ca.crt the system's

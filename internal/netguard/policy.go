@@ -1,0 +1,129 @@
+package netguard
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// ErrForbidden is the class of every refusal of this package.
+var ErrForbidden = errors.New("the hub must not call this address")
+
+// Error is the refusal of one address or host.
+type Error struct {
+	// Address is the IP address without its zone, "localhost" or the name of a metadata
+	// service. It holds no other text of the caller's, which may be secret.
+	Address string
+	// Reason is a clause that says what kind of address it is.
+	Reason string
+}
+
+// Error names the address, the reason and what to do.
+func (e *Error) Error() string {
+	return fmt.Sprintf("the hub must not call %s: %s; use another address", e.Address, e.Reason)
+}
+
+// Unwrap returns ErrForbidden.
+func (*Error) Unwrap() error { return ErrForbidden }
+
+// Reasons of refusals.
+const (
+	reasonNoAddress   = "it is not an IP address"
+	reasonUnspecified = "it is the unspecified address"
+	reasonLoopback    = "it is a loopback address, the hub itself"
+	reasonMulticast   = "it is a multicast or broadcast address"
+	reasonLinkLocal   = "it is a link-local address, where clouds serve credentials"
+	reasonMetadata    = "it is a cloud metadata address"
+	reasonName        = "it names a cloud metadata service"
+)
+
+// metadataAddresses are the metadata addresses outside the link-local ranges.
+var metadataAddresses = map[netip.Addr]bool{
+	netip.MustParseAddr("fd00:ec2::254"):      true, // AWS, IPv6
+	netip.MustParseAddr("fd00:ec2::23"):       true, // AWS, Pod identity, IPv6
+	netip.MustParseAddr("fd20:ce::254"):       true, // Google, IPv6
+	netip.MustParseAddr("168.63.129.16"):      true, // Azure
+	netip.MustParseAddr("100.100.100.200"):    true, // Alibaba
+	netip.MustParseAddr("fd00:100::100:200"):  true, // Alibaba, IPv6
+	netip.MustParseAddr("192.0.0.192"):        true, // Oracle
+	netip.MustParseAddr("fd00:c1::a9fe:a9fe"): true, // Oracle, IPv6
+	netip.MustParseAddr("fd00:42::42"):        true, // Scaleway, IPv6
+	netip.MustParseAddr("fd00:a9fe:a9fe::1"):  true, // Linode, IPv6
+}
+
+// metadataNames resolve to metadata addresses inside a cloud.
+var metadataNames = map[string]bool{
+	"metadata":                 true,
+	"metadata.google.internal": true,
+	"instance-data":            true,
+}
+
+// nat64 holds IPv6 addresses that carry an IPv4 address in their last four bytes.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// broadcast is the limited broadcast address, for which netip has no method.
+var broadcast = netip.MustParseAddr("255.255.255.255")
+
+// Policy says which addresses the hub may dial. The zero value refuses every
+// forbidden address, loopback included.
+type Policy struct {
+	// AllowLoopback allows loopback addresses, for a fleet on one machine. It allows
+	// nothing else.
+	AllowLoopback bool
+}
+
+// Check returns nil if the hub may dial the address, else an *Error.
+func (p Policy) Check(address netip.Addr) error {
+	if reason := p.reason(address); reason != "" {
+		return &Error{Address: address.WithZone("").String(), Reason: reason}
+	}
+	return nil
+}
+
+// CheckHost judges a host as it is written, without a port or brackets. It returns
+// nil for a name that is neither localhost nor a known metadata service.
+func (p Policy) CheckHost(host string) error {
+	name := strings.TrimSuffix(strings.ToLower(host), ".")
+	if metadataNames[name] {
+		return &Error{Address: name, Reason: reasonName}
+	}
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		if p.AllowLoopback {
+			return nil
+		}
+		return &Error{Address: "localhost", Reason: reasonLoopback}
+	}
+	address, err := netip.ParseAddr(name)
+	if err != nil {
+		return nil // It is a name. Control judges what it resolves to.
+	}
+	return p.Check(address)
+}
+
+// reason why the address is forbidden; empty if it is not.
+func (p Policy) reason(address netip.Addr) string {
+	address = address.Unmap().WithZone("")
+	if nat64.Contains(address) {
+		bytes := address.As16()
+		address = netip.AddrFrom4([4]byte(bytes[12:]))
+	}
+	switch {
+	case !address.IsValid():
+		return reasonNoAddress
+	case address.IsUnspecified():
+		return reasonUnspecified
+	case address.IsLoopback():
+		if p.AllowLoopback {
+			return ""
+		}
+		return reasonLoopback
+	case address.IsMulticast() || address == broadcast:
+		return reasonMulticast
+	case address.IsLinkLocalUnicast():
+		return reasonLinkLocal
+	case metadataAddresses[address]:
+		return reasonMetadata
+	}
+	return ""
+}
