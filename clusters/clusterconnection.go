@@ -13,6 +13,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
@@ -115,11 +116,11 @@ func settles(s capstanv1.ConnectionState) bool {
 	return false
 }
 
-// adopt takes over the ClusterConnections of an earlier hub: those that nobody
-// demands any more become Unused after the linger, or go with their cluster.
+// adopt takes over the ClusterConnections of an earlier hub. Those without a demand
+// become Unused after the linger, or are deleted with their cluster.
 func (m *Manager) adopt(ctx context.Context) {
 	var list capstanv1.ClusterConnectionList
-	wait := backoff{least: writeRetry, most: writeRetryMax}
+	wait := backoff.NewSequence(writeRetry, writeRetryMax)
 	for {
 		call, cancel := context.WithTimeout(ctx, m.timings.HubTimeout)
 		err := m.hub.List(call, &list, client.InNamespace(m.options.Namespace), client.MatchingLabels{managedByLabel: managedBy})
@@ -127,13 +128,13 @@ func (m *Manager) adopt(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		if wait.next <= writeRetry && ctx.Err() == nil {
+		if !wait.Begun() && ctx.Err() == nil {
 			m.log.Error(err, "ClusterConnections cannot be listed")
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.clock.After(wait.wait()):
+		case <-m.clock.After(wait.Wait()):
 		}
 	}
 	for i := range list.Items {

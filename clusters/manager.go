@@ -151,8 +151,10 @@ func (m *Manager) makeHubClients() error {
 	return nil
 }
 
-// NeedLeaderElection is true: one hub at a time has connections.
-func (m *Manager) NeedLeaderElection() bool { return true }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: one hub at a time connects
+// to workload clusters. A Manager with Options.Elected runs on every replica and waits for
+// the election itself.
+func (m *Manager) NeedLeaderElection() bool { return m.options.Elected == nil }
 
 // AddListener adds a Listener. Before Start only.
 func (m *Manager) AddListener(l Listener) { m.listeners = append(m.listeners, l) }
@@ -175,12 +177,16 @@ func (m *Manager) Start(ctx context.Context) error {
 	for _, k := range waiting {
 		m.ensureRunning(k)
 	}
-	for _, w := range m.watches {
-		m.spawn(w.run)
-	}
-	if !m.options.LocalOnly {
-		m.spawn(m.writer.run)
-		m.spawn(m.adopt)
+	if m.options.Elected == nil {
+		m.lead()
+	} else {
+		m.spawn(func(ctx context.Context) {
+			select {
+			case <-m.options.Elected:
+				m.lead()
+			case <-ctx.Done():
+			}
+		})
 	}
 	<-ctx.Done()
 	m.mu.Lock()
@@ -189,6 +195,18 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.goroutines.Wait()
 	m.hubIdle()
 	return nil
+}
+
+// lead starts what one process at a time does: it reads the cluster objects and writes
+// ClusterConnections.
+func (m *Manager) lead() {
+	for _, w := range m.watches {
+		m.spawn(w.run)
+	}
+	if !m.options.LocalOnly {
+		m.spawn(m.writer.run)
+		m.spawn(m.adopt)
+	}
 }
 
 // spawn runs a goroutine that ends with the Manager's context; false when the
