@@ -3,7 +3,6 @@ package annotator
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons of Events. The first two are the seed's: the node group cannot be annotated
@@ -112,11 +112,7 @@ const mostNote = 1024
 
 // cut a text to what fits an Event.
 func cut(note string) string {
-	if len(note) <= mostNote {
-		return note
-	}
-	const mark = "…"
-	return strings.ToValidUTF8(note[:mostNote-len(mark)], "") + mark
+	return truncate.Bytes(note, mostNote)
 }
 
 // forget a node group that is gone.
