@@ -127,3 +127,6 @@ func (t Timings) orDefaults() Timings {
 		WriteDelay:          cmp.Or(t.WriteDelay, d.WriteDelay),
 	}
 }
+
+// idle is the wait of a goroutine that has nothing to do but when it is woken.
+const idle = time.Hour
