@@ -80,7 +80,7 @@ func (l *lanes) put(key owner.Key, w work) {
 		l.lockedState.jobs[key] = j
 	}
 	j.works = append(j.works, w)
-	l.enqueue(j, w.fact.Urgent())
+	l.enqueueLocked(j, w.fact.Urgent())
 	l.mu.Unlock()
 	l.signal()
 }
@@ -114,9 +114,9 @@ func (l *lanes) signal() {
 	}
 }
 
-// enqueue a job; l.mu is held. One that waits and has become urgent waits twice: whoever
-// comes second finds nothing to do.
-func (l *lanes) enqueue(j *job, urgent bool) {
+// enqueueLocked enqueues a job. One that waits and has become urgent is enqueued twice:
+// the second time there is nothing to do.
+func (l *lanes) enqueueLocked(j *job, urgent bool) {
 	if j.busy {
 		j.urgent = j.urgent || urgent
 		return
@@ -124,7 +124,7 @@ func (l *lanes) enqueue(j *job, urgent bool) {
 	if j.queued && (j.urgent || !urgent) {
 		return
 	}
-	at := l.of(j.key.Cluster)
+	at := l.ofLocked(j.key.Cluster)
 	if urgent {
 		at.urgent = append(at.urgent, j.key)
 	} else {
@@ -133,8 +133,8 @@ func (l *lanes) enqueue(j *job, urgent bool) {
 	j.queued, j.urgent = true, j.urgent || urgent
 }
 
-// of a cluster; l.mu is held.
-func (l *lanes) of(cluster string) *lane {
+// ofLocked is the lane of a cluster.
+func (l *lanes) ofLocked(cluster string) *lane {
 	s := &l.lockedState
 	at := slices.IndexFunc(s.lanes, func(at *lane) bool { return at.cluster == cluster })
 	if at < 0 {
@@ -157,12 +157,12 @@ type turn struct {
 func (l *lanes) take() turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	j, resting := l.next(func(at *lane) *[]owner.Key { return &at.urgent })
+	j, resting := l.nextLocked(func(at *lane) *[]owner.Key { return &at.urgent })
 	if j == nil {
 		if held := l.held(); held > 0 && len(l.lockedState.jobs) > fewWait {
 			return turn{held: held}
 		}
-		j, resting = l.next(func(at *lane) *[]owner.Key { return &at.normal })
+		j, resting = l.nextLocked(func(at *lane) *[]owner.Key { return &at.normal })
 	}
 	if j == nil {
 		return turn{}
@@ -172,8 +172,8 @@ func (l *lanes) take() turn {
 	return turn{job: j, works: works, resting: resting}
 }
 
-// next job in one of the queues of all lanes, in turn; l.mu is held.
-func (l *lanes) next(queue func(*lane) *[]owner.Key) (*job, bool) {
+// nextLocked is the next job in one of the queues of all lanes, in turn.
+func (l *lanes) nextLocked(queue func(*lane) *[]owner.Key) (*job, bool) {
 	s := &l.lockedState
 	for i := range s.lanes {
 		at := s.lanes[(s.turn+i)%len(s.lanes)]
@@ -207,7 +207,7 @@ func (at *lane) free() bool {
 func (l *lanes) done(j *job, silent, skipped bool) {
 	l.mu.Lock()
 	s := &l.lockedState
-	at := l.of(j.key.Cluster)
+	at := l.ofLocked(j.key.Cluster)
 	at.busy--
 	switch {
 	case skipped || at.cluster == "":
@@ -219,7 +219,7 @@ func (l *lanes) done(j *job, silent, skipped bool) {
 	}
 	j.busy = false
 	if len(j.works) > 0 {
-		l.enqueue(j, j.urgent)
+		l.enqueueLocked(j, j.urgent)
 	} else {
 		delete(s.jobs, j.key)
 	}

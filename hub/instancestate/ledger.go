@@ -50,8 +50,8 @@ func (l *ledger) add(handler string) {
 	l.lockedState.handlers = append(l.lockedState.handlers, handler)
 }
 
-// of an event; l.mu is held.
-func (l *ledger) of(id string) *entry {
+// ofLocked is the entry of an event.
+func (l *ledger) ofLocked(id string) *entry {
 	e := l.lockedState.events[id]
 	if e == nil {
 		e = &entry{reported: map[report]struct{}{}, open: map[report]struct{}{}}
@@ -69,7 +69,7 @@ func (l *ledger) await(id string, object owner.Key, then func()) (open []string)
 		then()
 		return nil
 	}
-	e := l.of(id)
+	e := l.ofLocked(id)
 	for _, handler := range l.lockedState.handlers {
 		r := report{handler, object}
 		if _, has := e.reported[r]; !has {
@@ -88,7 +88,7 @@ func (l *ledger) await(id string, object owner.Key, then func()) (open []string)
 		l.mu.Unlock()
 		return open
 	}
-	l.close(id)
+	l.closeLocked(id)
 	l.mu.Unlock()
 	then()
 	return nil
@@ -97,11 +97,11 @@ func (l *ledger) await(id string, object owner.Key, then func()) (open []string)
 // report of a handler.
 func (l *ledger) report(handler string, object owner.Key, id string) {
 	l.mu.Lock()
-	e := l.of(id)
+	e := l.ofLocked(id)
 	r := report{handler, object}
 	e.reported[r] = struct{}{}
 	delete(e.open, r)
-	then := l.settle(id, e)
+	then := l.settleLocked(id, e)
 	l.mu.Unlock()
 	call(then)
 }
@@ -116,13 +116,13 @@ func (l *ledger) superseded(object owner.Key, but string) {
 			continue
 		}
 		delete(l.lockedState.openOn[object], id)
-		e := l.of(id)
+		e := l.ofLocked(id)
 		for r := range e.open {
 			if r.object == object {
 				delete(e.open, r)
 			}
 		}
-		then = append(then, l.settle(id, e)...)
+		then = append(then, l.settleLocked(id, e)...)
 	}
 	if len(l.lockedState.openOn[object]) == 0 {
 		delete(l.lockedState.openOn, object)
@@ -131,8 +131,8 @@ func (l *ledger) superseded(object owner.Key, but string) {
 	call(then)
 }
 
-// settle an event of which nothing is open; l.mu is held.
-func (l *ledger) settle(id string, e *entry) []func() {
+// settleLocked settles an event of which nothing is open.
+func (l *ledger) settleLocked(id string, e *entry) []func() {
 	if len(e.open) > 0 {
 		return nil
 	}
@@ -144,12 +144,12 @@ func (l *ledger) settle(id string, e *entry) []func() {
 			delete(l.lockedState.openOn, r.object)
 		}
 	}
-	l.close(id)
+	l.closeLocked(id)
 	return then
 }
 
-// close an event of which nothing is open, and forget the oldest; l.mu is held.
-func (l *ledger) close(id string) {
+// closeLocked closes an event of which nothing is open, and forgets the oldest.
+func (l *ledger) closeLocked(id string) {
 	s := &l.lockedState
 	if !slices.Contains(s.done[max(0, len(s.done)-recentlyDone):], id) {
 		s.done = append(s.done, id)

@@ -19,10 +19,10 @@ const (
 
 // holds are the Pipelines that are held.
 //
-// Locking: mu guards locked, for field access only.
+// Locking: mu guards lockedState, for field access only.
 type holds struct {
-	mu     sync.Mutex
-	locked map[types.NamespacedName]hold
+	mu          sync.Mutex
+	lockedState map[types.NamespacedName]hold
 }
 
 type hold struct {
@@ -36,21 +36,21 @@ func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if waiting == 0 {
-		delete(h.locked, key)
+		delete(h.lockedState, key)
 		return 0
 	}
-	if h.locked == nil {
-		h.locked = map[types.NamespacedName]hold{}
+	if h.lockedState == nil {
+		h.lockedState = map[types.NamespacedName]hold{}
 	}
-	held, is := h.locked[key]
+	held, is := h.lockedState[key]
 	switch left := held.until.Sub(now); {
 	case !is:
-		h.locked[key] = hold{until: now.Add(leastHold), next: 2 * leastHold}
+		h.lockedState[key] = hold{until: now.Add(leastHold), next: 2 * leastHold}
 		return leastHold
 	case left > 0:
 		return min(left, mostHold) // The clock may have been put back.
 	default:
-		h.locked[key] = hold{until: now.Add(held.next), next: min(2*held.next, mostHold)}
+		h.lockedState[key] = hold{until: now.Add(held.next), next: min(2*held.next, mostHold)}
 		return 0
 	}
 }

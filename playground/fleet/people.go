@@ -182,7 +182,8 @@ func (f *Fleet) mistake(ctx context.Context) (string, error) {
 
 // warnings that the API server gave.
 type warnings struct {
-	mu   sync.Mutex // guards told
+	// mu guards told.
+	mu   sync.Mutex
 	told []string
 }
 

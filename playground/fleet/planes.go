@@ -104,7 +104,8 @@ func (f *Fleet) startPlanes(ctx context.Context, down *teardown) error {
 
 // startedPlanes are the control planes that run, for their common end.
 type startedPlanes struct {
-	mu     sync.Mutex // guards byName while planes start
+	// mu guards byName.
+	mu     sync.Mutex
 	byName map[string]*controlplane.ControlPlane
 }
 

@@ -37,6 +37,7 @@ type notification struct {
 type team struct {
 	act func(ctx context.Context, n notification) error
 
+	// mu guards told.
 	mu   sync.Mutex
 	told map[string]*notification
 }

@@ -28,6 +28,7 @@ type connection struct {
 	// stop the pings.
 	stop context.CancelFunc
 
+	// mu guards lockedHealth.
 	mu           sync.Mutex
 	lockedHealth health
 }
