@@ -7,13 +7,14 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // adopt takes over the ClusterConnections of an earlier hub: those that are not demanded
 // any more become Unused after the linger, or are deleted with their cluster.
 func (m *Manager) adopt(ctx context.Context) {
 	var list capstanv1.ClusterConnectionList
-	wait := backoff{least: writeRetry, most: writeRetryMax}
+	wait := backoff.NewSequence(writeRetry, writeRetryMax)
 	for {
 		call, cancel := context.WithTimeout(ctx, m.timings.HubTimeout)
 		err := m.hub.List(call, &list, client.InNamespace(m.options.Namespace), client.MatchingLabels{managedByLabel: managedBy})
@@ -21,13 +22,13 @@ func (m *Manager) adopt(ctx context.Context) {
 		if err == nil {
 			break
 		}
-		if wait.next <= writeRetry && ctx.Err() == nil {
+		if !wait.Begun() && ctx.Err() == nil {
 			m.log.Error(err, "ClusterConnections cannot be listed")
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.clock.After(wait.wait()):
+		case <-m.clock.After(wait.Wait()):
 		}
 	}
 	for i := range list.Items {

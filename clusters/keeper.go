@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // SelfManagedOwner is the owner of the demand that SelfManagedLabel is.
@@ -48,8 +49,8 @@ type keeper struct {
 	doubted   bool      // the last probe got no answer
 	nextProbe time.Time
 	versionAt time.Time // when identify was done; zero: to be done
-	lostWait  backoff
-	authWait  backoff
+	lostWait  backoff.Sequence
+	authWait  backoff.Sequence
 }
 
 // keeperState is what others read and write.
@@ -93,8 +94,8 @@ func newKeeper(m *shared, name multicluster.ClusterName, ref Ref, forget func(*k
 		m: m, name: name, ref: ref, forget: forget,
 		log:      m.log.WithValues("cluster", string(name)),
 		wake:     make(chan struct{}, 1),
-		lostWait: backoff{least: m.timings.UnreachableRetry, most: m.timings.UnreachableRetryMax},
-		authWait: backoff{least: m.timings.AuthRetry, most: m.timings.AuthRetryMax},
+		lostWait: backoff.NewSequence(m.timings.UnreachableRetry, m.timings.UnreachableRetryMax),
+		authWait: backoff.NewSequence(m.timings.AuthRetry, m.timings.AuthRetryMax),
 	}
 	k.lockedState.owners = map[string]struct{}{}
 	k.lockedState.releasedAt = m.clock.Now()

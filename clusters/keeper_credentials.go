@@ -63,11 +63,11 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	case apierrors.IsForbidden(err):
 		k.creds.read = true
-		k.creds.retryAt = k.m.clock.Now().Add(k.authWait.wait())
+		k.creds.retryAt = k.m.clock.Now().Add(k.authWait.Wait())
 		k.apply(eventSecretForbidden, fmt.Sprintf("the hub may not read Secret %s: give it get, list and watch on secrets in namespace %s", name, name.Namespace))
 		return false
 	case err != nil:
-		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.wait())
+		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.Wait())
 		k.apply(eventHubSilent, fmt.Sprintf("Secret %s cannot be read: %s", name, apierrors.ReasonForError(err)))
 		return false
 	}
@@ -145,6 +145,6 @@ func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
 func (k *keeper) unusable(e event, message string) {
 	k.creds.usable = false
 	k.dropCandidate()
-	k.creds.retryAt = k.m.clock.Now().Add(k.authWait.wait())
+	k.creds.retryAt = k.m.clock.Now().Add(k.authWait.Wait())
 	k.apply(e, message)
 }

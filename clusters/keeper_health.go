@@ -5,7 +5,12 @@ import (
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
+
+// probeJitter is the share by which the times between probes are spread, so that the
+// hub does not probe all clusters at once.
+const probeJitter = 0.2
 
 // probeIfDue probes if it is time, and draws the conclusions.
 func (k *keeper) probeIfDue(ctx context.Context) {
@@ -101,17 +106,17 @@ func (k *keeper) untilProbe(e event) time.Duration {
 		if k.health.bad > 0 || e == eventAnswered {
 			return k.m.timings.ProbeRetry
 		}
-		k.lostWait.reset()
-		k.authWait.reset()
+		k.lostWait.Reset()
+		k.authWait.Reset()
 		k.failed = false
-		return jittered(k.m.timings.ProbeInterval)
+		return backoff.Spread(k.m.timings.ProbeInterval, probeJitter, nil)
 	case capstanv1.ConnectionUnreachable:
 		if k.health.good > 0 {
 			return k.m.timings.ProbeRetry
 		}
-		return k.lostWait.wait()
+		return k.lostWait.Wait()
 	case capstanv1.ConnectionAuthFailed:
-		return k.authWait.wait()
+		return k.authWait.Wait()
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
 	}
 	return k.m.timings.ProbeRetry

@@ -146,8 +146,10 @@ func (m *Manager) makeHubClients() error {
 	return nil
 }
 
-// NeedLeaderElection is true: one hub at a time has connections.
-func (m *Manager) NeedLeaderElection() bool { return true }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: one hub at a time connects
+// to workload clusters. A Manager with Options.Elected runs on every replica and waits for
+// the election itself.
+func (m *Manager) NeedLeaderElection() bool { return m.options.Elected == nil }
 
 // AddListener adds a Listener. Before Start only.
 func (m *Manager) AddListener(l Listener) { m.listeners = append(m.listeners, l) }
@@ -168,6 +170,27 @@ func (m *Manager) Start(ctx context.Context) error {
 	for _, k := range m.keepers() {
 		m.ensureRunning(k)
 	}
+	if m.options.Elected == nil {
+		m.lead()
+	} else {
+		m.goroutines.spawn(func(ctx context.Context) {
+			select {
+			case <-m.options.Elected:
+				m.lead()
+			case <-ctx.Done():
+			}
+		})
+	}
+	<-ctx.Done()
+	m.goroutines.stop()
+	m.secrets.Wait()
+	m.hubIdle()
+	return nil
+}
+
+// lead starts what one process at a time does: it reads the cluster objects and writes
+// ClusterConnections.
+func (m *Manager) lead() {
 	for _, w := range m.watches {
 		m.goroutines.spawn(w.run)
 	}
@@ -175,11 +198,6 @@ func (m *Manager) Start(ctx context.Context) error {
 		m.goroutines.spawn(m.writer.run)
 		m.goroutines.spawn(m.adopt)
 	}
-	<-ctx.Done()
-	m.goroutines.stop()
-	m.secrets.Wait()
-	m.hubIdle()
-	return nil
 }
 
 // Demand makes the cluster demanded by owner. It returns at once and never dials.

@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/clusters/transport"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // still is a Watcher that was not started, and its keeper of one kind.
@@ -198,9 +199,9 @@ func TestDemandIsASetOfOwners(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	g := NewWithT(t)
-	b := backoff{least: 30 * time.Second, most: 10 * time.Minute}
+	b := backoff.NewSequence(30*time.Second, 10*time.Minute)
 	for _, whole := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
-		got := b.wait()
+		got := b.Wait()
 		g.Expect(got).To(And(BeNumerically(">=", whole/2), BeNumerically("<=", whole)))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // keeper keeps one kind of one cluster watched, over one connection after another,
@@ -36,7 +37,7 @@ type keeperWork struct {
 	current, next *run
 	// transient is for failures that may end by themselves, and repair for those that a
 	// user has to fix.
-	transient, repair backoff
+	transient, repair backoff.Sequence
 }
 
 type keeperState struct {
@@ -55,8 +56,8 @@ func newKeeper(s *subject) *keeper {
 		subject: s,
 		loop:    keeperLoop{stale: map[string]struct{}{}},
 		work: keeperWork{
-			transient: backoff{least: t.TransientRetry, most: t.Retry},
-			repair:    backoff{least: t.Retry, most: t.RetryMax},
+			transient: backoff.NewSequence(t.TransientRetry, t.Retry),
+			repair:    backoff.NewSequence(t.Retry, t.RetryMax),
 		},
 	}
 	s.work = k.doWork
@@ -246,15 +247,15 @@ func (k *keeper) scheduleNext(r *run, cause error) (changed problem) {
 	k.subject.pokeLocked()
 	atOnce := errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) || errors.Is(cause, errRestored)
 	if atOnce || now.Sub(r.began) > shared.options.Timings.RetryMax { // A run that lasted: this is a new failure.
-		own.transient.reset()
-		own.repair.reset()
+		own.transient.Reset()
+		own.repair.Reset()
 	}
 	if atOnce {
 		return problem{}
 	}
-	wait := own.transient.wait
+	wait := own.transient.Wait
 	if needsUser(cause) {
-		wait = own.repair.wait
+		wait = own.repair.Wait
 	}
 	s := &k.subject.lockedState
 	s.retryAt = now.Add(wait())

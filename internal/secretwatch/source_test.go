@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
@@ -25,6 +26,7 @@ var management *rest.Config
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
 	plane, err := controlplane.Start(controlplane.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -61,12 +61,6 @@ var (
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Reconciler) NeedLeaderElection() bool { return false }
 
-// everywhere runs what it holds on every replica.
-type everywhere struct{ manager.Runnable }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }
-
 // New makes a Reconciler and its publisher.
 func New(o Options) *Reconciler {
 	o.defaults()
@@ -85,7 +79,7 @@ func (r *Reconciler) Publisher() *publisher.Publisher { return r.publisher }
 // SetupWithManager adds the controller, the connections and the publisher to the manager,
 // on every replica.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	for _, runnable := range []manager.Runnable{everywhere{r.publisher}, r} {
+	for _, runnable := range []manager.Runnable{r.publisher, r} {
 		if err := mgr.Add(runnable); err != nil {
 			return err
 		}
