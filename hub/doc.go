@@ -52,9 +52,8 @@
 //     and the API server about them.
 //   - hub/dashboard serves the pages. What a page says is the pure package
 //     hub/dashboard/view.
-//   - internal/secretwatch wakes reconcilers and the keepers of connections when a Secret
-//     changes. hub/serving runs HTTP servers.
-//     hub/awsconfig holds the credentials for AWS.
+//   - internal/secretwatch wakes reconcilers, and connections, when a Secret changes.
+//     hub/serving runs HTTP servers. hub/awsconfig holds the credentials for AWS.
 //
 // # The path of a release
 //
