@@ -25,17 +25,30 @@ RACE := $(if $(HAVE_CC),-race)
 
 # Two packages at a time: most of them start a control plane, of 280 MB and a core.
 PARALLEL ?= 2
-# For the slowest package on a cold machine of two cores.
-TEST_TIMEOUT ?= 25m
+# Parallel tests of one package. Most of them wait for API servers and timers.
+PARALLEL_TESTS ?= 4
+# For the slowest package on a busy machine of two cores.
+TEST_TIMEOUT ?= 15m
+# The packages whose tests take longest begin first: a long one that begins last has the
+# machine to itself. `make test-times` prints the order.
+SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./strategy/pullrequest ./test/faults ./hub/eventing/outbox ./test/conformance ./playground/fleet ./hub ./clusters ./watchers ./hub/dashboard ./cmd/capstan/cli
 SOAK_TIMEOUT ?= 6h
-# Random histories that each property test tries in `make soak` (100 in `make test`).
+# Random histories that each property test tries in `make soak`; docs/testing.md has the
+# counts of `make test`.
 SOAK_CHECKS ?= 20000
+
+# vet is part of `make lint`.
+TESTFLAGS = -vet=off -p $(PARALLEL) -parallel $(PARALLEL_TESTS) -timeout $(TEST_TIMEOUT)
 
 # Outside a checkout that git can read (an unpacked archive, another user's
 # checkout in a container) Go cannot stamp the commit and would refuse to build.
 BUILDFLAGS := $(shell git -C $(ROOT) rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 
-export KUBEBUILDER_ASSETS := $(BIN)/envtest
+# The user's directory with a control plane, which `controlplane` checks. Tests find what it
+# chose in bin/envtest.
+ASSETS := $(KUBEBUILDER_ASSETS)
+override KUBEBUILDER_ASSETS := $(BIN)/envtest
+export KUBEBUILDER_ASSETS
 # The linter's findings are kept by content, with the paths of the first checkout that
 # had it: two checkouts must not share them.
 export GOLANGCI_LINT_CACHE := $(BIN)/.lint-cache
@@ -49,8 +62,8 @@ help: ## List the targets
 	  /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: controlplane crds gitea $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
-	@exec $(BIN)/playground $(ARGS)
+demo: controlplane crds $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
+	@exec $(BIN)/playground --provide-gitea $(ARGS)
 
 .PHONY: build
 build: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground ## Build the binaries into bin/
@@ -69,7 +82,13 @@ manifests: generate controlplane ## Render what is to be applied to clusters int
 .PHONY: test
 test: controlplane crds gitea helm-controller helm ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
 	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
-	$(GO) test $(RACE) -p $(PARALLEL) -timeout $(TEST_TIMEOUT) $(PKG) $(FLAGS)
+	$(GO) test $(RACE) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS)
+
+.PHONY: test-times
+test-times: controlplane crds gitea helm-controller helm ## Run the tests afresh and print the slowest packages and tests, as in docs/testing.md
+	@mkdir -p $(BIN)
+	@status=0; $(GO) test -json $(RACE) -count=1 $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS) >$(BIN)/test.json || status=$$?; \
+	hack/slowest.sh $(BIN)/test.json; exit $$status
 
 .PHONY: e2e
 e2e: controlplane crds gitea helm-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, and with the hub killed on the way; the demo's story with the chart's rights
@@ -94,9 +113,12 @@ fmt: $(BIN)/golangci-lint ## Format as lint wants it
 	@$(BIN)/golangci-lint fmt $(filter-out $(API),$(PKG))
 
 .PHONY: generate
-generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs, the chart and documents
+generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs (with the chart's copies) and documents
 	@$(BIN)/controller-gen object paths=./api/...
 	@$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	@rm -f config/chart/files/crds/*.yaml
+	@cp config/crd/bases/*.yaml config/chart/files/crds/
+	@cp config/monitoring/dashboard.json config/monitoring/prometheus_rule.yaml config/chart/files/
 	@$(GO) generate ./...
 
 .PHONY: bench
@@ -115,16 +137,16 @@ clean: ## Remove bin/
 ##@ Prepare (the targets above do so when needed)
 
 .PHONY: controlplane
-controlplane: ## Build kube-apiserver, etcd and kubectl: minutes, once
-	@hack/controlplane/build.sh
+controlplane: ## Find kube-apiserver, etcd and kubectl (KUBEBUILDER_ASSETS, setup-envtest), or build them: minutes, once
+	@hack/controlplane/provide.sh "$(ASSETS)"
 
 .PHONY: crds
 crds: ## Lay out the CRDs of other products
 	@hack/crds/sync.sh
 
 .PHONY: gitea
-gitea: ## Build Gitea, a Git provider: minutes, once
-	@hack/gitea/build.sh
+gitea: ## Use the Gitea that CAPSTAN_GITEA names, a Git provider, or build it: minutes, once
+	@hack/gitea/provide.sh
 
 .PHONY: helm-controller
 helm-controller: ## Build Flux's helm-controller: minutes, once
@@ -141,7 +163,7 @@ tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the ge
 .PHONY: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground $(BIN)/golangci-lint $(BIN)/controller-gen
 $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground:
 	@echo "  building $(@F)"
-	@$(GO) build $(BUILDFLAGS) -o $@ ./cmd/$(@F)
+	@hack/progress.sh "$(@F): compiling" $(GO) build $(BUILDFLAGS) -o $@ ./cmd/$(@F)
 
 $(BIN)/golangci-lint:
 	@hack/tool.sh lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

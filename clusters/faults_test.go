@@ -83,6 +83,7 @@ func (w *world) sees(store cache.Store, value string) {
 // its requests park, and when it is back its informer resumes without a list. A
 // cluster beside it notices nothing.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start()
 	proxy := w.proxy()
@@ -127,6 +128,7 @@ func TestOutage(t *testing.T) {
 
 // TestHangingAtStart: a cluster that swallows from the first packet on holds nobody.
 func TestHangingAtStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	proxy := w.proxy()
 	proxy.Set(controlplane.Swallow)
@@ -148,6 +150,7 @@ func TestHangingAtStart(t *testing.T) {
 // TestRotation: tokens and client certificates change beneath an informer, which
 // lists once and misses nothing; the epoch stays.
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) { o.Registerer = prometheus.NewRegistry() })
 	w.start()
 	connection := w.connected("prod", "")
@@ -198,6 +201,7 @@ func withToken(t *testing.T, raw []byte, token string) []byte {
 // TestUnauthorized: credentials that the cluster rejects park the informer until
 // the Secret is mended; it resumes without a list.
 func TestUnauthorized(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start()
 	connection := w.connected("prod", "")
@@ -250,7 +254,9 @@ func limited(t *testing.T, namespace string, onSecrets ...string) *rest.Config {
 // TestLeastRights: a Role in the namespace is enough, and without rights on Secrets
 // the state says so until they are given.
 func TestLeastRights(t *testing.T) {
+	t.Parallel()
 	t.Run("enough", func(t *testing.T) {
+		t.Parallel()
 		w := newWorld(t, func(o *clusters.Options) { o.Local = limited(t, o.Namespace, "get", "list", "watch") })
 		w.start()
 		w.connected("prod", "")
@@ -258,6 +264,7 @@ func TestLeastRights(t *testing.T) {
 		w.shows("cluster.prod", capstanv1.ConnectionAuthFailed, clusters.ReasonKubeconfigRefused)
 	})
 	t.Run("none on Secrets", func(t *testing.T) {
+		t.Parallel()
 		w := newWorld(t, func(o *clusters.Options) {
 			o.Local = limited(t, o.Namespace)
 			o.Timings.AuthRetry = 200 * time.Millisecond
@@ -291,6 +298,7 @@ func kubeconfigOf(t *testing.T, server *httptest.Server, token string) []byte {
 // TestServerThatIsNone: a kubeconfig leads to a server that answers, but is no API
 // server. That is said, instead of connecting for ever.
 func TestServerThatIsNone(t *testing.T) {
+	t.Parallel()
 	for name, code := range map[string]int{"not found": http.StatusNotFound, "redirect": http.StatusFound, "too many requests": http.StatusTooManyRequests} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(code) }))
@@ -310,6 +318,7 @@ func TestServerThatIsNone(t *testing.T) {
 // TestRequestRenewsCredentials: a 401 to a request has the Secret read again at
 // once, even where no watch tells of it, and the request succeeds.
 func TestRequestRenewsCredentials(t *testing.T) {
+	t.Parallel()
 	var valid atomic.Value
 	valid.Store("first")
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -361,6 +370,7 @@ func TestRequestRenewsCredentials(t *testing.T) {
 // TestEndpointChange: another server of the same cluster takes over beside the old
 // one, which ends a while later. The cluster never leaves Ready.
 func TestEndpointChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) {
 		o.Timings.Handover, o.Registerer = 300*time.Millisecond, prometheus.NewRegistry()
 	})
@@ -382,6 +392,7 @@ func TestEndpointChange(t *testing.T) {
 // old one ends. The old connection goes on, and says so, until the new one answers,
 // or the Secret names the old one again.
 func TestNewServerFailing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start()
 	old := w.connected("prod", "")
@@ -407,6 +418,7 @@ func TestNewServerFailing(t *testing.T) {
 
 // TestOldServerEndsFirst: the old server ends while the new one does not answer.
 func TestOldServerEndsFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start()
 	before, after := w.proxy(), w.proxy()
@@ -424,6 +436,7 @@ func TestOldServerEndsFirst(t *testing.T) {
 // TestMoveToAnotherCluster: the server that the Secret names now is another cluster's.
 // Nothing known of the old one holds, and its connection ends at once.
 func TestMoveToAnotherCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start()
 	old := w.connected("prod", "")
@@ -470,6 +483,7 @@ func (a *aware) count(name multicluster.ClusterName) int {
 // TestEngage: an Aware that blocks on one cluster, or fails, holds no other; a
 // cluster is engaged once per epoch, whatever rotates.
 func TestEngage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	blocks, fails, works := w.clusterName("blocks"), w.clusterName("fails"), w.clusterName("works")
 	failures := 2
@@ -522,6 +536,7 @@ func TestEngage(t *testing.T) {
 // TestCanary: no byte of a Secret reaches logs, errors, ClusterConnections or
 // Events, whatever is wrong with it.
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	const canary = "CANARY5f1d0e"
 	w := newWorld(t, nil)
 	w.start()
@@ -587,6 +602,7 @@ func TestCanary(t *testing.T) {
 
 // TestMetrics: series are of the present, and two Managers share a registry.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, func(o *clusters.Options) { o.Registerer = registry })
 	stop := w.start()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // beside is what a keeper has beside the connection in use.
@@ -16,7 +17,7 @@ type beside struct {
 	expiry    time.Time // of its credentials
 	source    string    // of its kubeconfig, for people
 	retryAt   time.Time
-	wait      backoff
+	wait      backoff.Sequence
 	problem   string // why it has not taken over, for people; "" while nobody knows
 	// draining is the connection before: informers leave it when they are synced over
 	// the present one, at the latest at drained.
@@ -34,12 +35,12 @@ func (k *keeper) consider(ctx context.Context, config *kubeconfig.Config, source
 		}
 	}
 	k.dropCandidate()
-	candidate, err := k.m.newConnection(ctx, k, k.snapshot().Epoch+1, config)
+	candidate, err := k.m.newConnection(ctx, k.snapshot().Epoch+1, config, k.hooks())
 	if err != nil {
 		return err
 	}
 	k.beside.candidate, k.beside.expiry, k.beside.source = candidate, config.Expiry(), source
-	k.beside.wait = backoff{least: k.m.timings.UnreachableRetry, most: k.m.timings.UnreachableRetryMax}
+	k.beside.wait = backoff.NewSequence(k.m.timings.UnreachableRetry, k.m.timings.UnreachableRetryMax)
 	k.log.Info("the cluster moves, trying the new server beside the old", "server", config.Server.Host)
 	return nil
 }
@@ -99,7 +100,7 @@ func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 		}
 	}
 	candidate.transport.Sever() // The next attempt dials.
-	k.beside.retryAt = k.m.clock.Now().Add(k.beside.wait.wait())
+	k.beside.retryAt = k.m.clock.Now().Add(k.beside.wait.Wait())
 	if err != nil {
 		k.beside.problem = fmt.Sprintf("%s names the server %s, which cannot be used: %s; the one before is used as long as it answers",
 			k.beside.source, candidate.server.Host, err)
@@ -113,7 +114,7 @@ func (k *keeper) takeOver(version string) {
 	k.beside.draining, k.beside.drained = k.connection(), k.m.clock.Now().Add(k.m.timings.Handover)
 	k.health, k.doubted = health{good: steadyThreshold, probed: true}, false
 	k.versionAt = k.m.clock.Now()
-	k.nextProbe = k.versionAt.Add(jittered(k.m.timings.ProbeInterval))
+	k.nextProbe = k.versionAt.Add(backoff.Spread(k.m.timings.ProbeInterval, probeJitter, nil))
 	k.use(eventAnswered, "", func(s *keeperState) { s.snapshot.KubernetesVersion = version })
 	k.judgeKinds()
 }

@@ -3,6 +3,8 @@ package clusters
 import (
 	"context"
 	"time"
+
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // apply puts an event to the state machine.
@@ -97,15 +99,15 @@ const (
 	engageRetryMax = 5 * time.Minute
 )
 
-// engage tells the Aware of the connection, once per epoch and in a goroutine of
-// its own: an Engage that blocks holds nobody.
+// engage passes the connection to the Aware, once per epoch and in a goroutine of
+// its own: an Engage that blocks does not block the keeper.
 func (k *keeper) engage(connection *Connection) {
 	if k.m.aware == nil || k.ref.IsLocal() || k.engaged == connection.epoch {
 		return
 	}
 	k.engaged = connection.epoch
-	k.m.spawn(func(context.Context) {
-		wait := backoff{least: engageRetry, most: engageRetryMax}
+	k.m.goroutines.spawn(func(context.Context) {
+		wait := backoff.NewSequence(engageRetry, engageRetryMax)
 		for connection.ctx.Err() == nil {
 			c, err := connection.built()
 			if err == nil {
@@ -117,7 +119,7 @@ func (k *keeper) engage(connection *Connection) {
 			k.log.Error(err, "cluster cannot be engaged", "epoch", connection.epoch)
 			select {
 			case <-connection.ctx.Done():
-			case <-k.m.clock.After(wait.wait()):
+			case <-k.m.clock.After(wait.Wait()):
 			}
 		}
 	})

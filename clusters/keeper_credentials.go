@@ -22,10 +22,10 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 	if secret != k.creds.secret {
 		k.creds.read, k.creds.secret = false, secret
 	}
-	k.m.secrets.want(k.name, secret)
+	k.m.secrets.Want(k.name, secret)
 	// The watch may lag behind what was read, so only a version it tells for the
 	// first time counts.
-	version, known := k.m.secrets.version(secret)
+	version, known := k.m.secrets.Version(secret)
 	moved := known && version != k.creds.seenVersion && version != k.creds.readVersion
 	if known {
 		k.creds.seenVersion = version
@@ -63,11 +63,11 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	case apierrors.IsForbidden(err):
 		k.creds.read = true
-		k.creds.retryAt = k.m.clock.Now().Add(k.authWait.wait())
+		k.creds.retryAt = k.m.clock.Now().Add(k.authWait.Wait())
 		k.apply(eventSecretForbidden, fmt.Sprintf("the hub may not read Secret %s: give it get, list and watch on secrets in namespace %s", name, name.Namespace))
 		return false
 	case err != nil:
-		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.wait())
+		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.Wait())
 		k.apply(eventHubSilent, fmt.Sprintf("Secret %s cannot be read: %s", name, apierrors.ReasonForError(err)))
 		return false
 	}
@@ -130,7 +130,7 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 // first makes the first connection.
 func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
 	epoch := k.snapshot().Epoch + 1
-	connection, err := k.m.newConnection(ctx, k, epoch, config)
+	connection, err := k.m.newConnection(ctx, epoch, config, k.hooks())
 	if err != nil {
 		return err
 	}
@@ -145,6 +145,6 @@ func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
 func (k *keeper) unusable(e event, message string) {
 	k.creds.usable = false
 	k.dropCandidate()
-	k.creds.retryAt = k.m.clock.Now().Add(k.authWait.wait())
+	k.creds.retryAt = k.m.clock.Now().Add(k.authWait.Wait())
 	k.apply(e, message)
 }

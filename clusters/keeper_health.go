@@ -2,11 +2,15 @@ package clusters
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
+
+// probeJitter is the share by which the times between probes are spread, so that the
+// hub does not probe all clusters at once.
+const probeJitter = 0.2
 
 // probeIfDue probes if it is time, and draws the conclusions.
 func (k *keeper) probeIfDue(ctx context.Context) {
@@ -102,68 +106,18 @@ func (k *keeper) untilProbe(e event) time.Duration {
 		if k.health.bad > 0 || e == eventAnswered {
 			return k.m.timings.ProbeRetry
 		}
-		k.lostWait.reset()
-		k.authWait.reset()
+		k.lostWait.Reset()
+		k.authWait.Reset()
 		k.failed = false
-		return jittered(k.m.timings.ProbeInterval)
+		return backoff.Spread(k.m.timings.ProbeInterval, probeJitter, nil)
 	case capstanv1.ConnectionUnreachable:
 		if k.health.good > 0 {
 			return k.m.timings.ProbeRetry
 		}
-		return k.lostWait.wait()
+		return k.lostWait.Wait()
 	case capstanv1.ConnectionAuthFailed:
-		return k.authWait.wait()
+		return k.authWait.Wait()
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
 	}
 	return k.m.timings.ProbeRetry
-}
-
-// judgeKinds draws conclusions when only the watched kinds may have changed.
-func (k *keeper) judgeKinds() {
-	if k.health.good == 0 || !passes(k.outcome().State) {
-		return
-	}
-	failing := k.kindsProblem(k.m.clock.Now())
-	e := k.moving(k.health.standing(k.outcome(), failing == nil))
-	k.apply(e, k.describe(e, nil, failing))
-}
-
-// moving is what health is while the cluster has moved to where it cannot be reached.
-func (k *keeper) moving(e event) event {
-	if e == eventHealthy && k.beside.problem != "" {
-		return eventNewServer
-	}
-	return e
-}
-
-// kindsProblem is a copy of the first kind that counts against the cluster.
-func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	failing, _ := failingKind(k.lockedState.kinds, k.lockedState.kindSince, k.m.timings.KindGrace, now)
-	if failing == nil {
-		return nil
-	}
-	return failing.DeepCopy()
-}
-
-// describe is the message for people.
-func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind) string {
-	switch {
-	case e == eventHealthy:
-		return "connected"
-	case e == eventNewServer:
-		return k.beside.problem
-	case e == eventKinds && failing != nil:
-		reason := failing.Reason
-		if reason == "" {
-			reason = ReasonSyncing
-		}
-		return fmt.Sprintf("%s cannot be watched: %s: %s", failing.Kind, reason, failing.Message)
-	case e == eventUnauthorized && !k.ref.IsLocal():
-		return fmt.Sprintf("%s with the credentials of Secret %s: renew them there", problem, k.creds.secret)
-	case problem != nil:
-		return problem.Error()
-	}
-	return ""
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +45,9 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, management, oldManagement, workload))
+	os.Exit(leaks.Main(func() int {
+		return controlplane.StopShared(m.Run(), os.Stderr, management, oldManagement, workload)
+	}))
 }
 
 // brisk are timings that let a test see an outage and its end in seconds.
@@ -108,12 +109,9 @@ func newWorldOn(t *testing.T, hub *controlplane.Shared, edit func(*clusters.Opti
 	return w
 }
 
-// start runs the Manager until the test ends, or until stop, which also checks
-// that nothing is left running.
+// start runs the Manager until the test ends, or until stop.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	workload.Get(w.t) // whose processes are not the Manager's leak
-	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.manager.Start(ctx) }()
@@ -122,9 +120,6 @@ func (w *world) start() (stop func()) {
 		once.Do(func() {
 			cancel()
 			w.g.Eventually(done).Should(Receive(BeNil()))
-			if err := leaks.Find(before); err != nil {
-				w.t.Error(err)
-			}
 			if w.t.Failed() {
 				w.t.Log(w.logs.String())
 			}

@@ -19,11 +19,15 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 // TestLife: a cluster from before it exists to after it is gone, and every way its
 // Secret can be wrong on the way.
 func TestLife(t *testing.T) {
+	management.Get(t)
+	workload.Get(t)
+	leaks.AtEnd(t) // The test is not parallel: no other Manager runs.
 	w := newWorld(t, nil)
 	w.start()
 	g, name := w.g, w.clusterName("prod")
@@ -115,6 +119,7 @@ func TestLife(t *testing.T) {
 // TestSameNameAnotherCluster: a Cluster that is deleted and made anew while the hub
 // looks away is not taken for the old one.
 func TestSameNameAnotherCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start()
 	old := w.connected("prod", "")
@@ -129,6 +134,7 @@ func TestSameNameAnotherCluster(t *testing.T) {
 
 // TestOldClusterAPI: a management cluster that serves Cluster as v1beta1 only.
 func TestOldClusterAPI(t *testing.T) {
+	t.Parallel()
 	w := newWorldOn(t, oldManagement, nil)
 	w.start()
 	object := w.newCluster("prod")
@@ -145,6 +151,7 @@ func TestOldClusterAPI(t *testing.T) {
 // TestClusterAPIUpgrade: the version in which Cluster is watched is served no more,
 // and another is.
 func TestClusterAPIUpgrade(t *testing.T) {
+	t.Parallel()
 	upgraded := controlplane.Share("capstan", "cluster-api-old", "cluster-controller")
 	defer func() { NewWithT(t).Expect(upgraded.Get(t).Stop()).To(Succeed()) }()
 	proxy, err := controlplane.NewProxy(upgraded.Get(t).Config().Host)
@@ -175,6 +182,7 @@ func TestClusterAPIUpgrade(t *testing.T) {
 // TestGitopsClusters: with a Secret, by way of a Cluster, and what blocks; first
 // without the CRD.
 func TestGitopsClusters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.start()
 	g := w.g
@@ -232,6 +240,7 @@ func TestGitopsClusters(t *testing.T) {
 
 // TestManagementCluster: the name "" is a connection like others, always demanded.
 func TestManagementCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	connection, err := w.manager.Connection(clusters.LocalName)
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -251,6 +260,7 @@ func TestManagementCluster(t *testing.T) {
 
 // TestSelfManagedLabel: the label is a demand.
 func TestSelfManagedLabel(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) { o.Timings.Linger = 300 * time.Millisecond })
 	w.start()
 	name := w.clusterName("pivoted")
@@ -279,6 +289,7 @@ func TestSelfManagedLabel(t *testing.T) {
 
 // TestLocalOnly: the management cluster is connected, and no other, whatever it asks for.
 func TestLocalOnly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) { o.LocalOnly = true })
 	w.start()
 	w.secret("pivoted-kubeconfig", "value", w.kubeconfig(""))
@@ -300,6 +311,7 @@ func TestLocalOnly(t *testing.T) {
 // TestLinger: owners are a set, and the connection outlives the last by five
 // minutes, on the hub's clock.
 func TestLinger(t *testing.T) {
+	t.Parallel()
 	clock := testclock.NewFakeClock(time.Now())
 	w := newWorld(t, func(o *clusters.Options) { o.Clock, o.Timings = clock, clusters.Timings{} })
 	w.start()
@@ -345,6 +357,7 @@ func TestLinger(t *testing.T) {
 
 // TestAdopts: what an earlier hub left behind is taken over.
 func TestAdopts(t *testing.T) {
+	t.Parallel()
 	first := newWorld(t, nil)
 	stop := first.start()
 	for _, name := range []string{"kept", "unused", "gone"} {
@@ -370,6 +383,7 @@ func TestAdopts(t *testing.T) {
 
 // TestReportedKinds: what watchers say shows, and a kind that fails degrades.
 func TestReportedKinds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) { o.Timings.KindGrace = 500 * time.Millisecond })
 	w.start()
 	w.connected("prod", "")
@@ -398,6 +412,7 @@ func TestReportedKinds(t *testing.T) {
 // TestConcurrentDemands: demands from many goroutines at once neither race nor get
 // lost.
 func TestConcurrentDemands(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) { o.Timings.Linger = time.Millisecond })
 	w.start()
 	w.createCluster("prod")

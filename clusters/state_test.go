@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
@@ -215,14 +216,14 @@ func TestFailingKind(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	g := NewWithT(t)
-	b := backoff{least: 5 * time.Second, most: 5 * time.Minute}
+	b := backoff.NewSequence(5*time.Second, 5*time.Minute)
 	for _, full := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		g.Expect(b.wait()).To(And(BeNumerically(">=", full*time.Second/2), BeNumerically("<=", full*time.Second)))
+		g.Expect(b.Wait()).To(And(BeNumerically(">=", full*time.Second/2), BeNumerically("<=", full*time.Second)))
 	}
-	b.reset()
-	g.Expect(b.wait()).To(BeNumerically("<=", 5*time.Second))
+	b.Reset()
+	g.Expect(b.Wait()).To(BeNumerically("<=", 5*time.Second))
 	for range 100 {
-		g.Expect(jittered(30 * time.Second)).To(And(BeNumerically(">=", 24*time.Second), BeNumerically("<=", 36*time.Second)))
+		g.Expect(backoff.Spread(30*time.Second, probeJitter, nil)).To(And(BeNumerically(">=", 24*time.Second), BeNumerically("<=", 36*time.Second)))
 	}
 }
 
@@ -252,4 +253,22 @@ func TestDialsDoNotStarve(t *testing.T) {
 	}
 	(<-taken)()
 	g.Eventually(taken).Should(HaveLen(retryPlaces), "a place that is given back is taken again")
+}
+
+// TestReadTable: a text that is no table of all events and states is refused, with what
+// is wrong.
+func TestReadTable(t *testing.T) {
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"column":  {"Unreachable  ", "Unreached    ", "Unreached"},
+		"outcome": {"kindNotSynced", "kindOfSynced", "kindOfSynced"},
+		"event":   {"one failed probe", "one lost probe", "one lost probe"},
+		"cells":   {"demanded  ", "demanded  -  ", "demanded"},
+		"rows":    {"\nunauthorized  ", "  ", "one row for each event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(tableText).To(ContainSubstring(tc.old))
+			g.Expect(func() { readTable(strings.Replace(tableText, tc.old, tc.new, 1)) }).To(PanicWith(ContainSubstring(tc.want)))
+		})
+	}
 }

@@ -27,6 +27,7 @@ import (
 // TestTrapP3: a cluster that is replaced under its name is removed by the end of the
 // one before.
 func TestTrapP3(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) { o.Timings.Handover = 50 * time.Millisecond })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

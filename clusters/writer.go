@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // Retries of a write that failed.
@@ -59,7 +60,7 @@ type writer struct {
 type queued struct {
 	wanted wanted
 	due    time.Time
-	wait   backoff
+	wait   backoff.Sequence
 	logged bool // that it failed
 }
 
@@ -79,7 +80,7 @@ func (w *writer) set(name multicluster.ClusterName, want wanted) {
 	w.mu.Lock()
 	item, waiting := w.lockedState.queue[name]
 	if !waiting {
-		item = queued{due: w.clock.Now().Add(w.delay), wait: backoff{least: writeRetry, most: writeRetryMax}}
+		item = queued{due: w.clock.Now().Add(w.delay), wait: backoff.NewSequence(writeRetry, writeRetryMax)}
 	}
 	item.wanted = want
 	w.lockedState.queue[name] = item
@@ -151,7 +152,7 @@ func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, ite
 		item.logged = true
 		w.log.Error(err, "ClusterConnection cannot be written", "cluster", string(name))
 	}
-	item.due = w.clock.Now().Add(item.wait.wait())
+	item.due = w.clock.Now().Add(item.wait.Wait())
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if newer, ok := w.lockedState.queue[name]; ok {

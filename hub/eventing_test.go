@@ -24,12 +24,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
-	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/nats"
 )
-
-// withAWS is a management cluster with Cluster API and its provider for AWS.
-var withAWS = controlplane.Share("capstan", "cluster-api", "cluster-api-provider-aws")
 
 const (
 	eventsRegion = "eu-west-1"

@@ -51,6 +51,7 @@ func addHook(mgr manager.Manager, o Options, waker *pipeline.Waker) error {
 		Cache:            mgr.GetCache(),
 		Leads:            func() bool { return closed(mgr.Elected()) },
 		Wake:             func(key types.NamespacedName) { waker.Wake([]types.NamespacedName{key}, false) },
+		Registerer:       o.Registerer,
 		Clock:            o.Clock,
 		Logger:           o.Logger.WithName("hook"),
 	}))

@@ -11,8 +11,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
 const (
@@ -143,4 +147,15 @@ func decodeAs(kind watch.EventType, raw []byte) (runtime.Object, error) {
 		return status, nil
 	}
 	return nil, fmt.Errorf("an event of the watch has the unknown type %.20q", string(kind))
+}
+
+func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
+	if len(raw) > maxObject {
+		return nil, transport.ErrTooLarge
+	}
+	u := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
+		return nil, fmt.Errorf("an object is no JSON: %w", err)
+	}
+	return u, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,23 +15,17 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 )
 
-// resource is what a cluster serves a kind as.
-type resource struct {
-	schema.GroupVersionResource
-	namespaced bool
-}
-
 // discover finds the served version and resource of the kind, whatever version a
-// manifest names: two small reads, where a RESTMapper would read and keep every
-// group of the cluster. Core kinds, which have another path, are never watched.
-func (k *keeper) discover(ctx context.Context, connection *clusters.Connection) (resource, error) {
+// manifest names: two small reads, each with the timeout, where a RESTMapper would read
+// and keep every group of the cluster. Core kinds, which have another path, are never watched.
+func discover(ctx context.Context, timeout time.Duration, connection *clusters.Connection, kind Kind) (resource, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(connection.Config(), connection.HTTPClient())
 	if err != nil {
 		return resource{}, fmt.Errorf("making a discovery client: %w", err)
 	}
-	gk := k.kind.GroupKind
+	gk := kind.GroupKind
 	group := &metav1.APIGroup{}
-	err = k.ask(ctx, client.RESTClient().Get().AbsPath("/apis/"+gk.Group), group)
+	err = fetch(ctx, timeout, client.RESTClient().Get().AbsPath("/apis/"+gk.Group), group)
 	if apierrors.IsNotFound(err) {
 		return resource{}, errNotInstalled
 	} else if err != nil {
@@ -39,15 +34,15 @@ func (k *keeper) discover(ctx context.Context, connection *clusters.Connection) 
 	served := func(version string) bool {
 		return slices.ContainsFunc(group.Versions, func(g metav1.GroupVersionForDiscovery) bool { return g.Version == version })
 	}
-	if len(k.kind.Versions) > 0 && !slices.ContainsFunc(k.kind.Versions, served) {
+	if len(kind.Versions) > 0 && !slices.ContainsFunc(kind.Versions, served) {
 		return resource{}, errNotServed
 	}
-	for _, version := range preferred(k.kind, group) {
+	for _, version := range preferred(kind, group) {
 		if !served(version) {
 			continue
 		}
 		list := &metav1.APIResourceList{}
-		err := k.ask(ctx, client.RESTClient().Get().AbsPath("/apis/"+gk.Group+"/"+version), list)
+		err := fetch(ctx, timeout, client.RESTClient().Get().AbsPath("/apis/"+gk.Group+"/"+version), list)
 		if err != nil {
 			return resource{}, fmt.Errorf("reading /apis/%s/%s: %w", gk.Group, version, err)
 		}

@@ -8,31 +8,31 @@
 // # Contract
 //
 // SetDemand, the Listener's methods and a Source's Start return at once, whatever
-// state a cluster is in. What is demanded is a set of owners, never a count; the
-// last owner's leaving ends an informer after Timings.Linger.
+// state a cluster is in. Each demand has a set of owners, never a count. When the last
+// owner has left, the informer ends after Timings.Linger.
 //
-// How a kind is read is its Kind's: Excerpt makes a Reduce of the fields, labels and
-// annotations that are to be kept, and Both puts together those of two who read one kind.
+// Kind defines how a kind is read: Excerpt makes a Reduce that keeps given fields, labels
+// and annotations, and Both combines two Kinds that read the same kind.
 //
 // A kind that a cluster does not serve, or may not be listed, concerns that kind in
 // that cluster: it is tried again after a backoff, and its Freshness says what is
-// missing and how to mend it.
+// missing and how to fix it.
 //
 // A changed observation passes at once; equal ones end in the index. What an
 // initial list brings, and every change of freshness, wakes Pipelines after live
 // changes, and once. Over a bucket of wakes per cluster, wakes are folded and
 // delivered when there is room: none is lost.
 //
-// An observation is fresh while its kind is synced, the cluster was heard of within
-// Timings.FreshFor, its watch has caught up with what an outage kept from it, and the
-// kind's own list and watch calls do not fail: a probe that is answered says nothing
-// of them. What is not fresh stays in the index, and
-// says so. It is forgotten when demand ends, or another cluster took the name.
+// An observation is fresh while its kind is synced, the cluster has answered within
+// Timings.FreshFor, its watch has caught up after an outage, and the kind's own list and
+// watch calls do not fail: an answered probe says nothing about them. An observation
+// that is not fresh stays in the index, marked as such. It is removed when demand ends,
+// or another cluster takes the name.
 //
 // # Scope
 //
 // One informer for the whole cluster where the credentials allow it, with objects
-// that nobody demands reduced to their key; else one for each namespace demanded,
+// that are not demanded reduced to their key; else one for each namespace demanded,
 // each with a state of its own. Cluster-wide is the cheaper by far: each informer
 // is a watch in the API server and 9 goroutines here, a key half a kilobyte. When
 // an object is demanded later that is stored as its key, that one object is read,
@@ -42,14 +42,24 @@
 //
 // # Locking
 //
-// Watcher.mu guards lockedState and every field whose name begins with locked;
-// callbacks, I/O and channel sends that could wait are made without it. One
-// goroutine, that of Start, does all that waits for nothing, for all clusters:
-// judging freshness, delivering wakes, reporting, and noticing that time has
-// passed. What waits is done for each (cluster, kind) by its keeper's work
-// goroutine, which exists while there is work. Each informer has one goroutine
-// besides client-go's own. All end with Start's context, or when the demand has
-// lingered out.
+// shared.mu guards the field lockedState of shared, Watcher, watched, subject, keeper,
+// run and informer; callbacks, I/O and channel sends that could wait are made without
+// it. The other fields of these structs do not change, or are grouped by the goroutine
+// that owns them: loop and work. wakes, ledger and initialWakes have mutexes of their
+// own, under which shared.mu is not taken.
+//
+// loop is the goroutine of Start. It does all that never waits, for all clusters:
+// judging freshness, delivering wakes, reporting, and noticing that time has passed.
+// work is the work goroutine of one keeper, for one (cluster, kind). It does what can
+// wait, and exists while there is work. Each informer has one goroutine besides
+// client-go's own. All end with Start's context, or when the demand has lingered out.
+//
+// # Files
+//
+// Each file uses only those before it in this list, of which the first are data and pure
+// functions: options, problem, decode, stored, demand, judge; calls, discover, ledger,
+// informer; shared, subject; run, feed, settle; keeper, freshness, watched, watcher;
+// source and reader.
 //
 // # Trade-offs
 //

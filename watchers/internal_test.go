@@ -20,12 +20,12 @@ import (
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/clusters/transport"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // still is a Watcher that was not started, and its keeper of one kind.
@@ -41,7 +41,7 @@ func still(wake func([]types.NamespacedName, bool)) (*Watcher, *keeper, *testclo
 		},
 	})
 	w.SetDemand("test", []Demand{{Cluster: "Cluster/team/prod", Kind: gk, Namespace: "shop", Name: "web"}})
-	return w, w.lockedState.clusters["Cluster/team/prod"].lockedKinds[gk], clock
+	return w, w.lockedState.clusters["Cluster/team/prod"].lockedState.keepers[gk], clock
 }
 
 // TestOlderReadsNeverOverwrite: the same object comes by the watch and by a read of
@@ -51,36 +51,42 @@ func TestOlderReadsNeverOverwrite(t *testing.T) {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: version}}
 	}
 	want := wanted{"shop", "web"}
-	see := func(version string) func(*run) { return func(r *run) { r.observe(at(version)) } }
-	gone := func(version string) func(*run) { return func(r *run) { r.observeGone(at(version)) } }
-	absent := func(r *run) { r.observeAbsent(want) }
+	toObservation := func(o client.Object) index.Observation {
+		return index.Observation{Found: true, Revision: "of " + o.GetResourceVersion()}
+	}
+	see := func(version string) func(*ledger) {
+		return func(l *ledger) { l.observe(at(version), toObservation) }
+	}
+	gone := func(version string) func(*ledger) { return func(l *ledger) { l.observeDeleted(at(version)) } }
+	absent := func(l *ledger) { l.observeAbsent(want) }
 	for _, tc := range []struct {
 		name  string
-		steps []func(*run)
+		steps []func(*ledger)
 		want  string
 	}{
-		{"newer follows", []func(*run){see("9"), see("10")}, "of 10"},
-		{"older is dropped", []func(*run){see("10"), see("9")}, "of 10"},
-		{"the same may be told again", []func(*run){see("10"), see("10")}, "of 10"},
-		{"a read under way does not bring back what was deleted", []func(*run){see("9"), gone("11"), see("10")}, "not found"},
-		{"nor the one it was deleted from", []func(*run){gone("10"), see("10")}, "not found"},
-		{"made anew", []func(*run){see("9"), gone("10"), see("11")}, "of 11"},
-		{"absent was seen meanwhile", []func(*run){see("9"), absent}, "of 9"},
-		{"absent", []func(*run){absent}, "not found"},
-		{"absent, then made", []func(*run){absent, see("9")}, "of 9"},
-		{"absent, but just reduced to its key", []func(*run){func(r *run) { r.ledger.unread(want) }, absent}, "unknown"},
-		{"a deletion that is older than what was seen", []func(*run){see("12"), gone("11")}, "of 12"},
-		{"versions that cannot be compared are believed", []func(*run){see("x"), see("9")}, "of 9"},
-		{"nothing after the end", []func(*run){see("9"), func(r *run) { r.ledger.close() }, see("10"), gone("11"), absent}, "of 9"},
+		{"newer follows", []func(*ledger){see("9"), see("10")}, "of 10"},
+		{"older is dropped", []func(*ledger){see("10"), see("9")}, "of 10"},
+		{"the same may be told again", []func(*ledger){see("10"), see("10")}, "of 10"},
+		{"a read under way does not bring back what was deleted", []func(*ledger){see("9"), gone("11"), see("10")}, "not found"},
+		{"nor the one it was deleted from", []func(*ledger){gone("10"), see("10")}, "not found"},
+		{"made anew", []func(*ledger){see("9"), gone("10"), see("11")}, "of 11"},
+		{"absent was seen meanwhile", []func(*ledger){see("9"), absent}, "of 9"},
+		{"absent", []func(*ledger){absent}, "not found"},
+		{"absent, then made", []func(*ledger){absent, see("9")}, "of 9"},
+		{"absent, but just reduced to its key", []func(*ledger){func(l *ledger) { l.unread(want) }, absent}, "unknown"},
+		{"a deletion that is older than what was seen", []func(*ledger){see("12"), gone("11")}, "of 12"},
+		{"versions that cannot be compared are believed", []func(*ledger){see("x"), see("9")}, "of 9"},
+		{"nothing after the end", []func(*ledger){see("9"), func(l *ledger) { l.close() }, see("10"), gone("11"), absent}, "of 9"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, k, _ := still(nil)
-			k.w.o.Index.SetPipeline(types.NamespacedName{Name: "p"}, index.Use{Objects: []index.Object{k.object(want)}})
-			r := &run{keeper: k, ledger: newLedger(nil)}
+			x := k.subject.shared.options.Index
+			x.SetPipeline(types.NamespacedName{Name: "p"}, index.Use{Objects: []index.Object{k.subject.object(want)}})
+			l := newLedger(nil, k.subject.record)
 			for _, step := range tc.steps {
-				step(r)
+				step(l)
 			}
-			seen, known, _ := k.w.o.Index.Last(k.object(want))
+			seen, known, _ := x.Last(k.subject.object(want))
 			got := seen.Revision
 			switch {
 			case !known:
@@ -112,108 +118,58 @@ func TestBucket(t *testing.T) {
 	})
 	p := func(i int) []types.NamespacedName { return []types.NamespacedName{{Name: fmt.Sprintf("p%d", i)}} }
 	for i := range wakeBurst {
-		k.wake(p(i), false)
+		k.subject.wake(p(i), false)
 	}
 	g.Expect(calls).To(HaveLen(wakeBurst))
 	calls = nil
-	k.wake(p(1), true)
-	k.wake(p(1), false)
-	k.wake(p(2), false)
-	k.wake(p(3), true)
-	k.wake(p(2), true)
-	k.wake(nil, false)
+	k.subject.wake(p(1), true)
+	k.subject.wake(p(1), false)
+	k.subject.wake(p(2), false)
+	k.subject.wake(p(3), true)
+	k.subject.wake(p(2), true)
+	k.subject.wake(nil, false)
 	g.Expect(calls).To(BeEmpty())
-	g.Expect(w.deliver()).To(BeTrue(), "there is no room yet")
+	g.Expect(w.shared.wakes.flush()).To(BeTrue(), "there is no room yet")
 	clock.Step(foldFor)
-	g.Expect(w.deliver()).To(BeFalse())
+	g.Expect(w.shared.wakes.flush()).To(BeFalse())
 	g.Expect(calls).To(Equal([]call{{[]string{"p1", "p2"}, false}, {[]string{"p3"}, true}}))
-	g.Expect(w.deliver()).To(BeFalse())
+	g.Expect(w.shared.wakes.flush()).To(BeFalse())
 	g.Expect(calls).To(HaveLen(2), "once")
 }
 
-// TestVerdict: what is wrong with a kind, a namespace or a connection, and which of
-// them is named.
-func TestVerdict(t *testing.T) {
+// TestView: a judgement is made of what the run that counts, its informers and the demand
+// are at the moment.
+func TestView(t *testing.T) {
+	g := NewWithT(t)
+	_, k, clock := still(nil)
 	up := clusters.Snapshot{State: capstanv1.ConnectionReady}
-	trouble := problem{ReasonUnreadable, "is broken"}
-	forbidden := problem{ReasonForbidden, "is forbidden"}
-	for _, tc := range []struct {
-		name       string
-		snapshot   clusters.Snapshot
-		problem    problem
-		scopes     scopes
-		informers  map[string]*informer
-		behind     time.Duration // how long no watch has been open
-		wants      []wanted
-		want       string
-		namespaces map[string]string
-	}{
-		{name: "unknown cluster", want: ReasonConnecting},
-		{name: "connecting", snapshot: clusters.Snapshot{State: capstanv1.ConnectionConnecting, Message: "x"}, want: ReasonConnecting},
-		{name: "unreachable", snapshot: clusters.Snapshot{State: capstanv1.ConnectionUnreachable}, problem: trouble, want: ReasonUnreachable},
-		{name: "credentials", snapshot: clusters.Snapshot{State: capstanv1.ConnectionAuthFailed}, want: ReasonAuthFailed},
-		{name: "removed", snapshot: clusters.Snapshot{State: capstanv1.ConnectionRemoved}, want: ReasonRemoved},
-		{name: "not planned", snapshot: up, want: ReasonNotSynced},
-		{name: "cannot be planned", snapshot: up, problem: trouble, want: ReasonUnreadable},
-		{name: "no informer yet", snapshot: up, scopes: scopeAll, want: ReasonNotSynced},
-		{name: "listing", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {}}, want: ReasonNotSynced},
-		{name: "listing for long", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {began: time.Unix(1_000_000-31, 0)}}, want: ReasonSlow},
-		{name: "cannot be listed", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {lockedProblem: trouble}}, want: ReasonUnreadable},
-		{name: "synced, silent", snapshot: up, scopes: scopeAll, informers: map[string]*informer{"": {lockedReady: true}}, want: ReasonSilent},
-		{
-			name: "synced, and its watch not open since an outage", snapshot: up, scopes: scopeAll, behind: 45 * time.Second, want: ReasonResuming,
-			informers: map[string]*informer{"": {lockedReady: true}},
-		},
-		{
-			name: "fails for a moment", snapshot: up, scopes: scopeAll, want: ReasonSilent,
-			informers: map[string]*informer{"": {lockedReady: true, lockedProblem: trouble, lockedFailing: time.Unix(1_000_000-44, 0)}},
-		},
-		{
-			name: "fails for long, though probes are answered", snapshot: up, scopes: scopeAll, want: ReasonUnreadable,
-			informers: map[string]*informer{"": {lockedReady: true, lockedProblem: trouble, lockedFailing: time.Unix(1_000_000-45, 0)}},
-		},
-		{
-			name: "namespaces", snapshot: up, scopes: scopeNamespaces, want: ReasonSilent,
-			informers: map[string]*informer{
-				"a": {lockedReady: true}, "b": {}, "c": {lockedReady: true, lockedProblem: forbidden, lockedFailing: time.Unix(1_000_000, 0)},
-			},
-			namespaces: map[string]string{"b": ReasonNotSynced, "c": ReasonForbidden},
-		},
-		{
-			name: "a namespace that is wanted and has no informer yet", snapshot: up, scopes: scopeNamespaces, want: ReasonSilent,
-			informers: map[string]*informer{}, wants: []wanted{{"new", "web"}},
-			namespaces: map[string]string{"new": ReasonNotSynced},
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			g := NewWithT(t)
-			_, k, clock := still(nil)
-			k.lockedProblem = tc.problem
-			for _, i := range tc.informers {
-				i.stream = transport.NewStream(clock, nil)
-			}
-			clock.Step(tc.behind)
-			clear(k.lockedWant)
-			for _, want := range tc.wants {
-				k.lockedWant[want] = &interest{owners: []string{"test"}}
-			}
-			if tc.scopes != scopesUnknown {
-				k.lockedRun = &run{keeper: k, lockedScopes: tc.scopes, lockedInformers: tc.informers}
-			}
-			got, namespaces, _ := k.verdict(tc.snapshot, nil, clock.Now())
-			g.Expect(got.reason).To(Equal(tc.want))
-			g.Expect(got.message).NotTo(BeEmpty())
-			g.Expect(got.message).To(Or(ContainSubstring("Cluster/team/prod"), ContainSubstring("broken")))
-			reasons := map[string]string{}
-			for n, p := range namespaces {
-				reasons[n] = p.reason
-			}
-			if tc.namespaces == nil {
-				tc.namespaces = map[string]string{}
-			}
-			g.Expect(reasons).To(Equal(tc.namespaces))
-		})
-	}
+	v, ready := k.view(up, nil, clock.Now())
+	g.Expect(ready).To(BeEmpty())
+	g.Expect(v.scopes).To(Equal(scopesUnknown))
+	g.Expect(v.objects).To(Equal(1))
+	g.Expect(v.connection).To(Equal(up))
+	g.Expect(v.connected).To(BeFalse())
+	g.Expect(v.place.String()).To(Equal("Cluster/team/prod"))
+
+	trouble, began := problem{ReasonUnreadable, "is broken"}, clock.Now()
+	one := &informer{namespace: "shop", began: began, stream: transport.NewStream(clock, nil)}
+	one.lockedState = informerState{ready: true, problem: trouble, failing: began}
+	two := &informer{namespace: "other", began: began, stream: transport.NewStream(clock, nil)}
+	k.lockedState.began, k.subject.lockedState.problem = began, trouble
+	k.lockedState.run = &run{subject: k.subject, lockedState: runState{
+		scopes: scopeNamespaces, version: "v1", informers: map[string]*informer{"shop": one, "other": two},
+	}}
+	clock.Step(45 * time.Second)
+	v, ready = k.view(up, nil, clock.Now())
+	g.Expect(ready).To(ConsistOf(one))
+	g.Expect(v.informers).To(ConsistOf(
+		informerView{namespace: "shop", began: began, ready: true, problem: trouble, failing: began, behind: 45 * time.Second},
+		informerView{namespace: "other", began: began, behind: 45 * time.Second}))
+	g.Expect(v.wanted).To(ConsistOf("shop"))
+	g.Expect(v.began).To(Equal(began))
+	g.Expect(v.problem).To(Equal(trouble))
+	g.Expect(v.version).To(Equal("v1"))
+	g.Expect(v.timings.FreshFor).To(Equal(45 * time.Second))
 }
 
 // TestDemandIsASetOfOwners: repeated demands count once, and the linger begins when
@@ -221,30 +177,31 @@ func TestVerdict(t *testing.T) {
 func TestDemandIsASetOfOwners(t *testing.T) {
 	g := NewWithT(t)
 	w, k, clock := still(nil)
-	d := []Demand{{Cluster: k.c.name, Kind: k.kind.GroupKind, Namespace: "shop", Name: "web"}}
+	d := []Demand{{Cluster: k.subject.cluster.name, Kind: k.subject.kind.GroupKind, Namespace: "shop", Name: "web"}}
 	for range 3 {
 		w.SetDemand("other", append(d, d...))
 	}
-	g.Expect(k.lockedApps()).To(Equal(1))
+	g.Expect(k.subject.lockedState.demand.objects()).To(Equal(1))
 	w.SetDemand("other", nil)
 	w.SetDemand("other", nil)
-	g.Expect(k.lockedSweep(clock.Now().Add(time.Hour), time.Minute)).To(BeFalse())
+	sweep := func(after time.Duration) bool { return k.subject.sweepLocked(clock.Now().Add(after)) }
+	g.Expect(sweep(time.Hour)).To(BeFalse())
 	w.SetDemand("test", nil)
-	g.Expect(k.lockedApps()).To(BeZero())
-	g.Expect(k.wants("shop", "web")).To(BeTrue(), "it lingers")
-	g.Expect(k.lockedSweep(clock.Now().Add(59*time.Second), time.Minute)).To(BeFalse())
+	g.Expect(k.subject.lockedState.demand.objects()).To(BeZero())
+	g.Expect(k.subject.wants("shop", "web")).To(BeTrue(), "it lingers")
+	g.Expect(sweep(59 * time.Second)).To(BeFalse())
 	w.SetDemand("again", d)
 	clock.Step(time.Hour)
-	g.Expect(k.lockedSweep(clock.Now(), time.Minute)).To(BeFalse())
+	g.Expect(sweep(0)).To(BeFalse())
 	w.SetDemand("again", nil)
-	g.Expect(k.lockedSweep(clock.Now().Add(time.Minute), time.Minute)).To(BeTrue())
+	g.Expect(sweep(time.Minute)).To(BeTrue())
 }
 
 func TestBackoff(t *testing.T) {
 	g := NewWithT(t)
-	b := backoff{least: 30 * time.Second, most: 10 * time.Minute}
+	b := backoff.NewSequence(30*time.Second, 10*time.Minute)
 	for _, whole := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
-		got := b.wait()
+		got := b.Wait()
 		g.Expect(got).To(And(BeNumerically(">=", whole/2), BeNumerically("<=", whole)))
 	}
 }
@@ -261,7 +218,7 @@ func TestPreferredVersions(t *testing.T) {
 
 func TestProblemsAreBounded(t *testing.T) {
 	_, k, _ := still(nil)
-	p := problemOf(errors.New(string(make([]byte, 10_000))), k, "shop")
+	p := problemOf(errors.New(string(make([]byte, 10_000))), k.subject.place("shop"))
 	NewWithT(t).Expect(len(p.message)).To(BeNumerically("<", 2*maxProblem))
 }
 
@@ -278,13 +235,13 @@ func TestProblemsQuoteNoStranger(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	request := set.RESTClient().Get().AbsPath("/apis/example.org")
 	g.Expect(request.Do(t.Context()).Error()).To(MatchError(ContainSubstring("s3cr3t")), "client-go quotes it")
-	p := problemOf(k.ask(t.Context(), request, &metav1.APIGroup{}), k, "")
+	p := problemOf(fetch(t.Context(), time.Minute, request, &metav1.APIGroup{}), k.subject.place(""))
 	g.Expect(p.reason).To(Equal(ReasonUnreadable))
 	g.Expect(p.message).NotTo(ContainSubstring("s3cr3t"))
 	g.Expect(p.message).To(ContainSubstring("500"))
 }
 
-// TestProblemsLast: the same trouble has the same words at each try.
+// TestProblemsLast: the same failure has the same message at each try.
 func TestProblemsLast(t *testing.T) {
 	_, k, _ := still(nil)
 	at := func(port, timeout int) error {
@@ -294,8 +251,8 @@ func TestProblemsLast(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	p := problemOf(at(40001, 312), k, "")
-	g.Expect(p).To(Equal(problemOf(at(50002, 577), k, "")))
+	p := problemOf(at(40001, 312), k.subject.place(""))
+	g.Expect(p).To(Equal(problemOf(at(50002, 577), k.subject.place(""))))
 	g.Expect(p.message).To(HaveSuffix("read: connection reset [2J"))
 }
 
@@ -304,10 +261,10 @@ func TestProblemsLast(t *testing.T) {
 func TestReaderOfAnotherNamespace(t *testing.T) {
 	g := NewWithT(t)
 	kind := schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "MachineDeployment"}
-	k := &keeper{lockedRun: &run{lockedInformers: map[string]*informer{"here": {lockedReady: true}}}}
-	w := &Watcher{lockedState: state{clusters: map[multicluster.ClusterName]*watched{
-		"": {lockedKinds: map[schema.GroupKind]*keeper{kind: k}},
-	}}}
+	k := newKeeper(&subject{shared: &shared{}})
+	k.lockedState.run = &run{lockedState: runState{informers: map[string]*informer{"here": {lockedState: informerState{ready: true}}}}}
+	w := New(Options{})
+	w.lockedState.clusters[""] = &watched{lockedState: watchedState{keepers: map[schema.GroupKind]*keeper{kind: k}}}
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind.WithVersion("v1beta2"))
 	err := w.Reader("").Get(t.Context(), client.ObjectKey{Namespace: "elsewhere", Name: "md"}, u)

@@ -4,157 +4,179 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/index"
 )
 
-// judge tells the index what can be relied upon, and adds to woken whom that, and
-// the initial lists, concern. Called by the loop.
-func (k *keeper) judge(s clusters.Snapshot, connection *clusters.Connection, now time.Time, woken map[types.NamespacedName]struct{}) {
-	add := func(pipelines []types.NamespacedName) {
-		for _, p := range pipelines {
-			woken[p] = struct{}{}
-		}
-	}
-	trouble, namespaces, ready := k.verdict(s, connection, now)
-	// Before the kind: a namespace that is not fresh shall not seem to be.
-	for namespace, p := range namespaces {
-		k.stale[namespace] = struct{}{}
-		add(k.w.o.Index.SetNamespaceFreshness(string(k.c.name), k.indexKind(), namespace, p.freshness()))
-	}
-	for namespace := range k.stale {
-		if _, still := namespaces[namespace]; !still {
-			delete(k.stale, namespace)
-			add(k.w.o.Index.SetNamespaceFreshness(string(k.c.name), k.indexKind(), namespace, index.Freshness{Fresh: true}))
-		}
-	}
-	add(k.w.o.Index.SetFreshness(string(k.c.name), k.indexKind(), trouble.freshness()))
-	for _, i := range ready {
-		add(i.takeInitial())
-	}
+// view is all that a judgement of one kind of one cluster depends on, at one moment.
+type view struct {
+	now     time.Time
+	place   place // of the whole cluster
+	timings Timings
+	// connection is what the Manager knows of the cluster.
+	connection clusters.Snapshot
+	// connected: there is a connection; lastContact is when the cluster last answered
+	// over it.
+	connected   bool
+	lastContact time.Time
+	// began is when there was the connection.
+	began time.Time
+	// problem is why the last run ended, until another is synced.
+	problem problem
+	// scopes of the run that counts; unknown where there is none, or it is not planned.
+	scopes    scopes
+	version   string
+	informers []informerView
+	// wanted are the namespaces of all demands, "" for those of all.
+	wanted []string
+	// objects that are demanded by name and have an owner.
+	objects int
 }
 
-func (p problem) freshness() index.Freshness {
-	return index.Freshness{Fresh: p.reason == "", Reason: p.reason, Message: p.message}
+// informerView is what a judgement depends on of one informer.
+type informerView struct {
+	namespace string
+	began     time.Time
+	ready     bool
+	// problem is that of the last call, and failing since when calls fail.
+	problem problem
+	failing time.Time
+	// behind is for how long the watch may have missed events.
+	behind time.Duration
 }
 
-// verdict is what is wrong with the kind, what with single namespaces, and which
-// informers are ready.
-func (k *keeper) verdict(s clusters.Snapshot, connection *clusters.Connection, now time.Time) (problem, map[string]problem, []*informer) {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	var ready []*informer
-	namespaces := map[string]problem{}
-	whole := k.lockedProblem
-	if r := k.lockedRun; r == nil || r.lockedScopes == scopesUnknown {
-		if whole.reason == "" {
-			whole = k.lockedSyncing("", k.lockedBegan, now)
-		}
-	} else {
-		whole = problem{}
-		for namespace, i := range r.lockedInformers {
-			if i.lockedReady {
-				ready = append(ready, i)
-			}
-			p := k.lockedTrouble(namespace, i, now)
-			switch {
-			case r.lockedScopes == scopeAll:
-				whole = p
-			case p.reason != "":
-				namespaces[namespace] = p
-			}
-		}
-		switch r.lockedScopes {
-		case scopeAll:
-			if len(r.lockedInformers) == 0 {
-				whole = k.lockedSyncing("", k.lockedBegan, now)
-			}
-		case scopeNamespaces:
-			for want := range k.lockedWant {
-				if r.lockedInformers[want.namespace] == nil {
-					namespaces[want.namespace] = k.lockedSyncing(want.namespace, time.Time{}, now)
-				}
-			}
-		case scopesUnknown:
-		}
-	}
-	if p := connectionTrouble(k.c, s); p.reason != "" {
-		return p, namespaces, ready
-	}
-	if whole.reason != "" {
-		return whole, namespaces, ready
-	}
-	if connection == nil || now.Sub(connection.LastContact()) >= k.w.o.Timings.FreshFor {
-		return problem{ReasonSilent, fmt.Sprintf("%s was not heard of for %s", k.c.forPeople, k.w.o.Timings.FreshFor)}, namespaces, ready
-	}
-	return problem{}, namespaces, ready
+// judgement is what can be relied upon: the zero problem means fresh.
+type judgement struct {
+	whole problem
+	// namespaces that are not fresh, where the kind is watched by namespace.
+	namespaces map[string]problem
 }
 
-// lockedTrouble is what is wrong with an informer.
-func (k *keeper) lockedTrouble(namespace string, i *informer, now time.Time) problem {
+// judge is pure: it says what is wrong with a kind, and with single namespaces.
+func judge(v view) judgement {
+	whole, namespaces := v.listing()
+	switch p := v.connectionProblem(); {
+	case p.reason != "":
+		whole = p
+	case whole.reason != "":
+	case !v.connected || v.now.Sub(v.lastContact) >= v.timings.FreshFor:
+		whole = problem{ReasonSilent, fmt.Sprintf("%s was not heard of for %s", v.place.cluster, v.timings.FreshFor)}
+	}
+	return judgement{whole, namespaces}
+}
+
+// listing is what is wrong with the lists and watches of the kind.
+func (v view) listing() (whole problem, namespaces map[string]problem) {
+	namespaces = map[string]problem{}
+	switch v.scopes {
+	case scopesUnknown:
+		if v.problem.reason != "" {
+			return v.problem, namespaces
+		}
+		return v.syncing("", v.began), namespaces
+	case scopeAll:
+		if len(v.informers) == 0 {
+			return v.syncing("", v.began), namespaces
+		}
+		return v.informerProblem(v.informers[0]), namespaces
+	case scopeNamespaces:
+	}
+	present := map[string]bool{}
+	for _, i := range v.informers {
+		present[i.namespace] = true
+		if p := v.informerProblem(i); p.reason != "" {
+			namespaces[i.namespace] = p
+		}
+	}
+	for _, namespace := range v.wanted {
+		if !present[namespace] {
+			namespaces[namespace] = v.syncing(namespace, time.Time{})
+		}
+	}
+	return problem{}, namespaces
+}
+
+// informerProblem is what is wrong with an informer.
+func (v view) informerProblem(i informerView) problem {
 	switch {
-	case k.lockedFails(i, now):
-		return i.lockedProblem
-	case !i.lockedReady:
-		return k.lockedSyncing(namespace, i.began, now)
-	case i.stream.Behind() >= k.w.o.Timings.FreshFor:
+	case v.fails(i):
+		return i.problem
+	case !i.ready:
+		return v.syncing(i.namespace, i.began)
+	case i.behind >= v.timings.FreshFor:
 		// After an outage, until the watch has caught up.
-		return problem{ReasonResuming, fmt.Sprintf("the watch of %s in %s has not caught up yet", k.kind.GroupKind, k.c.forPeople)}
+		return problem{ReasonResuming, fmt.Sprintf("the watch of %s in %s has not caught up yet", v.place.kind.GroupKind, v.place.cluster)}
 	}
 	return problem{}
 }
 
-// lockedFails is whether an informer's calls fail. One that is ready may fail for
-// FreshFor, as the connection may be silent; what is forbidden is so at once.
-func (k *keeper) lockedFails(i *informer, now time.Time) bool {
-	return i.lockedProblem.reason != "" &&
-		(!i.lockedReady || i.lockedProblem.reason == ReasonForbidden || now.Sub(i.lockedFailing) >= k.w.o.Timings.FreshFor)
+// fails is whether an informer's calls fail. One that is ready may fail for FreshFor,
+// as the connection may be silent; a call that is forbidden counts at once.
+func (v view) fails(i informerView) bool {
+	return i.problem.reason != "" &&
+		(!i.ready || i.problem.reason == ReasonForbidden || v.now.Sub(i.failing) >= v.timings.FreshFor)
 }
 
-// lockedSyncing is that the initial list is not whole yet, which is no trouble for a
-// while.
-func (k *keeper) lockedSyncing(namespace string, began, now time.Time) problem {
-	where := k.c.forPeople
-	if namespace != "" {
-		where = fmt.Sprintf("namespace %s of %s", namespace, where)
+// syncing is that the initial list is not complete yet, which is normal for a while.
+func (v view) syncing(namespace string, began time.Time) problem {
+	at := v.place
+	at.namespace = namespace
+	if slow := v.timings.SlowList; !began.IsZero() && v.now.Sub(began) > slow {
+		return problem{ReasonSlow, fmt.Sprintf("the initial list of %s in %s takes longer than %s", at.kind.GroupKind, at, slow)}
 	}
-	if slow := k.w.o.Timings.SlowList; !began.IsZero() && now.Sub(began) > slow {
-		return problem{ReasonSlow, fmt.Sprintf("the initial list of %s in %s takes longer than %s", k.kind.GroupKind, where, slow)}
-	}
-	return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", k.kind.GroupKind, where)}
+	return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", at.kind.GroupKind, at)}
 }
 
-// lockedSynced is whether every informer of the run is ready.
-func (r *run) lockedSynced() bool {
-	if r == nil || r.lockedScopes == scopesUnknown || len(r.lockedInformers) == 0 {
-		return false
+// connectionProblem is why nothing of a cluster can be relied upon; the zero problem
+// where the connection is not the reason.
+func (v view) connectionProblem() problem {
+	cluster, s := v.place.cluster, v.connection
+	detail := func(otherwise string) string {
+		if s.Message == "" {
+			return cluster + " " + otherwise
+		}
+		return cluster + ": " + s.Message
 	}
-	for _, i := range r.lockedInformers {
-		if !i.lockedReady {
+	switch s.State {
+	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
+		return problem{}
+	case capstanv1.ConnectionUnreachable:
+		return problem{ReasonUnreachable, detail("does not answer")}
+	case capstanv1.ConnectionAuthFailed:
+		return problem{ReasonAuthFailed, detail("does not accept the credentials")}
+	case capstanv1.ConnectionRemoved:
+		return problem{ReasonRemoved, detail("is gone")}
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
+	}
+	if s.Reason == clusters.ReasonHubUnreadable {
+		return problem{ReasonConnecting, detail("cannot be looked up")}
+	}
+	// The steps of connecting take milliseconds each, and a change wakes Pipelines.
+	return problem{ReasonConnecting, cluster + " is being connected"}
+}
+
+// synced is whether every informer is ready.
+func (v view) synced() bool {
+	for _, i := range v.informers {
+		if !i.ready {
 			return false
 		}
 	}
-	return true
+	return v.scopes != scopesUnknown && len(v.informers) > 0
 }
 
-// lockedReport is what the connections are told: a kind that was synced and cannot be
-// watched any more is not synced.
-func (k *keeper) lockedReport(now time.Time) capstanv1.WatchedKind {
-	shown := capstanv1.WatchedKind{Kind: k.kind.GroupKind.String(), Synced: k.lockedRun.lockedSynced()}
-	p := k.lockedProblem
-	if r := k.lockedRun; r != nil {
-		shown.Version = r.lockedVersion
-		if r.lockedScopes != scopesUnknown {
-			p = problem{}
-		}
-		least := ""
-		for namespace, i := range r.lockedInformers {
-			if k.lockedFails(i, now) && (p.reason == "" || namespace < least) {
-				p, least, shown.Synced = i.lockedProblem, namespace, false
-			}
+// watchedKind is pure: it is what the Manager shows of the kind. A kind that was synced
+// and cannot be watched any more is not synced.
+func watchedKind(v view) capstanv1.WatchedKind {
+	shown := capstanv1.WatchedKind{Kind: v.place.kind.GroupKind.String(), Version: v.version, Synced: v.synced()}
+	p := v.problem
+	if v.scopes != scopesUnknown {
+		p = problem{}
+	}
+	least := ""
+	for _, i := range v.informers {
+		if v.fails(i) && (p.reason == "" || i.namespace < least) {
+			p, least, shown.Synced = i.problem, i.namespace, false
 		}
 	}
 	if !shown.Synced {
@@ -164,18 +186,4 @@ func (k *keeper) lockedReport(now time.Time) capstanv1.WatchedKind {
 		}
 	}
 	return shown
-}
-
-// lockedApps counts the applications that somebody follows.
-func (k *keeper) lockedApps() int {
-	if k.kind.Observe == nil {
-		return 0
-	}
-	n := 0
-	for want, i := range k.lockedWant {
-		if want.name != "" && len(i.owners) > 0 {
-			n++
-		}
-	}
-	return n
 }

@@ -3,233 +3,171 @@ package watchers
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // keeper keeps one kind of one cluster watched, over one connection after another,
 // and tries again when a run ends.
 //
-// What waits is done by its work goroutine, of which there is one at most, and none
-// while there is nothing to do: ten thousand goroutines that wait would cost what
-// the observations of a hundred clusters do.
+// All that can wait is done by its work goroutine, of which there is one at most, and
+// none while there is nothing to do: ten thousand goroutines that wait would cost as
+// much as the observations of a hundred clusters.
 type keeper struct {
-	w    *Watcher
-	c    *watched
-	kind Kind
+	subject *subject
 
-	// stale is the loop's own: namespaces that the index was told are not fresh.
+	// loop is the own of the goroutine of Watcher.Start.
+	loop keeperLoop
+	// work is the work goroutine's own.
+	work keeperWork
+	// lockedState is guarded by shared.mu.
+	lockedState keeperState
+}
+
+type keeperLoop struct {
+	// stale are the namespaces that the index has as not fresh.
 	stale map[string]struct{}
-
-	// The work goroutine's own:
-
-	// current is the present run; nil between runs. next is beside it: over the
-	// connection that is to replace its own, until that is synced.
-	current, next      *run
-	transient, mending backoff
-
-	// Guarded by the Watcher's mutex:
-
-	// lockedPending: there is something to look at; lockedWorking: somebody does.
-	lockedPending, lockedWorking bool
-	// lockedLookAt is when to look again though nothing happened; zero for never. No
-	// run begins before.
-	lockedLookAt time.Time
-	// lockedWant: what is wanted, or was until lately → by whom.
-	lockedWant map[wanted]*interest
-	// lockedConnection is what to run over; nil for nothing.
-	lockedConnection *clusters.Connection
-	// lockedBegan is when there was that connection.
-	lockedBegan time.Time
-	// lockedRun is the run that counts; nil between runs. lockedNext is to take its
-	// place; it observes, but what is fresh is judged by lockedRun.
-	lockedRun, lockedNext *run
-	// lockedProblem is why the last run ended, until another is synced.
-	lockedProblem problem
-	// lockedSources are told of what is stored.
-	lockedSources map[*subscription]struct{}
 }
 
-// wanted is an object, all objects of a namespace (no name), or all.
-type wanted struct{ namespace, name string }
-
-// interest is the owners of a demand, sorted, and since when there is none.
-type interest struct {
-	owners []string
-	since  time.Time
+type keeperWork struct {
+	// current is the present run; nil between runs. next is over the connection that is
+	// to replace that of current, until next is synced.
+	current, next *run
+	// transient is for failures that may end by themselves, and repair for those that a
+	// user has to fix.
+	transient, repair backoff.Sequence
 }
 
-func newKeeper(w *Watcher, c *watched, kind Kind) *keeper {
-	t := w.o.Timings
-	return &keeper{
-		w: w, c: c, kind: kind,
-		stale:         map[string]struct{}{},
-		transient:     backoff{least: t.TransientRetry, most: t.Retry},
-		mending:       backoff{least: t.Retry, most: t.RetryMax},
-		lockedWant:    map[wanted]*interest{},
-		lockedSources: map[*subscription]struct{}{},
+type keeperState struct {
+	// connection is what to run over; nil for nothing.
+	connection *clusters.Connection
+	// began is when there was that connection.
+	began time.Time
+	// run is the run that counts; nil between runs. next is to replace it; it observes,
+	// but freshness is judged by run.
+	run, next *run
+}
+
+func newKeeper(s *subject) *keeper {
+	t := s.shared.options.Timings
+	k := &keeper{
+		subject: s,
+		loop:    keeperLoop{stale: map[string]struct{}{}},
+		work: keeperWork{
+			transient: backoff.NewSequence(t.TransientRetry, t.Retry),
+			repair:    backoff.NewSequence(t.Retry, t.RetryMax),
+		},
 	}
+	s.work = k.doWork
+	return k
 }
 
-func (k *keeper) indexKind() index.Kind {
-	return index.Kind{Group: k.kind.GroupKind.Group, Kind: k.kind.GroupKind.Kind}
-}
-
-func (k *keeper) object(want wanted) index.Object {
-	return index.Object{Cluster: string(k.c.name), Kind: k.indexKind(), Namespace: want.namespace, Name: want.name}
-}
-
-// lockedDemand adds an owner. Even where there are others, the object is looked at
-// again: the index may have forgotten it between one user and the next.
-func (k *keeper) lockedDemand(d Demand, owner string) {
-	want := wanted{d.Namespace, d.Name}
-	i := k.lockedWant[want]
-	if i == nil {
-		i = &interest{}
-		k.lockedWant[want] = i
-	}
-	if at, had := slices.BinarySearch(i.owners, owner); !had {
-		i.owners = slices.Insert(i.owners, at, owner)
-	}
-	k.lockedPoke()
-}
-
-func (k *keeper) lockedRelease(d Demand, owner string, now time.Time) {
-	i := k.lockedWant[wanted{d.Namespace, d.Name}]
-	if at, had := slices.BinarySearch(i.owners, owner); had {
-		i.owners = slices.Delete(i.owners, at, at+1)
-	}
-	if len(i.owners) == 0 {
-		i.since = now
-	}
-}
-
-// lockedSweep drops what nobody has wanted for the linger, and tells whether
-// nothing is left.
-func (k *keeper) lockedSweep(now time.Time, linger time.Duration) bool {
-	for want, i := range k.lockedWant {
-		if len(i.owners) == 0 && now.Sub(i.since) >= linger {
-			delete(k.lockedWant, want)
-			k.lockedPoke()
-		}
-	}
-	return len(k.lockedWant) == 0
-}
-
-// wants tells whether an object is demanded, and lockedWants the same.
-func (k *keeper) wants(namespace, name string) bool {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	return k.lockedWants(namespace, name)
-}
-
-func (k *keeper) lockedWants(namespace, name string) bool {
-	_, named := k.lockedWant[wanted{namespace, name}]
-	return named || k.lockedWantsAll(namespace)
-}
-
-// lockedWantsAll tells whether every object of a namespace is demanded.
-func (k *keeper) lockedWantsAll(namespace string) bool {
-	_, space := k.lockedWant[wanted{namespace, ""}]
-	_, all := k.lockedWant[wanted{}]
-	return space || all
-}
-
-// connect has the keeper run over a connection. What runs well over another, to the
-// same cluster, goes on until this one is synced. Called by the loop.
+// connect makes the keeper run over a connection. A run that is synced over another
+// connection, to the same cluster, continues until the new one is synced. Called by the
+// loop.
 func (k *keeper) connect(connection *clusters.Connection, now time.Time) {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	switch r := k.lockedRun; {
-	case k.lockedConnection == connection:
-		if !k.lockedLookAt.IsZero() && !now.Before(k.lockedLookAt) {
-			k.lockedPoke()
+	k.subject.shared.mu.Lock()
+	defer k.subject.shared.mu.Unlock()
+	s, subject := &k.lockedState, &k.subject.lockedState
+	switch r := s.run; {
+	case s.connection == connection:
+		if !subject.retryAt.IsZero() && !now.Before(subject.retryAt) {
+			k.subject.pokeLocked()
 		}
 		return
-	case r.lockedSynced() && r.ctx.Err() == nil && r.connection.Context().Err() == nil:
+	case r.syncedLocked() && r.ctx.Err() == nil && r.connection.Context().Err() == nil:
 	default:
-		k.lockedDrop()
+		k.dropRunsLocked()
 	}
-	k.lockedConnection, k.lockedProblem = connection, problem{}
-	k.lockedBegan, k.lockedLookAt = now, time.Time{}
-	k.lockedPoke()
+	s.connection, s.began = connection, now
+	subject.problem, subject.retryAt = problem{}, time.Time{}
+	k.subject.pokeLocked()
 }
 
-// lockedDrop makes nothing count that runs.
-func (k *keeper) lockedDrop() {
-	for _, r := range []*run{k.lockedRun, k.lockedNext} {
+// dropRunsLocked ends the runs, none of which counts any more, and returns them.
+func (k *keeper) dropRunsLocked() []*run {
+	var dropped []*run
+	for _, r := range []*run{k.lockedState.run, k.lockedState.next} {
 		if r != nil {
 			r.cancel(errReplaced)
+			dropped = append(dropped, r)
 		}
 	}
-	k.lockedRun, k.lockedNext = nil, nil
+	k.lockedState.run, k.lockedState.next = nil, nil
+	return dropped
 }
 
-// disconnect ends what runs, and lets it observe nothing more. Called by the loop.
+// disconnect ends the runs, and drops their later observations. Called by the loop.
 func (k *keeper) disconnect() {
-	k.w.mu.Lock()
-	runs := []*run{k.lockedRun, k.lockedNext}
-	k.lockedDrop()
-	k.lockedConnection, k.lockedProblem = nil, problem{}
-	k.lockedBegan, k.lockedLookAt = time.Time{}, time.Time{}
-	k.lockedPoke()
-	k.w.mu.Unlock()
-	for _, r := range runs {
-		if r != nil {
-			r.ledger.close()
-		}
+	for _, r := range k.dropConnection() {
+		r.ledger.close()
 	}
 }
 
-// lockedPoke has the work goroutine look. It never waits.
-func (k *keeper) lockedPoke() {
-	k.lockedPending = true
-	ctx := k.w.lockedState.ctx
-	if !k.lockedWorking && ctx != nil && ctx.Err() == nil {
-		k.lockedWorking = true
-		k.w.goroutines.Go(func() { k.work(ctx) })
+func (k *keeper) dropConnection() []*run {
+	k.subject.shared.mu.Lock()
+	defer k.subject.shared.mu.Unlock()
+	dropped := k.dropRunsLocked()
+	k.lockedState.connection, k.lockedState.began = nil, time.Time{}
+	k.subject.lockedState.problem, k.subject.lockedState.retryAt = problem{}, time.Time{}
+	k.subject.pokeLocked()
+	return dropped
+}
+
+// task is what the work goroutine has to do.
+type task struct {
+	connection *clusters.Connection
+	// counts is the run that counts.
+	counts *run
+	// nextSynced: the run that is to replace it is synced.
+	nextSynced bool
+	// due: a run may begin.
+	due bool
+}
+
+// takeTask takes what is to be done; false when there is nothing, and the goroutine ends.
+func (k *keeper) takeTask(ctx context.Context) (task, bool) {
+	now := k.subject.shared.options.Clock.Now()
+	k.subject.shared.mu.Lock()
+	defer k.subject.shared.mu.Unlock()
+	s := &k.subject.lockedState
+	if !s.pending || ctx.Err() != nil {
+		s.working = false
+		return task{}, false
 	}
+	s.pending = false
+	t := task{
+		connection: k.lockedState.connection, counts: k.lockedState.run, nextSynced: k.lockedState.next.syncedLocked(),
+		due: !now.Before(s.retryAt),
+	}
+	if t.due {
+		s.retryAt = time.Time{}
+	}
+	return t, true
 }
 
-func (k *keeper) poke() {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	k.lockedPoke()
-}
-
-// work does all there is to do.
-func (k *keeper) work(ctx context.Context) {
+// doWork does all there is to do. It is the work goroutine.
+func (k *keeper) doWork(ctx context.Context) {
 	for {
-		k.w.mu.Lock()
-		if !k.lockedPending || ctx.Err() != nil {
-			k.lockedWorking = false
-			k.w.mu.Unlock()
+		t, more := k.takeTask(ctx)
+		if !more {
 			return
 		}
-		k.lockedPending = false
-		connection, counts, synced := k.lockedConnection, k.lockedRun, k.lockedNext.lockedSynced()
-		due := !k.w.o.Clock.Now().Before(k.lockedLookAt)
-		if due {
-			k.lockedLookAt = time.Time{}
-		}
-		k.w.mu.Unlock()
-
-		if r := k.current; r != nil && (r.ctx.Err() != nil || synced || (r.connection != connection && r != counts)) {
-			k.current, k.next = k.next, nil
-			k.conclude(r, r.end())
+		own := &k.work
+		if r := own.current; r != nil && (r.ctx.Err() != nil || t.nextSynced || (r.connection != t.connection && r != t.counts)) {
+			own.current, own.next = own.next, nil
+			k.conclude(r, k.endRun(r))
 			continue
 		}
-		if r := k.next; r != nil && (r.ctx.Err() != nil || r.connection != connection) {
-			k.next = nil
-			k.conclude(r, r.end())
+		if r := own.next; r != nil && (r.ctx.Err() != nil || r.connection != t.connection) {
+			own.next = nil
+			k.conclude(r, k.endRun(r))
 			continue
 		}
-		k.begin(ctx, connection, due)
-		for _, r := range []*run{k.current, k.next} {
+		k.begin(ctx, t)
+		for _, r := range []*run{own.current, own.next} {
 			if r != nil && r.ctx.Err() == nil {
 				r.align()
 			}
@@ -238,58 +176,122 @@ func (k *keeper) work(ctx context.Context) {
 }
 
 // begin begins a run if there is none over the connection, and it is due.
-func (k *keeper) begin(ctx context.Context, connection *clusters.Connection, due bool) {
-	newest := k.current
-	if k.next != nil {
-		newest = k.next
+func (k *keeper) begin(ctx context.Context, t task) {
+	newest := k.work.current
+	if k.work.next != nil {
+		newest = k.work.next
 	}
-	if connection == nil || connection.Context().Err() != nil || !due || (newest != nil && newest.connection == connection) {
+	if t.connection == nil || t.connection.Context().Err() != nil || !t.due || (newest != nil && newest.connection == t.connection) {
 		return
 	}
-	r := k.newRun(ctx, connection, k.current)
-	if k.current == nil {
-		k.current = r
+	r := newRun(ctx, k.subject, t.connection, k.work.current)
+	k.adopt(r, k.work.current)
+	if k.work.current == nil {
+		k.work.current = r
 	} else {
-		k.next = r
+		k.work.next = r
 	}
 	if err := r.plan(); err != nil {
 		r.fail(err)
 	}
 }
 
-// conclude decides what follows a run that has ended.
-func (k *keeper) conclude(r *run, cause error) {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	k.w.lockedLook(k.c)
-	k.lockedPoke()
-	if errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) || errors.Is(cause, errRestored) {
-		k.transient.next, k.mending.next = 0, 0
-		return
+// adopt makes a new run the one that counts, or the one that is to replace the run
+// beside it.
+func (k *keeper) adopt(r, beside *run) {
+	k.subject.shared.mu.Lock()
+	defer k.subject.shared.mu.Unlock()
+	switch {
+	case k.lockedState.connection != r.connection: // There is another connection by now: the run will end.
+	case beside != nil && k.lockedState.run == beside:
+		k.lockedState.next, r.lockedState.replacement = r, true
+	default:
+		k.lockedState.run = r
 	}
-	now := k.w.o.Clock.Now()
-	if now.Sub(r.began) > k.w.o.Timings.RetryMax {
-		k.transient.next, k.mending.next = 0, 0 // It went well for long: this is a new trouble.
-	}
-	wait := k.transient.wait
-	if needsMending(cause) {
-		wait = k.mending.wait
-	}
-	k.lockedLookAt = now.Add(wait())
-	p := problemOf(cause, k, "")
-	if k.lockedProblem != p {
-		k.w.o.Logger.Info("kind cannot be watched", "cluster", k.c.name, "kind", k.kind.GroupKind.String(), "reason", p.reason, "message", p.message)
-	}
-	k.lockedProblem = p
 }
 
-// backoff doubles from least to most. Each wait is drawn from its upper half, so
-// that clusters in the same trouble do not ask at once.
-type backoff struct{ least, most, next time.Duration }
+// endRun ends a run and returns why it ended.
+func (k *keeper) endRun(r *run) error {
+	cause := r.end()
+	k.subject.shared.mu.Lock()
+	defer k.subject.shared.mu.Unlock()
+	s := &k.lockedState
+	if s.run == r {
+		s.run, s.next = s.next, nil
+		if s.run != nil {
+			s.run.lockedState.replacement = false
+		}
+	}
+	if s.next == r {
+		s.next = nil
+	}
+	return cause
+}
 
-func (b *backoff) wait() time.Duration {
-	b.next = max(b.next, b.least)
-	wait := b.next/2 + rand.N(b.next/2+1)
-	b.next = min(2*b.next, b.most)
-	return wait
+// conclude decides what follows a run that has ended.
+func (k *keeper) conclude(r *run, cause error) {
+	if p := k.scheduleNext(r, cause); p.reason != "" {
+		k.subject.shared.options.Logger.Info("kind cannot be watched",
+			"cluster", k.subject.cluster.name, "kind", k.subject.kind.GroupKind.String(), "reason", p.reason, "message", p.message)
+	}
+}
+
+// scheduleNext schedules the next run, and returns the problem of the one that has
+// ended, where it differs from the problem before.
+func (k *keeper) scheduleNext(r *run, cause error) (changed problem) {
+	shared, own := k.subject.shared, &k.work
+	p, now := problemOf(cause, k.subject.place("")), shared.options.Clock.Now()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.changedLocked(k.subject.cluster.name)
+	k.subject.pokeLocked()
+	atOnce := errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) || errors.Is(cause, errRestored)
+	if atOnce || now.Sub(r.began) > shared.options.Timings.RetryMax { // A run that lasted: this is a new failure.
+		own.transient.Reset()
+		own.repair.Reset()
+	}
+	if atOnce {
+		return problem{}
+	}
+	wait := own.transient.Wait
+	if needsUser(cause) {
+		wait = own.repair.Wait
+	}
+	s := &k.subject.lockedState
+	s.retryAt = now.Add(wait())
+	if s.problem != p {
+		s.problem, changed = p, p
+	}
+	return changed
+}
+
+// readyInformers are those of the run that counts that are ready.
+func (k *keeper) readyInformers() []*informer {
+	k.subject.shared.mu.Lock()
+	defer k.subject.shared.mu.Unlock()
+	if k.lockedState.run == nil {
+		return nil
+	}
+	var ready []*informer
+	for _, i := range k.lockedState.run.lockedState.informers {
+		if i.lockedState.ready {
+			ready = append(ready, i)
+		}
+	}
+	return ready
+}
+
+// resumeSilent breaks the watches that deliver nothing, though the cluster answers: a
+// proxy that lost them, or a server that stopped feeding them. They resume from where
+// they were. Called by the loop, for clusters that answer.
+func (k *keeper) resumeSilent() {
+	shared, kind := k.subject.shared, k.subject.kind.GroupKind.String()
+	for _, i := range k.readyInformers() {
+		if i.stream.Silent() < shared.options.Timings.Blind {
+			continue
+		}
+		shared.meters.blind.WithLabelValues(kind).Inc()
+		shared.options.Logger.Info("a watch delivers nothing, resuming it", "cluster", k.subject.cluster.name, "kind", kind, "for", shared.options.Timings.Blind)
+		shared.spawn(i.stream.Break) // It may wait for the network.
+	}
 }

@@ -12,23 +12,30 @@ import (
 	"github.com/capstan-hub/capstan/index"
 )
 
-// ledger is what a run has observed. It keeps the order of what is observed of an
-// object in several ways, by the watch and by a read of one object, and by the watch
-// of another run beside: an older resourceVersion never overwrites a newer.
+// ledger is what a run has observed. It orders the observations of an object that come
+// in several ways, from the watch, from a read of one object, and from the watch of
+// another run: an older resourceVersion never overwrites a newer.
 //
-// Locking: mu of the order is held over the index's own lock, and nothing else.
+// Locking: order.mu is held over the index's own lock (record), and nothing else.
 type ledger struct {
-	*order
-	// Guarded by mu:
+	order *order
+	// record writes an observation to the index and returns the Pipelines to wake.
+	record func(wanted, index.Observation) []types.NamespacedName
 
-	// closed: the run is over for the index.
-	closed bool
-	told   map[wanted]told
+	// lockedState is guarded by order.mu.
+	lockedState ledgerState
 }
 
-// order is shared by a run and the one that takes its place: runs over two servers of
-// one cluster, whose resourceVersions can be compared.
+type ledgerState struct {
+	// closed: the run may not write to the index any more.
+	closed bool
+	known  map[wanted]known
+}
+
+// order is shared by a run and the one that replaces it: runs over two servers of one
+// cluster, whose resourceVersions can be compared.
 type order struct {
+	// mu guards entries, and lockedState of the ledgers that share the order.
 	mu      sync.Mutex
 	entries map[wanted]entry
 }
@@ -40,9 +47,9 @@ type entry struct {
 	gone    bool
 }
 
-// told is what one run knows of it.
-type told struct {
-	// streamed is the version that the watch told last, which only rises.
+// known is what one run knows of an object.
+type known struct {
+	// streamed is the version that the watch delivered last, which only rises.
 	streamed string
 	// observed: by this run.
 	observed bool
@@ -50,71 +57,76 @@ type told struct {
 	unread bool
 }
 
-// newLedger makes the ledger of a run, beside the one whose place it takes; nil for
-// none.
-func newLedger(beside *ledger) *ledger {
-	l := &ledger{order: &order{entries: map[wanted]entry{}}, told: map[wanted]told{}}
+// newLedger makes the ledger of a run, which shares the order of the run that it replaces;
+// nil for none.
+func newLedger(beside *ledger, record func(wanted, index.Observation) []types.NamespacedName) *ledger {
+	l := &ledger{order: &order{entries: map[wanted]entry{}}, record: record, lockedState: ledgerState{known: map[wanted]known{}}}
 	if beside != nil {
 		l.order = beside.order
 	}
 	return l
 }
 
-// close ends it: nothing is observed any more.
+// close ends it: later observations are dropped.
 func (l *ledger) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	l.lockedState.closed = true
 }
 
-// prune drops what nobody demands any more.
+// prune drops what is not demanded any more.
 func (l *ledger) prune(wants func(namespace, name string) bool) {
-	l.mu.Lock()
-	all := slices.AppendSeq(slices.Collect(maps.Keys(l.entries)), maps.Keys(l.told))
-	l.mu.Unlock()
+	l.order.mu.Lock()
+	all := slices.AppendSeq(slices.Collect(maps.Keys(l.order.entries)), maps.Keys(l.lockedState.known))
+	l.order.mu.Unlock()
 	for _, want := range all {
 		if !wants(want.namespace, want.name) {
-			l.mu.Lock()
-			delete(l.entries, want)
-			delete(l.told, want)
-			l.mu.Unlock()
+			l.drop(want)
 		}
 	}
 }
 
+func (l *ledger) drop(want wanted) {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	delete(l.order.entries, want)
+	delete(l.lockedState.known, want)
+}
+
+// unread notes that an object has changed, and is stored as its key only.
 func (l *ledger) unread(want wanted) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.told[want]
-	t.unread = true
-	l.told[want] = t
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	k := l.lockedState.known[want]
+	k.unread = true
+	l.lockedState.known[want] = k
 }
 
-// tells is whether this run has observed the object as it is stored.
-func (l *ledger) tells(want wanted) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.told[want].observed && !l.told[want].unread
+// isObserved is whether this run has observed the object as it is stored.
+func (l *ledger) isObserved(want wanted) bool {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	return l.lockedState.known[want].observed && !l.lockedState.known[want].unread
 }
 
-// toldByAnother is whether the object was there for a run beside, and this one has
+// isObservedByAnother is whether the object existed for another run, and this one has
 // not observed it.
-func (l *ledger) toldByAnother(want wanted) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e, t := l.entries[want], l.told[want]
-	return e.version != "" && !e.gone && !t.observed
+func (l *ledger) isObservedByAnother(want wanted) bool {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	e := l.order.entries[want]
+	return e.version != "" && !e.gone && !l.lockedState.known[want].observed
 }
 
-// lockedObserved notes what was observed.
-func (l *ledger) lockedObserved(want wanted, e entry) {
-	l.entries[want] = e
-	l.told[want] = told{streamed: l.told[want].streamed, observed: true}
+// noteLocked notes what was observed.
+func (l *ledger) noteLocked(want wanted, e entry) {
+	l.order.entries[want] = e
+	l.lockedState.known[want] = known{streamed: l.lockedState.known[want].streamed, observed: true}
 }
 
-// newer tells whether version may follow the entry, and is not part of what it
-// tells already. What cannot be compared is believed.
-func (e entry) newer(version string) bool {
+// precedes is whether a version may follow the entry, and is not already included in
+// it. A version that cannot be compared may follow.
+func (e entry) precedes(version string) bool {
 	if e.version == "" {
 		return true
 	}
@@ -122,89 +134,67 @@ func (e entry) newer(version string) bool {
 	return err != nil || order > 0 || (order == 0 && !e.gone)
 }
 
-// goesBack tells whether the watch tells an older version than it told before, and
-// notes it. The cluster was then restored from a backup, or built anew, at the same
-// address: no version of before can be compared with one of now.
+// goesBack is whether the watch delivers an older version than it delivered before, and
+// notes the version. The cluster was then restored from a backup, or built anew, at the
+// same address: no version of before can be compared with one of now.
 func (l *ledger) goesBack(o client.Object) bool {
 	want, version := wanted{o.GetNamespace(), o.GetName()}, o.GetResourceVersion()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.told[want]
-	if order, err := resourceversion.CompareResourceVersion(version, t.streamed); t.streamed != "" && err == nil && order < 0 {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	k := l.lockedState.known[want]
+	if order, err := resourceversion.CompareResourceVersion(version, k.streamed); k.streamed != "" && err == nil && order < 0 {
 		return true
 	}
-	t.streamed = version
-	l.told[want] = t
+	k.streamed = version
+	l.lockedState.known[want] = k
 	return false
 }
 
-// observe an object, of the watch or of a read.
-func (r *run) observe(o client.Object) []types.NamespacedName {
-	want, l := wanted{o.GetNamespace(), o.GetName()}, r.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || !l.entries[want].newer(o.GetResourceVersion()) {
+// observe records an object, from the watch or from a read.
+func (l *ledger) observe(o client.Object, toObservation func(client.Object) index.Observation) []types.NamespacedName {
+	want := wanted{o.GetNamespace(), o.GetName()}
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	if l.lockedState.closed || !l.order.entries[want].precedes(o.GetResourceVersion()) {
 		return nil
 	}
-	l.lockedObserved(want, entry{version: o.GetResourceVersion()})
-	return r.tellIndex(want, r.kind.Observe(o))
+	l.noteLocked(want, entry{version: o.GetResourceVersion()})
+	return l.record(want, toObservation(o))
 }
 
-// observeGone observes that an object was deleted. The entry stays: a read that was
-// under way does not bring it back.
-func (r *run) observeGone(o client.Object) []types.NamespacedName {
-	want, l := wanted{o.GetNamespace(), o.GetName()}, r.ledger
-	if !r.wants(want.namespace, want.name) {
+// observeDeleted records that an object was deleted. The entry stays, so that a read
+// that was under way does not restore the object.
+func (l *ledger) observeDeleted(o client.Object) []types.NamespacedName {
+	want := wanted{o.GetNamespace(), o.GetName()}
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	if l.lockedState.closed || !l.order.entries[want].precedes(o.GetResourceVersion()) {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || !l.entries[want].newer(o.GetResourceVersion()) {
+	l.noteLocked(want, entry{version: o.GetResourceVersion(), gone: true})
+	return l.record(want, index.Observation{})
+}
+
+// observeAbsent records that a demanded object does not exist, unless it was observed.
+func (l *ledger) observeAbsent(want wanted) []types.NamespacedName {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	e := l.order.entries[want]
+	if l.lockedState.closed || l.lockedState.known[want].unread || (e.version != "" && !e.gone) {
 		return nil
 	}
-	l.lockedObserved(want, entry{version: o.GetResourceVersion(), gone: true})
-	return r.tellIndex(want, index.Observation{})
+	l.noteLocked(want, entry{version: e.version, gone: true})
+	return l.record(want, index.Observation{})
 }
 
-// observeAbsent observes that a demanded object does not exist, unless it was seen.
-func (r *run) observeAbsent(want wanted) []types.NamespacedName {
-	l := r.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.entries[want]
-	if l.closed || l.told[want].unread || (e.version != "" && !e.gone) {
+// observeMissed records that an object which another run has observed does not exist:
+// a read answered so.
+func (l *ledger) observeMissed(want wanted) []types.NamespacedName {
+	l.order.mu.Lock()
+	defer l.order.mu.Unlock()
+	if l.lockedState.closed || l.lockedState.known[want].observed {
 		return nil
 	}
-	l.lockedObserved(want, entry{version: e.version, gone: true})
-	return r.tellIndex(want, index.Observation{})
-}
-
-// observeMissed observes that an object which a run beside has seen does not exist:
-// a read said so.
-func (r *run) observeMissed(want wanted) []types.NamespacedName {
-	l := r.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed || l.told[want].observed {
-		return nil
-	}
-	l.lockedObserved(want, entry{version: l.entries[want].version, gone: true})
-	return r.tellIndex(want, index.Observation{})
-}
-
-// tellIndex brings an observation to the index and returns whom to wake.
-func (k *keeper) tellIndex(want wanted, o index.Observation) []types.NamespacedName {
-	o.At = k.w.o.Clock.Now()
-	woken := k.w.o.Index.Observe(k.object(want), o)
-	result := resultEqual
-	if len(woken) > 0 {
-		result = resultChanged
-	}
-	k.w.m.observations.WithLabelValues(k.kind.GroupKind.String(), result).Inc()
-	return woken
-}
-
-// wake the Pipelines that an observation concerns.
-func (k *keeper) wake(pipelines []types.NamespacedName, initial bool) {
-	k.w.wake(k.c, pipelines, initial)
+	l.noteLocked(want, entry{version: l.order.entries[want].version, gone: true})
+	return l.record(want, index.Observation{})
 }

@@ -52,25 +52,43 @@ var (
 // problem is why a kind cannot be read.
 type problem struct{ reason, message string }
 
+// place is where a problem occurs: one kind of one cluster, in a namespace or in the
+// whole cluster.
+type place struct {
+	kind Kind
+	// cluster is its name in messages; local is the management cluster.
+	cluster string
+	local   bool
+	// namespace; "" for the whole cluster.
+	namespace string
+	// maxObjects is Options.MaxObjects.
+	maxObjects int
+}
+
+// String is the place in messages.
+func (p place) String() string {
+	if p.namespace != "" {
+		return fmt.Sprintf("namespace %s of %s", p.namespace, p.cluster)
+	}
+	return p.cluster
+}
+
 // maxProblem is how much of an error is kept in a message, in bytes.
 const maxProblem = 256
 
-// problemOf words an error for people, in the whole cluster or in a namespace.
-func problemOf(err error, k *keeper, namespace string) problem {
-	kind, where := k.kind.GroupKind.String(), k.c.forPeople
+// problemOf describes an error to a user.
+func problemOf(err error, at place) problem {
+	kind, where := at.kind.GroupKind.String(), at.String()
 	right := "get, list and watch"
-	if namespace != "" {
-		where = fmt.Sprintf("namespace %s of %s", namespace, where)
-	}
 	switch {
 	case errors.Is(err, errNotInstalled), apierrors.IsNotFound(err):
 		return problem{ReasonNotInstalled, fmt.Sprintf("%s is not installed in %s: install its CRD there", kind, where)}
 	case errors.Is(err, errNotServed):
-		return problem{ReasonNotServed, fmt.Sprintf("%s serves %s in none of the versions %v", where, kind, k.kind.Versions)}
+		return problem{ReasonNotServed, fmt.Sprintf("%s serves %s in none of the versions %v", where, kind, at.kind.Versions)}
 	case errors.Is(err, errTooMany):
-		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or %s", where, k.w.o.MaxObjects, kind, k.fewer())}
+		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or %s", where, at.maxObjects, kind, at.fewer())}
 	case errors.Is(err, transport.ErrTooLarge):
-		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB: remove some, or %s", kind, where, transport.MaxAnswer>>20, k.fewer())}
+		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB: remove some, or %s", kind, where, transport.MaxAnswer>>20, at.fewer())}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, right, kind)}
 	case apierrors.IsTooManyRequests(err):
@@ -83,9 +101,9 @@ func problemOf(err error, k *keeper, namespace string) problem {
 	return problem{ReasonUnreadable, fmt.Sprintf("%s cannot be read in %s: %s", kind, where, message)}
 }
 
-// lasting is what an error says, without what changes from try to try: the query
+// lasting is the message of an error, without what changes from try to try: the query
 // of a watch, with its random timeout, and ports. Each new message wakes Pipelines.
-// It may hold a cluster's own words, hence no control characters.
+// A cluster may determine the text, so control characters are removed.
 func lasting(err error) string {
 	var request *url.Error
 	var operation *net.OpError
@@ -104,8 +122,7 @@ func lasting(err error) string {
 }
 
 // unquoted is an error without the answer that client-go quotes where it is no Status
-// of an API server: servers that are there to be looked at answer with what they were
-// sent, the token in it.
+// of an API server: a server that echoes requests would answer with the token.
 func unquoted(err error) error {
 	var answer apierrors.APIStatus
 	if !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &answer) {
@@ -118,15 +135,15 @@ func unquoted(err error) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// needsMending is whether somebody has to do something before a try makes sense.
-func needsMending(err error) bool {
+// needsUser is whether a user has to fix something before another try can succeed.
+func needsUser(err error) bool {
 	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || errors.Is(err, errTooMany) || errors.Is(err, transport.ErrTooLarge) ||
 		apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 
-// fewer is how less of the kind is read.
-func (k *keeper) fewer() string {
-	if k.c.name == clusters.LocalName {
+// fewer is what a user does so that the hub reads less of the kind.
+func (p place) fewer() string {
+	if p.local {
 		return "keep the program to one namespace (--namespace)"
 	}
 	return "use credentials of fewer namespaces"

@@ -19,16 +19,16 @@ import (
 )
 
 // ErrNotSynced is returned by a Reader for a kind that is not demanded, or whose
-// initial list is not whole: its absence in the store would tell nothing.
+// initial list is not complete: that an object is not stored would mean nothing.
 var ErrNotSynced = errors.New("the kind is not synced")
 
-// NotSyncedError says why, where that is known.
+// NotSyncedError says why a kind is not synced, where that is known.
 type NotSyncedError struct {
 	Kind    schema.GroupKind
 	Cluster multicluster.ClusterName
-	// Demanded is whether it will be, by itself or when it is mended.
+	// Demanded is whether it will be synced, by itself or when a user has fixed Reason.
 	Demanded bool
-	// Reason is one of this package's, and Message tells people how to mend it; both
+	// Reason is one of this package's, and Message tells a user how to fix it; both
 	// are empty while the kind is being listed.
 	Reason, Message string
 }
@@ -44,9 +44,9 @@ func (e *NotSyncedError) Error() string {
 // Is makes errors.Is(err, ErrNotSynced) true.
 func (e *NotSyncedError) Is(target error) bool { return target == ErrNotSynced }
 
-// Reader reads what is stored of a cluster, and never asks the cluster. Get and
-// List give copies. List knows InNamespace and label selectors. What was demanded
-// by name or namespace is all that is found.
+// Reader reads what is stored of a cluster, and never calls the cluster. Get and
+// List return copies. List supports InNamespace and label selectors. Only what was
+// demanded by name or namespace is found.
 //
 // Errors: *NotSyncedError, of class ErrNotSynced, and NotFound as an API server's.
 func (w *Watcher) Reader(cluster multicluster.ClusterName) client.Reader {
@@ -60,7 +60,7 @@ type reader struct {
 
 // Get implements client.Reader.
 func (r *reader) Get(_ context.Context, at client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(into, r.watcher.o.Scheme)
+	gvk, err := apiutil.GVKForObject(into, r.watcher.shared.options.Scheme)
 	if err != nil {
 		return fmt.Errorf("kind of %T: %w", into, err)
 	}
@@ -83,7 +83,7 @@ func (r *reader) List(_ context.Context, list client.ObjectList, options ...clie
 	if o.FieldSelector != nil || o.Limit != 0 {
 		return errors.New("watchers' stores know no field selectors and no limits")
 	}
-	gvk, err := apiutil.GVKForObject(list, r.watcher.o.Scheme)
+	gvk, err := apiutil.GVKForObject(list, r.watcher.shared.options.Scheme)
 	if err != nil {
 		return fmt.Errorf("kind of %T: %w", list, err)
 	}
@@ -100,7 +100,7 @@ func (r *reader) List(_ context.Context, list client.ObjectList, options ...clie
 				return true
 			}
 			var item client.Object
-			if item, err = newItem(list, gvk, r.watcher.o.Scheme); err == nil {
+			if item, err = newItem(list, gvk, r.watcher.shared.options.Scheme); err == nil {
 				err = copyInto(s, item)
 			}
 			all = append(all, item)
@@ -135,27 +135,28 @@ func newItem(list client.ObjectList, gvk schema.GroupVersionKind, scheme *runtim
 // informers are those that hold a kind, in a namespace or in all.
 func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, error) {
 	w := r.watcher
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
 	err := &NotSyncedError{Kind: gk, Cluster: r.cluster}
 	c := w.lockedState.clusters[r.cluster]
-	if c == nil || c.lockedKinds[gk] == nil {
+	if c == nil || c.lockedState.keepers[gk] == nil {
 		return nil, err
 	}
 	err.Demanded = true
-	why := c.lockedKinds[gk].lockedProblem
-	run := c.lockedKinds[gk].lockedRun
-	if run == nil || len(run.lockedInformers) == 0 {
+	k := c.lockedState.keepers[gk]
+	why := k.subject.lockedState.problem
+	run := k.lockedState.run
+	if run == nil || len(run.lockedState.informers) == 0 {
 		err.Reason, err.Message = why.reason, why.message
 		return nil, err
 	}
 	var found []*informer
-	for at, i := range run.lockedInformers {
+	for at, i := range run.lockedState.informers {
 		if at != "" && namespace != "" && at != namespace {
 			continue
 		}
-		if !i.lockedReady { // What kept the run before from listing does not hold any more.
-			err.Reason, err.Message = i.lockedProblem.reason, i.lockedProblem.message
+		if s := i.lockedState; !s.ready { // The problem of the run before does not apply any more.
+			err.Reason, err.Message = s.problem.reason, s.problem.message
 			return nil, err
 		}
 		found = append(found, i)

@@ -19,6 +19,7 @@ import (
 // TestWhatWentBetweenRuns: an application that was deleted while nothing watched is
 // not taken for what it was, though the index still holds it.
 func TestWhatWentBetweenRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -56,6 +57,7 @@ func (r *rebuilt) Snapshot(name multicluster.ClusterName) (clusters.Snapshot, bo
 // TestClusterRebuiltInPlace: another cluster answers at the same address, with the
 // same CA. The connection stays, and all is listed anew, without trouble.
 func TestClusterRebuiltInPlace(t *testing.T) {
+	t.Parallel()
 	r := &rebuilt{}
 	w := newWorld(t, func(o *watchers.Options) {
 		manager, ok := o.Clusters.(*clusters.Manager)
@@ -82,6 +84,7 @@ func TestClusterRebuiltInPlace(t *testing.T) {
 // old goes on, fresh, until the new is synced, however long that takes; then one
 // watch is left.
 func TestMoveBesideTheOldWatch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	app := w.release(w.admin("prod", home), "web")
 	gone := w.release(multicluster.ClusterName(app.Cluster), "gone")

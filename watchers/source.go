@@ -3,15 +3,13 @@ package watchers
 import (
 	"context"
 	"fmt"
-	"sync"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -19,11 +17,6 @@ import (
 	mcsource "sigs.k8s.io/multicluster-runtime/pkg/source"
 
 	"github.com/capstan-hub/capstan/clusters"
-)
-
-type (
-	queue        = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
-	eventHandler = handler.TypedEventHandler[client.Object, mcreconcile.Request]
 )
 
 // Source feeds a multicluster controller with every object of a kind, in each
@@ -55,139 +48,84 @@ func (s *kindSource) ForCluster(name multicluster.ClusterName, cl cluster.Cluste
 	}), true, nil
 }
 
-// subscription is one source in one cluster.
-type subscription struct {
-	ctx     context.Context //nolint:containedctx // It is the engagement's life, which handlers are to be given.
-	cluster multicluster.ClusterName
-	kind    schema.GroupKind
-	handler eventHandler
-	queue   queue
-	// owner of its demand.
-	owner string
-
-	// aligning is held while it begins and ends to be told.
-	aligning sync.Mutex
-	// told: it demands its kind.
-	told bool
-}
-
 // subscriptions numbers the owners of sources' demands.
 var subscriptions atomic.Int64
 
-// subscribe demands the kind where Sources are wanted, for as long as that is so and
-// the context lasts.
+// subscribe demands the kind where Options.SourcesIn is true, for as long as that is so
+// and the context lasts.
 func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, gk schema.GroupKind, h eventHandler, q queue) {
 	s := &subscription{ctx: ctx, cluster: name, kind: gk, handler: h, queue: q, owner: fmt.Sprintf("source/%d", subscriptions.Add(1))}
-	w.mu.Lock()
-	w.lockedState.sources[s] = struct{}{}
-	w.mu.Unlock()
+	w.shared.mu.Lock()
+	w.lockedState.subscriptions[s] = struct{}{}
+	w.shared.mu.Unlock()
 	w.align(s)
 	context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		delete(w.lockedState.sources, s)
-		w.mu.Unlock()
+		w.shared.mu.Lock()
+		delete(w.lockedState.subscriptions, s)
+		w.shared.mu.Unlock()
 		w.align(s)
 	})
 }
 
-// align has a subscription told of its kind, or not any more.
+// align attaches a subscription to its kind while that is wanted, and detaches it then.
 func (w *Watcher) align(s *subscription) {
-	s.aligning.Lock()
-	defer s.aligning.Unlock()
-	wanted := s.ctx.Err() == nil && (w.o.SourcesIn == nil || w.o.SourcesIn(s.cluster))
-	switch {
-	case wanted && !s.told:
-		s.told = true
-		w.attach(s)
-	case !wanted && s.told:
-		s.told = false
-		w.detach(s)
-	}
+	in := w.shared.options.SourcesIn
+	s.align(func() bool { return s.ctx.Err() == nil && (in == nil || in(s.cluster)) }, w.attach, w.detach)
 }
 
 // attach demands the kind and replays what is stored. A change during the replay may
-// be told twice, and never not at all.
+// be delivered twice, and is delivered at least once.
 func (w *Watcher) attach(s *subscription) {
 	want := Demand{Cluster: s.cluster, Kind: s.kind}
-	if s.cluster == clusters.LocalName && !w.o.Kinds(s.kind).ClusterScoped {
-		want.Namespace = w.o.SourceNamespace
+	if s.cluster == clusters.LocalName && !w.shared.options.Kinds(s.kind).ClusterScoped {
+		want.Namespace = w.shared.options.SourceNamespace
 	}
 	w.SetDemand(s.owner, []Demand{want})
-	w.mu.Lock()
-	k := w.lockedState.clusters[s.cluster].lockedKinds[s.kind] // It is there while it is demanded.
-	k.lockedSources[s] = struct{}{}
-	var informers []*informer
-	if k.lockedRun != nil {
-		for _, i := range k.lockedRun.lockedInformers {
-			informers = append(informers, i)
-		}
-	}
-	w.mu.Unlock()
-	for _, i := range informers {
+	for _, i := range w.subscribed(s) {
 		i.each(func(o client.Object) bool {
-			s.tell(nil, o, true)
+			s.notify(nil, o, true)
 			return true
 		})
 	}
 }
 
+// subscribed adds the subscription to its kind, which exists while it is demanded, and
+// returns the informers.
+func (w *Watcher) subscribed(s *subscription) []*informer {
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	k := w.lockedState.clusters[s.cluster].lockedState.keepers[s.kind]
+	k.subject.lockedState.subscriptions[s] = struct{}{}
+	if k.lockedState.run == nil {
+		return nil
+	}
+	return slices.Collect(maps.Values(k.lockedState.run.lockedState.informers))
+}
+
 func (w *Watcher) detach(s *subscription) {
-	w.mu.Lock()
-	delete(w.lockedState.clusters[s.cluster].lockedKinds[s.kind].lockedSources, s)
-	w.mu.Unlock()
+	w.unsubscribe(s)
 	w.SetDemand(s.owner, nil)
 }
 
-// ReferenceChanged implements clusters.Listener: Sources may be wanted in a cluster now,
-// or not any more.
+func (w *Watcher) unsubscribe(s *subscription) {
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	delete(w.lockedState.clusters[s.cluster].lockedState.keepers[s.kind].subject.lockedState.subscriptions, s)
+}
+
+// ReferenceChanged implements clusters.Listener: Options.SourcesIn may have changed for
+// the cluster.
 func (w *Watcher) ReferenceChanged(ref clusters.Ref) {
 	name := ref.ClusterName()
 	var some []*subscription
-	w.mu.Lock()
-	for s := range w.lockedState.sources {
+	w.shared.mu.Lock()
+	for s := range w.lockedState.subscriptions {
 		if s.cluster == name {
 			some = append(some, s)
 		}
 	}
-	w.mu.Unlock()
+	w.shared.mu.Unlock()
 	for _, s := range some {
 		w.align(s)
-	}
-}
-
-// tellSources brings an event to the kind's subscriptions.
-func (k *keeper) tellSources(before, after client.Object, initial bool) {
-	k.w.mu.Lock()
-	if len(k.lockedSources) == 0 {
-		k.w.mu.Unlock()
-		return
-	}
-	all := make([]*subscription, 0, len(k.lockedSources))
-	for s := range k.lockedSources {
-		all = append(all, s)
-	}
-	k.w.mu.Unlock()
-	for _, s := range all {
-		s.tell(before, after, initial)
-	}
-}
-
-// tell the handler, which only enqueues. An object stored as its key does not exist
-// for it.
-func (s *subscription) tell(before, after client.Object, initial bool) {
-	if keyOf(before) != nil {
-		before = nil
-	}
-	if keyOf(after) != nil {
-		after = nil
-	}
-	switch {
-	case s.ctx.Err() != nil, before == nil && after == nil:
-	case after == nil:
-		s.handler.Delete(s.ctx, event.TypedDeleteEvent[client.Object]{Object: before}, s.queue)
-	case before == nil:
-		s.handler.Create(s.ctx, event.TypedCreateEvent[client.Object]{Object: after, IsInInitialList: initial}, s.queue)
-	default:
-		s.handler.Update(s.ctx, event.TypedUpdateEvent[client.Object]{ObjectOld: before, ObjectNew: after}, s.queue)
 	}
 }

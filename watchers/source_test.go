@@ -36,8 +36,13 @@ func kinds(gk schema.GroupKind) watchers.Kind {
 }
 
 // installCranes makes the kind be served.
+// installing is held while the CRD is installed: parallel tests would both create it.
+var installing sync.Mutex
+
 func installCranes(t *testing.T, p *controlplane.Shared) {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	preserve := true
 	version := func(name string, stored bool) apiextensionsv1.CustomResourceDefinitionVersion {
 		return apiextensionsv1.CustomResourceDefinitionVersion{
@@ -98,6 +103,7 @@ func (r *reconciled) forget() {
 // TestReader reads from the stores, in both shapes of a list, and says when it
 // cannot know.
 func TestReader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })
 	installCranes(t, home)
 	cluster := w.admin("prod", home)
@@ -158,6 +164,7 @@ func TestReader(t *testing.T) {
 // TestSourceEndsWithItsEngagement: with the context that it was started with, its
 // demand ends, and nothing is told any more.
 func TestSourceEndsWithItsEngagement(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })
 	installCranes(t, home)
 	cluster := w.admin("prod", home)

@@ -65,6 +65,7 @@ func engage(ctx context.Context, c mccontroller.Controller, name string, cl clus
 
 // TestTrapP1: one cluster that may not be listed stops the engagement of all others.
 func TestTrapP1(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -109,6 +110,7 @@ func TestTrapP1(t *testing.T) {
 // TestTrapP7: what an initial list brings is queued before live changes, since its
 // priority is lost.
 func TestTrapP7(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })
 	installCranes(t, home)
 	for i := range 3 {

@@ -3,63 +3,125 @@ package watchers
 import (
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 )
 
-// wake passes wakes on, or folds them while the cluster's bucket is empty. One
-// change is one token, however many Pipelines it concerns.
-func (w *Watcher) wake(c *watched, pipelines []types.NamespacedName, initial bool) {
+// wakes limits the wakes of Pipelines that each cluster causes. What is over the limit
+// is folded: it waits, and is delivered as one wake.
+type wakes struct {
+	clock   clock.PassiveClock
+	deliver func(pipelines []types.NamespacedName, initial bool)
+	folds   prometheus.Counter
+	// kick makes the loop call flush.
+	kick func()
+
+	mu          sync.Mutex
+	lockedState wakesState
+}
+
+type wakesState struct {
+	// folding are the buckets with folded wakes.
+	folding map[*wakeBucket]struct{}
+}
+
+// wakeBucket is one cluster's share. Its fields are guarded by wakes.mu.
+type wakeBucket struct {
+	lockedState wakeBucketState
+}
+
+type wakeBucketState struct {
+	limiter *rate.Limiter
+	// folded: Pipeline → whether all its folded wakes came from initial lists.
+	folded map[types.NamespacedName]bool
+}
+
+func newWakes(c clock.PassiveClock, deliver func([]types.NamespacedName, bool), folds prometheus.Counter, kick func()) *wakes {
+	return &wakes{
+		clock: c, deliver: deliver, folds: folds, kick: kick,
+		lockedState: wakesState{folding: map[*wakeBucket]struct{}{}},
+	}
+}
+
+func newWakeBucket() *wakeBucket {
+	return &wakeBucket{lockedState: wakeBucketState{
+		limiter: rate.NewLimiter(wakesPerSecond, wakeBurst),
+		folded:  map[types.NamespacedName]bool{},
+	}}
+}
+
+// wake delivers wakes, or folds them while the bucket is empty. One change takes one
+// token, however many Pipelines it concerns.
+func (w *wakes) wake(b *wakeBucket, pipelines []types.NamespacedName, initial bool) {
 	if len(pipelines) == 0 {
 		return
 	}
-	now := w.o.Clock.Now()
-	w.mu.Lock()
-	// What came first is delivered first.
-	pass := len(c.lockedFolded) == 0 && c.lockedBucket.AllowN(now, 1)
-	if !pass {
-		for _, p := range pipelines {
-			before, known := c.lockedFolded[p]
-			c.lockedFolded[p] = initial && (before || !known)
-		}
-		w.lockedState.folding[c] = struct{}{}
-	}
-	w.mu.Unlock()
-	if pass {
-		w.o.Wake(pipelines, initial)
+	if w.foldUnlessAllowed(b, pipelines, initial) {
+		w.folds.Inc()
+		w.kick()
 		return
 	}
-	w.m.folded.Inc()
-	w.kickLoop()
+	w.deliver(pipelines, initial)
 }
 
-// deliver hands out folded wakes, as one, where the bucket has room. It tells
-// whether some are left.
-func (w *Watcher) deliver() bool {
-	now := w.o.Clock.Now()
-	var live, initial []types.NamespacedName
+// foldUnlessAllowed is true when the wakes were folded. Folded wakes are delivered
+// before later ones.
+func (w *wakes) foldUnlessAllowed(b *wakeBucket, pipelines []types.NamespacedName, initial bool) bool {
+	now := w.clock.Now()
 	w.mu.Lock()
-	for _, c := range slices.Collect(maps.Keys(w.lockedState.folding)) {
-		if !c.lockedBucket.AllowN(now, 1) {
+	defer w.mu.Unlock()
+	s := &b.lockedState
+	if len(s.folded) == 0 && s.limiter.AllowN(now, 1) {
+		return false
+	}
+	for _, p := range pipelines {
+		before, known := s.folded[p]
+		s.folded[p] = initial && (before || !known)
+	}
+	w.lockedState.folding[b] = struct{}{}
+	return true
+}
+
+// flush delivers folded wakes, as one, of the clusters whose bucket has room. It
+// returns whether some are left.
+func (w *wakes) flush() (left bool) {
+	live, initial, left := w.takeFolded()
+	if len(live) > 0 {
+		w.deliver(live, false)
+	}
+	if len(initial) > 0 {
+		w.deliver(initial, true)
+	}
+	return left
+}
+
+func (w *wakes) takeFolded() (live, initial []types.NamespacedName, left bool) {
+	now := w.clock.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range slices.Collect(maps.Keys(w.lockedState.folding)) {
+		s := &b.lockedState
+		if !s.limiter.AllowN(now, 1) {
 			continue
 		}
-		for p, first := range c.lockedFolded {
+		for p, first := range s.folded {
 			if first {
 				initial = append(initial, p)
 			} else {
 				live = append(live, p)
 			}
 		}
-		clear(c.lockedFolded)
-		delete(w.lockedState.folding, c)
+		clear(s.folded)
+		delete(w.lockedState.folding, b)
 	}
-	left := len(w.lockedState.folding) > 0
-	w.mu.Unlock()
-	if len(live) > 0 {
-		w.o.Wake(live, false)
-	}
-	if len(initial) > 0 {
-		w.o.Wake(initial, true)
-	}
-	return left
+	return live, initial, len(w.lockedState.folding) > 0
 }
+
+// foldFor is how long folded wakes wait before the bucket is checked again: the time
+// in which it gains one token.
+const foldFor = time.Second / wakesPerSecond

@@ -6,128 +6,159 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
-	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 )
 
 // watched is one cluster.
 type watched struct {
-	name multicluster.ClusterName
-	// forPeople is the name in messages.
-	forPeople string
+	shared  *shared
+	cluster identity
+	bucket  *wakeBucket
 
-	// The loop's own:
-
-	// demanded is whether the connection was demanded.
-	demanded bool
-	// uid tells the cluster from another of the same name; empty when not known yet.
-	uid string
-	// reported is what the connections were last told.
-	reported []capstanv1.WatchedKind
-	apps     int
-
-	// Guarded by the Watcher's mutex:
-
-	lockedKinds map[schema.GroupKind]*keeper
-	// lockedBucket and lockedFolded: wakes over the bucket wait in folded; the value
-	// is whether all of them were initial.
-	lockedBucket *rate.Limiter
-	lockedFolded map[types.NamespacedName]bool
+	// loop is the own of the goroutine of Watcher.Start.
+	loop watchedLoop
+	// lockedState is guarded by shared.mu.
+	lockedState watchedState
 }
 
-func newWatched(name multicluster.ClusterName) *watched {
+type watchedLoop struct {
+	// demanded is whether the connection is demanded.
+	demanded bool
+	// uid identifies the cluster among those that had its name; empty when not known.
+	uid string
+	// reported is what was last reported to the Manager.
+	reported report
+}
+
+type watchedState struct {
+	keepers map[schema.GroupKind]*keeper
+}
+
+// report is what the Manager shows of a cluster.
+type report struct {
+	kinds []capstanv1.WatchedKind
+	apps  int
+}
+
+func newWatched(s *shared, name multicluster.ClusterName) *watched {
 	c := &watched{
-		name: name, forPeople: string(name),
-		lockedKinds:  map[schema.GroupKind]*keeper{},
-		lockedBucket: rate.NewLimiter(wakesPerSecond, wakeBurst),
-		lockedFolded: map[types.NamespacedName]bool{},
+		shared: s, cluster: identity{name: name, display: string(name)}, bucket: newWakeBucket(),
+		lockedState: watchedState{keepers: map[schema.GroupKind]*keeper{}},
 	}
 	if name == index.LocalCluster {
-		c.forPeople = "the management cluster"
+		c.cluster.display = "the management cluster"
 	}
 	return c
 }
 
-// sweep forgets what has lingered out, and the cluster with its last kind. It tells
-// whether the cluster is gone.
-func (w *Watcher) sweep(c *watched, now time.Time) bool {
-	var over []*keeper
-	w.mu.Lock()
-	for gk, k := range c.lockedKinds {
-		if k.lockedSweep(now, w.o.Timings.Linger) {
-			delete(c.lockedKinds, gk)
+// demandLocked adds an owner of a demand.
+func (c *watched) demandLocked(d Demand, owner string, kind Kind) {
+	k := c.lockedState.keepers[d.Kind]
+	if k == nil {
+		k = newKeeper(newSubject(c.shared, c.cluster, c.bucket, kind))
+		c.lockedState.keepers[d.Kind] = k
+	}
+	k.subject.demandLocked(wanted{d.Namespace, d.Name}, owner)
+	c.shared.changedLocked(c.cluster.name)
+}
+
+// releaseLocked removes an owner of a demand.
+func (c *watched) releaseLocked(d Demand, owner string, now time.Time) {
+	c.lockedState.keepers[d.Kind].subject.lockedState.demand.release(wanted{d.Namespace, d.Name}, owner, now)
+	c.shared.changedLocked(c.cluster.name)
+}
+
+// sweepLocked removes and returns the keepers whose demand has lingered out. The cluster
+// is done with its last keeper.
+func (c *watched) sweepLocked(now time.Time) (over []*keeper, done bool) {
+	for gk, k := range c.lockedState.keepers {
+		if k.subject.sweepLocked(now) {
+			delete(c.lockedState.keepers, gk)
 			over = append(over, k)
 		}
 	}
-	gone := len(c.lockedKinds) == 0
-	if gone && w.lockedState.clusters[c.name] == c {
-		delete(w.lockedState.clusters, c.name)
+	return over, len(c.lockedState.keepers) == 0
+}
+
+// finish ends keepers, and with done the cluster's connection. Called by the loop.
+func (c *watched) finish(over []*keeper, done bool) {
+	c.forget(over)
+	if done && c.loop.demanded {
+		// Only the loop demands and releases, so these cannot cross.
+		c.loop.demanded = false
+		c.shared.options.Clusters.ReportKinds(c.cluster.name, nil, 0)
+		c.shared.options.Clusters.Release(c.cluster.name, owner)
 	}
-	w.mu.Unlock()
-	for _, k := range over {
+}
+
+// forget disconnects keepers, and removes what they observed from the index.
+func (c *watched) forget(keepers []*keeper) {
+	for _, k := range keepers {
 		k.disconnect()
-		w.o.Index.Forget(string(c.name), k.indexKind())
+		c.shared.options.Index.Forget(string(c.cluster.name), k.subject.indexKind())
 	}
-	if gone && c.demanded {
-		// The loop alone demands and releases, so these cannot cross.
-		c.demanded = false
-		w.o.Clusters.ReportKinds(c.name, nil, 0)
-		w.o.Clusters.Release(c.name, owner)
-	}
-	return gone
 }
 
-// keepersOf returns the keepers of a cluster.
-func (w *Watcher) keepersOf(c *watched) []*keeper {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Collect(maps.Values(c.lockedKinds))
+// keepers returns the keepers of the cluster.
+func (c *watched) keepers() []*keeper {
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	return slices.Collect(maps.Values(c.lockedState.keepers))
 }
 
-// tend brings keepers and the connection together, and judges what is fresh.
-func (w *Watcher) tend(c *watched, now time.Time) {
-	if !c.demanded {
-		c.demanded = true
-		w.o.Clusters.Demand(c.name, owner)
+// check connects the keepers, publishes what is fresh, and reports the kinds. Called by
+// the loop.
+func (c *watched) check(now time.Time) {
+	options := &c.shared.options
+	if !c.loop.demanded {
+		c.loop.demanded = true
+		options.Clusters.Demand(c.cluster.name, owner)
 	}
-	snapshot, _ := w.o.Clusters.Snapshot(c.name)
-	connection, err := w.o.Clusters.Connection(c.name)
+	snapshot, _ := options.Clusters.Snapshot(c.cluster.name)
+	connection, err := options.Clusters.Connection(c.cluster.name)
 	if err != nil || connection.Context().Err() != nil {
 		connection = nil // None, or one that ends: the next is announced.
 	}
-	keepers := w.keepersOf(c)
-	if snapshot.ClusterUID != "" {
-		if c.uid != "" && c.uid != snapshot.ClusterUID {
-			w.o.Logger.Info("another cluster has the name", "cluster", c.name, "uid", snapshot.ClusterUID)
-			for _, k := range keepers {
-				k.disconnect()
-				w.o.Index.Forget(string(c.name), k.indexKind())
-			}
-		}
-		c.uid = snapshot.ClusterUID
-	}
+	keepers := c.keepers()
+	c.identify(snapshot.ClusterUID, keepers)
 	woken := map[types.NamespacedName]struct{}{}
+	var present report
 	for _, k := range keepers {
-		// Before it is heard of, a cluster would only hold a list slot.
-		if connection != nil && heard(snapshot.State) {
+		// Before the cluster has answered, it would only hold a list slot.
+		if connection != nil && answers(snapshot.State) {
 			k.connect(connection, now)
-			k.unblind()
+			k.resumeSilent()
 		}
-		if k.kind.Observe != nil {
-			k.judge(snapshot, connection, now, woken)
+		v, ready := k.view(snapshot, connection, now)
+		if k.kindIsObserved() {
+			k.publish(judge(v), ready, woken)
 		}
+		present.kinds = append(present.kinds, watchedKind(v))
+		present.apps += v.objects
 	}
-	w.wake(c, slices.Collect(maps.Keys(woken)), true)
+	c.shared.wakes.wake(c.bucket, slices.Collect(maps.Keys(woken)), true)
+	c.report(present)
 }
 
-// heard is whether a cluster in the state answers.
-func heard(s capstanv1.ConnectionState) bool {
+// identify forgets what was observed of another cluster of the same name.
+func (c *watched) identify(uid string, keepers []*keeper) {
+	if uid == "" {
+		return
+	}
+	if c.loop.uid != "" && c.loop.uid != uid {
+		c.shared.options.Logger.Info("another cluster has the name", "cluster", c.cluster.name, "uid", uid)
+		c.forget(keepers)
+	}
+	c.loop.uid = uid
+}
+
+// answers is whether a cluster in the state answers.
+func answers(s capstanv1.ConnectionState) bool {
 	switch s {
 	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
 		return true
@@ -137,46 +168,12 @@ func heard(s capstanv1.ConnectionState) bool {
 	return false
 }
 
-// report tells the connections what is watched, when it changed.
-func (w *Watcher) report(c *watched, now time.Time) {
-	apps := 0
-	var kinds []capstanv1.WatchedKind
-	w.mu.Lock()
-	for _, k := range c.lockedKinds {
-		kinds = append(kinds, k.lockedReport(now))
-		apps += k.lockedApps()
+// report reports to the Manager what is watched, when it changed.
+func (c *watched) report(present report) {
+	slices.SortFunc(present.kinds, func(a, b capstanv1.WatchedKind) int { return strings.Compare(a.Kind, b.Kind) })
+	if present.apps == c.loop.reported.apps && slices.Equal(present.kinds, c.loop.reported.kinds) {
+		return
 	}
-	w.mu.Unlock()
-	slices.SortFunc(kinds, func(a, b capstanv1.WatchedKind) int { return strings.Compare(a.Kind, b.Kind) })
-	if apps != c.apps || !slices.Equal(kinds, c.reported) {
-		c.apps, c.reported = apps, kinds
-		w.o.Clusters.ReportKinds(c.name, slices.Clone(kinds), apps)
-	}
-}
-
-// connectionTrouble is why nothing of a cluster can be relied upon; the zero
-// problem when that is not so.
-func connectionTrouble(c *watched, s clusters.Snapshot) problem {
-	said := func(otherwise string) string {
-		if s.Message == "" {
-			return c.forPeople + " " + otherwise
-		}
-		return c.forPeople + ": " + s.Message
-	}
-	switch s.State {
-	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
-		return problem{}
-	case capstanv1.ConnectionUnreachable:
-		return problem{ReasonUnreachable, said("does not answer")}
-	case capstanv1.ConnectionAuthFailed:
-		return problem{ReasonAuthFailed, said("does not accept the credentials")}
-	case capstanv1.ConnectionRemoved:
-		return problem{ReasonRemoved, said("is gone")}
-	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
-	}
-	if s.Reason == clusters.ReasonHubUnreadable {
-		return problem{ReasonConnecting, said("cannot be looked up")}
-	}
-	// The steps of connecting take milliseconds each, and a change wakes Pipelines.
-	return problem{ReasonConnecting, c.forPeople + " is being connected"}
+	c.loop.reported = present
+	c.shared.options.Clusters.ReportKinds(c.cluster.name, slices.Clone(present.kinds), present.apps)
 }

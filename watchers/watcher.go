@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,32 +15,19 @@ import (
 
 // Watcher runs the informers.
 type Watcher struct {
-	o     Options
-	m     *meters
-	slots chan struct{}
-	// kick wakes the loop of Start; it holds one.
-	kick chan struct{}
-	// goroutines of keepers and their runs. None begins when the context of Start has
-	// ended, but by another.
-	goroutines sync.WaitGroup
+	shared *shared
 
-	mu          sync.Mutex
-	lockedState state
+	// lockedState is guarded by shared.mu.
+	lockedState watcherState
 }
 
-type state struct {
-	// ctx is that of Start; nil before.
-	ctx context.Context //nolint:containedctx // It is the Watcher's life.
-	// demands: owner → what it wants.
+type watcherState struct {
+	// demands: owner → what it demands.
 	demands map[string][]Demand
 	// clusters: name → what is watched there.
 	clusters map[multicluster.ClusterName]*watched
-	// sources are the subscriptions that are engaged, told or not.
-	sources map[*subscription]struct{}
-	// changed are the clusters that the loop is to look at.
-	changed map[*watched]struct{}
-	// folding are the clusters with folded wakes.
-	folding map[*watched]struct{}
+	// subscriptions are those of sources that are engaged, attached or not.
+	subscriptions map[*subscription]struct{}
 }
 
 var _ clusters.Listener = &Watcher{}
@@ -50,127 +36,108 @@ var _ clusters.Listener = &Watcher{}
 func New(o Options) *Watcher {
 	o.defaults()
 	return &Watcher{
-		o: o, m: newMeters(),
-		slots: make(chan struct{}, listSlots),
-		kick:  make(chan struct{}, 1),
-		lockedState: state{
-			demands:  map[string][]Demand{},
-			clusters: map[multicluster.ClusterName]*watched{},
-			sources:  map[*subscription]struct{}{},
-			changed:  map[*watched]struct{}{},
-			folding:  map[*watched]struct{}{},
+		shared: newShared(o),
+		lockedState: watcherState{
+			demands:       map[string][]Demand{},
+			clusters:      map[multicluster.ClusterName]*watched{},
+			subscriptions: map[*subscription]struct{}{},
 		},
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader
-// watches workload clusters.
-func (*Watcher) NeedLeaderElection() bool { return true }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: see Options.EveryReplica.
+func (w *Watcher) NeedLeaderElection() bool { return !w.shared.options.EveryReplica }
 
 // Start runs the watchers until the context ends, and waits for their goroutines.
 // A Watcher starts once.
 func (w *Watcher) Start(ctx context.Context) error {
-	undo, err := w.m.register(w.o.Registerer)
+	undo, err := w.shared.meters.register(w.shared.options.Registerer)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	defer undo()
-	w.begin(ctx)
-	check := w.o.Clock.NewTicker(w.o.Timings.Check)
+	w.shared.start(ctx)
+	check := w.shared.options.Clock.NewTicker(w.shared.options.Timings.Check)
 	defer check.Stop()
 	var fold <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			w.end()
+			w.shared.stop()
 			return nil
 		case <-check.C():
-			w.round(w.all())
-		case <-w.kick:
-			w.round(w.takeChanged())
+			w.check(w.takeAll())
+		case <-w.shared.kick:
+			w.check(w.takeChanged())
 		case <-fold:
 			fold = nil
 		}
-		if left := w.deliver(); left && fold == nil {
-			fold = w.o.Clock.After(foldFor)
+		if left := w.shared.wakes.flush(); left && fold == nil {
+			fold = w.shared.options.Clock.After(foldFor)
 		}
 	}
 }
 
-func (w *Watcher) begin(ctx context.Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lockedState.ctx = ctx
-}
-
-// end waits for the goroutines. With the mutex, it orders itself after whoever
-// began one while the context had not ended.
-func (w *Watcher) end() {
-	w.mu.Lock()
-	w.lockedState.ctx = nil
-	w.mu.Unlock()
-	w.goroutines.Wait()
-}
-
-// spawn runs a goroutine that ends by itself, while the Watcher runs.
-func (w *Watcher) spawn(do func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.lockedState.ctx != nil {
-		w.goroutines.Go(do)
-	}
-}
-
-// round looks at clusters. It waits for nothing.
-func (w *Watcher) round(some []*watched) {
-	now := w.o.Clock.Now()
+// check checks clusters. It never waits.
+func (w *Watcher) check(some []*watched) {
+	now := w.shared.options.Clock.Now()
 	for _, c := range some {
 		if !w.sweep(c, now) {
-			w.tend(c, now)
-			w.report(c, now)
+			c.check(now)
 		}
 	}
 }
 
-func (w *Watcher) all() []*watched {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.lockedState.changed)
+// sweep ends what has lingered out, and the cluster with its last kind. It returns
+// whether the cluster is done.
+func (w *Watcher) sweep(c *watched, now time.Time) bool {
+	over, done := w.takeLingered(c, now)
+	c.finish(over, done)
+	return done
+}
+
+func (w *Watcher) takeLingered(c *watched, now time.Time) (over []*keeper, done bool) {
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	over, done = c.sweepLocked(now)
+	if done {
+		delete(w.lockedState.clusters, c.cluster.name)
+	}
+	return over, done
+}
+
+// takeAll returns all clusters, of which none is marked as changed then.
+func (w *Watcher) takeAll() []*watched {
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	clear(w.shared.lockedState.changed)
 	return slices.Collect(maps.Values(w.lockedState.clusters))
 }
 
+// takeChanged returns the clusters that are marked as changed, of which none is then.
 func (w *Watcher) takeChanged() []*watched {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	some := slices.Collect(maps.Keys(w.lockedState.changed))
-	clear(w.lockedState.changed)
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	var some []*watched
+	for name := range w.shared.lockedState.changed {
+		if c := w.lockedState.clusters[name]; c != nil {
+			some = append(some, c)
+		}
+	}
+	clear(w.shared.lockedState.changed)
 	return some
-}
-
-// lockedLook has the loop look at a cluster. It is called with the mutex held, and
-// never waits.
-func (w *Watcher) lockedLook(c *watched) {
-	if c != nil {
-		w.lockedState.changed[c] = struct{}{}
-		w.kickLoop()
-	}
-}
-
-func (w *Watcher) kickLoop() {
-	select {
-	case w.kick <- struct{}{}:
-	default: // It is to look already.
-	}
 }
 
 // ConnectionChanged implements clusters.Listener.
 func (w *Watcher) ConnectionChanged(_, to clusters.Snapshot) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lockedLook(w.lockedState.clusters[to.Name])
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
+	if w.lockedState.clusters[to.Name] != nil {
+		w.shared.changedLocked(to.Name)
+	}
 }
 
-// SetDemand replaces what an owner wants; nil when it wants nothing any more. It
+// SetDemand replaces what an owner demands; nil when it demands nothing any more. It
 // returns at once.
 func (w *Watcher) SetDemand(owner string, want []Demand) {
 	if w.demandIs(owner, want) {
@@ -184,13 +151,13 @@ func (w *Watcher) SetDemand(owner string, want []Demand) {
 			set[d] = true
 			distinct = append(distinct, d)
 		}
-		if _, asked := kinds[d.Kind]; !asked {
-			kinds[d.Kind] = w.o.Kinds(d.Kind)
+		if _, known := kinds[d.Kind]; !known {
+			kinds[d.Kind] = w.shared.options.Kinds(d.Kind)
 		}
 	}
-	now := w.o.Clock.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	now := w.shared.options.Clock.Now()
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
 	s := &w.lockedState
 	old := s.demands[owner]
 	if len(set) == 0 {
@@ -203,35 +170,29 @@ func (w *Watcher) SetDemand(owner string, want []Demand) {
 			set[d] = false
 			continue
 		}
-		c := s.clusters[d.Cluster]
-		c.lockedKinds[d.Kind].lockedRelease(d, owner, now)
-		w.lockedLook(c)
+		s.clusters[d.Cluster].releaseLocked(d, owner, now)
 	}
 	for d, fresh := range set {
 		if fresh {
-			w.lockedDemand(d, owner, kinds[d.Kind])
+			w.clusterLocked(d.Cluster).demandLocked(d, owner, kinds[d.Kind])
 		}
 	}
 }
 
-// demandIs tells whether an owner wants this already, as with most looks at a Pipeline.
+// demandIs is whether an owner demands this already, as after most reconciles of a
+// Pipeline.
 func (w *Watcher) demandIs(owner string, want []Demand) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.shared.mu.Lock()
+	defer w.shared.mu.Unlock()
 	return slices.Equal(w.lockedState.demands[owner], want)
 }
 
-func (w *Watcher) lockedDemand(d Demand, owner string, kind Kind) {
-	c := w.lockedState.clusters[d.Cluster]
+// clusterLocked is a cluster, made when it is first demanded.
+func (w *Watcher) clusterLocked(name multicluster.ClusterName) *watched {
+	c := w.lockedState.clusters[name]
 	if c == nil {
-		c = newWatched(d.Cluster)
-		w.lockedState.clusters[d.Cluster] = c
+		c = newWatched(w.shared, name)
+		w.lockedState.clusters[name] = c
 	}
-	k := c.lockedKinds[d.Kind]
-	if k == nil {
-		k = newKeeper(w, c, kind)
-		c.lockedKinds[d.Kind] = k
-	}
-	k.lockedDemand(d, owner)
-	w.lockedLook(c)
+	return c
 }

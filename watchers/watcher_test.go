@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -23,6 +24,7 @@ import (
 // TestApplicationStatusIsRecordedFaithfully (C4): missing, created, ready, upgraded,
 // failed, deleted.
 func TestApplicationStatusIsRecordedFaithfully(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	cluster := w.admin("prod", home)
 	app := w.release(cluster, "web")
@@ -61,10 +63,21 @@ func TestApplicationStatusIsRecordedFaithfully(t *testing.T) {
 
 // TestKustomization (C5), in the management cluster.
 func TestKustomization(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	app := index.Object{Kind: index.Kind(apps.Kustomization), Namespace: w.namespace, Name: "web"}
 	w.use("shop", app)
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
+	u := w.createKustomization("")
+	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
+	w.applied(u, "main@sha1:abc")
+	w.g.Eventually(w.sight(app)).Should(Equal(ready("main@sha1:abc")))
+}
+
+// createKustomization creates the Kustomization "web" in the home cluster, as applied at
+// the revision if that is not empty.
+func (w *world) createKustomization(revision string) *unstructured.Unstructured {
+	w.t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"interval": "10m", "prune": true, "sourceRef": map[string]any{"kind": "GitRepository", "name": "web"},
 	}}}
@@ -72,18 +85,27 @@ func TestKustomization(t *testing.T) {
 	u.SetKind("Kustomization")
 	u.SetNamespace(w.namespace)
 	u.SetName("web")
-	w.g.Expect(w.hub.Create(t.Context(), u)).To(Succeed())
-	w.g.Eventually(w.sight(app)).Should(Equal(unready("")))
+	w.g.Expect(w.hub.Create(w.t.Context(), u)).To(Succeed())
+	if revision != "" {
+		w.applied(u, revision)
+	}
+	return u
+}
+
+// applied writes the status of a Kustomization that is applied at the revision.
+func (w *world) applied(u *unstructured.Unstructured, revision string) {
+	w.t.Helper()
 	w.status(w.hub, u, map[string]any{
-		"observedGeneration": u.GetGeneration(), "lastAppliedRevision": "main@sha1:abc",
+		"observedGeneration": u.GetGeneration(), "lastAppliedRevision": revision,
 		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}},
 	})
-	w.g.Eventually(w.sight(app)).Should(Equal(ready("main@sha1:abc")))
 }
 
 // TestInformersEndWithTheLastUser (C10), after the linger, also when the target never
 // existed.
 func TestInformersEndWithTheLastUser(t *testing.T) {
+	home.Get(t)
+	leaks.AtEnd(t) // The test is not parallel: no other Watcher runs.
 	w := newWorld(t, func(o *watchers.Options) { o.Timings.Linger = time.Second })
 	cluster := w.admin("prod", home)
 	app, never := w.release(cluster, "web"), w.release(cluster, "never")
@@ -120,6 +142,7 @@ func TestInformersEndWithTheLastUser(t *testing.T) {
 // TestOneUserAfterAnother: a Pipeline takes an application over while the index has
 // forgotten it; nothing changes in the cluster, and it is seen again.
 func TestOneUserAfterAnother(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	app := w.release(w.admin("prod", home), "web")
 	w.deploy(w.hub, w.createRelease(w.hub, w.namespace, "web"), "1.0.0")
@@ -134,6 +157,7 @@ func TestOneUserAfterAnother(t *testing.T) {
 // TestCredentialsOfOneNamespace: where a list of all is forbidden, each namespace is
 // watched, and what is forbidden in one is not held against another.
 func TestCredentialsOfOneNamespace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	mine, other := w.namespace, w.newNamespace(home)
 	user := "limited-" + mine
@@ -180,6 +204,7 @@ func TestCredentialsOfOneNamespace(t *testing.T) {
 
 // TestKindIsNotInstalled: it concerns that kind alone, and ends when the CRD comes.
 func TestKindIsNotInstalled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	bare.Install(t, "kustomize-controller")
 	cluster := w.admin("edge", bare)
@@ -198,6 +223,7 @@ func TestKindIsNotInstalled(t *testing.T) {
 // TestDemandedLater: an object that is stored as its key is read by itself when it
 // is demanded; then its changes are seen.
 func TestDemandedLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	cluster := w.admin("prod", home)
 	first, second := w.release(cluster, "first"), w.release(cluster, "second")
@@ -217,6 +243,7 @@ func TestDemandedLater(t *testing.T) {
 // TestDemandRacesCreation: an object that is created at the moment it is demanded is
 // seen, whichever comes first.
 func TestDemandRacesCreation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	cluster := w.admin("prod", home)
 	w.use("a", w.release(cluster, "none"))
@@ -240,6 +267,7 @@ func TestDemandRacesCreation(t *testing.T) {
 
 // TestHeartbeatsWakeNobody: equal observations end in the index.
 func TestHeartbeatsWakeNobody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	app := w.release(w.admin("prod", home), "web")
 	u := w.createRelease(w.hub, w.namespace, "web")
@@ -262,6 +290,7 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 // TestLiveChangesGoAhead: what an initial list brings wakes each Pipeline as
 // initial, whatever the number of its applications; a change wakes it as live.
 func TestLiveChangesGoAhead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	cluster := w.admin("prod", home)
 	var all []index.Object
@@ -287,6 +316,7 @@ func TestLiveChangesGoAhead(t *testing.T) {
 // TestAStormIsFolded: one cluster's changes above its share are folded, and the last
 // is not lost.
 func TestAStormIsFolded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	app := w.release(w.admin("prod", home), "web")
 	u := w.createRelease(w.hub, w.namespace, "web")
@@ -308,6 +338,7 @@ func TestAStormIsFolded(t *testing.T) {
 // TestOutage: what is known stays, stale; nothing is listed again, and what happened
 // meanwhile is seen.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -340,10 +371,11 @@ func TestOutage(t *testing.T) {
 
 // TestAnotherClusterTakesTheName: what was seen of the old one is forgotten.
 func TestAnotherClusterTakesTheName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
-	bare.Install(t, "helm-controller")
-	app := w.release(w.admin("prod", home), "web")
-	w.deploy(w.hub, w.createRelease(w.hub, w.namespace, "web"), "1.0.0")
+	bare.Install(t, "kustomize-controller")
+	app := index.Object{Cluster: string(w.admin("prod", home)), Kind: index.Kind(apps.Kustomization), Namespace: w.namespace, Name: "web"}
+	w.createKustomization("1.0.0")
 	w.use("shop", app)
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
 	raw, err := bare.Get(t).Kubeconfig("")
@@ -354,6 +386,7 @@ func TestAnotherClusterTakesTheName(t *testing.T) {
 
 // TestSecretComesLater: what cannot be connected says why.
 func TestSecretComesLater(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	name := clusters.Ref{Kind: "Cluster", Namespace: w.namespace, Name: "prod"}.ClusterName()
 	app := w.release(name, "web")
@@ -368,6 +401,7 @@ func TestSecretComesLater(t *testing.T) {
 
 // TestTooManyObjects: no tenant can grow the hub by creating objects.
 func TestTooManyObjects(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.MaxObjects = 3 })
 	cluster := w.admin("prod", home)
 	app := w.release(cluster, "web")
@@ -381,6 +415,7 @@ func TestTooManyObjects(t *testing.T) {
 
 // TestServedVersion: the version is found by what is served, in the kind's own order.
 func TestServedVersion(t *testing.T) {
+	t.Parallel()
 	versions := []string{"v3", "v1beta1", "v1"}
 	w := newWorld(t, func(o *watchers.Options) {
 		o.Kinds = func(gk schema.GroupKind) watchers.Kind {

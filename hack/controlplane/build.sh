@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds etcd, kube-apiserver and kubectl from their Go modules into bin/envtest.
-# They are kept while what they are made from does not change, so that only the
-# first run compiles.
+# Builds etcd, kube-apiserver and kubectl from their Go modules into a directory, unless
+# they are there already and go.mod is the same.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ../compile.sh
@@ -15,7 +14,7 @@ if [ "$(cat "$out/.stamp" 2>/dev/null)" = "$stamp" ] &&
   exit 0
 fi
 
-kube=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+kube=$(version_of k8s.io/kubernetes)
 minor=${kube#v1.}
 minor=${minor%%.*}
 # Without these the server reports v0.0.0-master, which no client can parse.

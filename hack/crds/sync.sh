@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Lays out the CustomResourceDefinitions of other products, one directory per
 # product, in bin/crds. They are read from the downloaded Go modules that go.mod,
-# old/go.mod and helm-old/go.mod name; nothing is compiled but, for helm-old, their
-# API is read by controller-gen.
+# old/go.mod and helm-old/go.mod require. Nothing is compiled, except controller-gen, which
+# reads the API of helm-old.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -21,7 +21,8 @@ mkdir -p "$new"
 # out of the module's config/crd/bases.
 copy() { # product directory-of-go.mod module group plurals...
   local product=$1 module=$3 group=$4 dir version plural
-  dir=$(cd "$here/$2" && go mod download "$module" && go list -m -f '{{.Dir}}' "$module")
+  (cd "$here/$2" && supervise 0 "$product: downloading $module" go mod download "$module")
+  dir=$(cd "$here/$2" && go list -m -f '{{.Dir}}' "$module")
   version=$(cd "$here/$2" && go list -m -f '{{.Version}}' "$module")
   shift 4
   mkdir -p "$new/$product"
@@ -50,15 +51,15 @@ copy cluster-controller . github.com/weaveworks/cluster-controller gitops.weave.
 
 "$here/../tool.sh" tools sigs.k8s.io/controller-tools/cmd/controller-gen
 api=github.com/fluxcd/helm-controller/api
-(cd "$here/helm-old" && "$root/bin/controller-gen" crd \
+(cd "$here/helm-old" && supervise 0 "helm-controller-old: generating" "$root/bin/controller-gen" crd \
   paths="$api/v2;$api/v2beta2;$api/v2beta1" output:crd:dir="$new/helm-controller-old")
 echo "  helm-controller-old: generated from $api $(cd "$here/helm-old" && go list -m -f '{{.Version}}' $api)"
 
-# There are no webhooks beside a bare control plane: a CRD that asks for one to
-# convert would be refused or would hang its readers. None of these files does
-# (the products add it by a kustomize patch); should one start to, be told here.
+# A bare control plane has no webhooks. A CRD with a conversion webhook would be refused,
+# or would block its readers. None of these files has one (the products add it by a
+# kustomize patch), and a new version that has one fails here.
 if grep -rlE '^ +strategy: Webhook' "$new"; then
-  echo "the CRDs above ask for a conversion webhook; take that out here" >&2
+  echo "the CRDs above have a conversion webhook: remove it in this script" >&2
   exit 1
 fi
 

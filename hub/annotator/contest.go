@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/utils/clock"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
@@ -55,7 +57,7 @@ func (c *contests) wrote(who mcreconcile.Request, change string) {
 	now := c.clock.Now()
 	next := &contest{change: change, at: now}
 	if last := c.lockedState[who]; last != nil && last.change == change && now.Sub(last.at) < contestOver {
-		next.wait = min(max(contestWait, 2*last.wait), contestWaitMax)
+		next.wait = backoff.Policy{First: contestWait, Max: contestWaitMax}.Next(last.wait)
 	}
 	c.lockedState[who] = next
 }

@@ -3,7 +3,6 @@ package annotator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -110,11 +109,7 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 		// Names need to be unique in a process only for controller-runtime's own metrics.
 		SkipNameValidation: ptr.To(true),
 		RecoverPanic:       ptr.To(true),
-		// controller-runtime's priority queue (v0.24.1) hands items to workers that have
-		// gone when it is shut down, with its locks held: a worker that is at work then
-		// never ends, nor does the controller. Nothing here is so urgent.
-		UsePriorityQueue: ptr.To(false),
-		Logger:           r.Logger,
+		Logger:             r.Logger,
 		LogConstructor: func(who *mcreconcile.Request) logr.Logger {
 			line := r.Logger.WithValues("kind", r.kind.Kind)
 			if who != nil {
@@ -138,11 +133,11 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 		}
 		return controller.Watch(local)
 	}
-	if err := watch(r.kind, changed(watchers.Enqueue, r.awaits)); err != nil {
+	if err := watch(r.kind, changed(r.kind, watchers.Enqueue, r.awaits)); err != nil {
 		return err
 	}
 	for _, kind := range behind(r.kind) {
-		if err := watch(kind, changed(r.enqueueConcerned(kind), nil)); err != nil {
+		if err := watch(kind, changed(kind, r.enqueueConcerned(kind), nil)); err != nil {
 			return err
 		}
 	}
@@ -195,17 +190,18 @@ func (r *Reconciler) enqueueConcerned(kind schema.GroupKind) mchandler.TypedEven
 	}
 }
 
-// changed passes over updates of what is not read here, such as the status of a
-// MachineDeployment or of a template that thousands of them name; but not the update of
-// an object that is awaited: a watch that broke shows a patch and what undid it as one
-// update of nothing.
-func changed(inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request], awaits func(multicluster.ClusterName, client.Object) bool) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+// changed skips updates of a kind that change nothing of what is read here: others may
+// read more of the same objects, such as the dashboard, which shows the replicas of a
+// MachineDeployment. It does not skip the update of an object that is awaited: a watch
+// that broke shows a patch and what undid it as one update that changes nothing.
+func changed(kind schema.GroupKind, inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request], awaits func(multicluster.ClusterName, client.Object) bool) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+	read, _ := Kind(kind)
 	return func(name multicluster.ClusterName, cl cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
 		h := inner(name, cl)
 		return handler.TypedFuncs[client.Object, mcreconcile.Request]{
 			CreateFunc: h.Create,
 			UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-				if !same(e.ObjectOld, e.ObjectNew) || awaits != nil && awaits(name, e.ObjectOld) {
+				if !same(read, e.ObjectOld, e.ObjectNew) || awaits != nil && awaits(name, e.ObjectOld) {
 					h.Update(ctx, e, q)
 				}
 			},
@@ -220,23 +216,23 @@ func (r *Reconciler) awaits(name multicluster.ClusterName, o client.Object) bool
 	return r.unseen.awaits(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}, o.GetResourceVersion())
 }
 
-// same is whether two states of a reduced object differ in nothing but the
-// resourceVersion.
-func same(a, b client.Object) bool {
-	x, ok := a.(*unstructured.Unstructured)
-	y, also := b.(*unstructured.Unstructured)
-	if !ok || !also {
-		return false
-	}
-	return equality.Semantic.DeepEqual(unversioned(x), unversioned(y))
+// same is whether two states of an object differ in nothing that is read of its kind.
+func same(read watchers.Kind, a, b client.Object) bool {
+	x, ok := unversioned(read, a)
+	y, also := unversioned(read, b)
+	return ok && also && equality.Semantic.DeepEqual(x, y)
 }
 
-func unversioned(u *unstructured.Unstructured) map[string]any {
-	out := maps.Clone(u.Object)
-	if metadata, ok := out["metadata"].(map[string]any); ok {
-		metadata = maps.Clone(metadata)
-		delete(metadata, "resourceVersion")
-		out["metadata"] = metadata
+// unversioned is what is read of an object, without its resourceVersion.
+func unversioned(read watchers.Kind, o client.Object) (client.Object, bool) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return nil, false
 	}
-	return out
+	kept, err := read.Reduce(u)
+	if err != nil {
+		return nil, false
+	}
+	kept.SetResourceVersion("")
+	return kept, true
 }

@@ -35,7 +35,7 @@ func TestAPatchAndItsUndoingInOne(t *testing.T) {
 	r := &Reconciler{}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	defer q.ShutDown()
-	h := changed(watchers.Enqueue, r.awaits)(clusters.LocalName, nil)
+	h := changed(MachineDeployment, watchers.Enqueue, r.awaits)(clusters.LocalName, nil)
 	who := mcreconcile.Request{
 		ClusterName: clusters.LocalName,
 		Request:     reconcile.Request{NamespacedName: client.ObjectKeyFromObject(deploymentAt("1"))},
@@ -49,6 +49,32 @@ func TestAPatchAndItsUndoingInOne(t *testing.T) {
 	update("1", "3")
 	g.Expect(q.Len()).To(Equal(1))
 	g.Expect(r.unseen.holds(who, "3")).To(BeFalse())
+}
+
+// The watch of a kind keeps what other parts read, too: the replicas that the dashboard
+// shows wake nothing, the fields and annotations that are read here do.
+func TestOnlyWhatIsReadWakes(t *testing.T) {
+	h := changed(MachineDeployment, watchers.Enqueue, nil)(clusters.LocalName, nil)
+	for name, tc := range map[string]struct {
+		path  []string
+		wakes int
+	}{
+		"replicas":                       {[]string{"status", "readyReplicas"}, 0},
+		"a label":                        {[]string{"metadata", "labels", "cluster.x-k8s.io/cluster-name"}, 0},
+		"an annotation of somebody else": {[]string{"metadata", "annotations", "example.com/other"}, 0},
+		"the name of the Cluster":        {[]string{"spec", "clusterName"}, 1},
+		"paused":                         {[]string{"metadata", "annotations", PausedAnnotation}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+			defer q.ShutDown()
+			after := deploymentAt("2")
+			g.Expect(unstructured.SetNestedField(after.Object, "x", tc.path...)).To(Succeed())
+			h.Update(t.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: deploymentAt("1"), ObjectNew: after}, q)
+			g.Expect(q.Len()).To(Equal(tc.wakes))
+		})
+	}
 }
 
 // What an admission webhook takes away again was not written, though the answer is 200:

@@ -55,7 +55,7 @@ func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, into *pipe
 	if status := p.Status.Environments[target.environment]; status != nil {
 		mark = status.LastPromotion
 	}
-	waiting, err := newest(ctx, s.Client, p.Namespace, p.UID, target.environment, mark)
+	waiting, err := newest(ctx, s.Client, p, target.environment, mark)
 	if err != nil {
 		return nil, fmt.Errorf("listing the Promotions of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}

@@ -5,11 +5,12 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 const (
@@ -64,24 +65,16 @@ func come(p *capstanv1.Promotion) (location string, settled bool, err error) {
 	return "", false, nil
 }
 
-// newest promotion into an environment; nil when there is none, or when it is known
-// that there was a newer one.
-func newest(ctx context.Context, reader client.Reader, namespace string, uid types.UID, environment string, mark int64) (*capstanv1.Promotion, error) {
-	var list capstanv1.PromotionList
-	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{capstanv1.PipelineUIDLabel: string(uid)}); err != nil {
+// newest promotion of a Pipeline into an environment, by what reader has; nil when there
+// is none, or when mark says that there was a newer one.
+func newest(ctx context.Context, reader client.Reader, p *pipelinesv1.Pipeline, environment string, mark int64) (*capstanv1.Promotion, error) {
+	all, err := promotions.OfPipeline(ctx, reader, client.ObjectKeyFromObject(p), p.UID)
+	if err != nil {
 		return nil, err
 	}
-	var entries []decision.Entry
-	for i := range list.Items {
-		if list.Items[i].Spec.Environment == environment {
-			entries = append(entries, decision.EntryOf(&list.Items[i]))
-		}
+	found := decision.NewestOf(all, environment)
+	if found == nil || found.Spec.Number < mark {
+		return nil, nil
 	}
-	ledger := decision.NewLedger(entries, mark)
-	for i := range list.Items {
-		if p := &list.Items[i]; p.Spec.Environment == environment && p.Spec.Number == ledger.Highest() {
-			return p, nil
-		}
-	}
-	return nil, nil
+	return found, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
 // event is what is read of a Flux event: an application is at a revision.
@@ -124,13 +125,13 @@ func (s *Server) promoted(ctx context.Context, p *pipelinesv1.Pipeline, into *pi
 	if status == nil {
 		status = &pipelinesv1.EnvironmentStatus{}
 	}
-	promotion, err := newest(ctx, s.Cache, p.Namespace, p.UID, into.Name, 0)
+	promotion, err := newest(ctx, s.Cache, p, into.Name, 0)
 	if err != nil {
 		return "", false, nil // Likewise.
 	}
 	switch {
 	case promotion == nil || !same(revision, promotion.Spec.Revision) || promotion.Status.Phase == capstanv1.PhaseSuperseded:
-		return "", runs(status, revision), nil
+		return "", runs(into, status, revision), nil
 	case promotion.Status.Phase == capstanv1.PhaseAwaitingApproval:
 		// Whoever approves next finds the revision where weave shows it.
 		return "", status.WaitingApproval.Revision == promotion.Spec.Revision, nil
@@ -141,9 +142,10 @@ func (s *Server) promoted(ctx context.Context, p *pipelinesv1.Pipeline, into *pi
 
 // runs tells whether every target of an environment runs a revision: then there is
 // nothing to promote.
-func runs(status *pipelinesv1.EnvironmentStatus, revision string) bool {
-	return len(status.Targets) > 0 && !slices.ContainsFunc(status.Targets, func(t pipelinesv1.TargetStatus) bool {
-		return !t.Ready || t.Stale || t.Error != "" || !same(revision, t.Revision)
+func runs(into *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStatus, revision string) bool {
+	targets := decision.TargetsOf(into, status)
+	return len(targets) > 0 && !slices.ContainsFunc(targets, func(t decision.Target) bool {
+		return !t.Fresh || !t.Ready || !same(revision, t.Revision)
 	})
 }
 

@@ -1,26 +1,32 @@
 package approval
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
-var (
-	calls = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capstan_hook_calls_total",
-		Help: "Calls of the promotion hook, by endpoint (promotion, approval, none) and status code.",
-	}, []string{"endpoint", "code"})
+// metrics of one Server.
+type metrics struct {
+	calls       *prometheus.CounterVec
+	refusals    *prometheus.CounterVec
+	callSeconds *prometheus.HistogramVec
+}
 
-	refusals = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capstan_hook_refusals_total",
-		Help: "Calls of the promotion hook that were refused, by reason; alert on Signature and Replayed.",
-	}, []string{"reason"})
+func newMetrics() *metrics {
+	return &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_hook_calls_total",
+			Help: "Calls of the promotion hook, by endpoint (promotion, approval, none) and status code.",
+		}, []string{"endpoint", "code"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_hook_refusals_total",
+			Help: "Calls of the promotion hook that were refused, by reason; alert on Signature and Replayed.",
+		}, []string{"reason"}),
+		callSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "capstan_hook_call_seconds",
+			Help:    "Time that a call of the promotion hook took, the wait for its outcome included, by endpoint.",
+			Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2, 5, 10, 20},
+		}, []string{"endpoint"}),
+	}
+}
 
-	callSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "capstan_hook_call_seconds",
-		Help:    "Time that a call of the promotion hook took, the wait for its outcome included, by endpoint.",
-		Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2, 5, 10, 20},
-	}, []string{"endpoint"})
-)
-
-func init() { metrics.Registry.MustRegister(calls, refusals, callSeconds) }
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.calls, m.refusals, m.callSeconds}
+}

@@ -39,8 +39,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	location, err := s.serve(ctx, w, r, target, known)
 	code := s.answer(w, r, location, err)
-	calls.WithLabelValues(endpoint, strconv.Itoa(code)).Inc()
-	callSeconds.WithLabelValues(endpoint).Observe(s.Clock.Since(started).Seconds())
+	s.metrics.calls.WithLabelValues(endpoint, strconv.Itoa(code)).Inc()
+	s.metrics.callSeconds.WithLabelValues(endpoint).Observe(s.Clock.Since(started).Seconds())
 }
 
 // serve a call, in the order in which weave finds fault.
@@ -98,7 +98,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, location string,
 	if !errors.As(err, &refused) {
 		refused = failed(err)
 	}
-	refusals.WithLabelValues(string(refused.reason)).Inc()
+	s.metrics.refusals.WithLabelValues(string(refused.reason)).Inc()
 	s.Logger.V(verbosity(refused.reason)).Info("call refused", "reason", refused.reason, "code", refused.code, "why", refused.Error(),
 		"method", r.Method, "path", r.URL.Path, "client", r.RemoteAddr)
 	if refused.retryAfter != "" {

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-hub/capstan/hub/serving"
+	"github.com/capstan-hub/capstan/internal/collectors"
 )
 
 const (
@@ -60,14 +62,17 @@ type Options struct {
 	// Leads tells whether this replica acts.
 	Leads func() bool
 	// Wake has this replica look at a Pipeline, where it leads. It does not block.
-	Wake   func(types.NamespacedName)
-	Clock  clock.WithTicker
-	Logger logr.Logger
+	Wake func(types.NamespacedName)
+	// Registerer of the metrics, while the Server runs; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.WithTicker
+	Logger     logr.Logger
 }
 
 // Server answers the two calls. It is a Runnable of the manager, on every replica.
 type Server struct {
 	Options
+	metrics *metrics
 	limiter *serving.Limiter
 	// slots are taken by calls that were read, large by large bodies that are read.
 	slots, large chan struct{}
@@ -91,6 +96,7 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		Options: o,
+		metrics: newMetrics(),
 		limiter: serving.NewLimiter(o.RateLimit, rateInterval, maxClients),
 		slots:   make(chan struct{}, maxCalls),
 		large:   make(chan struct{}, maxLarge),
@@ -101,9 +107,14 @@ func New(o Options) *Server {
 // sends a call to any replica.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start serves until the context ends. That it cannot listen, or cannot read the
-// certificate, is an error.
+// Start serves until the context ends. It fails when it cannot register its metrics, cannot
+// listen, or cannot read the certificate.
 func (s *Server) Start(ctx context.Context) error {
+	undo, err := collectors.Register(s.Registerer, s.metrics.all()...)
+	if err != nil {
+		return err
+	}
+	defer undo()
 	s.stopping = ctx.Done()
 	return serving.Server{
 		Name: "promotion hook", BindAddress: s.BindAddress, Handler: s, CertFile: s.CertFile, KeyFile: s.KeyFile,

@@ -19,6 +19,7 @@ import (
 // Whatever is sent in place of a session is none, and nothing that is too large, or of
 // another method, is worked upon.
 func TestMisuse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	b := w.browser()
 	w.Expect(b.signIn(w.account("ada")).Code).To(Equal(303))
@@ -119,6 +120,7 @@ func TestBoard(t *testing.T) {
 // Where as many pages are looked at as can be kept, others are shown, and not live; as
 // soon as one is left, they are.
 func TestFullBoard(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	var leave func(time.Time)
 	for i := range maxTopics {
@@ -178,6 +180,7 @@ func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 
 
 // A viewer that takes nothing loses its stream, and holds no other up meanwhile.
 func TestSlowViewer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.cluster("dev")
 	p := w.pipeline("shop", "1.0.0", "dev")

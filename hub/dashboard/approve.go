@@ -47,12 +47,12 @@ func (s *Server) approve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.sessions.genuine(v.session, r.PostFormValue("csrf")) {
-		approvals.WithLabelValues("refused").Inc()
+		s.metrics.approvals.WithLabelValues("refused").Inc()
 		s.message(w, r, v, http.StatusForbidden, "Not approved", "The form is not of this session: go back, reload the page and try again.", "")
 		return
 	}
 	if r.PostFormValue("uid") != string(p.UID) {
-		approvals.WithLabelValues("refused").Inc()
+		s.metrics.approvals.WithLabelValues("refused").Inc()
 		s.message(w, r, v, http.StatusConflict, "Not approved", "It is not the promotion that you were shown any more. Look again.", "")
 		return
 	}
@@ -60,7 +60,7 @@ func (s *Server) approve(w http.ResponseWriter, r *http.Request) {
 	result, code, text := "refused", http.StatusForbidden, "The API server refused it."
 	switch {
 	case err == nil:
-		approvals.WithLabelValues("ok").Inc()
+		s.metrics.approvals.WithLabelValues("ok").Inc()
 		s.Logger.Info("approved", "promotion", client.ObjectKeyFromObject(p).String(), "environment", p.Spec.Environment, "revision", p.Spec.Revision,
 			"by", v.user.Username, "client", r.RemoteAddr)
 		http.Redirect(w, r, back(view.EntryOf(p, v.scope)), http.StatusSeeOther)
@@ -74,7 +74,7 @@ func (s *Server) approve(w http.ResponseWriter, r *http.Request) {
 	default:
 		result, code, text = "error", http.StatusServiceUnavailable, "The API server could not be asked; try again."
 	}
-	approvals.WithLabelValues(result).Inc()
+	s.metrics.approvals.WithLabelValues(result).Inc()
 	s.Logger.Info("approval not written", "promotion", client.ObjectKeyFromObject(p).String(), "by", v.user.Username, "error", err.Error())
 	s.message(w, r, v, code, "Not approved", text, err.Error())
 }

@@ -14,6 +14,7 @@ import (
 // Who may approve does it under the own name, past the admission policy, with the
 // form of the own session; nobody else does.
 func TestApprove(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	w.cluster("dev")
 	p := w.pipeline("shop", "1.0.0", "dev")
@@ -60,6 +61,7 @@ func TestApprove(t *testing.T) {
 // The dashboard asks for the verb approve; who has it and may not write is told by the
 // API server, and so is who lost the right a moment ago.
 func TestApproveIsTheAPIServers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	p := w.pipeline("shop", "1.0.0", "dev")
 	promotion := w.waits(p, "dev", "1.1.0")

@@ -73,7 +73,7 @@ func largeRenderer(t testing.TB) *renderer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := newRenderer(addresses)
+	r, err := newRenderer(addresses, newMetrics().blocksRendered)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,14 +58,19 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	os.Exit(leaks.Main(func() int { return run(m) }))
+}
+
+func run(m *testing.M) int {
 	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
 	if plane != nil {
 		if err := plane.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // management is a client of an administrator; rights and policies are those of config.
@@ -148,22 +154,23 @@ type world struct {
 	// server that was started last, and where it is.
 	server *Server
 	url    string
+	// registry of the dashboard that was served last.
+	registry *prometheus.Registry
 
 	mu    sync.Mutex
 	heard map[view.Cluster]view.Heard
 	leads bool
 }
 
-var worldsNow int
+var worldsNow atomic.Int64
 
 // newWorld starts a dashboard that shows everything to whoever asks, unless edited.
 func newWorld(t *testing.T, edit func(*Options)) *world {
 	t.Helper()
 	c := management(t)
-	verifyNone(t)
 	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Heard{}, leads: true}
-	worldsNow++
-	w.fleet, w.apps = fmt.Sprintf("fleet-%d", worldsNow), fmt.Sprintf("apps-%d", worldsNow)
+	n := worldsNow.Add(1)
+	w.fleet, w.apps = fmt.Sprintf("fleet-%d", n), fmt.Sprintf("apps-%d", n)
 	for _, name := range []string{w.fleet, w.apps} {
 		w.Expect(w.c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	}
@@ -201,6 +208,8 @@ func (w *world) serve() (stop func()) {
 	addresses := make(chan string, 1)
 	o := w.options
 	o.Logger = logr.New(listening{addresses})
+	w.registry = prometheus.NewRegistry()
+	o.Registerer = w.registry
 	s, err := New(o)
 	w.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -417,14 +426,9 @@ var (
 	listsEvents = rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"list"}}
 )
 
-// verifyNone looks, when the test and what it started have ended, whether a goroutine
-// is left.
+// verifyNone fails the test if it leaves goroutines. The test must not be parallel.
 func verifyNone(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() {
-		http.DefaultClient.CloseIdleConnections()
-		if err := leaks.Find(before); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Helper()
+	leaks.AtEnd(t)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
@@ -70,9 +72,11 @@ var icons = map[view.Tone]string{
 type renderer struct {
 	templates *template.Template
 	stock     *stock
+	// rendered counts the blocks that were not in stock.
+	rendered prometheus.Counter
 }
 
-func newRenderer(addresses map[string]string) (*renderer, error) {
+func newRenderer(addresses map[string]string, rendered prometheus.Counter) (*renderer, error) {
 	t, err := template.New("").Funcs(template.FuncMap{
 		"asset": func(name string) (string, error) {
 			if a, ok := addresses[name]; ok {
@@ -87,7 +91,7 @@ func newRenderer(addresses map[string]string) (*renderer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &renderer{templates: t, stock: newStock()}, nil
+	return &renderer{templates: t, stock: newStock(), rendered: rendered}, nil
 }
 
 // block is rendered, unless it was before.
@@ -97,7 +101,7 @@ func (r *renderer) block(b view.Block) (string, error) {
 	}
 	html, err := r.execute(b.Template, b)
 	if err == nil {
-		blocksRendered.Inc()
+		r.rendered.Inc()
 		r.stock.put(b, html)
 	}
 	return html, err

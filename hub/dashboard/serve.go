@@ -110,8 +110,8 @@ func (s *Server) measured(route string, h http.HandlerFunc) http.HandlerFunc {
 		}
 		counting := &countingWriter{ResponseWriter: w, code: http.StatusOK}
 		h(counting, r)
-		requests.WithLabelValues(of, strconv.Itoa(counting.code)).Inc()
-		requestSeconds.WithLabelValues(of).Observe(s.Clock.Since(began).Seconds())
+		s.metrics.requests.WithLabelValues(of, strconv.Itoa(counting.code)).Inc()
+		s.metrics.requestSeconds.WithLabelValues(of).Observe(s.Clock.Since(began).Seconds())
 	}
 }
 

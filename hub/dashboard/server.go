@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 	"github.com/capstan-hub/capstan/hub/serving"
+	"github.com/capstan-hub/capstan/internal/collectors"
 )
 
 const (
@@ -89,14 +91,17 @@ type Options struct {
 	// Config of the management cluster. Of it, only where that is and by what it is
 	// known are used: approvals are written with their givers' own tokens.
 	Config *rest.Config
-	Clock  clock.WithTicker
-	Logger logr.Logger
+	// Registerer of the metrics, while the Server runs; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.WithTicker
+	Logger     logr.Logger
 }
 
 // Server serves the dashboard. It is a Runnable of the manager, on every replica.
 type Server struct {
 	Options
 	handler  http.Handler
+	metrics  *metrics
 	renderer *renderer
 	assets   map[string]asset
 	source   *source
@@ -160,7 +165,8 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading assets: %w", err)
 	}
-	renderer, err := newRenderer(addresses)
+	m := newMetrics()
+	renderer, err := newRenderer(addresses, m.blocksRendered)
 	if err != nil {
 		return nil, fmt.Errorf("loading templates: %w", err)
 	}
@@ -169,7 +175,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		Options: o, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
+		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
 		source:   &source{cache: o.Cache, live: o.Live, leads: o.Leads, clock: o.Clock, machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
@@ -183,9 +189,14 @@ func New(o Options) (*Server, error) {
 // the leader wrote.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start serves until the context ends. That it cannot listen, or cannot read the
-// certificate, is an error.
+// Start serves until the context ends. It fails when it cannot register its metrics, cannot
+// listen, or cannot read the certificate.
 func (s *Server) Start(ctx context.Context) error {
+	undo, err := collectors.Register(s.Registerer, s.metrics.all()...)
+	if err != nil {
+		return err
+	}
+	defer undo()
 	s.stopping = ctx.Done()
 	return serving.Server{
 		Name: "dashboard", BindAddress: s.BindAddress, Handler: s, CertFile: s.CertFile, KeyFile: s.KeyFile,

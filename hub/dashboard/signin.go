@@ -35,7 +35,7 @@ func (s *Server) askForToken(w http.ResponseWriter, r *http.Request, code int, n
 // signIn begins a session, if the token is somebody's.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	if !s.limiter.allow(r.RemoteAddr, s.Clock.Now()) {
-		signInsTotal.WithLabelValues("limited").Inc()
+		s.metrics.signIns.WithLabelValues("limited").Inc()
 		w.Header().Set("Retry-After", "6")
 		s.askForToken(w, r, http.StatusTooManyRequests, "/", "There were too many tries. Wait a moment, and try again.")
 		return
@@ -46,14 +46,14 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	next, token := local(r.PostForm.Get("next")), strings.TrimSpace(r.PostForm.Get("token"))
 	if token == "" || len(token) > MaxToken {
-		signInsTotal.WithLabelValues("refused").Inc()
+		s.metrics.signIns.WithLabelValues("refused").Inc()
 		s.askForToken(w, r, http.StatusUnprocessableEntity, next, "That is no token: it is empty, or longer than one can be.")
 		return
 	}
 	user, err := s.reviewer.review(r.Context(), token)
 	switch {
 	case mustSignIn(err):
-		signInsTotal.WithLabelValues("refused").Inc()
+		s.metrics.signIns.WithLabelValues("refused").Inc()
 		s.Logger.V(1).Info("sign-in refused", "client", r.RemoteAddr)
 		s.askForToken(w, r, http.StatusUnauthorized, next, errNotAuthenticated.Error()+".")
 		return
@@ -63,12 +63,12 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		signInsTotal.WithLabelValues("error").Inc()
+		s.metrics.signIns.WithLabelValues("error").Inc()
 		s.Logger.Error(err, "signing in")
 		s.askForToken(w, r, http.StatusServiceUnavailable, next, "The API server could not be asked whose token it is; the hub's log says why. Try again.")
 		return
 	}
-	signInsTotal.WithLabelValues("ok").Inc()
+	s.metrics.signIns.WithLabelValues("ok").Inc()
 	s.Logger.Info("signed in", "user", user.Username, "client", r.RemoteAddr)
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }

@@ -15,14 +15,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // gathered is the sum of a metric's series.
-func gathered(t *testing.T, name string) float64 {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+func (w *world) gathered(name string) float64 {
+	w.t.Helper()
+	families, err := w.registry.Gather()
+	w.Expect(err).NotTo(HaveOccurred())
 	sum := 0.0
 	for _, f := range families {
 		if f.GetName() == name {
@@ -40,6 +39,7 @@ func byToken(o *Options) { o.Auth = AuthToken }
 
 // One signs in with a token, is led to where one wanted to go, and out again.
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	token := w.account("ada")
 	b := w.browser()
@@ -74,6 +74,7 @@ func TestSignIn(t *testing.T) {
 
 // A revoked token ends its sessions, and their streams.
 func TestRevokedToken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	b := w.browser()
 	w.Expect(b.signIn(w.account("ada")).Code).To(Equal(303))
@@ -86,6 +87,7 @@ func TestRevokedToken(t *testing.T) {
 
 // A session lasts a working day at most.
 func TestSessionEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	b := w.browser()
 	w.Expect(b.signIn(w.account("ada")).Code).To(Equal(303))
@@ -98,6 +100,7 @@ func TestSessionEnds(t *testing.T) {
 // Any replica with the key takes the session of another, also after a restart; none
 // without it does.
 func TestSessionOverReplicas(t *testing.T) {
+	t.Parallel()
 	key := []byte(strings.Repeat("k", MinSessionKey))
 	w := newWorld(t, func(o *Options) { byToken(o); o.SessionKey = key })
 	b := w.browser()
@@ -113,6 +116,7 @@ func TestSessionOverReplicas(t *testing.T) {
 
 // Whoever tries too often waits; others do not.
 func TestSignInIsLimited(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	b := w.browser()
 	for range signIns {
@@ -137,6 +141,7 @@ func TestSignInIsLimited(t *testing.T) {
 // One sees, counts and streams what one may list, by user and by group; and what one
 // may not list is neither there nor told of.
 func TestScopeOfUsers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	w.cluster("dev")
 	p := w.pipeline("shop", "1.0.0", "dev")
@@ -197,6 +202,7 @@ func TestScopeOfUsers(t *testing.T) {
 // A right that is taken away is gone in accessFor; one that is given is there at once
 // for who signs in.
 func TestRightsThatChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, byToken)
 	w.pipeline("shop", "1.0.0", "dev")
 	b, token := w.browser(), w.account("ada")
@@ -227,6 +233,7 @@ func (w *world) hearAgain(name string) {
 // What is open is open to this machine alone, also by name; and nothing is served
 // where tokens would travel in the clear.
 func TestExposure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	b := w.browser()
 	w.Expect(b.get("/").Code).To(Equal(200))
@@ -262,6 +269,7 @@ func TestExposure(t *testing.T) {
 
 // Headers, compression and what a browser may keep.
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	b := w.browser()
 	page := b.get("/")

@@ -132,7 +132,7 @@ func versionOf(r *http.Request) string {
 // stream sends the changes of a page as they come.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code int) {
-		requests.WithLabelValues("/stream", strconv.Itoa(code)).Inc()
+		s.metrics.requests.WithLabelValues("/stream", strconv.Itoa(code)).Inc()
 		http.Error(w, http.StatusText(code), code)
 	}
 	v, a, code, err := s.followed(r)
@@ -152,14 +152,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	release, err := s.streams.take(s.browser(r, v), most)
 	if err != nil {
-		requests.WithLabelValues("/stream", "204").Inc()
+		s.metrics.requests.WithLabelValues("/stream", "204").Inc()
 		w.WriteHeader(http.StatusNoContent) // Which tells a browser not to try again.
 		return
 	}
 	defer release()
-	requests.WithLabelValues("/stream", "200").Inc()
-	streams.Inc()
-	defer streams.Dec()
+	s.metrics.requests.WithLabelValues("/stream", "200").Inc()
+	s.metrics.streams.Inc()
+	defer s.metrics.streams.Dec()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // For proxies that gather answers.
@@ -178,7 +178,7 @@ func (s *Server) follow(r *http.Request, v viewer, t *topic, out *eventWriter) {
 	for out.err == nil {
 		news := t.since(version)
 		if news.lost {
-			resyncs.Inc()
+			s.metrics.resyncs.Inc()
 			out.event("", "resync", "{}")
 			return
 		}
@@ -196,7 +196,7 @@ func (s *Server) follow(r *http.Request, v viewer, t *topic, out *eventWriter) {
 				out.event("", "signedout", "{}")
 				return
 			case err == nil && now.scope.Key() != v.scope.Key():
-				resyncs.Inc()
+				s.metrics.resyncs.Inc()
 				out.event("", "resync", "{}")
 				return
 			}

@@ -80,6 +80,7 @@ func (a answer) version() string {
 // A change is sent as the entries that changed; whoever was away takes up where it
 // was; and who cannot is told to fetch the page.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.cluster("dev")
 	w.cluster("prod")
@@ -136,6 +137,7 @@ func TestStream(t *testing.T) {
 
 // A cluster that falls silent turns stale by time alone, in its card and in the cells.
 func TestStreamTurnsStale(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.cluster("dev")
 	w.pipeline("shop", "1.0.0", "dev")
@@ -167,17 +169,18 @@ func TestViewersShareRendering(t *testing.T) {
 		events, _ := w.browser().listen("/pipelines", version, nil)
 		all = append(all, events)
 	}
-	w.Expect(gathered(t, "capstan_dashboard_streams")).To(BeNumerically("==", 50))
-	before := gathered(t, "capstan_dashboard_blocks_rendered_total")
+	w.Expect(w.gathered("capstan_dashboard_streams")).To(BeNumerically("==", 50))
+	before := w.gathered("capstan_dashboard_blocks_rendered_total")
 	w.runs(p, "dev", "1.1.0")
 	for _, events := range all {
 		w.Eventually(events, patience).Should(Receive(HaveField("Data", ContainSubstring("1.1.0"))))
 	}
-	w.Expect(gathered(t, "capstan_dashboard_blocks_rendered_total") - before).To(BeNumerically("==", 1))
+	w.Expect(w.gathered("capstan_dashboard_blocks_rendered_total") - before).To(BeNumerically("==", 1))
 }
 
 // A browser has six connections by HTTP/1.1: its fifth stream is told to poll.
 func TestStreamsOfOneBrowser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	b := w.browser()
 	b.get("/about") // Which gives it its name.
@@ -193,6 +196,8 @@ func TestStreamsOfOneBrowser(t *testing.T) {
 
 // Streams end when the hub does, and a viewer that comes back fetches the page anew.
 func TestStreamOverRestart(t *testing.T) {
+	management(t)
+	verifyNone(t)
 	w := newWorld(t, nil)
 	stop := w.serve()
 	b := w.browser()
@@ -219,7 +224,7 @@ func TestChanges(t *testing.T) {
 	}
 	_, addresses, err := loadAssets()
 	g.Expect(err).NotTo(HaveOccurred())
-	r, err := newRenderer(addresses)
+	r, err := newRenderer(addresses, newMetrics().blocksRendered)
 	g.Expect(err).NotTo(HaveOccurred())
 	topic := newTopic(address{build: page("a", "b")}, view.Everything(), r)
 	at := time.Now()
@@ -255,6 +260,7 @@ func TestChanges(t *testing.T) {
 
 // An object that goes is no page any more, and one that comes back is another.
 func TestPageThatGoes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	p := w.pipeline("shop", "1.0.0", "dev")
 	b := w.browser()
@@ -268,6 +274,7 @@ func TestPageThatGoes(t *testing.T) {
 
 // Standby and leader show the same objects; only the leader knows of last contacts.
 func TestStandby(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	w.cluster("dev")
 	b := w.browser()

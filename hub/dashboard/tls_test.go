@@ -48,6 +48,7 @@ func authority(g *WithT, folder, name string) (trust *x509.CertPool, cert, key s
 // By TLS the session is for TLS alone, the tabs of a browser share a connection and all
 // have a stream, plain HTTP is refused, and a certificate that is renewed is served.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	trust, cert, key := authority(NewWithT(t), folder, "first")
 	w := newWorld(t, func(o *Options) { o.Auth, o.CertFile, o.KeyFile = AuthToken, cert, key })

@@ -105,7 +105,7 @@ func (f *Facts) environment(i int) Environment {
 		}
 	}
 	e := Environment{Name: env.Name, Runs: runs(targets), Ready: fmt.Sprintf("%d/%d", ready, len(env.Targets))}
-	newest := f.newest(env.Name)
+	newest := decision.NewestOf(f.Promotions, env.Name)
 	if newest != nil && !newest.Status.Phase.Finished() {
 		phase := newest.Status.Phase
 		if phase == "" {
@@ -151,17 +151,19 @@ func runs(targets []decision.Target) string {
 	}
 }
 
-// targets of an environment, as the hub's status shows them; all of the spec's,
-// though the hub may not have looked at some.
+// targets of an environment, as the hub's status shows them.
 func (f *Facts) targets(i int) []decision.Target {
 	env := &f.Pipeline.Spec.Environments[i]
-	targets := make([]decision.Target, len(env.Targets))
-	for j := range targets {
-		if s := f.status(i, j); s != nil {
-			targets[j] = decision.Target{Fresh: !s.Stale && s.Error == "", Ready: s.Ready, Revision: s.Revision}
-		}
+	return decision.TargetsOf(env, f.Pipeline.Status.Environments[env.Name])
+}
+
+// question is what the hub decides for environment i.
+func (f *Facts) question(i int) decision.Question {
+	all := make([][]decision.Target, len(f.Pipeline.Spec.Environments))
+	for j := range all {
+		all[j] = f.targets(j)
 	}
-	return targets
+	return decision.QuestionOf(f.Pipeline, all, f.Promotions, i)
 }
 
 // status of a target; nil when the hub has not looked at it.
@@ -171,46 +173,6 @@ func (f *Facts) status(i, j int) *pipelinesv1.TargetStatus {
 		return nil
 	}
 	return &status.Targets[j]
-}
-
-// newest promotion into an environment; nil when there is none.
-func (f *Facts) newest(env string) *capstanv1.Promotion {
-	var newest *capstanv1.Promotion
-	for i := range f.Promotions {
-		p := &f.Promotions[i]
-		if p.Spec.Environment == env && (newest == nil || p.Spec.Number > newest.Spec.Number) {
-			newest = p
-		}
-	}
-	return newest
-}
-
-// question is what the hub decides upon for an environment.
-func (f *Facts) question(i int) decision.Question {
-	return decision.Question{
-		Suspended: f.Pipeline.Spec.Suspend,
-		First:     f.decided(0), Source: f.decided(i - 1), Into: f.decided(i),
-	}
-}
-
-func (f *Facts) decided(i int) decision.Environment {
-	p, env := f.Pipeline, &f.Pipeline.Spec.Environments[i]
-	e := decision.Environment{Name: env.Name, Targets: f.targets(i)}
-	if promotion := p.PromotionFor(env); promotion != nil {
-		e.Intent = &decision.Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
-	}
-	var mark int64
-	if status := p.Status.Environments[env.Name]; status != nil {
-		e.Agreed, mark = status.Agreed, status.LastPromotion
-	}
-	var entries []decision.Entry
-	for k := range f.Promotions {
-		if f.Promotions[k].Spec.Environment == env.Name {
-			entries = append(entries, decision.EntryOf(&f.Promotions[k]))
-		}
-	}
-	e.Ledger = decision.NewLedger(entries, mark)
-	return e
 }
 
 // ago is how long something has been so.

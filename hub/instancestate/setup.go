@@ -115,11 +115,8 @@ func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool
 		NeedLeaderElection:      ptr.To(false),
 		SkipNameValidation:      ptr.To(true),
 		RecoverPanic:            ptr.To(true),
-		// controller-runtime's priority queue (v0.24.1) may leave a worker behind when it
-		// is shut down.
-		UsePriorityQueue: ptr.To(false),
-		Logger:           r.Logger,
-		LogConstructor:   func(*mcreconcile.Request) logr.Logger { return r.Logger.WithValues("kind", kind.Kind) },
+		Logger:                  r.Logger,
+		LogConstructor:          func(*mcreconcile.Request) logr.Logger { return r.Logger.WithValues("kind", kind.Kind) },
 	})
 	if err != nil {
 		return fmt.Errorf("following %s: %w", kind.Kind, err)

@@ -69,8 +69,6 @@ func (s *sources) setup(mgr manager.Manager) error {
 			NeedLeaderElection:      ptr.To(false),
 			SkipNameValidation:      ptr.To(true),
 			RecoverPanic:            ptr.To(true),
-			// As with the annotator's controllers: see there.
-			UsePriorityQueue: ptr.To(false),
 		}).
 		Complete(s)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // A Pipeline with targets that this process has not had the time to look at is held:
@@ -42,15 +44,16 @@ func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.
 	if h.locked == nil {
 		h.locked = map[types.NamespacedName]hold{}
 	}
+	retry := backoff.Policy{First: leastHold, Max: mostHold}
 	held, is := h.locked[key]
 	switch left := held.until.Sub(now); {
 	case !is:
-		h.locked[key] = hold{until: now.Add(leastHold), next: 2 * leastHold}
+		h.locked[key] = hold{until: now.Add(leastHold), next: retry.Next(leastHold)}
 		return leastHold
 	case left > 0:
 		return min(left, mostHold) // The clock may have been put back.
 	default:
-		h.locked[key] = hold{until: now.Add(held.next), next: min(2*held.next, mostHold)}
+		h.locked[key] = hold{until: now.Add(held.next), next: retry.Next(held.next)}
 		return 0
 	}
 }

@@ -1,14 +1,18 @@
 package pipeline
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
-// promotionsCreated counts decisions. The label is a row of the decision table.
-var promotionsCreated = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "capstan_promotions_created_total",
-	Help: "Promotions written, by the reason of the decision.",
-}, []string{"reason"})
+// metrics of one Reconciler.
+type metrics struct {
+	// created counts decisions. The label is a row of the decision table.
+	created *prometheus.CounterVec
+}
 
-func init() { metrics.Registry.MustRegister(promotionsCreated) }
+func newMetrics() *metrics {
+	return &metrics{created: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "capstan_promotions_created_total",
+		Help: "Promotions written, by the reason of the decision.",
+	}, []string{"reason"})}
+}
+
+func (m *metrics) all() []prometheus.Collector { return []prometheus.Collector{m.created} }

@@ -18,6 +18,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // errMovedOn is returned when what was decided from is no longer so.
@@ -33,22 +34,22 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 	if wholes(found) {
 		return nil
 	}
-	var promotions []capstanv1.Promotion
+	var uncached []capstanv1.Promotion
 	for i := 1; i < len(p.Spec.Environments); i++ {
 		env := p.Spec.Environments[i].Name
 		if slices.ContainsFunc(found, func(f problem) bool { return f.environment == env }) {
 			continue
 		}
-		if !decision.Decide(question(p, seen, cached, i)).Create {
+		if !decision.Decide(decision.QuestionOf(p, seen.targets(), cached, i)).Create {
 			continue
 		}
-		if promotions == nil {
+		if uncached == nil {
 			var err error
-			if promotions, err = r.lookAgain(ctx, p); err != nil {
+			if uncached, err = r.lookAgain(ctx, p); err != nil {
 				return err
 			}
 		}
-		q := question(p, seen, promotions, i)
+		q := decision.QuestionOf(p, seen.targets(), uncached, i)
 		verdict := decision.Decide(q)
 		if !verdict.Create {
 			continue
@@ -73,62 +74,14 @@ func (r *Reconciler) lookAgain(ctx context.Context, p *pipelinesv1.Pipeline) ([]
 	if now.UID != p.UID || now.ResourceVersion != p.ResourceVersion {
 		return nil, errMovedOn
 	}
-	promotions, err := listPromotions(ctx, r.APIReader, p)
+	all, err := promotions.OfPipeline(ctx, r.APIReader, client.ObjectKeyFromObject(p), p.UID)
 	if err != nil {
 		return nil, err
 	}
-	if promotions == nil {
-		promotions = []capstanv1.Promotion{}
+	if all == nil {
+		all = []capstanv1.Promotion{}
 	}
-	return promotions, nil
-}
-
-// question puts together what is decided upon for environment i.
-func question(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, i int) decision.Question {
-	return decision.Question{
-		Suspended: p.Spec.Suspend,
-		First:     environment(p, seen, promotions, 0),
-		Source:    environment(p, seen, promotions, i-1),
-		Into:      environment(p, seen, promotions, i),
-	}
-}
-
-func environment(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, i int) decision.Environment {
-	env := &p.Spec.Environments[i]
-	e := decision.Environment{Name: env.Name, Targets: seen.targets(i), Intent: intent(p, env)}
-	var mark int64
-	if status := p.Status.Environments[env.Name]; status != nil {
-		e.Agreed, mark = status.Agreed, status.LastPromotion
-	}
-	e.Ledger = ledgerOf(promotions, env.Name, mark)
-	return e
-}
-
-// ledgerOf makes the ledger of one environment.
-func ledgerOf(promotions []capstanv1.Promotion, env string, mark int64) decision.Ledger {
-	var entries []decision.Entry
-	for i := range promotions {
-		if promotions[i].Spec.Environment == env {
-			entries = append(entries, decision.EntryOf(&promotions[i]))
-		}
-	}
-	return decision.NewLedger(entries, mark)
-}
-
-// outbound are the promotions that were decided from an environment.
-func outbound(promotions []capstanv1.Promotion, env string) []decision.Entry {
-	var entries []decision.Entry
-	for i := range promotions {
-		if promotions[i].Spec.Source.Environment == env {
-			entries = append(entries, decision.EntryOf(&promotions[i]))
-		}
-	}
-	return entries
-}
-
-func newestOf(promotions []capstanv1.Promotion, env string, number int64) *capstanv1.Promotion {
-	i := slices.IndexFunc(promotions, func(p capstanv1.Promotion) bool { return p.Spec.Environment == env && p.Spec.Number == number })
-	return &promotions[i]
+	return all, nil
 }
 
 // create writes the intent into the slot that only one promotion can have. Who
@@ -142,7 +95,7 @@ func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q deci
 	case err != nil:
 		return fmt.Errorf("creating Promotion %s/%s: %w", promotion.Namespace, promotion.Name, err)
 	}
-	promotionsCreated.WithLabelValues(string(v.Reason)).Inc()
+	r.metrics.created.WithLabelValues(string(v.Reason)).Inc()
 	logger(ctx).Info("promotion decided", "environment", q.Into.Name, "revision", v.Revision, "sequence", v.Sequence,
 		"promotion", promotion.Name, "why", v.Reason)
 	return nil

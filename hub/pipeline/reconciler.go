@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +27,8 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/collectors"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -67,14 +70,17 @@ type Options struct {
 	NoCrossNamespaceRefs bool
 	// Recorder of Events.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Registerer of the metrics; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.PassiveClock
 }
 
 // Reconciler reconciles Pipelines.
 type Reconciler struct {
 	Options
-	primed sync.Once
-	holds  holds
+	metrics *metrics
+	primed  sync.Once
+	holds   holds
 	// looked: Pipeline → UID of the one whose status this process has brought up to date.
 	looked sync.Map
 }
@@ -86,16 +92,19 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{Options: o}
+	return &Reconciler{Options: o, metrics: newMetrics()}
 }
 
-// SetupWithManager adds the controller to the manager. The waker brings what the
+// SetupWithManager adds the controller to the manager and registers the metrics. The waker brings what the
 // watchers and the connections have to tell.
 //
 // The Pipeline's own status brings another look, too: one that found nothing to
 // write may have compared with a cache that was older than the last write, and
 // nobody else would ever say so.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
+	if _, err := collectors.Register(r.Registerer, r.metrics.all()...); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("pipeline").
 		For(&pipelinesv1.Pipeline{}).
@@ -131,7 +140,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 
-	promotions, err := listPromotions(ctx, r.Client, p)
+	cached, err := promotions.OfPipeline(ctx, r.Client, key, p.UID)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -139,11 +148,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.writeStatus(ctx, p, r.status(p, seen, promotions)); err != nil {
+	if err := r.writeStatus(ctx, p, r.status(p, seen, cached)); err != nil {
 		return r.again(ctx, err)
 	}
 	r.looked.Store(key, p.UID)
-	return r.again(ctx, r.promote(ctx, p, seen, promotions))
+	return r.again(ctx, r.promote(ctx, p, seen, cached))
 }
 
 // prime tells the index and the watchers what all Pipelines need, before the first is
@@ -191,16 +200,6 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 
 // owner is a Pipeline's name as an owner of demand.
 func owner(key types.NamespacedName) string { return "Pipeline/" + key.String() }
-
-// listPromotions returns the Promotions of exactly this Pipeline, not of one that
-// had its name before.
-func listPromotions(ctx context.Context, reader client.Reader, p *pipelinesv1.Pipeline) ([]capstanv1.Promotion, error) {
-	var list capstanv1.PromotionList
-	if err := reader.List(ctx, &list, client.InNamespace(p.Namespace), client.MatchingLabels{capstanv1.PipelineUIDLabel: string(p.UID)}); err != nil {
-		return nil, fmt.Errorf("listing the Promotions of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	return list.Items, nil
-}
 
 // writeStatus writes the status if it changed, on the resourceVersion that was
 // read, and tells of transitions. p carries the new resourceVersion afterwards.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -84,15 +83,6 @@ var errInvalidTarget = errors.New("invalid target")
 
 func errNoNamespace(target int) error {
 	return fmt.Errorf("%w: targets[%d].namespace is empty: name the application's namespace", errInvalidTarget, target)
-}
-
-// intent of a promotion into an environment; nil when there is none to carry out.
-func intent(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment) *decision.Intent {
-	promotion := p.PromotionFor(env)
-	if promotion == nil {
-		return nil
-	}
-	return &decision.Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
 }
 
 func kinds(allowed []schema.GroupKind) string {

@@ -47,6 +47,7 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen sights, promotio
 	if wholes(found) {
 		return p.Status.DeepCopy().Environments
 	}
+	targets := seen.targets()
 	all := make(map[string]*pipelinesv1.EnvironmentStatus, len(p.Spec.Environments))
 	for i := range p.Spec.Environments {
 		env := &p.Spec.Environments[i]
@@ -56,12 +57,10 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen sights, promotio
 		}
 		status := &pipelinesv1.EnvironmentStatus{
 			Targets: r.targetStatuses(p, env, last, seen[i]),
-			Agreed:  decision.Record(last.Agreed.DeepCopy(), seen.targets(i), outbound(promotions, env.Name)),
+			Agreed:  decision.Record(last.Agreed.DeepCopy(), targets[i], decision.Outbound(promotions, env.Name)),
 		}
-		ledger := ledgerOf(promotions, env.Name, last.LastPromotion)
-		status.LastPromotion = ledger.Highest()
-		if n := ledger.Newest(); n != nil {
-			newest := newestOf(promotions, env.Name, n.Number)
+		status.LastPromotion = decision.LedgerOf(promotions, env.Name, last.LastPromotion).Highest()
+		if newest := decision.NewestOf(promotions, env.Name); newest != nil {
 			status.Promotion = &pipelinesv1.PromotionSummary{
 				Name: newest.Name, Revision: newest.Spec.Revision, Phase: string(newest.Status.Phase),
 				Reason: newest.Status.Reason, Message: newest.Status.Message, URL: newest.Status.URL,
@@ -90,7 +89,10 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 			// This process has not seen the target: what an earlier one saw still stands.
 			status.Revision = before.Revision
 		}
-		status.Stale = !s.target.Fresh && status.Revision != ""
+		// An application that was seen to be absent goes stale as well: else its target would
+		// look like one that is known to run nothing.
+		wasSeen := status.Revision != "" || s.known || (before != nil && before.ObservedTime != nil)
+		status.Stale = !s.target.Fresh && wasSeen
 		status.ObservedTime = r.observedTime(before, status, s)
 		statuses = append(statuses, status)
 	}
@@ -196,7 +198,7 @@ func pending(p *pipelinesv1.Pipeline, seen sights) *metav1.Condition {
 	if len(seen) == 0 || len(seen[0]) == 0 {
 		return nil
 	}
-	targets := seen.targets(0)
+	targets := seen.targets()[0]
 	if _, ok := decision.Agree(targets); ok {
 		return nil
 	}
@@ -234,15 +236,15 @@ func stalled(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promot
 	if len(found) > 0 {
 		return &metav1.Condition{Type: pipelinesv1.StalledCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
 	}
+	targets := seen.targets()
 	var failed, old []string
 	for i := 1; i < len(p.Spec.Environments); i++ {
 		env := &p.Spec.Environments[i]
-		n := ledgerOf(promotions, env.Name, 0).Newest()
-		if n == nil {
+		newest := decision.NewestOf(promotions, env.Name)
+		if newest == nil {
 			continue
 		}
-		newest := newestOf(promotions, env.Name, n.Number)
-		if revision, ok := decision.Agree(seen.targets(i)); ok && revision == newest.Spec.Revision {
+		if revision, ok := decision.Agree(targets[i]); ok && revision == newest.Spec.Revision {
 			continue
 		}
 		if newest.Status.Phase == capstanv1.PhaseFailed {

@@ -33,13 +33,16 @@ type sight struct {
 // sights by environment, in the order of the spec.
 type sights [][]sight
 
-// targets of one environment, as the decision sees them.
-func (s sights) targets(i int) []decision.Target {
-	targets := make([]decision.Target, len(s[i]))
-	for j := range s[i] {
-		targets[j] = s[i][j].target
+// targets of each environment, as the decision reads them.
+func (s sights) targets() [][]decision.Target {
+	all := make([][]decision.Target, len(s))
+	for i := range s {
+		all[i] = make([]decision.Target, len(s[i]))
+		for j := range s[i] {
+			all[i][j] = s[i][j].target
+		}
 	}
-	return targets
+	return all
 }
 
 // observe tells the index and the watchers what the Pipeline needs, and reads from

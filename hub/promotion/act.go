@@ -17,6 +17,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/backoff"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -100,8 +101,8 @@ func (r *Reconciler) carryOut(ctx context.Context, way strategy.Strategy, p *cap
 	defer cancel()
 	started := r.Clock.Now()
 	result, err := way.Promote(ctx, p.DeepCopy())
-	attempts.WithLabelValues(way.Name(), verdict(err)).Inc()
-	attemptSeconds.WithLabelValues(way.Name()).Observe(r.Clock.Since(started).Seconds())
+	r.metrics.attempts.WithLabelValues(way.Name(), verdict(err)).Inc()
+	r.metrics.attemptSeconds.WithLabelValues(way.Name()).Observe(r.Clock.Since(started).Seconds())
 	return result, err
 }
 
@@ -235,7 +236,7 @@ func postpone(p *capstanv1.Promotion, cause error, most time.Duration, now time.
 	wait := firstBackoff
 	if !errors.As(cause, &after) || !after.Untried {
 		p.Status.Attempt.Failures++
-		wait = backoff(p, most)
+		wait = retryIn(p, most)
 	}
 	if after != nil {
 		wait = max(wait, after.After+jitter(p, after.After))
@@ -260,19 +261,15 @@ func outcomeOf(s strategy.State) decision.Outcome {
 	return decision.OutcomeNone
 }
 
-// backoff doubles with each failure in sequence, up to most.
-func backoff(p *capstanv1.Promotion, most time.Duration) time.Duration {
-	wait := firstBackoff
-	for n := int64(1); n < p.Status.Attempt.Failures && wait < most; n++ {
-		wait *= 2
-	}
-	wait = min(wait, most)
+// retryIn doubles with each failure in sequence, up to most, and adds jitter.
+func retryIn(p *capstanv1.Promotion, most time.Duration) time.Duration {
+	wait := backoff.Policy{First: firstBackoff, Max: most}.Doubled(p.Status.Attempt.Failures - 1)
 	return wait + jitter(p, wait)
 }
 
-// jitter is up to a fifth of a wait. It comes from the identity, so that promotions
-// that failed together do not come back together, and a repetition of this
-// computation gives the same time.
+// jitter is up to a fifth of a wait. It is computed from the identity, so promotions
+// that failed together are not repeated together, and a repetition of this computation
+// returns the same time.
 func jitter(p *capstanv1.Promotion, wait time.Duration) time.Duration {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s/%d", p.UID, p.Status.Attempt.Number)

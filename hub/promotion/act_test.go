@@ -30,9 +30,9 @@ func TestBackoff(t *testing.T) {
 			p := &capstanv1.Promotion{}
 			p.UID = uid
 			p.Status.Attempt = &capstanv1.Attempt{Number: 700, Failures: int64(i) + 1}
-			wait := backoff(p, maxBackoff)
+			wait := retryIn(p, maxBackoff)
 			g.Expect(wait).To(And(BeNumerically(">=", least), BeNumerically("<=", least+least/5)), "after attempt %d", i+1)
-			g.Expect(backoff(p, maxBackoff)).To(Equal(wait))
+			g.Expect(retryIn(p, maxBackoff)).To(Equal(wait))
 			waits = append(waits, wait)
 		}
 		g.Expect(waits).NotTo(HaveEach(waits[0]), "promotions that failed together do not come back together")
@@ -40,7 +40,7 @@ func TestBackoff(t *testing.T) {
 	g := NewWithT(t)
 	p := &capstanv1.Promotion{}
 	p.Status.Attempt = &capstanv1.Attempt{Number: 1 << 40, Failures: 1 << 40}
-	g.Expect(backoff(p, maxBackoff)).To(BeNumerically("<=", maxBackoff+maxBackoff/5))
+	g.Expect(retryIn(p, maxBackoff)).To(BeNumerically("<=", maxBackoff+maxBackoff/5))
 }
 
 // With autoMerge each look at what cannot be merged yet is an attempt that succeeds.

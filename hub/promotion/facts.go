@@ -14,6 +14,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // view is what the hub's objects say around one Promotion.
@@ -37,22 +38,15 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	case err != nil && !apierrors.IsNotFound(err):
 		return v, fmt.Errorf("reading Pipeline %s/%s: %w", p.Namespace, p.Spec.Pipeline.Name, err)
 	}
-	var list capstanv1.PromotionList
-	if err := reader.List(ctx, &list, client.InNamespace(p.Namespace),
-		client.MatchingLabels{capstanv1.PipelineUIDLabel: string(p.Spec.Pipeline.UID)}); err != nil {
-		return v, fmt.Errorf("listing the Promotions beside %s/%s: %w", p.Namespace, p.Name, err)
-	}
-	var entries []decision.Entry
-	for i := range list.Items {
-		if list.Items[i].Spec.Environment == p.Spec.Environment {
-			entries = append(entries, decision.EntryOf(&list.Items[i]))
-		}
+	all, err := promotions.OfPipeline(ctx, reader, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, p.Spec.Pipeline.UID)
+	if err != nil {
+		return v, err
 	}
 	var mark int64
 	if status := v.status(p.Spec.Environment); status != nil {
 		mark = status.LastPromotion
 	}
-	v.ledger = decision.NewLedger(entries, mark)
+	v.ledger = decision.LedgerOf(all, p.Spec.Environment, mark)
 	v.secretChanged, err = r.secretChanged(ctx, p)
 	return v, err
 }
@@ -117,7 +111,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	f.EnvironmentGone = env == nil
 	f.PromotionGone = env != nil && v.pipeline.PromotionFor(env) == nil
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
-		revision, agrees := decision.Agree(targets(status))
+		revision, agrees := decision.Agree(decision.TargetsOf(env, status))
 		f.Runs = agrees && revision == p.Spec.Revision
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
@@ -138,13 +132,4 @@ func (v view) movedOn(p *capstanv1.Promotion, agreed *pipelinesv1.AgreedRevision
 	}
 	from := p.Spec.From.Revisions
 	return !slices.Contains(from, "") && !slices.Contains(from, agreed.Revision) && !v.ledger.Brought(agreed.Revision, p.Spec.Number)
-}
-
-// targets as Pipeline.status shows them.
-func targets(status *pipelinesv1.EnvironmentStatus) []decision.Target {
-	seen := make([]decision.Target, len(status.Targets))
-	for i, t := range status.Targets {
-		seen[i] = decision.Target{Fresh: !t.Stale && t.Error == "", Ready: t.Ready, Revision: t.Revision}
-	}
-	return seen
 }

@@ -17,6 +17,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/backoff"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -28,8 +29,8 @@ const (
 	maxFollow   = 5 * time.Minute
 	followShare = 10
 
-	// followJitter is the share by which looks are spread, in percent to both sides.
-	followJitter = 20
+	// followJitter is the share by which checks are spread, to both sides.
+	followJitter = 0.2
 
 	// maxWithdrawBackoff bounds the time between attempts to take back what a
 	// promotion left open that has ended. Nobody waits for it, and what keeps it from
@@ -230,8 +231,7 @@ func (f *follows) looks(p *capstanv1.Promotion) time.Duration {
 	if begun := begun(p); !begun.IsZero() {
 		interval = min(max(f.clock.Since(begun)/followShare, minFollow), maxFollow)
 	}
-	spread := interval * followJitter / 100
-	return f.later(p.UID, interval-spread+time.Duration(rand.Int64N(int64(2*spread)))) //nolint:gosec // It spreads load.
+	return f.later(p.UID, backoff.Spread(interval, followJitter, nil))
 }
 
 // begun is when a promotion could first be carried out; zero when it could not yet.

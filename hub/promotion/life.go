@@ -174,7 +174,7 @@ func (r *Reconciler) tell(ctx context.Context, before, p *capstanv1.Promotion) {
 		r.Recorder.Eventf(p, nil, severity, string(p.Status.Phase), "Promote", "%s: %s", p.Status.Reason, p.Status.Message)
 		log.FromContext(ctx).Info("promotion's phase changed", "from", before.Status.Phase, "to", p.Status.Phase, "reason", p.Status.Reason,
 			"environment", p.Spec.Environment, "revision", p.Spec.Revision, "number", p.Spec.Number)
-		count(p)
+		r.metrics.count(p)
 	}
 	if stalledAlready(p) && !stalledAlready(before) {
 		c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.StalledCondition)

@@ -7,46 +7,54 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-var (
-	ended = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capstan_promotions_total",
-		Help: "Promotions that ended, by phase and reason.",
-	}, []string{"phase", "reason"})
+// metrics of one Reconciler.
+type metrics struct {
+	ended          *prometheus.CounterVec
+	leadSeconds    prometheus.Histogram
+	attempts       *prometheus.CounterVec
+	attemptSeconds *prometheus.HistogramVec
+}
 
-	leadSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "capstan_promotion_lead_seconds",
-		Help:    "Time from the decision to promote to every target running the revision, approvals included.",
-		Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
-	})
+func newMetrics() *metrics {
+	return &metrics{
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_promotions_total",
+			Help: "Promotions that ended, by phase and reason.",
+		}, []string{"phase", "reason"}),
+		leadSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "capstan_promotion_lead_seconds",
+			Help:    "Time from the decision to promote to every target running the revision, approvals included.",
+			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
+		}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_promotion_attempts_total",
+			Help: "Attempts to carry a promotion out, by strategy and result (done, failed, impossible).",
+		}, []string{"strategy", "result"}),
+		attemptSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "capstan_promotion_attempt_seconds",
+			Help:    "Time that an attempt took, by strategy.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
+		}, []string{"strategy"}),
+	}
+}
 
-	attempts = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capstan_promotion_attempts_total",
-		Help: "Attempts to carry a promotion out, by strategy and result (done, failed, impossible).",
-	}, []string{"strategy", "result"})
-
-	attemptSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "capstan_promotion_attempt_seconds",
-		Help:    "Time that an attempt took, by strategy.",
-		Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
-	}, []string{"strategy"})
-)
-
-func init() { metrics.Registry.MustRegister(ended, leadSeconds, attempts, attemptSeconds) }
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.ended, m.leadSeconds, m.attempts, m.attemptSeconds}
+}
 
 // count a promotion that has just entered its phase. The reasons of Failed come
 // from strategies, which have a fixed set.
-func count(p *capstanv1.Promotion) {
+func (m *metrics) count(p *capstanv1.Promotion) {
 	if !p.Status.Phase.Finished() {
 		return
 	}
-	ended.WithLabelValues(string(p.Status.Phase), p.Status.Reason).Inc()
+	m.ended.WithLabelValues(string(p.Status.Phase), p.Status.Reason).Inc()
 	if p.Status.Phase == capstanv1.PhaseSucceeded {
-		leadSeconds.Observe(p.Status.FinishTime.Sub(p.CreationTimestamp.Time).Seconds())
+		m.leadSeconds.Observe(p.Status.FinishTime.Sub(p.CreationTimestamp.Time).Seconds())
 	}
 }
 

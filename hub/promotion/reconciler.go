@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +22,9 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
-	"github.com/capstan-hub/capstan/hub/secrets"
+	"github.com/capstan-hub/capstan/internal/collectors"
+	"github.com/capstan-hub/capstan/internal/promotions"
+	"github.com/capstan-hub/capstan/internal/secretwatch"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -68,14 +71,17 @@ type Options struct {
 	Retention time.Duration
 	// Recorder of Events.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// Registerer of the metrics; not registered when nil.
+	Registerer prometheus.Registerer
+	Clock      clock.PassiveClock
 }
 
 // Reconciler reconciles Promotions.
 type Reconciler struct {
 	Options
+	metrics *metrics
 	follows *follows
-	secrets *secrets.Watches
+	secrets *secretwatch.Source
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -91,11 +97,16 @@ func New(o Options) *Reconciler {
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention
 	}
-	return &Reconciler{Options: o, follows: newFollows(o.Clock), secrets: secrets.New(o.Metadata, withoutSecrets)}
+	return &Reconciler{Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), secrets: secretwatch.NewSource(o.Metadata, withoutSecrets)}
 }
 
-// SetupWithManager adds the controller to the manager.
+// SetupWithManager adds the controller to the manager and registers the metrics, those of
+// the promotions under way included.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	collector := &Collector{Reader: mgr.GetCache(), Clock: r.Clock}
+	if _, err := collectors.Register(r.Registerer, append(r.metrics.all(), collector)...); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("promotion").
 		For(&capstanv1.Promotion{}).
@@ -108,16 +119,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // unfinishedOf maps a Pipeline to those of its Promotions that are under way. Its
 // status carries the facts that they wait for.
 func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconcile.Request {
-	var list capstanv1.PromotionList
-	if err := r.Client.List(ctx, &list, client.InNamespace(o.GetNamespace()),
-		client.MatchingLabels{capstanv1.PipelineUIDLabel: string(o.GetUID())}); err != nil {
+	all, err := promotions.OfPipeline(ctx, r.Client, client.ObjectKeyFromObject(o), o.GetUID())
+	if err != nil {
 		log.FromContext(ctx).Error(err, "listing the Promotions of a Pipeline", "pipeline", client.ObjectKeyFromObject(o))
 		return nil
 	}
 	var requests []reconcile.Request
-	for i := range list.Items {
-		if p := &list.Items[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	for i := range all {
+		if p := &all[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}
 	return requests

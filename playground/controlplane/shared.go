@@ -19,9 +19,10 @@ type T interface {
 type Shared struct {
 	crds []string
 
-	once    sync.Once
-	running *ControlPlane
-	err     error
+	once       sync.Once
+	running    *ControlPlane
+	err        error
+	installing sync.Mutex // Two installations of one CRD would both create it.
 }
 
 // Share a control plane with the CRDs of the named products, as CRDs has them.
@@ -40,7 +41,10 @@ func (s *Shared) Get(t T) *ControlPlane {
 // Install the CRDs of more products.
 func (s *Shared) Install(t T, products ...string) {
 	t.Helper()
-	_, err := envtest.InstallCRDs(s.Get(t).Config(), envtest.CRDInstallOptions{Paths: CRDs(products...), ErrorIfPathMissing: true})
+	plane := s.Get(t)
+	s.installing.Lock()
+	defer s.installing.Unlock()
+	_, err := envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: CRDs(products...), ErrorIfPathMissing: true})
 	if err != nil {
 		t.Fatal(err)
 	}

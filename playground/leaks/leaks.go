@@ -1,40 +1,47 @@
-// Package leaks finds goroutines that a test leaves behind.
+// Package leaks finds goroutines that tests leave running.
 //
-// Purpose: the one list of what libraries leave and nobody here can end.
+// Purpose: it holds the only list of goroutines that libraries leave and that tests
+// cannot end.
 //
-// Contract: what is found beyond the list is somebody's leak. A test that knows of
-// more than the list, such as processes that outlive it, names that itself.
+// Contract: Main checks a whole package, after its last test. Tests of such a package
+// may run in parallel. AtEnd checks one test, which must not be parallel, because the
+// goroutines of other tests would be reported. A package whose tests are parallel keeps
+// at least one test with AtEnd for each thing that is started and stopped: Main does not
+// see a goroutine that ends late but before the last test.
+//
+// Trade-offs: Main names the goroutine and where it was created, but not the test that
+// left it. `go test -run` with fewer tests finds the test.
 package leaks
 
-import "go.uber.org/goleak"
+import (
+	"fmt"
+	"os"
 
-// libraries are the functions of goroutines that end by themselves some time after
-// their last use, or that a library leaves.
+	"go.uber.org/goleak"
+)
+
+// libraries are functions of goroutines that libraries leave, or that end some time
+// after their last use.
 var libraries = []string{
-	// Connections of a test's own clients. HTTP/2 is in three places.
+	// Connections of the HTTP clients of a test. HTTP/2 is in three places.
 	"net/http.(*persistConn).readLoop",
 	"net/http.(*persistConn).writeLoop",
 	"net/http.(*http2clientConnReadLoop).run",
 	"net/http/internal/http2.(*clientConnReadLoop).run",
 	"golang.org/x/net/http2.(*clientConnReadLoop).run",
-	// controller-runtime's queue hands an item to a worker that has gone, when it is
-	// shut down at the wrong moment, and its other half waits for the lock
-	// (kubernetes-sigs/controller-runtime#3538).
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleReadyItems",
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue.(*priorityqueue[...]).handleWaitingItems",
-	// controller-runtime's cache of single namespaces waits for first lists that the stop
-	// of its manager has cut short.
+	// The cache of single namespaces of controller-runtime waits for first lists that the
+	// stop of its manager has cut short.
 	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformer.func1",
 	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration.func1",
-	// A NATS server in the test's process that is shut down while a client has it make a
-	// stream: the store is made and nobody closes it.
+	// A NATS server in the process of the test that is stopped while a client creates a
+	// stream: the server creates the store and never closes it.
 	"github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop",
 	"github.com/nats-io/nats-server/v2/server/ats.Register.func1",
 }
 
-// Find returns an error that names the goroutines that were not there before, but for
-// those of libraries and of the other functions given. It waits a moment for them to
-// end.
+// Find returns an error that names the goroutines that are running now and were not
+// running when before was taken. It ignores the goroutines of libraries and those of
+// the other functions given. It retries for a moment until they have ended.
 func Find(before goleak.Option, others ...string) error {
 	options := []goleak.Option{before}
 	for _, function := range append(others, libraries...) {
@@ -43,15 +50,16 @@ func Find(before goleak.Option, others ...string) error {
 	return goleak.Find(options...)
 }
 
-// T is what of a test is needed here: *testing.T, B and F are it.
+// T is the part of a test that AtEnd uses. *testing.T, *testing.B and *testing.F
+// implement it.
 type T interface {
 	Helper()
 	Cleanup(func())
 	Error(args ...any)
 }
 
-// AtEnd fails the test if there are goroutines at its end that are not there now. It is
-// called before what is to be ended is begun: of Cleanups the first comes last.
+// AtEnd fails the test if goroutines run at its end that do not run now. Call it before
+// the test starts anything: cleanups run in the reverse order.
 func AtEnd(t T, others ...string) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -61,4 +69,20 @@ func AtEnd(t T, others ...string) {
 			t.Error(err)
 		}
 	})
+}
+
+// Main calls run, for TestMain, and returns its exit code. Run calls the tests of a
+// package and then stops what they share, such as control planes. Main returns 1 and
+// writes the goroutines to standard error if run returned 0 and goroutines are left.
+func Main(run func() int, others ...string) int {
+	before := goleak.IgnoreCurrent()
+	code := run()
+	if code != 0 {
+		return code
+	}
+	if err := Find(before, others...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }

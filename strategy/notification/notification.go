@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/strategy"
 )
@@ -156,8 +156,9 @@ func accepted(response *http.Response, answer string, p *capstanv1.Promotion) er
 		return nil
 	}
 	err := fmt.Errorf("--events-addr answered %s: %q", response.Status, strings.ToValidUTF8(answer, ""))
-	if seconds, perr := strconv.Atoi(response.Header.Get("Retry-After")); perr == nil && seconds > 0 {
-		return &strategy.RetryAfterError{After: time.Duration(seconds) * time.Second, Err: err}
+	// A date counts from the answer's own Date; the hub's time is for answers without one.
+	if after, _ := backoff.RetryAfter(response.Header, time.Now()); after > 0 {
+		return &strategy.RetryAfterError{After: after, Err: err}
 	}
 	return err
 }

@@ -86,12 +86,15 @@ func TestAnswers(t *testing.T) {
 		"too many, at first":         {http.StatusTooManyRequests, "7", 1, false, 7 * time.Second},
 		"unavailable":                {http.StatusServiceUnavailable, "", 1, false, 0},
 		"unavailable for a while":    {http.StatusServiceUnavailable, "30", 3, false, 30 * time.Second},
+		"unavailable until a date":   {http.StatusServiceUnavailable, "Sun, 22 Nov 2026 08:01:00 GMT", 1, false, time.Minute},
+		"unavailable for years":      {http.StatusServiceUnavailable, "99999999", 1, false, time.Hour},
+		"unavailable for no time":    {http.StatusServiceUnavailable, "0", 1, false, 0},
 		"not found":                  {http.StatusNotFound, "", 1, false, 0},
 		"moved":                      {http.StatusFound, "", 1, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			response := &http.Response{StatusCode: tc.code, Status: http.StatusText(tc.code), Header: http.Header{}}
+			response := &http.Response{StatusCode: tc.code, Status: http.StatusText(tc.code), Header: http.Header{"Date": {"Sun, 22 Nov 2026 08:00:00 GMT"}}}
 			if tc.after != "" {
 				response.Header.Set("Retry-After", tc.after)
 			}

@@ -29,6 +29,7 @@ func expectReason(g *WithT, err error, reason, part string) {
 // C28 and the issue's list: each a reason of its own, no repetition, the mend in the
 // message, and no secret in it.
 func TestWhatCannotBeCarriedOut(t *testing.T) {
+	t.Parallel()
 	marked := func(s *scene, value string) string {
 		return value + ` # {"$promotion": "` + s.ns + `:web:prod"}` + "\n"
 	}
@@ -99,6 +100,7 @@ func TestWhatCannotBeCarriedOut(t *testing.T) {
 
 // Loopback is the hub itself, unless the operator says otherwise.
 func TestLoopbackIsNotCalled(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
 	s.options.AllowLoopback = false
 	s.again()
@@ -109,6 +111,7 @@ func TestLoopbackIsNotCalled(t *testing.T) {
 
 // What heals by itself is no terminal error, whichever request it meets.
 func TestWhatHeals(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]providertest.Fault{
 		"500":     {Status: http.StatusInternalServerError},
 		"502":     {Status: http.StatusBadGateway, Body: []byte("<html>")},
@@ -149,6 +152,7 @@ func TestWhatHeals(t *testing.T) {
 
 // A changed Secret is seen at the next attempt, without anything being restarted.
 func TestSecretIsReadAnew(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitLab)
 	s.secret(func(d map[string][]byte) { d["token"] = []byte("expired-token-000") })
 	p := s.promotion(1, "1.1.0")
@@ -163,6 +167,7 @@ func TestSecretIsReadAnew(t *testing.T) {
 
 // weave's Secrets have a user and a password for Git beside the token.
 func TestWeavesSecret(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		s.secret(func(d map[string][]byte) {
 			d["username"], d["password"] = []byte("git"), []byte(providertest.Token)
@@ -173,6 +178,7 @@ func TestWeavesSecret(t *testing.T) {
 
 // Revisions and environments that mean something to YAML, Git, URLs or Markdown.
 func TestAwkwardNames(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{"1.10", "1e3", "6.6.1+0cc9a8446c95", "v1 # {x}", `quo"te's`, "main@sha1:9f86d08/x", "<b>%2e%2e/@ann</b>", "~", "null", "*x", "ü-1", "a: b", "- a"} {
 		t.Run(revision, func(t *testing.T) {
 			g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
@@ -196,6 +202,7 @@ func TestAwkwardNames(t *testing.T) {
 }
 
 func TestAwkwardEnvironments(t *testing.T) {
+	t.Parallel()
 	for _, env := range []string{"prod/eu west", "..", "prod.lock", "Ünïted", "a\nPromotion-Number: 99", "-", "@{u}", strings.Repeat("x", 300)} {
 		t.Run(env, func(t *testing.T) {
 			g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
@@ -216,6 +223,7 @@ func TestAwkwardEnvironments(t *testing.T) {
 
 // Two hubs with a Pipeline of one name each do not fight for one branch for ever.
 func TestAnotherPipelineOfTheName(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.Gitea)
 	p := s.promotion(1, "1.1.0")
 	s.promote(p)
@@ -229,6 +237,7 @@ func TestAnotherPipelineOfTheName(t *testing.T) {
 
 // However many pull requests are open, a service is asked so often and no more.
 func TestManyOpenPullRequestsDoNotHammer(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
 	p := s.promotion(1, "1.1.0")
 	s.promote(p)
@@ -256,6 +265,7 @@ func TestManyOpenPullRequestsDoNotHammer(t *testing.T) {
 
 // A service that hangs holds an act no longer than its context.
 func TestEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		for i, path := range []string{"/info/refs", "/git-upload-pack", "/git-receive-pack", ""} {
 			s.server.Lay(providertest.Fault{Path: path, Hang: true})
@@ -272,7 +282,7 @@ func TestEndsWithItsContext(t *testing.T) {
 				return len(requests) > 0 && strings.Contains(requests[len(requests)-1], path)
 			}).Should(BeTrue(), path)
 			cancel()
-			g.Eventually(done).WithTimeout(5 * time.Second).Should(Receive(HaveOccurred()))
+			g.Eventually(done).WithTimeout(20 * time.Second).Should(Receive(HaveOccurred())) // Short of the timeouts of HTTP.
 			s.server.Mend()
 		}
 	})
@@ -280,6 +290,7 @@ func TestEndsWithItsContext(t *testing.T) {
 
 // A Secret of another namespace is never read.
 func TestSecretOfTheOwnNamespaceOnly(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
 	g.Expect(s.c.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shared-" + s.ns}, Data: map[string][]byte{"token": []byte(providertest.Token)},

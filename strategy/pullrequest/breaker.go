@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/capstan-hub/capstan/internal/backoff"
 	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
@@ -115,7 +116,7 @@ func (p *pass) leave(err error) {
 		b.lockedLate++
 		b.lockedCause = err
 		if b.lockedLate >= maxLate && !b.clock.Now().Before(b.lockedUntil) {
-			b.lockedRest = min(max(2*b.lockedRest, firstRest), maxRest)
+			b.lockedRest = backoff.Policy{First: firstRest, Max: maxRest}.Next(b.lockedRest)
 			b.lockedUntil = b.clock.Now().Add(b.lockedRest)
 		}
 	case answered(err):

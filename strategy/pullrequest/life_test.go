@@ -18,6 +18,7 @@ import (
 
 // C26
 func TestHandles(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.Gitea)
 	g.Expect(s.Handles(pipelinesv1.Strategy{})).To(BeFalse())
 	g.Expect(s.Handles(pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{}})).To(BeTrue())
@@ -25,6 +26,7 @@ func TestHandles(t *testing.T) {
 
 // C29, C30, N11: branch, commit, base, title and body are weave's; one line changes.
 func TestOpensOnePullRequest(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		if s.kind != pipelinesv1.BitbucketServer {
 			s.spec.Labels = []string{"promotion"}
@@ -69,6 +71,7 @@ func TestOpensOnePullRequest(t *testing.T) {
 
 // N8
 func TestMerged(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -85,6 +88,7 @@ func TestMerged(t *testing.T) {
 
 // N7: closed by hand is rejected, until there is a new revision or an explicit retry.
 func TestClosedByHand(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -106,6 +110,7 @@ func TestClosedByHand(t *testing.T) {
 // Somebody carried the change into the base without the service noticing, and closed
 // the pull request.
 func TestClosedAndCarriedInByHand(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -118,6 +123,7 @@ func TestClosedAndCarriedInByHand(t *testing.T) {
 }
 
 func TestChangesNothingOpensNothing(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.0.0")
 		g.Expect(s.promote(p).State).To(Equal(strategy.Done))
@@ -129,6 +135,7 @@ func TestChangesNothingOpensNothing(t *testing.T) {
 
 // The next number takes over branch and pull request of the last.
 func TestTheNextNumberAdopts(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		first := s.promotion(1, "1.1.0")
 		s.promote(first)
@@ -163,6 +170,7 @@ func mustHead(s *scene, branch string) string {
 
 // A number that comes between the look and the act is seen before each outside step.
 func TestOutrankedOnTheWay(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
 	first := s.promotion(1, "1.1.0")
 	s.promotion(2, "1.2.0")
@@ -175,6 +183,7 @@ func TestOutrankedOnTheWay(t *testing.T) {
 // Of two Pipelines whose branches have one name, the second leaves the first's open
 // pull request alone.
 func TestBranchOfAnotherPipeline(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		s.Commit(gittest.Base, "two more", map[string]string{
 			"a.yaml": "v: 1.0.0 # {\"$promotion\": \"" + s.ns + ":web:eu-prod\"}\n",
@@ -200,6 +209,7 @@ func TestBranchOfAnotherPipeline(t *testing.T) {
 }
 
 func TestAfterAMergeTheNextBeginsAnew(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		s.promote(s.promotion(1, "1.1.0"))
 		s.merge(1)
@@ -212,6 +222,7 @@ func TestAfterAMergeTheNextBeginsAnew(t *testing.T) {
 // A pull request that weave's pipeline-controller left open is adopted, its commit
 // replaced.
 func TestAdoptsWhatWeaveLeft(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		s.Set(s.branch(), mustHead(s, gittest.Base))
 		s.CommitAs(s.branch(), "Promotion Server <>", "promoting version", map[string]string{manifest: release(s.ns, "prod", "1.0.9")})
@@ -229,6 +240,7 @@ func TestAdoptsWhatWeaveLeft(t *testing.T) {
 // weave put its commits onto whatever was on the branch. A person's below them is not
 // lost with them, unless it was merged; those of weave and of the base are nobody's.
 func TestCommitsBelowWeaves(t *testing.T) {
+	t.Parallel()
 	promoted := func(s *scene, version string) {
 		s.CommitAs(s.branch(), "Promotion Server <>", "promoting version", map[string]string{manifest: release(s.ns, "prod", version)})
 	}
@@ -283,6 +295,7 @@ func TestCommitsBelowWeaves(t *testing.T) {
 
 // A title that a person gave stays; so does a pull request whose body they emptied.
 func TestRetitledByHand(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -298,6 +311,7 @@ func TestRetitledByHand(t *testing.T) {
 // Commits of a person are never overwritten. While their pull request is open, it is
 // followed; without one, the next promotion stops.
 func TestCommitsOfAPerson(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -325,6 +339,7 @@ func TestCommitsOfAPerson(t *testing.T) {
 // A commit that a person adds between the hub's push and its pull request is seen at
 // once, kept, and not merged for them; if the hub ends in between, nothing is opened.
 func TestCommitsBeforeThePullRequest(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		for _, killed := range []bool{false, true} {
 			s.spec.AutoMerge = true
@@ -369,6 +384,7 @@ func TestCommitsBeforeThePullRequest(t *testing.T) {
 
 // Whoever takes the commits back, or deletes the branch, sets it free.
 func TestCommitsTakenBack(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -384,6 +400,7 @@ func TestCommitsTakenBack(t *testing.T) {
 
 // Of an amended commit the author is the hub, and the committer is not.
 func TestAmendedCommit(t *testing.T) {
+	t.Parallel()
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitLab)
 	p := s.promotion(1, "1.1.0")
 	s.promote(p)
@@ -398,6 +415,7 @@ func TestAmendedCommit(t *testing.T) {
 // The base moves on: a branch is rebuilt only if what it edits was touched, or the
 // base has another history.
 func TestBaseMovesOn(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		move  func(s *scene)
 		state strategy.State
@@ -453,6 +471,7 @@ func TestBaseMovesOn(t *testing.T) {
 
 // Without a branch nothing can be merged: it is made again.
 func TestBranchDeleted(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -467,6 +486,7 @@ func TestBranchDeleted(t *testing.T) {
 }
 
 func TestWithdraw(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		g.Expect(s.Withdraw(t.Context(), p, "nothing is open")).To(Succeed())
@@ -486,6 +506,7 @@ func TestWithdraw(t *testing.T) {
 // A life that was ended before it made the last one's pull request its own takes
 // that one back all the same.
 func TestWithdrawAfterARetry(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -496,6 +517,7 @@ func TestWithdrawAfterARetry(t *testing.T) {
 }
 
 func TestAutoMerge(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		s.spec.AutoMerge = true
 		p := s.promotion(1, "1.1.0")
@@ -511,6 +533,7 @@ func TestAutoMerge(t *testing.T) {
 
 // What a person has added is not merged for them.
 func TestAutoMergeIsGuarded(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
@@ -524,6 +547,7 @@ func TestAutoMergeIsGuarded(t *testing.T) {
 
 // Accepted, but answered with an error: what was done is found.
 func TestAcceptedButAnsweredWithAnError(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]providertest.Fault{
 		"500":   {Status: http.StatusInternalServerError, After: true, Times: 1},
 		"reset": {Reset: true, After: true, Times: 1},

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,6 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	SetDefaultEventuallyTimeout(time.Minute) // The machine may be busy.
 	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,16 +52,7 @@ func run(m *testing.M) int {
 		}
 	}()
 	management = plane.Config()
-	before := goleak.IgnoreCurrent()
-	code := m.Run()
-	if code == 0 {
-		// Connections to the API server end some time after their last use.
-		if err := leaks.Find(before); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
+	return leaks.Main(m.Run)
 }
 
 var services = []pipelinesv1.GitProviderType{

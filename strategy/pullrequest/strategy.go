@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
@@ -194,13 +196,13 @@ func (a *act) kept() capstanv1.PullRequestStatus {
 // outranked looks, before each step that changes something outside, whether a
 // promotion with a higher number has come meanwhile.
 func (a *act) outranked(ctx context.Context) error {
-	var list capstanv1.PromotionList
-	if err := a.o.Reader.List(ctx, &list, client.InNamespace(a.p.Namespace),
-		client.MatchingLabels{capstanv1.PipelineUIDLabel: string(a.p.Spec.Pipeline.UID)}); err != nil {
-		return fmt.Errorf("listing the Promotions beside %s/%s: %w", a.p.Namespace, a.p.Name, err)
+	// Uncached: a cache may not have the newer promotion yet.
+	all, err := promotions.OfPipeline(ctx, a.o.Reader, types.NamespacedName{Namespace: a.p.Namespace, Name: a.p.Spec.Pipeline.Name}, a.p.Spec.Pipeline.UID)
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		if other := &list.Items[i].Spec; other.Environment == a.p.Spec.Environment && other.Number > a.p.Spec.Number {
+	for i := range all {
+		if other := &all[i].Spec; other.Environment == a.p.Spec.Environment && other.Number > a.p.Spec.Number {
 			return errOutranked
 		}
 	}

@@ -23,6 +23,7 @@ func closes(r *http.Request) bool {
 // end: the same, where it was adopted before the last look, and else another. Azure
 // DevOps alone knows no way to tell, between the last look and the close.
 func TestAdoptedWhileItIsWithdrawn(t *testing.T) {
+	t.Parallel()
 	for name, at := range map[string]func(*http.Request) bool{
 		"before the comment": func(r *http.Request) bool { return !closes(r) },
 		"before the close":   closes,
@@ -69,6 +70,7 @@ func TestAdoptedWhileItIsWithdrawn(t *testing.T) {
 // A pull request that is closed while the next promotion takes it over was the last
 // one's: the next is not rejected for it.
 func TestClosedWhileItIsAdopted(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		s.promote(s.promotion(1, "1.1.0"))
 		second := s.promotion(2, "1.2.0")

@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 var full = flag.Bool("full", false, "take the counts of the budgets, and print figures")
@@ -65,7 +65,7 @@ func TestMachine(*testing.T) {
 // figure is of the connection and its informer.
 func TestCost(t *testing.T) {
 	clusters, apps := count(4, 60), 40
-	s := newScene(t, fleet.Options{Clusters: 2 * clusters, Applications: apps})
+	s := newScene(t, simulated.Options{Clusters: 2 * clusters, Applications: apps})
 	h := startHub(t, s.namespace)
 	first, second := s.clusters[:clusters], s.clusters[clusters:]
 	s.shown(s.releases(0, 1, first, targetsEach), every)
@@ -106,18 +106,18 @@ func TestColdStart(t *testing.T) {
 		what                 string
 		clusters, apps, each int // and targets of each Pipeline
 		dead                 int // one of so many clusters
-		mode                 fleet.Mode
+		mode                 simulated.Mode
 		seconds              float64
 	}{
 		// 6 × 67 Pipelines of three targets.
-		{"cold start, 200 clusters, 400 Pipelines", count(4, 200), 6, few, 0, fleet.Serve, 5},
-		{"the same, a tenth hanging", count(4, 200), 6, few, 10, fleet.Tarpit, 8},
+		{"cold start, 200 clusters, 400 Pipelines", count(4, 200), 6, few, 0, simulated.Serve, 5},
+		{"the same, a tenth hanging", count(4, 200), 6, few, 10, simulated.Tarpit, 8},
 		// 50 × 50 Pipelines of twenty targets: every application is watched.
-		{"cold start, 1000 clusters × 50 applications", count(6, 1000), 50, targetsEach, 0, fleet.Serve, 15},
-		{"the same, a fifth dead", count(6, 1000), 50, targetsEach, 5, fleet.Refuse, 20},
+		{"cold start, 1000 clusters × 50 applications", count(6, 1000), 50, targetsEach, 0, simulated.Serve, 15},
+		{"the same, a fifth dead", count(6, 1000), 50, targetsEach, 5, simulated.Refuse, 20},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			s := newScene(t, fleet.Options{Clusters: row.clusters, Applications: max(row.apps, 40)})
+			s := newScene(t, simulated.Options{Clusters: row.clusters, Applications: max(row.apps, 40)})
 			names := s.releases(0, row.apps, s.clusters, row.each)
 			dead := map[string]bool{}
 			for i, c := range s.clusters {
@@ -135,7 +135,7 @@ func TestColdStart(t *testing.T) {
 			h.stop()
 			// The statuses are written: what a restart takes is the reading alone.
 			for _, c := range s.clusters {
-				c.Set(fleet.Serve)
+				c.Set(simulated.Serve)
 			}
 			NewWithT(t).Expect(len(names)).To(BeNumerically(">", 0))
 		})
@@ -147,7 +147,7 @@ const few = 3
 
 // latencies of changes at a rate for some time: from the moment a cluster has it to
 // the moment a watch shows it in the Pipeline's status.
-func latencies(s *scene, over []*fleet.Cluster, perSecond int, d time.Duration, tag string) []time.Duration {
+func latencies(s *scene, over []*simulated.Cluster, perSecond int, d time.Duration, tag string) []time.Duration {
 	s.Helper()
 	type change struct {
 		pipeline, revision string
@@ -216,7 +216,7 @@ func quantile(sorted []time.Duration, q float64) float64 {
 // TestLatency: rows 5 and 6, from a change in a workload cluster to the status of its
 // Pipeline; and the same while a tenth of the clusters hang.
 func TestLatency(t *testing.T) {
-	s := newScene(t, fleet.Options{Clusters: count(10, 200), Applications: 2})
+	s := newScene(t, simulated.Options{Clusters: count(10, 200), Applications: 2})
 	names := s.releases(0, 1, s.clusters, few)
 	startHub(t, s.namespace)
 	s.shown(names, every)
@@ -234,7 +234,7 @@ func TestLatency(t *testing.T) {
 	}
 
 	// Every tenth hangs in each second run of a pair.
-	var healthy, hanging []*fleet.Cluster
+	var healthy, hanging []*simulated.Cluster
 	for i, c := range s.clusters {
 		if i%10 == 9 {
 			hanging = append(hanging, c)
@@ -246,12 +246,12 @@ func TestLatency(t *testing.T) {
 	for pair := range count(1, 5) {
 		without := quantile(latencies(s, healthy, 20, seconds/2+time.Second/2, fmt.Sprintf("1%d", pair)), 0.99)
 		for _, c := range hanging {
-			c.Set(fleet.Tarpit)
+			c.Set(simulated.Tarpit)
 		}
 		pause(settle)
 		with := quantile(latencies(s, healthy, 20, seconds/2+time.Second/2, fmt.Sprintf("2%d", pair)), 0.99)
 		for _, c := range hanging {
-			c.Set(fleet.Serve)
+			c.Set(simulated.Serve)
 		}
 		pause(settle)
 		ratios, differences = append(ratios, with/without), append(differences, with-without)
@@ -269,14 +269,14 @@ func TestLatency(t *testing.T) {
 // TestRotation: row 7, the tokens of all clusters, three times over, while each
 // deploys a revision.
 func TestRotation(t *testing.T) {
-	s := newScene(t, fleet.Options{Clusters: count(5, 200), Applications: 2})
+	s := newScene(t, simulated.Options{Clusters: count(5, 200), Applications: 2})
 	names := s.releases(0, 1, s.clusters, targetsEach)
 	h := startHub(t, s.namespace)
 	s.shown(names, every)
 	pause(settle) // A watch that ends in its first second is listed anew, whatever ends it.
 	lists, missed := asked(s), 0
 	for n := range 3 {
-		each(s.clusters, func(c *fleet.Cluster) {
+		each(s.clusters, func(c *simulated.Cluster) {
 			c.RotateToken()
 			s.renew(c)
 		})

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // dashboardVariable of the environment is the address at which a hub process serves
@@ -31,11 +31,11 @@ const dashboardVariable = "CAPSTAN_BENCH_DASHBOARD"
 // TestDashboard: the largest fleet's pages, from the first look on, and what viewers cost.
 func TestDashboard(t *testing.T) {
 	clusters, pipelines, viewers := count(6, 500), count(4, 200), count(5, 50)
-	s := newScene(t, fleet.Options{Clusters: clusters, Applications: 1})
+	s := newScene(t, simulated.Options{Clusters: clusters, Applications: 1})
 	var names []string
 	for i := range pipelines {
 		names = append(names, fmt.Sprintf("app-%03d", i))
-		var over []*fleet.Cluster
+		var over []*simulated.Cluster
 		for k := range few {
 			over = append(over, s.clusters[(few*i+k)%clusters])
 		}

@@ -7,7 +7,7 @@
 // Contract: the hub is a process of its own (this test binary, started again), with
 // the default options and garbage collection, so that its memory is its own. The
 // management cluster is a real API server, the workload clusters are those of
-// test/bench/fleet, in the measuring process. All share the machine, so times are
+// test/bench/simulated, in the measuring process. All share the machine, so times are
 // those of a machine that does four things at once.
 //
 // Trade-offs: what a cluster costs is the slope between two fleets, so that what is

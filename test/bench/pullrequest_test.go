@@ -21,7 +21,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // forge is a Git service that notes what the budgets ask for.
@@ -134,7 +134,7 @@ func (f *forge) wait(t testing.TB, number int) map[string]time.Time {
 // of 1,000 manifests; and 200 of them due at once.
 func TestPullRequests(t *testing.T) {
 	manifests, one, many := count(50, 1000), count(3, 60), count(10, 200)
-	s := newScene(t, fleet.Options{Clusters: 2, Applications: one + many})
+	s := newScene(t, simulated.Options{Clusters: 2, Applications: one + many})
 	f := newForge(t, s.namespace, max(manifests, one+many), one+many)
 	s.g.Expect(admin.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "git"},
@@ -156,7 +156,7 @@ func TestPullRequests(t *testing.T) {
 		}
 		for i, env := range []string{"dev", "staging"} {
 			p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env, Targets: []pipelinesv1.Target{{
-				Namespace: fleet.Namespace, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: s.clusters[i].Name()},
+				Namespace: simulated.Namespace, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: s.clusters[i].Name()},
 			}}})
 		}
 		s.g.Expect(admin.Create(t.Context(), p)).To(Succeed())

@@ -22,7 +22,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/playground/controlplane"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // patience with what has to happen.
@@ -89,7 +89,7 @@ type scene struct {
 	testing.TB
 	g         *WithT
 	namespace string
-	clusters  []*fleet.Cluster
+	clusters  []*simulated.Cluster
 
 	mu          sync.Mutex
 	lockedState struct {
@@ -99,9 +99,9 @@ type scene struct {
 }
 
 // newScene makes the fleet and declares its Clusters.
-func newScene(t testing.TB, o fleet.Options) *scene {
+func newScene(t testing.TB, o simulated.Options) *scene {
 	t.Helper()
-	f, err := fleet.New(o)
+	f, err := simulated.New(o)
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(f.Close)
@@ -110,7 +110,7 @@ func newScene(t testing.TB, o fleet.Options) *scene {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
 	g.Expect(admin.Create(t.Context(), namespace)).To(Succeed())
 	s.namespace = namespace.Name
-	each(s.clusters, func(c *fleet.Cluster) {
+	each(s.clusters, func(c *simulated.Cluster) {
 		g.Expect(admin.Create(t.Context(), &clusterv1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name()},
 			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}},
@@ -135,7 +135,7 @@ func each[T any](all []T, do func(T)) {
 	running.Wait()
 }
 
-func (s *scene) secret(c *fleet.Cluster) *corev1.Secret {
+func (s *scene) secret(c *simulated.Cluster) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.namespace, Name: c.Name() + "-kubeconfig",
@@ -147,12 +147,12 @@ func (s *scene) secret(c *fleet.Cluster) *corev1.Secret {
 }
 
 // renew writes the current credentials of a cluster.
-func (s *scene) renew(c *fleet.Cluster) {
+func (s *scene) renew(c *simulated.Cluster) {
 	s.g.Expect(admin.Update(s.Context(), s.secret(c))).To(Succeed())
 }
 
 // pipeline declares a Pipeline of one environment with a target in each cluster.
-func (s *scene) pipeline(name, apiVersion, kind, app string, over ...*fleet.Cluster) {
+func (s *scene) pipeline(name, apiVersion, kind, app string, over ...*simulated.Cluster) {
 	p := &pipelinesv1.Pipeline{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: pipelinesv1.PipelineSpec{
@@ -162,7 +162,7 @@ func (s *scene) pipeline(name, apiVersion, kind, app string, over ...*fleet.Clus
 	}
 	for _, c := range over {
 		p.Spec.Environments[0].Targets = append(p.Spec.Environments[0].Targets, pipelinesv1.Target{
-			Namespace: fleet.Namespace, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: c.Name()},
+			Namespace: simulated.Namespace, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: c.Name()},
 		})
 	}
 	s.g.Expect(admin.Create(s.Context(), p)).To(Succeed())
@@ -176,11 +176,11 @@ const targetsEach = 20
 
 // releases declares the Pipelines that follow applications [from, to) in clusters,
 // with a number of targets each.
-func (s *scene) releases(from, to int, over []*fleet.Cluster, targetsEach int) (names []string) {
+func (s *scene) releases(from, to int, over []*simulated.Cluster, targetsEach int) (names []string) {
 	type one struct {
 		name string
 		app  int
-		over []*fleet.Cluster
+		over []*simulated.Cluster
 	}
 	var all []one
 	for app := from; app < to; app++ {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,8 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
@@ -75,6 +78,10 @@ func run(m *testing.M) int {
 }
 
 func serve(m *testing.M) (code int, err error) {
+	// The hubs start before m.Run, and m.Run replaces os.Stderr under -test.v=test2json:
+	// what runs by then must not write to it.
+	klog.SetLogger(logger())
+	ctrllog.SetLogger(logger())
 	management, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs(
 		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")})
 	if err != nil {
@@ -172,11 +179,13 @@ func start() (func() error, error) {
 	return stop, nil
 }
 
+func logger() logr.Logger { return zap.New(zap.WriteTo(logs), zap.UseDevMode(true)) }
+
 func startReplica(o hub.Options) (func() error, error) {
 	o.Config = management.Config()
 	o.AllowLoopback = true
 	o.Registerer = prometheus.NewRegistry()
-	o.Logger = zap.New(zap.WriteTo(logs), zap.UseDevMode(true))
+	o.Logger = logger()
 	o.ClusterTimings = clusters.Timings{KindRetry: time.Second, AuthRetry: time.Second, WriteDelay: 50 * time.Millisecond}
 	o.WatcherTimings = watchers.Timings{Check: 200 * time.Millisecond, Retry: time.Second}
 	h, err := hub.New(o)

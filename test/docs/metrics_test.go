@@ -24,8 +24,12 @@ import (
 
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
+
+// anyPort of this machine.
+const anyPort = "127.0.0.1:0"
 
 // patience with a control plane and a hub that start on a busy machine.
 const patience = time.Minute
@@ -38,19 +42,34 @@ type metric struct {
 
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
 
-// described are the metrics of a hub that runs with everything it can have, by name.
+// program is what two hubs of one process described, by name: each in its own registry, and
+// the rest in controller-runtime's, which belongs to the process.
+type program struct {
+	hubs   [2]map[string]metric
+	shared map[string]metric
+}
+
+// described are the metrics of a hub that runs with everything it can have, and those that
+// its process has with it, by name.
 func described(t *testing.T) map[string]metric {
 	t.Helper()
-	once.Do(func() { all = describe(t) })
+	all := maps.Clone(running(t).shared)
+	maps.Copy(all, running(t).hubs[0])
 	return all
+}
+
+func running(t *testing.T) program {
+	t.Helper()
+	once.Do(func() { ran = describe(t) })
+	return ran
 }
 
 var (
 	once sync.Once
-	all  map[string]metric
+	ran  program
 )
 
-func describe(t *testing.T) map[string]metric {
+func describe(t *testing.T) program {
 	t.Helper()
 	g := NewWithT(t)
 	log.SetLogger(logr.Discard())
@@ -62,32 +81,68 @@ func describe(t *testing.T) map[string]metric {
 	aws, err := awsconfig.Load(t.Context(), awsconfig.Options{Auth: awsconfig.AuthDefault})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer aws.Close()
-	own := prometheus.NewRegistry()
-	h, err := hub.New(hub.Options{
-		Config: plane.Config(), Registerer: own, Logger: logr.Discard(), CloneDir: t.TempDir(),
-		AWS: aws, Annotator: hub.Annotator{AWS: aws},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- h.Start(ctx) }()
-	defer func() {
-		stop()
-		g.Expect(<-ended).To(Succeed())
-	}()
-
-	shared, ok := metrics.Registry.(prometheus.Collector)
-	g.Expect(ok).To(BeTrue())
-	found := map[string]metric{}
-	// Connections and watchers register theirs when they start.
+	p := program{shared: map[string]metric{}}
+	var registries [2]*prometheus.Registry
+	for i := range registries {
+		registries[i], p.hubs[i] = prometheus.NewRegistry(), map[string]metric{}
+		h, err := hub.New(hub.Options{
+			Config: plane.Config(), Registerer: registries[i], Logger: logr.Discard(), CloneDir: t.TempDir(),
+			AWS: aws, Annotator: hub.Annotator{AWS: aws},
+			// The servers register theirs when they serve.
+			Hook: hub.Hook{BindAddress: anyPort}, Dashboard: hub.Dashboard{BindAddress: anyPort, Auth: dashboard.AuthNone},
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.Start(ctx) }()
+		defer func() {
+			stop()
+			g.Expect(<-ended).To(Succeed())
+		}()
+	}
+	// Connections, watchers and servers register theirs when they start.
 	g.Eventually(func(g Gomega) {
-		clear(found)
-		for _, collector := range []prometheus.Collector{own, shared} {
-			read(g, collector, found)
+		for i, registry := range registries {
+			clear(p.hubs[i])
+			read(g, registry, p.hubs[i])
+			g.Expect(slices.Collect(maps.Keys(p.hubs[i]))).To(ContainElements("capstan_cluster_state", "capstan_informers", "capstan_hook_calls_total", "capstan_dashboard_streams"))
 		}
-		g.Expect(slices.Collect(maps.Keys(found))).To(ContainElements("capstan_cluster_state", "capstan_informers"))
 	}).WithTimeout(patience).Should(Succeed())
-	return found
+	read(g, shared(g), p.shared)
+	return p
+}
+
+// shared is the registry of the process.
+func shared(g Gomega) prometheus.Collector {
+	collector, ok := metrics.Registry.(prometheus.Collector)
+	g.Expect(ok).To(BeTrue())
+	return collector
+}
+
+// documented are the names of the metrics in docs/metrics.md.
+func documented(g Gomega) []string {
+	raw, err := os.ReadFile(filepath.Join(root, "docs/metrics.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(capstan_[a-z0-9_]+)` \\|").FindAllStringSubmatch(string(raw), -1) {
+		names = append(names, row[1])
+	}
+	g.Expect(len(names)).To(BeNumerically(">", 30))
+	return names
+}
+
+// Each of two hubs in one process has all metrics in its own registry; the registry of the
+// process, which packages could only reach when they are imported, has none of them.
+func TestEachHubHasItsOwnMetrics(t *testing.T) {
+	g := NewWithT(t)
+	names := documented(g)
+	for _, has := range running(t).hubs {
+		g.Expect(slices.Collect(maps.Keys(has))).To(ConsistOf(names))
+	}
+	g.Expect(running(t).shared).To(HaveKey("controller_runtime_reconcile_total"))
+	for name := range running(t).shared {
+		g.Expect(name).NotTo(HavePrefix("capstan_"))
+	}
 }
 
 // read what a collector describes.

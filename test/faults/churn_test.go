@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/playground/leaks"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // churn is how many clusters come and go, and how often: few in CI, all that the
@@ -20,7 +21,7 @@ func churn() (clusters, rounds int) {
 	if os.Getenv("CAPSTAN_SOAK") != "" {
 		return 100, 10
 	}
-	return 20, 5
+	return 20, 3
 }
 
 // stays is what may stay of a cluster that went, in bytes; far less than the 200 KiB
@@ -30,8 +31,9 @@ const stays = 16 << 10
 // TestChurn: clusters come, are watched, and go, again and again. Goroutines and
 // memory return.
 func TestChurn(t *testing.T) {
+	leaks.AtEnd(t) // The test is not parallel: no other hub runs.
 	clusters, rounds := churn()
-	w := newWorld(t, fleet.Options{Clusters: clusters, Applications: 2})
+	w := newWorld(t, simulated.Options{Clusters: clusters, Applications: 2})
 	stop := w.start()
 	var first footprint // The hub with nothing to watch, once everything has run.
 	for round := range rounds {

@@ -7,7 +7,7 @@
 // return.
 //
 // Contract: the management cluster is a real API server. The workload clusters are
-// those of test/bench/fleet, simulated API servers whose every answer can be
+// those of test/bench/simulated, simulated API servers whose every answer can be
 // directed; that they answer as real ones do is that package's own test. Each test
 // has a hub of its own, restricted to a namespace of its own.
 //

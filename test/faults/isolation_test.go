@@ -8,16 +8,16 @@ import (
 	. "github.com/onsi/gomega"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // sick puts the last three of a fleet into the three states that stall hubs.
-func sick(w *world) (healthy, failing []*fleet.Cluster) {
+func sick(w *world) (healthy, failing []*simulated.Cluster) {
 	n := len(w.clusters) - 3
 	healthy, failing = w.clusters[:n], w.clusters[n:]
-	failing[0].Set(fleet.Tarpit)
-	failing[1].Set(fleet.Refuse)
-	failing[2].Set(fleet.Unauthorized)
+	failing[0].Set(simulated.Tarpit)
+	failing[1].Set(simulated.Refuse)
+	failing[2].Set(simulated.Unauthorized)
 	return healthy, failing
 }
 
@@ -26,7 +26,7 @@ func sick(w *world) (healthy, failing []*fleet.Cluster) {
 func TestTheOthersNoticeNothing(t *testing.T) {
 	for _, atStart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("at start %v", atStart), func(t *testing.T) {
-			w := newWorld(t, fleet.Options{Clusters: 10, Applications: 2})
+			w := newWorld(t, simulated.Options{Clusters: 10, Applications: 2})
 			w.pipelines()
 			healthy, failing := w.clusters[:7], w.clusters[7:]
 			if !atStart {
@@ -56,7 +56,7 @@ func TestTheOthersNoticeNothing(t *testing.T) {
 				if !atStart {
 					w.staleAt(c, "1.0.0")
 				}
-				c.Set(fleet.Serve)
+				c.Set(simulated.Serve)
 				c.Deploy(0, "3.0.0")
 			}
 			w.allRun("3.0.0", failing...)
@@ -66,17 +66,17 @@ func TestTheOthersNoticeNothing(t *testing.T) {
 
 // TestFifthDead: 20 % of a fleet are away when the hub starts, and come back.
 func TestFifthDead(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 20, Applications: 1})
+	w := newWorld(t, simulated.Options{Clusters: 20, Applications: 1})
 	w.pipelines()
 	dead, alive := w.clusters[:4], w.clusters[4:]
 	for i, c := range dead {
-		c.Set([]fleet.Mode{fleet.Tarpit, fleet.Refuse}[i%2])
+		c.Set([]simulated.Mode{simulated.Tarpit, simulated.Refuse}[i%2])
 	}
 	w.start()
 	w.allRun("1.0.0", alive...)
 	for _, c := range dead {
 		w.reaches(c, capstanv1.ConnectionUnreachable)
-		c.Set(fleet.Serve)
+		c.Set(simulated.Serve)
 	}
 	w.allRun("1.0.0", dead...)
 }
@@ -84,17 +84,18 @@ func TestFifthDead(t *testing.T) {
 // TestHalfOpen: connections go silent without an end, as behind a broken NAT. The
 // cluster is Unreachable, and what changed meanwhile is seen when it is back.
 func TestHalfOpen(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
 	w.allRun("1.0.0", c)
 	lists := w.lists()
-	c.Set(fleet.HalfOpen)
+	c.Set(simulated.HalfOpen)
 	w.reaches(c, capstanv1.ConnectionUnreachable)
 	w.staleAt(c, "1.0.0")
 	c.Deploy(0, "1.1.0")
-	c.Set(fleet.Serve)
+	c.Set(simulated.Serve)
 	w.allRun("1.1.0", c)
 	w.g.Expect(w.lists()).To(Equal(lists), "the watch resumed")
 }
@@ -102,11 +103,12 @@ func TestHalfOpen(t *testing.T) {
 // TestSlowIsNotDead: a cluster of which each answer takes long is watched like any
 // other, and blocks nothing.
 func TestSlowIsNotDead(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	w.pipelines()
 	slow := w.clusters[0]
 	slow.SetDelay(freshFor / 6)
-	slow.Set(fleet.Slow)
+	slow.Set(simulated.Slow)
 	w.start()
 	w.allRun("1.0.0", w.clusters...)
 	slow.Deploy(0, "1.1.0")
@@ -116,7 +118,8 @@ func TestSlowIsNotDead(t *testing.T) {
 // TestBlind: a watch falls silent while the cluster answers. It is broken, and resumes
 // from where it was.
 func TestBlind(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.blind = 2 * time.Second
 	w.pipelines()
 	c := w.clusters[0]

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,12 +55,5 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
-}
-
-// noLeaks fails the test when the hub leaves goroutines behind. Connections of the
-// process's own clients to the management cluster are not the hub's.
-func noLeaks(t *testing.T, before goleak.Option) {
-	t.Helper()
-	NewWithT(t).Expect(leaks.Find(before)).To(Succeed())
+	return leaks.Main(m.Run)
 }

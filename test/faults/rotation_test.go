@@ -9,7 +9,8 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/playground/leaks"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
 // rotations of every cluster's credentials; as many as CAPA makes of an EKS token in
@@ -20,9 +21,10 @@ const rotations = 20
 // replaced again and again. Nothing is listed anew, no revision is missed, and no
 // goroutine stays.
 func TestRotationOfAll(t *testing.T) {
-	for name, auth := range map[string]fleet.Auth{"tokens": fleet.AuthToken, "certificates": fleet.AuthCertificate} {
+	for name, auth := range map[string]simulated.Auth{"tokens": simulated.AuthToken, "certificates": simulated.AuthCertificate} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, fleet.Options{Clusters: 5, Applications: 2, Auth: auth})
+			leaks.AtEnd(t) // The test is not parallel: no other hub runs.
+			w := newWorld(t, simulated.Options{Clusters: 5, Applications: 2, Auth: auth})
 			w.pipelines()
 			for _, c := range w.clusters { // The second informer of each.
 				w.kustomization(c)
@@ -35,7 +37,7 @@ func TestRotationOfAll(t *testing.T) {
 			lists, had := w.lists(), 0
 			for n := range rotations {
 				for _, c := range w.clusters {
-					if auth == fleet.AuthToken {
+					if auth == simulated.AuthToken {
 						c.RotateToken()
 					} else {
 						c.RotateCertificate()
@@ -69,7 +71,8 @@ func TestRotationOfAll(t *testing.T) {
 // TestRotationAfterTheFact: a token ends before its successor is in the Secret. Calls
 // wait, and nothing is lost or listed.
 func TestRotationAfterTheFact(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
@@ -89,7 +92,7 @@ func TestRotationAfterTheFact(t *testing.T) {
 // TestStormOf401: every cluster rejects its credentials at once. The servers are not
 // hammered, and all heal by one write to each Secret.
 func TestStormOf401(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 10, Applications: 1})
+	w := newWorld(t, simulated.Options{Clusters: 10, Applications: 1})
 	w.pipelines()
 	w.start()
 	w.allRun("1.0.0", w.clusters...)
@@ -113,7 +116,8 @@ func TestStormOf401(t *testing.T) {
 // TestServerMoves: another address and CA for the same cluster. The old connection
 // goes on until the new one is synced: no target is stale on the way.
 func TestServerMoves(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
@@ -136,7 +140,8 @@ func TestServerMoves(t *testing.T) {
 // TestAnotherClusterAtTheAddress: the cluster was rebuilt behind the same server. What
 // the old one ran is not taken for what the new one runs.
 func TestAnotherClusterAtTheAddress(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
@@ -150,7 +155,8 @@ func TestAnotherClusterAtTheAddress(t *testing.T) {
 // TestWrongCA: a Secret with another cluster's CA. At first it is as a cluster that
 // does not answer, and says why; over one that works it takes nothing away.
 func TestWrongCA(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	w.pipelines()
 	c, other := w.clusters[0], w.clusters[1]
 	mistaken := func(g Gomega) []byte {

@@ -11,21 +11,23 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
 // TestAnswersThatAreNone: a cluster answers, but not with what was asked for. It is
 // shown as what it is, the other is untouched, and it heals.
 func TestAnswersThatAreNone(t *testing.T) {
-	for name, mode := range map[string]fleet.Mode{
-		"forbidden": fleet.Forbidden, "too many requests": fleet.TooMany, "internal error": fleet.Broken,
-		"garbage": fleet.Garbage, "huge": fleet.Huge, "endless": fleet.Endless, "no CRD": fleet.NoCRD,
+	t.Parallel()
+	for name, mode := range map[string]simulated.Mode{
+		"forbidden": simulated.Forbidden, "too many requests": simulated.TooMany, "internal error": simulated.Broken,
+		"garbage": simulated.Garbage, "huge": simulated.Huge, "endless": simulated.Endless, "no CRD": simulated.NoCRD,
 	} {
 		for _, atStart := range []bool{true, false} {
 			when := map[bool]string{true: "at start", false: "while watching"}[atStart]
 			t.Run(name+" "+when, func(t *testing.T) {
-				w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+				t.Parallel()
+				w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 				w.pipelines()
 				odd, sound := w.clusters[0], w.clusters[1]
 				if atStart {
@@ -47,7 +49,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 				sound.Deploy(0, "1.1.0")
 				w.allRun("1.1.0", sound)
 				odd.Deploy(0, "1.1.0")
-				odd.Set(fleet.Serve)
+				odd.Set(simulated.Serve)
 				w.allRun("1.1.0", odd)
 				w.reaches(odd, capstanv1.ConnectionReady)
 			})
@@ -58,10 +60,11 @@ func TestAnswersThatAreNone(t *testing.T) {
 // TestEndlessList: pages of a list without end are not gathered until the hub has no
 // memory left.
 func TestEndlessList(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 2})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 2})
 	w.pipelines()
 	c := w.clusters[0]
-	c.Set(fleet.Endless)
+	c.Set(simulated.Endless)
 	w.start()
 	w.g.Eventually(func(g Gomega) {
 		connection, err := w.connection(c)
@@ -73,37 +76,39 @@ func TestEndlessList(t *testing.T) {
 // TestBlindIsShown: a cluster answers probes, and lets a kind that was watched be
 // watched no more. The ClusterConnection says so, too.
 func TestBlindIsShown(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
 	w.allRun("1.0.0", c)
-	c.Set(fleet.TooMany)
+	c.Set(simulated.TooMany)
 	c.EndWatches()
 	w.staleAt(c, "1.0.0")
 	w.g.Expect(w.reaches(c, capstanv1.ConnectionDegraded).Kinds).To(ConsistOf(
 		And(HaveField("Synced", false), HaveField("Reason", watchers.ReasonThrottled))))
-	c.Set(fleet.Serve)
+	c.Set(simulated.Serve)
 	w.g.Expect(w.reaches(c, capstanv1.ConnectionReady).Kinds).To(ConsistOf(HaveField("Synced", true)))
 }
 
 // TestGone: the history of a watch is compacted away while it is off. The kind is
 // listed anew, and nothing is missed.
 func TestGone(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 2})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 2})
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
 	w.allRun("1.0.0", c)
-	c.Set(fleet.Gone)
+	c.Set(simulated.Gone)
 	c.EndWatches()
 	c.Deploy(0, "1.1.0")
-	c.Set(fleet.Serve)
+	c.Set(simulated.Serve)
 	w.allRun("1.1.0", c)
-	c.Set(fleet.Gone)
+	c.Set(simulated.Gone)
 	c.EndWatches()
 	c.DeleteApp(0)
-	c.Set(fleet.Serve)
+	c.Set(simulated.Serve)
 	w.g.Eventually(func(g Gomega) {
 		target, err := w.target(c.Name(), c)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -115,18 +120,19 @@ func TestGone(t *testing.T) {
 // TestBackBeforeItsWatch: a cluster is back, and its watch is not yet. What was seen
 // before the outage does not count as fresh in between.
 func TestBackBeforeItsWatch(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.spread = 2 * time.Second
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
 	w.allRun("1.0.0", c)
 	// Its connections do not break, so that the watch is cut by the hub, late.
-	c.Set(fleet.HalfOpen)
+	c.Set(simulated.HalfOpen)
 	w.staleAt(c, "1.0.0")
 	w.reaches(c, capstanv1.ConnectionUnreachable)
 	c.Deploy(0, "1.1.0")
-	c.Set(fleet.Serve)
+	c.Set(simulated.Serve)
 	w.g.Eventually(func(g Gomega) string {
 		target, err := w.target(c.Name(), c)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -140,7 +146,7 @@ func TestBackBeforeItsWatch(t *testing.T) {
 // TestFlapping: a cluster goes and comes faster than the hub decides. Its revisions
 // arrive in the end, once each, and each is promoted once.
 func TestFlapping(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	dev, prod := w.clusters[0], w.clusters[1]
 	p := w.pipeline("flapping", 0, dev, prod)
 	w.promote(p)
@@ -149,13 +155,13 @@ func TestFlapping(t *testing.T) {
 	w.runs("flapping", prod, "1.0.0")
 	var down, up atomic.Int32
 	for n := range 6 {
-		dev.Set(fleet.Refuse)
+		dev.Set(simulated.Refuse)
 		down.Add(1)
 		if n%2 == 0 {
 			w.g.Eventually(func() capstanv1.ConnectionState { s, _ := w.connection(dev); return s.State }).
 				ShouldNot(Equal(capstanv1.ConnectionReady))
 		}
-		dev.Set(fleet.Serve)
+		dev.Set(simulated.Serve)
 		up.Add(1)
 	}
 	dev.Deploy(0, "1.1.0")
@@ -178,7 +184,8 @@ func (w *world) promote(p *pipelinesv1.Pipeline) {
 // TestClusterOfTheSameName: a Cluster is deleted and another of its name declared,
 // with another server. Nothing of the first is left.
 func TestClusterOfTheSameName(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 1, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
 	w.pipelines()
 	c := w.clusters[0]
 	w.start()
@@ -206,7 +213,8 @@ func (j *jumping) Since(t time.Time) time.Duration { return j.Now().Sub(t) }
 // TestClockJumps: the machine's clock is put forward by an hour, and is an hour back
 // when the hub starts again. Nothing is promoted twice, and all is fresh again.
 func TestClockJumps(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	dev, prod := w.clusters[0], w.clusters[1]
 	w.promote(w.pipeline("jumps", 0, dev, prod))
 	at := &jumping{}
@@ -233,7 +241,8 @@ func TestClockJumps(t *testing.T) {
 // clusters change, and one of them renews its token. It keeps its watches, and shows
 // all when it is back.
 func TestManagementClusterAway(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 3, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 3, Applications: 1})
 	w.pipelines()
 	proxy, err := controlplane.NewProxy(management.Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -261,7 +270,8 @@ func TestManagementClusterAway(t *testing.T) {
 // TestHubStoppedMeanwhile: revisions that came while no hub ran are promoted once,
 // the last one only.
 func TestHubStoppedMeanwhile(t *testing.T) {
-	w := newWorld(t, fleet.Options{Clusters: 2, Applications: 1})
+	t.Parallel()
+	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	dev, prod := w.clusters[0], w.clusters[1]
 	w.promote(w.pipeline("stopped", 0, dev, prod))
 	stop := w.start()

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -24,7 +23,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub"
-	"github.com/capstan-hub/capstan/test/bench/fleet"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -43,8 +42,8 @@ type world struct {
 	*testing.T
 	g         *WithT
 	namespace string
-	fleet     *fleet.Fleet
-	clusters  []*fleet.Cluster
+	fleet     *simulated.Fleet
+	clusters  []*simulated.Cluster
 	registry  *prometheus.Registry
 	clock     clock.WithTicker
 	config    *rest.Config
@@ -55,11 +54,9 @@ type world struct {
 }
 
 // newWorld makes the fleet and declares its clusters. The hub is not started.
-func newWorld(t *testing.T, o fleet.Options) *world {
+func newWorld(t *testing.T, o simulated.Options) *world {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { noLeaks(t, before) }) // After everything that is cleaned up below.
-	f, err := fleet.New(o)
+	f, err := simulated.New(o)
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(f.Close)
@@ -74,7 +71,7 @@ func newWorld(t *testing.T, o fleet.Options) *world {
 }
 
 // declare creates the CAPI Cluster and its Secret.
-func (w *world) declare(c *fleet.Cluster) {
+func (w *world) declare(c *simulated.Cluster) {
 	w.Helper()
 	w.g.Expect(admin.Create(w.Context(), &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: c.Name()},
@@ -84,13 +81,13 @@ func (w *world) declare(c *fleet.Cluster) {
 }
 
 // withdraw deletes them.
-func (w *world) withdraw(c *fleet.Cluster) {
+func (w *world) withdraw(c *simulated.Cluster) {
 	w.Helper()
 	w.g.Expect(admin.Delete(w.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: c.Name()}})).To(Succeed())
 	w.g.Expect(admin.Delete(w.Context(), w.secret(c))).To(Succeed())
 }
 
-func (w *world) secret(c *fleet.Cluster) *corev1.Secret {
+func (w *world) secret(c *simulated.Cluster) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: w.namespace, Name: c.Name() + "-kubeconfig",
@@ -102,7 +99,7 @@ func (w *world) secret(c *fleet.Cluster) *corev1.Secret {
 }
 
 // renew writes the current kubeconfig of a cluster to its Secret.
-func (w *world) renew(c *fleet.Cluster) {
+func (w *world) renew(c *simulated.Cluster) {
 	w.Helper()
 	s := w.secret(c)
 	w.g.Expect(admin.Update(w.Context(), s)).To(Succeed())
@@ -151,7 +148,7 @@ func (w *world) start() (stop func()) {
 
 // pipeline declares a Pipeline of app-<n> with one environment for each cluster, in
 // this order.
-func (w *world) pipeline(name string, app int, over ...*fleet.Cluster) *pipelinesv1.Pipeline {
+func (w *world) pipeline(name string, app int, over ...*simulated.Cluster) *pipelinesv1.Pipeline {
 	w.Helper()
 	p := &pipelinesv1.Pipeline{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -182,7 +179,7 @@ func (w *world) pipelines() {
 
 // kustomization declares a Pipeline that follows a kind which the clusters of the
 // fleet serve and hold nothing of: one more informer.
-func (w *world) kustomization(c *fleet.Cluster) {
+func (w *world) kustomization(c *simulated.Cluster) {
 	w.Helper()
 	w.g.Expect(admin.Create(w.Context(), &pipelinesv1.Pipeline{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: c.Name() + "-kustomization"},
@@ -197,7 +194,7 @@ func (w *world) kustomization(c *fleet.Cluster) {
 }
 
 // target is what a Pipeline shows of its only target in a cluster.
-func (w *world) target(pipeline string, c *fleet.Cluster) (pipelinesv1.TargetStatus, error) {
+func (w *world) target(pipeline string, c *simulated.Cluster) (pipelinesv1.TargetStatus, error) {
 	p := &pipelinesv1.Pipeline{}
 	if err := admin.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: pipeline}, p); err != nil {
 		return pipelinesv1.TargetStatus{}, err
@@ -209,7 +206,7 @@ func (w *world) target(pipeline string, c *fleet.Cluster) (pipelinesv1.TargetSta
 }
 
 // runs waits until a Pipeline shows a revision in a cluster, not stale.
-func (w *world) runs(pipeline string, c *fleet.Cluster, revision string) {
+func (w *world) runs(pipeline string, c *simulated.Cluster, revision string) {
 	w.Helper()
 	w.g.Eventually(func(g Gomega) {
 		target, err := w.target(pipeline, c)
@@ -224,7 +221,7 @@ func (w *world) runs(pipeline string, c *fleet.Cluster, revision string) {
 }
 
 // allRun is runs for every cluster's own Pipeline.
-func (w *world) allRun(revision string, over ...*fleet.Cluster) {
+func (w *world) allRun(revision string, over ...*simulated.Cluster) {
 	w.Helper()
 	for _, c := range over {
 		w.runs(c.Name(), c, revision)
@@ -232,7 +229,7 @@ func (w *world) allRun(revision string, over ...*fleet.Cluster) {
 }
 
 // staleAt waits until a Pipeline shows a revision that it cannot rely upon.
-func (w *world) staleAt(c *fleet.Cluster, revision string) {
+func (w *world) staleAt(c *simulated.Cluster, revision string) {
 	w.Helper()
 	w.g.Eventually(func(g Gomega) {
 		target, err := w.target(c.Name(), c)
@@ -243,7 +240,7 @@ func (w *world) staleAt(c *fleet.Cluster, revision string) {
 }
 
 // reaches waits until the ClusterConnection shows a state.
-func (w *world) reaches(c *fleet.Cluster, state capstanv1.ConnectionState) capstanv1.ClusterConnectionStatus {
+func (w *world) reaches(c *simulated.Cluster, state capstanv1.ConnectionState) capstanv1.ClusterConnectionStatus {
 	w.Helper()
 	var status capstanv1.ClusterConnectionStatus
 	w.g.Eventually(func(g Gomega) {
@@ -255,7 +252,7 @@ func (w *world) reaches(c *fleet.Cluster, state capstanv1.ConnectionState) capst
 	return status
 }
 
-func (w *world) connection(c *fleet.Cluster) (capstanv1.ClusterConnectionStatus, error) {
+func (w *world) connection(c *simulated.Cluster) (capstanv1.ClusterConnectionStatus, error) {
 	all := &capstanv1.ClusterConnectionList{}
 	if err := admin.List(w.Context(), all, client.InNamespace(w.namespace)); err != nil {
 		return capstanv1.ClusterConnectionStatus{}, err

@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -58,6 +59,70 @@ func TestTheChartAndTheKustomizationAreTheSame(t *testing.T) {
 	g.Expect(slices.Sorted(maps.Keys(byHelm))).To(Equal(slices.Sorted(maps.Keys(byKustomize))))
 	for key, want := range byKustomize {
 		g.Expect(byHelm[key].Object).To(Equal(want.Object), key)
+	}
+}
+
+// Each manifest of config is in the chart: kustomize reads only what a kustomization.yaml
+// lists, so that a comparison of what both render misses a file that no list has.
+func TestEveryManifestIsInTheChart(t *testing.T) {
+	g := NewWithT(t)
+	text, err := chart(t, append(monitored, "--set", "clusterNamespaces={"+hubNamespace+"}", "--set", "pipelineNamespaces={"+hubNamespace+"}",
+		"--set", "backendNamespaces={"+hubNamespace+"}")...)
+	g.Expect(err).NotTo(HaveOccurred())
+	rendered := map[string]bool{}
+	for _, o := range objects(t, text) {
+		rendered[o.GetKind()+" "+o.GetName()] = true
+	}
+	for _, dir := range []string{
+		"crd/bases", "rbac", "rbac/cluster-secrets", "rbac/pipeline-secrets", "rbac/backend-secrets", "webhook", "manager", "admission", "monitoring",
+	} {
+		files, err := filepath.Glob(path("config", dir, "*.yaml"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(files).NotTo(BeEmpty(), dir)
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, o := range objects(t, string(raw)) {
+				switch o.GetKind() {
+				case "Namespace": // Helm makes it (--create-namespace).
+				case "Kustomization":
+				default:
+					g.Expect(rendered).To(HaveKey(o.GetKind()+" "+o.GetName()), "%s is not in config/chart/templates", file)
+				}
+			}
+		}
+	}
+}
+
+// The chart cannot read files outside its folder: `make generate` copies those that it needs.
+func TestTheChartsCopiesAreCurrent(t *testing.T) {
+	g := NewWithT(t)
+	want := map[string]string{}
+	originals, err := filepath.Glob(path("config", "crd", "bases", "*.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, file := range originals {
+		want["crds/"+filepath.Base(file)] = file
+	}
+	for _, name := range []string{"dashboard.json", "prometheus_rule.yaml"} {
+		want[name] = path("config", "monitoring", name)
+	}
+	got := map[string]bool{}
+	files := path("config", "chart", "files")
+	g.Expect(filepath.WalkDir(files, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(files, file)
+		got[name] = true
+		return err
+	})).To(Succeed())
+	g.Expect(slices.Sorted(maps.Keys(got))).To(Equal(slices.Sorted(maps.Keys(want))), "run `make generate`")
+	for name, file := range want {
+		original, err := os.ReadFile(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		is, err := os.ReadFile(filepath.Join(files, name))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(is)).To(Equal(string(original)), "config/chart/files/%s: run `make generate`", name)
 	}
 }
 

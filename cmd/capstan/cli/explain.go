@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/explain"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // explainTimeout bounds the reading of the objects.
@@ -98,11 +99,9 @@ func explainPipeline(ctx context.Context, config *rest.Config, key client.Object
 	case err != nil:
 		return fmt.Errorf("reading Pipeline %s: %w", key, err)
 	}
-	var promotions capstanv1.PromotionList
-	if err := reader.List(ctx, &promotions, client.InNamespace(key.Namespace), client.MatchingLabels{capstanv1.PipelineUIDLabel: string(f.Pipeline.UID)}); err != nil {
-		return fmt.Errorf("listing the Promotions of Pipeline %s: %w", key, err)
+	if f.Promotions, err = promotions.OfPipeline(ctx, reader, key, f.Pipeline.UID); err != nil {
+		return err
 	}
-	f.Promotions = promotions.Items
 	for _, namespace := range f.Namespaces() {
 		var connections capstanv1.ClusterConnectionList
 		if err := reader.List(ctx, &connections, client.InNamespace(namespace)); err != nil {

@@ -2,10 +2,10 @@ package catalogue
 
 import (
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // blame is whom a failure is laid to: a role, or all who ask in the region.
@@ -50,10 +50,11 @@ func (r *region) fail(err *Error, role awsconfig.Role, now time.Time) time.Durat
 		least = r.timings.Retry
 	}
 	b := blameFor(err, role)
-	wait := min(max(2*r.failing[b].wait, least), r.timings.RetryMost)
+	// Half of a wait is random, so regions that fail together are not called together.
+	retry := backoff.Policy{First: least, Max: r.timings.RetryMost, Jitter: 0.5}
+	wait := retry.Next(r.failing[b].wait)
 	makeRoom(r.failing, mostFailing)
-	// Drawn from the upper half, so that regions lost together are not sought together.
-	drawn := wait/2 + rand.N(wait/2+1)
+	drawn := retry.Draw(wait)
 	r.failing[b] = failure{err: err, until: now.Add(drawn), wait: wait}
 	return drawn
 }
@@ -64,10 +65,6 @@ func (r *region) heal(role awsconfig.Role) {
 	delete(r.failing, blame{role: role})
 }
 
-// refreshJitter spreads the listings of regions that were first asked about together.
+// refreshJitter is the share by which the listings of regions are spread that were
+// first queried together.
 const refreshJitter = 0.1
-
-// jittered is d ±10 %.
-func jittered(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (1 - refreshJitter + 2*refreshJitter*rand.Float64()))
-}

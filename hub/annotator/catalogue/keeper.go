@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // job for AWS.
@@ -193,7 +194,7 @@ func (r *region) succeeded(j job, result found, now time.Time) (news bool) {
 	}
 	news = r.learn(result, now)
 	if listing {
-		r.listed, r.relist, r.lister = now, now.Add(jittered(r.timings.Refresh)), j.role
+		r.listed, r.relist, r.lister = now, now.Add(backoff.Spread(r.timings.Refresh, refreshJitter, nil)), j.role
 		clear(r.askers)
 	}
 	for _, w := range j.wishes {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // wanted configuration, with the digest of its Secret; that is zero without one.
@@ -117,16 +118,10 @@ func lasting(err *sink.Error) bool {
 	return false
 }
 
-// pause after so many failures in a row.
+// pause before the next ping, after a number of failures in a row.
 func pause(t Timings, failures int) time.Duration {
 	if failures == 0 {
 		return t.Ping
 	}
-	wait := t.PingRetry
-	for range failures - 1 {
-		if wait *= 2; wait >= t.Ping {
-			return t.Ping
-		}
-	}
-	return wait
+	return backoff.Policy{First: t.PingRetry, Max: t.Ping}.Doubled(int64(failures - 1))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/backend"
 	"github.com/capstan-hub/capstan/hub/eventing/discovery"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 // record every status of a backend from now on; what it returns gives all so far.
@@ -51,6 +52,7 @@ func (w *world) record(name string) func() []map[string]string {
 // status says that it is ready with a type that has not answered; and what is queued is
 // not lost.
 func TestRow3SwitchOfType(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	server, m := w.jetstream(), w.mesh()
 	m.open.Store(false)
@@ -97,6 +99,7 @@ func TestRow3SwitchOfType(t *testing.T) {
 // Row 4: two nats and one http at the same time, one of them dead: the others go on, and
 // condition and metrics tell.
 func TestRow4SeveralAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	server, dead := w.jetstream(), w.receiver()
 	dead.answer.Store(http.StatusInternalServerError)
@@ -130,6 +133,7 @@ func TestRow4SeveralAtOnce(t *testing.T) {
 // Row 10: what is in a Secret, or is written as a key that none has, is in no status,
 // Event, log or metric, in nothing that is published, and not in discovery's answers.
 func TestRow10NoSecrets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	server, hook, m := w.jetstream(), w.receiver(), w.mesh()
 	w.secret("signed", map[string][]byte{"token": []byte(canary), "hmac-key": []byte(canary)})
@@ -189,6 +193,7 @@ func (w *world) metric(name, backend string) float64 {
 // is full, is deleted behind our back, and a key that cannot be changed is a validation error, also after a restart of
 // the hub.
 func TestRow5NATS(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	server := w.jetstream()
 	r := w.start(false)
@@ -239,6 +244,7 @@ func TestRow5NATS(t *testing.T) {
 // wrong and to one that is good: each is seen at once, the good one before stays in use,
 // and other backends are not touched.
 func TestRow7SecretChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m, other := w.mesh(), w.receiver()
 	w.secret("mesh", map[string][]byte{"messaging": []byte(canary)})
@@ -278,6 +284,7 @@ func TestRow7SecretChanges(t *testing.T) {
 // Row 11: deleted with a backlog. A backend that takes it goes when it is empty; of one
 // that takes nothing the object goes after its time, and an Event says what was dropped.
 func TestRow11DeletedWithBacklog(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	slow, dead := w.receiver(), w.receiver()
 	slow.answer.Store(http.StatusServiceUnavailable)
@@ -313,6 +320,7 @@ func TestRow11DeletedWithBacklog(t *testing.T) {
 // A queue that is read has its status from who reads it; a role that changes moves it
 // between the two.
 func TestSource(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	readings := map[types.NamespacedName]backend.Reading{}
 	w.options.Reading = func(name types.NamespacedName) (backend.Reading, bool) {
@@ -373,6 +381,7 @@ func TestSource(t *testing.T) {
 
 // Mistakes that are about other objects than the schema's.
 func TestDeadLetterBackend(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.options.Timings.Recheck = 50 * time.Millisecond // The tests' Eventually is not to wait a minute for an Event.
 	broken, spare := w.receiver(), w.receiver()
@@ -412,6 +421,8 @@ func TestDeadLetterBackend(t *testing.T) {
 // Only the leader writes; a replica that takes over writes nothing as long as all is
 // well. Each publishes what it is told.
 func TestReplicas(t *testing.T) {
+	plane.Get(t)
+	leaks.AtEnd(t) // The test is not parallel: no other replica runs.
 	w := newWorld(t)
 	receiver := w.receiver()
 	first := w.start(true)
@@ -442,6 +453,7 @@ func TestReplicas(t *testing.T) {
 
 // A spec that was never valid says so in all conditions.
 func TestNeverValid(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	types, err := schema.Types(schema.Options{NATSURL: "nats://127.0.0.1:1"})
 	w.g.Expect(err).NotTo(HaveOccurred())

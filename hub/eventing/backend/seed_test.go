@@ -34,6 +34,7 @@ func statusOf(g *WithT, manifest string) eventingv1.EventingBackendStatus {
 // placeholder, which a schema named nats has here; and its "Backend ready" is the
 // condition that it calls "Backend Ready" everywhere else.
 func TestStatusesOfTheProposal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	server := w.jetstream()
 	at, err := time.Parse(time.RFC3339, "2022-05-06T08:35:11Z")
@@ -114,6 +115,7 @@ eventingReady: false
 
 // The proposal's second spec: a Secret that somebody makes later.
 func TestSecretOfTheProposal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := w.mesh()
 	w.start(false)

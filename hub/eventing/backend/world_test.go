@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
-	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, plane))
+	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, plane) }))
 }
 
 // world is a namespace and the hub's part of it.
@@ -88,7 +88,6 @@ func scheme() *runtime.Scheme {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	management := plane.Get(t)
-	leaks.AtEnd(t)
 	w := &world{T: t, g: NewWithT(t), namespace: fmt.Sprintf("backends-%d", worlds.Add(1)), registry: prometheus.NewRegistry(), hub: event.Hub{Name: "test", UID: "uid"}}
 	var err error
 	w.Client, err = client.New(management.Config(), client.Options{Scheme: scheme()})

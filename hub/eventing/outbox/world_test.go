@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
-	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, shared))
+	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, shared) }))
 }
 
 var teller = event.Hub{Name: "fleet", UID: "0b5a5a2e-hub"}
@@ -78,7 +78,6 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	config := unlimited(shared.Get(t).Config())
-	leaks.AtEnd(t)
 	g := NewWithT(t)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -270,7 +269,7 @@ func (w *world) live(h how, sinks map[string]sink.Sink) *life {
 	l := &life{w: w}
 	l.outbox = outbox.New(outbox.Options{Hub: teller, Cache: informers, Client: writer, RecordDelay: 10 * time.Millisecond, Clock: h.clock, Logger: logr.Discard()})
 	l.p = publisher.New(publisher.Options{Clock: clock.RealClock{}, Logger: logr.Discard(), Sources: []publisher.Source{l.outbox}, Dwell: h.dwell, Drain: time.Nanosecond})
-	l.outbox.TellTo(l.p)
+	l.outbox.PublishTo(l.p)
 	w.Cleanup(l.end)
 	l.run(informers.Start)
 	l.run(l.p.Start)

@@ -1,8 +1,9 @@
 package publisher
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
@@ -64,15 +65,9 @@ func (b *breaker) rest(now time.Time, wait time.Duration) {
 	}
 }
 
-// delay before the attempt after so many: first, doubled each time up to most, and a
-// random quarter less, so that what failed together is not sent together.
+// delay before the next attempt, after a number of failed ones: first, doubled each time
+// up to most. Up to a quarter is taken off at random, so events that failed together are
+// not sent together.
 func delay(first, most time.Duration, attempts int) time.Duration {
-	wait := first
-	for range attempts {
-		if wait *= 2; wait >= most {
-			break
-		}
-	}
-	wait = min(wait, most)
-	return wait - time.Duration(rand.Int64N(int64(wait)/4+1)) //nolint:gosec // Jitter is no secret.
+	return backoff.Policy{First: first, Max: most, Jitter: 0.25}.Wait(int64(attempts))
 }

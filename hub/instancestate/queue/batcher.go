@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
@@ -128,7 +130,7 @@ func (b *batcher) finish(ctx context.Context, drain <-chan struct{}, batch, agai
 	if len(retry) == 0 {
 		return
 	}
-	timer := b.clock.NewTimer(min(firstAgain<<(tries-1), lastAgain))
+	timer := b.clock.NewTimer(backoff.Policy{First: firstAgain, Max: lastAgain}.Doubled(int64(tries - 1)))
 	defer timer.Stop()
 	select {
 	case <-timer.C():

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // Delivery of a message that could be decoded.
@@ -90,22 +91,16 @@ const (
 	firstRelease   = time.Second
 )
 
-// retryAfter is how long a message that was received n times is left alone.
-func retryAfter(n int) time.Duration { return doubled(firstRetry, n-1) }
+// retryAfter is how long a message that was received n times stays hidden after a failure.
+func retryAfter(n int) time.Duration {
+	return backoff.Policy{First: firstRetry, Max: lastRetry}.Doubled(int64(n - 1))
+}
 
-// releaseAfter is how long a message that was received n times is hidden from everybody
-// when its reader gives it back.
+// releaseAfter is how long a message that was received n times stays hidden from all
+// readers after its reader returns it.
 func releaseAfter(n int) time.Duration {
 	if n <= releasedAtOnce {
 		return 0
 	}
-	return doubled(firstRelease, n-releasedAtOnce-1)
-}
-
-// doubled n times, up to lastRetry.
-func doubled(d time.Duration, n int) time.Duration {
-	for ; n > 0 && d < lastRetry; n-- {
-		d *= 2
-	}
-	return min(d, lastRetry)
+	return backoff.Policy{First: firstRelease, Max: lastRetry}.Doubled(int64(n - releasedAtOnce - 1))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
@@ -44,22 +45,22 @@ func (c *Consumer) startPoller(ctx context.Context, extra bool) {
 
 func (c *Consumer) poll(ctx context.Context, extra bool) {
 	// The first receive does not wait, so that the source shows at once whether it works.
-	wait, backoff := time.Duration(0), firstBackoff
+	wait, retry := time.Duration(0), backoff.Sequence{Policy: backoff.Policy{First: firstBackoff, Max: lastBackoff}}
 	for c.waitForRoom(ctx) {
 		n, err := c.receive(ctx, wait)
 		switch {
 		case ctx.Err() != nil || extra && (err != nil || n == 0):
 			return
 		case err != nil:
-			timer := c.Clock.NewTimer(backoff)
+			timer := c.Clock.NewTimer(retry.Wait())
 			select {
 			case <-timer.C():
 			case <-ctx.Done():
 				timer.Stop()
 			}
-			backoff = min(2*backoff, lastBackoff)
 		default:
-			wait, backoff = c.WaitTime, firstBackoff
+			wait = c.WaitTime
+			retry.Reset()
 			if n == batchSize {
 				c.startPoller(ctx, true)
 			}

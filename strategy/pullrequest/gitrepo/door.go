@@ -10,22 +10,22 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
 	// maxMessage is how much of a server's text is shown.
 	maxMessage = 300
 
-	// limitedFor is how long to stay away where a server limits without saying for
-	// how long; maxRetryAfter bounds what it may ask for.
-	limitedFor    = time.Minute
-	maxRetryAfter = time.Hour
+	// limitedFor is how long to wait where a server limits the rate and does not say
+	// for how long.
+	limitedFor = time.Minute
 
 	// maxRefs bounds a list of branches, in bytes: it is held in memory, four times
 	// its size. It has room for 400,000 branches and tags.
@@ -107,8 +107,9 @@ func judge(response *http.Response) error {
 	case status == http.StatusTooManyRequests:
 		failure.Class, failure.RetryAfter = RateLimited, limitedFor
 	}
-	if after, err := strconv.ParseInt(response.Header.Get("Retry-After"), 10, 32); err == nil && after > 0 && !failure.Class.Terminal() {
-		failure.RetryAfter = min(time.Duration(after)*time.Second, maxRetryAfter)
+	// A date counts from the answer's own Date; the hub's time is for answers without one.
+	if after, _ := backoff.RetryAfter(response.Header, time.Now()); after > 0 && !failure.Class.Terminal() {
+		failure.RetryAfter = after
 	}
 	return failure
 }

@@ -25,7 +25,10 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
+	goleak.VerifyTestMain(m)
+}
 
 const password = "git-password-0123"
 
@@ -262,6 +265,9 @@ func TestClassesOfErrors(t *testing.T) {
 		}, gitrepo.Transient},
 		"limited": {func(_ *testing.T, s *scene) {
 			s.answer(http.StatusTooManyRequests, http.Header{"Retry-After": {"7"}})
+		}, gitrepo.RateLimited},
+		"limited until a date": {func(_ *testing.T, s *scene) {
+			s.answer(http.StatusTooManyRequests, http.Header{"Date": {"Sun, 22 Nov 2026 08:00:00 GMT"}, "Retry-After": {"Sun, 22 Nov 2026 08:00:07 GMT"}})
 		}, gitrepo.RateLimited},
 		"protected branch": {func(_ *testing.T, s *scene) {
 			s.Hook("update", "echo 'protected branch: ask an owner' >&2; exit 1")

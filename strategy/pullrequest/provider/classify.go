@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
@@ -19,11 +20,10 @@ const (
 	// https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api
 	limitedFor = time.Minute
 
-	// minRetryAfter and maxRetryAfter bound what a service may ask for: never hot,
-	// and no longer than GitHub's own window, so that a broken header cannot stop
-	// promotions for good.
+	// minRetryAfter is the shortest wait that a service may ask for, so that promotions
+	// never repeat at once. backoff.MaxRetryAfter is the longest, which is GitHub's own
+	// window.
 	minRetryAfter = time.Second
-	maxRetryAfter = time.Hour
 )
 
 // classify an answer that is neither a success nor a redirect.
@@ -190,37 +190,25 @@ func rateLimit(t pipelinesv1.GitProviderType, response *http.Response, message s
 	exhausted := h.Get("X-RateLimit-Remaining") == "0" || h.Get("RateLimit-Remaining") == "0"
 	for _, name := range []string{"X-RateLimit-Reset", "RateLimit-Reset"} {
 		if seconds, err := strconv.ParseInt(h.Get(name), 10, 64); err == nil && exhausted {
-			return bounded(time.Unix(seconds, 0).Sub(serverTime(response, now))), true
+			return bounded(time.Unix(seconds, 0).Sub(backoff.ServerTime(h, now))), true
 		}
 	}
 	return limitedFor, true
 }
 
-// retryAfter reads Retry-After, in seconds or as a date (RFC 9110, 10.2.3); 0
-// without one.
+// retryAfter is how long the service asks to wait; 0 without the header Retry-After, and
+// limitedFor where it cannot be read.
 func retryAfter(response *http.Response, now time.Time) time.Duration {
-	value := strings.TrimSpace(response.Header.Get("Retry-After"))
-	if value == "" {
+	if strings.TrimSpace(response.Header.Get("Retry-After")) == "" {
 		return 0
 	}
-	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
-		return bounded(time.Duration(seconds) * time.Second)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return bounded(at.Sub(serverTime(response, now)))
+	if after, ok := backoff.RetryAfter(response.Header, now); ok {
+		return bounded(after)
 	}
 	return limitedFor
 }
 
-// serverTime is the service's own, so that clocks that differ do not matter.
-func serverTime(response *http.Response, now time.Time) time.Time {
-	if at, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-		return at
-	}
-	return now
-}
-
-func bounded(d time.Duration) time.Duration { return min(max(d, minRetryAfter), maxRetryAfter) }
+func bounded(d time.Duration) time.Duration { return min(max(d, minRetryAfter), backoff.MaxRetryAfter) }
 
 // mend says what people can do about an error of a class.
 func mend(t pipelinesv1.GitProviderType, class Class, h http.Header) string {

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 var allClasses = []Class{
@@ -84,7 +85,7 @@ func FuzzClassify(f *testing.F) {
 			}
 			h.Set("X-RateLimit-Remaining", "0")
 			wait, limited := rateLimit(kind, &http.Response{StatusCode: status, Header: h}, message, now)
-			if limited && (wait < minRetryAfter || wait > maxRetryAfter) {
+			if limited && (wait < minRetryAfter || wait > backoff.MaxRetryAfter) {
 				t.Fatalf("a wait of %s for %q", wait, after)
 			}
 		}

@@ -6,11 +6,11 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
+	"github.com/capstan-hub/capstan/internal/backoff"
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
@@ -60,18 +60,7 @@ func StatusError(host string, answer *http.Response, now clock.PassiveClock) err
 	case status == http.StatusTooManyRequests, status >= http.StatusInternalServerError,
 		status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusNotFound, status == http.StatusConflict:
 		e.Class = sink.Transient
-		e.RetryAfter = retryAfter(answer.Header.Get("Retry-After"), now.Now())
+		e.RetryAfter, _ = backoff.RetryAfter(answer.Header, now.Now())
 	}
 	return e
-}
-
-// retryAfter of an answer, in seconds or as a date; 0 when there is none.
-func retryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseInt(value, 10, 32); err == nil {
-		return max(0, time.Duration(seconds)*time.Second)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }

@@ -58,3 +58,15 @@ func TestForbiddenAddresses(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(conn.Close()).To(Succeed())
 }
+
+// TestRetryAfter: a broker says how long to wait in seconds or by a date.
+func TestRetryAfter(t *testing.T) {
+	g := NewWithT(t)
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	for value, want := range map[string]time.Duration{
+		"": 0, "soon": 0, "-1": 0, "9": 9 * time.Second, now.Now().UTC().Add(time.Minute).Format(http.TimeFormat): time.Minute, "99999": time.Hour,
+	} {
+		answer := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {value}}}
+		g.Expect(sink.Of(wire.StatusError("broker", answer, now)).RetryAfter).To(Equal(want), value)
+	}
+}

@@ -1,0 +1,110 @@
+package decision
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+func TestTargetsOf(t *testing.T) {
+	seen := &metav1.Time{Time: time.Unix(1, 0)}
+	two := &pipelinesv1.Environment{Name: "prod", Targets: []pipelinesv1.Target{{Namespace: "a"}, {Namespace: "b"}}}
+	one := &pipelinesv1.Environment{Name: "prod", Targets: two.Targets[:1]}
+	for name, tc := range map[string]struct {
+		env    *pipelinesv1.Environment
+		status []pipelinesv1.TargetStatus
+		want   []Target
+	}{
+		"no status":                         {two, nil, []Target{{}, {}}},
+		"ready":                             {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0")}},
+		"not ready":                         {one, []pipelinesv1.TargetStatus{{Revision: "1.0"}}, []Target{unready("1.0")}},
+		"stale":                             {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0", Stale: true}}, []Target{stale("1.0")}},
+		"never observed":                    {one, []pipelinesv1.TargetStatus{{Error: "not observed yet"}}, []Target{{}}},
+		"not readable, a revision is known": {one, []pipelinesv1.TargetStatus{{Error: "forbidden", Revision: "1.0", ObservedTime: seen}}, []Target{{Revision: "1.0"}}},
+		"observed to be absent":             {one, []pipelinesv1.TargetStatus{{Error: "not found", ObservedTime: seen}}, []Target{{Fresh: true}}},
+		"absent, then unreachable":          {one, []pipelinesv1.TargetStatus{{Error: "no answer", ObservedTime: seen, Stale: true}}, []Target{{}}},
+		"added to the spec since":           {two, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0"), {}}},
+		"removed from the spec since":       {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}, {Revision: "0.9"}}, []Target{at("1.0")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var status *pipelinesv1.EnvironmentStatus
+			if tc.status != nil {
+				status = &pipelinesv1.EnvironmentStatus{Targets: tc.status}
+			}
+			NewWithT(t).Expect(TargetsOf(tc.env, status)).To(Equal(tc.want))
+		})
+	}
+}
+
+// promotionInto makes a Promotion as the hub writes it.
+func promotionInto(env, source string, number, sequence int64, revision string) capstanv1.Promotion {
+	return capstanv1.Promotion{Spec: capstanv1.PromotionSpec{
+		Environment: env, Number: number, Revision: revision,
+		Source: capstanv1.PromotionSource{Environment: source, Sequence: sequence}, Strategy: notify.Strategy,
+	}}
+}
+
+func TestQuestionOf(t *testing.T) {
+	pipeline := func(edit ...func(*pipelinesv1.Pipeline)) *pipelinesv1.Pipeline {
+		p := &pipelinesv1.Pipeline{
+			Spec: pipelinesv1.PipelineSpec{
+				Environments: []pipelinesv1.Environment{{Name: "dev"}, {Name: "staging"}, {Name: "prod"}},
+				Promotion:    &pipelinesv1.Promotion{Strategy: notify.Strategy},
+			},
+			Status: pipelinesv1.PipelineStatus{Environments: map[string]*pipelinesv1.EnvironmentStatus{
+				"dev":     {Agreed: agreed("1.1", 2)},
+				"staging": {Agreed: agreed("1.1", 5), LastPromotion: 4},
+			}},
+		}
+		for _, e := range edit {
+			e(p)
+		}
+		return p
+	}
+	targets := [][]Target{{at("1.1")}, {at("1.1")}, {at("1.0")}}
+	all := []capstanv1.Promotion{promotionInto("staging", "dev", 3, 2, "1.1"), promotionInto("prod", "staging", 1, 4, "1.0")}
+	dev := Environment{Name: "dev", Targets: targets[0], Agreed: agreed("1.1", 2), Ledger: NewLedger(nil, 0)}
+	dev.Intent = &notify
+	staging := Environment{Name: "staging", Targets: targets[1], Agreed: agreed("1.1", 5), Intent: &notify, Ledger: NewLedger([]Entry{EntryOf(&all[0])}, 4)}
+	prod := Environment{Name: "prod", Targets: targets[2], Intent: &notify, Ledger: NewLedger([]Entry{EntryOf(&all[1])}, 0)}
+	for name, tc := range map[string]struct {
+		p    *pipelinesv1.Pipeline
+		i    int
+		want Question
+	}{
+		"the second environment": {pipeline(), 1, Question{First: dev, Source: dev, Into: staging}},
+		"the last environment":   {pipeline(), 2, Question{First: dev, Source: staging, Into: prod}},
+		"suspended":              {pipeline(func(p *pipelinesv1.Pipeline) { p.Spec.Suspend = true }), 2, Question{Suspended: true, First: dev, Source: staging, Into: prod}},
+		"a promotion of its own": {pipeline(func(p *pipelinesv1.Pipeline) {
+			p.Spec.Environments[2].Promotion = &pipelinesv1.Promotion{Strategy: notify.Strategy, Manual: true}
+		}), 2, Question{First: dev, Source: staging, Into: func() Environment { e := prod; e.Intent = &manual; return e }()}},
+		"no promotion": {pipeline(func(p *pipelinesv1.Pipeline) { p.Spec.Promotion = nil }), 1, Question{
+			First:  func() Environment { e := dev; e.Intent = nil; return e }(),
+			Source: func() Environment { e := dev; e.Intent = nil; return e }(),
+			Into:   func() Environment { e := staging; e.Intent = nil; return e }(),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(QuestionOf(tc.p, targets, all, tc.i)).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestNewestAndOutbound(t *testing.T) {
+	g := NewWithT(t)
+	all := []capstanv1.Promotion{
+		promotionInto("staging", "dev", 9, 3, "c"), promotionInto("staging", "dev", 10, 4, "d"),
+		promotionInto("prod", "staging", 2, 1, "b"), promotionInto("staging", "dev", 8, 2, "b"),
+	}
+	g.Expect(NewestOf(all, "staging")).To(BeIdenticalTo(&all[1]))
+	g.Expect(NewestOf(all, "dev")).To(BeNil())
+	g.Expect(Outbound(all, "staging")).To(Equal([]Entry{EntryOf(&all[2])}))
+	g.Expect(Outbound(all, "prod")).To(BeEmpty())
+	g.Expect(LedgerOf(all, "staging", 0).Next()).To(Equal(int64(11)))
+	g.Expect(LedgerOf(all, "staging", 12).Next()).To(Equal(int64(13)))
+}

@@ -1,0 +1,73 @@
+package pipeline
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	testclock "k8s.io/utils/clock/testing"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/index"
+)
+
+// What the reconciler decides from its own observations, and what anybody decides from the
+// status that it writes about them, is the same: so an explanation, which has the status
+// only, never differs from the decision.
+func TestStatusCarriesTheDecision(t *testing.T) {
+	const candidate = "1.1"
+	now := time.Unix(1_700_000_000, 0)
+	found := func(revision string, ready, fresh bool) sight {
+		s := sight{known: true, obs: index.Observation{Found: true, Ready: ready, Revision: revision, At: now}}
+		s.target = decision.Target{Fresh: fresh, Ready: ready && fresh, Revision: revision}
+		if !fresh {
+			s.err = "no answer"
+		}
+		return s
+	}
+	absent := func(fresh bool) sight {
+		return sight{known: true, obs: index.Observation{At: now}, target: decision.Target{Fresh: fresh}, err: "not found"}
+	}
+	kinds := map[string]sight{
+		"runs the candidate": found(candidate, true, true),
+		"runs another":       found("1.0", true, true),
+		"not ready":          found(candidate, false, true),
+		"stale":              found(candidate, true, false),
+		"absent":             absent(true),
+		"absent and stale":   absent(false),
+		"not observed yet":   {err: "not observed yet"},
+		"not resolved":       unresolved(fmt.Errorf("no such cluster")),
+	}
+	r := New(Options{Clock: testclock.NewFakeClock(now)})
+	p := &pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{
+		Environments: []pipelinesv1.Environment{{Name: "dev", Targets: []pipelinesv1.Target{{Namespace: "shop"}}}, {Name: "prod", Targets: []pipelinesv1.Target{{Namespace: "shop"}}}},
+		Promotion:    &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
+	}}
+	reasons := map[decision.Reason]bool{}
+	for earlierName, earlier := range kinds {
+		for sourceName, source := range kinds {
+			for intoName, into := range kinds {
+				t.Run(fmt.Sprintf("%s, then %s into %s", earlierName, sourceName, intoName), func(t *testing.T) {
+					g := NewWithT(t)
+					p := p.DeepCopy()
+					// An earlier look left its status.
+					p.Status.Environments = r.environments(p, sights{{earlier}, {earlier}}, nil, nil)
+					seen := sights{{source}, {into}}
+					p.Status.Environments = r.environments(p, seen, nil, nil)
+					p.Status.Environments["dev"].Agreed = &pipelinesv1.AgreedRevision{Revision: candidate, Sequence: 1}
+					var shown [][]decision.Target
+					for i := range p.Spec.Environments {
+						env := &p.Spec.Environments[i]
+						shown = append(shown, decision.TargetsOf(env, p.Status.Environments[env.Name]))
+					}
+					decided := decision.Decide(decision.QuestionOf(p, seen.targets(), nil, 1))
+					g.Expect(decision.Decide(decision.QuestionOf(p, shown, nil, 1))).To(Equal(decided))
+					reasons[decided.Reason] = true
+				})
+			}
+		}
+	}
+	NewWithT(t).Expect(reasons).To(HaveLen(4), "not agreed, not fresh, up to date, new: %v", reasons)
+}

@@ -1,0 +1,199 @@
+package promotions_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"pgregory.net/rapid"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+// afterClaim is longer than an attempt holds its place.
+const afterClaim = 30 * time.Second
+
+// N1: the hub is killed at every outside call on a promotion's way, before the call
+// and after it took effect. The next hub ends what was begun: one promotion for
+// each environment, one identity at the receiver for each, none lost.
+func TestKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
+	play := func(ctx context.Context, g Gomega, w *world, k *killer) {
+		w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+		w.runs("dev", "1.1")
+		doomed := w.hub("doomed", k.client(w.c), k)
+		process := k.process(ctx)
+		for range 8 {
+			doomed.pass(process)
+		}
+		k.end()
+		next := w.hub("next", w.c, nil)
+		next.settle(ctx)
+		w.clock.Step(afterClaim)
+		next.settle(ctx)
+		all := w.into(ctx, "staging")
+		g.Expect(all).To(HaveLen(1))
+		g.Expect(all[0].Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+		g.Expect(w.receiver.ids).To(HaveLen(1), "one identity")
+		g.Expect(w.receiver.ids).To(HaveKey(strategy.Identity(&all[0])))
+		g.Expect(w.receiver.ids[strategy.Identity(&all[0])]).To(BeNumerically("<=", 2), "told again at most once, where the answer was lost")
+		w.runs("staging", "1.1")
+		next.settle(ctx)
+		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+	}
+
+	whole := &killer{}
+	play(t.Context(), NewWithT(t), newWorld(t, t), whole)
+	NewWithT(t).Expect(len(whole.calls)).To(BeNumerically(">", 10), "the way has this many outside calls")
+	killAtEach(t, whole.calls, func(t *testing.T, k *killer) {
+		play(t.Context(), NewWithT(t), newWorld(t, t), k)
+	})
+}
+
+// killAtEach runs play with a killer for both sides of each distinct call; of each call
+// at all in `make soak`.
+func killAtEach(t *testing.T, calls []call, play func(*testing.T, *killer)) {
+	numbers := distinct(calls)
+	if soak() {
+		numbers = numbers[:0]
+		for i := range calls {
+			numbers = append(numbers, i+1)
+		}
+	}
+	t.Logf("%d calls, killed at %d of them", len(calls), len(numbers))
+	for _, at := range numbers {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("call %d, took effect %v", at, after), func(t *testing.T) {
+				t.Parallel()
+				t.Logf("killed at %s", calls[at-1].what)
+				play(t, &killer{at: at, after: after})
+			})
+		}
+	}
+}
+
+// soak returns whether tests run with their full counts.
+func soak() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
+
+// team acts upon notifications in the order in which they came, as late as it likes.
+type team struct {
+	w    *world
+	done int
+}
+
+// act upon one notification; false when there is none.
+func (a *team) act() bool {
+	told := a.w.receiver.received()
+	if a.done >= len(told) {
+		return false
+	}
+	e := told[a.done]
+	a.done++
+	var env, version string
+	for k, v := range e.Metadata {
+		switch k {
+		case "pipelines.weave.works/environment":
+			env = v
+		case "pipelines.weave.works/version":
+			version = v
+		}
+	}
+	a.w.runs(env, version)
+	return true
+}
+
+// Random histories of observations, crashes and two hubs at once never give two
+// promotions for one state of the source, nor an act outside a promotion's
+// identity, nor lose the last revision.
+func TestRandomHistories(t *testing.T) {
+	t.Parallel()
+	envs := []string{"dev", "staging", "prod"}
+	rapid.Check(t, func(rt *rapid.T) {
+		ctx, w := t.Context(), newWorld(t, rt)
+		first := w.began(ctx, w.newPipeline("web", notify(false), envs...))
+		hubs := []*hubUnder{first, w.hub("second", w.c, nil)}
+		carrier := &team{w: w}
+		dev := "1.0"
+		rt.Repeat(map[string]func(*rapid.T){
+			"dev moves": func(rt *rapid.T) {
+				dev = rapid.SampledFrom([]string{"1.0", "1.1", "1.2"}).Draw(rt, "revision")
+				w.runs("dev", dev)
+			},
+			"a hub looks":    func(rt *rapid.T) { rapid.SampledFrom(hubs).Draw(rt, "hub").pass(ctx) },
+			"the team acts":  func(*rapid.T) { carrier.act() },
+			"time goes by":   func(*rapid.T) { w.clock.Step(afterClaim) },
+			"a cluster goes": func(rt *rapid.T) { w.stale(rapid.SampledFrom(envs).Draw(rt, "environment")) },
+			"a hub is killed": func(rt *rapid.T) {
+				k := &killer{at: rapid.IntRange(1, 30).Draw(rt, "call"), after: rapid.Bool().Draw(rt, "took effect")}
+				doomed := w.hub("doomed", k.client(w.c), k)
+				process := k.process(ctx)
+				doomed.pass(process)
+				doomed.pass(process)
+				k.end()
+			},
+		})
+		// Everything heals, and what was begun comes to its end.
+		w.fresh(envs...)
+		for range 40 {
+			w.clock.Step(afterClaim)
+			first.settle(ctx)
+			if !carrier.act() {
+				break
+			}
+		}
+		first.settle(ctx)
+		w.checkHistory(ctx, rt, envs, dev)
+	})
+}
+
+// fresh has clusters heard of again, at what they were last seen to run.
+func (w *world) fresh(envs ...string) {
+	for _, env := range envs {
+		obs, _, _ := w.x.Last(w.object(env))
+		w.runs(env, obs.Revision)
+	}
+}
+
+func (w *world) checkHistory(ctx context.Context, rt *rapid.T, envs []string, last string) {
+	type state struct {
+		env, source, revision string
+		sequence              int64
+	}
+	decided, known := map[state]string{}, map[string]capstanv1.Promotion{}
+	for _, p := range w.promotions(ctx) {
+		s := state{p.Spec.Environment, p.Spec.Source.Environment, p.Spec.Revision, p.Spec.Source.Sequence}
+		if other, twice := decided[s]; twice {
+			rt.Fatalf("%s and %s are both for %+v", other, p.Name, s)
+		}
+		decided[s] = p.Name
+		known[strategy.Identity(&p)] = p
+		if !p.Status.Phase.Finished() {
+			rt.Fatalf("%s is still %s: %s", p.Name, p.Status.Phase, p.Status.Message)
+		}
+	}
+	var order []int64
+	for id := range w.receiver.ids {
+		if _, ok := known[id]; !ok {
+			rt.Fatalf("an act under %s, which is no promotion", id)
+		}
+	}
+	for _, e := range w.receiver.received() {
+		p := known[e.Metadata["pipelines.weave.works/promotion-id"]]
+		if p.Spec.Environment == "staging" && !slices.Contains(order, p.Spec.Number) {
+			order = append(order, p.Spec.Number)
+		}
+	}
+	if !slices.IsSorted(order) {
+		rt.Fatalf("acts out of the order of their numbers: %v", order)
+	}
+	for _, env := range envs {
+		if obs, _, _ := w.x.Last(w.object(env)); obs.Revision != last {
+			rt.Fatalf("%s runs %s, and dev's last revision is %s\n%s", env, obs.Revision, last, w.print(ctx))
+		}
+	}
+}

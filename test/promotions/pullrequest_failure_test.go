@@ -1,0 +1,314 @@
+package promotions_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
+)
+
+// A wrong token stops at once, and the right one goes on by itself, without a restart.
+func TestChangedSecretBeginsAgain(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]struct{ spoil, mend func(context.Context, *world) }{
+		"wrong token": {
+			func(ctx context.Context, w *world) { w.token(ctx, "expired-token-000") },
+			func(ctx context.Context, w *world) { w.token(ctx, providertest.Token) },
+		},
+		"no Secret": {
+			func(ctx context.Context, w *world) { _ = w.c.Delete(ctx, w.secret(ctx)) },
+			func(ctx context.Context, w *world) {
+				secret := &corev1.Secret{Data: map[string][]byte{"token": []byte(providertest.Token), "caFile": w.forge.CA()}}
+				secret.Namespace, secret.Name = w.ns, gitSecret
+				_ = w.c.Create(ctx, secret)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, ctx := NewWithT(t), t.Context()
+			w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
+			change.spoil(ctx, w)
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			p := w.newest(ctx, "staging")
+			g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseFailed))
+			g.Expect(p.Status.Reason).To(BeElementOf("Unauthorized", "SecretNotFound"))
+			g.Expect(p.Status.Secret).NotTo(BeNil())
+			c := meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)
+			g.Expect(c.Reason).To(Equal(pipelinesv1.PromotionFailedReason))
+			g.Expect(c.Message).To(And(ContainSubstring("Secret "+gitSecret+" is changed"), ContainSubstring("raise spec.retry of Promotion "+p.Name)))
+			before := len(w.forge.Requests())
+			h.rest(ctx)
+			g.Expect(w.forge.Requests()).To(HaveLen(before), "what cannot heal is not repeated")
+
+			change.mend(ctx, w)
+			h.settle(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+			g.Expect(w.newest(ctx, "staging").Status.Secret).To(BeNil())
+			g.Expect(meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)).To(BeNil())
+			g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
+		})
+	}
+}
+
+func (w *world) secret(ctx context.Context) *corev1.Secret {
+	w.Helper()
+	secret := &corev1.Secret{}
+	if err := w.c.Get(ctx, client.ObjectKey{Namespace: w.ns, Name: gitSecret}, secret); err != nil {
+		w.Fatalf("%v", err)
+	}
+	return secret
+}
+
+func (w *world) token(ctx context.Context, token string) {
+	w.Helper()
+	secret := w.secret(ctx)
+	secret.Data["token"] = []byte(token)
+	if err := w.c.Update(ctx, secret); err != nil {
+		w.Fatalf("%v", err)
+	}
+}
+
+// A token that expires while a pull request waits, and is renewed: the same pull
+// request goes on.
+func TestTokenExpiresWhileAPullRequestWaits(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.token(ctx, "expired-token-000")
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("Unauthorized"))
+	w.token(ctx, providertest.Token)
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+	g.Expect(w.forge.PullRequests()).To(HaveLen(1))
+}
+
+// A token that expires while a pull request waits for a revision that the source
+// leaves: nobody is to merge it. It is closed as soon as there is a valid token.
+func TestFailedAndObsoleteIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.token(ctx, "expired-token-000")
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open))
+	w.runs("dev", "1.0")
+	h.rest(ctx)
+	w.token(ctx, providertest.Token)
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("SourceMovedOn"))
+	g.Expect(w.forge.PullRequests()).To(HaveLen(1))
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Closed))
+	g.Expect(w.newest(ctx, "staging").Status.Withdrawn).To(BeTrue())
+}
+
+// What failed for another reason than its credentials, with its pull request open,
+// takes it back when the source leaves the revision.
+func TestFailedIsWithdrawnWhenTheSourceMovesOn(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.forge.Lay(providertest.Fault{Status: 403, Times: 1})
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open), "it may begin again")
+	w.runs("dev", "1.0")
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	g.Expect(w.newest(ctx, "staging").Status.Withdrawn).To(BeTrue())
+	pr := w.forge.PullRequests()[0]
+	g.Expect(pr.State).To(Equal(providertest.Closed))
+	g.Expect(pr.Comments[0]).To(ContainSubstring("agreed on another revision"))
+}
+
+// An environment that is brought to the revision by hand needs the pull request no
+// more: it is closed, with the reason. One that was merged is asked about once at most.
+func TestSucceededByHandIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		meanwhile func(w *world)
+		state     providertest.State
+	}{
+		"by hand": {func(*world) {}, providertest.Closed},
+		"merged, and rolled out before it was looked at": {func(w *world) { w.forge.merge(1) }, providertest.Merged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, ctx := NewWithT(t), t.Context()
+			w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			tc.meanwhile(w)
+			w.runs("staging", "1.1")
+			h.rest(ctx)
+			p := w.newest(ctx, "staging")
+			g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+			g.Expect(p.Status.Withdrawn).To(BeTrue())
+			pr := w.forge.PullRequests()[0]
+			g.Expect(pr.State).To(Equal(tc.state))
+			if tc.state == providertest.Closed {
+				g.Expect(pr.Comments).To(ConsistOf(ContainSubstring("runs 1.1")))
+			} else {
+				g.Expect(pr.Comments).To(BeEmpty())
+			}
+			before := len(w.forge.Requests())
+			h.rest(ctx)
+			g.Expect(w.forge.Requests()).To(HaveLen(before), "done is done")
+		})
+	}
+}
+
+// What was mended at the service, or in the repository, is not seen by the hub: the
+// conditions say how it begins again, and so it does.
+func TestConditionsTellHowItBeginsAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil, mend  func(w *world)
+		reason, says string
+	}{
+		"rights at the service": {
+			func(w *world) { w.forge.Lay(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.Mend() },
+			"Forbidden", "where something else is mended, as rights at the Git service, raise spec.retry of Promotion ",
+		},
+		"a marker": {
+			func(w *world) {
+				w.forge.Commit(gittest.Base, "no marker", map[string]string{manifestOf("staging"): "a: b\n"})
+			},
+			func(w *world) {
+				w.forge.Commit(gittest.Base, "marker", map[string]string{manifestOf("staging"): w.manifest("staging", "1.0")})
+			},
+			"NoMarker", "once that is mended, raise spec.retry of Promotion ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, ctx := NewWithT(t), t.Context()
+			w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
+			tc.spoil(w)
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			p := w.newest(ctx, "staging")
+			g.Expect(p.Status.Reason).To(Equal(tc.reason))
+			for _, conditions := range [][]metav1.Condition{p.Status.Conditions, w.pipeline(ctx, "web").Status.Conditions} {
+				c := meta.FindStatusCondition(conditions, capstanv1.StalledCondition)
+				g.Expect(c).NotTo(BeNil())
+				g.Expect(c.Message).To(ContainSubstring(tc.says + p.Name))
+			}
+			tc.mend(w)
+			h.rest(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+			retry(ctx, g, w, w.newest(ctx, "staging"))
+			h.settle(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+		})
+	}
+}
+
+// What was edited in the Pipeline begins under the next number.
+func TestEditedPipelineBeginsAgain(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.Gitea, func(s *pipelinesv1.PullRequestPromotion) { s.BaseBranch = "release" }, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("BaseBranchMissing"))
+	p := w.pipeline(ctx, "web")
+	before := p.DeepCopy()
+	p.Spec.Promotion.Strategy.PullRequest.BaseBranch = gittest.Base
+	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Spec.Number).To(Equal(int64(2)))
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+}
+
+// A person's commits on the branch are shown on the Promotion and the Pipeline, and
+// the promotion still ends when that person merges.
+func TestAPersonsCommitsStallAndGoOn(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	pr := w.forge.PullRequests()[0]
+	w.forge.Commit(pr.Head, "one more thing", map[string]string{"more.yaml": "a: b\n"})
+	h.rest(ctx)
+	p := w.newest(ctx, "staging")
+	g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+	g.Expect(p.Status.Reason).To(Equal("BranchModified"))
+	stalled := meta.FindStatusCondition(p.Status.Conditions, capstanv1.StalledCondition)
+	g.Expect(stalled).NotTo(BeNil())
+	g.Expect(stalled.Reason).To(Equal("BranchModified"))
+	c := meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)
+	g.Expect(c.Message).To(ContainSubstring("commits that are not the hub's"))
+	w.forge.merge(1)
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+}
+
+// A service that fails for a minute: bounded attempts, then it goes on.
+func TestServiceFailsForAMinute(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]providertest.Fault{
+		"500": {Status: 500}, "502": {Status: 502, Body: []byte("<html>")}, "429": {Status: 429},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, ctx := NewWithT(t), t.Context()
+			w, h := pulled(t, pipelinesv1.GitLab, nil, "dev", "staging")
+			w.forge.Lay(fault)
+			w.runs("dev", "1.1")
+			for range 12 {
+				h.settle(ctx)
+				w.clock.Step(5 * time.Second)
+			}
+			p := w.newest(ctx, "staging")
+			g.Expect(p.Status.Phase).To(Equal(capstanv1.PhasePromoting))
+			g.Expect(p.Status.Reason).To(Equal("Retrying"))
+			g.Expect(p.Status.Attempt.Number).To(BeNumerically("<=", 5))
+			w.forge.Mend()
+			h.rest(ctx)
+			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+			g.Expect(w.forge.PullRequests()).To(HaveLen(1))
+		})
+	}
+}
+
+func TestSuspendHoldsPullRequests(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	p := w.pipeline(ctx, "web")
+	before := p.DeepCopy()
+	p.Spec.Suspend = true
+	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+	w.runs("dev", "1.0")
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open), "no outside step")
+	before = p.DeepCopy()
+	p.Spec.Suspend = false
+	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
+	h.rest(ctx)
+	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Closed))
+}

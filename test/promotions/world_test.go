@@ -1,0 +1,302 @@
+package promotions_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/pipeline"
+	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/strategy/notification"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+// TB is what the world needs of a test; rapid's T is one too.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// world is one Pipeline's surroundings: a real API server behind, and observations
+// that the test makes in place of workload clusters.
+type world struct {
+	TB
+	c        client.WithWatch
+	ns       string
+	x        *index.Index
+	clock    *testclock.FakeClock
+	receiver *receiver
+	// hosted is where pull requests are opened; nil where a test has none.
+	hosted *hosted
+	// forge is the same, where the test has the service in hand.
+	forge *forge
+}
+
+var worlds atomic.Int64
+
+func newWorld(t *testing.T, tb TB) *world {
+	t.Helper()
+	return newWorldAt(t, tb, management.Get(t).Config())
+}
+
+// newWorldAt creates a world at an API server of the test's own.
+func newWorldAt(t *testing.T, tb TB, at *rest.Config) *world {
+	t.Helper()
+	c, err := client.NewWithWatch(at, client.Options{Scheme: hub.Scheme()})
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	w := &world{TB: tb, c: c, ns: fmt.Sprintf("world-%d", worlds.Add(1)), x: index.New(), clock: testclock.NewFakeClock(time.Now().Truncate(time.Second))}
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}); err != nil {
+		tb.Fatalf("%v", err)
+	}
+	w.receiver = &receiver{ids: map[string]int{}}
+	server := httptest.NewServer(w.receiver)
+	w.receiver.url = server.URL
+	t.Cleanup(server.Close)
+	return w
+}
+
+// receiver takes Flux events, as notification-controller does.
+type receiver struct {
+	url string
+
+	mu    sync.Mutex
+	ids   map[string]int
+	calls []eventv1.Event
+	fail  int
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	var e eventv1.Event
+	if err := json.NewDecoder(request.Body).Decode(&e); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail > 0 {
+		r.fail--
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	r.ids[e.Metadata[notification.KeyPromotionID]]++
+	r.calls = append(r.calls, e)
+	w.WriteHeader(http.StatusAccepted)
+}
+
+func (r *receiver) received() []eventv1.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// hubUnder is a hub's two reconcilers over the world's API server.
+type hubUnder struct {
+	w          *world
+	pipelines  *pipeline.Reconciler
+	promotions *promotion.Reconciler
+}
+
+type anywhere struct{}
+
+func (anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
+	return ref.ClusterName(), nil
+}
+func (anywhere) WaitForObjects(context.Context) error { return nil }
+func (anywhere) SetDemand(string, []watchers.Demand)  {}
+
+// hub makes a hub, whose client a test may have put something in front of.
+func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *hubUnder {
+	recorder := events.NewFakeRecorder(1000)
+	pipelines := pipeline.New(pipeline.Options{
+		Client: c, APIReader: c, Clusters: anywhere{}, Watchers: anywhere{}, Index: w.x,
+		AppKinds: []schema.GroupKind{{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}},
+		Recorder: recorder, Clock: w.clock,
+	})
+	return &hubUnder{
+		w:         w,
+		pipelines: pipelines,
+		promotions: promotion.New(promotion.Options{
+			Client: c, APIReader: c, Looked: pipelines.Looked, Holder: name, Recorder: recorder, Clock: w.clock,
+			Strategies: append(w.pulling(c), notification.New(notification.Options{
+				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
+			})),
+		}),
+	}
+}
+
+// pass reconciles everything in the namespace once. Errors are what a crash or a
+// lost race gives; the queue would come back to them.
+func (h *hubUnder) pass(ctx context.Context) {
+	var pipelines pipelinesv1.PipelineList
+	var promotions capstanv1.PromotionList
+	_ = h.w.c.List(ctx, &pipelines, client.InNamespace(h.w.ns))
+	for i := range pipelines.Items {
+		_, _ = h.pipelines.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&pipelines.Items[i])})
+	}
+	_ = h.w.c.List(ctx, &promotions, client.InNamespace(h.w.ns))
+	for i := range promotions.Items {
+		_, _ = h.promotions.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&promotions.Items[i])})
+	}
+}
+
+// settlePipelines reconciles Pipelines only.
+func (h *hubUnder) settlePipelines(ctx context.Context) {
+	var pipelines pipelinesv1.PipelineList
+	_ = h.w.c.List(ctx, &pipelines, client.InNamespace(h.w.ns))
+	for i := range pipelines.Items {
+		_, _ = h.pipelines.Reconcile(ctx, requestFor(&pipelines.Items[i]))
+	}
+}
+
+// settle reconciles until nothing changes any more.
+func (h *hubUnder) settle(ctx context.Context) {
+	h.w.Helper()
+	last := ""
+	for range 60 {
+		h.pass(ctx)
+		now := h.w.print(ctx)
+		if now == last {
+			return
+		}
+		last = now
+	}
+	h.w.Fatalf("the world does not come to rest:\n%s", last)
+}
+
+// print every object's resourceVersion.
+func (w *world) print(ctx context.Context) string {
+	var b strings.Builder
+	var pipelines pipelinesv1.PipelineList
+	_ = w.c.List(ctx, &pipelines, client.InNamespace(w.ns))
+	for _, p := range pipelines.Items {
+		fmt.Fprintln(&b, p.Name, p.ResourceVersion)
+	}
+	for _, p := range w.promotions(ctx) {
+		fmt.Fprintln(&b, p.Name, p.ResourceVersion, p.Status.Phase, p.Status.Reason)
+	}
+	return b.String()
+}
+
+func (w *world) promotions(ctx context.Context) []capstanv1.Promotion {
+	var list capstanv1.PromotionList
+	if err := w.c.List(ctx, &list, client.InNamespace(w.ns)); err != nil {
+		w.Fatalf("%v", err)
+	}
+	return list.Items
+}
+
+// into returns the promotions into an environment, by number.
+func (w *world) into(ctx context.Context, env string) []capstanv1.Promotion {
+	var found []capstanv1.Promotion
+	for _, p := range w.promotions(ctx) {
+		if p.Spec.Environment == env {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b capstanv1.Promotion) int { return int(a.Spec.Number - b.Spec.Number) })
+	return found
+}
+
+func (w *world) cluster(env string) string { return "Cluster/" + w.ns + "/" + env }
+
+var helm = index.Kind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}
+
+func (w *world) object(env string) index.Object {
+	return index.Object{Cluster: w.cluster(env), Kind: helm, Namespace: "shop", Name: "web"}
+}
+
+// runs has an environment seen at a revision, fresh and ready.
+func (w *world) runs(env, revision string) {
+	w.x.SetFreshness(w.cluster(env), helm, index.Freshness{Fresh: true})
+	w.x.Observe(w.object(env),
+		index.Observation{Found: true, Ready: true, Revision: revision, At: w.clock.Now()})
+}
+
+// stale has an environment's cluster go silent.
+func (w *world) stale(env string) {
+	w.x.SetFreshness(w.cluster(env), helm, index.Freshness{Reason: "Silent", Message: "nothing was heard"})
+}
+
+// newPipeline of environments, each in a cluster of its own.
+func (w *world) newPipeline(name string, promotion *pipelinesv1.Promotion, envs ...string) *pipelinesv1.Pipeline {
+	p := &pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name},
+		Spec: pipelinesv1.PipelineSpec{
+			AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
+			Promotion: promotion,
+		},
+	}
+	for _, env := range envs {
+		p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env, Targets: []pipelinesv1.Target{{
+			Namespace: "shop", ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: env},
+		}}})
+	}
+	return p
+}
+
+func notify(manual bool) *pipelinesv1.Promotion {
+	return &pipelinesv1.Promotion{Manual: manual, Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}}
+}
+
+// began sets up a Pipeline whose environments all run 1.0, and returns it with a hub.
+func (w *world) began(ctx context.Context, p *pipelinesv1.Pipeline) *hubUnder {
+	w.Helper()
+	if err := w.c.Create(ctx, p); err != nil {
+		w.Fatalf("%v", err)
+	}
+	h := w.hub("hub", w.c, nil)
+	h.settle(ctx) // The index is told what the Pipeline uses before it is observed.
+	for _, env := range p.Spec.Environments {
+		w.runs(env.Name, "1.0")
+	}
+	h.settle(ctx)
+	return h
+}
+
+func (w *world) pipeline(ctx context.Context, name string) *pipelinesv1.Pipeline {
+	p := &pipelinesv1.Pipeline{}
+	if err := w.c.Get(ctx, client.ObjectKey{Namespace: w.ns, Name: name}, p); err != nil {
+		w.Fatalf("%v", err)
+	}
+	return p
+}
+
+// newest promotion into an environment.
+func (w *world) newest(ctx context.Context, env string) capstanv1.Promotion {
+	w.Helper()
+	all := w.into(ctx, env)
+	if len(all) == 0 {
+		w.Fatalf("no promotion into %s", env)
+	}
+	return all[len(all)-1]
+}
+
+func requestFor(o client.Object) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+}

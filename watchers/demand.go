@@ -1,0 +1,102 @@
+package watchers
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// wanted is an object, all objects of a namespace (no name), or all.
+type wanted struct{ namespace, name string }
+
+// demandSet is what is demanded of one kind of one cluster, or was until the linger
+// ended. It is plain data: the caller holds the lock.
+type demandSet map[wanted]*interest
+
+// interest is the owners of a demand, sorted, and since when there is none.
+type interest struct {
+	owners []string
+	since  time.Time
+}
+
+// add adds an owner.
+func (d demandSet) add(want wanted, owner string) {
+	i := d[want]
+	if i == nil {
+		i = &interest{}
+		d[want] = i
+	}
+	if at, had := slices.BinarySearch(i.owners, owner); !had {
+		i.owners = slices.Insert(i.owners, at, owner)
+	}
+}
+
+// release removes an owner. The linger begins when the last one leaves.
+func (d demandSet) release(want wanted, owner string, now time.Time) {
+	i := d[want]
+	if at, had := slices.BinarySearch(i.owners, owner); had {
+		i.owners = slices.Delete(i.owners, at, at+1)
+	}
+	if len(i.owners) == 0 {
+		i.since = now
+	}
+}
+
+// sweep drops what has had no owner for the linger, and returns whether it dropped
+// something.
+func (d demandSet) sweep(now time.Time, linger time.Duration) (dropped bool) {
+	for want, i := range d {
+		if len(i.owners) == 0 && now.Sub(i.since) >= linger {
+			delete(d, want)
+			dropped = true
+		}
+	}
+	return dropped
+}
+
+// has is whether an object is demanded.
+func (d demandSet) has(namespace, name string) bool {
+	_, named := d[wanted{namespace, name}]
+	_, space := d[wanted{namespace, ""}]
+	_, all := d[wanted{}]
+	return named || space || all
+}
+
+// namespaces are those in which objects are demanded, sorted.
+func (d demandSet) namespaces() []string {
+	var found []string
+	for want := range d {
+		if want.namespace != metav1.NamespaceAll && !slices.Contains(found, want.namespace) {
+			found = append(found, want.namespace)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// in are the demands that concern an informer's namespace ("" for all): of objects,
+// and of a whole namespace or all.
+func (d demandSet) in(namespace string) (named, wide []wanted) {
+	for want := range d {
+		switch {
+		case namespace != metav1.NamespaceAll && want.namespace != namespace:
+		case want.name == "":
+			wide = append(wide, want)
+		default:
+			named = append(named, want)
+		}
+	}
+	return named, wide
+}
+
+// objects counts the objects that have an owner.
+func (d demandSet) objects() int {
+	n := 0
+	for want, i := range d {
+		if want.name != "" && len(i.owners) > 0 {
+			n++
+		}
+	}
+	return n
+}

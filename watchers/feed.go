@@ -1,0 +1,203 @@
+package watchers
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/clusters/transport"
+)
+
+// How a run feeds an informer: the calls that it makes, and what becomes of its events.
+
+// clientVerbosity is at which level client-go's own lines show.
+const clientVerbosity = 2
+
+// start starts the informer of a namespace, or of all, when one of the slots is free. It
+// holds the slot until its initial list is complete, at most Timings.ListSlot: a list
+// that takes longer continues without.
+func (r *run) start(namespace string) {
+	shared, kind := r.subject.shared, r.subject.kind.GroupKind.String()
+	ctx, stop := context.WithCancel(r.ctx)
+	i := &informer{namespace: namespace, stop: stop, began: shared.options.Clock.Now()}
+	i.stream = transport.NewStream(shared.options.Clock, func() { r.fail(transport.ErrTooLarge) })
+	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+		ObjectDescription: r.calls.resource.String(),
+	})
+	// These fail only on an informer that was started.
+	_ = i.shared.SetTransform(r.transform)
+	_ = i.shared.SetWatchErrorHandlerWithContext(r.watchEnded)
+	registration, _ := i.shared.AddEventHandler(r.handler(i))
+	i.synced = registration.HasSyncedChecker().Done()
+
+	r.addInformer(i)
+	r.spawn(func() {
+		select {
+		case shared.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		r.spawn(func() { r.awaitSync(ctx, i) })
+		shared.meters.relists.WithLabelValues(kind) // The series exists, at 0, from the start.
+		running := shared.meters.informers.WithLabelValues(kind)
+		running.Inc()
+		defer running.Dec()
+		// client-go logs every watch that ends.
+		i.shared.RunWithContext(klog.NewContext(ctx, shared.options.Logger.V(clientVerbosity)))
+	})
+}
+
+func (r *run) addInformer(i *informer) {
+	shared := r.subject.shared
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	r.lockedState.informers[i.namespace] = i
+	shared.changedLocked(r.subject.cluster.name)
+}
+
+// awaitSync returns the slot, and makes the work goroutine work when the list is
+// complete.
+func (r *run) awaitSync(ctx context.Context, i *informer) {
+	shared := r.subject.shared
+	timer := shared.options.Clock.NewTimer(shared.options.Timings.ListSlot)
+	select {
+	case <-i.synced:
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+	timer.Stop()
+	<-shared.slots
+	select {
+	case <-i.synced:
+		i.stream.Lift()
+		r.subject.poke()
+	case <-ctx.Done():
+	}
+}
+
+// listerWatcher makes the calls, and notes how they ended.
+func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
+	meters, kind := r.subject.shared.meters, r.subject.kind.GroupKind.String()
+	listing := func() {
+		meters.lists.WithLabelValues(kind).Inc()
+		if i.isSynced() {
+			meters.relists.WithLabelValues(kind).Inc()
+		}
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			listing()
+			list, err := r.calls.list(ctx, i.namespace, o)
+			if errors.Is(err, transport.ErrTooLarge) || errors.Is(err, errTooMany) {
+				r.fail(err)
+			}
+			r.noteCall(i, err)
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				listing()
+				i.stream.Bound()
+			}
+			o.Watch = true
+			body, err := r.calls.request(i.namespace).VersionedParams(&o, metav1.ParameterCodec).
+				Stream(transport.Following(ctx, i.stream))
+			err = unquoted(err)
+			r.noteCall(i, err)
+			if err != nil {
+				return nil, err
+			}
+			return newWatch(body), nil
+		},
+	}
+}
+
+// watchEnded is called by the reflector, which tries again. noteCall has already noted
+// what matters.
+func (r *run) watchEnded(_ context.Context, _ *cache.Reflector, err error) {
+	r.subject.shared.options.Logger.V(1).Info("watch ended",
+		"cluster", r.subject.cluster.name, "kind", r.subject.kind.GroupKind.String(), "error", err.Error())
+}
+
+// transform is what client-go stores in place of an object. client-go may pass its
+// result to it again.
+func (r *run) transform(in any) (any, error) {
+	u, ok := in.(*unstructured.Unstructured)
+	if !ok {
+		return in, nil
+	}
+	return r.subject.reduce(u), nil
+}
+
+// handler is the only one of an informer.
+func (r *run) handler(i *informer) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		// The first event after the beginning of a list means that the list is complete.
+		AddFunc: func(in any, initial bool) {
+			i.stream.Lift()
+			if o, ok := in.(client.Object); ok {
+				if i.objects.Add(1) > int64(r.calls.maxObjects) {
+					r.fail(errTooMany)
+				}
+				r.received(i, o, initial)
+				r.subject.notifySources(nil, o, initial)
+			}
+		},
+		UpdateFunc: func(before, in any) {
+			i.stream.Lift()
+			if o, ok := in.(client.Object); ok {
+				old, _ := before.(client.Object)
+				r.received(i, o, false)
+				r.subject.notifySources(old, o, false)
+			}
+		},
+		DeleteFunc: func(in any) {
+			i.stream.Lift()
+			if gone, ok := in.(cache.DeletedFinalStateUnknown); ok {
+				in = gone.Obj
+			}
+			if o, ok := in.(client.Object); ok {
+				i.objects.Add(-1)
+				if r.subject.kind.Observe != nil && r.subject.wants(o.GetNamespace(), o.GetName()) {
+					r.subject.wake(r.ledger.observeDeleted(o), false)
+				}
+				r.subject.notifySources(o, nil, false)
+			}
+		},
+	}
+}
+
+// received observes an object of a list or watch, and wakes the Pipelines that it
+// concerns; for an object of the initial list, when the list is complete.
+func (r *run) received(i *informer, o client.Object, initial bool) {
+	if isUnread(o) {
+		// Reduced before it was demanded, and stored after: settle reads it.
+		if r.subject.wants(o.GetNamespace(), o.GetName()) {
+			r.ledger.unread(wanted{o.GetNamespace(), o.GetName()})
+			r.subject.poke()
+		}
+		return
+	}
+	if r.subject.kind.Observe == nil {
+		return
+	}
+	if r.ledger.goesBack(o) {
+		r.fail(errRestored)
+		return
+	}
+	woken := r.ledger.observe(o, r.subject.kind.Observe)
+	if initial && i.initial.hold(woken) {
+		return
+	}
+	r.subject.wake(woken, initial)
+}

@@ -1,0 +1,152 @@
+package watchers
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+)
+
+// judged is a view of a kind in a cluster that is connected over nothing, at a fixed
+// time, with default timings.
+func judged(edit view) view {
+	edit.now = time.Unix(1_000_000, 0)
+	edit.timings.defaults()
+	edit.place = place{kind: Kind{GroupKind: schema.GroupKind{Group: "example.org", Kind: "Fake"}}, cluster: "Cluster/team/prod", maxObjects: 1}
+	return edit
+}
+
+func ago(seconds int64) time.Time { return time.Unix(1_000_000-seconds, 0) }
+
+var (
+	unreadable = problem{ReasonUnreadable, "is broken"}
+	forbidden  = problem{ReasonForbidden, "is forbidden"}
+	up         = clusters.Snapshot{State: capstanv1.ConnectionReady}
+)
+
+// TestJudge: what is wrong with a kind, a namespace or a connection, and which of them is
+// named.
+func TestJudge(t *testing.T) {
+	for _, tc := range []struct {
+		name       string
+		view       view
+		want       string // "" is fresh
+		namespaces map[string]string
+	}{
+		{name: "unknown cluster", want: ReasonConnecting},
+		{name: "connecting", view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionConnecting, Message: "x"}}, want: ReasonConnecting},
+		{
+			name: "the management cluster is silent", want: ReasonConnecting,
+			view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionConnecting, Reason: clusters.ReasonHubUnreadable}},
+		},
+		{name: "unreachable", view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionUnreachable}, problem: unreadable}, want: ReasonUnreachable},
+		{name: "credentials", view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionAuthFailed}}, want: ReasonAuthFailed},
+		{name: "removed", view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionRemoved}}, want: ReasonRemoved},
+		{name: "not planned", view: view{connection: up}, want: ReasonNotSynced},
+		{name: "not planned for long", view: view{connection: up, began: ago(31)}, want: ReasonSlow},
+		{name: "cannot be planned", view: view{connection: up, problem: unreadable}, want: ReasonUnreadable},
+		{name: "no informer yet", view: view{connection: up, scopes: scopeAll}, want: ReasonNotSynced},
+		{name: "listing", view: view{connection: up, scopes: scopeAll, informers: []informerView{{}}}, want: ReasonNotSynced},
+		{name: "listing for long", view: view{connection: up, scopes: scopeAll, informers: []informerView{{began: ago(31)}}}, want: ReasonSlow},
+		{name: "cannot be listed", view: view{connection: up, scopes: scopeAll, informers: []informerView{{problem: unreadable}}}, want: ReasonUnreadable},
+		{name: "synced, without a connection", view: view{connection: up, scopes: scopeAll, informers: []informerView{{ready: true}}}, want: ReasonSilent},
+		{
+			name: "synced, and silent", want: ReasonSilent,
+			view: view{connection: up, connected: true, lastContact: ago(45), scopes: scopeAll, informers: []informerView{{ready: true}}},
+		},
+		{
+			name: "fresh", want: "",
+			view: view{connection: up, connected: true, lastContact: ago(44), scopes: scopeAll, informers: []informerView{{ready: true, behind: 44 * time.Second}}},
+		},
+		{
+			name: "fresh, though the last run ended with a problem", want: "",
+			view: view{connection: up, connected: true, lastContact: ago(1), problem: unreadable, scopes: scopeAll, informers: []informerView{{ready: true}}},
+		},
+		{
+			name: "degraded is connected", want: "",
+			view: view{connection: clusters.Snapshot{State: capstanv1.ConnectionDegraded}, connected: true, lastContact: ago(1), scopes: scopeAll, informers: []informerView{{ready: true}}},
+		},
+		{
+			name: "synced, and its watch not open since an outage", want: ReasonResuming,
+			view: view{connection: up, scopes: scopeAll, informers: []informerView{{ready: true, behind: 45 * time.Second}}},
+		},
+		{
+			name: "fails for a moment", want: ReasonSilent,
+			view: view{connection: up, scopes: scopeAll, informers: []informerView{{ready: true, problem: unreadable, failing: ago(44)}}},
+		},
+		{
+			name: "fails for long, though probes are answered", want: ReasonUnreadable,
+			view: view{connection: up, scopes: scopeAll, informers: []informerView{{ready: true, problem: unreadable, failing: ago(45)}}},
+		},
+		{
+			name: "namespaces", want: ReasonSilent,
+			view: view{connection: up, scopes: scopeNamespaces, informers: []informerView{
+				{namespace: "a", ready: true}, {namespace: "b"}, {namespace: "c", ready: true, problem: forbidden, failing: ago(0)},
+			}},
+			namespaces: map[string]string{"b": ReasonNotSynced, "c": ReasonForbidden},
+		},
+		{
+			name: "a namespace that is demanded and has no informer yet", want: ReasonSilent,
+			view:       view{connection: up, scopes: scopeNamespaces, wanted: []string{"new"}},
+			namespaces: map[string]string{"new": ReasonNotSynced},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := judge(judged(tc.view))
+			g.Expect(got.whole.reason).To(Equal(tc.want))
+			if tc.want == "" {
+				g.Expect(got.whole).To(Equal(problem{}))
+			} else {
+				g.Expect(got.whole.message).To(Or(ContainSubstring("Cluster/team/prod"), ContainSubstring("broken")))
+			}
+			reasons := map[string]string{}
+			for n, p := range got.namespaces {
+				reasons[n] = p.reason
+			}
+			if tc.namespaces == nil {
+				tc.namespaces = map[string]string{}
+			}
+			g.Expect(reasons).To(Equal(tc.namespaces))
+		})
+	}
+}
+
+// TestWatchedKind: what the Manager shows of a kind.
+func TestWatchedKind(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		view   view
+		synced bool
+		reason string
+	}{
+		{name: "no run", reason: clusters.ReasonSyncing},
+		{name: "the last run failed", view: view{problem: unreadable}, reason: ReasonUnreadable},
+		{name: "another run is listing", view: view{problem: unreadable, scopes: scopeAll, informers: []informerView{{}}}, reason: clusters.ReasonSyncing},
+		{name: "synced", view: view{scopes: scopeAll, informers: []informerView{{ready: true}}}, synced: true},
+		{name: "no namespace demanded", view: view{scopes: scopeNamespaces}, reason: clusters.ReasonSyncing},
+		{name: "one namespace is missing", view: view{scopes: scopeNamespaces, informers: []informerView{{namespace: "a", ready: true}, {namespace: "b"}}}, reason: clusters.ReasonSyncing},
+		{name: "synced, and failing for a moment", view: view{scopes: scopeAll, informers: []informerView{{ready: true, problem: unreadable, failing: ago(44)}}}, synced: true},
+		{name: "synced, and failing for long", view: view{scopes: scopeAll, informers: []informerView{{ready: true, problem: unreadable, failing: ago(45)}}}, reason: ReasonUnreadable},
+		{
+			name: "the first namespace that fails is named", reason: ReasonForbidden,
+			view: view{scopes: scopeNamespaces, informers: []informerView{
+				{namespace: "b", ready: true, problem: unreadable}, {namespace: "a", ready: true, problem: forbidden}, {namespace: "c", problem: unreadable},
+			}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			tc.view.version = "v1"
+			got := watchedKind(judged(tc.view))
+			g.Expect(got.Kind).To(Equal("Fake.example.org"))
+			g.Expect(got.Version).To(Equal("v1"))
+			g.Expect(got.Synced).To(Equal(tc.synced))
+			g.Expect(got.Reason).To(Equal(tc.reason))
+		})
+	}
+}
