@@ -277,5 +277,5 @@ func TestMessagesAreCut(t *testing.T) {
 	var data Promotion
 	g.Expect(json.Unmarshal(events[len(events)-1].Data(), &data)).To(Succeed())
 	g.Expect(len(data.Message)).To(BeNumerically("<=", maxMessage))
-	g.Expect(data.Message).To(HaveSuffix("ä..."))
+	g.Expect(data.Message).To(HaveSuffix("ä…"))
 }
