@@ -29,7 +29,7 @@ PARALLEL_TESTS ?= 4
 TEST_TIMEOUT ?= 15m
 # The packages whose tests take longest begin first: a long one that begins last has the
 # machine to itself. `make test-times` prints the order.
-SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./test/conformance ./test/faults ./clusters ./watchers ./hub ./hub/dashboard ./playground/fleet ./cmd/capstan/cli
+SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./strategy/pullrequest ./test/faults ./hub/eventing/outbox ./test/conformance ./playground/fleet ./hub ./clusters ./watchers ./hub/dashboard ./cmd/capstan/cli
 SOAK_TIMEOUT ?= 6h
 # Random histories that each property test tries in `make soak`; docs/testing.md has the
 # counts of `make test`.
@@ -60,8 +60,8 @@ help: ## List the targets
 	  /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: controlplane crds gitea $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
-	@exec $(BIN)/playground $(ARGS)
+demo: controlplane crds $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
+	@exec $(BIN)/playground --provide-gitea $(ARGS)
 
 .PHONY: build
 build: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground ## Build the binaries into bin/

@@ -1,7 +1,6 @@
 package clusters
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 const (
@@ -114,40 +112,4 @@ func settles(s capstanv1.ConnectionState) bool {
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
 	}
 	return false
-}
-
-// adopt takes over the ClusterConnections of an earlier hub. Those without a demand
-// become Unused after the linger, or are deleted with their cluster.
-func (m *Manager) adopt(ctx context.Context) {
-	var list capstanv1.ClusterConnectionList
-	wait := backoff.NewSequence(writeRetry, writeRetryMax)
-	for {
-		call, cancel := context.WithTimeout(ctx, m.timings.HubTimeout)
-		err := m.hub.List(call, &list, client.InNamespace(m.options.Namespace), client.MatchingLabels{managedByLabel: managedBy})
-		cancel()
-		if err == nil {
-			break
-		}
-		if !wait.Begun() && ctx.Err() == nil {
-			m.log.Error(err, "ClusterConnections cannot be listed")
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.clock.After(wait.Wait()):
-		}
-	}
-	for i := range list.Items {
-		object := &list.Items[i]
-		ref := RefOf(&object.Spec.ClusterRef, object.Namespace)
-		if ref.Namespace != object.Namespace || connectionName(ref) != object.Name {
-			continue
-		}
-		m.mu.Lock()
-		k := m.keeperLocked(ref.ClusterName())
-		m.mu.Unlock()
-		if k != nil {
-			m.wake(k)
-		}
-	}
 }

@@ -71,15 +71,21 @@ func (c *Connection) close() {
 	c.transport.Close()
 }
 
-func (m *Manager) newConnection(ctx context.Context, k *keeper, epoch int64, config *kubeconfig.Config) (*Connection, error) {
+// requestHooks are what the transport of a connection calls after requests that failed.
+type requestHooks struct {
+	// reauthenticate is called after a 401, doubt after a request without an answer.
+	reauthenticate, doubt func(context.Context)
+}
+
+func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubeconfig.Config, hooks requestHooks) (*Connection, error) {
 	t, err := transport.New(transport.Options{
 		Server:         config.Server,
 		Clock:          m.clock,
 		AllowLoopback:  m.options.AllowLoopback,
 		Spread:         m.timings.ReleaseSpread,
 		AllowPatch:     func(r *http.Request) bool { return mayPatch(config.Server.Path, r) },
-		Reauthenticate: k.reauthenticate,
-		Doubt:          k.doubt,
+		Reauthenticate: hooks.reauthenticate,
+		Doubt:          hooks.doubt,
 		Refused:        m.metrics.refused,
 	}, config)
 	if err != nil {
@@ -100,19 +106,19 @@ func (c *Connection) rotate(config *kubeconfig.Config, change kubeconfig.Change)
 }
 
 // newLocalConnection is the connection of the management cluster.
-func (m *Manager) newLocalConnection(ctx context.Context, k *keeper) (*Connection, error) {
+func (m *shared) newLocalConnection(ctx context.Context, doubt func(context.Context)) (*Connection, error) {
 	server, _, err := rest.DefaultServerUrlFor(m.options.Local)
 	if err != nil {
 		return nil, fmt.Errorf("server of the management cluster: %w", err)
 	}
-	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Spread: m.timings.ReleaseSpread, Doubt: k.doubt, Refused: m.metrics.refused}, m.options.Local)
+	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Spread: m.timings.ReleaseSpread, Doubt: doubt, Refused: m.metrics.refused}, m.options.Local)
 	if err != nil {
 		return nil, err
 	}
 	return m.connectionOver(ctx, t, server, 1), nil
 }
 
-func (m *Manager) connectionOver(ctx context.Context, t *transport.Transport, server *url.URL, epoch int64) *Connection {
+func (m *shared) connectionOver(ctx context.Context, t *transport.Transport, server *url.URL, epoch int64) *Connection {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &Connection{
 		epoch:     epoch,

@@ -31,6 +31,10 @@
 // cluster when it is Ready or Degraded for the first time in an epoch, from a
 // goroutine of its own, and no rotation engages again.
 //
+// Options.Elected says when this process leads. Before, and on a replica that never leads,
+// the Manager has the connection to the management cluster alone, reads no cluster objects
+// and writes no ClusterConnections.
+//
 // # Goroutines and locking
 //
 // Each demanded cluster has one goroutine, its keeper's, which alone does what can

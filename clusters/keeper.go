@@ -18,30 +18,26 @@ import (
 // SelfManagedOwner is the owner of the demand that SelfManagedLabel is.
 const SelfManagedOwner = "self-managed"
 
-// idle is the wait of a keeper that only a wake concerns.
-const idle = time.Hour
-
-// readingMessage of a connection whose kubeconfig is not read yet.
-const readingMessage = "reading the kubeconfig"
-
 // versionAge after which a probe also reads the version again: an upgrade that
 // nobody noticed.
 const versionAge = 10 * time.Minute
 
 // keeper looks after one cluster. Its goroutine (run) does all that can block for
-// that cluster, each with a deadline; it is level-triggered: whatever woke it, a
-// step looks at everything.
+// that cluster, each with a deadline; it is level-triggered: each step reconciles
+// everything, whatever woke it.
 type keeper struct {
-	m    *Manager
+	m    *shared
 	name multicluster.ClusterName
 	ref  Ref
 	log  logr.Logger
 	wake chan struct{} // of capacity 1: wakes fold
+	// forget removes the keeper from the Manager, unless it is demanded.
+	forget func(*keeper)
 
 	mu          sync.Mutex
 	lockedState keeperState
 
-	// What follows belongs to the goroutine alone.
+	// The fields that follow are the goroutine's own.
 
 	objectUID types.UID
 	creds     credentialState
@@ -93,9 +89,9 @@ type credentialState struct {
 	retryAt     time.Time
 }
 
-func newKeeper(m *Manager, name multicluster.ClusterName, ref Ref) *keeper {
+func newKeeper(m *shared, name multicluster.ClusterName, ref Ref, forget func(*keeper)) *keeper {
 	k := &keeper{
-		m: m, name: name, ref: ref,
+		m: m, name: name, ref: ref, forget: forget,
 		log:      m.log.WithValues("cluster", string(name)),
 		wake:     make(chan struct{}, 1),
 		lostWait: backoff.NewSequence(m.timings.UnreachableRetry, m.timings.UnreachableRetryMax),
@@ -149,8 +145,19 @@ func (k *keeper) report(kinds []capstanv1.WatchedKind, apps int) {
 	k.lockedState.kinds, k.lockedState.kindSince, k.lockedState.apps = kinds, since, apps
 }
 
-// takeOff marks the goroutine as running; false if it is, or must not.
-func (k *keeper) takeOff() bool {
+// retire marks a keeper that is not demanded as forgotten; false if it is demanded.
+func (k *keeper) retire() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.lockedState.owners) > 0 {
+		return false
+	}
+	k.lockedState.forgotten = true
+	return true
+}
+
+// start marks the goroutine as running; false if it is, or must not.
+func (k *keeper) start() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lockedState.running || k.lockedState.forgotten {
@@ -160,14 +167,14 @@ func (k *keeper) takeOff() bool {
 	return true
 }
 
-// land marks it as not running.
-func (k *keeper) land() {
+// finish marks it as not running.
+func (k *keeper) finish() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lockedState.running = false
 }
 
-// poke makes the goroutine look; it need not be running.
+// poke makes the goroutine reconcile; it need not be running.
 func (k *keeper) poke() {
 	select {
 	case k.wake <- struct{}{}:
@@ -175,152 +182,8 @@ func (k *keeper) poke() {
 	}
 }
 
-func (k *keeper) run(ctx context.Context) {
-	defer k.end()
-	timer := k.m.clock.NewTimer(idle)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		wait, more := k.step(ctx)
-		if !more && k.rest() {
-			return
-		}
-		if !timer.Stop() {
-			select {
-			case <-timer.C():
-			default:
-			}
-		}
-		timer.Reset(wait)
-		select {
-		case <-ctx.Done():
-		case <-k.wake:
-		case <-timer.C():
-		}
-	}
-	k.disconnect()
-}
-
-// rest ends the goroutine if nothing came in between.
-func (k *keeper) rest() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.lockedState.forgotten && (len(k.wake) > 0 || len(k.lockedState.owners) > 0) {
-		return false
-	}
-	k.lockedState.running = false
-	return true
-}
-
-// end lets go whoever waits for the goroutine.
-func (k *keeper) end() {
-	k.mu.Lock()
-	open := k.lockedState.open
-	k.lockedState.open = questions{}
-	k.mu.Unlock()
-	if open.answered != nil {
-		close(open.answered)
-	}
-}
-
-// step brings the connection to where it should be and says when to look again;
-// more is false when there is nothing left to look after.
-func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
-	k.mu.Lock()
-	k.asked = k.lockedState.open
-	k.lockedState.open = questions{}
-	demanded := len(k.lockedState.owners) > 0 || k.ref.IsLocal()
-	lingerEnd := k.lockedState.releasedAt.Add(k.m.timings.Linger)
-	state := k.lockedState.snapshot.State
-	k.mu.Unlock()
-	if answered := k.asked.answered; answered != nil {
-		defer close(answered)
-	}
-	if k.ref.IsLocal() {
-		k.probeIfDue(ctx)
-		return k.untilNext(), true
-	}
-
-	object, found := k.m.objects.find(k.ref)
-	if found == presenceAbsent || object.Deleting {
-		return idle, k.removed(demanded, object.Deleting)
-	}
-	now := k.m.clock.Now()
-	if !demanded && !now.Before(lingerEnd) {
-		k.release()
-		return idle, false
-	}
-	if !demanded && state == capstanv1.ConnectionUnused {
-		// Not used, and not yet long enough to say so: after a restart its
-		// Pipelines may not have been read yet.
-		return lingerEnd.Sub(now), true
-	}
-	k.apply(eventDemanded, readingMessage)
-	if found == presenceUnknown {
-		if problem := k.m.objects.problem(k.ref.Kind); problem != "" {
-			k.apply(eventHubSilent, problem)
-		}
-	} else {
-		if k.objectUID != "" && k.objectUID != object.UID {
-			k.disconnect()
-			k.apply(eventGone, k.ref.String()+" was replaced by another of the same name")
-			k.apply(eventDemanded, readingMessage)
-		}
-		k.objectUID = object.UID
-		k.readSecretIfDue(ctx, object)
-	}
-	k.probeIfDue(ctx)
-	k.tendBeside(ctx)
-	wait = k.untilNext()
-	if !demanded {
-		wait = min(wait, lingerEnd.Sub(k.m.clock.Now()))
-	}
-	return wait, true
-}
-
-// removed is the step of a cluster whose object is gone, or going.
-func (k *keeper) removed(demanded, going bool) (more bool) {
-	message := k.ref.String() + " does not exist"
-	if going {
-		message = k.ref.String() + " is being deleted"
-	}
-	k.disconnect()
-	k.apply(eventGone, message)
-	k.objectUID = ""
-	if !demanded && !going {
-		k.m.forget(k)
-		return false
-	}
-	return demanded
-}
-
-// release is the step of a cluster that nobody wants any more.
-func (k *keeper) release() {
-	k.disconnect()
-	k.mu.Lock()
-	k.lockedState.kinds, k.lockedState.kindSince, k.lockedState.apps = nil, nil, 0
-	k.mu.Unlock()
-	k.apply(eventReleased, "no Pipeline names the cluster")
-	k.publish()
-}
-
-// disconnect ends the connection and forgets its credentials.
-func (k *keeper) disconnect() {
-	k.m.secrets.unwant(k.name)
-	k.creds = credentialState{}
-	k.dropCandidate()
-	k.endDraining()
-	k.health, k.doubted = health{}, false
-	k.nextProbe, k.versionAt = time.Time{}, time.Time{}
-	k.mu.Lock()
-	old := k.lockedState.connection
-	k.lockedState.connection = nil
-	s := &k.lockedState.snapshot
-	s.Server, s.KubernetesVersion, s.ClusterUID, s.CredentialExpiry = "", "", "", time.Time{}
-	k.mu.Unlock()
-	if old != nil {
-		old.close()
-	}
-}
+// hooks are what the transport of its connections calls.
+func (k *keeper) hooks() requestHooks { return requestHooks{k.reauthenticate, k.doubt} }
 
 // reauthenticate is what the transport calls after a 401: it waits until the
 // Secret was read again, and the server probed if that changed nothing.
@@ -332,18 +195,10 @@ func (k *keeper) doubt(ctx context.Context) { k.ask(ctx, questions{lost: true}) 
 
 // ask waits for the next step to answer. All who ask before it share its answer.
 func (k *keeper) ask(ctx context.Context, q questions) {
-	k.mu.Lock()
-	if !k.lockedState.running {
-		k.mu.Unlock()
+	answered := k.open(q)
+	if answered == nil {
 		return
 	}
-	open := &k.lockedState.open
-	open.rejected, open.lost = open.rejected || q.rejected, open.lost || q.lost
-	if open.answered == nil {
-		open.answered = make(chan struct{})
-	}
-	answered := open.answered
-	k.mu.Unlock()
 	k.poke()
 	select {
 	case <-answered:
@@ -351,32 +206,32 @@ func (k *keeper) ask(ctx context.Context, q questions) {
 	}
 }
 
-// untilNext is the time until the clock alone asks for a step.
-func (k *keeper) untilNext() time.Duration {
-	now := k.m.clock.Now()
-	wait := idle
-	sooner := func(at time.Time) {
-		if !at.IsZero() {
-			wait = min(wait, max(at.Sub(now), 0))
-		}
-	}
-	sooner(k.creds.retryAt)
-	sooner(k.beside.retryAt)
-	sooner(k.beside.drained)
-	if k.connection() != nil && k.creds.usable {
-		sooner(k.nextProbe)
-	}
+// open adds questions to those of the next step, and returns what is closed then; nil
+// where no goroutine runs.
+func (k *keeper) open(q questions) <-chan struct{} {
 	k.mu.Lock()
-	_, grace := failingKind(k.lockedState.kinds, k.lockedState.kindSince, k.m.timings.KindGrace, now)
-	k.mu.Unlock()
-	sooner(grace)
-	return wait
+	defer k.mu.Unlock()
+	if !k.lockedState.running {
+		return nil
+	}
+	open := &k.lockedState.open
+	open.rejected, open.lost = open.rejected || q.rejected, open.lost || q.lost
+	if open.answered == nil {
+		open.answered = make(chan struct{})
+	}
+	return open.answered
 }
 
 func (k *keeper) connection() *Connection {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lockedState.connection
+}
+
+func (k *keeper) stateAndConnection() (capstanv1.ConnectionState, *Connection) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lockedState.snapshot.State, k.lockedState.connection
 }
 
 func (k *keeper) outcome() outcome {

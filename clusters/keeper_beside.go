@@ -35,7 +35,7 @@ func (k *keeper) consider(ctx context.Context, config *kubeconfig.Config, source
 		}
 	}
 	k.dropCandidate()
-	candidate, err := k.m.newConnection(ctx, k, k.snapshot().Epoch+1, config)
+	candidate, err := k.m.newConnection(ctx, k.snapshot().Epoch+1, config, k.hooks())
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (k *keeper) engage(connection *Connection) {
 		return
 	}
 	k.engaged = connection.epoch
-	k.m.spawn(func(context.Context) {
+	k.m.goroutines.spawn(func(context.Context) {
 		wait := backoff.NewSequence(engageRetry, engageRetryMax)
 		for connection.ctx.Err() == nil {
 			c, err := connection.built()

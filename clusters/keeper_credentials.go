@@ -22,10 +22,10 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 	if secret != k.creds.secret {
 		k.creds.read, k.creds.secret = false, secret
 	}
-	k.m.secrets.want(k.name, secret)
+	k.m.secrets.Want(k.name, secret)
 	// The watch may lag behind what was read, so only a version it tells for the
 	// first time counts.
-	version, known := k.m.secrets.version(secret)
+	version, known := k.m.secrets.Version(secret)
 	moved := known && version != k.creds.seenVersion && version != k.creds.readVersion
 	if known {
 		k.creds.seenVersion = version
@@ -130,7 +130,7 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 // first makes the first connection.
 func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
 	epoch := k.snapshot().Epoch + 1
-	connection, err := k.m.newConnection(ctx, k, epoch, config)
+	connection, err := k.m.newConnection(ctx, epoch, config, k.hooks())
 	if err != nil {
 		return err
 	}

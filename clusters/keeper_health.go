@@ -2,7 +2,6 @@ package clusters
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -121,54 +120,4 @@ func (k *keeper) untilProbe(e event) time.Duration {
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
 	}
 	return k.m.timings.ProbeRetry
-}
-
-// judgeKinds draws conclusions when only the watched kinds may have changed.
-func (k *keeper) judgeKinds() {
-	if k.health.good == 0 || !passes(k.outcome().State) {
-		return
-	}
-	failing := k.kindsProblem(k.m.clock.Now())
-	e := k.moving(k.health.standing(k.outcome(), failing == nil))
-	k.apply(e, k.describe(e, nil, failing))
-}
-
-// moving is what health is while the cluster has moved to where it cannot be reached.
-func (k *keeper) moving(e event) event {
-	if e == eventHealthy && k.beside.problem != "" {
-		return eventNewServer
-	}
-	return e
-}
-
-// kindsProblem is a copy of the first kind that counts against the cluster.
-func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	failing, _ := failingKind(k.lockedState.kinds, k.lockedState.kindSince, k.m.timings.KindGrace, now)
-	if failing == nil {
-		return nil
-	}
-	return failing.DeepCopy()
-}
-
-// describe is the message for people.
-func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind) string {
-	switch {
-	case e == eventHealthy:
-		return "connected"
-	case e == eventNewServer:
-		return k.beside.problem
-	case e == eventKinds && failing != nil:
-		reason := failing.Reason
-		if reason == "" {
-			reason = ReasonSyncing
-		}
-		return fmt.Sprintf("%s cannot be watched: %s: %s", failing.Kind, reason, failing.Message)
-	case e == eventUnauthorized && !k.ref.IsLocal():
-		return fmt.Sprintf("%s with the credentials of Secret %s: renew them there", problem, k.creds.secret)
-	case problem != nil:
-		return problem.Error()
-	}
-	return ""
 }

@@ -25,36 +25,25 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/secretwatch"
 )
 
 // Manager keeps the connections to workload clusters. See the package comment.
 type Manager struct {
-	options   Options
-	timings   Timings
-	clock     clock.WithTicker
-	log       logr.Logger
-	hub       client.Client // uncached
-	hubIdle   func()        // closes what the hub client keeps open
-	objects   *objects
-	watches   []*objectWatch
-	secrets   *secretWatches
-	writer    *writer
-	metrics   *metrics
-	dials     dials
-	listeners []Listener
-	aware     multicluster.Aware
+	*shared
+	hubIdle func() // closes what the hub client keeps open
+	watches []*objectWatch
+	// decided is closed when all kinds of cluster objects are decided.
+	decided chan struct{}
 
 	mu          sync.Mutex
-	lockedState struct {
-		keepers map[multicluster.ClusterName]*keeper
-		// ctx is that of Start; nil before it and after its end.
-		ctx context.Context
-		// decided are the kinds of cluster objects that were read, or are not installed.
-		decided []string
-	}
-	// decided is closed when all are.
-	decided    chan struct{}
-	goroutines sync.WaitGroup
+	lockedState managerState
+}
+
+type managerState struct {
+	keepers map[multicluster.ClusterName]*keeper
+	// decided are the kinds of cluster objects that were read, or are not installed.
+	decided []string
 }
 
 // New makes a Manager. It calls no API server.
@@ -63,14 +52,17 @@ func New(o Options) (*Manager, error) {
 		return nil, errors.New("clusters: Options.Local is required")
 	}
 	o = withDefaults(o)
-	m := &Manager{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials(), decided: make(chan struct{})}
-	m.lockedState.keepers = map[multicluster.ClusterName]*keeper{}
+	m := &Manager{
+		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials()},
+		decided:     make(chan struct{}),
+		lockedState: managerState{keepers: map[multicluster.ClusterName]*keeper{}},
+	}
 	m.metrics = newMetrics(m.Snapshots)
 	if err := m.makeHubClients(); err != nil {
 		return nil, fmt.Errorf("clients of the management cluster: %w", err)
 	}
-	local := newKeeper(m, LocalName, Ref{})
-	connection, err := m.newLocalConnection(context.Background(), local) //nolint:forbidigo // ended by its keeper, with the Manager
+	local := newKeeper(m.shared, LocalName, Ref{}, m.forget)
+	connection, err := m.newLocalConnection(context.Background(), local.doubt) //nolint:forbidigo // ended by its keeper, with the Manager
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +128,10 @@ func (m *Manager) makeHubClients() error {
 	if err != nil {
 		return err
 	}
-	m.secrets = newSecretWatches(metadataClient, m.log, m.poke, m.spawn)
+	m.secrets = secretwatch.New(secretwatch.Options[multicluster.ClusterName]{
+		Client: metadataClient, Scope: secretwatch.ByNamespace, Wake: m.poke, WakeWhenListed: true, Logger: m.log,
+		Consequence: "changed kubeconfigs are only noticed when a cluster rejects the old ones; give the hub list and watch on secrets in this namespace",
+	})
 	m.writer = newWriter(m.hub, m.options, m.log)
 	if m.options.LocalOnly {
 		return nil
@@ -151,8 +146,10 @@ func (m *Manager) makeHubClients() error {
 	return nil
 }
 
-// NeedLeaderElection is true: one hub at a time has connections.
-func (m *Manager) NeedLeaderElection() bool { return true }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: one hub at a time connects
+// to workload clusters. A Manager with Options.Elected runs on every replica and waits for
+// the election itself.
+func (m *Manager) NeedLeaderElection() bool { return m.options.Elected == nil }
 
 // AddListener adds a Listener. Before Start only.
 func (m *Manager) AddListener(l Listener) { m.listeners = append(m.listeners, l) }
@@ -168,52 +165,56 @@ func (m *Manager) Start(ctx context.Context) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	defer undo()
-	m.mu.Lock()
-	m.lockedState.ctx = ctx
-	waiting := slices.Collect(maps.Values(m.lockedState.keepers))
-	m.mu.Unlock()
-	for _, k := range waiting {
+	m.goroutines.start(ctx)
+	m.secrets.Start(ctx)
+	for _, k := range m.keepers() {
 		m.ensureRunning(k)
 	}
-	for _, w := range m.watches {
-		m.spawn(w.run)
-	}
-	if !m.options.LocalOnly {
-		m.spawn(m.writer.run)
-		m.spawn(m.adopt)
+	if m.options.Elected == nil {
+		m.lead()
+	} else {
+		m.goroutines.spawn(func(ctx context.Context) {
+			select {
+			case <-m.options.Elected:
+				m.lead()
+			case <-ctx.Done():
+			}
+		})
 	}
 	<-ctx.Done()
-	m.mu.Lock()
-	m.lockedState.ctx = nil
-	m.mu.Unlock()
-	m.goroutines.Wait()
+	m.goroutines.stop()
+	m.secrets.Wait()
 	m.hubIdle()
 	return nil
 }
 
-// spawn runs a goroutine that ends with the Manager's context; false when the
-// Manager does not run.
-func (m *Manager) spawn(run func(context.Context)) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	ctx := m.lockedState.ctx
-	if ctx == nil {
-		return false
+// lead starts what one process at a time does: it reads the cluster objects and writes
+// ClusterConnections.
+func (m *Manager) lead() {
+	for _, w := range m.watches {
+		m.goroutines.spawn(w.run)
 	}
-	m.goroutines.Go(func() { run(ctx) })
-	return true
+	if !m.options.LocalOnly {
+		m.goroutines.spawn(m.writer.run)
+		m.goroutines.spawn(m.adopt)
+	}
 }
 
 // Demand makes the cluster demanded by owner. It returns at once and never dials.
 // Malformed names are never connected.
 func (m *Manager) Demand(name multicluster.ClusterName, owner string) {
-	m.mu.Lock()
-	k := m.keeperLocked(name)
-	first := k != nil && k.own(owner) // under mu, or the keeper might be dropped in between
-	m.mu.Unlock()
-	if first {
+	if k, first := m.own(name, owner); first {
 		m.wake(k)
 	}
+}
+
+// own adds an owner to a keeper, under the mutex, or the keeper might be dropped in
+// between. first is true if that makes a difference.
+func (m *Manager) own(name multicluster.ClusterName, owner string) (k *keeper, first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k = m.keeperLocked(name)
+	return k, k != nil && k.own(owner)
 }
 
 // Release ends a demand. The connection lingers.
@@ -223,8 +224,7 @@ func (m *Manager) Release(name multicluster.ClusterName, owner string) {
 	}
 }
 
-// keeperLocked finds or makes a keeper; nil for a malformed name. Called with mu
-// held.
+// keeperLocked finds or makes a keeper; nil for a malformed name.
 func (m *Manager) keeperLocked(name multicluster.ClusterName) *keeper {
 	if k := m.lockedState.keepers[name]; k != nil {
 		return k
@@ -233,7 +233,7 @@ func (m *Manager) keeperLocked(name multicluster.ClusterName) *keeper {
 	if err != nil {
 		return nil
 	}
-	k := newKeeper(m, name, ref)
+	k := newKeeper(m.shared, name, ref, m.forget)
 	m.lockedState.keepers[name] = k
 	return k
 }
@@ -244,28 +244,32 @@ func (m *Manager) keeper(name multicluster.ClusterName) *keeper {
 	return m.lockedState.keepers[name]
 }
 
-// forget drops a keeper that nobody demands, and its ClusterConnection.
+// keepers are all of them.
+func (m *Manager) keepers() []*keeper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.lockedState.keepers))
+}
+
+// forget drops a keeper that is not demanded, and its ClusterConnection.
 func (m *Manager) forget(k *keeper) {
 	if m.drop(k) {
 		m.writer.remove(k.name, k.ref)
 	}
 }
 
-// drop takes a keeper out of the map unless it is demanded.
+// drop removes a keeper from the map unless it is demanded.
 func (m *Manager) drop(k *keeper) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.lockedState.owners) > 0 {
+	if !k.retire() {
 		return false
 	}
-	k.lockedState.forgotten = true
 	delete(m.lockedState.keepers, k.name)
 	return true
 }
 
-// wake makes a keeper look, and its goroutine run if it rests.
+// wake makes a keeper reconcile, and starts its goroutine if it does not run.
 func (m *Manager) wake(k *keeper) {
 	k.poke()
 	m.ensureRunning(k)
@@ -280,63 +284,11 @@ func (m *Manager) poke(name multicluster.ClusterName) {
 
 // ensureRunning starts a keeper's goroutine if it has none and the Manager runs.
 func (m *Manager) ensureRunning(k *keeper) {
-	if !k.takeOff() {
+	if !k.start() {
 		return
 	}
-	if !m.spawn(k.run) {
-		k.land()
-	}
-}
-
-// objectsChanged is told of references whose object changed.
-func (m *Manager) objectsChanged(refs []Ref) {
-	for _, ref := range refs {
-		object, found := m.objects.find(ref)
-		if found == presencePresent && object.SelfManaged && !object.Deleting {
-			m.Demand(ref.ClusterName(), SelfManagedOwner)
-		} else {
-			m.Release(ref.ClusterName(), SelfManagedOwner)
-		}
-		m.poke(ref.ClusterName())
-		for _, l := range m.listeners {
-			l.ReferenceChanged(ref)
-		}
-	}
-}
-
-// WaitForObjects waits until every kind of cluster object was read, or is known not
-// to be installed: Resolve says nothing of it before.
-func (m *Manager) WaitForObjects(ctx context.Context) error {
-	select {
-	case <-m.decided:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the cluster objects: %w", ctx.Err())
-	}
-}
-
-// kindDecided is told that a kind was read, or is not installed.
-func (m *Manager) kindDecided(kind string, asked []Ref) {
-	m.mu.Lock()
-	if !slices.Contains(m.lockedState.decided, kind) {
-		if m.lockedState.decided = append(m.lockedState.decided, kind); len(m.lockedState.decided) == len(clusterKinds) {
-			close(m.decided)
-		}
-	}
-	var concerned []*keeper
-	for _, k := range m.lockedState.keepers {
-		if k.ref.Kind == kind {
-			concerned = append(concerned, k)
-		}
-	}
-	m.mu.Unlock()
-	for _, k := range concerned {
-		m.wake(k)
-	}
-	for _, ref := range asked {
-		for _, l := range m.listeners {
-			l.ReferenceChanged(ref)
-		}
+	if !m.goroutines.spawn(k.run) {
+		k.finish()
 	}
 }
 
@@ -378,9 +330,7 @@ func (m *Manager) Snapshot(name multicluster.ClusterName) (Snapshot, bool) {
 
 // Snapshots of all, by name; the management cluster comes first.
 func (m *Manager) Snapshots() []Snapshot {
-	m.mu.Lock()
-	keepers := slices.Collect(maps.Values(m.lockedState.keepers))
-	m.mu.Unlock()
+	keepers := m.keepers()
 	all := make([]Snapshot, 0, len(keepers))
 	for _, k := range keepers {
 		all = append(all, k.snapshot())

@@ -23,6 +23,10 @@ type Options struct {
 	// LocalOnly connects to no cluster but the management cluster, and looks for none:
 	// no right to Clusters, Secrets or ClusterConnections is needed.
 	LocalOnly bool
+	// Elected is closed when this process leads. Until then, the Manager runs with the
+	// connection to the management cluster alone: it reads no cluster objects and writes
+	// nothing. When nil, the Manager itself needs the leader election.
+	Elected <-chan struct{}
 	// AllowLoopback lets kubeconfigs name loopback addresses, as they do where a
 	// whole fleet runs on one machine.
 	AllowLoopback bool
@@ -123,3 +127,6 @@ func (t Timings) orDefaults() Timings {
 		WriteDelay:          cmp.Or(t.WriteDelay, d.WriteDelay),
 	}
 }
+
+// idle is the wait of a goroutine that has nothing to do but when it is woken.
+const idle = time.Hour

@@ -3,6 +3,10 @@ package clusters
 //go:generate go test . -run TestTableDocument -update
 
 import (
+	"fmt"
+	"regexp"
+	"strings"
+
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
@@ -133,7 +137,7 @@ var states = []capstanv1.ConnectionState{
 	capstanv1.ConnectionRemoved,
 }
 
-// Outcomes that stand in the table more than once.
+// Outcomes of the table.
 var (
 	unused          = outcome{capstanv1.ConnectionUnused, ReasonNotDemanded}
 	waiting         = outcome{capstanv1.ConnectionConnecting, ReasonWaiting}
@@ -153,36 +157,88 @@ var (
 	gone            = outcome{capstanv1.ConnectionRemoved, ReasonClusterGone}
 )
 
-// stay marks the pairs that change neither state nor reason.
+// stay marks the pairs of state and event that change neither state nor reason.
 var stay = outcome{}
 
-// table is the whole machine. A row gives, for each event, the outcome in each
-// state, in the order of states.
+// tableText is the whole machine. A row gives, for each event, the outcome in each
+// state; "-" changes nothing. Columns are separated by two spaces or more.
 //
-// What it decides that is not plain: one failed probe changes nothing (a lost
-// packet greys nothing). Silence of the management cluster takes nothing from a
-// connection that works. A cluster that never answered is Unreachable, too, once
-// the probes have failed.
-var table = [eventCount][7]outcome{
-	//                     Unused          Connecting       Ready            Degraded         Unreachable      AuthFailed       Removed
-	eventDemanded:        {waiting, stay, stay, stay, stay, stay, waiting},
-	eventReleased:        {stay, unused, unused, unused, unused, unused, unused},
-	eventGone:            {gone, gone, gone, gone, gone, gone, stay},
-	eventHubSilent:       {stay, hubUnreadable, stay, stay, stay, stay, hubUnreadable},
-	eventSecretMissing:   {stay, secretMissing, secretMissing, secretMissing, secretMissing, secretMissing, secretMissing},
-	eventSecretForbidden: {stay, secretForbidden, stay, stay, stay, secretForbidden, secretForbidden},
-	eventRefused:         {stay, refused, refused, refused, refused, refused, refused},
-	eventAccepted:        {stay, dialling, stay, stay, stay, dialling, dialling},
-	eventReplaced:        {stay, replaced, replaced, replaced, replaced, replaced, replaced},
-	eventAnswered:        {stay, stay, stay, stay, stay, stay, stay},
-	eventHealthy:         {stay, connected, connected, connected, connected, connected, stay},
-	eventKinds:           {stay, kindNotSynced, kindNotSynced, kindNotSynced, kindNotSynced, kindNotSynced, stay},
-	eventNewServer:       {stay, stay, newServer, newServer, stay, stay, stay},
-	eventProbeForbidden:  {stay, probeForbidden, probeForbidden, probeForbidden, probeForbidden, probeForbidden, stay},
-	eventMissed:          {stay, stay, stay, stay, stay, stay, stay},
-	eventFailing:         {stay, stay, probeFailing, probeFailing, stay, stay, stay},
-	eventLost:            {stay, probesFailed, probesFailed, probesFailed, probesFailed, probesFailed, stay},
-	eventUnauthorized:    {stay, unauthorized, unauthorized, unauthorized, unauthorized, unauthorized, stay},
+// Decisions in it that are not obvious: one failed probe changes nothing, because a lost
+// packet must not. When the management cluster does not answer, a connection that works
+// stays as it is. A cluster that never answered is Unreachable, too, once the probes have
+// failed.
+const tableText = `
+                                  Unused   Connecting       Ready           Degraded        Unreachable     AuthFailed       Removed
+demanded                          waiting  -                -               -               -               -                waiting
+released, linger over             -        unused           unused          unused          unused          unused           unused
+cluster object gone               gone     gone             gone            gone            gone            gone             -
+hub objects unreadable            -        hubUnreadable    -               -               -               -                hubUnreadable
+Secret missing                    -        secretMissing    secretMissing   secretMissing   secretMissing   secretMissing    secretMissing
+Secret forbidden                  -        secretForbidden  -               -               -               secretForbidden  secretForbidden
+kubeconfig refused                -        refused          refused         refused         refused         refused          refused
+kubeconfig accepted               -        dialling         -               -               -               dialling         dialling
+other server or CA                -        replaced         replaced        replaced        replaced        replaced         replaced
+good probe, too few yet           -        -                -               -               -               -                -
+good probes, kinds synced         -        connected        connected       connected       connected       connected        -
+good probes, kind not synced      -        kindNotSynced    kindNotSynced   kindNotSynced   kindNotSynced   kindNotSynced    -
+good probes, new server unusable  -        -                newServer       newServer       -               -                -
+probe forbidden                   -        probeForbidden   probeForbidden  probeForbidden  probeForbidden  probeForbidden   -
+one failed probe                  -        -                -               -               -               -                -
+two failed probes                 -        -                probeFailing    probeFailing    -               -                -
+three failed probes, silence      -        probesFailed     probesFailed    probesFailed    probesFailed    probesFailed     -
+unauthorized                      -        unauthorized     unauthorized    unauthorized    unauthorized    unauthorized     -
+`
+
+// outcomes are the words of the table.
+var outcomes = map[string]outcome{
+	"-":               stay,
+	"unused":          unused,
+	"waiting":         waiting,
+	"hubUnreadable":   hubUnreadable,
+	"dialling":        dialling,
+	"replaced":        replaced,
+	"connected":       connected,
+	"kindNotSynced":   kindNotSynced,
+	"newServer":       newServer,
+	"probeForbidden":  probeForbidden,
+	"probeFailing":    probeFailing,
+	"probesFailed":    probesFailed,
+	"secretMissing":   secretMissing,
+	"secretForbidden": secretForbidden,
+	"refused":         refused,
+	"unauthorized":    unauthorized,
+	"gone":            gone,
+}
+
+var table = readTable(tableText)
+
+// readTable reads the table. It panics where the text is not a table of all events, in
+// their order, and all states.
+func readTable(text string) (read [eventCount][7]outcome) {
+	columns := regexp.MustCompile(` {2,}`)
+	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+	for i, name := range columns.Split(strings.TrimSpace(lines[0]), -1) {
+		if string(states[i]) != name {
+			panic(fmt.Sprintf("column %d of the table is %q, not %q", i, name, states[i]))
+		}
+	}
+	if len(lines) != int(eventCount)+1 {
+		panic("the table does not have one row for each event")
+	}
+	for e, line := range lines[1:] {
+		cells := columns.Split(line, -1)
+		if cells[0] != event(e).String() || len(cells) != len(states)+1 {
+			panic(fmt.Sprintf("row %d of the table is not that of %q: %q", e, event(e), line))
+		}
+		for i, cell := range cells[1:] {
+			to, known := outcomes[cell]
+			if !known {
+				panic(fmt.Sprintf("the table names the outcome %q, which is unknown", cell))
+			}
+			read[e][i] = to
+		}
+	}
+	return read
 }
 
 // next is the machine: pure. The reason given is the one of the state before, for

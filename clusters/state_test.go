@@ -254,3 +254,21 @@ func TestDialsDoNotStarve(t *testing.T) {
 	(<-taken)()
 	g.Eventually(taken).Should(HaveLen(retryPlaces), "a place that is given back is taken again")
 }
+
+// TestReadTable: a text that is no table of all events and states is refused, with what
+// is wrong.
+func TestReadTable(t *testing.T) {
+	for name, tc := range map[string]struct{ old, new, want string }{
+		"column":  {"Unreachable  ", "Unreached    ", "Unreached"},
+		"outcome": {"kindNotSynced", "kindOfSynced", "kindOfSynced"},
+		"event":   {"one failed probe", "one lost probe", "one lost probe"},
+		"cells":   {"demanded  ", "demanded  -  ", "demanded"},
+		"rows":    {"\nunauthorized  ", "  ", "one row for each event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(tableText).To(ContainSubstring(tc.old))
+			g.Expect(func() { readTable(strings.Replace(tableText, tc.old, tc.new, 1)) }).To(PanicWith(ContainSubstring(tc.want)))
+		})
+	}
+}

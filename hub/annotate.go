@@ -6,16 +6,13 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
-	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/index"
-	"github.com/capstan-hub/capstan/watchers"
 )
 
 const (
@@ -53,28 +50,11 @@ func NewAlone(o Options) (*Alone, error) {
 	if err != nil {
 		return nil, err
 	}
-	connections, err := clusters.New(clusters.Options{
-		Local: mgr.GetConfig(), Namespace: o.Namespace, LocalOnly: true,
-		Registerer: o.Registerer, Timings: o.ClusterTimings, Clock: o.Clock, Logger: o.Logger.WithName("clusters"),
-	})
+	management, err := newStack(mgr, o, stackOptions{managementOnly: true, readings: []reading{annotator.Kind}, index: index.New()})
 	if err != nil {
-		return nil, fmt.Errorf("wiring clusters: %w", err)
+		return nil, err
 	}
-	watching := watchers.New(watchers.Options{
-		Clusters: connections, Index: index.New(), Kinds: kinds, SourceNamespace: o.Namespace,
-		Registerer: o.Registerer, Timings: o.WatcherTimings, Clock: o.Clock, Logger: o.Logger.WithName("watchers"),
-	})
-	connections.AddListener(watching)
-	multi, err := mcmanager.WithMultiCluster(mgr, connections)
-	if err != nil {
-		return nil, fmt.Errorf("wiring the multicluster manager: %w", err)
-	}
-	for _, runnable := range []manager.Runnable{connections, watching} {
-		if err := mgr.Add(runnable); err != nil {
-			return nil, fmt.Errorf("wiring %T: %w", runnable, err)
-		}
-	}
-	if err := addAnnotator(multi, watching, o, nil); err != nil {
+	if err := addAnnotator(management, o, nil); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
 	return &Alone{mgr}, nil
@@ -84,9 +64,9 @@ func NewAlone(o Options) (*Alone, error) {
 // error. It is started once.
 func (a *Alone) Start(ctx context.Context) error { return a.manager.Start(ctx) }
 
-// addAnnotator annotates node groups, if there is an AWS to ask; tell, if not nil, is told
-// of them.
-func addAnnotator(mgr mcmanager.Manager, watching *watchers.Watcher, o Options, tell func(annotator.News)) error {
+// addAnnotator annotates node groups, on the leader, if AWS is configured. notify, if not
+// nil, is called with each outcome.
+func addAnnotator(s *stack, o Options, notify func(annotator.News)) error {
 	if o.Annotator.AWS == nil {
 		return nil
 	}
@@ -97,18 +77,18 @@ func addAnnotator(mgr mcmanager.Manager, watching *watchers.Watcher, o Options, 
 	if err != nil {
 		return fmt.Errorf("wiring the catalogue: %w", err)
 	}
-	local := mgr.GetLocalManager()
+	local := s.manager.GetLocalManager()
 	if err := local.Add(types); err != nil {
 		return fmt.Errorf("wiring the catalogue: %w", err)
 	}
-	return annotator.SetupWithManager(mgr, annotator.Options{
-		Watchers:      watching,
+	return annotator.SetupWithManager(s.manager, annotator.Options{
+		Watchers:      s.watchers,
 		Catalogue:     types,
 		Recorder:      local.GetEventRecorder(annotatorName),
 		Families:      o.Annotator.Families,
 		Pods:          o.Annotator.Pods,
 		DefaultRegion: o.Annotator.DefaultRegion,
-		Tell:          tell,
+		Tell:          notify,
 		Registerer:    o.Registerer,
 		Clock:         o.Clock,
 		Logger:        log,

@@ -40,9 +40,12 @@ type Dashboard struct {
 	Version string
 }
 
-// addDashboard has the manager serve the dashboard, on every replica.
-func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager, local *watchers.Watcher) error {
-	if o.Dashboard.BindAddress == "0" {
+// served says whether there is a dashboard.
+func (d Dashboard) served() bool { return d.BindAddress != "0" && d.BindAddress != "" }
+
+// addDashboard serves the dashboard, on every replica.
+func addDashboard(mgr manager.Manager, s *stack, o Options) error {
+	if !o.Dashboard.served() {
 		return nil
 	}
 	if o.Dashboard.Auth == "" {
@@ -65,7 +68,7 @@ func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager,
 	for _, kind := range dashboard.MachineKinds() {
 		machines = append(machines, watchers.Demand{Cluster: clusters.LocalName, Kind: kind, Namespace: o.Namespace})
 	}
-	local.SetDemand("dashboard", machines)
+	s.watchers.SetDemand("dashboard", machines)
 	server, err := dashboard.New(dashboard.Options{
 		BindAddress: o.Dashboard.BindAddress,
 		Auth:        o.Dashboard.Auth,
@@ -75,8 +78,8 @@ func addDashboard(mgr manager.Manager, o Options, connections *clusters.Manager,
 		Version:     o.Dashboard.Version,
 		Parts:       parts(o),
 		Cache:       mgr.GetCache(),
-		Live:        func() map[view.Cluster]view.Heard { return heard(connections) },
-		Machines:    local.Reader(clusters.LocalName),
+		Live:        func() map[view.Cluster]view.Heard { return heard(s.connections) },
+		Machines:    s.watchers.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
 		Client:      own,
 		Config:      o.Config,

@@ -1,65 +1,109 @@
-// Package hub is Capstan itself: one list that wires every part to every other,
-// and the run of it.
+// Package hub wires Capstan: it makes every part, connects the parts to each other, and
+// runs them.
 //
-// # A tour of the house
+// # Purpose
 //
-// Start at hub.go: New is the whole list. From there, downwards:
+// New is the only place that knows all parts. A part is one package below hub; parts do
+// not import each other.
 //
-//   - clusters keeps one connection to each workload cluster that something
-//     demands. It reads CAPI Clusters, GitopsClusters and their kubeconfig Secrets,
-//     trusts none of them, and knows nothing of Pipelines.
-//   - watchers runs one informer for each (cluster, kind) that something demands,
-//     on those connections. watchers/apps says what a kind's revision and health are.
-//   - index holds who uses what and what was last seen. It is pure data; whoever
-//     wants to know something of a workload cluster reads it here and waits for nobody.
-//   - hub/pipeline reconciles Pipelines: demand out, observations in, status
-//     written, Promotions created. Its decision is the pure package
-//     hub/pipeline/decision: two tables, printed in docs/promotion-life.md.
-//   - hub/promotion carries Promotions through their life, by way of a strategy.
-//   - hub/approval takes approvals and hints by signed HTTP calls and writes them where
-//     the reconcilers find them. hub/explain says in words why nothing happens.
-//   - hub/annotator writes on node groups what a node of them would be; its parts are
-//     hub/annotator/annotation (formats), capacity and catalogue (EC2). annotate.go
-//     wires it, in the hub and alone.
-//   - hub/instancestate labels what AWS says of instances; instances.go wires it.
-//   - hub/eventing tells event backends of all that: event says what is told, outbox
-//     derives it from the hub's objects, publisher queues it, sink takes it to a broker,
-//     backend reconciles EventingBackends, schema knows their keys, and discovery and
-//     admission answer about them. eventing.go wires it.
-//   - hub/secrets wakes reconcilers when a Secret changes, and hub/serving runs the HTTP
-//     servers.
-//   - hub/dashboard shows all of it, to whom may see it; what a page says is the pure
-//     package hub/dashboard/view. local.go watches the management cluster for it, and
-//     for instance state, on every replica.
-//   - strategy is how a promotion is carried out: strategy/notification tells of it,
-//     strategy/pullrequest edits a Git repository and opens a pull request, by way of
-//     its parts gitrepo (clones), manifest (the edit) and provider (five services).
+// # A tour
 //
-// # The way of a release
+// Start at hub.go. New has five steps, and each step has its files:
 //
-// A Pipeline is reconciled: its targets go to the index, the difference in demand
+//  1. The manager (manager.go): the process, its lease, its health checks, and the cache of
+//     the hub's own objects (Pipelines, Promotions, ClusterConnections, EventingBackends,
+//     and the Events that the hub records).
+//  2. The stack (stack.go, kinds.go): the connections to clusters, the watchers over them,
+//     and the index of observations. There is one stack in a process, so each kind of a
+//     cluster is watched once, whichever parts read it.
+//  3. Eventing (eventing.go, tell.go): the publisher, to which the reconcilers report, the
+//     reconciler of EventingBackends, discovery and webhooks.
+//  4. The reconcilers: the annotator (annotate.go, which also wires capa-annotator), the
+//     state of instances (instances.go), Pipelines and Promotions (promotions.go).
+//  5. The servers: the promotion hook (hook.go) and the dashboard (dashboard.go).
+//
+// The packages below, from the bottom up:
+//
+//   - internal/* are rules that several packages need, such as which Promotions belong to a
+//     Pipeline.
+//   - clusters keeps one connection to each workload cluster that is demanded. It reads
+//     Clusters, GitopsClusters and their kubeconfig Secrets, and does not trust the
+//     kubeconfigs. It knows no Pipeline.
+//   - watchers runs one informer for each (cluster, kind) that is demanded. watchers/apps
+//     reads the revision and the health of an application.
+//   - index holds who uses which application, and what was last observed. It is pure data.
+//     A reconciler reads it and never waits for a workload cluster.
+//   - strategy carries a promotion out: strategy/notification sends a Flux event,
+//     strategy/pullrequest edits a Git repository and opens a pull request, with gitrepo
+//     (clones), manifest (the edit) and provider (five Git services).
+//   - hub/pipeline reconciles Pipelines: it writes the demand and the status, and creates
+//     Promotions. The decision is the pure package hub/pipeline/decision, two tables that
+//     docs/promotion-life.md prints.
+//   - hub/promotion takes Promotions through their phases and calls the strategies.
+//   - hub/approval serves approvals and hints as signed HTTP calls. It writes them to the
+//     objects that the reconcilers read.
+//   - hub/explain says in sentences why a Pipeline does not advance.
+//   - hub/annotator writes the capacity of a new node on node groups. Its parts are
+//     annotation (formats), capacity and catalogue (EC2).
+//   - hub/instancestate labels machines with the state that AWS reports for their instances.
+//   - hub/eventing publishes CloudEvents: event says which, outbox derives them from the
+//     hub's objects, publisher queues them, sink sends them to a broker, backend reconciles
+//     EventingBackends, schema knows their keys, discovery and admission answer clients
+//     and the API server about them.
+//   - hub/dashboard serves the pages. What a page says is the pure package
+//     hub/dashboard/view.
+//   - internal/secretwatch wakes reconcilers, and connections, when a Secret changes.
+//     hub/serving runs HTTP servers. hub/awsconfig holds the credentials for AWS.
+//
+// # The path of a release
+//
+// A Pipeline is reconciled. Its targets go to the index, and the difference in demand goes
 // to the watchers, which ask clusters for a connection and start an informer. A
-// HelmRelease changes: the informer's handler makes an observation of it, the index
-// says which Pipelines care, they are enqueued. The Pipeline's status is written
-// with the agreed revision and its sequence; the decision says that a Promotion is
-// due; it is created under a name that only one can have. hub/promotion takes it
-// through its phases; the strategy acts; the environment is seen at the revision;
-// the Promotion has succeeded, and the next environment is decided upon.
+// HelmRelease changes. The informer makes an observation of it, the index says which
+// Pipelines use it, and they are enqueued. The reconciler writes the agreed revision and
+// its sequence to the status of the Pipeline. The decision says that a Promotion is due,
+// and it is created under a name that only one can have. hub/promotion takes it through
+// its phases, and a strategy acts. When all targets of the environment run the revision,
+// the Promotion has succeeded, and the next environment is decided.
 //
-// # Rules of the house
+// # Contract
 //
-// Imports run downwards only; packages beside each other in hub do not import each
-// other but meet in hub.go; the linter keeps the walls. Every goroutine belongs to
-// a Runnable of the manager and ends with it. Clocks are injected. A workload
-// cluster is never asked from a reconciler.
+// Imports run downwards only; the linter checks it. Every goroutine belongs to a Runnable
+// of the manager and ends with it. Clocks are injected. No reconciler of Pipelines or
+// Promotions calls a workload cluster. Metrics are registered with Options.Registerer, and
+// never on import.
+//
+// Parts are complete when they are constructed. Four setters remain, because two parts need
+// each other there; each call says so:
+//
+//   - clusters.Manager.AddListener: watchers need connections, connections notify watchers.
+//   - clusters.Manager.SetAware: the multicluster manager takes the connections as its
+//     provider, and the connections engage it.
+//   - outbox.Outbox.PublishTo: the outbox is a source of the publisher, and publishes
+//     through it.
+//   - queueReadings.from: event backends show how their queues are read, and instance state,
+//     which reads them, needs the types and the publisher of the event backends.
 //
 // # Leader and standby
 //
-// Only the leader connects to workload clusters and acts. A standby serves the
-// promotion hook and the dashboard as the leader does, for the hook's calls only record
-// and the dashboard shows what is recorded (and says that it hears no cluster); it reads
-// the queues of AWS, labels by them and publishes what it knows from there; it answers
-// webhooks and discovery, and keeps the hub's own caches warm, so that its /readyz tells
-// whether it could take over.
-// Losing the lease ends the process.
+// Only the leader connects to workload clusters, annotates, promotes, and writes
+// ClusterConnections. Every replica runs the stack for the management cluster: a standby
+// reads the queues of AWS, labels the machines that it watches there, and publishes the
+// events of that. A standby also serves the promotion hook, which only records, and the
+// dashboard, which shows what is recorded and says that it hears no cluster; it answers
+// webhooks and discovery. Its caches are warm, so its /readyz says whether it could lead.
+// A process that loses the lease ends.
+//
+// # Locking
+//
+// None: New runs in one goroutine, before any part starts.
+//
+// # Trade-offs
+//
+// One watch serves all parts that read a kind, so its objects hold what any enabled part
+// reads. This costs some bytes per object in self-managed clusters, where the dashboard
+// reads nothing, and saves a watch, its decoding and its store in the management cluster.
+//
+// Connections read the metadata of Clusters by a watch of their own: they are a layer
+// below the watchers.
 package hub

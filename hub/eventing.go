@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/outbox"
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
-	backends "github.com/capstan-hub/capstan/hub/eventing/schema"
-	"github.com/capstan-hub/capstan/hub/instancestate"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/internal/collectors"
 )
 
 const (
@@ -71,20 +71,20 @@ type Webhooks struct {
 	Defaulting admission.Defaulting
 }
 
-// eventing is the hub's part that tells.
+// eventing publishes what the hub does.
 type eventing struct {
 	telling
-	registry *backends.Registry
-	backends *backend.Reconciler
-	// instances is set before the hub starts; nil where no queues are read.
-	instances *instancestate.AWSInstanceStateReconciler
+	registry   *schema.Registry
+	reconciler *backend.Reconciler
+	queues     *queueReadings
 }
 
-// addEventing has events told to backends. Every replica publishes what it knows; the
-// leader, which alone sees what becomes of promotions and clusters, writes status.
+// addEventing publishes events to backends. Every replica publishes what it knows; the
+// leader, which alone sees the outcome of promotions and the states of clusters, writes
+// status.
 func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	log := o.Logger.WithName("eventing")
-	registry, err := backends.Types(backends.Options{NATSURL: o.Eventing.NATSURL})
+	registry, err := schema.Types(schema.Options{NATSURL: o.Eventing.NATSURL})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &eventing{registry: registry}
+	e := &eventing{registry: registry, queues: &queueReadings{}}
 	self := event.Hub{Name: o.Eventing.Name, UID: uid}
 	if o.Eventing.APIURL != "" {
 		self.SchemaBase = o.Eventing.APIURL + discovery.SchemasPath
@@ -114,25 +114,24 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Metadata: secrets, Registry: registry,
 		Openers:   backend.Openers(backend.World{Hub: o.Eventing.Name, AWS: o.AWS, AllowLoopback: o.Eventing.AllowLoopback, Clock: o.Clock}),
 		Publisher: publisher.Options{Sources: []publisher.Source{box}, Drain: publisherDrain, Logger: log.WithName("publisher")},
-		Elected:   mgr.Elected(), Recorder: mgr.GetEventRecorder("capstan"), Timings: o.Eventing.Timings, Clock: o.Clock, Logger: log,
+		Elected:   mgr.Elected(), Recorder: mgr.GetEventRecorder(reporter), Timings: o.Eventing.Timings, Clock: o.Clock, Logger: log,
 	}
 	if o.AWS != nil {
-		options.Reading = e.reading
+		options.Reading = e.queues.of
 	}
-	e.backends = backend.New(options)
-	e.telling = telling{publisher: e.backends.Publisher(), hub: self, clock: o.Clock}
-	box.TellTo(e.backends.Publisher())
+	e.reconciler = backend.New(options)
+	e.telling = telling{publisher: e.reconciler.Publisher(), hub: self, clock: o.Clock}
+	// The outbox and the publisher know each other: the outbox is a source of the
+	// publisher's, and publishes through it.
+	box.PublishTo(e.reconciler.Publisher())
 	if err := mgr.Add(box); err != nil {
 		return nil, err
 	}
-	if err := e.backends.SetupWithManager(mgr); err != nil {
+	if err := e.reconciler.SetupWithManager(mgr); err != nil {
 		return nil, err
 	}
-	if err := o.Registerer.Register(e.backends.Publisher()); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
-	}
-	if err := o.Registerer.Register(&backend.Collector{Reader: mgr.GetCache()}); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
+	if _, err := collectors.Register(o.Registerer, e.reconciler.Publisher(), &backend.Collector{Reader: mgr.GetCache()}); err != nil {
+		return nil, err
 	}
 	if o.Eventing.APIBindAddress != "0" {
 		if err := mgr.Add(&discovery.Server{BindAddress: o.Eventing.APIBindAddress, Registry: registry, Logger: log}); err != nil {
@@ -143,7 +142,7 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 }
 
 // addWebhooks has the manager serve them, if there is a certificate or a place for one.
-func addWebhooks(mgr manager.Manager, registry *backends.Registry, o Options) error {
+func addWebhooks(mgr manager.Manager, registry *schema.Registry, o Options) error {
 	w := o.Eventing.Webhooks
 	server := admission.Options{
 		BindAddress: w.BindAddress, CertFile: w.CertFile, KeyFile: w.KeyFile, Scheme: mgr.GetScheme(), Registry: registry,
@@ -164,15 +163,6 @@ func addWebhooks(mgr manager.Manager, registry *backends.Registry, o Options) er
 		return nil
 	}
 	return mgr.Add(admission.NewServer(server))
-}
-
-// reading of a queue, for who writes the status of its EventingBackend.
-func (e *eventing) reading(name types.NamespacedName) (backend.Reading, bool) {
-	if e.instances == nil {
-		return backend.Reading{}, false
-	}
-	s, known := e.instances.Source(name)
-	return backend.Reading{Config: s.Config, Ready: s.Ready, Message: s.Message}, known
 }
 
 // identity of the management cluster: what tells the events of two hubs of one name apart.

@@ -1,23 +1,39 @@
 package hub
 
 import (
-	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/capstan-hub/capstan/hub/eventing/backend"
 	"github.com/capstan-hub/capstan/hub/instancestate"
-	"github.com/capstan-hub/capstan/watchers"
 )
 
-// addInstanceState has labels follow AWS' events, as soon as there is a source of them:
-// in the management cluster on every replica, elsewhere on the leader. told is told of
-// what is labelled, and how queues are read.
-func addInstanceState(mgr mcmanager.Manager, watching, remote *watchers.Watcher, o Options, told *eventing) (err error) {
+// queueReadings tells the event backends how the queues of their kind are read. It closes
+// a cycle: the backends are made first, with this, because instance state needs their
+// types and their publisher; instance state reads the queues, and is set before the
+// manager starts either of them.
+type queueReadings struct {
+	from *instancestate.AWSInstanceStateReconciler
+}
+
+// of the queue of an EventingBackend; false when none is read.
+func (r *queueReadings) of(name types.NamespacedName) (backend.Reading, bool) {
+	if r.from == nil {
+		return backend.Reading{}, false
+	}
+	s, known := r.from.Source(name)
+	return backend.Reading{Config: s.Config, Ready: s.Ready, Message: s.Message}, known
+}
+
+// addInstanceState labels instances by the events of AWS, as soon as there is a queue of
+// them: in the management cluster on every replica, in self-managed clusters on the leader.
+func addInstanceState(s *stack, events *eventing, o Options) (err error) {
 	if o.AWS == nil {
 		return nil
 	}
-	local := mgr.GetLocalManager()
-	told.instances, err = instancestate.SetupWithManager(mgr, instancestate.Options{
-		Local: watching, Remote: remote, AWS: o.AWS, Backends: told.registry, Tell: told.instance, SourceChanged: told.backends.Look,
-		Recorder: local.GetEventRecorder("capstan"), Registerer: o.Registerer, Clock: o.Clock, Logger: o.Logger.WithName("instancestate"),
+	local := s.manager.GetLocalManager()
+	events.queues.from, err = instancestate.SetupWithManager(s.manager, instancestate.Options{
+		Local: s.watchers, Remote: s.watchers, AWS: o.AWS, Backends: events.registry, Tell: events.instance, SourceChanged: events.reconciler.Look,
+		Recorder: local.GetEventRecorder(reporter), Registerer: o.Registerer, Clock: o.Clock, Logger: o.Logger.WithName("instancestate"),
 	})
 	return err
 }

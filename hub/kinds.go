@@ -10,32 +10,42 @@ import (
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
-// kinds is how the leader's watchers read a kind: for the annotator and for instance
-// state if it is one of theirs, else as an application.
-func kinds(kind schema.GroupKind) watchers.Kind {
-	if read, ours := readBy(kind, annotator.Kind, instancestate.Kind); ours {
-		return read
+// reading says how a part of the hub reads a kind; false for kinds that it does not read.
+type reading func(schema.GroupKind) (watchers.Kind, bool)
+
+// readings are those of the parts that the options turn on.
+func readings(o Options) []reading {
+	var all []reading
+	if o.Annotator.AWS != nil {
+		all = append(all, annotator.Kind)
 	}
-	return apps.Kind(kind)
+	if o.AWS != nil {
+		all = append(all, instancestate.Kind)
+	}
+	if o.Dashboard.served() {
+		all = append(all, dashboard.Kind)
+	}
+	return all
 }
 
-// localKinds is how a kind of the management cluster is read on every replica: for
-// instance state and for the dashboard, who demand their own kinds only.
-func localKinds(kind schema.GroupKind) watchers.Kind {
-	read, _ := readBy(kind, instancestate.Kind, dashboard.Kind)
-	return read
-}
-
-// readBy is how a kind is read by those of two parts whose it is; false when it is
-// neither's.
-func readBy(kind schema.GroupKind, first, second func(schema.GroupKind) (watchers.Kind, bool)) (watchers.Kind, bool) {
-	a, one := first(kind)
-	b, other := second(kind)
-	switch {
-	case one && other:
-		return watchers.Both(a, b), true
-	case one:
-		return a, true
+// kinds says how the watchers read a kind: one watch serves every part that reads it, so
+// it keeps what any of them needs. A kind that no part reads is an application.
+func kinds(parts []reading) func(schema.GroupKind) watchers.Kind {
+	return func(kind schema.GroupKind) watchers.Kind {
+		var all *watchers.Kind
+		for _, part := range parts {
+			read, is := part(kind)
+			switch {
+			case is && all == nil:
+				all = &read
+			case is:
+				both := watchers.Both(*all, read)
+				all = &both
+			}
+		}
+		if all == nil {
+			return apps.Kind(kind)
+		}
+		return *all
 	}
-	return b, other
 }

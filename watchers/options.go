@@ -71,6 +71,9 @@ type Options struct {
 	// SourceNamespace restricts what Sources demand of the management cluster; all when
 	// empty.
 	SourceNamespace string
+	// EveryReplica runs the Watcher without the leader election: it watches what is
+	// demanded, and on a replica that does not lead the management cluster alone is.
+	EveryReplica bool
 	// MaxObjects (20,000) of one kind in one cluster, demanded or not. A key takes
 	// half a kilobyte, so no tenant can take more than about 10 MiB by creating
 	// objects.

@@ -45,9 +45,8 @@ func New(o Options) *Watcher {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader
-// watches workload clusters.
-func (*Watcher) NeedLeaderElection() bool { return true }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: see Options.EveryReplica.
+func (w *Watcher) NeedLeaderElection() bool { return !w.shared.options.EveryReplica }
 
 // Start runs the watchers until the context ends, and waits for their goroutines.
 // A Watcher starts once.

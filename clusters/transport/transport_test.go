@@ -36,7 +36,10 @@ import (
 	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
+	goleak.VerifyTestMain(m)
+}
 
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 

@@ -1,5 +1,5 @@
-// Playground runs a whole fleet on this machine: real control planes, the hub,
-// and a story that is played on them and checked.
+// Playground runs a whole fleet on this machine: real control planes, the hub, and a story
+// whose steps are checked.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	// The second signal ends the process at once, should the first not be enough.
+	// A second signal ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	err := command().ExecuteContext(ctx)
@@ -31,21 +31,20 @@ func main() {
 
 func command() *cobra.Command {
 	var (
-		once, verbose bool
-		dir           string
+		once, verbose, provideGitea bool
+		dir                         string
 	)
 	c := &cobra.Command{
 		Use:   "playground",
 		Short: "Run a fleet on this machine: one management and three workload clusters, and the hub",
 		Long: `Starts real control planes (kube-apiserver and etcd), connects the hub to them,
-and plays a story: revisions that travel from dev to prod, an approval, a cluster
-that goes away and comes back, a rotation of all tokens, node groups that can scale
-from zero and a spot instance that is taken away, by what an EC2 and an SQS in this
-process say. What happened is told to a NATS JetStream in this process, too.
-Each step is checked.
+and plays a story: revisions that are promoted from dev to prod, an approval, an
+outage of a cluster and its recovery, a rotation of all tokens, node groups that can
+scale from zero, and a spot instance with an interruption notice. EC2, SQS and a NATS
+JetStream, to which the hub publishes events, run in this process. Each step is checked.
 
-With --once it prints a summary and ends, with exit code 0 when every step came
-out as expected. Without it, it stays up until Ctrl-C.`,
+With --once it prints a summary and ends; the exit code is 0 when every step passed.
+Without it, the fleet stays up until Ctrl-C.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -53,29 +52,34 @@ out as expected. Without it, it stays up until Ctrl-C.`,
 			if dir == "" {
 				dir = filepath.Join(controlplane.Root(), ".playground")
 			}
-			return fleet.Run(c.Context(), fleet.Options{Dir: dir, Out: c.OutOrStdout(), Verbose: verbose}, play(c.Context(), once))
+			options := fleet.Options{Dir: dir, Out: c.OutOrStdout(), Verbose: verbose}
+			if provideGitea {
+				options.ProvideGitea = filepath.Join(controlplane.Root(), "hack", "gitea", "provide.sh")
+			}
+			return fleet.Run(c.Context(), options, play(c.Context(), once))
 		},
 	}
 	flags := c.Flags()
 	flags.BoolVar(&once, "once", false, "play the story, print its summary, and end")
-	flags.StringVar(&dir, "dir", "", "directory for kubeconfigs and the hub's log; what is written is removed at the end (default: .playground in the repository)")
+	flags.StringVar(&dir, "dir", "", "directory for kubeconfigs and the hub's log; what the playground writes is removed at the end (default: .playground in the repository)")
+	flags.BoolVar(&provideGitea, "provide-gitea", false, "build Gitea, or use the one that CAPSTAN_GITEA names, while the first chapters are played")
 	flags.BoolVarP(&verbose, "verbose", "v", false, "show the hub's log as well")
 	return c
 }
 
-// play the story. Without once the fleet stays up until asked ends, by a signal,
-// which is no failure: not of a story that it cut short either.
-func play(asked context.Context, once bool) func(context.Context, *fleet.Fleet) error {
+// play the story. Without once the fleet stays up until the caller's context ends, by a
+// signal. That is not a failure, also not of a story that it interrupts.
+func play(caller context.Context, once bool) func(context.Context, *fleet.Fleet) error {
 	return func(ctx context.Context, f *fleet.Fleet) error {
-		f.TellWhere()
+		f.PrintAccess()
 		err := f.Play(ctx)
 		if once || over(ctx) {
-			return unless(over(asked) && !once, err)
+			return unless(over(caller) && !once, err)
 		}
-		f.TellWhat(ctx)
+		f.PrintNext(ctx)
 		<-ctx.Done()
-		// When a part of the fleet broke, that is the context's cause.
-		return errors.Join(err, unless(over(asked), context.Cause(ctx)))
+		// When a part of the fleet broke, it is the context's cause.
+		return errors.Join(err, unless(over(caller), context.Cause(ctx)))
 	}
 }
 

@@ -3,7 +3,6 @@ package annotator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -11,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -33,6 +30,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -81,18 +79,18 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	local := mgr.GetLocalManager()
-	config := rest.CopyConfig(local.GetConfig())
-	// The workers bound what is under way, so that a client-side limit would only delay.
-	config.QPS, config.RateLimiter = -1, nil
-	patches, err := metadata.NewForConfigAndClient(config, local.GetHTTPClient())
+	patches, err := memberwrite.LocalClient(local)
 	if err != nil {
-		return fmt.Errorf("client of the management cluster: %w", err)
+		return err
 	}
-	for _, kind := range []schema.GroupKind{MachineDeployment, MachineSet, MachinePool} {
+	for _, kind := range nodeGroups() {
 		r := &Reconciler{
 			Options: o, kind: kind, dependents: newDependents(), metrics: m,
-			teller:   newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Tell),
-			writer:   &writer{local: patches, clusters: mgr.GetCluster, lanes: lanes{clock: o.Clock}},
+			teller: newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Tell),
+			writer: &writer{
+				Writer: memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster},
+				lanes:  &memberwrite.Lanes{Clock: o.Clock, Rests: laneRests, Retry: laneRetry},
+			},
 			contests: contests{clock: o.Clock},
 		}
 		if err := r.setup(mgr); err != nil {
@@ -134,15 +132,15 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 		}
 		return controller.Watch(local)
 	}
-	if err := watch(r.kind, changed(watchers.Enqueue, r.awaits)); err != nil {
+	if err := watch(r.kind, changed(r.kind, watchers.Enqueue, r.awaits)); err != nil {
 		return err
 	}
 	for _, kind := range behind(r.kind) {
-		if err := watch(kind, changed(r.enqueueConcerned(kind), nil)); err != nil {
+		if err := watch(kind, changed(kind, r.enqueueConcerned(kind), nil)); err != nil {
 			return err
 		}
 	}
-	if err := controller.MultiClusterWatch(farewell{r}); err != nil {
+	if err := controller.MultiClusterWatch(memberwrite.Disengaged(r.disengaged)); err != nil {
 		return err
 	}
 	r.Catalogue.Notify(r.woken)
@@ -153,7 +151,7 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 }
 
 // queue of a controller, once it has one.
-type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+type queue = memberwrite.Queue
 
 // woken by the catalogue: what is new in a region concerns those that asked of it.
 func (r *Reconciler) woken(region string) {
@@ -164,22 +162,13 @@ func (r *Reconciler) woken(region string) {
 	}
 }
 
-// farewell is a source that tells nothing, and forgets a cluster that is not engaged
-// any more.
-type farewell struct{ r *Reconciler }
-
-// ForCluster implements mcsource.TypedSource.
-func (f farewell) ForCluster(name multicluster.ClusterName, _ cluster.Cluster) (source.TypedSource[mcreconcile.Request], bool, error) {
-	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, func() {
-			// Those that another engagement brought meanwhile look anew.
-			for _, who := range f.r.dependents.drop(name) {
-				f.r.forget(who)
-				q.Add(who)
-			}
-		})
-		return nil
-	}), true, nil
+// disengaged forgets the node groups of a cluster that is no longer engaged. Those that a
+// new engagement has brought in the meantime are reconciled again.
+func (r *Reconciler) disengaged(name multicluster.ClusterName, q queue) {
+	for _, who := range r.dependents.drop(name) {
+		r.forget(who)
+		q.Add(who)
+	}
 }
 
 // enqueueConcerned enqueues the node groups whose reconciliation looked at the object.
@@ -191,17 +180,18 @@ func (r *Reconciler) enqueueConcerned(kind schema.GroupKind) mchandler.TypedEven
 	}
 }
 
-// changed passes over updates of what is not read here, such as the status of a
-// MachineDeployment or of a template that thousands of them name; but not the update of
-// an object that is awaited: a watch that broke shows a patch and what undid it as one
-// update of nothing.
-func changed(inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request], awaits func(multicluster.ClusterName, client.Object) bool) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+// changed skips updates of a kind that change nothing of what is read here: others may
+// read more of the same objects, such as the dashboard, which shows the replicas of a
+// MachineDeployment. It does not skip the update of an object that is awaited: a watch
+// that broke shows a patch and what undid it as one update that changes nothing.
+func changed(kind schema.GroupKind, inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request], awaits func(multicluster.ClusterName, client.Object) bool) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+	read, _ := Kind(kind)
 	return func(name multicluster.ClusterName, cl cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
 		h := inner(name, cl)
 		return handler.TypedFuncs[client.Object, mcreconcile.Request]{
 			CreateFunc: h.Create,
 			UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
-				if !same(e.ObjectOld, e.ObjectNew) || awaits != nil && awaits(name, e.ObjectOld) {
+				if !same(read, e.ObjectOld, e.ObjectNew) || awaits != nil && awaits(name, e.ObjectOld) {
 					h.Update(ctx, e, q)
 				}
 			},
@@ -216,23 +206,23 @@ func (r *Reconciler) awaits(name multicluster.ClusterName, o client.Object) bool
 	return r.unseen.awaits(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}, o.GetResourceVersion())
 }
 
-// same is whether two states of a reduced object differ in nothing but the
-// resourceVersion.
-func same(a, b client.Object) bool {
-	x, ok := a.(*unstructured.Unstructured)
-	y, also := b.(*unstructured.Unstructured)
-	if !ok || !also {
-		return false
-	}
-	return equality.Semantic.DeepEqual(unversioned(x), unversioned(y))
+// same is whether two states of an object differ in nothing that is read of its kind.
+func same(read watchers.Kind, a, b client.Object) bool {
+	x, ok := unversioned(read, a)
+	y, also := unversioned(read, b)
+	return ok && also && equality.Semantic.DeepEqual(x, y)
 }
 
-func unversioned(u *unstructured.Unstructured) map[string]any {
-	out := maps.Clone(u.Object)
-	if metadata, ok := out["metadata"].(map[string]any); ok {
-		metadata = maps.Clone(metadata)
-		delete(metadata, "resourceVersion")
-		out["metadata"] = metadata
+// unversioned is what is read of an object, without its resourceVersion.
+func unversioned(read watchers.Kind, o client.Object) (client.Object, bool) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return nil, false
 	}
-	return out
+	kept, err := read.Reduce(u)
+	if err != nil {
+		return nil, false
+	}
+	kept.SetResourceVersion("")
+	return kept, true
 }

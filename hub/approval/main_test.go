@@ -28,6 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
 	code := m.Run()
 	if plane != nil {
 		if err := plane.Stop(); err != nil {

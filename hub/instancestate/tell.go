@@ -3,7 +3,6 @@ package instancestate
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -20,6 +20,8 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons of Events on AWSMachines and AWSMachinePools.
@@ -133,12 +135,12 @@ func (t *teller) regarding(ctx context.Context, key owner.Key, at seen) (runtime
 	prefix := fmt.Sprintf("%s %s/%s: ", kind.Kind, key.Namespace, key.Name)
 	ref, err := clusters.ParseClusterName(multicluster.ClusterName(key.Cluster))
 	if err != nil {
-		return &corev1.ObjectReference{Kind: clusterKind.Kind, Name: key.Cluster}, prefix
+		return &corev1.ObjectReference{Kind: capa.Cluster.Kind, Name: key.Cluster}, prefix
 	}
-	if u := get(ctx, t.home, clusterKind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}); u != nil {
+	if u := clusterOf(ctx, t.home, ref.Namespace, ref.Name); u != nil {
 		return u, prefix
 	}
-	return &corev1.ObjectReference{APIVersion: groupCore + "/" + anyVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, prefix
+	return &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, prefix
 }
 
 // foreign says that a source brought what is of another account or region.
@@ -195,9 +197,5 @@ const maxNote = 1024
 
 // note of an Event, cut at the end of a character.
 func note(format string, args ...any) string {
-	text := fmt.Sprintf(format, args...)
-	if len(text) > maxNote {
-		text = strings.ToValidUTF8(text[:maxNote], "")
-	}
-	return text
+	return truncate.Bytes(fmt.Sprintf(format, args...), maxNote)
 }

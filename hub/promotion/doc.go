@@ -26,6 +26,6 @@
 // the metadata of that one Secret is watched for as long as a promotion waits for it.
 //
 // Locking: one worker at a time has a Promotion. The times of the next looks (follows)
-// and the watches of Secrets (hub/secrets) have a mutex each, under which nothing is
+// and the watches of Secrets (internal/secretwatch) have a mutex each, under which nothing is
 // called that waits.
 package promotion

@@ -22,9 +22,9 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
-	"github.com/capstan-hub/capstan/hub/secrets"
 	"github.com/capstan-hub/capstan/internal/collectors"
 	"github.com/capstan-hub/capstan/internal/promotions"
+	"github.com/capstan-hub/capstan/internal/secretwatch"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -81,7 +81,7 @@ type Reconciler struct {
 	Options
 	metrics *metrics
 	follows *follows
-	secrets *secrets.Watches
+	secrets *secretwatch.Source
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -97,7 +97,7 @@ func New(o Options) *Reconciler {
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention
 	}
-	return &Reconciler{Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), secrets: secrets.New(o.Metadata, withoutSecrets)}
+	return &Reconciler{Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), secrets: secretwatch.NewSource(o.Metadata, withoutSecrets)}
 }
 
 // SetupWithManager adds the controller to the manager and registers the metrics, those of

@@ -34,6 +34,7 @@ func newWorld(t *testing.T, handle http.HandlerFunc) *world {
 	t.Helper()
 	leaks.AtEnd(t)
 	w := &world{WithT: NewWithT(t), where: make(chan string, 1), ended: make(chan error, 1)}
+	w.SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
 	w.server = serving.Server{
 		Name: "pages", BindAddress: "127.0.0.1:0", Handler: handle, MaxConnections: 4, MaxHeader: 4 << 10,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,

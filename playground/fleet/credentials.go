@@ -22,7 +22,7 @@ import (
 // credentials of the hub in a workload cluster: the token of a ServiceAccount.
 type credentials struct {
 	account string
-	// life tells them apart in ClusterConnection.status.credentialExpiry.
+	// life differs, so that ClusterConnection.status.credentialExpiry shows which is used.
 	life time.Duration
 }
 
@@ -38,13 +38,13 @@ const kubeconfigKey = "value"
 
 // writeCredentials issues a token and puts it into the cluster's kubeconfig
 // Secret, of the form that CAPI gives it.
-func (f *Fleet) writeCredentials(ctx context.Context, w *workload, c credentials) error {
+func writeCredentials(ctx context.Context, m *management, w *workload, c credentials) error {
 	raw, err := w.plane.TokenKubeconfig(ctx, w.proxy.URL(), c.account, c.life)
 	if err != nil {
 		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: secretName(w.name)}}
-	_, err = controllerutil.CreateOrUpdate(ctx, f.client, secret, func() error {
+	_, err = controllerutil.CreateOrUpdate(ctx, m, secret, func() error {
 		secret.Labels = map[string]string{clusterv1.ClusterNameLabel: w.name}
 		secret.Type = clusterv1.ClusterSecretType
 		secret.Data = map[string][]byte{kubeconfigKey: raw}
@@ -56,13 +56,13 @@ func (f *Fleet) writeCredentials(ctx context.Context, w *workload, c credentials
 	return nil
 }
 
-// tokenConfigs are configurations with the credentials that now stand in the
-// kubeconfig Secrets: what the hub has.
-func (f *Fleet) tokenConfigs(ctx context.Context) (map[string]*rest.Config, error) {
+// tokenConfigs are configurations with the credentials that are now in the kubeconfig
+// Secrets, which the hub uses.
+func tokenConfigs(ctx context.Context, m *management) (map[string]*rest.Config, error) {
 	configs := map[string]*rest.Config{}
 	for _, name := range Environments {
 		secret := &corev1.Secret{}
-		if err := f.client.Get(ctx, client.ObjectKey{Namespace: fleetNamespace, Name: secretName(name)}, secret); err != nil {
+		if err := m.Get(ctx, client.ObjectKey{Namespace: fleetNamespace, Name: secretName(name)}, secret); err != nil {
 			return nil, err
 		}
 		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[kubeconfigKey])
@@ -74,21 +74,21 @@ func (f *Fleet) tokenConfigs(ctx context.Context) (map[string]*rest.Config, erro
 	return configs, nil
 }
 
-// hubConfig is the hub's own: with the rights of its ServiceAccount, and no more.
-func (f *Fleet) hubConfig(ctx context.Context) (*rest.Config, error) {
+// hubConfig is the hub's own, with the rights of its ServiceAccount only.
+func hubConfig(ctx context.Context, m *management) (*rest.Config, error) {
 	const life = 24 * time.Hour
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(life.Seconds()))}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: hubAccount}}
-	if err := f.client.SubResource("token").Create(ctx, account, request); err != nil {
+	if err := m.SubResource("token").Create(ctx, account, request); err != nil {
 		return nil, fmt.Errorf("requesting the hub's token: %w", err)
 	}
-	config := rest.AnonymousClientConfig(f.management.Config())
+	config := rest.AnonymousClientConfig(m.plane.Config())
 	config.BearerToken = request.Status.Token
 	return config, nil
 }
 
-// revoke ends every token of the account, for good: a new account of that name
-// would have another UID.
+// revoke ends every token of the account permanently: a new account of that name has another
+// UID.
 func (w *workload) revoke(ctx context.Context, c credentials) error {
 	return w.client.Delete(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: c.account}})
 }
@@ -103,7 +103,7 @@ const (
 	viewer, approver = "playground-team", "playground-approver"
 )
 
-func (f *Fleet) declareUsers(ctx context.Context) error {
+func declareUsers(ctx context.Context, m *management, files *files) error {
 	objects := []client.Object{
 		role(viewer,
 			rbacv1.PolicyRule{APIGroups: []string{"pipelines.weave.works"}, Resources: []string{"pipelines"}, Verbs: []string{"get", "list", "watch"}},
@@ -114,24 +114,24 @@ func (f *Fleet) declareUsers(ctx context.Context) error {
 		binding(approver, alice),
 	}
 	for _, obj := range objects {
-		if err := f.client.Create(ctx, obj); err != nil {
+		if err := m.Create(ctx, obj); err != nil {
 			return fmt.Errorf("declaring users: %w", err)
 		}
 	}
 	for _, user := range []string{alice, mallory} {
-		raw, err := f.management.UserKubeconfig("", user)
+		raw, err := m.plane.UserKubeconfig("", user)
 		if err != nil {
 			return err
 		}
-		if err := f.files.kubeconfig(user, raw); err != nil {
+		if err := files.kubeconfig(user, raw); err != nil {
 			return err
 		}
 	}
-	raw, err := f.management.Kubeconfig("")
+	raw, err := m.plane.Kubeconfig("")
 	if err != nil {
 		return err
 	}
-	return f.files.kubeconfig(managementName, raw)
+	return files.kubeconfig(managementName, raw)
 }
 
 func role(name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {

@@ -33,32 +33,32 @@ const (
 	fleetNamespace = "fleet"
 	appsNamespace  = "apps"
 
-	shop    = "shop"    // automatic all the way, by notifications
+	shop    = "shop"    // automatic, by notifications
 	billing = "billing" // by pull requests; prod is manual
 )
 
 const (
 	firstRevision = "1.0.0"
 	fieldOwner    = client.FieldOwner("playground")
-	// fluxPause between the steps of a release: long enough to be seen in a watch.
+	// fluxPause is the time between the steps of a release: long enough for a watch to see them.
 	fluxPause = 200 * time.Millisecond
 )
 
-// declare puts into the clusters what administrators and teams would.
-func (f *Fleet) declare(ctx context.Context) error {
+// declare creates what administrators and the team of shop create.
+func declare(ctx context.Context, m *management, clusters workloads, files *files, installation []byte) error {
 	for _, name := range []string{hubNamespace, fleetNamespace, appsNamespace} {
-		if err := f.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := m.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
 	}
-	if err := f.install(ctx); err != nil {
+	if err := install(ctx, m, installation); err != nil {
 		return err
 	}
-	if err := f.declareUsers(ctx); err != nil {
+	if err := declareUsers(ctx, m, files); err != nil {
 		return err
 	}
 	for _, name := range Environments {
-		if err := f.declareCluster(ctx, f.workloads[name]); err != nil {
+		if err := declareCluster(ctx, m, clusters[name], files); err != nil {
 			return fmt.Errorf("declaring cluster %s: %w", name, err)
 		}
 	}
@@ -68,41 +68,36 @@ func (f *Fleet) declare(ctx context.Context) error {
 		"metadata":   map[string]any{"namespace": fleetNamespace, "name": prod},
 		"spec":       map[string]any{"capiClusterRef": map[string]any{"name": prod}},
 	}}
-	if err := f.client.Create(ctx, gitops); err != nil {
+	if err := m.Create(ctx, gitops); err != nil {
 		return fmt.Errorf("declaring the GitopsCluster: %w", err)
 	}
-	if err := f.declareRepository(ctx); err != nil {
-		return err
-	}
-	for _, p := range []*pipelinesv1.Pipeline{pipelineShop(), pipelineBilling(f.byPullRequest())} {
-		if err := f.client.Create(ctx, p); err != nil {
-			return fmt.Errorf("declaring Pipeline %s: %w", p.Name, err)
-		}
+	if err := m.Create(ctx, pipelineShop()); err != nil {
+		return fmt.Errorf("declaring Pipeline %s: %w", shop, err)
 	}
 	return nil
 }
 
-// install applies what is shipped: the policies, the webhooks, the hub's rights, and those to
-// the Secrets of the namespaces with the clusters' and the repository's credentials.
-func (f *Fleet) install(ctx context.Context) error {
-	if len(f.installation) > 0 {
-		objects, err := decodeManifest(bytes.NewReader(f.installation))
+// install applies the manifests that an installation has: the policies, the webhooks, the
+// hub's rights, and those to the Secrets of the namespaces with credentials.
+func install(ctx context.Context, m *management, installation []byte) error {
+	if len(installation) > 0 {
+		objects, err := decodeManifest(bytes.NewReader(installation))
 		if err != nil {
 			return fmt.Errorf("the installation: %w", err)
 		}
-		if err := f.apply(ctx, "", objects); err != nil {
+		if err := apply(ctx, m, "", objects); err != nil {
 			return err
 		}
-		return f.aliasService(ctx)
+		return aliasService(ctx, m)
 	}
-	for _, shipped := range []struct{ dir, namespace string }{
+	for _, manifests := range []struct{ dir, namespace string }{
 		{"admission", ""}, {"webhook", ""}, {"rbac", ""}, {"rbac/cluster-secrets", fleetNamespace}, {"rbac/pipeline-secrets", appsNamespace},
 	} {
-		if err := f.applyManifests(ctx, filepath.Join(controlplane.Root(), "config", shipped.dir), shipped.namespace); err != nil {
+		if err := applyManifests(ctx, m, filepath.Join(controlplane.Root(), "config", manifests.dir), manifests.namespace); err != nil {
 			return err
 		}
 	}
-	return f.aliasService(ctx)
+	return aliasService(ctx, m)
 }
 
 // pipelineShop is automatic; it names the prod cluster by its GitopsCluster.
@@ -149,9 +144,9 @@ func pipeline(app string, by pipelinesv1.Strategy) *pipelinesv1.Pipeline {
 	return p
 }
 
-// declareCluster declares a CAPI Cluster as its providers would leave it, with
-// the Secret of its kubeconfig.
-func (f *Fleet) declareCluster(ctx context.Context, w *workload) error {
+// declareCluster declares a CAPI Cluster in the state that its providers produce, with the
+// Secret of its kubeconfig.
+func declareCluster(ctx context.Context, m *management, w *workload, files *files) error {
 	host, port, ok := strings.Cut(strings.TrimPrefix(w.proxy.URL(), "https://"), ":")
 	number, err := strconv.ParseInt(port, 10, 32)
 	if !ok || err != nil {
@@ -164,58 +159,60 @@ func (f *Fleet) declareCluster(ctx context.Context, w *workload) error {
 			InfrastructureRef:    clusterv1.ContractVersionedObjectReference{APIGroup: infrastructureGroup, Kind: "AWSCluster", Name: w.name},
 		},
 	}
-	if err := f.client.Create(ctx, cluster); err != nil {
+	if err := m.Create(ctx, cluster); err != nil {
 		return err
 	}
-	if err := f.client.Create(ctx, infrastructure("AWSCluster", w.name, map[string]any{"region": region})); err != nil {
+	if err := m.Create(ctx, infrastructure("AWSCluster", w.name, map[string]any{"region": region})); err != nil {
 		return err
 	}
 	cluster.Status.SetTypedPhase(clusterv1.ClusterPhaseProvisioned)
-	if err := f.client.Status().Update(ctx, cluster); err != nil {
+	if err := m.Status().Update(ctx, cluster); err != nil {
 		return err
 	}
-	if err := f.writeCredentials(ctx, w, firstCredentials); err != nil {
+	if err := writeCredentials(ctx, m, w, firstCredentials); err != nil {
 		return err
 	}
-	straight, err := w.plane.Kubeconfig("")
+	direct, err := w.plane.Kubeconfig("")
 	if err != nil {
 		return err
 	}
-	return f.files.kubeconfig(w.name, straight)
+	return files.kubeconfig(w.name, direct)
 }
 
-// deployAll declares the revision of shop everywhere and waits until Flux has it
-// there, and billing's, which is in the repository.
-func (f *Fleet) deployAll(ctx context.Context, revision string) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range Environments {
-		for _, app := range []string{shop, billing} {
-			release := f.workloads[name].release(app)
-			group.Go(func() error {
-				if app == shop {
-					if err := release.Declare(ctx, revision); err != nil {
-						return err
-					}
-				}
-				return eventually(ctx, func(ctx context.Context) error {
-					obj := &helmv2.HelmRelease{}
-					if err := release.Client.Get(ctx, release.Key, obj); err != nil {
-						return err
-					}
-					if obj.Status.ObservedGeneration != obj.Generation {
-						return fmt.Errorf("HelmRelease %s in %s is not deployed yet", release.Key, name)
-					}
-					return nil
-				})
-			})
+// deployShop declares the first revision of shop everywhere and waits until it is deployed.
+func deployShop(ctx context.Context, clusters workloads) error {
+	for _, w := range clusters {
+		if err := w.release(shop).Declare(ctx, firstRevision); err != nil {
+			return err
 		}
+	}
+	return deployed(ctx, clusters, shop)
+}
+
+// deployed waits until Flux has deployed an application everywhere.
+func deployed(ctx context.Context, clusters workloads, app string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for name, w := range clusters {
+		release := w.release(app)
+		group.Go(func() error {
+			return eventually(ctx, func(ctx context.Context) error {
+				obj := &helmv2.HelmRelease{}
+				if err := release.Client.Get(ctx, release.Key, obj); err != nil {
+					return err
+				}
+				if obj.Status.ObservedGeneration != obj.Generation {
+					return fmt.Errorf("HelmRelease %s in %s is not deployed yet", release.Key, name)
+				}
+				return nil
+			})
+		})
 	}
 	return group.Wait()
 }
 
 // applyManifests applies the Kubernetes objects of a folder of config, into the
 // namespace if one is given.
-func (f *Fleet) applyManifests(ctx context.Context, dir, namespace string) error {
+func applyManifests(ctx context.Context, m *management, dir, namespace string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return err
@@ -228,14 +225,14 @@ func (f *Fleet) applyManifests(ctx context.Context, dir, namespace string) error
 		}
 		objects = append(objects, read...)
 	}
-	if err := f.apply(ctx, namespace, objects); err != nil {
+	if err := apply(ctx, m, namespace, objects); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	return nil
 }
 
 // apply objects, into the namespace if one is given.
-func (f *Fleet) apply(ctx context.Context, namespace string, objects []*unstructured.Unstructured) error {
+func apply(ctx context.Context, m *management, namespace string, objects []*unstructured.Unstructured) error {
 	applied := 0
 	for _, obj := range objects {
 		if obj.GroupVersionKind().Group == "kustomize.config.k8s.io" {
@@ -244,7 +241,7 @@ func (f *Fleet) apply(ctx context.Context, namespace string, objects []*unstruct
 		if namespace != "" {
 			obj.SetNamespace(namespace)
 		}
-		if err := f.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), fieldOwner, client.ForceOwnership); err != nil {
+		if err := m.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), fieldOwner, client.ForceOwnership); err != nil {
 			return fmt.Errorf("applying %s %s: %w", obj.GetKind(), obj.GetName(), err)
 		}
 		applied++

@@ -15,7 +15,7 @@ const (
 	kubeconfigEnds = ".kubeconfig"
 )
 
-// files are what the fleet writes for people: kubeconfigs and the hub's log.
+// files are what the fleet writes for users: kubeconfigs and logs.
 type files struct {
 	dir    string
 	hubLog *os.File
@@ -51,19 +51,24 @@ func newFiles(dir string, down *teardown) (*files, error) {
 	return f, nil
 }
 
-// kubeconfig writes one, for people.
+// kubeconfig writes one.
 func (f *files) kubeconfig(name string, raw []byte) error { return f.write(name+kubeconfigEnds, raw) }
 
-// write a file, for people.
-func (f *files) write(name string, raw []byte) error {
+// track a file that is removed at the end, and return its path.
+func (f *files) track(name string) string {
 	f.names = append(f.names, name)
-	if err := os.WriteFile(filepath.Join(f.dir, name), raw, fileMode); err != nil {
+	return filepath.Join(f.dir, name)
+}
+
+// write a file.
+func (f *files) write(name string, raw []byte) error {
+	if err := os.WriteFile(f.track(name), raw, fileMode); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
 }
 
-// path as one would type it.
+// path as a user types it.
 func (f *files) path(name string) string { return typed(filepath.Join(f.dir, name)) }
 
 // typed is a path relative to the working directory where that is shorter.

@@ -7,17 +7,11 @@ import (
 	"io"
 	"time"
 
-	sdk "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-hub/capstan/hub/awsconfig"
-	"github.com/capstan-hub/capstan/playground/aws"
-	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
-	"github.com/capstan-hub/capstan/playground/git"
-	"github.com/capstan-hub/capstan/playground/nats"
 )
 
 // Environments of both Pipelines, in order; each has a cluster of its name.
@@ -27,66 +21,65 @@ const dev, staging, prod = "dev", "staging", "prod"
 
 // Options of a fleet.
 type Options struct {
-	// Dir is where kubeconfigs and the hub's log are written. What Run writes it
-	// removes, Dir as well if Run made it.
+	// Dir is the directory for kubeconfigs and the hub's log. Run removes what it writes
+	// there, and Dir as well if Run created it.
 	Dir string
-	// Out is told what happens.
+	// Out receives the progress and the story.
 	Out io.Writer
 	// Verbose shows the hub's log on Out, too.
 	Verbose bool
-	// Installation is what is applied to the management cluster to install the hub, as
-	// YAML; the manifests of config that an installation has when empty. The hub runs
-	// with the rights that it gives, and no others, and one signs in to its dashboard.
+	// Installation is the YAML that installs the hub in the management cluster; the
+	// manifests of config when empty. The hub runs with the rights that it gives, and no
+	// others, and its dashboard requires a sign-in.
 	Installation []byte
-	// AuditLog of the management cluster; none when empty.
+	// AuditLog is a file for the audit log of the management cluster; none when empty.
 	AuditLog string
+	// ProvideGitea is a program that puts Gitea into bin/. It runs next to the first
+	// chapters; the first chapter that needs Gitea waits for it. When empty, Gitea must be
+	// there.
+	ProvideGitea string
 }
 
 // Fleet is a running fleet.
 type Fleet struct {
-	out   io.Writer
-	files *files
-	// installation and auditLog are the Options'.
-	installation []byte
-	auditLog     string
+	out        io.Writer
+	files      *files
+	management *management
+	workloads  workloads
+	team       *team
+	billing    *billingTeam
+	cloud      *cloud
+	bus        *bus
+	// hub has the addresses of the running hub.
+	hub addresses
+	// signIn: the dashboard requires a token.
+	signIn bool
+}
 
-	management *controlplane.ControlPlane
-	// client is an administrator's of the management cluster.
-	client client.Client
-	// workloads by the name of their environment.
-	workloads map[string]*workload
-	team      *team
-	// gitea has the repository that billing is promoted in; the hub is robot there.
-	gitea      *git.Server
-	repository *git.Repository
-	robot      git.Account
-	// aws is played; config is how the hub calls it, and sqs how EventBridge does. queues
-	// are what is in it.
-	aws    *aws.Server
-	config *awsconfig.Config
-	sqs    *sdk.Client
-	queues *sqs.Service
-	// bus is what events are told to.
-	bus *nats.Server
-	// metricsURL, healthURL, apiURL and dashboardURL of the hub.
-	metricsURL, healthURL, apiURL, dashboardURL string
+// management is the management cluster. Its client is an administrator's.
+type management struct {
+	client.Client
+	plane *controlplane.ControlPlane
 }
 
 // workload is one workload cluster.
 type workload struct {
 	name  string
 	plane *controlplane.ControlPlane
-	// proxy is how the hub reaches it; everything else goes straight.
+	// proxy is the hub's way to the cluster; all others connect directly.
 	proxy  *controlplane.Proxy
 	client client.Client
 }
 
-// release of a Pipeline's application in the cluster.
+// workloads by the name of their environment.
+type workloads map[string]*workload
+
+// release of an application in the cluster.
 func (w *workload) release(app string) flux.Release {
 	return flux.Release{Client: w.client, Key: client.ObjectKey{Namespace: app, Name: app}}
 }
 
-// Run brings a fleet up, calls use, and takes the fleet down.
+// Run starts a fleet, calls use, and stops the fleet.
 func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error) (err error) {
 	var down teardown
 	defer func() {
@@ -94,47 +87,57 @@ func Run(ctx context.Context, o Options, use func(context.Context, *Fleet) error
 		err = errors.Join(err, down.all())
 	}()
 
-	f := &Fleet{out: o.Out, workloads: map[string]*workload{}, installation: o.Installation, auditLog: o.AuditLog}
+	f := &Fleet{out: o.Out, workloads: workloads{}, signIn: len(o.Installation) > 0}
 	f.files, err = newFiles(o.Dir, &down)
 	if err != nil {
 		return err
 	}
-	asked := ctx
-	ctx, breakDown := context.WithCancelCause(asked)
+	caller := ctx
+	ctx, breakDown := context.WithCancelCause(caller)
 	defer breakDown(nil)
 
 	// Before anything starts that logs.
-	logger := f.newLogger(o)
-	err = f.up(ctx, logger, &parts{broken: breakDown, down: &down})
+	logger := newLogger(f.files, o)
+	err = f.up(ctx, o, logger, &parts{broken: breakDown, down: &down})
 	if err == nil {
 		err = use(ctx, f)
 	}
-	// That the caller ended it needs no explanation.
-	if err == nil || asked.Err() != nil {
+	// An end by the caller needs no explanation.
+	if err == nil || caller.Err() != nil {
 		return err
 	}
-	f.tellLog()
+	printLog(f.out, f.files)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }
 
-// up brings everything up, in order.
-func (f *Fleet) up(ctx context.Context, logger logr.Logger, parts *parts) error {
+// up starts everything but Gitea, in order.
+func (f *Fleet) up(ctx context.Context, o Options, logger logr.Logger, parts *parts) error {
 	started := time.Now()
+	build, err := startGiteaBuild(o.ProvideGitea, f.files, parts.down)
+	if err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
 	}{
-		{"starting 4 control planes, 2 at a time", func(ctx context.Context) error { return f.startPlanes(ctx, parts.down) }},
-		{"starting Gitea", func(ctx context.Context) error { return f.startGitea(ctx, parts) }},
-		{"starting EC2 and SQS", func(ctx context.Context) error { return f.startAWS(ctx, parts.down) }},
-		{"starting NATS", func(context.Context) error { return f.startBus(parts.down) }},
-		{"declaring clusters, credentials, policies and applications", f.declare},
-		{"declaring an event backend", f.declareBus},
-		{"playing Flux in the workload clusters", func(context.Context) error { return f.startFlux(parts) }},
-		{"deploying " + firstRevision + " everywhere", func(ctx context.Context) error { return f.deployAll(ctx, firstRevision) }},
+		{"starting 4 control planes, 2 at a time", func(ctx context.Context) (err error) {
+			f.management, err = startPlanes(ctx, f.workloads, o.AuditLog, parts.down)
+			// Gitea starts later. It stops after the hub, and before the clusters.
+			f.billing = newBillingTeam(f.out, f.files, f.management, f.workloads, build, parts)
+			return err
+		}},
+		{"starting EC2 and SQS", func(ctx context.Context) (err error) { f.cloud, err = startCloud(ctx, parts.down); return err }},
+		{"starting NATS", func(context.Context) (err error) { f.bus, err = startBus(parts.down); return err }},
+		{"declaring clusters, credentials, policies and applications", func(ctx context.Context) error {
+			return declare(ctx, f.management, f.workloads, f.files, o.Installation)
+		}},
+		{"declaring an event backend", func(ctx context.Context) error { return declareBus(ctx, f.management) }},
+		{"simulating Flux in the workload clusters", func(context.Context) error { return startFlux(f.workloads, parts) }},
+		{"deploying " + shop + " " + firstRevision + " everywhere", func(ctx context.Context) error { return deployShop(ctx, f.workloads) }},
 		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, logger, parts) }},
 	} {
 		say(f.out, "%6s  %s", seconds(time.Since(started)), step.name)
@@ -147,47 +150,3 @@ func (f *Fleet) up(ctx context.Context, logger logr.Logger, parts *parts) error 
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
-
-// teardown is what is to be undone, last first.
-type teardown []func() error
-
-func (t *teardown) add(undo func() error) { *t = append(*t, undo) }
-
-func (t *teardown) all() error {
-	var errs []error
-	for i := len(*t) - 1; i >= 0; i-- {
-		errs = append(errs, (*t)[i]())
-	}
-	*t = nil
-	return errors.Join(errs...)
-}
-
-// parts are what runs inside this process: each has a goroutine and an end in
-// the teardown. One that ends by itself breaks the fleet.
-type parts struct {
-	broken context.CancelCauseFunc
-	down   *teardown
-}
-
-func (p *parts) start(name string, run func(context.Context) error) {
-	// The end comes from the teardown, in its order, and not from whatever ends
-	// the caller.
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		err := run(ctx)
-		if ctx.Err() == nil {
-			p.broken(fmt.Errorf("%s ended by itself: %w", name, errors.Join(err, errEnded)))
-		}
-		ended <- err
-	}()
-	p.down.add(func() error {
-		stop()
-		if err := <-ended; err != nil {
-			return fmt.Errorf("stopping %s: %w", name, err)
-		}
-		return nil
-	})
-}
-
-var errEnded = errors.New("it was to run until the fleet is taken down")

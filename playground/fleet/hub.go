@@ -40,14 +40,17 @@ func newListeners(ctx context.Context) (listeners, error) {
 	return l, nil
 }
 
-// startHub starts the team's receiver of events and the hub that posts to it,
-// and waits until the hub is ready. It has what the Deployment gives it.
+// addresses of the running hub, as URLs.
+type addresses struct{ metrics, health, api, dashboard string }
+
+// startHub starts the team's receiver of events and the hub that posts to it, and waits until
+// the hub is ready. Its options are those of the Deployment.
 func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback)
 	if err != nil {
 		return fmt.Errorf("listening for events: %w", err)
 	}
-	f.team = newTeam(f.act)
+	f.team = newTeam(f.workloads.act)
 	server := &http.Server{Handler: f.team, ReadHeaderTimeout: receiverTimeout}
 	parts.start("the receiver of events", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -62,17 +65,19 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 	if err != nil {
 		return err
 	}
-	f.metricsURL, f.healthURL = "http://"+at.metrics+"/metrics", "http://"+at.health+"/readyz"
-	f.dashboardURL, f.apiURL = "http://"+at.dashboard+"/", "http://"+at.api+"/"
-	if err := f.routeWebhooks(ctx, at.webhooks); err != nil {
+	f.hub = addresses{
+		metrics: "http://" + at.metrics + "/metrics", health: "http://" + at.health + "/readyz",
+		dashboard: "http://" + at.dashboard + "/", api: "http://" + at.api + "/",
+	}
+	if err := routeWebhooks(ctx, f.management, at.webhooks); err != nil {
 		return err
 	}
-	config, err := f.hubConfig(ctx)
+	config, err := hubConfig(ctx, f.management)
 	if err != nil {
 		return err
 	}
 	shown := hub.Dashboard{BindAddress: at.dashboard, Auth: dashboard.AuthNone}
-	if f.signsIn() {
+	if f.signIn {
 		shown.Auth = dashboard.AuthToken
 	}
 	h, err := hub.New(hub.Options{
@@ -86,10 +91,10 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		LeaderElectionNamespace: hubNamespace,
 		AllowLoopback:           true,
 		AllowLoopbackGit:        true,
-		AWS:                     f.config,
-		Annotator:               hub.Annotator{AWS: f.config},
+		AWS:                     f.cloud.config,
+		Annotator:               hub.Annotator{AWS: f.cloud.config},
 		Eventing: hub.Eventing{
-			Name: "playground", NATSURL: f.bus.URL(), AllowLoopback: true, APIBindAddress: at.api,
+			Name: "playground", NATSURL: f.bus.server.URL(), AllowLoopback: true, APIBindAddress: at.api,
 			Webhooks: hub.Webhooks{BindAddress: at.webhooks, Secret: types.NamespacedName{Namespace: hubNamespace, Name: webhookName}},
 		},
 		ClusterTimings: clusterTimings,
@@ -100,22 +105,22 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		return err
 	}
 	parts.start("the hub", h.Start)
-	return eventually(ctx, func(ctx context.Context) error { return answersOK(ctx, f.healthURL) })
+	return eventually(ctx, func(ctx context.Context) error { return answersOK(ctx, f.hub.health) })
 }
 
-// aliasService has the Service of the webhooks lead to this machine: there is no network
-// of pods, and the API server asks DNS for what a Service of this type names.
-func (f *Fleet) aliasService(ctx context.Context) error {
+// aliasService makes the Service of the webhooks lead to this machine: there is no network of
+// pods, and the API server resolves the name in a Service of this type by DNS.
+func aliasService(ctx context.Context, m *management) error {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: webhookName}}
-	if err := f.client.Patch(ctx, service, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"type":"ExternalName","externalName":"localhost"}}`))); err != nil {
-		return fmt.Errorf("leading the webhooks' Service to this machine: %w", err)
+	if err := m.Patch(ctx, service, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"type":"ExternalName","externalName":"localhost"}}`))); err != nil {
+		return fmt.Errorf("changing the webhooks' Service: %w", err)
 	}
 	return nil
 }
 
-// routeWebhooks to the port at which the hub serves them. Until then nobody answers, and
-// objects are admitted as they are.
-func (f *Fleet) routeWebhooks(ctx context.Context, address string) error {
+// routeWebhooks sets the port of the hub's webhooks. Until then they do not answer, and the
+// API server admits objects unchanged.
+func routeWebhooks(ctx context.Context, m *management, address string) error {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
@@ -129,8 +134,8 @@ func (f *Fleet) routeWebhooks(ctx context.Context, address string) error {
 	for _, configuration := range []client.Object{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name}, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
 	} {
-		if err := f.client.Patch(ctx, configuration, patch); err != nil {
-			return fmt.Errorf("leading the webhooks to %s: %w", address, err)
+		if err := m.Patch(ctx, configuration, patch); err != nil {
+			return fmt.Errorf("setting the webhooks' address to %s: %w", address, err)
 		}
 	}
 	return nil

@@ -33,9 +33,8 @@ const (
 	loopback     = "127.0.0.1:0"
 )
 
-// The hub's own timings, and with them those of its watchers, are for networks
-// that fail now and then; a story that is waited for notices an outage sooner:
-// after 10 s of silence instead of 30, and calls stale what is 15 s old instead of 45.
+// The hub's default timings are for networks with short failures. The story detects an outage
+// sooner: after 10 s of silence instead of 30. A status is stale after 15 s instead of 45.
 var (
 	clusterTimings = clusters.Timings{
 		ProbeInterval:       8 * time.Second,
@@ -47,11 +46,12 @@ var (
 	watcherTimings = watchers.Timings{FreshFor: 15 * time.Second}
 )
 
-// startPlanes starts all control planes, a proxy before each workload cluster.
-func (f *Fleet) startPlanes(ctx context.Context, down *teardown) error {
+// startPlanes starts all control planes, with a proxy before each workload cluster, and adds
+// the workload clusters to started.
+func startPlanes(ctx context.Context, started workloads, auditLog string, down *teardown) (*management, error) {
 	scheme, err := scheme()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	crds := map[string][]string{managementName: controlplane.CRDs(
 		"capstan", "cluster-api", "cluster-api-provider-aws", "cluster-controller", "helm-controller", "kustomize-controller")}
@@ -70,7 +70,7 @@ func (f *Fleet) startPlanes(ctx context.Context, down *teardown) error {
 			}
 			options := controlplane.Options{CRDs: crds[name]}
 			if name == managementName {
-				options.AuditLog = f.auditLog
+				options.AuditLog = auditLog
 			}
 			plane, err := controlplane.Start(options)
 			if err != nil {
@@ -81,28 +81,28 @@ func (f *Fleet) startPlanes(ctx context.Context, down *teardown) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return err
+		return nil, err
 	}
 
-	f.management = planes.byName[managementName]
-	if f.client, err = client.New(f.management.Config(), client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("client of the management cluster: %w", err)
+	m := &management{plane: planes.byName[managementName]}
+	if m.Client, err = client.New(m.plane.Config(), client.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("client of the management cluster: %w", err)
 	}
 	for _, name := range Environments {
 		w := &workload{name: name, plane: planes.byName[name]}
 		if w.client, err = client.New(w.plane.Config(), client.Options{Scheme: scheme}); err != nil {
-			return fmt.Errorf("client of cluster %s: %w", name, err)
+			return nil, fmt.Errorf("client of cluster %s: %w", name, err)
 		}
 		if w.proxy, err = controlplane.NewProxy(w.plane.Config().Host); err != nil {
-			return err
+			return nil, err
 		}
 		down.add(w.proxy.Close)
-		f.workloads[name] = w
+		started[name] = w
 	}
-	return nil
+	return m, nil
 }
 
-// startedPlanes are the control planes that run, for their common end.
+// startedPlanes are the running control planes, which stop together.
 type startedPlanes struct {
 	mu     sync.Mutex // guards byName while planes start
 	byName map[string]*controlplane.ControlPlane
@@ -127,7 +127,7 @@ func (s *startedPlanes) stop() error {
 	return group.Wait()
 }
 
-// scheme of everything that the playground writes and checks.
+// scheme of all kinds that the playground writes and checks.
 func scheme() (*runtime.Scheme, error) {
 	scheme, err := flux.Scheme()
 	if err != nil {
@@ -141,30 +141,28 @@ func scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// startFlux plays helm-controller in each workload cluster, and kustomize-controller
-// for the repository.
-func (f *Fleet) startFlux(parts *parts) error {
+// startFlux simulates helm-controller in each workload cluster.
+func startFlux(clusters workloads, parts *parts) error {
 	for _, name := range Environments {
 		agent, err := flux.NewAgent(flux.AgentOptions{
-			Config: f.workloads[name].plane.Config(), Pause: fluxPause, Logger: logr.Discard(),
+			Config: clusters[name].plane.Config(), Pause: fluxPause, Logger: logr.Discard(),
 		})
 		if err != nil {
 			return err
 		}
 		parts.start("Flux in "+name, agent.Start)
 	}
-	parts.start("Flux of the repository", f.sync().Start)
 	return nil
 }
 
 // newLogger writes to the hub's log.
-func (f *Fleet) newLogger(o Options) logr.Logger {
-	logs := io.Writer(f.files.hubLog)
+func newLogger(files *files, o Options) logr.Logger {
+	logs := io.Writer(files.hubLog)
 	if o.Verbose {
-		logs = io.MultiWriter(f.files.hubLog, o.Out)
+		logs = io.MultiWriter(files.hubLog, o.Out)
 	}
 	logger := zap.New(zap.WriteTo(logs), zap.UseDevMode(false), zap.ConsoleEncoder())
-	// What the libraries log through their own loggers belongs there, too.
+	// The libraries' own loggers write there, too.
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	return logger

@@ -10,21 +10,23 @@ import (
 )
 
 const (
-	// pollEvery and remindEvery: how often a check looks, and how often it says
-	// what it still waits for.
+	// pollEvery is the time between two checks, and remindEvery that between two lines
+	// about a check that does not pass yet.
 	pollEvery   = 100 * time.Millisecond
 	remindEvery = 5 * time.Second
-	// startPatience is for the parts of the fleet, on a machine of two busy cores.
-	startPatience = time.Minute
+	// startTimeout is for the parts of the fleet, on a machine of two busy cores.
+	startTimeout = time.Minute
 )
 
 // step of a story.
 type step struct {
 	name string
-	// does and expects tell people what is done and what should come of it.
+	// does and expects say what is done and what should come of it.
 	does, expects string
-	// within is the whole step's deadline: far more than it takes, for what it
-	// takes is shown.
+	// needs starts what this step and those after it need; nil if there is nothing. It
+	// has no deadline of its own.
+	needs func(context.Context) error
+	// within is the whole step's deadline, far longer than it takes.
 	within time.Duration
 	play   func(context.Context, *stage) error
 }
@@ -45,6 +47,13 @@ func playAll(ctx context.Context, out io.Writer, steps []step) []outcome {
 		outcomes[i].name = s.name
 		if failed || ctx.Err() != nil {
 			continue
+		}
+		if s.needs != nil {
+			if err := s.needs(ctx); err != nil {
+				outcomes[i].err, outcomes[i].played, failed = err, true, true
+				say(out, "  ✗   %v", err)
+				continue
+			}
 		}
 		say(out, "\n%d/%d  %s\n      does:    %s\n      expects: %s", i+1, len(steps), s.name, s.does, s.expects)
 		started := time.Now()
@@ -76,8 +85,7 @@ func verdict(outcomes []outcome) error {
 
 var errNotPlayed = errors.New("not played")
 
-// say prints a line. What cannot be written to a terminal cannot be told there
-// either.
+// say prints a line. There is no other place to report that it cannot be written.
 func say(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }
@@ -99,10 +107,10 @@ func summary(out io.Writer, outcomes []outcome) {
 	_ = table.Flush()
 }
 
-// stage is where one step is played: it shows what is done and awaited.
+// stage prints what one step does and waits for.
 type stage struct{ out io.Writer }
 
-// note tells what was done or seen.
+// note prints what was done or observed.
 func (s *stage) note(format string, args ...any) {
 	say(s.out, "      "+format, args...)
 }
@@ -135,15 +143,15 @@ func (s *stage) expect(ctx context.Context, what string, check func(context.Cont
 	return nil
 }
 
-// eventually is for what people need not be told of.
+// eventually waits for a check without printing it.
 func eventually(ctx context.Context, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return poll(ctx, check)
 }
 
-// poll checks until the check passes; when the context ends first, with what the
-// check said last.
+// poll checks until the check passes. When the context ends first, the error is the last one
+// of the check.
 func poll(ctx context.Context, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -153,8 +161,7 @@ func poll(ctx context.Context, check func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		// A check that the end of the context cut short says less than the one
-		// before it.
+		// The end of the context explains less than the error before it.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}

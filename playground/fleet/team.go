@@ -11,7 +11,7 @@ import (
 	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
 )
 
-// What a receiver finds in a Promote event: the wire, as a team would read it.
+// The keys of a Promote event that a receiver reads.
 const (
 	promoteReason  = "Promote"
 	keyEnvironment = "pipelines.weave.works/environment"
@@ -22,27 +22,26 @@ const (
 	maxEventBytes   = 1 << 20
 )
 
-// notification is what one promotion has told.
+// notification of one promotion.
 type notification struct {
 	ID, Pipeline, Environment, Revision string
-	// Deliveries of this id; more than one is admitted by the promise (at least
-	// once), and acted upon once.
+	// Deliveries of this id. There may be more than one (at least once); the team acts once.
 	Deliveries int
 }
 
-// team is the CI of the teams: an HTTP receiver of Flux events that carries out
-// what a Promote event asks for, once for each promotion id.
+// team is the CI of shop: an HTTP receiver of Flux events that carries out Promote events,
+// once for each promotion id.
 //
-// Locking: mu guards told; nothing is called under it.
+// Locking: mu guards received; nothing is called under it.
 type team struct {
 	act func(ctx context.Context, n notification) error
 
-	mu   sync.Mutex
-	told map[string]*notification
+	mu       sync.Mutex
+	received map[string]*notification
 }
 
 func newTeam(act func(context.Context, notification) error) *team {
-	return &team{act: act, told: map[string]*notification{}}
+	return &team{act: act, received: map[string]*notification{}}
 }
 
 // ServeHTTP receives one event.
@@ -80,49 +79,49 @@ func (t *team) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (t *team) record(n notification) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known, ok := t.told[n.ID]
+	known, ok := t.received[n.ID]
 	if !ok {
 		known = &n
-		t.told[n.ID] = known
+		t.received[n.ID] = known
 	}
 	known.Deliveries++
 	return !ok
 }
 
-// forget an id that could not be acted upon: the hub will tell it again.
+// forget an id after a failure: the hub sends the notification again.
 func (t *team) forget(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.told, id)
+	delete(t.received, id)
 }
 
 // deliveries of a promotion id.
 func (t *team) deliveries(id string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n, ok := t.told[id]; ok {
+	if n, ok := t.received[id]; ok {
 		return n.Deliveries
 	}
 	return 0
 }
 
-// all that was told, in no order.
+// all notifications, in no order.
 func (t *team) all() []notification {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]notification, 0, len(t.told))
-	for _, n := range t.told {
+	all := make([]notification, 0, len(t.received))
+	for _, n := range t.received {
 		all = append(all, *n)
 	}
 	return all
 }
 
-// act is what the teams' CI does with a Promote event: the commit that sets the
-// chart version in the environment. Flux does the rest.
-func (f *Fleet) act(ctx context.Context, n notification) error {
-	w, ok := f.workloads[n.Environment]
+// act does what the CI of shop does for a Promote event: it sets the chart version in the
+// environment. Flux does the rest.
+func (w workloads) act(ctx context.Context, n notification) error {
+	target, ok := w[n.Environment]
 	if !ok {
-		return fmt.Errorf("no environment %q", n.Environment)
+		return fmt.Errorf("there is no environment %q", n.Environment)
 	}
-	return w.release(n.Pipeline).Declare(ctx, n.Revision)
+	return target.release(n.Pipeline).Declare(ctx, n.Revision)
 }

@@ -55,7 +55,7 @@ func TestTeamActsOnceForEachID(t *testing.T) {
 	g.Expect(to.deliveries("b.0")).To(BeZero())
 }
 
-func TestTeamThatCouldNotActIsToldAgain(t *testing.T) {
+func TestTheTeamGetsTheEventAgainAfterAFailure(t *testing.T) {
 	g := NewWithT(t)
 	trouble := errors.New("the cluster does not answer")
 	to := newTeam(func(context.Context, notification) error { return trouble })

@@ -282,7 +282,7 @@ func TestEndsWithItsContext(t *testing.T) {
 				return len(requests) > 0 && strings.Contains(requests[len(requests)-1], path)
 			}).Should(BeTrue(), path)
 			cancel()
-			g.Eventually(done).WithTimeout(5 * time.Second).Should(Receive(HaveOccurred()))
+			g.Eventually(done).WithTimeout(20 * time.Second).Should(Receive(HaveOccurred())) // Short of the timeouts of HTTP.
 			s.server.Mend()
 		}
 	})

@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	SetDefaultEventuallyTimeout(time.Minute) // The machine may be busy.
 	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

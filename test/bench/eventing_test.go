@@ -178,7 +178,7 @@ func TestEdgeToBroker(t *testing.T) {
 	seen := watched(g, promotions)
 	box := outbox.New(outbox.Options{Hub: event.Hub{Name: "fleet", UID: "bench"}, Cache: informers, Client: admin, Clock: clock.RealClock{}, Logger: logr.Discard()})
 	p := newPublisher(box)
-	box.TellTo(p)
+	box.PublishTo(p)
 	for _, start := range []func(context.Context) error{informers.Start, p.Start, box.Start} {
 		runs(t, start)
 	}

@@ -17,7 +17,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#{1,6} +(.+?)\s*$`)
 	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
 	// mention is a file of the repository named in running text.
-	mention = regexp.MustCompile("`((?:config|docs|hack|test|cmd|hub|clusters|watchers|strategy|playground|api)/[A-Za-z0-9_./-]+)`")
+	mention = regexp.MustCompile("`((?:config|docs|hack|test|cmd|hub|clusters|watchers|strategy|internal|index|playground|api)/[A-Za-z0-9_./-]+)`")
 )
 
 // documents of the repository, by path from its root.

@@ -5,9 +5,12 @@ import (
 	"strings"
 	"unicode"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // maxText is how much of a foreign text is kept, in bytes: a message of
@@ -67,10 +70,10 @@ func readyCondition(object map[string]any) (bool, string) {
 	conditions, _ := field.([]any)
 	for _, c := range conditions {
 		condition, ok := c.(map[string]any)
-		if !ok || condition["type"] != "Ready" {
+		if !ok || condition["type"] != fluxmeta.ReadyCondition {
 			continue
 		}
-		if condition["status"] == "True" {
+		if condition["status"] == string(metav1.ConditionTrue) {
 			return true, ""
 		}
 		reason, message := text(condition, "reason"), text(condition, "message")
@@ -94,9 +97,7 @@ func text(object map[string]any, fields ...string) string {
 // clean cuts a foreign text, and takes out what would upset a terminal or a log.
 // The answer shares no memory with a long original, which it would keep alive.
 func clean(s string) string {
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "")
-	}
+	s = truncate.Prefix(s, maxText)
 	return strings.Clone(strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':

@@ -20,7 +20,7 @@ import (
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
-	"github.com/capstan-hub/capstan/hub/secrets"
+	"github.com/capstan-hub/capstan/internal/secretwatch"
 )
 
 // withoutWatch is what it means when a Secret cannot be watched.
@@ -31,7 +31,7 @@ const withoutWatch = "a change of it is seen at the next look, within a minute; 
 type Reconciler struct {
 	Options
 	publisher *publisher.Publisher
-	secrets   *secrets.Watches
+	secrets   *secretwatch.Source
 
 	// started is closed when connections may be made; life is theirs, and runs are their
 	// goroutines.
@@ -60,17 +60,11 @@ var (
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Reconciler) NeedLeaderElection() bool { return false }
 
-// everywhere runs what it holds on every replica.
-type everywhere struct{ manager.Runnable }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }
-
 // New makes a Reconciler and its publisher.
 func New(o Options) *Reconciler {
 	o.defaults()
 	r := &Reconciler{
-		Options: o, secrets: secrets.New(o.Metadata, withoutWatch),
+		Options: o, secrets: secretwatch.NewSource(o.Metadata, withoutWatch),
 		started: make(chan struct{}), lockedEntries: map[types.NamespacedName]*entry{},
 	}
 	o.Publisher.Changed, o.Publisher.GivenUp, o.Publisher.Ended = r.look, r.givenUp, r.ended
@@ -84,7 +78,7 @@ func (r *Reconciler) Publisher() *publisher.Publisher { return r.publisher }
 // SetupWithManager adds the controller, the connections and the publisher to the manager,
 // on every replica.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	for _, runnable := range []manager.Runnable{everywhere{r.publisher}, r} {
+	for _, runnable := range []manager.Runnable{r.publisher, r} {
 		if err := mgr.Add(runnable); err != nil {
 			return err
 		}

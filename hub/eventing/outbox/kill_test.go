@@ -79,7 +79,7 @@ func (d doomed) run(ctx context.Context) error {
 	}
 	box := outbox.New(outbox.Options{Hub: teller, Cache: informers, Client: writer, RecordDelay: 100 * time.Millisecond, Clock: clock.RealClock{}, Logger: logr.Discard()})
 	p := publisher.New(publisher.Options{Clock: clock.RealClock{}, Logger: logr.Discard(), Sources: []publisher.Source{box}})
-	box.TellTo(p)
+	box.PublishTo(p)
 	bus, err := nats.Open(nats.Options{Config: configOf(schema.NATS(d.NATS), nil), AllowLoopback: true})
 	if err != nil {
 		return err
@@ -148,12 +148,15 @@ func (r *receiver) distinct() int {
 	return len(r.got)
 }
 
-// TestKilledAtRandom: the process is killed at random moments of a burst of 2,000 edges.
+// soaks returns whether tests run with their full counts.
+func soaks() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
+
+// TestKilledAtRandom: the process is killed at random moments of a burst of 1,000 edges.
 // JetStream holds each exactly once, in the order of each promotion; the receiver of
 // webhooks gets each at least once, under the same id; none is missing.
 func TestKilledAtRandom(t *testing.T) {
-	kills, edges := 3, 2000
-	if os.Getenv("CAPSTAN_SOAK") != "" {
+	kills, edges := 3, 1000
+	if soaks() {
 		kills, edges = 100, 20_000
 	}
 	w := newWorld(t)

@@ -62,7 +62,7 @@ type key struct {
 }
 
 // Outbox is a publisher.Source of what happens to the hub's objects. It is to be among
-// publisher.Options.Sources, TellTo is to be called with that publisher, and Start is to
+// publisher.Options.Sources, PublishTo is to be called with that publisher, and Start is to
 // run while the process leads: manager.Add(outbox).
 type Outbox struct {
 	options   Options
@@ -104,8 +104,9 @@ func New(o Options) *Outbox {
 	return b
 }
 
-// TellTo sets who is told, before Start.
-func (b *Outbox) TellTo(p Publisher) { b.publisher = p }
+// PublishTo sets the publisher, before Start. It is a setter because the two know each
+// other: the publisher is made with this Outbox as one of its Sources.
+func (b *Outbox) PublishTo(p Publisher) { b.publisher = p }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: two who tell the same
 // would tell it twice.

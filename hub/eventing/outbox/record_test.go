@@ -46,7 +46,7 @@ func newBox(t *testing.T, backends ...string) *box {
 	t.Helper()
 	b := &box{told: &told{}, now: time.Now().Truncate(time.Second)}
 	b.Outbox = New(Options{Hub: event.Hub{Name: "fleet", UID: "hub"}, Clock: clock.RealClock{}, Logger: logr.Discard()})
-	b.TellTo(b.told)
+	b.PublishTo(b.told)
 	queue := workqueue.NewTypedDelayingQueue[key]()
 	t.Cleanup(queue.ShutDown)
 	b.lockedState.leading, b.lockedState.prompt, b.lockedState.leisurely = true, queue, queue

@@ -28,7 +28,7 @@ type Informers interface {
 // leads.
 func (b *Outbox) Start(ctx context.Context) error {
 	if b.publisher == nil {
-		return errors.New("the outbox has nobody to tell: TellTo was not called")
+		return errors.New("the outbox has no publisher: PublishTo was not called")
 	}
 	prompt, leisurely := newQueue(b.options.Clock), newQueue(b.options.Clock)
 	b.mu.Lock()

@@ -269,7 +269,7 @@ func (w *world) live(h how, sinks map[string]sink.Sink) *life {
 	l := &life{w: w}
 	l.outbox = outbox.New(outbox.Options{Hub: teller, Cache: informers, Client: writer, RecordDelay: 10 * time.Millisecond, Clock: h.clock, Logger: logr.Discard()})
 	l.p = publisher.New(publisher.Options{Clock: clock.RealClock{}, Logger: logr.Discard(), Sources: []publisher.Source{l.outbox}, Dwell: h.dwell, Drain: time.Nanosecond})
-	l.outbox.TellTo(l.p)
+	l.outbox.PublishTo(l.p)
 	w.Cleanup(l.end)
 	l.run(informers.Start)
 	l.run(l.p.Start)

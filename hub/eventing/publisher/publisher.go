@@ -187,6 +187,10 @@ func (p *Publisher) deadLetter(to string, it *item) verdict {
 	return b.take(it, false)
 }
 
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica publishes the
+// events that it has.
+func (*Publisher) NeedLeaderElection() bool { return false }
+
 // Start publishes until ctx ends, and then for as long as Options.Drain, or until
 // nothing is left.
 func (p *Publisher) Start(ctx context.Context) error {

@@ -25,7 +25,10 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
+	goleak.VerifyTestMain(m)
+}
 
 const password = "git-password-0123"
 

@@ -1,9 +1,10 @@
-package secrets
+package secretwatch
 
 import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
@@ -25,6 +26,7 @@ var management *rest.Config
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
 	plane, err := controlplane.Start(controlplane.Options{})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -43,8 +45,8 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// An object is woken by a change of the Secret that it wants, of no other, and by none
-// once it wants none.
+// An object is woken by a change of the Secret that it wants, by no other, and not after
+// it was dropped.
 func TestObjectsAreWokenByTheirSecret(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	before := goleak.IgnoreCurrent()
@@ -70,13 +72,13 @@ func TestObjectsAreWokenByTheirSecret(t *testing.T) {
 		return names
 	}
 
-	waits := New(watching, "nobody is woken")
+	waits := NewSource(watching, "no object is woken")
 	waits.Want(named("early"), named("mine")) // before the controller starts
 	g.Expect(waits.Start(ctx, queue)).To(Succeed())
 	waits.Want(named("late"), named("mine"))
 	waits.Want(named("hopeful"), named("to-come"))
-	g.Eventually(woken).Should(ContainElement("early"), "what happened before is looked at")
-	g.Expect(waits.lockedOpen).To(HaveLen(2), "one watch for each Secret")
+	g.Eventually(woken).Should(ContainElement("early"), "a Secret that exists before the start wakes its waiters")
+	g.Expect(waits.lockedState.open).To(HaveLen(2), "one watch for each Secret")
 
 	create("another")
 	mine.Data["token"] = []byte("2")
@@ -89,14 +91,14 @@ func TestObjectsAreWokenByTheirSecret(t *testing.T) {
 
 	waits.Drop(named("early"))
 	waits.Want(named("late"), named("another"))
-	g.Expect(waits.lockedOpen).To(HaveLen(2))
+	g.Expect(waits.lockedState.open).To(HaveLen(2))
 	waits.Drop(named("late"))
-	waits.Drop(named("nobody"))
+	waits.Drop(named("unknown"))
 	waits.Drop(named("hopeful"))
-	g.Expect(waits.lockedOpen).To(BeEmpty())
+	g.Expect(waits.lockedState.open).To(BeEmpty())
 	g.Eventually(func() error {
 		return leaks.Find(before,
 			"k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop",
 			"k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop")
-	}).Should(Succeed(), "watches end with the last who waits")
+	}).Should(Succeed(), "a watch ends with its last waiter")
 }

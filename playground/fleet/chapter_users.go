@@ -26,20 +26,23 @@ import (
 )
 
 const (
-	// carol signs in to the dashboard where it asks for that. She may see Pipelines and
-	// Promotions of the namespace apps.
+	// carol signs in to a dashboard that requires it. She may read Pipelines and Promotions
+	// of the namespace apps.
 	carol = "carol"
-	// maxPage of the dashboard that is read.
+	// maxPage is the size, in bytes, up to which a page is read.
 	maxPage = 1 << 20
 )
 
-// signsIn tells whether the dashboard asks for a token, as an installation's does. One
-// that is tried on this machine does not.
-func (f *Fleet) signsIn() bool { return len(f.installation) > 0 }
+// userChapter uses the dashboard, discovery, and the webhook through the API server.
+type userChapter struct {
+	management *management
+	hub        addresses
+	// signIn: the dashboard requires a token.
+	signIn bool
+}
 
-// peopleAsk the hub: the dashboard, discovery, and the webhook by way of the API server.
-func (f *Fleet) peopleAsk(ctx context.Context, s *stage) error {
-	browser, err := f.browser(ctx, s)
+func (c userChapter) play(ctx context.Context, s *stage) error {
+	browser, err := c.browser(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -49,18 +52,18 @@ func (f *Fleet) peopleAsk(ctx context.Context, s *stage) error {
 	}{
 		{"pipelines", "/pipelines/" + appsNamespace + "/" + shop, true},
 		{"promotions", billing, true},
-		{"", "/clusters/Cluster/" + fleetNamespace + "/" + prod, !f.signsIn()},
-		{"backends", busName, !f.signsIn()},
+		{"", "/clusters/Cluster/" + fleetNamespace + "/" + prod, !c.signIn},
+		{"backends", busName, !c.signIn},
 	}
-	for _, look := range shown {
-		what := fmt.Sprintf("/%s shows %s", look.page, look.what)
-		if !look.seen {
-			what = fmt.Sprintf("/%s does not show %s to %s", look.page, look.what, carol)
+	for _, expected := range shown {
+		what := fmt.Sprintf("/%s shows %s", expected.page, expected.what)
+		if !expected.seen {
+			what = fmt.Sprintf("/%s does not show %s to %s", expected.page, expected.what, carol)
 		}
 		if err := s.await(ctx, what, func(ctx context.Context) error {
-			text, err := page(ctx, browser, f.dashboardURL+look.page)
-			if err == nil && strings.Contains(text, look.what) != look.seen {
-				err = fmt.Errorf("it is in %s: %t", f.dashboardURL+look.page, !look.seen)
+			text, err := page(ctx, browser, c.hub.dashboard+expected.page)
+			if err == nil && strings.Contains(text, expected.what) != expected.seen {
+				err = fmt.Errorf("it is in %s: %t", c.hub.dashboard+expected.page, !expected.seen)
 			}
 			return err
 		}); err != nil {
@@ -68,7 +71,7 @@ func (f *Fleet) peopleAsk(ctx context.Context, s *stage) error {
 		}
 	}
 	if err := s.expect(ctx, "discovery lists the types of event backends", func(ctx context.Context) error {
-		text, err := page(ctx, http.DefaultClient, f.apiURL+"backend")
+		text, err := page(ctx, http.DefaultClient, c.hub.api+"backend")
 		if err != nil {
 			return err
 		}
@@ -81,8 +84,8 @@ func (f *Fleet) peopleAsk(ctx context.Context, s *stage) error {
 	}); err != nil {
 		return err
 	}
-	return s.await(ctx, "who applies an EventingBackend with a mistake is warned", func(ctx context.Context) error {
-		warning, err := f.mistake(ctx)
+	return s.await(ctx, "the API server warns about an EventingBackend with a mistake", func(ctx context.Context) error {
+		warning, err := c.mistake(ctx)
 		if err == nil {
 			s.note("Warning: %s", warning)
 		}
@@ -90,23 +93,23 @@ func (f *Fleet) peopleAsk(ctx context.Context, s *stage) error {
 	})
 }
 
-// browser that has signed in where that is asked for.
-func (f *Fleet) browser(ctx context.Context, s *stage) (*http.Client, error) {
+// browser returns a client that has signed in, if the dashboard requires it.
+func (c userChapter) browser(ctx context.Context, s *stage) (*http.Client, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return nil, err
 	}
 	browser := &http.Client{Jar: jar}
-	if !f.signsIn() {
+	if !c.signIn {
 		return browser, nil
 	}
-	token, err := f.tokenOfCarol(ctx)
+	token, err := c.tokenOfCarol(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return browser, s.await(ctx, carol+" signs in to the dashboard with a token", func(ctx context.Context) error {
 		form := url.Values{"token": {token}, "next": {"/pipelines"}}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.dashboardURL+"signin", strings.NewReader(form.Encode()))
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.hub.dashboard+"signin", strings.NewReader(form.Encode()))
 		if err != nil {
 			return err
 		}
@@ -124,7 +127,7 @@ func (f *Fleet) browser(ctx context.Context, s *stage) (*http.Client, error) {
 }
 
 // tokenOfCarol, as kubectl create token makes one.
-func (f *Fleet) tokenOfCarol(ctx context.Context) (string, error) {
+func (c userChapter) tokenOfCarol(ctx context.Context) (string, error) {
 	const life = time.Hour
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: carol}}
 	for _, o := range []client.Object{account, &rbacv1.RoleBinding{
@@ -132,12 +135,12 @@ func (f *Fleet) tokenOfCarol(ctx context.Context) (string, error) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: viewer},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: appsNamespace, Name: carol}},
 	}} {
-		if err := f.client.Create(ctx, o); err != nil {
+		if err := c.management.Create(ctx, o); err != nil {
 			return "", fmt.Errorf("declaring %s: %w", carol, err)
 		}
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(life.Seconds()))}}
-	if err := f.client.SubResource("token").Create(ctx, account, request); err != nil {
+	if err := c.management.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("requesting the token of %s: %w", carol, err)
 	}
 	return request.Status.Token, nil
@@ -160,16 +163,16 @@ func page(ctx context.Context, by *http.Client, at string) (string, error) {
 	return string(text), err
 }
 
-// mistake in an EventingBackend, which is not kept: what kubectl would show of it.
-func (f *Fleet) mistake(ctx context.Context) (string, error) {
+// mistake returns the warning about a mistake in an EventingBackend, which is not stored.
+func (c userChapter) mistake(ctx context.Context) (string, error) {
 	shown := &warnings{}
-	config := rest.CopyConfig(f.management.Config())
+	config := rest.CopyConfig(c.management.plane.Config())
 	config.WarningHandlerWithContext = shown
-	c, err := client.New(config, client.Options{Scheme: f.client.Scheme()})
+	warned, err := client.New(config, client.Options{Scheme: c.management.Scheme()})
 	if err != nil {
 		return "", err
 	}
-	if err := c.Create(ctx, &eventingv1.EventingBackend{
+	if err := warned.Create(ctx, &eventingv1.EventingBackend{
 		ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: "mistaken"},
 		Spec: eventingv1.EventingBackendSpec{Type: "nats", Config: []eventingv1.ConfigEntry{
 			{"maxInFlightMessages": {Raw: []byte(`"ten"`)}},
@@ -182,24 +185,24 @@ func (f *Fleet) mistake(ctx context.Context) (string, error) {
 
 // warnings that the API server gave.
 type warnings struct {
-	mu   sync.Mutex // guards told
-	told []string
+	mu    sync.Mutex // guards texts
+	texts []string
 }
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, text)
+	w.texts = append(w.texts, text)
 }
 
 func (w *warnings) first(with string) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, text := range w.told {
+	for _, text := range w.texts {
 		if strings.Contains(text, with) {
 			return text, nil
 		}
 	}
-	return "", fmt.Errorf("%q is not among the warnings %q", with, w.told)
+	return "", fmt.Errorf("%q is not among the warnings %q", with, w.texts)
 }

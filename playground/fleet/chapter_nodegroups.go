@@ -20,43 +20,45 @@ const (
 	// The node groups of dev; each begins with the template of its name.
 	web, gpu = "web", "gpu"
 
-	// What cluster-autoscaler reads, in its own words.
+	// The annotations that cluster-autoscaler reads.
 	capacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 	capacityLabels = capacityPrefix + "labels"
-	// teamLabel is what people wrote among the labels.
+	// teamLabel is a label that users wrote.
 	teamLabel = "team=vision"
 )
 
-// scaleFromZero has two node groups declared, and the template of one swapped.
-func (f *Fleet) scaleFromZero(ctx context.Context, s *stage) error {
+// nodeGroupChapter declares two node groups and changes the template of one.
+type nodeGroupChapter struct{ management *management }
+
+func (c nodeGroupChapter) play(ctx context.Context, s *stage) error {
 	m5 := map[string]string{"cpu": "2", "memory": "8192Mi"}
 	g5 := map[string]string{"cpu": "4", "memory": "16384Mi", "gpu-type": "nvidia.com/gpu", "gpu-count": "1"}
 	for _, group := range []struct{ name, instanceType string }{{web, "m5.large"}, {gpu, "g5.xlarge"}} {
-		if err := f.declareNodeGroup(ctx, group.name, group.instanceType); err != nil {
+		if err := c.declareNodeGroup(ctx, group.name, group.instanceType); err != nil {
 			return err
 		}
 		s.note("MachineDeployment %s of %s is declared, of no replicas; its labels for nodes say %s", group.name, group.instanceType, teamLabel)
 	}
-	if err := s.await(ctx, "web has 2 CPUs, 8 GiB and no GPU, and the labels of an m5.large in "+region, f.bears(web, "m5.large", m5)); err != nil {
+	if err := s.await(ctx, "web has 2 CPUs, 8 GiB and no GPU, and the labels of an m5.large in "+region, c.has(web, "m5.large", m5)); err != nil {
 		return err
 	}
-	if err := s.await(ctx, "gpu has 4 CPUs, 16 GiB and one nvidia.com/gpu, and the labels of a g5.xlarge", f.bears(gpu, "g5.xlarge", g5)); err != nil {
+	if err := s.await(ctx, "gpu has 4 CPUs, 16 GiB and one nvidia.com/gpu, and the labels of a g5.xlarge", c.has(gpu, "g5.xlarge", g5)); err != nil {
 		return err
 	}
 	group := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: gpu}}
 	swap := fmt.Sprintf(`{"spec":{"template":{"spec":{"infrastructureRef":{"name":%q}}}}}`, web)
-	if err := f.client.Patch(ctx, group, client.RawPatch("application/merge-patch+json", []byte(swap))); err != nil {
+	if err := c.management.Patch(ctx, group, client.RawPatch("application/merge-patch+json", []byte(swap))); err != nil {
 		return err
 	}
 	s.note("MachineDeployment gpu has the template of web")
-	return s.await(ctx, "gpu is an m5.large now: the GPU's annotations are gone, "+teamLabel+" is still there", f.bears(gpu, "m5.large", m5))
+	return s.await(ctx, "gpu is an m5.large now: the GPU's annotations are removed, "+teamLabel+" is still there", c.has(gpu, "m5.large", m5))
 }
 
 // declareNodeGroup of dev, with an AWSMachineTemplate of its name.
-func (f *Fleet) declareNodeGroup(ctx context.Context, name, instanceType string) error {
+func (c nodeGroupChapter) declareNodeGroup(ctx context.Context, name, instanceType string) error {
 	template := infrastructure("AWSMachineTemplate", name,
 		map[string]any{"template": map[string]any{"spec": map[string]any{"instanceType": instanceType}}})
-	if err := f.client.Create(ctx, template); err != nil {
+	if err := c.management.Create(ctx, template); err != nil {
 		return fmt.Errorf("declaring AWSMachineTemplate %s: %w", name, err)
 	}
 	labels := map[string]string{clusterv1.ClusterNameLabel: dev, clusterv1.MachineDeploymentNameLabel: name}
@@ -78,7 +80,7 @@ func (f *Fleet) declareNodeGroup(ctx context.Context, name, instanceType string)
 			},
 		},
 	}
-	if err := f.client.Create(ctx, group); err != nil {
+	if err := c.management.Create(ctx, group); err != nil {
 		return fmt.Errorf("declaring MachineDeployment %s: %w", name, err)
 	}
 	return nil
@@ -94,12 +96,12 @@ func infrastructure(kind, name string, spec map[string]any) *unstructured.Unstru
 	}}
 }
 
-// bears: the node group has these capacities and no others, the labels of a node of the
-// instance type, and people's own label.
-func (f *Fleet) bears(name, instanceType string, capacities map[string]string) check {
+// has: the node group has these capacities and no others, the labels of a node of the
+// instance type, and the users' own label.
+func (c nodeGroupChapter) has(name, instanceType string, capacities map[string]string) check {
 	return func(ctx context.Context) error {
 		group := &clusterv1.MachineDeployment{}
-		if err := f.client.Get(ctx, client.ObjectKey{Namespace: fleetNamespace, Name: name}, group); err != nil {
+		if err := c.management.Get(ctx, client.ObjectKey{Namespace: fleetNamespace, Name: name}, group); err != nil {
 			return err
 		}
 		got := map[string]string{}
@@ -109,7 +111,7 @@ func (f *Fleet) bears(name, instanceType string, capacities map[string]string) c
 			}
 		}
 		if !maps.Equal(got, capacities) {
-			return fmt.Errorf("MachineDeployment %s bears the capacities %v", name, got)
+			return fmt.Errorf("MachineDeployment %s has the capacities %v", name, got)
 		}
 		labels := strings.Split(group.Annotations[capacityLabels], ",")
 		for _, label := range []string{
@@ -117,7 +119,7 @@ func (f *Fleet) bears(name, instanceType string, capacities map[string]string) c
 			"node.kubernetes.io/instance-type=" + instanceType, "topology.kubernetes.io/region=" + region, teamLabel,
 		} {
 			if !slices.Contains(labels, label) {
-				return fmt.Errorf("MachineDeployment %s bears the labels %v, without %s", name, labels, label)
+				return fmt.Errorf("MachineDeployment %s has the labels %v, without %s", name, labels, label)
 			}
 		}
 		return nil

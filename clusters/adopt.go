@@ -1,0 +1,51 @@
+package clusters
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/backoff"
+)
+
+// adopt takes over the ClusterConnections of an earlier hub: those that are not demanded
+// any more become Unused after the linger, or are deleted with their cluster.
+func (m *Manager) adopt(ctx context.Context) {
+	var list capstanv1.ClusterConnectionList
+	wait := backoff.NewSequence(writeRetry, writeRetryMax)
+	for {
+		call, cancel := context.WithTimeout(ctx, m.timings.HubTimeout)
+		err := m.hub.List(call, &list, client.InNamespace(m.options.Namespace), client.MatchingLabels{managedByLabel: managedBy})
+		cancel()
+		if err == nil {
+			break
+		}
+		if !wait.Begun() && ctx.Err() == nil {
+			m.log.Error(err, "ClusterConnections cannot be listed")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.clock.After(wait.Wait()):
+		}
+	}
+	for i := range list.Items {
+		object := &list.Items[i]
+		ref := RefOf(&object.Spec.ClusterRef, object.Namespace)
+		if ref.Namespace != object.Namespace || connectionName(ref) != object.Name {
+			continue
+		}
+		if k := m.ensureKeeper(ref.ClusterName()); k != nil {
+			m.wake(k)
+		}
+	}
+}
+
+// ensureKeeper finds or makes a keeper; nil for a malformed name.
+func (m *Manager) ensureKeeper(name multicluster.ClusterName) *keeper {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.keeperLocked(name)
+}

@@ -1,0 +1,60 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// build makes the cluster.Cluster of an epoch, without a call to the cluster, and
+// starts it for the epoch's life.
+func (m *shared) build(c *Connection) (cluster.Cluster, error) {
+	built, err := cluster.New(c.Config(), func(o *cluster.Options) {
+		o.Scheme = m.options.WorkloadScheme
+		o.HTTPClient = c.client
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return m.options.WorkloadMapper, nil }
+		o.Cache = cache.Options{ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields()}
+		o.Logger = m.log
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the cluster: %w", err)
+	}
+	m.goroutines.spawn(func(context.Context) {
+		if err := built.Start(c.ctx); err != nil && c.ctx.Err() == nil {
+			m.log.Error(err, "cluster of a connection ended", "epoch", c.epoch)
+		}
+	})
+	return built, nil
+}
+
+// StaticMapper is a RESTMapper of all kinds of a scheme that never calls a server.
+// Kinds are namespaced but for those named.
+func StaticMapper(scheme *runtime.Scheme, clusterScoped ...schema.GroupKind) meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
+	for kind := range scheme.AllKnownTypes() {
+		scope := meta.RESTScopeNamespace
+		for _, c := range clusterScoped {
+			if c == kind.GroupKind() {
+				scope = meta.RESTScopeRoot
+			}
+		}
+		mapper.Add(kind, scope)
+	}
+	return mapper
+}
+
+// coreClusterScoped are those of client-go's scheme that a hub might read.
+var coreClusterScoped = []schema.GroupKind{
+	{Kind: "Namespace"},
+	{Kind: "Node"},
+	{Kind: "PersistentVolume"},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
+}

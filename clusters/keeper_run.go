@@ -1,0 +1,180 @@
+package clusters
+
+import (
+	"context"
+	"time"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// readingMessage of a connection whose kubeconfig is not read yet.
+const readingMessage = "reading the kubeconfig"
+
+func (k *keeper) run(ctx context.Context) {
+	defer k.end()
+	timer := k.m.clock.NewTimer(idle)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait, more := k.step(ctx)
+		if !more && k.rest() {
+			return
+		}
+		if !timer.Stop() {
+			select {
+			case <-timer.C():
+			default:
+			}
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-k.wake:
+		case <-timer.C():
+		}
+	}
+	k.disconnect()
+}
+
+// rest ends the goroutine if nothing came in between.
+func (k *keeper) rest() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.lockedState.forgotten && (len(k.wake) > 0 || len(k.lockedState.owners) > 0) {
+		return false
+	}
+	k.lockedState.running = false
+	return true
+}
+
+// end releases the requests that wait for the goroutine.
+func (k *keeper) end() {
+	k.mu.Lock()
+	open := k.lockedState.open
+	k.lockedState.open = questions{}
+	k.mu.Unlock()
+	if open.answered != nil {
+		close(open.answered)
+	}
+}
+
+// step reconciles the connection and returns when the next step is due; more is false
+// when there is nothing left to keep.
+func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
+	k.mu.Lock()
+	k.asked = k.lockedState.open
+	k.lockedState.open = questions{}
+	demanded := len(k.lockedState.owners) > 0 || k.ref.IsLocal()
+	lingerEnd := k.lockedState.releasedAt.Add(k.m.timings.Linger)
+	state := k.lockedState.snapshot.State
+	k.mu.Unlock()
+	if answered := k.asked.answered; answered != nil {
+		defer close(answered)
+	}
+	if k.ref.IsLocal() {
+		k.probeIfDue(ctx)
+		return k.untilNext(), true
+	}
+
+	object, found := k.m.objects.find(k.ref)
+	if found == presenceAbsent || object.Deleting {
+		return idle, k.removed(demanded, object.Deleting)
+	}
+	now := k.m.clock.Now()
+	if !demanded && !now.Before(lingerEnd) {
+		k.release()
+		return idle, false
+	}
+	if !demanded && state == capstanv1.ConnectionUnused {
+		// Not used, and not yet long enough to say so: after a restart its
+		// Pipelines may not have been read yet.
+		return lingerEnd.Sub(now), true
+	}
+	k.apply(eventDemanded, readingMessage)
+	if found == presenceUnknown {
+		if problem := k.m.objects.problem(k.ref.Kind); problem != "" {
+			k.apply(eventHubSilent, problem)
+		}
+	} else {
+		if k.objectUID != "" && k.objectUID != object.UID {
+			k.disconnect()
+			k.apply(eventGone, k.ref.String()+" was replaced by another of the same name")
+			k.apply(eventDemanded, readingMessage)
+		}
+		k.objectUID = object.UID
+		k.readSecretIfDue(ctx, object)
+	}
+	k.probeIfDue(ctx)
+	k.tendBeside(ctx)
+	wait = k.untilNext()
+	if !demanded {
+		wait = min(wait, lingerEnd.Sub(k.m.clock.Now()))
+	}
+	return wait, true
+}
+
+// removed is the step of a cluster whose object is deleted, or being deleted.
+func (k *keeper) removed(demanded, going bool) (more bool) {
+	message := k.ref.String() + " does not exist"
+	if going {
+		message = k.ref.String() + " is being deleted"
+	}
+	k.disconnect()
+	k.apply(eventGone, message)
+	k.objectUID = ""
+	if !demanded && !going {
+		k.forget(k)
+		return false
+	}
+	return demanded
+}
+
+// release is the step of a cluster that is not demanded any more.
+func (k *keeper) release() {
+	k.disconnect()
+	k.mu.Lock()
+	k.lockedState.kinds, k.lockedState.kindSince, k.lockedState.apps = nil, nil, 0
+	k.mu.Unlock()
+	k.apply(eventReleased, "no Pipeline names the cluster")
+	k.publish()
+}
+
+// disconnect ends the connection and forgets its credentials.
+func (k *keeper) disconnect() {
+	k.m.secrets.Drop(k.name)
+	k.creds = credentialState{}
+	k.dropCandidate()
+	k.endDraining()
+	k.health, k.doubted = health{}, false
+	k.nextProbe, k.versionAt = time.Time{}, time.Time{}
+	k.mu.Lock()
+	old := k.lockedState.connection
+	k.lockedState.connection = nil
+	s := &k.lockedState.snapshot
+	s.Server, s.KubernetesVersion, s.ClusterUID, s.CredentialExpiry = "", "", "", time.Time{}
+	k.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+}
+
+// untilNext is the time until the clock alone asks for a step.
+func (k *keeper) untilNext() time.Duration {
+	now := k.m.clock.Now()
+	wait := idle
+	sooner := func(at time.Time) {
+		if !at.IsZero() {
+			wait = min(wait, max(at.Sub(now), 0))
+		}
+	}
+	sooner(k.creds.retryAt)
+	sooner(k.beside.retryAt)
+	sooner(k.beside.drained)
+	if k.connection() != nil && k.creds.usable {
+		sooner(k.nextProbe)
+	}
+	k.mu.Lock()
+	_, grace := failingKind(k.lockedState.kinds, k.lockedState.kindSince, k.m.timings.KindGrace, now)
+	k.mu.Unlock()
+	sooner(grace)
+	return wait
+}

@@ -1,0 +1,62 @@
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// What follows from the cluster objects of the management cluster.
+
+// objectsChanged is called with references whose object changed.
+func (m *Manager) objectsChanged(refs []Ref) {
+	for _, ref := range refs {
+		object, found := m.objects.find(ref)
+		if found == presencePresent && object.SelfManaged && !object.Deleting {
+			m.Demand(ref.ClusterName(), SelfManagedOwner)
+		} else {
+			m.Release(ref.ClusterName(), SelfManagedOwner)
+		}
+		m.poke(ref.ClusterName())
+		for _, l := range m.listeners {
+			l.ReferenceChanged(ref)
+		}
+	}
+}
+
+// WaitForObjects waits until every kind of cluster object was read, or is known not
+// to be installed: Resolve says nothing of it before.
+func (m *Manager) WaitForObjects(ctx context.Context) error {
+	select {
+	case <-m.decided:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the cluster objects: %w", ctx.Err())
+	}
+}
+
+// kindDecided is called when a kind was read, or is not installed.
+func (m *Manager) kindDecided(kind string, asked []Ref) {
+	m.noteDecided(kind)
+	for _, k := range m.keepers() {
+		if k.ref.Kind == kind {
+			m.wake(k)
+		}
+	}
+	for _, ref := range asked {
+		for _, l := range m.listeners {
+			l.ReferenceChanged(ref)
+		}
+	}
+}
+
+func (m *Manager) noteDecided(kind string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Contains(m.lockedState.decided, kind) {
+		return
+	}
+	if m.lockedState.decided = append(m.lockedState.decided, kind); len(m.lockedState.decided) == len(clusterKinds) {
+		close(m.decided)
+	}
+}

@@ -1,0 +1,29 @@
+package clusters
+
+import (
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/capstan-hub/capstan/internal/secretwatch"
+)
+
+// shared is what a Manager shares with its keepers and connections. Its fields do not
+// change after Start.
+type shared struct {
+	options   Options
+	timings   Timings
+	clock     clock.WithTicker
+	log       logr.Logger
+	hub       client.Client // uncached
+	objects   *objects
+	secrets   *secretwatch.Watches[multicluster.ClusterName]
+	writer    *writer
+	metrics   *metrics
+	dials     dials
+	listeners []Listener
+	aware     multicluster.Aware
+	// goroutines of the Manager, its keepers and connections.
+	goroutines goroutines
+}

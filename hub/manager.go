@@ -1,0 +1,93 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/capstan-hub/capstan/hub/dashboard"
+)
+
+const (
+	// A lease is renewed until two thirds of it have passed, every two fifteenths:
+	// 20 s and 4 s of 30.
+	renewNumerator, renewDenominator = 2, 3
+	retryNumerator, retryDenominator = 2, 15
+
+	// shutdownGrace is how long an act under way may take to end. All of them end with
+	// their context.
+	shutdownGrace = 20 * time.Second
+
+	// qps and burst of the hub's client. Leader election has a client of its own, so
+	// that a busy hub does not lose its lease.
+	qps, burst = 200, 400
+)
+
+// newManager makes a manager with a lease of that name, and probes of its health.
+func newManager(o Options, lease string) (manager.Manager, error) {
+	cfg := rest.CopyConfig(o.Config)
+	cfg.QPS, cfg.Burst = qps, burst
+	options := ctrl.Options{
+		Scheme:                        Scheme(),
+		Logger:                        o.Logger,
+		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
+		HealthProbeBindAddress:        o.HealthAddress,
+		PprofBindAddress:              "0",
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              lease,
+		LeaderElectionNamespace:       o.LeaderElectionNamespace,
+		LeaderElectionConfig:          rest.CopyConfig(o.Config),
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &o.LeaderElectionLease,
+		RenewDeadline:                 ptr.To(o.LeaderElectionLease * renewNumerator / renewDenominator),
+		RetryPeriod:                   ptr.To(o.LeaderElectionLease * retryNumerator / retryDenominator),
+		GracefulShutdownTimeout:       ptr.To(shutdownGrace),
+		Controller: config.Controller{
+			RecoverPanic: ptr.To(true),
+			// Names need to be unique in a process only for controller-runtime's own
+			// metrics; tests run two hubs in one.
+			SkipNameValidation: ptr.To(true),
+			// Live changes are reconciled before the objects of a first list.
+			UsePriorityQueue: ptr.To(true),
+		},
+		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: dashboard.CacheOptions(reporter)},
+	}
+	if o.Namespace != "" {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
+	}
+	mgr, err := ctrl.NewManager(cfg, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr)); err != nil {
+		return nil, err
+	}
+	return mgr, nil
+}
+
+// cachesSynced is ready when the hub's own caches hold what the management
+// cluster has: the process could lead, or does.
+func cachesSynced(mgr manager.Manager) healthz.Checker {
+	const patience = time.Second
+	return func(request *http.Request) error {
+		ctx, cancel := context.WithTimeout(request.Context(), patience)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return fmt.Errorf("the hub's caches are not synced yet")
+		}
+		return nil
+	}
+}

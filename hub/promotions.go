@@ -1,0 +1,88 @@
+package hub
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/capstan-hub/capstan/hub/pipeline"
+	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/strategy"
+	"github.com/capstan-hub/capstan/strategy/notification"
+	"github.com/capstan-hub/capstan/strategy/pullrequest"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/manifest"
+)
+
+// pullRequests is what the hub closes when it ends.
+type pullRequests struct {
+	clones   *gitrepo.Workspace
+	strategy *pullrequest.Strategy
+}
+
+// Close ends the connections to Git services and removes the clones.
+func (p *pullRequests) Close() error {
+	p.strategy.Close()
+	return p.clones.Close()
+}
+
+// addPromotions decides about promotions and carries them out, on the leader.
+func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
+	pipelines := pipeline.New(pipeline.Options{
+		Client:               mgr.GetClient(),
+		APIReader:            mgr.GetAPIReader(),
+		Clusters:             s.connections,
+		Watchers:             s.watchers,
+		Index:                s.index,
+		AppKinds:             o.AppKinds,
+		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
+		Recorder:             mgr.GetEventRecorder(reporter),
+		Registerer:           o.Registerer,
+		Clock:                o.Clock,
+	})
+	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
+		return nil, fmt.Errorf("wiring pipelines: %w", err)
+	}
+	clones, err := gitrepo.NewWorkspace(o.CloneDir, gitrepo.Limits{MaxFile: manifest.MaxBytes})
+	if err != nil {
+		return nil, fmt.Errorf("wiring clones: %w", err)
+	}
+	pulls := pullrequest.New(pullrequest.Options{
+		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, Clock: o.Clock,
+	})
+	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("wiring the watch of Secrets: %w", err)
+	}
+	if err := promotion.New(promotion.Options{
+		Client:    mgr.GetClient(),
+		APIReader: mgr.GetAPIReader(),
+		Looked:    pipelines.Looked,
+		Metadata:  secrets,
+		Strategies: strategy.Registry{
+			pulls,
+			notification.New(notification.Options{Client: mgr.GetClient(), Address: o.EventsAddress}),
+		},
+		Holder:     holder(),
+		StallAfter: o.StallAfter,
+		Retention:  o.PromotionRetention,
+		Recorder:   mgr.GetEventRecorder(reporter),
+		Registerer: o.Registerer,
+		Clock:      o.Clock,
+	}).SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("wiring promotions: %w", err)
+	}
+	return &pullRequests{clones: clones, strategy: pulls}, nil
+}
+
+// holder names this process in attempts.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "hub"
+	}
+	return host + "_" + string(uuid.NewUUID())
+}

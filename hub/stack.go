@@ -1,0 +1,96 @@
+package hub
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+// stack is what the hub knows its clusters by: the connections, the watchers over them, and
+// the index of what they observed. There is one in a process, for the management cluster
+// and all others, so that no kind of any cluster is watched twice.
+//
+// On a replica that does not lead, the management cluster is the only one: a spot notice
+// does not wait for a lease, and a standby shows machines, too. The leader adds the
+// workload clusters.
+type stack struct {
+	// manager carries the controllers that act in workload clusters. Connections engage it;
+	// it starts nothing by itself.
+	manager     mcmanager.Manager
+	connections *clusters.Manager
+	watchers    *watchers.Watcher
+	index       *index.Index
+}
+
+// stackOptions are what hubs and annotators differ in.
+type stackOptions struct {
+	// managementOnly connects to no other cluster, and waits for the election altogether.
+	managementOnly bool
+	// readings of the kinds that are no applications.
+	readings []reading
+	// index to observe into.
+	index *index.Index
+	// wake is told which Pipelines to reconcile, and listener of clusters; nil for none.
+	wake     func(pipelines []types.NamespacedName, initial bool)
+	listener clusters.Listener
+}
+
+// newStack makes the stack and adds it to the manager. Connections and watchers are not
+// started before, and are complete when it returns.
+func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
+	connect := clusters.Options{
+		Local:         mgr.GetConfig(),
+		Namespace:     o.Namespace,
+		LocalOnly:     s.managementOnly,
+		AllowLoopback: o.AllowLoopback,
+		Registerer:    o.Registerer,
+		Timings:       o.ClusterTimings,
+		Clock:         o.Clock,
+		Logger:        o.Logger.WithName("clusters"),
+	}
+	if !s.managementOnly {
+		connect.Elected, connect.Recorder = mgr.Elected(), mgr.GetEventRecorder(reporter)
+	}
+	connections, err := clusters.New(connect)
+	if err != nil {
+		return nil, fmt.Errorf("wiring clusters: %w", err)
+	}
+	watching := watchers.New(watchers.Options{
+		Clusters:        connections,
+		Index:           s.index,
+		Kinds:           kinds(s.readings),
+		Wake:            s.wake,
+		SourcesIn:       connections.SelfManaged,
+		SourceNamespace: o.Namespace,
+		EveryReplica:    !s.managementOnly,
+		Registerer:      o.Registerer,
+		Timings:         o.WatcherTimings,
+		Clock:           o.Clock,
+		Logger:          o.Logger.WithName("watchers"),
+	})
+	// Two cycles force the setters of connections, and they are closed here. The watchers
+	// need the connections to watch over, and the connections notify the watchers. The
+	// multicluster manager takes the connections as its provider, and the connections
+	// engage it.
+	connections.AddListener(watching)
+	if s.listener != nil {
+		connections.AddListener(s.listener)
+	}
+	multi, err := mcmanager.WithMultiCluster(mgr, connections)
+	if err != nil {
+		return nil, fmt.Errorf("wiring the multicluster manager: %w", err)
+	}
+	connections.SetAware(multi)
+	for _, runnable := range []manager.Runnable{connections, watching} {
+		if err := mgr.Add(runnable); err != nil {
+			return nil, fmt.Errorf("wiring %T: %w", runnable, err)
+		}
+	}
+	return &stack{manager: multi, connections: connections, watchers: watching, index: s.index}, nil
+}
