@@ -11,6 +11,7 @@
 FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum ./api/
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG TARGETOS TARGETARCH VERSION=devel

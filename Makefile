@@ -11,7 +11,9 @@ ROOT := $(CURDIR)
 BIN  := $(ROOT)/bin
 
 # What tests, benchmarks and linters look at; such as `make test PKG=./clusters/...`.
-PKG ?= ./...
+# api is a module of its own, which ./... does not contain; its import path does.
+API := github.com/capstan-hub/capstan/api/...
+PKG ?= ./... $(API)
 # Appended to `go test`; such as `make test PKG=./hub/promotion FLAGS='-run Fork -v'`.
 FLAGS ?=
 # Appended to the playground; such as `make demo ARGS=--once`.
@@ -103,11 +105,12 @@ browser: controlplane crds ## Test the dashboard in Chromium; FLAGS='-args -scre
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Lint, walls between packages included
-	@$(BIN)/golangci-lint run $(PKG)
+	@$(BIN)/golangci-lint run $(filter-out $(API),$(PKG))
+	@cd api && $(BIN)/golangci-lint run --config ../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## Format as lint wants it
-	@$(BIN)/golangci-lint fmt $(PKG)
+	@$(BIN)/golangci-lint fmt $(filter-out $(API),$(PKG))
 
 .PHONY: generate
 generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs (with the chart's copies) and documents

@@ -73,6 +73,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sso v1.39.3 // indirect
 	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.44.3 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/capstan-hub/capstan/api v0.0.0-00010101000000-000000000000
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cloudflare/circl v1.6.3 // indirect
 	github.com/cyphar/filepath-securejoin v0.6.1 // indirect
@@ -148,3 +149,5 @@ require (
 )
 
 replace sigs.k8s.io/cluster-api/api v0.0.0-00010101000000-000000000000 => sigs.k8s.io/cluster-api/api v1.14.2
+
+replace github.com/capstan-hub/capstan/api => ./api

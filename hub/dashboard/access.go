@@ -90,8 +90,9 @@ type access struct {
 
 // rulings are the answers about one user.
 type rulings struct {
+	// mu guards known.
 	mu    sync.Mutex
-	known map[question]ruling // guarded by mu
+	known map[question]ruling
 }
 
 func newAccess(c client.Client, clock clock.PassiveClock) *access {

@@ -77,7 +77,7 @@ func (l *lanes) put(key owner.Key, w work) {
 		l.lockedState.jobs[key] = j
 	}
 	j.works = append(j.works, w)
-	l.enqueue(j, w.fact.Urgent())
+	l.enqueueLocked(j, w.fact.Urgent())
 	l.mu.Unlock()
 	l.signal()
 }
@@ -111,9 +111,9 @@ func (l *lanes) signal() {
 	}
 }
 
-// enqueue a job; l.mu is held. One that waits and has become urgent waits twice: whoever
-// comes second finds nothing to do.
-func (l *lanes) enqueue(j *job, urgent bool) {
+// enqueueLocked enqueues a job. One that waits and has become urgent is enqueued twice:
+// the second time there is nothing to do.
+func (l *lanes) enqueueLocked(j *job, urgent bool) {
 	if j.busy {
 		j.urgent = j.urgent || urgent
 		return
@@ -121,7 +121,7 @@ func (l *lanes) enqueue(j *job, urgent bool) {
 	if j.queued && (j.urgent || !urgent) {
 		return
 	}
-	at := l.of(j.key.Cluster)
+	at := l.ofLocked(j.key.Cluster)
 	if urgent {
 		at.urgent = append(at.urgent, j.key)
 	} else {
@@ -130,8 +130,8 @@ func (l *lanes) enqueue(j *job, urgent bool) {
 	j.queued, j.urgent = true, j.urgent || urgent
 }
 
-// of a cluster; l.mu is held.
-func (l *lanes) of(cluster string) *lane {
+// ofLocked is the lane of a cluster.
+func (l *lanes) ofLocked(cluster string) *lane {
 	s := &l.lockedState
 	at := slices.IndexFunc(s.lanes, func(at *lane) bool { return at.cluster == cluster })
 	if at < 0 {
@@ -154,12 +154,12 @@ type turn struct {
 func (l *lanes) take() turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	j, resting := l.next(func(at *lane) *[]owner.Key { return &at.urgent })
+	j, resting := l.nextLocked(func(at *lane) *[]owner.Key { return &at.urgent })
 	if j == nil {
 		if held := l.held(); held > 0 && len(l.lockedState.jobs) > fewWait {
 			return turn{held: held}
 		}
-		j, resting = l.next(func(at *lane) *[]owner.Key { return &at.normal })
+		j, resting = l.nextLocked(func(at *lane) *[]owner.Key { return &at.normal })
 	}
 	if j == nil {
 		return turn{}
@@ -169,8 +169,8 @@ func (l *lanes) take() turn {
 	return turn{job: j, works: works, resting: resting}
 }
 
-// next job in one of the queues of all lanes, in turn; l.mu is held.
-func (l *lanes) next(queue func(*lane) *[]owner.Key) (*job, bool) {
+// nextLocked is the next job in one of the queues of all lanes, in turn.
+func (l *lanes) nextLocked(queue func(*lane) *[]owner.Key) (*job, bool) {
 	s := &l.lockedState
 	for i := range s.lanes {
 		at := s.lanes[(s.turn+i)%len(s.lanes)]
@@ -196,14 +196,14 @@ func (at *lane) free() bool { return at.cluster == "" || at.Free() }
 func (l *lanes) done(j *job, o memberwrite.Outcome) {
 	l.mu.Lock()
 	s := &l.lockedState
-	at := l.of(j.key.Cluster)
+	at := l.ofLocked(j.key.Cluster)
 	if at.cluster == "" {
 		o = memberwrite.Skipped // The management cluster never rests.
 	}
 	at.Leave(o, clusterRests, l.clock.Now())
 	j.busy = false
 	if len(j.works) > 0 {
-		l.enqueue(j, j.urgent)
+		l.enqueueLocked(j, j.urgent)
 	} else {
 		delete(s.jobs, j.key)
 	}

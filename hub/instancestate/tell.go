@@ -54,6 +54,7 @@ type teller struct {
 	// calm are the Events of ordinary changes, and grave the others.
 	calm, grave *rate.Limiter
 
+	// mu guards told.
 	mu sync.Mutex
 	// told: what was told of a source, and when: the same is not told again for a while.
 	told *lru.Cache

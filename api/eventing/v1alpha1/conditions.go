@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -53,7 +52,7 @@ type Condition struct {
 
 	// Status is True, False or Unknown.
 	// +kubebuilder:validation:Enum="True";"False";Unknown
-	Status corev1.ConditionStatus `json:"status"`
+	Status metav1.ConditionStatus `json:"status"`
 
 	// LastTransitionTime is when the status last changed.
 	// +optional

@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,7 +22,7 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=64
-type ConfigEntry map[string]apiextensionsv1.JSON
+type ConfigEntry map[string]ConfigValue
 
 // EventingBackendSpec says which backend, and how it is configured.
 type EventingBackendSpec struct {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
@@ -30,7 +30,7 @@ type entry struct {
 	// written is the status as this process left it; nil before.
 	written *eventingv1.EventingBackendStatus
 	// told is the readiness that an Event told of last; empty before the first.
-	told corev1.ConditionStatus
+	told metav1.ConditionStatus
 	// toldErrors are those that an Event told of last.
 	toldErrors string
 

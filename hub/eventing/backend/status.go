@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -68,9 +67,9 @@ func (f facts) none() string {
 
 // condition of a type, not yet timed.
 func condition(kind string, ok bool, reason, message string) eventingv1.Condition {
-	c := eventingv1.Condition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message}
+	c := eventingv1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	if ok {
-		c.Status = corev1.ConditionTrue
+		c.Status = metav1.ConditionTrue
 	}
 	return c
 }
@@ -171,7 +170,7 @@ func (f facts) status(before eventingv1.EventingBackendStatus, generation int64,
 	}
 	s.Conditions = []eventingv1.Condition{f.backendReady(), f.publisherReady(), f.subscriptionsReady()}
 	ready := condition(eventingv1.ReadyCondition, true, eventingv1.BackendReadyReason, "")
-	if i := slices.IndexFunc(s.Conditions, func(c eventingv1.Condition) bool { return c.Status != corev1.ConditionTrue }); i >= 0 {
+	if i := slices.IndexFunc(s.Conditions, func(c eventingv1.Condition) bool { return c.Status != metav1.ConditionTrue }); i >= 0 {
 		ready = condition(eventingv1.ReadyCondition, false, s.Conditions[i].Reason, s.Conditions[i].Message)
 	}
 	s.Conditions = append(s.Conditions, ready)
@@ -182,7 +181,7 @@ func (f facts) status(before eventingv1.EventingBackendStatus, generation int64,
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
-	s.EventingReady = ptr.To(ready.Status == corev1.ConditionTrue)
+	s.EventingReady = ptr.To(ready.Status == metav1.ConditionTrue)
 	return s
 }
 

@@ -7,6 +7,7 @@ import (
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
@@ -44,7 +45,7 @@ func (r *Reconciler) tell(b *eventingv1.EventingBackend, e *entry) {
 	case mistakes != "" && mistakes != e.toldErrors:
 		r.event(b, corev1.EventTypeWarning, eventInvalid, actionConnect, mistakes)
 	case ready.Status == e.told:
-	case ready.Status == corev1.ConditionTrue:
+	case ready.Status == metav1.ConditionTrue:
 		r.event(b, corev1.EventTypeNormal, eventReady, actionConnect, "the backend of type "+b.Status.BackendType+" is ready")
 	default:
 		r.event(b, corev1.EventTypeWarning, eventNotReady, actionConnect, ready.Reason+": "+ready.Message)

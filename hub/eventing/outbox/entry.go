@@ -8,7 +8,6 @@ import (
 	"time"
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -136,7 +135,7 @@ func stateOf(o client.Object) (string, time.Time) {
 		case "", capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
 		}
 	case *eventingv1.EventingBackend:
-		if c := readyOf(o); c != nil && c.Status == corev1.ConditionTrue {
+		if c := readyOf(o); c != nil && c.Status == metav1.ConditionTrue {
 			return stateReady, c.LastTransitionTime.Time
 		} else if c != nil {
 			return stateNotReady, c.LastTransitionTime.Time

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
@@ -287,7 +286,7 @@ func TestBackends(t *testing.T) {
 	one, other := &broker{}, &broker{}
 	w.live(how{}, map[string]sink.Sink{"bus": one, "log": other})
 	at := time.Now()
-	ready := func(b *eventingv1.EventingBackend, status corev1.ConditionStatus) {
+	ready := func(b *eventingv1.EventingBackend, status metav1.ConditionStatus) {
 		at = at.Add(time.Second)
 		w.g.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(b), b)).To(Succeed())
 		w.status(b, func() {
@@ -295,13 +294,13 @@ func TestBackends(t *testing.T) {
 			b.Status.Conditions = []eventingv1.Condition{{Type: eventingv1.ReadyCondition, Status: status, LastTransitionTime: metav1.NewTime(at.Truncate(time.Second)), Reason: "Because"}}
 		})
 	}
-	ready(bus, corev1.ConditionFalse)
-	ready(bus, corev1.ConditionTrue)
+	ready(bus, metav1.ConditionFalse)
+	ready(bus, metav1.ConditionTrue)
 	w.g.Eventually(other.kinds).Should(Equal([]string{"backend.ready.v1"}))
-	ready(bus, corev1.ConditionFalse)
+	ready(bus, metav1.ConditionFalse)
 	w.g.Eventually(other.kinds).Should(Equal([]string{"backend.ready.v1", "backend.notready.v1"}))
-	ready(bus, corev1.ConditionTrue)
-	ready(log, corev1.ConditionTrue)
+	ready(bus, metav1.ConditionTrue)
+	ready(log, metav1.ConditionTrue)
 	w.g.Eventually(other.kinds).Should(Equal([]string{"backend.ready.v1", "backend.notready.v1", "backend.ready.v1"}))
 	w.g.Eventually(one.kinds).Should(Equal([]string{"backend.ready.v1"}), "of the other")
 }
