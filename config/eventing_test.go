@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,10 +81,10 @@ func TestColumnsOfEventingBackends(t *testing.T) {
 	b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "bus"}, Spec: eventingv1.EventingBackendSpec{Type: "nats"}}
 	g.Expect(world.admin.Create(t.Context(), b)).To(Succeed())
 	b.Status = eventingv1.EventingBackendStatus{BackendType: "nats", EventingReady: ptr.To(false), Conditions: []eventingv1.Condition{
-		{Type: "Backend Ready", Status: corev1.ConditionFalse, Reason: "Backend not ready"},
-		{Type: "Publisher Proxy Ready", Status: corev1.ConditionTrue, Reason: "Publisher proxy deployment ready"},
-		{Type: "Subscription Controller Ready", Status: corev1.ConditionUnknown, Reason: "Subscription controller not ready"},
-		{Type: "Ready", Status: corev1.ConditionFalse, Reason: "Backend not ready", Message: "unreachable"},
+		{Type: "Backend Ready", Status: metav1.ConditionFalse, Reason: "Backend not ready"},
+		{Type: "Publisher Proxy Ready", Status: metav1.ConditionTrue, Reason: "Publisher proxy deployment ready"},
+		{Type: "Subscription Controller Ready", Status: metav1.ConditionUnknown, Reason: "Subscription controller not ready"},
+		{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Backend not ready", Message: "unreachable"},
 	}}
 	g.Expect(world.admin.Status().Update(t.Context(), b)).To(Succeed())
 	shown := func(args ...string) [][]string {
