@@ -72,7 +72,7 @@ func (o *objects) put(ref Ref, object clusterObject) []Ref {
 		return nil
 	}
 	o.lockedState.known[ref] = object
-	return o.concerned(ref)
+	return o.concernedLocked(ref)
 }
 
 // drop forgets an object.
@@ -83,12 +83,12 @@ func (o *objects) drop(ref Ref) []Ref {
 		return nil
 	}
 	delete(o.lockedState.known, ref)
-	return o.concerned(ref)
+	return o.concernedLocked(ref)
 }
 
-// concerned are a reference and, for a Cluster, the GitopsClusters that point to
-// it. Called with mu held.
-func (o *objects) concerned(ref Ref) []Ref {
+// concernedLocked are a reference and, for a Cluster, the GitopsClusters that point to
+// it.
+func (o *objects) concernedLocked(ref Ref) []Ref {
 	refs := []Ref{ref}
 	if ref.Kind != pipelinesv1.ClusterKindCluster {
 		return refs
@@ -101,8 +101,8 @@ func (o *objects) concerned(ref Ref) []Ref {
 	return refs
 }
 
-// retain drops what does not exist. exists is asked with mu held, and not ahead: what
-// appears in between is kept.
+// retain drops what does not exist. It calls exists under the mutex, and not before:
+// what is put in between is kept.
 func (o *objects) retain(kind string, exists func(Ref) bool) []Ref {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +110,7 @@ func (o *objects) retain(kind string, exists func(Ref) bool) []Ref {
 	for ref := range o.lockedState.known {
 		if ref.Kind == kind && !exists(ref) {
 			delete(o.lockedState.known, ref)
-			refs = append(refs, o.concerned(ref)...)
+			refs = append(refs, o.concernedLocked(ref)...)
 		}
 	}
 	return refs
@@ -188,7 +188,7 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	object, err := o.resolveOne(ref, ref)
+	object, err := o.resolveOneLocked(ref, ref)
 	if err != nil || ref.Kind == pipelinesv1.ClusterKindCluster {
 		return ref, err
 	}
@@ -201,12 +201,12 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 		return ref, nil
 	}
 	target := Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: object.CAPIRef}
-	_, err = o.resolveOne(target, ref)
+	_, err = o.resolveOneLocked(target, ref)
 	return target, err
 }
 
-// resolveOne finds an object that asker needs. Called with mu held.
-func (o *objects) resolveOne(ref, asker Ref) (clusterObject, error) {
+// resolveOneLocked finds an object that asker needs.
+func (o *objects) resolveOneLocked(ref, asker Ref) (clusterObject, error) {
 	switch ref.Kind {
 	case pipelinesv1.ClusterKindCluster, pipelinesv1.ClusterKindGitopsCluster:
 	default:

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // SelfManagedLabel on a Cluster, with the value "true", is a demand of its own: the
@@ -26,7 +27,7 @@ const SelfManagedLabel = "capstan.dev/self-managed"
 
 // The kinds that a reference may name. The version served is found by discovery.
 var (
-	clusterGroupKind = schema.GroupKind{Group: "cluster.x-k8s.io", Kind: pipelinesv1.ClusterKindCluster}
+	clusterGroupKind = capa.Cluster
 	gitopsGroupKind  = schema.GroupKind{Group: "gitops.weave.works", Kind: pipelinesv1.ClusterKindGitopsCluster}
 )
 
@@ -207,10 +208,10 @@ func readyCondition(object *unstructured.Unstructured) map[string]any {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range conditions {
 		condition, ok := c.(map[string]any)
-		if !ok || condition["type"] != "Ready" {
+		if !ok || condition["type"] != conditionReady {
 			continue
 		}
-		kept := map[string]any{"type": "Ready"}
+		kept := map[string]any{"type": conditionReady}
 		for _, field := range []string{"status", "message"} {
 			if value, ok := condition[field].(string); ok {
 				kept[field] = value

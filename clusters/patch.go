@@ -7,16 +7,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// patched are what the hub writes to in self-managed clusters: annotations of capacity
-// and labels of instance state. Nothing else ever leaves for a workload cluster.
+// patched are the resources that the hub writes to in self-managed clusters: annotations of
+// capacity and labels of instance state. It writes nothing else to a workload cluster.
 var patched = map[schema.GroupResource]bool{
-	{Group: "cluster.x-k8s.io", Resource: "machinedeployments"}:             true,
-	{Group: "cluster.x-k8s.io", Resource: "machinesets"}:                    true,
-	{Group: "cluster.x-k8s.io", Resource: "machinepools"}:                   true,
-	{Group: "infrastructure.cluster.x-k8s.io", Resource: "awsmachines"}:     true,
-	{Group: "infrastructure.cluster.x-k8s.io", Resource: "awsmachinepools"}: true,
+	capa.Resource(capa.MachineDeployment): true,
+	capa.Resource(capa.MachineSet):        true,
+	capa.Resource(capa.MachinePool):       true,
+	capa.Resource(capa.AWSMachine):        true,
+	capa.Resource(capa.AWSMachinePool):    true,
 }
 
 // mayPatch is whether a PATCH may leave: a merge patch of one object of those kinds,

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/outbox"
 	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // telling is what becomes of news that no object of the hub's own keeps: they are told
@@ -27,10 +28,10 @@ func (t telling) instance(n instancestate.News) {
 	data := event.Instance{
 		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Word, EventID: n.Fact.ID,
 		Region: n.Region, Account: n.Account, LabelKey: n.Label,
-		Object: &event.Object{Cluster: n.Object.Cluster, Kind: instancestate.AWSMachine.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
+		Object: &event.Object{Cluster: n.Object.Cluster, Kind: capa.AWSMachine.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
 	}
 	if n.Object.Pool {
-		data.Object.Kind = instancestate.AWSMachinePool.Kind
+		data.Object.Kind = capa.AWSMachinePool.Kind
 	}
 	t.publisher.Tell(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
 }

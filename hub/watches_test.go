@@ -80,25 +80,33 @@ func (c *watchCounter) most() map[string]int {
 }
 
 func (c *watchCounter) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		kind := c.kindOf(r)
-		if kind == "" {
-			return next.RoundTrip(r)
-		}
-		c.add(kind, 1)
-		response, err := next.RoundTrip(r)
-		if err != nil || response.StatusCode != http.StatusOK {
-			c.add(kind, -1)
-			return response, err
-		}
-		response.Body = &closing{ReadCloser: response.Body, closed: sync.OnceFunc(func() { c.add(kind, -1) })}
-		return response, nil
-	})
+	return &countingTransport{counter: c, next: next}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// countingTransport reports the watches that go through it.
+type countingTransport struct {
+	counter *watchCounter
+	next    http.RoundTripper
+}
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+// RoundTrip implements http.RoundTripper.
+func (t *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	kind := t.counter.kindOf(r)
+	if kind == "" {
+		return t.next.RoundTrip(r)
+	}
+	t.counter.add(kind, 1)
+	response, err := t.next.RoundTrip(r)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.counter.add(kind, -1)
+		return response, err
+	}
+	response.Body = &closing{ReadCloser: response.Body, closed: sync.OnceFunc(func() { t.counter.add(kind, -1) })}
+	return response, nil
+}
+
+// WrappedRoundTripper lets client-go close idle connections.
+func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // closing is a body of which it is known when it ends.
 type closing struct {

@@ -181,13 +181,6 @@ func (x *Index) Forget(cluster string, k Kind) {
 	}
 }
 
-// PipelinesOf returns the Pipelines that use an application.
-func (x *Index) PipelinesOf(o Object) []types.NamespacedName {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return slices.Clone(x.lockedState.users[o])
-}
-
 // PipelinesOfRef returns the Pipelines that declare a reference of a name, or use
 // an application in the cluster of that name.
 func (x *Index) PipelinesOfRef(ref string) []types.NamespacedName {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/clusters/transport"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons of what is not fresh.
@@ -94,10 +95,7 @@ func problemOf(err error, at place) problem {
 	case apierrors.IsTooManyRequests(err):
 		return problem{ReasonThrottled, fmt.Sprintf("%s does not let %s be listed now: too many requests", where, kind)}
 	}
-	message := lasting(err)
-	if len(message) > maxProblem {
-		message = strings.ToValidUTF8(message[:maxProblem], "") + "…"
-	}
+	message := truncate.Bytes(lasting(err), maxProblem)
 	return problem{ReasonUnreadable, fmt.Sprintf("%s cannot be read in %s: %s", kind, where, message)}
 }
 

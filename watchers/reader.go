@@ -44,6 +44,10 @@ func (e *NotSyncedError) Error() string {
 // Is makes errors.Is(err, ErrNotSynced) true.
 func (e *NotSyncedError) Is(target error) bool { return target == ErrNotSynced }
 
+// NotInstalled reports whether the cluster does not serve the kind, so that it has no object
+// of it.
+func (e *NotSyncedError) NotInstalled() bool { return e.Reason == ReasonNotInstalled }
+
 // Reader reads what is stored of a cluster, and never calls the cluster. Get and
 // List return copies. List supports InNamespace and label selectors. Only what was
 // demanded by name or namespace is found.

@@ -81,13 +81,13 @@ func (s *Stream) Lift() {
 func (s *Stream) Behind() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lockedCaughtUp() {
+	if s.caughtUpLocked() {
 		return 0
 	}
 	return s.clock.Since(s.lockedState.known)
 }
 
-func (s *Stream) lockedCaughtUp() bool {
+func (s *Stream) caughtUpLocked() bool {
 	return s.lockedState.open != nil && s.clock.Since(s.lockedState.opened) >= catchUp
 }
 
@@ -127,7 +127,7 @@ func (s *Stream) end(watch io.Closer, contact time.Time) {
 	if s.lockedState.open != watch {
 		return
 	}
-	if s.lockedCaughtUp() {
+	if s.caughtUpLocked() {
 		s.lockedState.known = contact
 	}
 	s.lockedState.open = nil

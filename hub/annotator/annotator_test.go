@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/hub/annotator"
@@ -99,6 +100,23 @@ func TestRegionOfAnnotations(t *testing.T) {
 	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, ContainSubstring("region=eu-west-1")), "its own")
 	w.create(w.awsCluster("us-west-2"))
 	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, ContainSubstring("region=us-west-2")), "the AWSCluster's comes first")
+}
+
+// The AWSCluster comes before the control plane. hub/instancestate's TestRegionOrder holds
+// instance state to the same order.
+func TestRegionOrder(t *testing.T) {
+	w := newWorld(t, newest)
+	w.start()
+	w.create(w.template("t", "m5.large"))
+	md := w.deployment("md", "t")
+	w.create(md)
+	infra := w.awsCluster("eu-west-1")
+	w.create(infra)
+	w.create(object(controlPlane+"/v1beta2", "AWSManagedControlPlane", w.namespace, "c", map[string]any{"region": "us-east-1"}))
+	w.create(w.capiCluster("AWSCluster", "AWSManagedControlPlane"))
+	w.awaits(md).Should(equal(m5("eu-west-1")))
+	w.gone(infra)
+	w.awaits(md).Should(equal(m5("us-east-1")), "the control plane's")
 }
 
 // g5 → m5: what the old type had goes, and nothing else.
@@ -254,14 +272,14 @@ func TestPause(t *testing.T) {
 		w.create(w.awsCluster(region))
 		w.create(w.template("t", "m5.large"))
 		md := w.deployment("md", "t")
-		md.SetAnnotations(map[string]string{annotator.PausedAnnotation: ""})
+		md.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
 		w.create(md)
 		still := func() {
 			w.Helper()
 			w.g.Consistently(func() map[string]string { return w.annotations(md) }, quiet).ShouldNot(HaveKey(annotation.CPU))
 		}
 		still()
-		w.patch(md, `{"metadata":{"annotations":{"`+annotator.PausedAnnotation+`":null}}}`)
+		w.patch(md, `{"metadata":{"annotations":{"`+clusterv1.PausedAnnotation+`":null}}}`)
 		still()
 		w.patch(cluster, `{"spec":{"paused":false}}`)
 		w.awaits(md).Should(equal(m5(region)))

@@ -25,7 +25,7 @@ type cloud struct {
 // newCloud whose regions offer the fixtures.
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
-	c := &cloud{ec2: ec2.New("eu-west-1", "eu-central-1", "us-east-1", "us-west-2"), sts: sts.New(assumable)}
+	c := &cloud{ec2: ec2.New("eu-west-1", "eu-central-1", "us-east-1", "us-west-2", "ap-south-1", "ap-northeast-1", "sa-east-1"), sts: sts.New(assumable)}
 	var err error
 	if c.Server, err = aws.Start(aws.Options{Services: []aws.Service{c.ec2, c.sts}}); err != nil {
 		t.Fatal(err)

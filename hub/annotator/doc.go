@@ -4,9 +4,10 @@
 // Purpose: MachineDeployments, MachineSets without owner and MachinePools on AWS, in
 // the management cluster and in self-managed clusters, bear the capacity annotations of
 // their instance type. Where the parts are: resolve what is behind a group (template.go,
-// region.go, role.go), decide what to say of it (verdict.go, node.go), whose value it
-// is and how it is written (package annotation), what EC2 says (package catalogue). Explain (explain.go)
-// says of one group what of that is in Kubernetes' objects, for people.
+// region.go, internal/capa), decide on its values (verdict.go, node.go), whose value it
+// is and how it is written (package annotation), what EC2 says (package catalogue), and the
+// patches (write.go, internal/memberwrite). Explain (explain.go) reports of one group what is
+// in Kubernetes' objects.
 //
 // # Contract
 //
@@ -33,7 +34,7 @@
 //
 // # Locking
 //
-// dependents, teller, unseen, contests and lanes have a mutex each, held for access of maps only, and
+// dependents, teller, unseen and contests have a mutex each, held for access of maps only, and
 // never two of them at once. One reconciler of each kind runs in workers goroutines,
 // which the manager owns.
 //
@@ -48,7 +49,6 @@
 // A retry is a RequeueAfter and not an error returned: what failed is told once, by the
 // Event and the log, and not at every try by controller-runtime.
 //
-// A workload cluster gets laneShare workers at once, and is left alone for a while when
-// it kept one waiting; many that hang in the same moment may hold all workers for one
-// patchTimeout, once.
+// A member cluster uses a share of the workers and rests when it does not answer
+// (internal/memberwrite).
 package annotator

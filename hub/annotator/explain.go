@@ -37,9 +37,9 @@ func Explain(ctx context.Context, c client.Reader, group *unstructured.Unstructu
 	if from.cluster != nil {
 		e.Cluster = from.cluster.GetNamespace() + "/" + from.cluster.GetName()
 	}
-	e.InstanceTypes, e.Region, e.RegionBy = from.made.types, from.where.region, "an annotation, or --default-region"
-	if from.where.by != nil {
-		e.RegionBy = from.where.by.GetKind() + " " + from.where.by.GetName()
+	e.InstanceTypes, e.Region, e.RegionBy = from.made.types, from.where.Region, "an annotation, or --default-region"
+	if by := from.where.NamedBy; by != nil {
+		e.RegionBy = by.GetKind() + " " + by.GetName()
 	}
 	switch {
 	case errors.Is(err, errForeign):

@@ -363,7 +363,10 @@ func TestIdentityOfTheCluster(t *testing.T) {
 	identity("refused", "arn:aws:iam::222222222222:role/other", map[string]any{})
 	identity("elsewhere", assumable.ARN, map[string]any{"list": []any{"another"}})
 	identity("nowhere", assumable.ARN, map[string]any{"list": []any{}})
-	w.create(w.capiCluster("AWSCluster", ""))
+	identity("unset", assumable.ARN, nil)
+	identity("selected", assumable.ARN, map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": w.namespace}}})
+	cluster := w.capiCluster("AWSCluster", "")
+	w.create(cluster)
 	w.create(w.template("t", "m5.large"))
 	w.create(infra)
 	w.start() // Now: an identity that the hub has not heard of yet counts for nothing.
@@ -393,6 +396,17 @@ func TestIdentityOfTheCluster(t *testing.T) {
 	use("nowhere", "eu-west-1")
 	w.awaits(md).Should(equal(m5("eu-west-1")))
 	w.g.Expect(callers("eu-west-1")()).To(HaveEach(aws.RootARN))
+	use("unset", "ap-south-1")
+	w.awaits(md).Should(equal(m5("ap-south-1")))
+	w.g.Expect(callers("ap-south-1")()).To(HaveEach(aws.RootARN))
+	use("selected", "ap-northeast-1")
+	w.awaits(md).Should(equal(m5("ap-northeast-1")))
+	w.g.Expect(callers("ap-northeast-1")()).To(HaveEach(aws.RootARN), "the hub does not read Namespaces")
+	// The identity counts also where an annotation names the region.
+	w.patch(cluster, `{"metadata":{"annotations":{"`+annotator.RegionAnnotation+`":"sa-east-1"}}}`)
+	w.patch(infra, fmt.Sprintf(`{"spec":{"region":null,"identityRef":{"name":%q}}}`, w.namespace+"-good"))
+	w.awaits(md).Should(equal(m5("sa-east-1")))
+	w.g.Expect(callers("sa-east-1")()).To(ContainElement(ContainSubstring("assumed-role/capa/")))
 	w.g.Expect(w.events("md")).To(BeEmpty())
 }
 

@@ -5,15 +5,16 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// managedLabels are the domains of labels that Cluster API takes from machines to
-// nodes. cluster-autoscaler looks for them where they are not, so they are told in the
-// labels annotation as well.
-var managedLabels = []string{"node-role.kubernetes.io", "node-restriction.kubernetes.io", "node.cluster.x-k8s.io"}
+// managedLabels are the domains of labels that Cluster API copies from machines to nodes.
+// cluster-autoscaler reads them at a wrong path, so the labels annotation has them as well.
+var managedLabels = []string{clusterv1.NodeRoleLabelPrefix, clusterv1.NodeRestrictionLabelDomain, clusterv1.ManagedNodeLabelDomain}
 
 // least is what every node of a group has, whichever of its types it is.
 func least(all []capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
@@ -81,7 +82,7 @@ func labelsOf(group *unstructured.Unstructured, m machines, region, arch string)
 
 // zoneOf a group whose nodes are all in one.
 func zoneOf(group *unstructured.Unstructured) string {
-	if zone := text(group, "spec", "template", "spec", "failureDomain"); zone != "" {
+	if zone := capa.Text(group, "spec", "template", "spec", "failureDomain"); zone != "" {
 		return zone
 	}
 	if zones, _, _ := unstructured.NestedStringSlice(group.Object, "spec", "failureDomains"); len(zones) == 1 {

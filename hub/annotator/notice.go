@@ -3,19 +3,21 @@ package annotator
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons of Events. The first two are the seed's: the node group cannot be annotated
@@ -110,11 +112,7 @@ const mostNote = 1024
 
 // cut a text to what fits an Event.
 func cut(note string) string {
-	if len(note) <= mostNote {
-		return note
-	}
-	const mark = "…"
-	return strings.ToValidUTF8(note[:mostNote-len(mark)], "") + mark
+	return truncate.Bytes(note, mostNote)
 }
 
 // forget a node group that is gone.
@@ -163,10 +161,10 @@ func (t *teller) regarding(ctx context.Context, who mcreconcile.Request, about *
 func (t *teller) cluster(ctx context.Context, name multicluster.ClusterName) runtime.Object {
 	ref, err := clusters.ParseClusterName(name)
 	if err != nil {
-		return &corev1.ObjectReference{Kind: clusterKind.Kind, Name: string(name)}
+		return &corev1.ObjectReference{Kind: capa.Cluster.Kind, Name: string(name)}
 	}
-	if u, err := get(ctx, t.home, clusterKind.WithVersion(servedVersion), client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}); err == nil {
+	if u, err := capa.Get(ctx, t.home, capa.Cluster.WithVersion(capa.CoreVersion), client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}); err == nil {
 		return u
 	}
-	return &corev1.ObjectReference{APIVersion: groupCore + "/" + servedVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	return &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }

@@ -17,6 +17,8 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -46,7 +48,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (reconcile.Result, error) {
 	reader := r.Watchers.Reader(who.ClusterName)
 	var unsynced *watchers.NotSyncedError
-	group, err := get(ctx, reader, r.kind.WithVersion(servedVersion), who.NamespacedName)
+	group, err := capa.Get(ctx, reader, r.kind.WithVersion(capa.CoreVersion), who.NamespacedName)
 	switch {
 	case errors.As(err, &unsynced) && unsynced.Demanded:
 		return reconcile.Result{RequeueAfter: syncRetry}, nil
@@ -139,7 +141,7 @@ func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *
 // refusal says why a patch failed, without what changes from try to try.
 func refusal(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("the API server has not answered within %s", patchTimeout)
+		return fmt.Sprintf("the API server has not answered within %s", memberwrite.Timeout)
 	}
 	return err.Error()
 }

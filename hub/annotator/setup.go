@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -32,6 +30,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -80,18 +79,18 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) error {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	local := mgr.GetLocalManager()
-	config := rest.CopyConfig(local.GetConfig())
-	// The workers bound what is under way, so that a client-side limit would only delay.
-	config.QPS, config.RateLimiter = -1, nil
-	patches, err := metadata.NewForConfigAndClient(config, local.GetHTTPClient())
+	patches, err := memberwrite.LocalClient(local)
 	if err != nil {
-		return fmt.Errorf("client of the management cluster: %w", err)
+		return err
 	}
-	for _, kind := range []schema.GroupKind{MachineDeployment, MachineSet, MachinePool} {
+	for _, kind := range nodeGroups() {
 		r := &Reconciler{
 			Options: o, kind: kind, dependents: newDependents(), metrics: m,
-			teller:   newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Tell),
-			writer:   &writer{local: patches, clusters: mgr.GetCluster, lanes: lanes{clock: o.Clock}},
+			teller: newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Tell),
+			writer: &writer{
+				Writer: memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster},
+				lanes:  &memberwrite.Lanes{Clock: o.Clock, Rests: laneRests, Retry: laneRetry},
+			},
 			contests: contests{clock: o.Clock},
 		}
 		if err := r.setup(mgr); err != nil {
@@ -141,7 +140,7 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 			return err
 		}
 	}
-	if err := controller.MultiClusterWatch(farewell{r}); err != nil {
+	if err := controller.MultiClusterWatch(memberwrite.Disengaged(r.disengaged)); err != nil {
 		return err
 	}
 	r.Catalogue.Notify(r.woken)
@@ -152,7 +151,7 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 }
 
 // queue of a controller, once it has one.
-type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+type queue = memberwrite.Queue
 
 // woken by the catalogue: what is new in a region concerns those that asked of it.
 func (r *Reconciler) woken(region string) {
@@ -163,22 +162,13 @@ func (r *Reconciler) woken(region string) {
 	}
 }
 
-// farewell is a source that tells nothing, and forgets a cluster that is not engaged
-// any more.
-type farewell struct{ r *Reconciler }
-
-// ForCluster implements mcsource.TypedSource.
-func (f farewell) ForCluster(name multicluster.ClusterName, _ cluster.Cluster) (source.TypedSource[mcreconcile.Request], bool, error) {
-	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
-		context.AfterFunc(ctx, func() {
-			// Those that another engagement brought meanwhile look anew.
-			for _, who := range f.r.dependents.drop(name) {
-				f.r.forget(who)
-				q.Add(who)
-			}
-		})
-		return nil
-	}), true, nil
+// disengaged forgets the node groups of a cluster that is no longer engaged. Those that a
+// new engagement has brought in the meantime are reconciled again.
+func (r *Reconciler) disengaged(name multicluster.ClusterName, q queue) {
+	for _, who := range r.dependents.drop(name) {
+		r.forget(who)
+		q.Add(who)
+	}
 }
 
 // enqueueConcerned enqueues the node groups whose reconciliation looked at the object.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 var (
@@ -38,13 +40,13 @@ func ResolveAWSMachineTemplate(ctx context.Context, c client.Reader, machineDepl
 	if ref.Name == "" {
 		return nil, &sentence{"infrastructureRef.name is empty", ErrInvalidReference}
 	}
-	if ref.Kind != awsMachineTemplate.Kind {
+	if ref.Kind != capa.AWSMachineTemplate.Kind {
 		return nil, &sentence{"expected AWSMachineTemplate, got " + ref.Kind, ErrInvalidReference}
 	}
-	if ref.Group != groupInfrastructure {
-		return nil, &sentence{fmt.Sprintf("expected AWSMachineTemplate of %s, got group %q", groupInfrastructure, ref.Group), ErrInvalidReference}
+	if ref.Group != capa.GroupInfrastructure {
+		return nil, &sentence{fmt.Sprintf("expected AWSMachineTemplate of %s, got group %q", capa.GroupInfrastructure, ref.Group), ErrInvalidReference}
 	}
-	template, err := get(ctx, c, awsMachineTemplate.WithVersion(capaVersion), ref.ObjectKey)
+	template, err := capa.Get(ctx, c, capa.AWSMachineTemplate.WithVersion(capa.Version), ref.ObjectKey)
 	if err != nil {
 		return nil, fmt.Errorf("failed to fetch AWSMachineTemplate %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
@@ -54,14 +56,14 @@ func ResolveAWSMachineTemplate(ctx context.Context, c client.Reader, machineDepl
 // ExtractInstanceType gets the instance type from an AWSMachineTemplate. Error:
 // ErrNoInstanceType.
 func ExtractInstanceType(template *unstructured.Unstructured) (string, error) {
-	if t := text(template, "spec", "template", "spec", "instanceType"); t != "" {
+	if t := capa.Text(template, "spec", "template", "spec", "instanceType"); t != "" {
 		return t, nil
 	}
 	return "", &sentence{"instanceType is empty in AWSMachineTemplate", ErrNoInstanceType}
 }
 
-func infrastructure(u *unstructured.Unstructured) (reference, bool) {
-	return referenceAt(u, "spec", "template", "spec", "infrastructureRef")
+func infrastructure(u *unstructured.Unstructured) (capa.Reference, bool) {
+	return capa.ReferenceAt(u, "spec", "template", "spec", "infrastructureRef")
 }
 
 // machines is what the nodes of a group are made of.
@@ -89,7 +91,7 @@ func resolveMachines(ctx context.Context, c client.Reader, group *unstructured.U
 	if found && foreign(ref.GroupKind) {
 		return machines{}, errForeign
 	}
-	if group.GetKind() != MachinePool.Kind {
+	if group.GetKind() != capa.MachinePool.Kind {
 		template, err := ResolveAWSMachineTemplate(ctx, c, group)
 		if err != nil {
 			return machines{}, err
@@ -99,7 +101,7 @@ func resolveMachines(ctx context.Context, c client.Reader, group *unstructured.U
 			return machines{}, err
 		}
 		m := machines{types: []string{t}, diskGiB: number(template, "spec", "template", "spec", "rootVolume", "size"), os: linux}
-		if strings.EqualFold(text(template, "status", "nodeInfo", "operatingSystem"), windows) {
+		if strings.EqualFold(capa.Text(template, "status", "nodeInfo", "operatingSystem"), windows) {
 			m.os = windows
 		}
 		return m, nil
@@ -110,36 +112,36 @@ func resolveMachines(ctx context.Context, c client.Reader, group *unstructured.U
 // foreign is whether nodes behind a reference are another provider's: all but Cluster
 // API Provider AWS's. A kind that is not named at all is a mistake instead.
 func foreign(kind schema.GroupKind) bool {
-	ours := kind.Group == groupInfrastructure && (strings.HasPrefix(kind.Kind, "AWS") || strings.HasPrefix(kind.Kind, "ROSA"))
+	ours := kind.Group == capa.GroupInfrastructure && (strings.HasPrefix(kind.Kind, "AWS") || strings.HasPrefix(kind.Kind, "ROSA"))
 	return kind.Kind != "" && kind.Group != "" && !ours
 }
 
-func resolvePool(ctx context.Context, c client.Reader, ref reference) (machines, error) {
+func resolvePool(ctx context.Context, c client.Reader, ref capa.Reference) (machines, error) {
 	switch {
 	case ref.Name == "":
 		return machines{}, &sentence{"infrastructureRef.name is empty", ErrInvalidReference}
-	case ref.GroupKind != awsMachinePool && ref.GroupKind != awsManagedPool && ref.GroupKind != rosaMachinePool:
+	case ref.GroupKind != capa.AWSMachinePool && ref.GroupKind != capa.AWSManagedMachinePool && ref.GroupKind != capa.ROSAMachinePool:
 		return machines{}, &sentence{"expected AWSMachinePool, AWSManagedMachinePool or ROSAMachinePool, got " + ref.Kind, ErrInvalidReference}
 	}
-	pool, err := get(ctx, c, ref.GroupKind.WithVersion(capaVersion), ref.ObjectKey)
+	pool, err := capa.Get(ctx, c, ref.GroupKind.WithVersion(capa.Version), ref.ObjectKey)
 	if err != nil {
 		return machines{}, fmt.Errorf("failed to fetch %s %s/%s: %w", ref.Kind, ref.Namespace, ref.Name, err)
 	}
 	m := machines{os: linux, diskGiB: number(pool, "spec", "awsLaunchTemplate", "rootVolume", "size")}
-	launched := text(pool, "spec", "awsLaunchTemplate", "instanceType")
+	launched := capa.Text(pool, "spec", "awsLaunchTemplate", "instanceType")
 	switch ref.GroupKind {
-	case awsMachinePool:
+	case capa.AWSMachinePool:
 		if m.types = overrides(pool); m.types == nil && launched != "" {
 			m.types = []string{launched}
 		}
-	case awsManagedPool:
-		m.types = []string{first(text(pool, "spec", "instanceType"), launched, defaultPoolType)}
+	case capa.AWSManagedMachinePool:
+		m.types = []string{first(capa.Text(pool, "spec", "instanceType"), launched, defaultPoolType)}
 		m.diskGiB = max(m.diskGiB, number(pool, "spec", "diskSize"))
-		if strings.HasPrefix(text(pool, "spec", "amiType"), "WINDOWS_") {
+		if strings.HasPrefix(capa.Text(pool, "spec", "amiType"), "WINDOWS_") {
 			m.os = windows
 		}
-	case rosaMachinePool:
-		if t := text(pool, "spec", "instanceType"); t != "" {
+	case capa.ROSAMachinePool:
+		if t := capa.Text(pool, "spec", "instanceType"); t != "" {
 			m.types = []string{t}
 		}
 		m.diskGiB = number(pool, "spec", "volumeSize")
@@ -157,7 +159,7 @@ func overrides(pool *unstructured.Unstructured) []string {
 	var types []string
 	for _, o := range list {
 		if m, ok := o.(map[string]any); ok {
-			if t := text(&unstructured.Unstructured{Object: m}, "instanceType"); t != "" {
+			if t := capa.Text(&unstructured.Unstructured{Object: m}, "instanceType"); t != "" {
 				types = append(types, t)
 			}
 		}
@@ -174,4 +176,15 @@ func first(all ...string) string {
 		}
 	}
 	return ""
+}
+
+// number is a field as a whole number; 0 when it is missing or of another type.
+func number(u *unstructured.Unstructured, path ...string) int64 {
+	switch n, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...); n := n.(type) {
+	case int64:
+		return n
+	case float64:
+		return int64(n)
+	}
+	return 0
 }

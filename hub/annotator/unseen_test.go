@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,12 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
 func deploymentAt(version string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(MachineDeployment.WithVersion(servedVersion))
+	u.SetGroupVersionKind(capa.MachineDeployment.WithVersion(capa.CoreVersion))
 	u.SetNamespace("fleet")
 	u.SetName("workers")
 	u.SetResourceVersion(version)
@@ -35,7 +38,7 @@ func TestAPatchAndItsUndoingInOne(t *testing.T) {
 	r := &Reconciler{}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	defer q.ShutDown()
-	h := changed(MachineDeployment, watchers.Enqueue, r.awaits)(clusters.LocalName, nil)
+	h := changed(capa.MachineDeployment, watchers.Enqueue, r.awaits)(clusters.LocalName, nil)
 	who := mcreconcile.Request{
 		ClusterName: clusters.LocalName,
 		Request:     reconcile.Request{NamespacedName: client.ObjectKeyFromObject(deploymentAt("1"))},
@@ -54,7 +57,7 @@ func TestAPatchAndItsUndoingInOne(t *testing.T) {
 // The watch of a kind keeps what other parts read, too: the replicas that the dashboard
 // shows wake nothing, the fields and annotations that are read here do.
 func TestOnlyWhatIsReadWakes(t *testing.T) {
-	h := changed(MachineDeployment, watchers.Enqueue, nil)(clusters.LocalName, nil)
+	h := changed(capa.MachineDeployment, watchers.Enqueue, nil)(clusters.LocalName, nil)
 	for name, tc := range map[string]struct {
 		path  []string
 		wakes int
@@ -63,7 +66,7 @@ func TestOnlyWhatIsReadWakes(t *testing.T) {
 		"a label":                        {[]string{"metadata", "labels", "cluster.x-k8s.io/cluster-name"}, 0},
 		"an annotation of somebody else": {[]string{"metadata", "annotations", "example.com/other"}, 0},
 		"the name of the Cluster":        {[]string{"spec", "clusterName"}, 1},
-		"paused":                         {[]string{"metadata", "annotations", PausedAnnotation}, 1},
+		"paused":                         {[]string{"metadata", "annotations", clusterv1.PausedAnnotation}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -87,7 +90,7 @@ func TestATakenPatchThatChangesNothing(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineDeployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "workers", ResourceVersion: "7"},
 	}
-	w := &writer{local: fake.NewSimpleMetadataClient(scheme, there)}
+	w := &writer{Writer: memberwrite.Writer{Local: fake.NewSimpleMetadataClient(scheme, there)}}
 	patch := []byte(`{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`)
 	g.Expect(w.patch(t.Context(), clusters.LocalName, deploymentAt("7"), patch)).To(MatchError(errUndone))
 	g.Expect(w.patch(t.Context(), clusters.LocalName, deploymentAt("6"), patch)).To(Succeed())

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/clusters"
@@ -14,6 +15,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/capacity"
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 const (
@@ -55,7 +57,7 @@ type origin struct {
 	// leave says why the group is left alone; empty when it is not.
 	leave string
 	made  machines
-	where place
+	where capa.Place
 }
 
 // originOf reads what is behind a node group. Errors: those of resolveMachines,
@@ -67,9 +69,9 @@ func originOf(ctx context.Context, c client.Reader, group *unstructured.Unstruct
 	}
 	from := origin{cluster: cluster}
 	switch {
-	case paused(group):
-		from.leave = "it is paused by the annotation " + PausedAnnotation
-	case cluster != nil && (paused(cluster) || pausedBySpec(cluster)):
+	case capa.Paused(group):
+		from.leave = "it is paused by the annotation " + clusterv1.PausedAnnotation
+	case capa.ClusterPaused(cluster):
 		from.leave = "its Cluster is paused"
 	case cluster != nil && cluster.GetDeletionTimestamp() != nil:
 		from.leave = "its Cluster is being deleted"
@@ -80,9 +82,9 @@ func originOf(ctx context.Context, c client.Reader, group *unstructured.Unstruct
 	if from.made, err = resolveMachines(ctx, c, group); err != nil {
 		return from, err
 	}
-	from.where, err = regionOf(ctx, c, group, cluster)
+	from.where, err = placeOf(ctx, c, group, cluster)
 	if errors.Is(err, ErrRegionUnknown) && defaultRegion != "" {
-		from.where, err = place{region: defaultRegion}, nil
+		from.where.Region, err = defaultRegion, nil
 	}
 	return from, err
 }
@@ -103,14 +105,14 @@ func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Un
 	// roles the hub assumes.
 	var role awsconfig.Role
 	if l.who.ClusterName == clusters.LocalName {
-		if role, err = roleOf(ctx, l, where.by); err != nil {
+		if role, err = roleOf(ctx, l, where); err != nil {
 			return unread(err)
 		}
 	}
-	l.region(where.region)
+	l.region(where.Region)
 	all := make([]capacity.Capacity, 0, len(made.types))
 	for _, t := range made.types {
-		answer, err := r.ask(ctx, catalogue.Query{Region: where.region, InstanceType: t, Role: role})
+		answer, err := r.ask(ctx, catalogue.Query{Region: where.Region, InstanceType: t, Role: role})
 		if err != nil {
 			return unanswered(err)
 		}
@@ -119,7 +121,7 @@ func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Un
 	arch, mixed := architecture(all)
 	node := least(all, pods)
 	node.DiskGiB = made.diskGiB
-	node.Labels = labelsOf(group, made, where.region, arch)
+	node.Labels = labelsOf(group, made, where.Region, arch)
 	return verdict{node: &node, notices: append(notices, mixed...), types: made.types, architecture: arch}
 }
 
@@ -167,7 +169,7 @@ func unread(err error) verdict {
 		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
 	case syncing(err):
 		return verdict{retry: syncRetry, pending: true}
-	case absent(err):
+	case capa.Absent(err):
 		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
 	}
 	return refused(mendRetry, warn(ReasonReconcileError, WordUnreadable, "%v", err))
@@ -208,15 +210,4 @@ func unanswered(err error) verdict {
 		}
 	}
 	return refused(retry, n)
-}
-
-// paused is Cluster API's annotation: whatever its value.
-func paused(u *unstructured.Unstructured) bool {
-	_, set := u.GetAnnotations()[PausedAnnotation]
-	return set
-}
-
-func pausedBySpec(cluster *unstructured.Unstructured) bool {
-	p, _, _ := unstructured.NestedBool(cluster.Object, "spec", "paused")
-	return p
 }

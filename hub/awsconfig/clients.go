@@ -16,6 +16,7 @@ type Clients[C any] struct {
 	config *Config
 	create func(aws.Config) C
 
+	// mu guards made.
 	mu   sync.Mutex
 	made *lru.Cache
 }

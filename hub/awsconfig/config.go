@@ -64,6 +64,7 @@ type Config struct {
 	http *awshttp.BuildableClient
 	sts  *sts.Client
 
+	// mu guards roles.
 	mu sync.Mutex
 	// roles are the credentials of roles that were assumed, by Role.
 	roles *lru.Cache

@@ -14,12 +14,14 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 const (
@@ -55,8 +57,8 @@ var (
 
 // Who may list one of two kinds that are shown in one list may not see the other.
 var (
-	listNodeGroups = []right{{groupCore, "machinedeployments", "list"}, {groupCore, "machinepools", "list"}}
-	listInstances  = []right{{groupInfrastructure, "awsmachines", "list"}, {groupInfrastructure, "awsmachinepools", "list"}}
+	listNodeGroups = []right{{clusterv1.GroupVersion.Group, "machinedeployments", "list"}, {clusterv1.GroupVersion.Group, "machinepools", "list"}}
+	listInstances  = []right{{capa.GroupInfrastructure, "awsmachines", "list"}, {capa.GroupInfrastructure, "awsmachinepools", "list"}}
 )
 
 // question is whether one has a right in a namespace; in all of them when empty.
@@ -88,8 +90,9 @@ type access struct {
 
 // rulings are the answers about one user.
 type rulings struct {
+	// mu guards known.
 	mu    sync.Mutex
-	known map[question]ruling // guarded by mu
+	known map[question]ruling
 }
 
 func newAccess(c client.Client, clock clock.PassiveClock) *access {

@@ -24,6 +24,7 @@ var errTooManyTopics = errors.New("too many different pages are looked at")
 type board struct {
 	renderer *renderer
 
+	// mu guards lockedSeats.
 	mu          sync.Mutex
 	lockedSeats map[string]*seat // by page and Scope
 }

@@ -45,7 +45,8 @@ type source struct {
 	// touched holds something when objects changed since the last look.
 	touched chan struct{}
 
-	mu sync.Mutex // held while the caches, which are memory, are read
+	// mu guards the fields that follow. It is held while the caches, which are memory, are read.
+	mu sync.Mutex
 	// lockedObjects are shared with the caches and with every Facts made of them.
 	lockedObjects *view.Facts
 	lockedFacts   *view.Facts
@@ -115,7 +116,7 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 		return s.lockedFacts, nil
 	}
 	if s.lockedObjects == nil {
-		objects, err := s.lockedRead(ctx)
+		objects, err := s.readLocked(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -134,8 +135,8 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	return s.lockedFacts, nil
 }
 
-// lockedRead the caches. Objects are not copied: nobody here changes them.
-func (s *source) lockedRead(ctx context.Context) (*view.Facts, error) {
+// readLocked reads the caches. Objects are not copied: this package never changes them.
+func (s *source) readLocked(ctx context.Context) (*view.Facts, error) {
 	var connections capstanv1.ClusterConnectionList
 	var pipelines pipelinesv1.PipelineList
 	var promotions capstanv1.PromotionList

@@ -10,19 +10,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
 const (
-	groupCore           = "cluster.x-k8s.io"
-	groupInfrastructure = "infrastructure.cluster.x-k8s.io"
-	// anyVersion stands for whichever is served, where watchers are asked.
-	anyVersion = "v1beta2"
-
-	clusterNameLabel = "cluster.x-k8s.io/cluster-name"
 	// What AWS says of an instance, or of a group: hub/instancestate's labels.
 	ec2Label, asgLabel = "ec2-instance-state", "asg-instance-state"
 
@@ -34,17 +30,9 @@ const (
 // capacityPrefixes of the annotations that say what a node would have.
 var capacityPrefixes = []string{"capacity.cluster-autoscaler.kubernetes.io/", "machine.openshift.io/"}
 
-// The kinds of machines that are shown.
-var (
-	machineDeployment = schema.GroupKind{Group: groupCore, Kind: "MachineDeployment"}
-	machinePool       = schema.GroupKind{Group: groupCore, Kind: "MachinePool"}
-	awsMachine        = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachine"}
-	awsMachinePool    = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachinePool"}
-)
-
-// MachineKinds are those that Options.Machines is asked for.
+// MachineKinds returns the kinds that Options.Machines reads.
 func MachineKinds() []schema.GroupKind {
-	return []schema.GroupKind{machineDeployment, machinePool, awsMachine, awsMachinePool}
+	return []schema.GroupKind{capa.MachineDeployment, capa.MachinePool, capa.AWSMachine, capa.AWSMachinePool}
 }
 
 // Kind is how watchers read a kind for the dashboard; false for kinds that are not its.
@@ -59,7 +47,7 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 // machine is what is kept of one, or of a group of them.
 var machine = watchers.Excerpt{
 	Fields:      []string{"spec.clusterName", "spec.replicas", "status.replicas", "status.readyReplicas", "spec.instanceID"},
-	Labels:      func(key string) bool { return key == clusterNameLabel || key == ec2Label || key == asgLabel },
+	Labels:      func(key string) bool { return key == clusterv1.ClusterNameLabel || key == ec2Label || key == asgLabel },
 	Annotations: func(key string) bool { _, is := capacityOf(key); return is },
 }
 
@@ -85,13 +73,13 @@ func readMachines(ctx context.Context, from client.Reader) machines {
 	var m machines
 	for _, kind := range MachineKinds() {
 		var list unstructured.UnstructuredList
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: anyVersion, Kind: kind.Kind + "List"})
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: capa.Version, Kind: kind.Kind + "List"})
 		if err := from.List(ctx, &list); err != nil {
 			m.unread = append(m.unread, fmt.Sprintf("%s: %v", kind.Kind, err))
 			continue
 		}
 		for i := range list.Items {
-			if u := &list.Items[i]; kind.Group == groupCore {
+			if u := &list.Items[i]; kind.Group == clusterv1.GroupVersion.Group {
 				m.groups = append(m.groups, groupOf(kind, u))
 			} else {
 				m.instances = append(m.instances, instancesOf(kind, u))
@@ -126,8 +114,8 @@ func groupOf(kind schema.GroupKind, u *unstructured.Unstructured) view.NodeGroup
 
 func instancesOf(kind schema.GroupKind, u *unstructured.Unstructured) view.Instances {
 	labels := u.GetLabels()
-	i := view.Instances{Kind: kind.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), Cluster: labels[clusterNameLabel]}
-	if kind == awsMachine {
+	i := view.Instances{Kind: kind.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), Cluster: labels[clusterv1.ClusterNameLabel]}
+	if kind == capa.AWSMachine {
 		i.State = labels[ec2Label]
 		i.Instance, _, _ = unstructured.NestedString(u.Object, "spec", "instanceID")
 	} else {

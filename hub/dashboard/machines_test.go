@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // Of a machine only what is shown is kept, and it is shown as before; of both versions
@@ -27,17 +28,17 @@ func TestMachineKinds(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1beta2"} {
 		t.Run(version, func(t *testing.T) {
 			g := NewWithT(t)
-			deployment := object(version, machineDeployment, `{`+meta+`,"spec":{"clusterName":"prod","replicas":3,"template":{"secret":"hunter2"}},"status":{"replicas":3,"readyReplicas":2}}`)
-			group := groupOf(machineDeployment, deployment)
+			deployment := object(version, capa.MachineDeployment, `{`+meta+`,"spec":{"clusterName":"prod","replicas":3,"template":{"secret":"hunter2"}},"status":{"replicas":3,"readyReplicas":2}}`)
+			group := groupOf(capa.MachineDeployment, deployment)
 			g.Expect(group).To(Equal(view.NodeGroup{Kind: "MachineDeployment", Namespace: "fleet", Name: "m", Cluster: "prod", Ready: 2, Desired: 3, Capacity: []string{"GPU: 1", "cpu: 8"}}))
-			autoscaled := object(version, machinePool, `{`+meta+`,"spec":{"clusterName":"prod"},"status":{"replicas":5,"readyReplicas":5}}`)
-			g.Expect(groupOf(machinePool, autoscaled)).To(And(HaveField("Ready", int64(5)), HaveField("Desired", int64(5))))
-			machine := object(version, awsMachine, `{`+meta+`,"spec":{"instanceID":"i-1","secret":"hunter2"}}`)
-			instance := instancesOf(awsMachine, machine)
+			autoscaled := object(version, capa.MachinePool, `{`+meta+`,"spec":{"clusterName":"prod"},"status":{"replicas":5,"readyReplicas":5}}`)
+			g.Expect(groupOf(capa.MachinePool, autoscaled)).To(And(HaveField("Ready", int64(5)), HaveField("Desired", int64(5))))
+			machine := object(version, capa.AWSMachine, `{`+meta+`,"spec":{"instanceID":"i-1","secret":"hunter2"}}`)
+			instance := instancesOf(capa.AWSMachine, machine)
 			g.Expect(instance).To(Equal(view.Instances{Kind: "AWSMachine", Namespace: "fleet", Name: "m", Cluster: "prod", State: "running", Instance: "i-1"}))
-			g.Expect(instancesOf(awsMachinePool, machine)).To(And(HaveField("State", "launched"), HaveField("Instance", "m")))
+			g.Expect(instancesOf(capa.AWSMachinePool, machine)).To(And(HaveField("State", "launched"), HaveField("Instance", "m")))
 
-			for kind, u := range map[schema.GroupKind]*unstructured.Unstructured{machineDeployment: deployment, machinePool: autoscaled, awsMachine: machine} {
+			for kind, u := range map[schema.GroupKind]*unstructured.Unstructured{capa.MachineDeployment: deployment, capa.MachinePool: autoscaled, capa.AWSMachine: machine} {
 				how, ours := Kind(kind)
 				g.Expect(ours).To(BeTrue())
 				kept, err := how.Reduce(u.DeepCopy())
@@ -45,7 +46,7 @@ func TestMachineKinds(t *testing.T) {
 				raw, err := json.Marshal(kept)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(string(raw)).NotTo(Or(ContainSubstring("hunter2"), ContainSubstring("team"), ContainSubstring("managedFields")))
-				if kind == awsMachine {
+				if kind == capa.AWSMachine {
 					g.Expect(instancesOf(kind, kept.(*unstructured.Unstructured))).To(Equal(instance))
 				} else {
 					g.Expect(groupOf(kind, kept.(*unstructured.Unstructured))).To(Equal(groupOf(kind, u)))

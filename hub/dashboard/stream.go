@@ -41,6 +41,7 @@ var errTooManyStreams = errors.New("too many streams")
 
 // streamSlots count the streams of each browser, and of all.
 type streamSlots struct {
+	// mu guards the fields that follow.
 	mu        sync.Mutex
 	lockedAll int
 	lockedOwn map[string]int

@@ -43,7 +43,8 @@ type topic struct {
 	// epoch tells this topic from another one of the same page, before a restart.
 	epoch string
 
-	mu          sync.Mutex // held while rendering, which asks nobody
+	// mu guards the fields that follow. It is held while a page is rendered, which makes no call.
+	mu          sync.Mutex
 	lockedFacts *view.Facts
 	// lockedThere is false while there is no such page.
 	lockedThere    bool

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 const (
@@ -62,11 +63,7 @@ func (r *Report) Write(out io.Writer) error {
 
 // cut a cell, on one line.
 func cut(s string, length int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if utf8.RuneCountInString(s) <= length {
-		return s
-	}
-	return string([]rune(s)[:length-1]) + "…"
+	return truncate.Runes(strings.Join(strings.Fields(s), " "), length)
 }
 
 // wrap a text at width, every line but the first indented. A word is never broken.

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	k8sschema "k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/guard"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -24,8 +27,8 @@ import (
 const attempts = 5
 
 // apply works to an object; it is one worker's turn. It returns whether the object's
-// cluster kept silent.
-func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, works []work) (kept bool) {
+// cluster answered.
+func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, works []work) (outcome memberwrite.Outcome) {
 	var err error
 	defer func() {
 		if p := recover(); p != nil {
@@ -34,7 +37,9 @@ func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, w
 			r.Logger.Error(err, "Telling of an event failed", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name)
 		}
 		if err != nil {
-			kept = silent(err)
+			if memberwrite.Silent(err) {
+				outcome = memberwrite.Unanswered
+			}
 			fail(works)
 		}
 	}()
@@ -54,7 +59,7 @@ func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, w
 	default:
 		r.acknowledge(ctx, key, at, works)
 	}
-	return false
+	return memberwrite.Answered
 }
 
 func fail(works []work) {
@@ -165,10 +170,11 @@ func (r *AWSInstanceStateReconciler) told(ctx context.Context, key owner.Key, be
 	}
 }
 
-// acknowledge works that are written, or change nothing.
+// acknowledge works that are written, or change nothing. A work whose event is behind the
+// label waits for the handlers.
 func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.Key, at seen, works []work) {
 	behind := eventID(at.annotations)
-	r.ledger.superseded(key, behind)
+	r.handlers.supersede(key, behind)
 	for _, w := range works {
 		if !w.repair && !at.deleting {
 			if err := r.remediate(ctx, key, at, w); err != nil {
@@ -178,25 +184,14 @@ func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.
 			}
 		}
 		if w.repair || at.deleting || behind == "" || w.event.whole.ID != behind {
-			w.tracker.done(acknowledged) // Nobody is woken for it.
+			w.tracker.done(acknowledged) // No handler is woken for it.
 			continue
 		}
-		open := r.ledger.await(behind, key, func() {
-			if r.IsEventProcessed(ctx, behind) {
-				w.tracker.done(acknowledged)
-			} else {
-				w.tracker.done(failed)
-			}
-		})
-		for _, handler := range open {
-			r.wakers.wake(handler, objectFor(key, at))
+		for _, wake := range r.handlers.await(key, behind, func() { w.tracker.done(acknowledged) }) {
+			wake(objectFor(key, at))
 		}
 	}
 }
-
-// RemediateMachineAnnotation is Cluster API's: a MachineHealthCheck that selects the
-// Machine takes it for unhealthy at once.
-const RemediateMachineAnnotation = "cluster.x-k8s.io/remediate-machine"
 
 // remediate the Machine of an object, where the source of a fact asks for it, and the
 // instance was not alive after it: whether the label shows the fact, or a state that came
@@ -211,15 +206,15 @@ func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Ke
 	if err != nil {
 		return nil //nolint:nilerr // It was just written; who has broken it since is told when it is merged.
 	}
-	if !slices.Contains(w.from.remediate, remediation(w.fact)) || known.Outlived(w.fact) || paused(ctx, r.reader(key.Cluster), key.Namespace, at.cluster, at.annotations) {
+	if !slices.Contains(w.from.remediate, remediation(w.fact)) || known.Outlived(w.fact) || paused(ctx, r.reader(key.Cluster), at.cluster, &metav1.ObjectMeta{Namespace: key.Namespace, Annotations: at.annotations}) {
 		return nil
 	}
 	for _, o := range at.owners {
-		if !isMachine(o) {
+		if !capa.IsOwner(o, capa.Machine) {
 			continue
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": o.UID, "annotations": map[string]any{RemediateMachineAnnotation: ""},
+			"uid": o.UID, "annotations": map[string]any{clusterv1.RemediateMachineAnnotation: ""},
 		}})
 		if err != nil {
 			return err
@@ -275,7 +270,7 @@ const fillEvery = 50 * time.Millisecond
 // is under way. A kind that cannot be read has a reason, and is not waited for.
 func (r *AWSInstanceStateReconciler) filled(ctx context.Context) bool {
 	local := r.reader("")
-	for _, kind := range append([]k8sschema.GroupKind{AWSMachine, AWSMachinePool}, behind...) {
+	for _, kind := range append(labelled(), capa.PlaceKinds()...) {
 		list := newList(kind)
 		var unsynced *watchers.NotSyncedError
 		switch err := local.List(ctx, list); {
@@ -288,7 +283,7 @@ func (r *AWSInstanceStateReconciler) filled(ctx context.Context) bool {
 			r.Logger.Error(err, "Reading what is watched failed", "kind", kind.Kind)
 			continue
 		}
-		if kind != AWSMachine && kind != AWSMachinePool {
+		if !slices.Contains(labelled(), kind) {
 			continue
 		}
 		for i := range list.Items {

@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -64,12 +65,12 @@ type AWSInstanceStateReconciler struct {
 	ring    *owner.Ring[arrival]
 	lanes   *lanes
 	writer  *writer
-	ledger  *ledger
 	teller  *teller
 	drift   *drift
 	metrics *metrics
-	wakers  wakers
-	sources *sources
+	// handlers act on events in this process.
+	handlers handlers
+	sources  *sources
 	// elected is closed when this replica leads, and ready when the index holds what the
 	// management cluster has.
 	elected <-chan struct{}
@@ -183,13 +184,13 @@ func (r *AWSInstanceStateReconciler) unknown(ctx context.Context, f message.Fact
 // that cannot be read, such as while a webhook that converts them is away. A kind that is
 // not installed has none.
 func (r *AWSInstanceStateReconciler) blind(ctx context.Context, f message.Fact) bool {
-	kinds := []k8sschema.GroupKind{AWSMachinePool}
+	kinds := []k8sschema.GroupKind{capa.AWSMachinePool}
 	if !f.Kind.Group() {
-		kinds = append(kinds, AWSMachine)
+		kinds = append(kinds, capa.AWSMachine)
 	}
 	return slices.ContainsFunc(kinds, func(kind k8sschema.GroupKind) bool {
 		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(kind.WithVersion(anyVersion))
+		u.SetGroupVersionKind(kind.WithVersion(capa.Version))
 		var unsynced *watchers.NotSyncedError
 		// No object has no name: only whether the kind is there is asked.
 		err := r.reader("").Get(ctx, client.ObjectKey{}, u)
@@ -222,7 +223,7 @@ func (from origin) takes(account string) bool {
 // place of an object. Where its account is not known it is the queue's own, unless the
 // source lists the accounts that it may speak of.
 func (r *AWSInstanceStateReconciler) place(ctx context.Context, from origin, o owner.Object) owner.Place {
-	place := placeOf(ctx, r.reader(o.Cluster), o.Namespace, o.ClusterName)
+	place := placeOf(ctx, r.reader(o.Cluster), o)
 	if place.Account == "" && from.accounts == nil {
 		place.Account = from.account
 	}
@@ -239,12 +240,7 @@ func (r *AWSInstanceStateReconciler) reader(cluster string) client.Reader {
 
 // read an object from memory. Errors: those of watchers' readers.
 func (r *AWSInstanceStateReconciler) read(ctx context.Context, key owner.Key) (*unstructured.Unstructured, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(kindOf(key).WithVersion(anyVersion))
-	if err := r.reader(key.Cluster).Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, u); err != nil {
-		return nil, err
-	}
-	return u, nil
+	return capa.Get(ctx, r.reader(key.Cluster), kindOf(key).WithVersion(capa.Version), nameOf(key))
 }
 
 // follower keeps the index of one kind.
@@ -291,7 +287,6 @@ func (r *AWSInstanceStateReconciler) follow(ctx context.Context, key owner.Key, 
 func (r *AWSInstanceStateReconciler) forget(key owner.Key) {
 	r.index.Delete(key)
 	r.writer.forget(key)
-	r.ledger.superseded(key, "")
-	r.wakers.forget(key)
+	r.handlers.supersede(key, "")
 	r.drift.forget(key)
 }

@@ -33,7 +33,7 @@
 //
 // # Locking
 //
-// lanes, ledger, bucket, drift and sources have a mutex each, held for access of maps
+// lanes, handlers, writer, drift and sources have a mutex each, held for access of maps
 // only and never two at once. Workers are owned by the manager; consumers by sources,
 // which waits for them when the manager stops.
 //

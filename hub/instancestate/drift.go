@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/guard"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // DefaultDriftGrace is how long a label may differ from status.instanceState, which
@@ -87,7 +89,7 @@ func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 	}
 	wrote := u.GetLabels()[labelOf(key)]
 	i, machine := known.(instance)
-	polled, id := text(u, "status", "instanceState"), instanceOf(u)
+	polled, id := capa.Text(u, "status", "instanceState"), instanceOf(u)
 	if machine && i.ID != "" && i.ID != id {
 		// The label is of the instance before. That this one runs is sure; that it has
 		// ended is not, for the polled end may be of the one before, too.
@@ -161,7 +163,7 @@ func (d *drift) due() map[owner.Key]suspect {
 // paused is whether CAPA does not look at an object: what it polled is as old as that.
 func (d *drift) paused(ctx context.Context, key owner.Key) bool {
 	u, err := d.r.read(ctx, key)
-	return err != nil || paused(ctx, d.r.reader(key.Cluster), key.Namespace, u.GetLabels()[clusterNameLabel], u.GetAnnotations())
+	return err != nil || paused(ctx, d.r.reader(key.Cluster), u.GetLabels()[clusterv1.ClusterNameLabel], u)
 }
 
 func (d *drift) repair(key owner.Key, s difference) {

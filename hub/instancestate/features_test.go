@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -110,7 +111,7 @@ func TestRemediate(t *testing.T) {
 		m := w.machine(name, instanceID(i))
 		m.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: "Machine", Name: name, UID: owner.GetUID()}})
 		if name == "paused" {
-			m.SetAnnotations(map[string]string{"cluster.x-k8s.io/paused": ""})
+			m.SetAnnotations(map[string]string{clusterv1.PausedAnnotation: ""})
 		}
 		w.create(m)
 		machines[name] = owner
@@ -122,7 +123,7 @@ func TestRemediate(t *testing.T) {
 	w.g.Eventually(w.labels).Should(Equal(map[string]int{"spot-interruption-terminate": 2, "rebalance-recommended": 1}))
 	w.awaitsEmpty("events")
 	for name, owner := range machines {
-		marked := HaveKey(instancestate.RemediateMachineAnnotation)
+		marked := HaveKey(clusterv1.RemediateMachineAnnotation)
 		if name != "spot" {
 			marked = Not(marked)
 		}
@@ -157,7 +158,7 @@ func TestRemediateInAnyOrder(t *testing.T) {
 	g := w.g
 	g.Expect(w.labels()).To(Equal(map[string]int{"shutting-down": 2, "running": 1}))
 	for name, owner := range owners {
-		marked := HaveKey(instancestate.RemediateMachineAnnotation)
+		marked := HaveKey(clusterv1.RemediateMachineAnnotation)
 		if name == "recovered" {
 			marked = Not(marked)
 		}

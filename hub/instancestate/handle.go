@@ -2,20 +2,25 @@ package instancestate
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // Woken is why a handler is woken: there is a new event behind the label of an object.
 type Woken struct {
 	// Cluster that the object lives in; empty for the management cluster.
 	Cluster multicluster.ClusterName
-	// Object is the AWSMachine or AWSMachinePool, as it was read: its metadata.
+	// Object is the metadata of the AWSMachine or AWSMachinePool.
 	Object *metav1.PartialObjectMetadata
 }
 
@@ -27,102 +32,192 @@ type Handler struct {
 
 // Handle registers a handler, before the manager starts. wake is called when the event
 // behind an object's label changes, once for each object after a start, and again while
-// its message waits; it must not block: to enqueue is all that it should do.
+// its message waits. It must not block: it should only enqueue.
 func (r *AWSInstanceStateReconciler) Handle(name string, wake func(Woken)) *Handler {
-	r.ledger.add(name)
-	r.wakers.add(name, wake)
+	r.handlers.add(name, wake)
 	return &Handler{name: name, r: r}
 }
 
 // Processed reports that the handler has acted on an event, of GetEventFromSQS, or has
 // nothing to do for it.
 func (h *Handler) Processed(w Woken, eventID string) {
-	h.r.ledger.report(h.name, keyOf(w), eventID)
-}
-
-// IsEventProcessed is whether every registered handler has reported of an event: its
-// message is not deleted before. Without handlers every event is.
-func (r *AWSInstanceStateReconciler) IsEventProcessed(_ context.Context, eventID string) bool {
-	return r.ledger.processed(eventID)
-}
-
-func keyOf(w Woken) owner.Key {
-	return owner.Key{
-		Cluster: string(w.Cluster), Pool: w.Object.Kind == AWSMachinePool.Kind,
+	h.r.handlers.report(h.name, owner.Key{
+		Cluster: string(w.Cluster), Pool: w.Object.Kind == capa.AWSMachinePool.Kind,
 		Namespace: w.Object.Namespace, Name: w.Object.Name,
-	}
+	}, eventID)
 }
 
-// wakers are the handlers' wake functions, and what they were woken for.
-type wakers struct {
+// IsEventProcessed reports whether every registered handler has reported an event on every
+// object whose label it is behind: its message is not deleted before. Without handlers it
+// is true for every event.
+func (r *AWSInstanceStateReconciler) IsEventProcessed(_ context.Context, eventID string) bool {
+	return r.handlers.processed(eventID)
+}
+
+// remembers is how many processed events are remembered: more than a queue's window.
+const remembers = 20_000
+
+// handlers are the registered handlers, and the reports that are missing. The zero value has
+// no handler.
+type handlers struct {
 	mu          sync.Mutex
 	lockedState struct {
-		by map[string]func(Woken)
-		// last: object → id of the event that its handlers were last woken for.
-		last map[owner.Key]string
+		wake map[string]func(Woken)
+		// behind: object → the event behind its label.
+		behind map[owner.Key]*awaited
+		// open: event → objects on which a report of it is missing.
+		open map[string]int
+		// done are the ids of processed events.
+		done *lru.Cache
 	}
 }
 
-func (w *wakers) add(name string, wake func(Woken)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.lockedState.by == nil {
-		w.lockedState.by, w.lockedState.last = map[string]func(Woken){}, map[owner.Key]string{}
+// awaited is an event behind the label of one object.
+type awaited struct {
+	event string
+	// missing are the handlers that have not reported.
+	missing map[string]struct{}
+	// woken is set when a watch has brought the event, and the handlers were woken for it.
+	woken bool
+	// settled is set when then was called.
+	settled bool
+	// then is called when no report is missing, or the event is superseded.
+	then []func()
+}
+
+func (h *handlers) add(name string, wake func(Woken)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &h.lockedState
+	if s.wake == nil {
+		s.wake, s.behind, s.open, s.done = map[string]func(Woken){}, map[owner.Key]*awaited{}, map[string]int{}, lru.New(remembers)
 	}
-	w.lockedState.by[name] = wake
+	s.wake[name] = wake
 }
 
-func (w *wakers) forget(key owner.Key) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.lockedState.last, key)
+func (h *handlers) processed(event string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.lockedState.wake) == 0 {
+		return true
+	}
+	_, done := h.lockedState.done.Get(event)
+	return done && h.lockedState.open[event] == 0
 }
 
-// wake one handler.
-func (w *wakers) wake(name string, woken Woken) {
-	w.mu.Lock()
-	wake := w.lockedState.by[name]
-	w.mu.Unlock()
-	wake(woken)
-}
-
-// fresh are the handlers to wake for an event behind an object's label.
-func (w *wakers) fresh(key owner.Key, id string) []func(Woken) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.lockedState.by) == 0 || w.lockedState.last[key] == id {
+// await calls then when every handler has reported an event on an object, perhaps at once.
+// It returns the wake functions of the handlers that have not.
+func (h *handlers) await(key owner.Key, event string, then func()) (wake []func(Woken)) {
+	h.supersede(key, event)
+	h.mu.Lock()
+	a := h.ofLocked(key, event)
+	if a == nil || len(a.missing) == 0 {
+		h.mu.Unlock()
+		then()
 		return nil
 	}
-	w.lockedState.last[key] = id
-	all := make([]func(Woken), 0, len(w.lockedState.by))
-	for _, wake := range w.lockedState.by {
-		all = append(all, wake)
+	defer h.mu.Unlock()
+	a.then = append(a.then, then)
+	for name := range a.missing {
+		wake = append(wake, h.lockedState.wake[name])
 	}
-	return all
+	return wake
+}
+
+// fresh returns the handlers to wake for an event that a watch has brought.
+func (h *handlers) fresh(key owner.Key, event string) []func(Woken) {
+	h.supersede(key, event)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.ofLocked(key, event)
+	if a == nil || a.woken {
+		return nil
+	}
+	a.woken = true
+	return slices.Collect(maps.Values(h.lockedState.wake))
+}
+
+// ofLocked returns the event behind the label of an object; nil without handlers or event.
+func (h *handlers) ofLocked(key owner.Key, event string) *awaited {
+	s := &h.lockedState
+	if len(s.wake) == 0 || event == "" {
+		return nil
+	}
+	if s.behind[key] == nil {
+		a := &awaited{event: event, missing: map[string]struct{}{}}
+		for name := range s.wake {
+			a.missing[name] = struct{}{}
+		}
+		s.behind[key] = a
+		s.open[event]++
+	}
+	return s.behind[key]
+}
+
+// report of a handler.
+func (h *handlers) report(name string, key owner.Key, event string) {
+	h.mu.Lock()
+	var then []func()
+	if a := h.lockedState.behind[key]; a != nil && a.event == event {
+		delete(a.missing, name)
+		if len(a.missing) == 0 {
+			then = h.settleLocked(a)
+		}
+	}
+	h.mu.Unlock()
+	call(then)
+}
+
+// supersede the event behind the label of an object by another one, or by none when the
+// object is gone. No report of the old event is awaited any more.
+func (h *handlers) supersede(key owner.Key, by string) {
+	h.mu.Lock()
+	var then []func()
+	if a := h.lockedState.behind[key]; a != nil && a.event != by {
+		delete(h.lockedState.behind, key)
+		then = h.settleLocked(a)
+	}
+	h.mu.Unlock()
+	call(then)
+}
+
+// settleLocked notes that no report of an event is missing on one object, and returns what to
+// call without the lock.
+func (h *handlers) settleLocked(a *awaited) []func() {
+	s, then := &h.lockedState, a.then
+	if a.settled {
+		return nil
+	}
+	a.settled, a.then = true, nil
+	if s.open[a.event]--; s.open[a.event] == 0 {
+		delete(s.open, a.event)
+		s.done.Add(a.event, nil)
+	}
+	return then
+}
+
+func call(all []func()) {
+	for _, f := range all {
+		f()
+	}
 }
 
 // wake the handlers if there is another event behind an object's label.
 func (r *AWSInstanceStateReconciler) wake(key owner.Key, u *unstructured.Unstructured) {
-	id := eventID(u.GetAnnotations())
-	if id == "" {
+	event := eventID(u.GetAnnotations())
+	if event == "" {
 		return
 	}
-	wakes := r.wakers.fresh(key, id)
-	if wakes == nil {
-		return
-	}
-	r.ledger.superseded(key, id)
-	woken := objectFor(key, seenOf(u.GroupVersionKind(), u, key))
-	for _, wake := range wakes {
-		wake(woken)
+	for _, wake := range r.handlers.fresh(key, event) {
+		wake(objectFor(key, seenOf(u.GroupVersionKind(), u, key)))
 	}
 }
 
-// objectFor handlers.
+// objectFor returns an object as handlers get it.
 func objectFor(key owner.Key, at seen) Woken {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name, UID: at.uid, ResourceVersion: at.resourceVersion,
-		Labels: map[string]string{labelOf(key): at.label, clusterNameLabel: at.cluster}, Annotations: at.annotations,
+		Labels: map[string]string{labelOf(key): at.label, clusterv1.ClusterNameLabel: at.cluster}, Annotations: at.annotations,
 	}}
 	o.SetGroupVersionKind(at.gvk)
 	return Woken{Cluster: multicluster.ClusterName(key.Cluster), Object: o.DeepCopy()}

@@ -11,8 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/capstan-hub/capstan/hub/instancestate"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // A version that is served no more, or a proxy that knows no way, is not an object that
@@ -56,7 +55,7 @@ func TestRemediateNoNamesake(t *testing.T) {
 	w.send("events", spot(instanceID(0), 0))
 	w.awaits(m).Should(Equal("spot-interruption-terminate"))
 	w.awaitsEmpty("events")
-	w.g.Expect(w.getIn(w.Client, other).GetAnnotations()).NotTo(HaveKey(instancestate.RemediateMachineAnnotation))
+	w.g.Expect(w.getIn(w.Client, other).GetAnnotations()).NotTo(HaveKey(clusterv1.RemediateMachineAnnotation))
 	w.g.Expect(w.metric("remediated_total")).To(BeZero())
 }
 

@@ -8,76 +8,53 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-const (
-	groupCore           = "cluster.x-k8s.io"
-	groupInfrastructure = "infrastructure.cluster.x-k8s.io"
-	groupControlPlane   = "controlplane.cluster.x-k8s.io"
-
-	// clusterNameLabel is Cluster API's, on whatever belongs to a Cluster.
-	clusterNameLabel = "cluster.x-k8s.io/cluster-name"
-	// pausedAnnotation is Cluster API's, on any of its objects.
-	pausedAnnotation = "cluster.x-k8s.io/paused"
-	// anyVersion stands for whichever is served, where watchers are asked.
-	anyVersion = "v1beta2"
-)
-
-// The kinds that are labelled, and those that say where their instances are.
-var (
-	AWSMachine     = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachine"}
-	AWSMachinePool = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSMachinePool"}
-
-	clusterKind      = schema.GroupKind{Group: groupCore, Kind: "Cluster"}
-	awsCluster       = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSCluster"}
-	awsRoleIdentity  = schema.GroupKind{Group: groupInfrastructure, Kind: "AWSClusterRoleIdentity"}
-	awsManagedPlane  = schema.GroupKind{Group: groupControlPlane, Kind: "AWSManagedControlPlane"}
-	rosaControlPlane = schema.GroupKind{Group: groupControlPlane, Kind: "ROSAControlPlane"}
-
-	behind = []schema.GroupKind{clusterKind, awsCluster, awsManagedPlane, rosaControlPlane, awsRoleIdentity}
-)
-
-// fields of each kind that are kept of it: all that is ever read here.
-var fields = map[schema.GroupKind][]string{
-	AWSMachine:       {"spec.instanceID", "spec.providerID", "status.instanceState"},
-	AWSMachinePool:   {"spec.providerID", "spec.providerIDList", "status.instances"},
-	clusterKind:      {"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef"},
-	awsCluster:       {"spec.region", "spec.identityRef"},
-	awsManagedPlane:  {"spec.region", "spec.identityRef"},
-	rosaControlPlane: {"spec.region", "spec.identityRef"},
-	awsRoleIdentity:  {"spec.roleARN"},
+// labelled returns the kinds that are labelled.
+func labelled() []schema.GroupKind {
+	return []schema.GroupKind{capa.AWSMachine, capa.AWSMachinePool}
 }
 
-var (
-	keptLabels      = []string{clusterNameLabel, LabelEC2, LabelASG}
-	keptAnnotations = []string{pausedAnnotation, AnnotationGuard, AnnotationEvent}
-)
+// fields are the fields of each kind that this package reads, besides capa.PlaceFields.
+var fields = map[schema.GroupKind][]string{
+	capa.AWSMachine:     {"spec.instanceID", "spec.providerID", "status.instanceState"},
+	capa.AWSMachinePool: {"spec.providerID", "spec.providerIDList", "status.instances"},
+}
 
-// Kind is how watchers read a kind for this package; false for kinds that are not its.
+var keptLabels = []string{clusterv1.ClusterNameLabel, LabelEC2, LabelASG}
+
+func keptAnnotation(key string) bool {
+	return key == AnnotationGuard || key == AnnotationEvent || capa.PlaceAnnotation(key)
+}
+
+// Kind returns how watchers read a kind for this package, and false for a kind that it does
+// not read.
 func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
-	kept, known := fields[kind]
-	if !known {
+	kept := slices.Concat(fields[kind], capa.PlaceFields(kind))
+	if len(kept) == 0 {
 		return watchers.Kind{}, false
 	}
 	reduce := watchers.Excerpt{
 		Fields:      kept,
 		Labels:      func(key string) bool { return slices.Contains(keptLabels, key) },
-		Annotations: func(key string) bool { return slices.Contains(keptAnnotations, key) },
+		Annotations: keptAnnotation,
 	}.Reducer()
 	return watchers.Kind{
 		GroupKind:     kind,
-		ClusterScoped: kind == awsRoleIdentity,
+		ClusterScoped: kind == capa.AWSClusterRoleIdentity,
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
 			out := reduce(u)
-			if kind != AWSMachine {
+			if kind != capa.AWSMachine {
 				return out, nil
 			}
-			out.SetOwnerReferences(slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !isMachine(r) }))
+			out.SetOwnerReferences(slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return !capa.IsOwner(r, capa.Machine) }))
 			if at := writtenAt(u, "f:status", "f:instanceState"); !at.IsZero() {
 				out.SetManagedFields([]metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: at}}})
 			}
@@ -113,23 +90,13 @@ func polledAt(u *unstructured.Unstructured) time.Time {
 	return time.Time{}
 }
 
-func isMachine(r metav1.OwnerReference) bool {
-	group, _, _ := strings.Cut(r.APIVersion, "/")
-	return r.Kind == "Machine" && group == groupCore
-}
-
-// text is a field as it stands; empty when it is missing or of another type.
-func text(u *unstructured.Unstructured, path ...string) string {
-	s, _, _ := unstructured.NestedString(u.Object, path...)
-	return s
-}
-
 // objectOf says what an AWSMachine or AWSMachinePool stands for.
 func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) owner.Object {
-	pool := u.GetKind() == AWSMachinePool.Kind
+	pool := u.GetKind() == capa.AWSMachinePool.Kind
 	o := owner.Object{
 		Key:         owner.Key{Cluster: string(cluster), Pool: pool, Namespace: u.GetNamespace(), Name: u.GetName()},
-		ClusterName: u.GetLabels()[clusterNameLabel],
+		ClusterName: u.GetLabels()[clusterv1.ClusterNameLabel],
+		Region:      u.GetAnnotations()[capa.RegionAnnotation],
 	}
 	add := func(id string) {
 		if id != "" && !slices.Contains(o.Instances, id) {
@@ -142,7 +109,7 @@ func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) ow
 	}
 	// CAPA names the group after the pool, and writes its ARN into spec.providerID.
 	o.GroupName = u.GetName()
-	if arn := text(u, "spec", "providerID"); strings.HasPrefix(arn, "arn:") {
+	if arn := capa.Text(u, "spec", "providerID"); strings.HasPrefix(arn, "arn:") {
 		o.GroupARN = arn
 	}
 	list, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "providerIDList")
@@ -161,17 +128,17 @@ func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) ow
 
 // instanceOf an AWSMachine: one, for its label tells of one.
 func instanceOf(u *unstructured.Unstructured) string {
-	if id := text(u, "spec", "instanceID"); id != "" {
+	if id := capa.Text(u, "spec", "instanceID"); id != "" {
 		return id
 	}
-	return owner.InstanceID(text(u, "spec", "providerID"))
+	return owner.InstanceID(capa.Text(u, "spec", "providerID"))
 }
 
 func kindOf(key owner.Key) schema.GroupKind {
 	if key.Pool {
-		return AWSMachinePool
+		return capa.AWSMachinePool
 	}
-	return AWSMachine
+	return capa.AWSMachine
 }
 
 func labelOf(key owner.Key) string {

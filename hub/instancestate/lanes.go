@@ -9,16 +9,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 )
 
 const (
 	// workers patch objects. A management cluster takes a thousand patches in a second.
 	workers = 16
-	// clusterShare is how many workers one workload cluster may hold at once.
-	clusterShare = 2
-	// A workload cluster that did not answer is left alone for clusterRest, and twice as
-	// long each time up to clusterRestMax: its messages come again meanwhile.
-	clusterRest, clusterRestMax = 5 * time.Second, 2 * time.Minute
 	// While a queue has more to be read than one receive brings, a notice may be among it,
 	// and patches would take the time of reading. So objects that are not urgent wait for
 	// readGap after each full receive; but for no longer than readFirst, in which some
@@ -26,6 +22,10 @@ const (
 	// behind them is late by half a second at most.
 	readGap, readFirst, fewWait = 50 * time.Millisecond, time.Second, 150
 )
+
+// clusterRests are how long a member cluster rests that did not answer. Its messages come
+// again meanwhile.
+var clusterRests = memberwrite.Rests{Min: 5 * time.Second, Max: 2 * time.Minute}
 
 // job is what is to be done on one object.
 type job struct {
@@ -40,10 +40,7 @@ type lane struct {
 	cluster string
 	// urgent and normal objects that wait, oldest first.
 	urgent, normal []owner.Key
-	busy           int
-	// rest is how long it was last left alone, and until when; zero when it answers.
-	rest  time.Duration
-	until time.Time
+	memberwrite.Lane
 }
 
 // lanes bring work to workers: one worker at a time for an object, urgent objects first,
@@ -80,7 +77,7 @@ func (l *lanes) put(key owner.Key, w work) {
 		l.lockedState.jobs[key] = j
 	}
 	j.works = append(j.works, w)
-	l.enqueue(j, w.fact.Urgent())
+	l.enqueueLocked(j, w.fact.Urgent())
 	l.mu.Unlock()
 	l.signal()
 }
@@ -114,9 +111,9 @@ func (l *lanes) signal() {
 	}
 }
 
-// enqueue a job; l.mu is held. One that waits and has become urgent waits twice: whoever
-// comes second finds nothing to do.
-func (l *lanes) enqueue(j *job, urgent bool) {
+// enqueueLocked enqueues a job. One that waits and has become urgent is enqueued twice:
+// the second time there is nothing to do.
+func (l *lanes) enqueueLocked(j *job, urgent bool) {
 	if j.busy {
 		j.urgent = j.urgent || urgent
 		return
@@ -124,7 +121,7 @@ func (l *lanes) enqueue(j *job, urgent bool) {
 	if j.queued && (j.urgent || !urgent) {
 		return
 	}
-	at := l.of(j.key.Cluster)
+	at := l.ofLocked(j.key.Cluster)
 	if urgent {
 		at.urgent = append(at.urgent, j.key)
 	} else {
@@ -133,8 +130,8 @@ func (l *lanes) enqueue(j *job, urgent bool) {
 	j.queued, j.urgent = true, j.urgent || urgent
 }
 
-// of a cluster; l.mu is held.
-func (l *lanes) of(cluster string) *lane {
+// ofLocked is the lane of a cluster.
+func (l *lanes) ofLocked(cluster string) *lane {
 	s := &l.lockedState
 	at := slices.IndexFunc(s.lanes, func(at *lane) bool { return at.cluster == cluster })
 	if at < 0 {
@@ -157,12 +154,12 @@ type turn struct {
 func (l *lanes) take() turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	j, resting := l.next(func(at *lane) *[]owner.Key { return &at.urgent })
+	j, resting := l.nextLocked(func(at *lane) *[]owner.Key { return &at.urgent })
 	if j == nil {
 		if held := l.held(); held > 0 && len(l.lockedState.jobs) > fewWait {
 			return turn{held: held}
 		}
-		j, resting = l.next(func(at *lane) *[]owner.Key { return &at.normal })
+		j, resting = l.nextLocked(func(at *lane) *[]owner.Key { return &at.normal })
 	}
 	if j == nil {
 		return turn{}
@@ -172,8 +169,8 @@ func (l *lanes) take() turn {
 	return turn{job: j, works: works, resting: resting}
 }
 
-// next job in one of the queues of all lanes, in turn; l.mu is held.
-func (l *lanes) next(queue func(*lane) *[]owner.Key) (*job, bool) {
+// nextLocked is the next job in one of the queues of all lanes, in turn.
+func (l *lanes) nextLocked(queue func(*lane) *[]owner.Key) (*job, bool) {
 	s := &l.lockedState
 	for i := range s.lanes {
 		at := s.lanes[(s.turn+i)%len(s.lanes)]
@@ -184,46 +181,33 @@ func (l *lanes) next(queue func(*lane) *[]owner.Key) (*job, bool) {
 			if j == nil || j.busy || len(j.works) == 0 {
 				continue // It waited twice.
 			}
-			at.busy++
+			at.Enter()
 			s.turn = (s.turn + i + 1) % len(s.lanes)
-			return j, at.until.After(l.clock.Now())
+			return j, at.Resting(l.clock.Now()) > 0
 		}
 	}
 	return nil, false
 }
 
-func (at *lane) free() bool {
-	switch {
-	case at.cluster == "":
-		return true
-	case at.rest > 0:
-		return at.busy == 0 // One tries for all.
-	}
-	return at.busy < clusterShare
-}
+// free reports whether a worker may enter. The management cluster has no share.
+func (at *lane) free() bool { return at.cluster == "" || at.Free() }
 
-// done with a job; silent says that the cluster did not answer, and skipped that it was
-// not called.
-func (l *lanes) done(j *job, silent, skipped bool) {
+// done ends the turn of a job.
+func (l *lanes) done(j *job, o memberwrite.Outcome) {
 	l.mu.Lock()
 	s := &l.lockedState
-	at := l.of(j.key.Cluster)
-	at.busy--
-	switch {
-	case skipped || at.cluster == "":
-	case silent:
-		at.rest = min(max(clusterRest, 2*at.rest), clusterRestMax)
-		at.until = l.clock.Now().Add(at.rest)
-	default:
-		at.rest, at.until = 0, time.Time{}
+	at := l.ofLocked(j.key.Cluster)
+	if at.cluster == "" {
+		o = memberwrite.Skipped // The management cluster never rests.
 	}
+	at.Leave(o, clusterRests, l.clock.Now())
 	j.busy = false
 	if len(j.works) > 0 {
-		l.enqueue(j, j.urgent)
+		l.enqueueLocked(j, j.urgent)
 	} else {
 		delete(s.jobs, j.key)
 	}
-	if at.busy == 0 && len(at.urgent)+len(at.normal) == 0 && at.rest == 0 {
+	if at.Idle() && len(at.urgent)+len(at.normal) == 0 {
 		s.lanes = slices.DeleteFunc(s.lanes, func(other *lane) bool { return other == at })
 		s.turn = 0
 	}
@@ -242,7 +226,7 @@ func (l *lanes) len() int {
 }
 
 // run a worker until the context ends.
-func (l *lanes) run(ctx context.Context, do func(context.Context, owner.Key, []work) (silent bool), skip func([]work)) {
+func (l *lanes) run(ctx context.Context, do func(context.Context, owner.Key, []work) memberwrite.Outcome, skip func([]work)) {
 	for ctx.Err() == nil {
 		t := l.take()
 		switch {
@@ -250,9 +234,9 @@ func (l *lanes) run(ctx context.Context, do func(context.Context, owner.Key, []w
 			l.wait(ctx, t.held)
 		case t.resting:
 			skip(t.works)
-			l.done(t.job, false, true)
+			l.done(t.job, memberwrite.Skipped)
 		default:
-			l.done(t.job, do(ctx, t.key, t.works), false)
+			l.done(t.job, do(ctx, t.key, t.works))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/guard"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
@@ -37,7 +38,7 @@ type seen struct {
 func seenOf(gvk schema.GroupVersionKind, o metav1.Object, key owner.Key) seen {
 	return seen{
 		gvk: gvk, uid: o.GetUID(), resourceVersion: o.GetResourceVersion(),
-		label: o.GetLabels()[labelOf(key)], annotations: o.GetAnnotations(), cluster: o.GetLabels()[clusterNameLabel],
+		label: o.GetLabels()[labelOf(key)], annotations: o.GetAnnotations(), cluster: o.GetLabels()[clusterv1.ClusterNameLabel],
 		owners: o.GetOwnerReferences(), deleting: o.GetDeletionTimestamp() != nil,
 	}
 }

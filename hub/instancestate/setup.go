@@ -10,15 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -27,6 +25,8 @@ import (
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -49,16 +49,14 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) (*AWSInstanceStateReconc
 		o.DriftGrace = DefaultDriftGrace
 	}
 	local := mgr.GetLocalManager()
-	config := rest.CopyConfig(local.GetConfig())
-	// The workers bound what is under way, so that a client-side limit would only delay.
-	config.QPS, config.RateLimiter = -1, nil
-	patches, err := metadata.NewForConfigAndClient(config, local.GetHTTPClient())
+	patches, err := memberwrite.LocalClient(local)
 	if err != nil {
-		return nil, fmt.Errorf("client of the management cluster: %w", err)
+		return nil, err
 	}
 	r := &AWSInstanceStateReconciler{
-		Options: o, ring: &owner.Ring[arrival]{Clock: o.Clock}, lanes: newLanes(o.Clock), writer: newWriter(patches, mgr.GetCluster),
-		ledger: newLedger(), metrics: newMetrics(), elected: local.Elected(), ready: make(chan struct{}),
+		Options: o, ring: &owner.Ring[arrival]{Clock: o.Clock}, lanes: newLanes(o.Clock),
+		writer:  newWriter(memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster}),
+		metrics: newMetrics(), elected: local.Elected(), ready: make(chan struct{}),
 	}
 	r.teller = newTeller(o.Recorder, r.metrics, o.Clock, o.Local.Reader(clusters.LocalName))
 	r.drift, r.sources = newDrift(r), newSources(r, local.GetClient())
@@ -127,13 +125,13 @@ func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool
 			err = c.Watch(local)
 		}
 		// Of identities of AWS, those of the management cluster count alone.
-		if err == nil && r.Remote != nil && kind != awsRoleIdentity {
+		if err == nil && r.Remote != nil && kind != capa.AWSClusterRoleIdentity {
 			err = c.MultiClusterWatch(r.Remote.Source(kind, handle))
 		}
 		return err
 	}
-	errs := []error{watch(kind, watchers.Enqueue), c.MultiClusterWatch(farewell{r, pool})}
-	for _, other := range behind {
+	errs := []error{watch(kind, watchers.Enqueue), c.MultiClusterWatch(r.disengaged(pool))}
+	for _, other := range capa.PlaceKinds() {
 		errs = append(errs, watch(other, demanded))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -147,34 +145,21 @@ func demanded(multicluster.ClusterName, cluster.Cluster) handler.TypedEventHandl
 	return handler.TypedFuncs[client.Object, mcreconcile.Request]{}
 }
 
-// farewell is a source that tells nothing, and has the objects of a cluster looked at
-// that is not engaged any more.
-type farewell struct {
-	r    *AWSInstanceStateReconciler
-	pool bool
-}
-
-// ForCluster implements mcsource.TypedSource.
-func (f farewell) ForCluster(name multicluster.ClusterName, _ cluster.Cluster) (ctrlsource.TypedSource[mcreconcile.Request], bool, error) {
-	return ctrlsource.TypedFunc[mcreconcile.Request](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
-		context.AfterFunc(ctx, func() {
-			for _, key := range f.r.index.In(string(name)) {
-				if key.Pool != f.pool {
-					continue
-				}
-				who := mcreconcile.Request{ClusterName: name}
-				who.Namespace, who.Name = key.Namespace, key.Name
-				q.Add(who)
+// disengaged has the objects of a cluster reconciled that is no longer engaged.
+func (r *AWSInstanceStateReconciler) disengaged(pool bool) memberwrite.Disengaged {
+	return func(name multicluster.ClusterName, q memberwrite.Queue) {
+		for _, key := range r.index.In(string(name)) {
+			if key.Pool == pool {
+				q.Add(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: nameOf(key)}})
 			}
-		})
-		return nil
-	}), true, nil
+		}
+	}
 }
 
 // newList of a kind.
 func newList(kind schema.GroupKind) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
-	gvk := kind.WithVersion(anyVersion)
+	gvk := kind.WithVersion(capa.Version)
 	gvk.Kind += "List"
 	list.SetGroupVersionKind(gvk)
 	return list

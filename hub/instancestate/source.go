@@ -77,6 +77,7 @@ type source struct {
 	// changed is called when the status did.
 	changed func()
 
+	// mu guards letters.
 	mu sync.Mutex
 	// letters says that there were dead letters.
 	letters bool

@@ -10,6 +10,8 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 )
 
 // A watch brings an object as it was before the newest event was written to it: that
@@ -19,7 +21,7 @@ func TestWatchBehindTheLabel(t *testing.T) {
 	c := testclock.NewFakeClock(time.Now())
 	r := &AWSInstanceStateReconciler{
 		Options: Options{Clock: c, Logger: logr.Discard()},
-		ring:    &owner.Ring[arrival]{Clock: c}, lanes: newLanes(c), writer: newWriter(nil, nil), ledger: newLedger(), metrics: newMetrics(),
+		ring:    &owner.Ring[arrival]{Clock: c}, lanes: newLanes(c), writer: newWriter(memberwrite.Writer{}), metrics: newMetrics(),
 	}
 	r.drift = newDrift(r)
 	woken := 0
@@ -27,7 +29,7 @@ func TestWatchBehindTheLabel(t *testing.T) {
 	key := owner.Key{Namespace: "n", Name: "m"}
 	at := func(version, event string) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(AWSMachine.WithVersion(anyVersion))
+		u.SetGroupVersionKind(capa.AWSMachine.WithVersion(capa.Version))
 		u.SetNamespace("n")
 		u.SetName("m")
 		u.SetResourceVersion(version)
@@ -37,7 +39,7 @@ func TestWatchBehindTheLabel(t *testing.T) {
 	old, now := at("1", "old"), at("2", "new")
 	r.writer.wrote(key, seenOf(now.GroupVersionKind(), now, key))
 	done := false
-	r.ledger.await("new", key, func() { done = true })
+	r.handlers.await(key, "new", func() { done = true })
 	r.follow(t.Context(), key, old)
 	g.Expect(done).To(BeFalse())
 	g.Expect(woken).To(BeZero())

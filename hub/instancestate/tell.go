@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // Reasons of Events on AWSMachines and AWSMachinePools.
@@ -52,6 +54,7 @@ type teller struct {
 	// calm are the Events of ordinary changes, and grave the others.
 	calm, grave *rate.Limiter
 
+	// mu guards told.
 	mu sync.Mutex
 	// told: what was told of a source, and when: the same is not told again for a while.
 	told *lru.Cache
@@ -133,12 +136,12 @@ func (t *teller) regarding(ctx context.Context, key owner.Key, at seen) (runtime
 	prefix := fmt.Sprintf("%s %s/%s: ", kind.Kind, key.Namespace, key.Name)
 	ref, err := clusters.ParseClusterName(multicluster.ClusterName(key.Cluster))
 	if err != nil {
-		return &corev1.ObjectReference{Kind: clusterKind.Kind, Name: key.Cluster}, prefix
+		return &corev1.ObjectReference{Kind: capa.Cluster.Kind, Name: key.Cluster}, prefix
 	}
-	if u := get(ctx, t.home, clusterKind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}); u != nil {
+	if u := clusterOf(ctx, t.home, ref.Namespace, ref.Name); u != nil {
 		return u, prefix
 	}
-	return &corev1.ObjectReference{APIVersion: groupCore + "/" + anyVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, prefix
+	return &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, prefix
 }
 
 // foreign says that a source brought what is of another account or region.

@@ -18,6 +18,7 @@ const (
 type tracker struct {
 	owed settler
 
+	// mu guards the fields that follow.
 	mu    sync.Mutex
 	left  int
 	worst outcome

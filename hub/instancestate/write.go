@@ -2,38 +2,28 @@ package instancestate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/metadata"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
+	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/memberwrite"
 )
 
-const (
-	// fieldManager of the patches.
-	fieldManager = "capstan-instancestate"
-	// callTimeout of one call: an API server that has not answered by then holds a worker
-	// no longer. A notice lives for two minutes.
-	callTimeout = 10 * time.Second
-	// machines is the resource of Cluster API's Machines.
-	machines = "machines"
-)
+// fieldManager of the patches.
+const fieldManager = "capstan-instancestate"
 
-// writer patches objects. What goes to a workload cluster passes the transport of its
-// connection, which lets merge patches of a few kinds through and nothing else.
+// writer patches objects, and remembers them as they are then.
 type writer struct {
-	local    metadata.Interface
-	clusters func(context.Context, multicluster.ClusterName) (cluster.Cluster, error)
+	memberwrite.Writer
 
 	mu          sync.Mutex
 	lockedState struct {
@@ -42,8 +32,8 @@ type writer struct {
 	}
 }
 
-func newWriter(local metadata.Interface, clusters func(context.Context, multicluster.ClusterName) (cluster.Cluster, error)) *writer {
-	w := &writer{local: local, clusters: clusters}
+func newWriter(to memberwrite.Writer) *writer {
+	w := &writer{Writer: to}
 	w.lockedState.ahead = map[owner.Key]seen{}
 	return w
 }
@@ -82,58 +72,46 @@ func (w *writer) wrote(key owner.Key, at seen) {
 	w.lockedState.ahead[key] = at
 }
 
-// patch an object by a merge patch. Errors: the API server's.
+// patch an object by a merge patch. Errors: those of memberwrite.
 func (w *writer) patch(ctx context.Context, key owner.Key, at seen, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	resource, err := w.resource(ctx, key.Cluster, at.gvk.GroupVersion().WithResource(resources[kindOf(key)]))
+	to, err := w.In(ctx, multicluster.ClusterName(key.Cluster))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return resource.Namespace(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return to.Patch(ctx, resourceOf(key, at.gvk), nameOf(key), patch)
 }
 
-// read an object from its API server. Errors: the API server's.
+// read an object from its API server. Errors: those of memberwrite.
 func (w *writer) read(ctx context.Context, key owner.Key, gvk schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
-	resource, err := w.resource(ctx, key.Cluster, gvk.GroupVersion().WithResource(resources[kindOf(key)]))
+	from, err := w.In(ctx, multicluster.ClusterName(key.Cluster))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return resource.Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	return from.Get(ctx, resourceOf(key, gvk), nameOf(key))
 }
 
-// annotateMachine annotates a Machine of the management cluster. Errors: the API
-// server's.
+// annotateMachine annotates a Machine of the management cluster. Errors: those of
+// memberwrite.
 func (w *writer) annotateMachine(ctx context.Context, namespace string, machine metav1.OwnerReference, patch []byte) error {
 	gv, err := schema.ParseGroupVersion(machine.APIVersion)
 	if err != nil {
 		return fmt.Errorf("owner %s: %w", machine.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err = w.local.Resource(gv.WithResource(machines)).Namespace(namespace).
-		Patch(ctx, machine.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	to, err := w.In(ctx, clusters.LocalName)
+	if err != nil {
+		return err
+	}
+	_, err = to.Patch(ctx, capa.Resource(capa.Machine).WithVersion(gv.Version), types.NamespacedName{Namespace: namespace, Name: machine.Name}, patch)
 	return err
 }
 
-func (w *writer) resource(ctx context.Context, name string, resource schema.GroupVersionResource) (metadata.Getter, error) {
-	if name == "" {
-		return w.local.Resource(resource), nil
-	}
-	connected, err := w.clusters(ctx, multicluster.ClusterName(name))
-	if err != nil {
-		return nil, fmt.Errorf("connection of %s: %w", name, err)
-	}
-	client, err := metadata.NewForConfigAndClient(connected.GetConfig(), connected.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("client of %s: %w", name, err)
-	}
-	return client.Resource(resource), nil
+func resourceOf(key owner.Key, served schema.GroupVersionKind) schema.GroupVersionResource {
+	return capa.Resource(kindOf(key)).WithVersion(served.Version)
 }
 
-var resources = map[schema.GroupKind]string{AWSMachine: "awsmachines", AWSMachinePool: "awsmachinepools"}
+func nameOf(key owner.Key) types.NamespacedName {
+	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+}
 
 // gone is whether an error says that an object is not there. That a path is not, such as
 // of a version that is served no more, says nothing of the object.
@@ -144,9 +122,4 @@ func gone(err error) bool {
 // otherUID is whether an error says that the object is not the one of a patch's uid.
 func otherUID(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid)
-}
-
-// silent is whether an error says that the cluster did not answer.
-func silent(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, multicluster.ErrClusterNotFound) || apierrors.IsTimeout(err)
 }

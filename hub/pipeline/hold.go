@@ -21,10 +21,10 @@ const (
 
 // holds are the Pipelines that are held.
 //
-// Locking: mu guards locked, for field access only.
+// Locking: mu guards lockedState, for field access only.
 type holds struct {
-	mu     sync.Mutex
-	locked map[types.NamespacedName]hold
+	mu          sync.Mutex
+	lockedState map[types.NamespacedName]hold
 }
 
 type hold struct {
@@ -38,22 +38,22 @@ func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if waiting == 0 {
-		delete(h.locked, key)
+		delete(h.lockedState, key)
 		return 0
 	}
-	if h.locked == nil {
-		h.locked = map[types.NamespacedName]hold{}
+	if h.lockedState == nil {
+		h.lockedState = map[types.NamespacedName]hold{}
 	}
 	retry := backoff.Policy{First: leastHold, Max: mostHold}
-	held, is := h.locked[key]
+	held, is := h.lockedState[key]
 	switch left := held.until.Sub(now); {
 	case !is:
-		h.locked[key] = hold{until: now.Add(leastHold), next: retry.Next(leastHold)}
+		h.lockedState[key] = hold{until: now.Add(leastHold), next: retry.Next(leastHold)}
 		return leastHold
 	case left > 0:
 		return min(left, mostHold) // The clock may have been put back.
 	default:
-		h.locked[key] = hold{until: now.Add(held.next), next: retry.Next(held.next)}
+		h.lockedState[key] = hold{until: now.Add(held.next), next: retry.Next(held.next)}
 		return 0
 	}
 }

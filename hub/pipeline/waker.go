@@ -27,6 +27,7 @@ import (
 type Waker struct {
 	index *index.Index
 
+	// mu guards the fields that follow.
 	mu          sync.Mutex
 	lockedQueue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	lockedEarly map[types.NamespacedName]bool

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/internal/backoff"
+	"github.com/capstan-hub/capstan/internal/truncate"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -32,7 +32,7 @@ const (
 	firstBackoff = 5 * time.Second
 	maxBackoff   = 10 * time.Minute
 
-	// maxError is how much of an error is kept in the status.
+	// maxError is how much of an error is kept in the status, in bytes.
 	maxError = 512
 )
 
@@ -194,7 +194,7 @@ func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Res
 	case modified(p):
 		p.Status.Reason = branchModified
 		p.Status.Message = fmt.Sprintf("%s, and its branch %s has commits that are not the hub's (%s), which the hub leaves alone: merge the pull request, or close it to reject the promotion",
-			result.Message, p.Status.PullRequest.Branch, cutTo(p.Status.PullRequest.ForeignSHA, shortSHA))
+			result.Message, p.Status.PullRequest.Branch, truncate.Prefix(p.Status.PullRequest.ForeignSHA, shortSHA))
 	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
 		p.Status.Reason = string(decision.PullRequestOpened)
 		p.Status.Message = fmt.Sprintf("%s; %s", result.Message, sentence(p, decision.PullRequestOpened))
@@ -279,11 +279,5 @@ func jitter(p *capstanv1.Promotion, wait time.Duration) time.Duration {
 // shortSHA is how much of a commit's hash people are shown.
 const shortSHA = 12
 
-func cut(s string) string {
-	if len(s) > maxError {
-		return cutTo(s, maxError) + "…"
-	}
-	return s
-}
-
-func cutTo(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
+// cut shortens an error to what the status keeps.
+func cut(s string) string { return truncate.Bytes(s, maxError) }

@@ -205,6 +205,7 @@ func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) 
 type follows struct {
 	clock clock.PassiveClock
 
+	// mu guards lockedNext.
 	mu         sync.Mutex
 	lockedNext map[types.UID]time.Time
 }

@@ -18,7 +18,8 @@ type Limiter struct {
 	limit rate.Limit
 	burst int
 
-	mu            sync.Mutex // held from look-up to insertion, so that no client has two budgets
+	// mu guards lockedClients. It is held from look-up to insertion, so that no client has two budgets.
+	mu            sync.Mutex
 	lockedClients *lru.Cache // of *rate.Limiter, by Client
 }
 

@@ -49,7 +49,7 @@ func (s *Server) Inject(r Rule) (remove func()) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.drop(active)
+		s.dropLocked(active)
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *Server) ruleFor(c *Call) Rule {
 		}
 		if r.Times > 0 {
 			if r.left--; r.left == 0 {
-				s.drop(r)
+				s.dropLocked(r)
 			}
 		}
 		return r.Rule
@@ -71,8 +71,8 @@ func (s *Server) ruleFor(c *Call) Rule {
 	return Rule{}
 }
 
-// drop a rule; s.mu is held.
-func (s *Server) drop(gone *activeRule) {
+// dropLocked removes a rule.
+func (s *Server) dropLocked(gone *activeRule) {
 	for i, r := range s.rules {
 		if r == gone {
 			s.rules = append(s.rules[:i:i], s.rules[i+1:]...)

@@ -40,6 +40,7 @@ type Server struct {
 	stopped context.Context
 	stop    context.CancelFunc
 
+	// mu guards the fields that follow.
 	mu sync.Mutex
 	// rules, newest first.
 	rules []*activeRule

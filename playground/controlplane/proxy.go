@@ -32,6 +32,7 @@ type Proxy struct {
 	end      context.CancelFunc
 	done     sync.WaitGroup
 
+	// mu guards the fields that follow.
 	mu    sync.Mutex
 	gate  *sync.Cond
 	mode  ProxyMode

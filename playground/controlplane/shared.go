@@ -19,10 +19,11 @@ type T interface {
 type Shared struct {
 	crds []string
 
-	once       sync.Once
-	running    *ControlPlane
-	err        error
-	installing sync.Mutex // Two installations of one CRD would both create it.
+	once    sync.Once
+	running *ControlPlane
+	err     error
+	// installing serialises installations: two of one CRD would both create it.
+	installing sync.Mutex
 }
 
 // Share a control plane with the CRDs of the named products, as CRDs has them.

@@ -185,7 +185,8 @@ func (c userChapter) mistake(ctx context.Context) (string, error) {
 
 // warnings that the API server gave.
 type warnings struct {
-	mu    sync.Mutex // guards texts
+	// mu guards texts.
+	mu    sync.Mutex
 	texts []string
 }
 

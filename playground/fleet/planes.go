@@ -104,7 +104,8 @@ func startPlanes(ctx context.Context, started workloads, auditLog string, down *
 
 // startedPlanes are the running control planes, which stop together.
 type startedPlanes struct {
-	mu     sync.Mutex // guards byName while planes start
+	// mu guards byName.
+	mu     sync.Mutex
 	byName map[string]*controlplane.ControlPlane
 }
 

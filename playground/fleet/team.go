@@ -36,6 +36,7 @@ type notification struct {
 type team struct {
 	act func(ctx context.Context, n notification) error
 
+	// mu guards received.
 	mu       sync.Mutex
 	received map[string]*notification
 }

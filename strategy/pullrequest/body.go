@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/truncate"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 )
 
@@ -60,10 +61,7 @@ func fence(s string) string { return strings.ReplaceAll(s, "```", "'''") }
 
 // code shows a value as it is: no Markdown, HTML, mention or line of it takes effect.
 func code(value string) string {
-	value = oneLine(value)
-	if runes := []rune(value); len(runes) > maxValue {
-		value = string(runes[:maxValue]) + "…"
-	}
+	value = truncate.Runes(oneLine(value), maxValue)
 	if value == "" {
 		return "(nothing)"
 	}
@@ -89,10 +87,10 @@ func shown[T any](all []T, text func(T) string) []string {
 
 // fit a text into what a service takes.
 func fit(text string, limit int) string {
-	if runes := []rune(text); limit > 0 && len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
+	if limit <= 0 {
+		return text
 	}
-	return text
+	return truncate.Runes(text, limit)
 }
 
 // fitBody cuts a body's summary rather than its end, where its claim stands.

@@ -36,6 +36,7 @@ var errNotAnswering = errors.New("the Git server does not answer")
 type breaker struct {
 	clock clock.PassiveClock
 
+	// mu guards the fields that follow.
 	mu sync.Mutex
 	// lockedLate counts the acts since the last answer that waited in vain.
 	lockedLate int

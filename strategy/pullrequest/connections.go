@@ -47,6 +47,7 @@ type connection struct {
 type connections struct {
 	o Options
 
+	// mu guards the fields that follow.
 	mu         sync.Mutex
 	lockedOpen map[connectionKey]*connection
 	// lockedPaces and lockedBreakers outlive the connections that use them, which a new

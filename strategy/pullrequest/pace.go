@@ -32,6 +32,7 @@ var errTooOften = errors.New("other pull requests are looked at first")
 type pace struct {
 	polls *rate.Limiter
 
+	// mu guards the fields that follow.
 	mu        sync.Mutex
 	heldUntil time.Time
 	heldBy    error
@@ -83,6 +84,7 @@ func (p *pace) note(now time.Time, err error) {
 
 // turns lets one act at a time have a branch.
 type turns struct {
+	// mu guards lockedTaken, and the field users of each turn.
 	mu          sync.Mutex
 	lockedTaken map[string]*turn
 }
@@ -90,7 +92,7 @@ type turns struct {
 // turn is one branch's. Whoever has its token acts.
 type turn struct {
 	token chan struct{}
-	users int // guarded by turns.mu
+	users int
 }
 
 func newTurns() *turns { return &turns{lockedTaken: map[string]*turn{}} }
@@ -129,6 +131,7 @@ const maxLooks = 10_000
 type looks struct {
 	clock clock.PassiveClock
 
+	// mu guards lockedNext.
 	mu         sync.Mutex
 	lockedNext map[types.UID]time.Time
 }

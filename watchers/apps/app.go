@@ -1,6 +1,7 @@
 package apps
 
 import (
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -12,9 +13,10 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// Kinds with a reading of their own.
+// Kinds with a reader of their own. Kustomization's API package is not a dependency: one
+// name does not justify it.
 var (
-	HelmRelease   = schema.GroupKind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}
+	HelmRelease   = schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: helmv2.HelmReleaseKind}
 	Kustomization = schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}
 )
 
@@ -63,7 +65,7 @@ func Kind(kind schema.GroupKind) watchers.Kind {
 func reading(kind schema.GroupKind) ([]string, func(*unstructured.Unstructured) index.Observation) {
 	switch kind {
 	case HelmRelease:
-		return []string{"v2", "v2beta2", "v2beta1"}, helmRelease
+		return []string{helmv2.GroupVersion.Version, v2beta2, v2beta1}, helmRelease
 	case Kustomization:
 		return []string{"v1"}, kustomization
 	default:

@@ -1,15 +1,25 @@
 package apps
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-hub/capstan/index"
 )
 
-// Statuses of a release in a snapshot of status.history (Helm's release.Status).
+// Older versions of HelmRelease. Their packages of helm-controller's API are deprecated and
+// will be removed, but clusters with an old helm-controller still serve the versions.
+const (
+	v2beta2 = "v2beta2"
+	v2beta1 = "v2beta1"
+)
+
+// Statuses of a release in a helmv2.Snapshot (Helm's release.Status; the constants of helmv2
+// are not exported).
 const (
 	statusDeployed   = "deployed"
 	statusSuperseded = "superseded"
@@ -20,7 +30,7 @@ const (
 // it; v2 has history alone.
 func helmRelease(u *unstructured.Unstructured) index.Observation {
 	_, version, _ := strings.Cut(u.GetAPIVersion(), "/")
-	if version == "v2beta1" || (version == "v2beta2" && text(u.Object, "status", "lastAppliedRevision") != "") {
+	if version == v2beta1 || (version == v2beta2 && text(u.Object, "status", "lastAppliedRevision") != "") {
 		return applied(u, true)
 	}
 	o := health(u, true)
@@ -28,50 +38,40 @@ func helmRelease(u *unstructured.Unstructured) index.Observation {
 	if len(history) == 0 {
 		return withRevision(o, "status.history is empty")
 	}
-	if newest := history[0]; newest.status != statusDeployed && o.Ready {
-		o.Ready, o.Message = false, clean("the newest release is "+newest.status+", not "+statusDeployed)
+	if newest := history[0]; newest.Status != statusDeployed && o.Ready {
+		o.Ready, o.Message = false, clean("the newest release is "+newest.Status+", not "+statusDeployed)
 	}
 	// What runs is the newest that is deployed. While a failed upgrade is newest,
 	// that is the one before, which Helm may have marked as superseded.
-	runs := slices.IndexFunc(history, func(s snapshot) bool { return s.status == statusDeployed })
+	runs := slices.IndexFunc(history, func(s helmv2.Snapshot) bool { return s.Status == statusDeployed })
 	if runs < 0 {
-		runs = slices.IndexFunc(history, func(s snapshot) bool { return s.status == statusSuperseded })
+		runs = slices.IndexFunc(history, func(s helmv2.Snapshot) bool { return s.Status == statusSuperseded })
 	}
 	if runs >= 0 {
-		o.Revision, o.Digest = normalise(history[runs].chartVersion, history[runs].ociDigest)
+		o.Revision, o.Digest = normalise(history[runs].ChartVersion, history[runs].OCIDigest)
 	}
 	return withRevision(o, "no release in status.history is "+statusDeployed)
 }
 
-// snapshot is what is read of an entry of status.history.
-type snapshot struct {
-	version                         int64
-	status, chartVersion, ociDigest string
-}
-
-// snapshots are newest first, as helm-controller writes them; sorted, lest another
-// writer's order be believed.
-func snapshots(object map[string]any) []snapshot {
+// snapshots returns status.history with the fields of each Snapshot that are read: Version,
+// Status, ChartVersion and OCIDigest. A field of another type counts as empty. The newest is
+// first: helm-controller writes this order, but another writer may not.
+func snapshots(object map[string]any) []helmv2.Snapshot {
 	field, _, _ := unstructured.NestedFieldNoCopy(object, "status", "history")
 	history, _ := field.([]any)
-	all := make([]snapshot, 0, len(history))
+	all := make([]helmv2.Snapshot, 0, len(history))
 	for _, entry := range history {
 		fields, ok := entry.(map[string]any)
 		if !ok {
 			continue
 		}
 		version, _, _ := unstructured.NestedInt64(fields, "version")
-		all = append(all, snapshot{version, text(fields, "status"), text(fields, "chartVersion"), text(fields, "ociDigest")})
+		all = append(all, helmv2.Snapshot{
+			Version: int(version), Status: text(fields, "status"),
+			ChartVersion: text(fields, "chartVersion"), OCIDigest: text(fields, "ociDigest"),
+		})
 	}
-	slices.SortStableFunc(all, func(a, b snapshot) int {
-		switch {
-		case a.version > b.version:
-			return -1
-		case a.version < b.version:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b helmv2.Snapshot) int { return cmp.Compare(b.Version, a.Version) })
 	return all
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-hub/capstan/index"
@@ -67,10 +69,10 @@ func readyCondition(object map[string]any) (bool, string) {
 	conditions, _ := field.([]any)
 	for _, c := range conditions {
 		condition, ok := c.(map[string]any)
-		if !ok || condition["type"] != "Ready" {
+		if !ok || condition["type"] != fluxmeta.ReadyCondition {
 			continue
 		}
-		if condition["status"] == "True" {
+		if condition["status"] == string(metav1.ConditionTrue) {
 			return true, ""
 		}
 		reason, message := text(condition, "reason"), text(condition, "message")

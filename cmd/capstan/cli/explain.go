@@ -17,8 +17,8 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub"
-	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/explain"
+	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
@@ -33,7 +33,7 @@ func newExplain() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newExplainPipeline())
-	for _, kind := range []schema.GroupKind{annotator.MachineDeployment, annotator.MachineSet, annotator.MachinePool} {
+	for _, kind := range []schema.GroupKind{capa.MachineDeployment, capa.MachineSet, capa.MachinePool} {
 		c.AddCommand(newExplainNodeGroup(kind))
 	}
 	return c

@@ -127,7 +127,7 @@ func (c *EC2) region(name string) *region {
 		return r
 	}
 	if len(c.regions) >= mostRegions {
-		c.forgetOne()
+		c.forgetOneLocked()
 	}
 	r := newRegion(name, c.timings)
 	c.regions[name] = r
@@ -137,9 +137,9 @@ func (c *EC2) region(name string) *region {
 	return r
 }
 
-// forgetOne region: of those that never answered, or else of all, the one that was
-// asked about longest ago. c.mu is held.
-func (c *EC2) forgetOne() {
+// forgetOneLocked removes one region: of those that never answered, or else of all, the one that was
+// asked about longest ago.
+func (c *EC2) forgetOneLocked() {
 	var least *region
 	var leastAnswered bool
 	var leastAsked time.Time

@@ -32,8 +32,8 @@ type failure struct {
 	wait time.Duration
 }
 
-// failure that concerns a role now. r.mu is held.
-func (r *region) failure(role awsconfig.Role, now time.Time) (failure, bool) {
+// failureLocked is the failure that concerns a role now.
+func (r *region) failureLocked(role awsconfig.Role, now time.Time) (failure, bool) {
 	for _, b := range []blame{{everyone: true}, {role: role}} {
 		if f, fails := r.failing[b]; fails && now.Before(f.until) {
 			return f, true
@@ -42,9 +42,9 @@ func (r *region) failure(role awsconfig.Role, now time.Time) (failure, bool) {
 	return failure{}, false
 }
 
-// fail records what a call with a role ended in, and returns how long nobody else
-// tries. r.mu is held.
-func (r *region) fail(err *Error, role awsconfig.Role, now time.Time) time.Duration {
+// failLocked records what a call with a role ended in, and returns how long nobody else
+// tries.
+func (r *region) failLocked(err *Error, role awsconfig.Role, now time.Time) time.Duration {
 	least := r.timings.RetryDenied
 	if errors.Is(err.Class, ErrThrottled) || errors.Is(err.Class, ErrUnavailable) {
 		least = r.timings.Retry
@@ -59,8 +59,8 @@ func (r *region) fail(err *Error, role awsconfig.Role, now time.Time) time.Durat
 	return drawn
 }
 
-// heal what a call with a role has shown to be well. r.mu is held.
-func (r *region) heal(role awsconfig.Role) {
+// healLocked removes the failures that a successful call with a role has ended.
+func (r *region) healLocked(role awsconfig.Role) {
 	delete(r.failing, blame{everyone: true})
 	delete(r.failing, blame{role: role})
 }

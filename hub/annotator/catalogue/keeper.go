@@ -83,35 +83,35 @@ func (c *EC2) sleep(ctx context.Context, r *region, wait time.Duration) bool {
 func (r *region) next(now time.Time) (*job, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.giveUp(now)
-	if r.listed.IsZero() && len(r.wanted) > 0 || r.due(now) {
-		if role, found := r.willing(now); found {
+	r.giveUpLocked(now)
+	if r.listed.IsZero() && len(r.wanted) > 0 || r.dueLocked(now) {
+		if role, found := r.willingLocked(now); found {
 			return &job{role: role}, 0
 		}
 	}
-	if j := r.lookUp(); j != nil {
+	if j := r.lookUpLocked(); j != nil {
 		return j, 0
 	}
-	return nil, r.idle(now)
+	return nil, r.idleLocked(now)
 }
 
-// giveUp the wishes of roles that fail: whoever waits for them is told so.
-func (r *region) giveUp(now time.Time) {
+// giveUpLocked drops the queries of roles that fail, and wakes the callers that wait.
+func (r *region) giveUpLocked(now time.Time) {
 	before := len(r.wanted)
 	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool {
-		_, fails := r.failure(w.role, now)
+		_, fails := r.failureLocked(w.role, now)
 		return fails
 	})
 	if len(r.wanted) < before {
-		r.endRound()
+		r.endRoundLocked()
 	}
 }
 
-// willing is a role that a listing can be tried with: the one that last did it, or
-// another that has asked.
-func (r *region) willing(now time.Time) (awsconfig.Role, bool) {
+// willingLocked is a role that a listing can be tried with: the one that last did it, or
+// another that has queried.
+func (r *region) willingLocked(now time.Time) (awsconfig.Role, bool) {
 	if _, asks := r.askers[r.lister]; asks {
-		if _, fails := r.failure(r.lister, now); !fails {
+		if _, fails := r.failureLocked(r.lister, now); !fails {
 			return r.lister, true
 		}
 	}
@@ -119,16 +119,16 @@ func (r *region) willing(now time.Time) (awsconfig.Role, bool) {
 		return w.role, true
 	}
 	for role := range r.askers {
-		if _, fails := r.failure(role, now); !fails {
+		if _, fails := r.failureLocked(role, now); !fails {
 			return role, true
 		}
 	}
 	return awsconfig.Role{}, false
 }
 
-// lookUp gathers wishes of one role into a job. A region that was never listed is
+// lookUpLocked gathers queries of one role into a job. A region that was never listed is
 // listed first: it costs no more, and answers most.
-func (r *region) lookUp() *job {
+func (r *region) lookUpLocked() *job {
 	if r.listed.IsZero() {
 		return nil
 	}
@@ -144,16 +144,16 @@ func (r *region) lookUp() *job {
 	return j
 }
 
-// idle is how long nothing is due by itself: until the next listing is due, or, then,
-// until a role that has asked can try. 0 if nobody has: who asks will wake the keeper.
-func (r *region) idle(now time.Time) time.Duration {
+// idleLocked is how long nothing is due by itself: until the next listing is due, or, then,
+// until a role that has queried can try. 0 if no role has: a query wakes the keeper.
+func (r *region) idleLocked(now time.Time) time.Duration {
 	if now.Before(r.relist) {
 		return r.relist.Sub(now)
 	}
 	var earliest time.Time
 	for role := range r.askers {
 		at := now
-		if f, fails := r.failure(role, now); fails {
+		if f, fails := r.failureLocked(role, now); fails {
 			at = f.until
 		}
 		if earliest.IsZero() || at.Before(earliest) {
@@ -171,12 +171,12 @@ func (r *region) idle(now time.Time) time.Duration {
 func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	retry = r.fail(err, j.role, now)
+	retry = r.failLocked(err, j.role, now)
 	if r.listed.IsZero() {
 		// Nothing here is in use: whoever still wants it asks again.
 		clear(r.askers)
 	}
-	r.giveUp(now)
+	r.giveUpLocked(now)
 	news, r.pending = r.pending, false
 	return retry, news
 }
@@ -186,38 +186,38 @@ func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, 
 func (r *region) succeeded(j job, result found, now time.Time) (news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.heal(j.role)
-	r.forget(now)
+	r.healLocked(j.role)
+	r.forgetLocked(now)
 	listing := len(j.wishes) == 0
 	if listing {
 		clear(r.halves)
 	}
-	news = r.learn(result, now)
+	news = r.learnLocked(result, now)
 	if listing {
 		r.listed, r.relist, r.lister = now, now.Add(backoff.Spread(r.timings.Refresh, refreshJitter, nil)), j.role
 		clear(r.askers)
 	}
 	for _, w := range j.wishes {
 		delete(r.wanted, w)
-		if !r.has(w.instanceType) {
-			r.miss(w, now)
+		if !r.hasLocked(w.instanceType) {
+			r.missLocked(w, now)
 		}
 	}
-	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool { return r.has(w.instanceType) })
-	r.endRound()
+	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool { return r.hasLocked(w.instanceType) })
+	r.endRoundLocked()
 	news = news || r.owing
 	r.owing, r.pending = false, false
 	return news
 }
 
-// has an answer for a type, be it half a one. r.mu is held.
-func (r *region) has(instanceType string) bool {
+// hasLocked is whether there is an answer for a type, complete or not.
+func (r *region) hasLocked(instanceType string) bool {
 	_, known := r.known[instanceType]
 	return known || r.halves[instanceType] != nil
 }
 
-// endRound lets those who wait look again. r.mu is held.
-func (r *region) endRound() {
+// endRoundLocked wakes the callers that wait.
+func (r *region) endRoundLocked() {
 	close(r.round)
 	r.round = make(chan struct{})
 }

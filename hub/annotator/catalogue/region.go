@@ -29,6 +29,7 @@ type region struct {
 	// forgotten is closed when the catalogue has dropped the region.
 	forgotten chan struct{}
 
+	// mu guards lockedRegion.
 	mu sync.Mutex
 	lockedRegion
 }
@@ -95,7 +96,7 @@ func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 		r.askers[q.Role] = struct{}{}
 	}
 	if known, is := r.known[q.InstanceType]; is && now.Sub(known.seen) <= r.timings.MostStale {
-		if r.due(now) {
+		if r.dueLocked(now) {
 			r.wake()
 		}
 		return Answer{Capacity: known.capacity.Value(), Seen: known.seen}, nil, nil
@@ -107,7 +108,7 @@ func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 	if until := r.unknown[wish]; now.Before(until) {
 		return Answer{}, &Error{Class: ErrInstanceTypeUnknown, Query: q, RetryAfter: until.Sub(now)}, nil
 	}
-	if failure, fails := r.failure(q.Role, now); fails {
+	if failure, fails := r.failureLocked(q.Role, now); fails {
 		r.owing = true
 		err := failure.err.about(q)
 		err.RetryAfter = failure.until.Sub(now)
@@ -140,14 +141,14 @@ func (r *region) wake() {
 	}
 }
 
-// due says that the region is to be listed again, for somebody. r.mu is held.
-func (r *region) due(now time.Time) bool {
+// dueLocked is whether the region is to be listed again for a caller.
+func (r *region) dueLocked(now time.Time) bool {
 	return len(r.askers) > 0 && !now.Before(r.relist)
 }
 
-// learn what a call found, and say whether anything is new since the first listing.
-// r.mu is held.
-func (r *region) learn(f found, now time.Time) (news bool) {
+// learnLocked stores what a call found. news is true if something is new since the first
+// listing.
+func (r *region) learnLocked(f found, now time.Time) (news bool) {
 	for _, c := range f.whole {
 		handle := unique.Make(c)
 		// The name in the handle, so that no copy of it is kept.
@@ -166,13 +167,13 @@ func (r *region) learn(f found, now time.Time) (news bool) {
 	return news && !r.listed.IsZero()
 }
 
-// forget types that EC2 has not named for too long. r.mu is held.
-func (r *region) forget(now time.Time) {
+// forgetLocked removes types that EC2 has not listed for too long.
+func (r *region) forgetLocked(now time.Time) {
 	maps.DeleteFunc(r.known, func(_ string, e entry) bool { return now.Sub(e.seen) > r.timings.MostStale })
 }
 
-// miss a wish that EC2 could not fulfil. r.mu is held.
-func (r *region) miss(w wish, now time.Time) {
+// missLocked notes a query that EC2 could not answer.
+func (r *region) missLocked(w wish, now time.Time) {
 	if len(r.unknown) >= mostUnknown {
 		maps.DeleteFunc(r.unknown, func(_ wish, until time.Time) bool { return !now.Before(until) })
 	}

@@ -29,6 +29,7 @@ type connection struct {
 	// stop the pings.
 	stop context.CancelFunc
 
+	// mu guards lockedHealth.
 	mu           sync.Mutex
 	lockedHealth health
 }

@@ -44,6 +44,7 @@ type Reconciler struct {
 	// busy reconciles; nothing is added once lockedOver is set.
 	busy sync.WaitGroup
 
+	// mu guards the fields that follow.
 	mu            sync.Mutex
 	lockedEntries map[types.NamespacedName]*entry
 	// lockedOver: nothing more is opened.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons and actions of Events.
@@ -62,10 +63,7 @@ func listed(invalid []eventingv1.ValidationError) string {
 }
 
 func (r *Reconciler) event(b *eventingv1.EventingBackend, kind, reason, action, note string) {
-	if note = strings.ToValidUTF8(note, "?"); len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "") + "..."
-	}
-	r.Recorder.Eventf(b, nil, kind, reason, action, "%s", note)
+	r.Recorder.Eventf(b, nil, kind, reason, action, "%s", truncate.Bytes(note, maxNote))
 }
 
 // tellGivenUp makes an Event of those events that were given up, seldom; it returns when

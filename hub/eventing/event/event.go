@@ -6,12 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Extension attributes of the hub's events.
@@ -121,15 +121,5 @@ func second(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 // stamp of a time, for a transition.
 func stamp(t time.Time) string { return second(t).Format(time.RFC3339) }
 
-// cut a message for people, at the end of a character.
-func cut(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) <= maxMessage {
-		return text
-	}
-	end := maxMessage
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "..."
-}
+// cut shortens a message for people.
+func cut(text string) string { return truncate.Bytes(text, maxMessage) }

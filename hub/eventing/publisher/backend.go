@@ -25,6 +25,7 @@ type backend struct {
 	// dead takes what is given up to another backend.
 	dead func(to string, it *item) verdict
 
+	// mu guards lockedQueue.
 	mu          sync.Mutex
 	lockedQueue *queue
 }

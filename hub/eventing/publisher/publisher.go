@@ -87,7 +87,7 @@ func (p *Publisher) Set(name string, s Settings) error {
 	}
 	state.backends[name] = b
 	if state.publishing != nil {
-		p.start(b)
+		p.startLocked(b)
 	}
 	return nil
 }
@@ -102,8 +102,8 @@ func (b *backend) replace(s Settings) (*handle, bool) {
 	return b.lockedQueue.replace(s, b.clock.Now()), true
 }
 
-// start a backend's goroutine; p.mu is held.
-func (p *Publisher) start(b *backend) {
+// startLocked starts a backend's goroutine.
+func (p *Publisher) startLocked(b *backend) {
 	publishing, walking := p.lockedState.publishing, p.lockedState.walking
 	p.runs.Go(func() {
 		left := b.run(publishing, walking)
@@ -199,7 +199,7 @@ func (p *Publisher) Start(ctx context.Context) error {
 	p.mu.Lock()
 	p.lockedState.publishing, p.lockedState.walking = publishing, ctx
 	for _, b := range p.lockedState.backends {
-		p.start(b)
+		p.startLocked(b)
 	}
 	p.mu.Unlock()
 	<-ctx.Done()

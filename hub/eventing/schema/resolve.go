@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"unicode/utf8"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Texts of errors that no constraint has.
@@ -216,15 +216,5 @@ func (s Schema) show(name string, raw []byte) string {
 	return cut(text)
 }
 
-// cut a text to what an error shows, at the end of a character.
-func cut(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) <= maxValue {
-		return text
-	}
-	end := maxValue
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "..."
-}
+// cut shortens a value to what an error shows.
+func cut(text string) string { return truncate.Bytes(text, maxValue) }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // Roles of an sqs backend.
@@ -113,7 +115,7 @@ func sourceKeys() []Key {
 		},
 		{
 			Name: "remediate", Type: List, Only: only, Example: `["` + RemediateSpot + `"]`,
-			Description: "Notices for which the owner Machine is annotated cluster.x-k8s.io/remediate-machine; by default none.",
+			Description: "Notices for which the owner Machine is annotated " + clusterv1.RemediateMachineAnnotation + "; by default none.",
 			Constraints: []Constraint{NotEmpty(), OneOf(RemediateSpot, RemediateReservation, RemediateMaintenance, RemediateRebalance, RemediateTerminated)},
 		},
 	}

@@ -23,6 +23,8 @@ type Object struct {
 	Key
 	// ClusterName is the Cluster that it belongs to, in its namespace.
 	ClusterName string
+	// Region that an annotation of the object itself names; empty when there is none.
+	Region string
 	// Instances are the ids of its instances.
 	Instances []string
 	// GroupARN of a pool, once it is known, and GroupName.

@@ -40,6 +40,7 @@ type batcher struct {
 	done func([]job)
 	wake chan struct{}
 
+	// mu guards the fields that follow.
 	mu      sync.Mutex
 	pending []job
 	active  int

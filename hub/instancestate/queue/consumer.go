@@ -79,6 +79,7 @@ type Consumer struct {
 	// reading ends a moment after the context of Run. It is set before the first poller.
 	reading context.Context
 
+	// mu guards the fields that follow, and what the Deliveries share.
 	mu sync.Mutex
 	// url of the queue, once it is known.
 	url string

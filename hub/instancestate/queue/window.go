@@ -40,11 +40,11 @@ func (c *Consumer) settled(jobs []job) {
 			}
 		}
 	}
-	c.makeRoom()
+	c.makeRoomLocked()
 }
 
-// makeRoom wakes those who wait for it; c.mu is held.
-func (c *Consumer) makeRoom() {
+// makeRoomLocked wakes the pollers that wait for room.
+func (c *Consumer) makeRoomLocked() {
 	close(c.room)
 	c.room = make(chan struct{})
 }
@@ -54,7 +54,7 @@ func (c *Consumer) received() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reserved -= batchSize
-	c.makeRoom()
+	c.makeRoomLocked()
 }
 
 // waitForRoom until a receive may bring a whole batch, and reserve it. It returns false
@@ -62,7 +62,7 @@ func (c *Consumer) received() {
 func (c *Consumer) waitForRoom(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		c.mu.Lock()
-		has, room := c.hasRoom(), c.room
+		has, room := c.hasRoomLocked(), c.room
 		if has {
 			c.reserved += batchSize
 		}
@@ -78,8 +78,8 @@ func (c *Consumer) waitForRoom(ctx context.Context) bool {
 	return false
 }
 
-// hasRoom for one batch more; c.mu is held.
-func (c *Consumer) hasRoom() bool {
+// hasRoomLocked is whether there is room for one batch more.
+func (c *Consumer) hasRoomLocked() bool {
 	most := c.Window
 	if c.often > 0 && !c.grown {
 		most = min(most, fewOften)
@@ -98,7 +98,7 @@ func (c *Consumer) grow(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.grown = true
-	c.makeRoom()
+	c.makeRoomLocked()
 }
 
 // InFlight is how many messages were received and are not settled.

@@ -25,6 +25,7 @@ const (
 
 // Service is EC2.
 type Service struct {
+	// mu guards regions.
 	mu      sync.Mutex
 	regions map[string]region
 }

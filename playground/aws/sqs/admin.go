@@ -65,7 +65,7 @@ func (s *Service) createQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if fault := s.check(c.Region, in.Attributes); fault != nil {
+	if fault := s.checkLocked(c.Region, in.Attributes); fault != nil {
 		return nil, fault
 	}
 	at := address{c.Region, in.QueueName}
@@ -89,8 +89,8 @@ func (s *Service) createQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	return map[string]string{"QueueUrl": q.url}, nil
 }
 
-// check attributes that are to be set; s.mu is held.
-func (s *Service) check(region string, attributes map[string]string) *aws.Fault {
+// checkLocked checks attributes that are to be set.
+func (s *Service) checkLocked(region string, attributes map[string]string) *aws.Fault {
 	for name, value := range attributes {
 		if bound, isNumber := numbers[name]; isNumber {
 			if n, err := strconv.Atoi(value); err != nil || n < bound.low || n > bound.high {
@@ -115,7 +115,7 @@ func (s *Service) check(region string, attributes map[string]string) *aws.Fault 
 func (s *Service) deleteQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault != nil {
 		return nil, fault
 	}
@@ -128,7 +128,7 @@ func (s *Service) deleteQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 func (s *Service) purgeQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault != nil {
 		return nil, fault
 	}
@@ -144,7 +144,7 @@ func (s *Service) listQueues(c *aws.Call, in *input) (any, *aws.Fault) {
 
 func (s *Service) listDeadLetterSources(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
-	dead, fault := s.find(c, in)
+	dead, fault := s.findLocked(c, in)
 	s.mu.Unlock()
 	if fault != nil {
 		return nil, fault
@@ -181,7 +181,7 @@ func (s *Service) getQueueURL(c *aws.Call, in *input) (any, *aws.Fault) {
 func (s *Service) getQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault != nil {
 		return nil, fault
 	}
@@ -212,9 +212,9 @@ func (s *Service) getQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 func (s *Service) setQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault == nil {
-		fault = s.check(c.Region, in.Attributes)
+		fault = s.checkLocked(c.Region, in.Attributes)
 	}
 	if fault != nil {
 		return nil, fault
@@ -311,7 +311,7 @@ func (s *Service) Put(region, name string, bodies ...string) *aws.Fault {
 		return noSuchQueue
 	}
 	for _, body := range bodies {
-		if _, fault := s.send(q, entry{MessageBody: body}); fault != nil {
+		if _, fault := s.sendLocked(q, entry{MessageBody: body}); fault != nil {
 			return fault
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 func (s *Service) receiveMessage(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault != nil {
 		s.mu.Unlock()
 		return nil, fault
@@ -32,7 +32,7 @@ func (s *Service) receiveMessage(c *aws.Call, in *input) (any, *aws.Fault) {
 	until := s.clock.Now().Add(time.Duration(wait) * time.Second)
 	for {
 		now := s.clock.Now()
-		messages, fault := s.take(q, count, time.Duration(hide)*time.Second, now, in)
+		messages, fault := s.takeLocked(q, count, time.Duration(hide)*time.Second, now, in)
 		if fault != nil || len(messages) > 0 || !now.Before(until) {
 			if len(messages) == 0 && fault == nil {
 				q.stats.Empty++
@@ -60,13 +60,13 @@ func (s *Service) receiveMessage(c *aws.Call, in *input) (any, *aws.Fault) {
 	}
 }
 
-// take messages out of a queue's front; s.mu is held.
-func (s *Service) take(q *queue, count int, hide time.Duration, now time.Time, in *input) ([]received, *aws.Fault) {
+// takeLocked takes messages from a queue's front.
+func (s *Service) takeLocked(q *queue, count int, hide time.Duration, now time.Time, in *input) ([]received, *aws.Fault) {
 	q.surface(now)
 	if q.faults.Reorder {
 		s.random.Shuffle(len(q.ready), func(i, j int) { q.ready[i], q.ready[j] = q.ready[j], q.ready[i] })
 	}
-	target, limit := s.redrive(q)
+	target, limit := s.redriveLocked(q)
 	var out []received
 	var left []*message
 	for len(out) < count {
@@ -95,7 +95,7 @@ func (s *Service) take(q *queue, count int, hide time.Duration, now time.Time, i
 		}
 		out = append(out, s.hand(m, now, in))
 		q.stats.Received++
-		if hide == 0 || s.chance(q.faults.Duplicate) {
+		if hide == 0 || s.chanceLocked(q.faults.Duplicate) {
 			left = append(left, m) // Not before the others: a receive has no message twice.
 			continue
 		}
@@ -106,7 +106,7 @@ func (s *Service) take(q *queue, count int, hide time.Duration, now time.Time, i
 	for _, m := range left {
 		q.show(m)
 	}
-	if s.chance(q.faults.LoseReceive) {
+	if s.chanceLocked(q.faults.LoseReceive) {
 		return nil, &aws.InternalError
 	}
 	return out, nil
@@ -143,8 +143,8 @@ func wanted(name string, asked []string) bool {
 	})
 }
 
-// redrive policy of a queue: where to, and after how many receives; s.mu is held.
-func (s *Service) redrive(q *queue) (*queue, int) {
+// redriveLocked is the redrive policy of a queue: the dead-letter queue, and after how many receives.
+func (s *Service) redriveLocked(q *queue) (*queue, int) {
 	arn, limit := policyOf(q)
 	if arn == "" {
 		return nil, 0
@@ -177,9 +177,9 @@ func (q *queue) of(receipt string) (*message, *aws.Fault) {
 	return nil, nil
 }
 
-func (s *Service) delete(q *queue, e entry) (any, *aws.Fault) {
+func (s *Service) deleteLocked(q *queue, e entry) (any, *aws.Fault) {
 	m, fault := q.of(e.ReceiptHandle)
-	if fault == nil && m != nil && !s.chance(q.faults.ForgetDelete) {
+	if fault == nil && m != nil && !s.chanceLocked(q.faults.ForgetDelete) {
 		q.remove(m)
 		q.stats.Deleted++
 	}
@@ -210,7 +210,7 @@ func (s *Service) change(q *queue, e entry) (any, *aws.Fault) {
 }
 
 func (s *Service) deleteMessage(c *aws.Call, in *input) (any, *aws.Fault) {
-	return s.one(c, in, s.delete)
+	return s.one(c, in, s.deleteLocked)
 }
 
 func (s *Service) changeVisibility(c *aws.Call, in *input) (any, *aws.Fault) {
@@ -218,7 +218,7 @@ func (s *Service) changeVisibility(c *aws.Call, in *input) (any, *aws.Fault) {
 }
 
 func (s *Service) deleteMessageBatch(c *aws.Call, in *input) (any, *aws.Fault) {
-	return s.each(c, in, s.delete)
+	return s.each(c, in, s.deleteLocked)
 }
 
 func (s *Service) changeVisibilityBatch(c *aws.Call, in *input) (any, *aws.Fault) {
@@ -229,7 +229,7 @@ func (s *Service) changeVisibilityBatch(c *aws.Call, in *input) (any, *aws.Fault
 func (s *Service) one(c *aws.Call, in *input, do func(*queue, entry) (any, *aws.Fault)) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault != nil {
 		return nil, fault
 	}
@@ -243,7 +243,7 @@ func (s *Service) one(c *aws.Call, in *input, do func(*queue, entry) (any, *aws.
 func (s *Service) each(c *aws.Call, in *input, do func(*queue, entry) (any, *aws.Fault)) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault == nil {
 		fault = checkBatch(in.Entries)
 	}
@@ -253,7 +253,7 @@ func (s *Service) each(c *aws.Call, in *input, do func(*queue, entry) (any, *aws
 	out := batch{Successful: []any{}, Failed: []failed{}}
 	for _, e := range in.Entries {
 		do := do
-		if s.chance(q.faults.FailEntry) {
+		if s.chanceLocked(q.faults.FailEntry) {
 			do = func(*queue, entry) (any, *aws.Fault) { return nil, &aws.InternalError }
 		}
 		done, fault := do(q, e)

@@ -12,11 +12,11 @@ import (
 func (s *Service) sendMessage(c *aws.Call, in *input) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q, fault := s.find(c, in)
+	q, fault := s.findLocked(c, in)
 	if fault != nil {
 		return nil, fault
 	}
-	return s.send(q, in.entry)
+	return s.sendLocked(q, in.entry)
 }
 
 func (s *Service) sendMessageBatch(c *aws.Call, in *input) (any, *aws.Fault) {
@@ -27,11 +27,11 @@ func (s *Service) sendMessageBatch(c *aws.Call, in *input) (any, *aws.Fault) {
 	if total > maxBytes {
 		return nil, bad(legacy+"BatchRequestTooLong", "Batch requests cannot be longer than 1048576 bytes.")
 	}
-	return s.each(c, in, s.send)
+	return s.each(c, in, s.sendLocked)
 }
 
-// send one message; s.mu is held.
-func (s *Service) send(q *queue, e entry) (any, *aws.Fault) {
+// sendLocked sends one message.
+func (s *Service) sendLocked(q *queue, e entry) (any, *aws.Fault) {
 	m := &message{id: uuid.NewString(), body: e.MessageBody, attributes: e.MessageAttributes, sent: s.clock.Now()}
 	delay, fault := within("DelaySeconds", e.DelaySeconds, q.number(delayAttribute), 0, 900)
 	switch {
@@ -54,7 +54,7 @@ func (s *Service) send(q *queue, e entry) (any, *aws.Fault) {
 		}
 	}
 	q.stats.Sent++
-	if s.chance(q.faults.Drop) {
+	if s.chanceLocked(q.faults.Drop) {
 		q.stats.Dropped++
 	} else {
 		q.add(m, m.sent, m.sent.Add(time.Duration(delay)*time.Second+q.faults.Delay))

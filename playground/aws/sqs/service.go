@@ -26,6 +26,7 @@ type Options struct {
 type Service struct {
 	clock clock.Clock
 
+	// mu guards the fields that follow, and the queues.
 	mu     sync.Mutex
 	random *rand.Rand
 	// queues by region and name.
@@ -97,14 +98,14 @@ func (s *Service) refusal(c *aws.Call, in *input) *aws.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queues[addressOf(c.Region, in.QueueURL)]
-	if q == nil || q.faults.Refuse == nil || !s.chance(q.faults.RefuseRate) {
+	if q == nil || q.faults.Refuse == nil || !s.chanceLocked(q.faults.RefuseRate) {
 		return nil
 	}
 	return q.faults.Refuse
 }
 
-// chance is true at a rate of 0 to 1; s.mu is held.
-func (s *Service) chance(rate float64) bool { return rate > 0 && s.random.Float64() < rate }
+// chanceLocked is true at a rate of 0 to 1.
+func (s *Service) chanceLocked(rate float64) bool { return rate > 0 && s.random.Float64() < rate }
 
 // addressOf a queue's URL, which ends with account and name.
 func addressOf(region, queueURL string) address {
@@ -115,8 +116,8 @@ func addressOf(region, queueURL string) address {
 	return address{region: region, name: u.Path[strings.LastIndexByte(u.Path, '/')+1:]}
 }
 
-// find a queue by its URL; s.mu is held.
-func (s *Service) find(c *aws.Call, in *input) (*queue, *aws.Fault) {
+// findLocked finds a queue by its URL.
+func (s *Service) findLocked(c *aws.Call, in *input) (*queue, *aws.Fault) {
 	if in.QueueURL == "" {
 		return nil, missing("QueueUrl")
 	}

@@ -36,6 +36,7 @@ type Role struct {
 
 // Service is STS.
 type Service struct {
+	// mu guards roles.
 	mu    sync.Mutex
 	roles map[string]Role
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/capstan-hub/capstan/internal/backoff"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 const (
@@ -187,8 +188,5 @@ func (d *door) clean(text string) string {
 		text = strings.ReplaceAll(text, secret, struckOut)
 	}
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if runes := []rune(text); len(runes) > maxMessage {
-		text = string(runes[:maxMessage]) + "…"
-	}
-	return text
+	return truncate.Runes(text, maxMessage)
 }

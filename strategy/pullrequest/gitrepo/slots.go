@@ -11,6 +11,7 @@ import (
 type slots struct {
 	all int
 
+	// mu guards the fields that follow.
 	mu sync.Mutex
 	// lockedHeld counts the slots that are taken, by server; none is 0.
 	lockedHeld  map[string]int

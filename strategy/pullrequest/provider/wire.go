@@ -18,6 +18,7 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/netguard"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 const (
@@ -203,8 +204,5 @@ func timedOut(caller context.Context, err error) bool {
 func (w *wire) clean(text string) string {
 	text = w.authorizer.redact(strings.ToValidUTF8(text, ""))
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if runes := []rune(text); len(runes) > maxMessage {
-		text = string(runes[:maxMessage]) + "…"
-	}
-	return text
+	return truncate.Runes(text, maxMessage)
 }

@@ -102,7 +102,7 @@ func newCluster(name string, o Options) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	c.lockedReset()
+	c.resetLocked()
 	if s.current, err = c.serve(); err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func newCluster(name string, o Options) (*Cluster, error) {
 
 func token() string { return "token-" + string(uuid.NewUUID()) }
 
-// lockedReset makes a new cluster of it.
-func (c *Cluster) lockedReset() {
+// resetLocked makes a new cluster of it.
+func (c *Cluster) resetLocked() {
 	s := &c.lockedState
 	s.uid, s.version, s.oldest, s.history, s.apps = string(uuid.NewUUID()), 100, 100, nil, nil
 	for i := range c.o.Applications {
@@ -201,7 +201,7 @@ func (c *Cluster) Kubeconfig() []byte {
 func (c *Cluster) Set(m Mode) {
 	c.mu.Lock()
 	c.lockedState.mode = m
-	c.lockedNotify()
+	c.notifyLocked()
 	all := append(slices.Clone(c.lockedState.old), c.lockedState.current)
 	c.mu.Unlock()
 	for _, s := range all {
@@ -276,8 +276,8 @@ func (c *Cluster) CloseOld() {
 // the first revision, and resource versions begin anew.
 func (c *Cluster) Rebuild() {
 	c.mu.Lock()
-	c.lockedReset()
-	c.lockedNotify()
+	c.resetLocked()
+	c.notifyLocked()
 	current := c.lockedState.current
 	c.mu.Unlock()
 	current.door.sever()
@@ -335,10 +335,10 @@ func (c *Cluster) edit(app int, verb string, do func(*application)) {
 		s.history = slices.Clone(s.history[keep/2:])
 	}
 	s.history = append(s.history, change{verb, *a})
-	c.lockedNotify()
+	c.notifyLocked()
 }
 
-func (c *Cluster) lockedNotify() {
+func (c *Cluster) notifyLocked() {
 	close(c.lockedState.changed)
 	c.lockedState.changed = make(chan struct{})
 }

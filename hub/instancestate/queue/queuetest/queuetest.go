@@ -119,6 +119,7 @@ func (s *suite) run(t *testing.T, url string, handler queue.Handler, edit func(*
 
 // ledger counts what was handed out, by event id.
 type ledger struct {
+	// mu guards seen.
 	mu   sync.Mutex
 	seen map[string]int
 }

@@ -32,9 +32,9 @@ type Repository struct {
 	t   testing.TB
 	dir string
 
-	// mu makes one change by hand at a time; each uses the one index.
+	// mu guards the fields that follow, and the index: it is held during a commit.
 	mu sync.Mutex
-	// by is who commits, author whose the commit is if not theirs; guarded by mu.
+	// by is the committer, author the author where that is another.
 	by, author string
 }
 
