@@ -29,12 +29,16 @@ const quiet = 700 * time.Millisecond
 func eachAge(t *testing.T, test func(*world)) {
 	t.Helper()
 	for name, on := range map[string]*controlplane.Shared{"newest": newest, "oldest": oldest} {
-		t.Run(name, func(t *testing.T) { test(newWorld(t, on)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newWorld(t, on))
+		})
 	}
 }
 
 // Must show 4; FR1 to FR3, FR6. The order in which the parts are created does not matter.
 func TestEveryOrderOfCreation(t *testing.T) {
+	t.Parallel()
 	eachAge(t, func(w *world) {
 		w.start()
 		md := w.deployment("md", "t")
@@ -54,6 +58,7 @@ func TestEveryOrderOfCreation(t *testing.T) {
 
 // Must show 4; FR3. EKS' and ROSA's regions are on their control planes.
 func TestRegionOfTheControlPlane(t *testing.T) {
+	t.Parallel()
 	eachAge(t, func(w *world) {
 		w.start()
 		w.create(w.template("t", "m5.large"))
@@ -85,6 +90,7 @@ func TestRegionOfTheControlPlane(t *testing.T) {
 // FR3.2. Annotations name the region where no object does, the group's before the
 // Cluster's, and --default-region where nothing does.
 func TestRegionOfAnnotations(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.DefaultRegion = "us-east-1"
 	w.start()
@@ -105,6 +111,7 @@ func TestRegionOfAnnotations(t *testing.T) {
 // The AWSCluster comes before the control plane. hub/instancestate's TestRegionOrder holds
 // instance state to the same order.
 func TestRegionOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.create(w.template("t", "m5.large"))
@@ -121,6 +128,7 @@ func TestRegionOrder(t *testing.T) {
 
 // g5 → m5: what the old type had goes, and nothing else.
 func TestTheTemplateIsSwapped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -139,6 +147,7 @@ func TestTheTemplateIsSwapped(t *testing.T) {
 // FR2.5, FR7.2. A missing template is told once, and found when it comes. When it goes,
 // what is annotated stays.
 func TestTheTemplateIsMissing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -162,6 +171,7 @@ func TestTheTemplateIsMissing(t *testing.T) {
 
 // A MachineSet of its own is annotated; a MachineDeployment's is Cluster API's.
 func TestMachineSets(t *testing.T) {
+	t.Parallel()
 	eachAge(t, func(w *world) {
 		w.start()
 		w.usual(region)
@@ -183,6 +193,7 @@ func TestMachineSets(t *testing.T) {
 
 // Pools of all three kinds, in both ages.
 func TestMachinePools(t *testing.T) {
+	t.Parallel()
 	eachAge(t, func(w *world) {
 		w.start()
 		w.usual(region)
@@ -233,6 +244,7 @@ func TestMachinePools(t *testing.T) {
 // FR2.6. What is not Cluster API Provider AWS's is passed over in silence; what is, and
 // cannot be meant, is told.
 func TestReferences(t *testing.T) {
+	t.Parallel()
 	eachAge(t, func(w *world) {
 		w.start()
 		w.usual(region)
@@ -264,6 +276,7 @@ func TestReferences(t *testing.T) {
 
 // A paused group, or one of a paused Cluster, is left alone until it is paused no more.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	eachAge(t, func(w *world) {
 		w.start()
 		cluster := w.capiCluster("AWSCluster", "")
@@ -289,6 +302,7 @@ func TestPause(t *testing.T) {
 
 // FR1.4. What is being deleted is left alone.
 func TestDeletion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -305,6 +319,7 @@ func TestDeletion(t *testing.T) {
 
 // How pods are counted is chosen for all, or by a Cluster.
 func TestMaxPods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.Pods = capacity.PodsPolicy{Mode: capacity.PodsFixed, Fixed: 42}
 	w.start()
@@ -329,6 +344,7 @@ func TestMaxPods(t *testing.T) {
 
 // A zone that all nodes are in, and labels that Cluster API takes to nodes.
 func TestLabelsOfTheNodes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)

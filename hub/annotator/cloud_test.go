@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sts"
 )
 
-// cloud is AWS with EC2 and STS, which the environment of the test leads to.
+// cloud is AWS with EC2 and STS.
 type cloud struct {
 	*aws.Server
 	ec2     *ec2.Service
@@ -31,9 +31,6 @@ func newCloud(t *testing.T) *cloud {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
-	for name, value := range c.Env() {
-		t.Setenv(name, value)
-	}
 	c.timings = catalogue.Timings{Retry: 1500 * time.Millisecond, RetryDenied: 1500 * time.Millisecond, RetryMost: 2 * time.Second, Negative: time.Second}
 	return c
 }
@@ -42,7 +39,7 @@ func newCloud(t *testing.T) *cloud {
 func (c *cloud) catalogue(t *testing.T, mgr manager.Manager) catalogue.Catalogue {
 	t.Helper()
 	g := NewWithT(t)
-	config, err := awsconfig.Load(t.Context(), awsconfig.Options{Attempts: 1})
+	config, err := awsconfig.Load(t.Context(), awsconfig.Options{Attempts: 1, LoadOptions: c.LoadOptions()})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(config.Close)
 	types, err := catalogue.New(catalogue.Options{AWS: config, Timings: c.timings})

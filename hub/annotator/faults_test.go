@@ -26,6 +26,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/catalogue"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/ec2"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 // without is what EC2 offers but for one type.
@@ -52,6 +53,7 @@ func (w *world) ready(instanceType string) *unstructured.Unstructured {
 // FR7.1. An unknown type is told once, nothing is written, and nothing is tried in a hot
 // loop; when EC2 releases it, it is found.
 func TestUnknownTypeThenReleased(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.aws.ec2.Offer(region, without("g5.xlarge")...)
 	w.start()
@@ -69,6 +71,7 @@ func TestUnknownTypeThenReleased(t *testing.T) {
 // A type that EC2 retires is still that of the nodes: what is annotated stays, through a
 // restart as well.
 func TestRetiredTypeKeepsItsAnnotations(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	stop := w.start()
 	md := w.ready("p3.2xlarge")
@@ -84,6 +87,7 @@ func TestRetiredTypeKeepsItsAnnotations(t *testing.T) {
 // EC2 does not answer, throttles or denies; when it answers, the group is annotated. The
 // Event of a denial names the action; throttling is told when it lasts.
 func TestEC2Fails(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		rule aws.Rule
 		says string
@@ -110,6 +114,8 @@ func TestEC2Fails(t *testing.T) {
 
 // Nothing listens where EC2 is to be; when something does, the group is annotated.
 func TestEC2RefusesConnections(t *testing.T) {
+	newest.Get(t)  // Its processes outlive the test.
+	leaks.AtEnd(t) // The test is not parallel: no other annotator runs.
 	w := newWorld(t, newest)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -138,6 +144,7 @@ func TestEC2RefusesConnections(t *testing.T) {
 // While EC2 hangs, what waits for it is not looked at over and over; it is woken by the
 // failure, and by the answer.
 func TestWhatWaitsForEC2IsWoken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.aws.timings.Call = 3 * time.Second
 	heal := w.aws.Inject(aws.Rule{Hang: true})
@@ -167,6 +174,7 @@ func (c *gets) Get(ctx context.Context, q catalogue.Query) (catalogue.Answer, er
 
 // A region of which EC2 does not answer holds up no other.
 func TestARegionThatHangs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.aws.Inject(aws.Rule{Match: aws.Match{Region: "us-west-2"}, Hang: true})
 	w.start()
@@ -186,6 +194,7 @@ func TestARegionThatHangs(t *testing.T) {
 
 // A name that is no region's.
 func TestWrongRegion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.create(w.capiCluster("AWSCluster", ""))
@@ -200,6 +209,7 @@ func TestWrongRegion(t *testing.T) {
 
 // Half an answer is none: no zero is ever written.
 func TestHalfAnswers(t *testing.T) {
+	t.Parallel()
 	for name, half := range map[string]func(*types.InstanceTypeInfo){
 		"memory": func(i *types.InstanceTypeInfo) { i.MemoryInfo = nil },
 		"vCPUs":  func(i *types.InstanceTypeInfo) { i.VCpuInfo = nil },
@@ -219,6 +229,7 @@ func TestHalfAnswers(t *testing.T) {
 
 // A Mac has no architecture that Kubernetes runs on.
 func TestNoArchitecture(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	md := w.ready("mac1.metal")
@@ -228,6 +239,7 @@ func TestNoArchitecture(t *testing.T) {
 
 // A value of somebody's own stays, and is told where an autoscaler cannot read it.
 func TestMalformedForeignValue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -245,6 +257,7 @@ func TestMalformedForeignValue(t *testing.T) {
 
 // Two writers of the labels: what each adds is there in the end.
 func TestTwoWritersRaceOnTheLabels(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -298,6 +311,7 @@ func TestTwoWritersRaceOnTheLabels(t *testing.T) {
 // A template of many MachineDeployments: a change that does not matter wakes nobody, one
 // that does is written once to each, and EC2 is asked once.
 func TestManyOnOneTemplate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	stop := w.start()
 	w.usual(region)
@@ -348,6 +362,7 @@ func (w *world) versions() map[string]string {
 // The role of a cluster's identity is used where the namespace may use it and the hub
 // may assume it; else the hub asks by its own identity.
 func TestIdentityOfTheCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	infra := w.awsCluster(region)
 	identity := func(name, arn string, namespaces map[string]any) {
@@ -413,6 +428,7 @@ func TestIdentityOfTheCluster(t *testing.T) {
 // Must show 2, as far as an object: every type of the fixtures has exactly the values
 // that were worked out of it.
 func TestEveryTypeOfTheFixtures(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -441,6 +457,7 @@ func TestEveryTypeOfTheFixtures(t *testing.T) {
 
 // The seed's functions, by their names and sentences.
 func TestTheSeedsFunctions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, oldest)
 	ctx := context.Background()
 	md := w.deployment("md", "t")
@@ -479,6 +496,7 @@ func TestTheSeedsFunctions(t *testing.T) {
 // Somebody who sets the labels back at once, as the topology controller of a ClusterClass
 // does, is not fought at the speed of two controllers, and it is told.
 func TestSomebodyUndoesTheLabels(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	md := w.ready("m5.large")

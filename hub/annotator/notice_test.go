@@ -13,6 +13,7 @@ import (
 // One trouble after the other, of the same reason and within minutes: each has its own
 // Event, and not one of them the words of another.
 func TestOneTroubleAfterTheOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -27,6 +28,7 @@ func TestOneTroubleAfterTheOther(t *testing.T) {
 
 // What is told of two node groups of a self-managed cluster are two Events.
 func TestTroublesOfASelfManagedCluster(t *testing.T) {
+	t.Parallel()
 	workload.Get(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
@@ -44,6 +46,7 @@ func TestTroublesOfASelfManagedCluster(t *testing.T) {
 // A value with very much in it that no autoscaler can read is one Event, of a size that
 // API servers take, and is over when it is mended.
 func TestMuchThatIsMalformed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.usual(region)
@@ -64,6 +67,7 @@ func TestMuchThatIsMalformed(t *testing.T) {
 
 // A message that is longer than an Event takes is cut, and told.
 func TestLongMessage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.start()
 	w.create(w.awsCluster(strings.Repeat("é", 2000)))

@@ -64,6 +64,7 @@ func (p *pivoted) awaitsInside(namespace, name string) AsyncAssertion {
 // Node groups in a self-managed cluster are annotated there, as long as its label says
 // so; what there is to tell is told on its Cluster in the management cluster.
 func TestSelfManagedCluster(t *testing.T) {
+	t.Parallel()
 	workload.Get(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
@@ -111,6 +112,7 @@ func TestSelfManagedCluster(t *testing.T) {
 // A cluster without Cluster API's CRDs disturbs nobody; and when it has them, its node
 // groups are annotated.
 func TestClusterWithoutTheCRDs(t *testing.T) {
+	t.Parallel()
 	bare := controlplane.Share()
 	bare.Get(t)
 	t.Cleanup(func() { _ = bare.Get(t).Stop() })
@@ -130,6 +132,7 @@ func TestClusterWithoutTheCRDs(t *testing.T) {
 
 // A cluster that hangs holds no other up, and is annotated when it is back.
 func TestClusterThatHangs(t *testing.T) {
+	t.Parallel()
 	workload.Get(t)
 	proxy, err := controlplane.NewProxy(workload.Get(t).Config().Host)
 	if err != nil {

@@ -35,7 +35,6 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/playground/controlplane"
-	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -61,8 +60,6 @@ var worlds atomic.Int64
 
 func newWorld(t *testing.T, on *controlplane.Shared) *world {
 	t.Helper()
-	on.Get(t) // Its processes outlive the test.
-	leaks.AtEnd(t)
 	w := &world{T: t, g: NewWithT(t), plane: on, core: "v1beta2", registry: prometheus.NewRegistry(), logger: logr.Discard()}
 	if on == oldest {
 		w.core = "v1beta1"

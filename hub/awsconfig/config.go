@@ -56,6 +56,9 @@ type Options struct {
 	Version string
 	// Attempts of a call; 4 when 0.
 	Attempts int
+	// LoadOptions are applied after those of the hub. They replace what the environment
+	// says, such as the endpoint and the credentials.
+	LoadOptions []func(*config.LoadOptions) error
 }
 
 // Config is the process' configuration of AWS.
@@ -80,13 +83,13 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 	}
 	// Set below, when endpoints are known; nothing is called before.
 	own := &lateSTS{}
-	base, err := config.LoadDefaultConfig(ctx,
+	base, err := config.LoadDefaultConfig(ctx, append([]func(*config.LoadOptions) error{
 		config.WithDefaultRegion(homeRegion(os.Getenv(envRoleARN))),
 		config.WithHTTPClient(newHTTPClient()),
 		config.WithRetryer(func() aws.Retryer { return newRetryer(cmp.Or(o.Attempts, attempts)) }),
 		config.WithAPIOptions([]func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue(product, o.Version)}),
 		config.WithWebIdentityRoleCredentialOptions(func(w *stscreds.WebIdentityRoleOptions) { w.Client = own }),
-	)
+	}, o.LoadOptions...)...)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration of AWS: %w", err)
 	}

@@ -45,6 +45,7 @@ func (c *cordoner) Reconcile(ctx context.Context, w instancestate.Woken) (reconc
 // The message is deleted when the second reconciler has reported, and no sooner, for it
 // is IsEventProcessed that the hub's own consumer asks.
 func TestSecondReconciler(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]
@@ -100,6 +101,7 @@ func TestSecondReconciler(t *testing.T) {
 // The owner Machine is annotated for what the source asks for, and for nothing else;
 // never while it is paused.
 func TestRemediate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	machines := map[string]*unstructured.Unstructured{}
@@ -136,6 +138,7 @@ func TestRemediate(t *testing.T) {
 // A notice is remediated whether it comes before the state that it announces, with it or
 // after it; not when the instance runs again since.
 func TestRemediateInAnyOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	owners := map[string]*unstructured.Unstructured{}
@@ -168,6 +171,7 @@ func TestRemediateInAnyOrder(t *testing.T) {
 
 // An event was lost: what CAPA polls repairs the label, after a grace.
 func TestDrift(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.DriftGrace = time.Second
 	w.usual()
@@ -189,6 +193,7 @@ func TestDrift(t *testing.T) {
 
 // Somebody else writes the label: it is said, and put right after a grace.
 func TestConflictingWriter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.DriftGrace = time.Second
 	w.usual()
@@ -208,6 +213,7 @@ func TestConflictingWriter(t *testing.T) {
 // that changes moves on to the new queue and loses nothing, and the end of the object
 // ends the reading.
 func TestSourceChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]
@@ -273,6 +279,7 @@ func TestSourceChanges(t *testing.T) {
 // Machines of a self-managed cluster are inside it: they are labelled there, by whichever
 // replica gets the message; and one that hangs holds up nobody.
 func TestSelfManaged(t *testing.T) {
+	t.Parallel()
 	workload.Get(t) // Its processes outlive the test.
 	w := newWorld(t, newest)
 	w.pivoted = true

@@ -24,6 +24,7 @@ type fixture struct {
 // Row 1 of the test matrix: each of AWS' sample events, over the wire, gives its label
 // and goes where it should.
 func TestRow1Fixtures(t *testing.T) {
+	t.Parallel()
 	folder := filepath.Join("testdata", "aws-events")
 	raw, err := os.ReadFile(filepath.Join(folder, "manifest.json"))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -32,6 +33,7 @@ func TestRow1Fixtures(t *testing.T) {
 	for name, on := range map[string]*controlplane.Shared{"newest": newest, "oldest": oldest} {
 		for _, f := range all {
 			t.Run(name+"/"+f.File, func(t *testing.T) {
+				t.Parallel()
 				body, err := os.ReadFile(filepath.Join(folder, f.File))
 				NewWithT(t).Expect(err).NotTo(HaveOccurred())
 				f.run(t, on, string(body))

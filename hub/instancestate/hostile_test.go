@@ -17,6 +17,7 @@ import (
 // A version that is served no more, or a proxy that knows no way, is not an object that
 // is gone: the message is kept.
 func TestNotFoundThatIsNotTheObject(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]
@@ -41,6 +42,7 @@ func TestNotFoundThatIsNotTheObject(t *testing.T) {
 
 // A Machine that has the name of the owner, and is another, is not remediated.
 func TestRemediateNoNamesake(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	other := object("cluster.x-k8s.io/"+w.core, "Machine", w.namespace, "m", map[string]any{
@@ -62,6 +64,7 @@ func TestRemediateNoNamesake(t *testing.T) {
 // What is polled of a paused cluster is as old as the pause, and repairs nothing; and
 // that an instance runs takes no notice away.
 func TestDriftThatIsNone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.DriftGrace = time.Second
 	w.usual()
@@ -82,6 +85,7 @@ func TestDriftThatIsNone(t *testing.T) {
 
 // Notes of Events are cut to what the API server takes: AWS' words may be long ones.
 func TestLongNotes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	arn := "arn:aws:autoscaling:" + region + ":" + account + ":autoScalingGroup:1:autoScalingGroupName/p"
@@ -96,6 +100,7 @@ func TestLongNotes(t *testing.T) {
 // AWSMachines cannot be listed at the start: whose an event is cannot be told, so that it
 // stays in the queue, over a restart too.
 func TestKindThatCannotBeListed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]
@@ -118,6 +123,7 @@ func TestKindThatCannotBeListed(t *testing.T) {
 
 // CAPA is down: what it polled before the event that the label shows repairs nothing.
 func TestDriftOfWhatWasPolledBefore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.DriftGrace = 3 * time.Second
 	w.usual()
@@ -136,6 +142,7 @@ func TestDriftOfWhatWasPolledBefore(t *testing.T) {
 // An object gets another instance: what was known of the one before, its end too, says
 // nothing of it.
 func TestAnotherInstance(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.options.DriftGrace = time.Second
 	w.usual()

@@ -20,6 +20,7 @@ import (
 // message is deleted, and none is dead-lettered. The clock of SQS is the test's, so that
 // what a dead hub had hidden comes again at once.
 func TestKilledAtRandom(t *testing.T) {
+	t.Parallel()
 	kills, each, n := 5, 60, 60
 	if soaks() {
 		kills, each, n = 200, 50, 1000

@@ -11,6 +11,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 // patience with real API servers on a busy machine.
@@ -29,5 +30,7 @@ func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard()) // It warns of the tests' own transport, and tells of leases.
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
-	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, newest, oldest, workload))
+	os.Exit(leaks.Main(func() int {
+		return controlplane.StopShared(m.Run(), os.Stderr, newest, oldest, workload)
+	}))
 }

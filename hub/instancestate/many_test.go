@@ -10,6 +10,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 // patchers make objects at once.
@@ -65,6 +67,8 @@ func mix(messages, machines int) []string {
 
 // Many messages over few machines: every one is done.
 func TestManyMessages(t *testing.T) {
+	newest.Get(t)  // Its processes outlive the test.
+	leaks.AtEnd(t) // The test is not parallel: no other hub runs.
 	w := newWorld(t, newest)
 	const machines = 200
 	w.usual()

@@ -32,6 +32,7 @@ func (w *world) capiCluster(name, region string, spec map[string]any) *unstructu
 // An identity gives a cluster its account only where its allowedNamespaces allow the
 // namespace. hub/annotator's TestIdentityOfTheCluster holds the annotator to the same rule.
 func TestIdentityOfTheCluster(t *testing.T) {
+	t.Parallel()
 	const other = "222222222222"
 	w := newWorld(t, newest)
 	own := map[string]any{"list": []any{w.namespace}}
@@ -87,6 +88,7 @@ func TestIdentityOfTheCluster(t *testing.T) {
 // annotation, else of its Cluster's. hub/annotator's TestRegionOrder and
 // TestRegionOfAnnotations hold the annotator to the same order.
 func TestRegionOrder(t *testing.T) {
+	t.Parallel()
 	const right, wrong = "eu-west-1", "us-east-1"
 	const plane = "controlplane.cluster.x-k8s.io/v1beta2"
 	w := newWorld(t, newest)

@@ -50,6 +50,7 @@ func (w *world) labels() map[string]int {
 
 // Row 3: the API server fails while a thousand messages arrive, and none is lost.
 func TestRow3APIServerFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	const n = 100
 	w.usual()
@@ -73,6 +74,7 @@ func TestRow3APIServerFails(t *testing.T) {
 
 // Row 4: the hub dies between the patch and the delete; what comes again changes nothing.
 func TestRow4DiesBetweenPatchAndDelete(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]
@@ -93,6 +95,7 @@ func TestRow4DiesBetweenPatchAndDelete(t *testing.T) {
 
 // Row 5: a malformed message disturbs none of its batch.
 func TestRow5MalformedInABatch(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	w.fleet(9)
@@ -128,6 +131,7 @@ func health(seconds int, instances ...string) string {
 
 // Row 6: of three instances in one message the second cannot be written at first.
 func TestRow6HealthOfThree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	w.fleet(3)
@@ -193,6 +197,7 @@ func TestRow8SameNameTwice(t *testing.T) {
 
 // Row 10: machines of EKS, whose region and account the control plane says.
 func TestRow10EKS(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	identity := w.roleIdentity(w.namespace, account)
 	w.create(object("controlplane.cluster.x-k8s.io/v1beta2", "AWSManagedControlPlane", w.namespace, "plane", map[string]any{"region": region, "identityRef": identity}))
@@ -212,6 +217,7 @@ func TestRow10EKS(t *testing.T) {
 
 // Row 11: the event comes before the machine has its instance, and before the pool.
 func TestRow11EventBeforeItsObject(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	early := w.machine("early", "")
@@ -237,6 +243,7 @@ func (w *world) awaitsWaiting(n int) {
 // Row 13: the queue is missing, then refused, then there; the source says so, and
 // nothing is restarted. Another source is not disturbed.
 func TestRow13QueueFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]
@@ -261,6 +268,7 @@ func TestRow13QueueFails(t *testing.T) {
 // Row 14: a fail-over in a burst, with two replicas that read, and messages that SQS
 // delivers twice: each object is patched once.
 func TestRow14FailOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	const n = 100
 	w.usual()
@@ -287,6 +295,7 @@ func TestRow14FailOver(t *testing.T) {
 // Row 15: what says another account or region is no label. (Row 9: the AWSCluster's name
 // is not the Cluster's.)
 func TestRow15Spoofed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]
@@ -306,6 +315,7 @@ func TestRow15Spoofed(t *testing.T) {
 
 // Row 16: what a group sends itself, and the test of a new target.
 func TestRow16Direct(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	arn := "arn:aws:autoscaling:" + region + ":" + account + ":autoScalingGroup:u:autoScalingGroupName/workers"

@@ -50,7 +50,6 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/aws/sts"
 	"github.com/capstan-hub/capstan/playground/controlplane"
-	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -96,8 +95,6 @@ func newWorld(t testing.TB, on *controlplane.Shared) *world {
 // newWorldAt the time of a clock, where SQS is concerned.
 func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	t.Helper()
-	on.Get(t) // Its processes outlive the test.
-	leaks.AtEnd(t)
 	w := &world{TB: t, g: NewWithT(t), plane: on, core: "v1beta2", registry: prometheus.NewRegistry(), logger: logr.Discard()}
 	if on == oldest {
 		w.core = "v1beta1"
@@ -112,9 +109,6 @@ func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	w.aws, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs, sts.New(sts.Role{ARN: "arn:aws:iam::222222222222:role/hub"})}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(w.aws.Stop)
-	for name, value := range w.aws.Env() {
-		t.Setenv(name, value)
-	}
 	w.queues = api.New(api.Options{
 		Region: region, BaseEndpoint: sdk.String(w.aws.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
@@ -209,7 +203,7 @@ func (w *world) prepare(election bool) *replica {
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	multi, local, remote := w.watchers(mgr)
-	config, err := awsconfig.Load(w.Context(), awsconfig.Options{Attempts: 1})
+	config, err := awsconfig.Load(w.Context(), awsconfig.Options{Attempts: 1, LoadOptions: w.aws.LoadOptions()})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.Cleanup(config.Close)
 	types, err := backends.Types(backends.Options{})

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"k8s.io/utils/clock"
 )
 
@@ -105,6 +107,18 @@ func (s *Server) Env() map[string]string {
 		"AWS_EC2_METADATA_DISABLED":   "true",
 		"AWS_CONFIG_FILE":             "/dev/null",
 		"AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+	}
+}
+
+// LoadOptions are for LoadDefaultConfig of the AWS SDK for Go, and have the effect of Env
+// for one configuration instead of the whole process.
+func (s *Server) LoadOptions() []func(*config.LoadOptions) error {
+	return []func(*config.LoadOptions) error{
+		config.WithBaseEndpoint(s.url),
+		config.WithRegion(HomeRegion),
+		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(AccessKeyID, SecretAccessKey, "")),
+		config.WithSharedConfigFiles([]string{}),
+		config.WithSharedCredentialsFiles([]string{}),
 	}
 }
 
