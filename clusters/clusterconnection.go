@@ -44,13 +44,13 @@ func newClusterConnection(key client.ObjectKey, ref Ref, owner clusterObject) *c
 			APIVersion: owner.APIVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name,
 		}},
 	}
-	own(object, ref, owner)
+	setOwner(object, ref, owner)
 	return object
 }
 
-// own labels the object and makes the cluster object its owner, so that it goes
+// setOwner labels the object and makes the cluster object its owner, so that it goes
 // with it also where no hub runs.
-func own(object *capstanv1.ClusterConnection, ref Ref, owner clusterObject) {
+func setOwner(object *capstanv1.ClusterConnection, ref Ref, owner clusterObject) {
 	if object.Labels == nil {
 		object.Labels = map[string]string{}
 	}
@@ -89,7 +89,7 @@ func statusOf(s Snapshot, kinds []capstanv1.WatchedKind, apps int) capstanv1.Clu
 // What stands is kept where it says the same: times first of all, so that a
 // restarted hub, which goes through Connecting to where it was, writes nothing.
 func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnectionStatus {
-	if want.State == capstanv1.ConnectionConnecting && settles(old.State) && want.Reason != ReasonEndpointChanged {
+	if want.State == capstanv1.ConnectionConnecting && isLasting(old.State) && want.Reason != ReasonEndpointChanged {
 		return old
 	}
 	if old.State == want.State && old.LastTransitionTime != nil {
@@ -103,9 +103,9 @@ func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnec
 	return want
 }
 
-// settles is whether a state stands until the outcome of a new attempt is known,
+// isLasting is whether a state stands until the outcome of a new attempt is known,
 // which takes seconds.
-func settles(s capstanv1.ConnectionState) bool {
+func isLasting(s capstanv1.ConnectionState) bool {
 	switch s {
 	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable:
 		return true

@@ -74,7 +74,7 @@ func (c *Connection) close() {
 // requestHooks are what the transport of a connection calls after requests that failed.
 type requestHooks struct {
 	// reauthenticate is called after a 401, doubt after a request without an answer.
-	reauthenticate, doubt func(context.Context)
+	reauthenticate, checkServer func(context.Context)
 }
 
 func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubeconfig.Config, hooks requestHooks) (*Connection, error) {
@@ -85,7 +85,7 @@ func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubecon
 		Spread:         m.timings.ReleaseSpread,
 		AllowPatch:     func(r *http.Request) bool { return mayPatch(config.Server.Path, r) },
 		Reauthenticate: hooks.reauthenticate,
-		Doubt:          hooks.doubt,
+		CheckServer:    hooks.checkServer,
 		Refused:        m.metrics.refused,
 	}, config)
 	if err != nil {
@@ -106,12 +106,12 @@ func (c *Connection) rotate(config *kubeconfig.Config, change kubeconfig.Change)
 }
 
 // newLocalConnection is the connection of the management cluster.
-func (m *shared) newLocalConnection(ctx context.Context, doubt func(context.Context)) (*Connection, error) {
+func (m *shared) newLocalConnection(ctx context.Context, checkServer func(context.Context)) (*Connection, error) {
 	server, _, err := rest.DefaultServerUrlFor(m.options.Local)
 	if err != nil {
 		return nil, fmt.Errorf("server of the management cluster: %w", err)
 	}
-	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Spread: m.timings.ReleaseSpread, Doubt: doubt, Refused: m.metrics.refused}, m.options.Local)
+	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Spread: m.timings.ReleaseSpread, CheckServer: checkServer, Refused: m.metrics.refused}, m.options.Local)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 	switch r {
 	case probeGood:
 		h.bad, h.good = 0, h.good+1
-		return h.standing(was, kindsOK)
+		return h.verdict(was, kindsOK)
 	case probeFailed, probeUnanswered:
 		h.bad, h.good = h.bad+1, 0
 		switch {
@@ -83,9 +83,9 @@ func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 	return eventAnswered
 }
 
-// standing is what the probes so far amount to, when the last was good; it is
+// verdict is what the probes so far amount to, when the last was good; it is
 // also asked when only the kinds changed.
-func (h *health) standing(was outcome, kindsOK bool) event {
+func (h *health) verdict(was outcome, kindsOK bool) event {
 	needed := 1
 	if was == probesFailed || was == probeFailing {
 		needed = steadyThreshold

@@ -39,18 +39,18 @@ type keeper struct {
 
 	// The fields that follow are the goroutine's own.
 
-	objectUID types.UID
-	creds     credentialState
-	beside    beside
-	health    health
-	engaged   int64     // epoch
-	failed    bool      // has failed in this run: dials in the retry lane
-	asked     questions // that the present step answers
-	doubted   bool      // the last probe got no answer
-	nextProbe time.Time
-	versionAt time.Time // when identify was done; zero: to be done
-	lostWait  backoff.Sequence
-	authWait  backoff.Sequence
+	objectUID  types.UID
+	creds      credentialState
+	handover   handover
+	health     health
+	engaged    int64  // epoch
+	failed     bool   // has failed in this run: dials in the retry lane
+	requested  checks // that the present step answers
+	unanswered bool   // the last probe got no answer
+	nextProbe  time.Time
+	versionAt  time.Time // when identify was done; zero: to be done
+	lostWait   backoff.Sequence
+	authWait   backoff.Sequence
 }
 
 // keeperState is what others read and write.
@@ -65,19 +65,19 @@ type keeperState struct {
 	kinds      []capstanv1.WatchedKind
 	kindSince  map[string]time.Time // when each kind was first reported unsynced
 	apps       int
-	// open are the questions that requests wait for the next step to answer.
-	open questions
+	// open are the checks that requests wait for the next step to answer.
+	open checks
 }
 
-// questions of requests, answered by a look at the Secret, a probe, or both.
-type questions struct {
+// checks of requests, answered by a look at the Secret, a probe, or both.
+type checks struct {
 	rejected bool // a request met 401
 	lost     bool // a request got no answer
 	// answered is closed then; nil when nobody asks.
 	answered chan struct{}
 }
 
-func (q questions) any() bool { return q.rejected || q.lost }
+func (q checks) any() bool { return q.rejected || q.lost }
 
 // credentialState is what is known of a cluster's Secret, without a byte of it.
 type credentialState struct {
@@ -103,8 +103,8 @@ func newKeeper(m *shared, name multicluster.ClusterName, ref Ref, forget func(*k
 	return k
 }
 
-// own adds an owner; true if that makes a difference.
-func (k *keeper) own(owner string) bool {
+// addOwner adds an owner; true if that makes a difference.
+func (k *keeper) addOwner(owner string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := len(k.lockedState.owners) == 0
@@ -112,8 +112,8 @@ func (k *keeper) own(owner string) bool {
 	return first
 }
 
-// disown takes an owner away; true if that makes a difference.
-func (k *keeper) disown(owner string) bool {
+// removeOwner takes an owner away; true if that makes a difference.
+func (k *keeper) removeOwner(owner string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.lockedState.owners[owner]; !ok {
@@ -174,8 +174,8 @@ func (k *keeper) finish() {
 	k.lockedState.running = false
 }
 
-// poke makes the goroutine reconcile; it need not be running.
-func (k *keeper) poke() {
+// trigger makes the goroutine reconcile; it need not be running.
+func (k *keeper) trigger() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -183,32 +183,32 @@ func (k *keeper) poke() {
 }
 
 // hooks are what the transport of its connections calls.
-func (k *keeper) hooks() requestHooks { return requestHooks{k.reauthenticate, k.doubt} }
+func (k *keeper) hooks() requestHooks { return requestHooks{k.reauthenticate, k.checkServer} }
 
 // reauthenticate is what the transport calls after a 401: it waits until the
 // Secret was read again, and the server probed if that changed nothing.
-func (k *keeper) reauthenticate(ctx context.Context) { k.ask(ctx, questions{rejected: true}) }
+func (k *keeper) reauthenticate(ctx context.Context) { k.requestCheck(ctx, checks{rejected: true}) }
 
-// doubt is what the transport calls after a request got no answer: it waits until
+// checkServer is what the transport calls after a request got no answer: it waits until
 // the server was probed.
-func (k *keeper) doubt(ctx context.Context) { k.ask(ctx, questions{lost: true}) }
+func (k *keeper) checkServer(ctx context.Context) { k.requestCheck(ctx, checks{lost: true}) }
 
-// ask waits for the next step to answer. All who ask before it share its answer.
-func (k *keeper) ask(ctx context.Context, q questions) {
+// requestCheck waits for the next step to answer. All who ask before it share its answer.
+func (k *keeper) requestCheck(ctx context.Context, q checks) {
 	answered := k.open(q)
 	if answered == nil {
 		return
 	}
-	k.poke()
+	k.trigger()
 	select {
 	case <-answered:
 	case <-ctx.Done():
 	}
 }
 
-// open adds questions to those of the next step, and returns what is closed then; nil
+// open adds checks to those of the next step, and returns what is closed then; nil
 // where no goroutine runs.
-func (k *keeper) open(q questions) <-chan struct{} {
+func (k *keeper) open(q checks) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.lockedState.running {

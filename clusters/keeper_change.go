@@ -26,11 +26,11 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	if is.State != was.State {
 		s.Since = k.m.clock.Now()
 	}
-	said := s.Message
-	if is != was || describes(e) {
+	oldMessage := s.Message
+	if is != was || replacesMessage(e) {
 		s.Message = message
 	}
-	reworded := s.Message != said
+	messageChanged := s.Message != oldMessage
 	connection := k.lockedState.connection
 	to := k.snapshotLocked()
 	k.mu.Unlock()
@@ -39,15 +39,15 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 		k.versionAt = time.Time{} // What comes back may be another cluster, or a newer one.
 	}
 	if connection != nil {
-		connection.transport.SetOpen(passes(to.State) && !k.doubted)
+		connection.transport.SetOpen(passes(to.State) && !k.unanswered)
 		if passes(from.State) && !passes(to.State) {
 			// Streams that are still open would end one by one, each at its own
 			// timeout; cut now, they resume through the gate.
-			connection.transport.Sever()
+			connection.transport.CloseConnections()
 		}
 	}
 	if is == was && from.Epoch == to.Epoch {
-		if reworded {
+		if messageChanged {
 			k.publish()
 		}
 		return
@@ -62,12 +62,12 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	}
 }
 
-// describes is whether an event's message replaces one that stands for the same
+// replacesMessage is whether an event's message replaces one that stands for the same
 // state and reason. That of a failed probe does not: it may vary from one to the
 // next, and each would be a write.
-func describes(e event) bool {
+func replacesMessage(e event) bool {
 	switch e {
-	case eventHubSilent, eventSecretMissing, eventSecretForbidden, eventRefused, eventGone, eventKinds:
+	case eventHubUnreadable, eventSecretMissing, eventSecretForbidden, eventRefused, eventRemoved, eventKinds:
 		return true
 	case eventDemanded, eventReleased, eventAccepted, eventReplaced, eventAnswered, eventHealthy,
 		eventNewServer, eventProbeForbidden, eventMissed, eventFailing, eventLost, eventUnauthorized, eventCount:
@@ -82,7 +82,7 @@ func (k *keeper) publish() {
 	}
 	object, found := k.m.objects.find(k.ref)
 	k.mu.Lock()
-	want := wanted{
+	want := desired{
 		ref:    k.ref,
 		status: statusOf(k.lockedState.snapshot, k.lockedState.kinds, k.lockedState.apps),
 	}

@@ -32,9 +32,9 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 	}
 	now := k.m.clock.Now()
 	retry := !k.creds.retryAt.IsZero() && !now.Before(k.creds.retryAt)
-	if !k.creds.read || moved || retry || k.asked.rejected {
+	if !k.creds.read || moved || retry || k.requested.rejected {
 		if k.readSecret(ctx) {
-			k.asked.rejected = false // the credentials changed, which answers the 401
+			k.requested.rejected = false // the credentials changed, which answers the 401
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	case err != nil:
 		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.Wait())
-		k.apply(eventHubSilent, fmt.Sprintf("Secret %s cannot be read: %s", name, apierrors.ReasonForError(err)))
+		k.apply(eventHubUnreadable, fmt.Sprintf("Secret %s cannot be read: %s", name, apierrors.ReasonForError(err)))
 		return false
 	}
 	k.creds.read, k.creds.readVersion = true, secret.ResourceVersion
@@ -97,7 +97,7 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 	case current == nil:
 		err = k.first(ctx, config)
 	case change == kubeconfig.Endpoint:
-		err = k.consider(ctx, config, source)
+		err = k.addCandidate(ctx, config, source)
 	case change == kubeconfig.Same:
 		k.dropCandidate()
 	default:
@@ -110,7 +110,7 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 	}
 	had := k.creds.usable
 	k.creds.usable, k.creds.retryAt = true, time.Time{}
-	if (change == kubeconfig.Same && had) || k.beside.candidate != nil {
+	if (change == kubeconfig.Same && had) || k.handover.candidate != nil {
 		return false // Those of the connection in use are the same.
 	}
 	if !had || !passes(k.outcome().State) {
@@ -134,7 +134,7 @@ func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
 	if err != nil {
 		return err
 	}
-	k.health, k.doubted, k.versionAt = health{}, false, time.Time{}
+	k.health, k.unanswered, k.versionAt = health{}, false, time.Time{}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lockedState.connection, k.lockedState.snapshot.Epoch = connection, epoch

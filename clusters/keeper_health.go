@@ -28,7 +28,7 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 			}
 		}
 	}
-	if !k.asked.any() && now.Before(k.nextProbe) {
+	if !k.requested.any() && now.Before(k.nextProbe) {
 		k.judgeKinds()
 		return
 	}
@@ -39,7 +39,7 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 	now = k.m.clock.Now()
 	// A server that did not answer is asked by nobody else until it does: see
 	// transport.Options.Doubt.
-	k.doubted = result == probeUnanswered
+	k.unanswered = result == probeUnanswered
 	// Where requests park, all that was heard are the answers to these probes.
 	silent := !passes(was.State) || now.Sub(connection.LastContact()) >= k.m.timings.Silence
 	failing := k.kindsProblem(now)
@@ -76,7 +76,7 @@ func (k *keeper) probeOnce(ctx context.Context, connection *Connection) (probeRe
 	result, problem := connection.probe(ctx)
 	k.m.metrics.probed(result, k.m.clock.Since(start))
 	if result == probeUnanswered && !passes(k.outcome().State) {
-		connection.transport.Sever() // the next probe dials: this TCP connection may be dead
+		connection.transport.CloseConnections() // the next probe dials: this TCP connection may be dead
 	}
 	return result, problem
 }

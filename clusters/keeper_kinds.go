@@ -13,13 +13,13 @@ func (k *keeper) judgeKinds() {
 		return
 	}
 	failing := k.kindsProblem(k.m.clock.Now())
-	e := k.moving(k.health.standing(k.outcome(), failing == nil))
+	e := k.moving(k.health.verdict(k.outcome(), failing == nil))
 	k.apply(e, k.describe(e, nil, failing))
 }
 
 // moving is what health is while the cluster has moved to where it cannot be reached.
 func (k *keeper) moving(e event) event {
-	if e == eventHealthy && k.beside.problem != "" {
+	if e == eventHealthy && k.handover.problem != "" {
 		return eventNewServer
 	}
 	return e
@@ -42,7 +42,7 @@ func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind
 	case e == eventHealthy:
 		return "connected"
 	case e == eventNewServer:
-		return k.beside.problem
+		return k.handover.problem
 	case e == eventKinds && failing != nil:
 		reason := failing.Reason
 		if reason == "" {

@@ -50,7 +50,7 @@ func (k *keeper) rest() bool {
 func (k *keeper) end() {
 	k.mu.Lock()
 	open := k.lockedState.open
-	k.lockedState.open = questions{}
+	k.lockedState.open = checks{}
 	k.mu.Unlock()
 	if open.answered != nil {
 		close(open.answered)
@@ -61,13 +61,13 @@ func (k *keeper) end() {
 // when there is nothing left to keep.
 func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	k.mu.Lock()
-	k.asked = k.lockedState.open
-	k.lockedState.open = questions{}
+	k.requested = k.lockedState.open
+	k.lockedState.open = checks{}
 	demanded := len(k.lockedState.owners) > 0 || k.ref.IsLocal()
 	lingerEnd := k.lockedState.releasedAt.Add(k.m.timings.Linger)
 	state := k.lockedState.snapshot.State
 	k.mu.Unlock()
-	if answered := k.asked.answered; answered != nil {
+	if answered := k.requested.answered; answered != nil {
 		defer close(answered)
 	}
 	if k.ref.IsLocal() {
@@ -92,19 +92,19 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	k.apply(eventDemanded, readingMessage)
 	if found == presenceUnknown {
 		if problem := k.m.objects.problem(k.ref.Kind); problem != "" {
-			k.apply(eventHubSilent, problem)
+			k.apply(eventHubUnreadable, problem)
 		}
 	} else {
 		if k.objectUID != "" && k.objectUID != object.UID {
 			k.disconnect()
-			k.apply(eventGone, k.ref.String()+" was replaced by another of the same name")
+			k.apply(eventRemoved, k.ref.String()+" was replaced by another of the same name")
 			k.apply(eventDemanded, readingMessage)
 		}
 		k.objectUID = object.UID
 		k.readSecretIfDue(ctx, object)
 	}
 	k.probeIfDue(ctx)
-	k.tendBeside(ctx)
+	k.reconcileHandover(ctx)
 	wait = k.untilNext()
 	if !demanded {
 		wait = min(wait, lingerEnd.Sub(k.m.clock.Now()))
@@ -119,7 +119,7 @@ func (k *keeper) removed(demanded, going bool) (more bool) {
 		message = k.ref.String() + " is being deleted"
 	}
 	k.disconnect()
-	k.apply(eventGone, message)
+	k.apply(eventRemoved, message)
 	k.objectUID = ""
 	if !demanded && !going {
 		k.forget(k)
@@ -144,7 +144,7 @@ func (k *keeper) disconnect() {
 	k.creds = credentialState{}
 	k.dropCandidate()
 	k.endDraining()
-	k.health, k.doubted = health{}, false
+	k.health, k.unanswered = health{}, false
 	k.nextProbe, k.versionAt = time.Time{}, time.Time{}
 	k.mu.Lock()
 	old := k.lockedState.connection
@@ -167,8 +167,8 @@ func (k *keeper) untilNext() time.Duration {
 		}
 	}
 	sooner(k.creds.retryAt)
-	sooner(k.beside.retryAt)
-	sooner(k.beside.drained)
+	sooner(k.handover.retryAt)
+	sooner(k.handover.drained)
 	if k.connection() != nil && k.creds.usable {
 		sooner(k.nextProbe)
 	}

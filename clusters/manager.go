@@ -62,7 +62,7 @@ func New(o Options) (*Manager, error) {
 		return nil, fmt.Errorf("clients of the management cluster: %w", err)
 	}
 	local := newKeeper(m.shared, LocalName, Ref{}, m.forget)
-	connection, err := m.newLocalConnection(context.Background(), local.doubt) //nolint:forbidigo // ended by its keeper, with the Manager
+	connection, err := m.newLocalConnection(context.Background(), local.checkServer) //nolint:forbidigo // ended by its keeper, with the Manager
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (m *Manager) makeHubClients() error {
 		return err
 	}
 	m.secrets = secretwatch.New(secretwatch.Options[multicluster.ClusterName]{
-		Client: metadataClient, Scope: secretwatch.ByNamespace, Wake: m.poke, WakeWhenListed: true, Logger: m.log,
+		Client: metadataClient, Scope: secretwatch.ByNamespace, Wake: m.wakeCluster, WakeWhenListed: true, Logger: m.log,
 		Consequence: "changed kubeconfigs are only noticed when a cluster rejects the old ones; give the hub list and watch on secrets in this namespace",
 	})
 	m.writer = newWriter(m.hub, m.options, m.log)
@@ -203,23 +203,23 @@ func (m *Manager) lead() {
 // Demand makes the cluster demanded by owner. It returns at once and never dials.
 // Malformed names are never connected.
 func (m *Manager) Demand(name multicluster.ClusterName, owner string) {
-	if k, first := m.own(name, owner); first {
+	if k, first := m.addOwner(name, owner); first {
 		m.wake(k)
 	}
 }
 
-// own adds an owner to a keeper, under the mutex, or the keeper might be dropped in
+// addOwner adds an owner to a keeper, under the mutex, or the keeper might be dropped in
 // between. first is true if that makes a difference.
-func (m *Manager) own(name multicluster.ClusterName, owner string) (k *keeper, first bool) {
+func (m *Manager) addOwner(name multicluster.ClusterName, owner string) (k *keeper, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k = m.keeperLocked(name)
-	return k, k != nil && k.own(owner)
+	return k, k != nil && k.addOwner(owner)
 }
 
 // Release ends a demand. The connection lingers.
 func (m *Manager) Release(name multicluster.ClusterName, owner string) {
-	if k := m.keeper(name); k != nil && k.disown(owner) {
+	if k := m.keeper(name); k != nil && k.removeOwner(owner) {
 		m.wake(k)
 	}
 }
@@ -271,12 +271,12 @@ func (m *Manager) drop(k *keeper) bool {
 
 // wake makes a keeper reconcile, and starts its goroutine if it does not run.
 func (m *Manager) wake(k *keeper) {
-	k.poke()
+	k.trigger()
 	m.ensureRunning(k)
 }
 
-// poke wakes the keeper of a cluster, if there is one.
-func (m *Manager) poke(name multicluster.ClusterName) {
+// wakeCluster wakes the keeper of a cluster, if there is one.
+func (m *Manager) wakeCluster(name multicluster.ClusterName) {
 	if k := m.keeper(name); k != nil {
 		m.wake(k)
 	}

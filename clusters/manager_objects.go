@@ -17,7 +17,7 @@ func (m *Manager) objectsChanged(refs []Ref) {
 		} else {
 			m.Release(ref.ClusterName(), SelfManagedOwner)
 		}
-		m.poke(ref.ClusterName())
+		m.wakeCluster(ref.ClusterName())
 		for _, l := range m.listeners {
 			l.ReferenceChanged(ref)
 		}

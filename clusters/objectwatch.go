@@ -61,7 +61,7 @@ func (w *objectWatch) run(ctx context.Context) {
 		case meta.IsNoMatchError(err):
 			w.note(kindState{absent: true})
 		case err != nil:
-			w.trouble(err)
+			w.reportProblem(err)
 		default:
 			w.watch(ctx, mapping)
 		}
@@ -86,7 +86,7 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 			cancel()
 			return
 		}
-		w.trouble(err)
+		w.reportProblem(err)
 	})
 	if err == nil {
 		err = informer.SetTransform(reduceObject)
@@ -96,7 +96,7 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 		registration, err = informer.AddEventHandler(w.handler(mapping.GroupVersionKind))
 	}
 	if err != nil { // an informer that was started or stopped: not this one
-		w.trouble(err)
+		w.reportProblem(err)
 		return
 	}
 	ended := make(chan struct{})
@@ -123,8 +123,8 @@ func (w *objectWatch) note(state kindState) {
 	}
 }
 
-// trouble is logged when it is news.
-func (w *objectWatch) trouble(err error) {
+// reportProblem is logged when it is news.
+func (w *objectWatch) reportProblem(err error) {
 	if w.objects.setProblem(w.kind.Kind, err.Error()) {
 		w.log.Error(err, "cluster objects cannot be read", "kind", w.kind.String())
 	}

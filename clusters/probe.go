@@ -75,7 +75,7 @@ func plain(word string) string {
 
 // get reads a path past the gate.
 func (c *Connection) get(ctx context.Context, path string) (int, []byte, error) {
-	request, err := http.NewRequestWithContext(transport.Probing(ctx), http.MethodGet, c.server.JoinPath(path).String(), nil)
+	request, err := http.NewRequestWithContext(transport.WithProbe(ctx), http.MethodGet, c.server.JoinPath(path).String(), nil)
 	if err != nil {
 		return 0, nil, err
 	}

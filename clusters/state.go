@@ -18,10 +18,10 @@ const (
 	eventDemanded event = iota
 	// eventReleased: no owner demands it, and the linger is over.
 	eventReleased
-	// eventGone: the cluster object does not exist or is being deleted.
-	eventGone
-	// eventHubSilent: the management cluster does not tell the object or the Secret.
-	eventHubSilent
+	// eventRemoved: the cluster object does not exist or is being deleted.
+	eventRemoved
+	// eventHubUnreadable: the management cluster does not tell the object or the Secret.
+	eventHubUnreadable
 	// eventSecretMissing: the object names no Secret that exists and holds a kubeconfig.
 	eventSecretMissing
 	// eventSecretForbidden: the hub may not read the Secret.
@@ -63,9 +63,9 @@ func (e event) String() string {
 		return "demanded"
 	case eventReleased:
 		return "released, linger over"
-	case eventGone:
-		return "cluster object gone"
-	case eventHubSilent:
+	case eventRemoved:
+		return "cluster object removed"
+	case eventHubUnreadable:
 		return "hub objects unreadable"
 	case eventSecretMissing:
 		return "Secret missing"
@@ -154,7 +154,7 @@ var (
 	secretForbidden = outcome{capstanv1.ConnectionAuthFailed, ReasonSecretForbidden}
 	refused         = outcome{capstanv1.ConnectionAuthFailed, ReasonKubeconfigRefused}
 	unauthorized    = outcome{capstanv1.ConnectionAuthFailed, ReasonUnauthorized}
-	gone            = outcome{capstanv1.ConnectionRemoved, ReasonClusterGone}
+	removed         = outcome{capstanv1.ConnectionRemoved, ReasonClusterGone}
 )
 
 // stay marks the pairs of state and event that change neither state nor reason.
@@ -171,7 +171,7 @@ const tableText = `
                                   Unused   Connecting       Ready           Degraded        Unreachable     AuthFailed       Removed
 demanded                          waiting  -                -               -               -               -                waiting
 released, linger over             -        unused           unused          unused          unused          unused           unused
-cluster object gone               gone     gone             gone            gone            gone            gone             -
+cluster object removed            removed  removed          removed         removed         removed         removed          -
 hub objects unreadable            -        hubUnreadable    -               -               -               -                hubUnreadable
 Secret missing                    -        secretMissing    secretMissing   secretMissing   secretMissing   secretMissing    secretMissing
 Secret forbidden                  -        secretForbidden  -               -               -               secretForbidden  secretForbidden
@@ -207,7 +207,7 @@ var outcomes = map[string]outcome{
 	"secretForbidden": secretForbidden,
 	"refused":         refused,
 	"unauthorized":    unauthorized,
-	"gone":            gone,
+	"removed":         removed,
 }
 
 var table = readTable(tableText)

@@ -89,12 +89,12 @@ func TestTableRules(t *testing.T) {
 		g.Expect(next(from, eventMissed)).To(Equal(from))
 		// Silence of the management cluster takes nothing from what works.
 		if passes(s) {
-			g.Expect(next(from, eventHubSilent)).To(Equal(from))
+			g.Expect(next(from, eventHubUnreadable)).To(Equal(from))
 		}
 		// What nobody demands does not move, but for its cluster's end and a demand.
 		if s == capstanv1.ConnectionUnused {
 			for e := range eventCount {
-				if e != eventDemanded && e != eventGone {
+				if e != eventDemanded && e != eventRemoved {
 					g.Expect(next(from, e)).To(Equal(from), "%s", e)
 				}
 			}
@@ -105,7 +105,7 @@ func TestTableRules(t *testing.T) {
 				g.Expect(next(from, e)).To(Equal(from), "%s", e)
 			}
 		}
-		g.Expect(next(from, eventGone).State).To(Equal(capstanv1.ConnectionRemoved))
+		g.Expect(next(from, eventRemoved).State).To(Equal(capstanv1.ConnectionRemoved))
 	}
 }
 

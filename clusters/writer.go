@@ -24,8 +24,8 @@ const (
 	writeRetryMax = time.Minute
 )
 
-// wanted is what a ClusterConnection shall be.
-type wanted struct {
+// desired is what a ClusterConnection shall be.
+type desired struct {
 	ref Ref
 	// create it, owned by owner, if it does not exist: the cluster object exists.
 	create bool
@@ -58,10 +58,10 @@ type writer struct {
 
 // queued is a wish and when its turn is.
 type queued struct {
-	wanted wanted
-	due    time.Time
-	wait   backoff.Sequence
-	logged bool // that it failed
+	desired desired
+	due     time.Time
+	wait    backoff.Sequence
+	logged  bool // that it failed
 }
 
 func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
@@ -76,13 +76,13 @@ func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
 }
 
 // set wishes; it returns at once.
-func (w *writer) set(name multicluster.ClusterName, want wanted) {
+func (w *writer) set(name multicluster.ClusterName, want desired) {
 	w.mu.Lock()
 	item, waiting := w.lockedState.queue[name]
 	if !waiting {
 		item = queued{due: w.clock.Now().Add(w.delay), wait: backoff.NewSequence(writeRetry, writeRetryMax)}
 	}
-	item.wanted = want
+	item.desired = want
 	w.lockedState.queue[name] = item
 	w.mu.Unlock()
 	w.poke()
@@ -90,7 +90,7 @@ func (w *writer) set(name multicluster.ClusterName, want wanted) {
 
 // remove wishes an object away.
 func (w *writer) remove(name multicluster.ClusterName, ref Ref) {
-	w.set(name, wanted{ref: ref, remove: true})
+	w.set(name, desired{ref: ref, remove: true})
 }
 
 func (w *writer) poke() {
@@ -143,7 +143,7 @@ func (w *writer) pick() (multicluster.ClusterName, *queued, time.Duration) {
 func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, item queued) {
 	call, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	err := w.write(call, name, item.wanted)
+	err := w.write(call, name, item.desired)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -156,19 +156,19 @@ func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, ite
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if newer, ok := w.lockedState.queue[name]; ok {
-		item.wanted = newer.wanted
+		item.desired = newer.desired
 	}
 	w.lockedState.queue[name] = item
 }
 
 // write brings the object in line.
-func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want wanted) error {
+func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want desired) error {
 	key := client.ObjectKey{Namespace: want.ref.Namespace, Name: connectionName(want.ref)}
 	if want.remove {
 		delete(w.written, name)
-		gone := &capstanv1.ClusterConnection{}
-		gone.Namespace, gone.Name = key.Namespace, key.Name
-		return client.IgnoreNotFound(w.hub.Delete(ctx, gone))
+		object := &capstanv1.ClusterConnection{}
+		object.Namespace, object.Name = key.Namespace, key.Name
+		return client.IgnoreNotFound(w.hub.Delete(ctx, object))
 	}
 	current, err := w.current(ctx, name, key, want)
 	if current == nil || err != nil {
@@ -176,7 +176,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 	}
 	if want.create {
 		labelled := current.DeepCopy()
-		own(labelled, want.ref, want.owner)
+		setOwner(labelled, want.ref, want.owner)
 		if !equality.Semantic.DeepEqual(labelled.ObjectMeta, current.ObjectMeta) {
 			if err := w.hub.Patch(ctx, labelled, client.MergeFrom(current)); err != nil {
 				return err
@@ -197,12 +197,12 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 		return err
 	}
 	w.written[name] = changed
-	w.announce(changed, current.Status)
+	w.emitEvent(changed, current.Status)
 	return nil
 }
 
 // current is the object as it is; nil if it does not exist and shall not.
-func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key client.ObjectKey, want wanted) (*capstanv1.ClusterConnection, error) {
+func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key client.ObjectKey, want desired) (*capstanv1.ClusterConnection, error) {
 	if known := w.written[name]; known != nil {
 		return known, nil
 	}
@@ -222,8 +222,8 @@ func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key
 	return object, nil
 }
 
-// announce emits an Event for a transition of state.
-func (w *writer) announce(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus) {
+// emitEvent emits an Event for a transition of state.
+func (w *writer) emitEvent(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus) {
 	if w.recorder == nil || object.Status.State == before.State {
 		return
 	}

@@ -36,17 +36,17 @@ type Refusal struct {
 	Reason Reason
 	// Field that is at fault, as it is called in the file.
 	Field string
-	// Mend is what to do about it.
-	Mend string
+	// Fix is what to do about it.
+	Fix string
 }
 
 func (r *Refusal) Error() string {
 	if r.Field == "" {
-		return "the kubeconfig " + r.Mend
+		return "the kubeconfig " + r.Fix
 	}
-	return fmt.Sprintf("the kubeconfig's %s %s", r.Field, r.Mend)
+	return fmt.Sprintf("the kubeconfig's %s %s", r.Field, r.Fix)
 }
 
-func refuse(reason Reason, field, mend string) *Refusal {
-	return &Refusal{Reason: reason, Field: field, Mend: mend}
+func refuse(reason Reason, field, fix string) *Refusal {
+	return &Refusal{Reason: reason, Field: field, Fix: fix}
 }

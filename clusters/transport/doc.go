@@ -12,14 +12,14 @@
 //  2. the gate: while shut, requests park until it opens (and Spread beyond, at
 //     random) or their context ends. A
 //     parked watch keeps its resource version, so an outage costs no list. Probes
-//     (context of Probing) pass;
+//     (context of WithProbe) pass;
 //  3. the current credentials: a token and a generation. SetCredentials swaps both
 //     at once. A new client certificate makes a new generation, an http.Transport
 //     of its own, since an HTTP/2 connection with open watches is never idle and
 //     would keep the old one; the old generation's streams end by themselves;
 //  4. the dialer, which judges the address that a name resolved to, not the name;
 //  5. on 401, Reauthenticate, and one more try if the credentials changed, or, if
-//     the gate was shut meanwhile, when it opens. On no answer at all, Doubt, and
+//     the gate was shut meanwhile, when it opens. On no answer at all, CheckServer, and
 //     one more try when the gate is open. Without that, an informer would sleep out
 //     its own backoff after the cluster is back, blind and unaware of it.
 //

@@ -13,10 +13,10 @@ var ErrClosed = errors.New("the connection to the cluster has ended")
 type gate struct {
 	mu          sync.Mutex
 	lockedState struct {
-		// passable is closed while the gate is open.
-		passable chan struct{}
-		open     bool
-		closed   bool
+		// opened is closed while the gate is open.
+		opened chan struct{}
+		open   bool
+		closed bool
 	}
 	// ended is closed for good by end.
 	ended chan struct{}
@@ -24,7 +24,7 @@ type gate struct {
 
 func newGate() *gate {
 	g := &gate{ended: make(chan struct{})}
-	g.lockedState.passable = make(chan struct{})
+	g.lockedState.opened = make(chan struct{})
 	return g
 }
 
@@ -37,9 +37,9 @@ func (g *gate) set(open bool) {
 	}
 	g.lockedState.open = open
 	if open {
-		close(g.lockedState.passable)
+		close(g.lockedState.opened)
 	} else {
-		g.lockedState.passable = make(chan struct{})
+		g.lockedState.opened = make(chan struct{})
 	}
 }
 
@@ -71,7 +71,7 @@ func (g *gate) hasEnded() bool {
 // wait until the gate is open.
 func (g *gate) wait(ctx context.Context) error {
 	g.mu.Lock()
-	passable := g.lockedState.passable
+	opened := g.lockedState.opened
 	g.mu.Unlock()
 	select {
 	case <-g.ended:
@@ -79,7 +79,7 @@ func (g *gate) wait(ctx context.Context) error {
 	default:
 	}
 	select {
-	case <-passable:
+	case <-opened:
 		return nil
 	case <-g.ended:
 		return ErrClosed

@@ -11,7 +11,7 @@ import (
 )
 
 // MaxAnswer is how many bytes of an answer are read, after decompression: of every
-// answer but a watch's, and of a streamed initial list (Stream.Bound). 5,000
+// answer but a watch's, and of a streamed initial list (Stream.LimitBytes). 5,000
 // HelmReleases of 8 KiB are 40 MiB. A tenant who can fill a cluster must not be able
 // to fill the hub.
 const MaxAnswer = 64 << 20
@@ -34,14 +34,14 @@ type Stream struct {
 		open   io.Closer // nil while no watch is
 		opened time.Time
 		// known is up to when, for all that is known, the watches told everything.
-		known time.Time
-		heard time.Time // the last byte
-		bound bool
-		left  int64
+		known    time.Time
+		lastByte time.Time // the last byte
+		limited  bool
+		left     int64
 	}
 }
 
-// NewStream makes a Stream. exceeded is called, once for each Bound, when more comes
+// NewStream makes a Stream. exceeded is called, once for each LimitBytes, when more comes
 // than may; it must not block.
 func NewStream(c clock.PassiveClock, exceeded func()) *Stream {
 	s := &Stream{clock: c, exceeded: exceeded}
@@ -49,30 +49,30 @@ func NewStream(c clock.PassiveClock, exceeded func()) *Stream {
 	return s
 }
 
-type following struct{}
+type streamKey struct{}
 
-// Following has the watch that is made with the context followed.
-func Following(ctx context.Context, s *Stream) context.Context {
-	return context.WithValue(ctx, following{}, s)
+// WithStream has the watch that is made with the context followed.
+func WithStream(ctx context.Context, s *Stream) context.Context {
+	return context.WithValue(ctx, streamKey{}, s)
 }
 
 func streamOf(ctx context.Context) *Stream {
-	s, _ := ctx.Value(following{}).(*Stream)
+	s, _ := ctx.Value(streamKey{}).(*Stream)
 	return s
 }
 
-// Bound allows MaxAnswer bytes from now until Lift: an initial list is streamed.
-func (s *Stream) Bound() {
+// LimitBytes allows MaxAnswer bytes from now until RemoveLimit: an initial list is streamed.
+func (s *Stream) LimitBytes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lockedState.bound, s.lockedState.left = true, MaxAnswer
+	s.lockedState.limited, s.lockedState.left = true, MaxAnswer
 }
 
-// Lift says that the initial list is whole.
-func (s *Stream) Lift() {
+// RemoveLimit says that the initial list is whole.
+func (s *Stream) RemoveLimit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lockedState.bound = false
+	s.lockedState.limited = false
 }
 
 // Behind is for how long the watches may have missed what happened; 0 while one is
@@ -98,7 +98,7 @@ func (s *Stream) Silent() time.Duration {
 	if s.lockedState.open == nil {
 		return 0
 	}
-	return s.clock.Since(s.lockedState.heard)
+	return s.clock.Since(s.lockedState.lastByte)
 }
 
 // Break ends the open watch, so that it is resumed from where it was. It may wait for
@@ -106,7 +106,7 @@ func (s *Stream) Silent() time.Duration {
 func (s *Stream) Break() {
 	s.mu.Lock()
 	open := s.lockedState.open
-	s.lockedState.heard = s.clock.Now() // It is given time to resume.
+	s.lockedState.lastByte = s.clock.Now() // It is given time to resume.
 	s.mu.Unlock()
 	if open != nil {
 		_ = open.Close()
@@ -117,7 +117,7 @@ func (s *Stream) begin(watch io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	s.lockedState.open, s.lockedState.opened, s.lockedState.heard = watch, now, now
+	s.lockedState.open, s.lockedState.opened, s.lockedState.lastByte = watch, now, now
 }
 
 // end of a watch, of a cluster that was last heard of at contact.
@@ -136,13 +136,13 @@ func (s *Stream) end(watch io.Closer, contact time.Time) {
 // read notes bytes of the open watch; false when they are too many.
 func (s *Stream) read(n int) bool {
 	s.mu.Lock()
-	s.lockedState.heard = s.clock.Now()
-	if s.lockedState.bound {
+	s.lockedState.lastByte = s.clock.Now()
+	if s.lockedState.limited {
 		s.lockedState.left -= int64(n)
 	}
-	over := s.lockedState.bound && s.lockedState.left < 0
+	over := s.lockedState.limited && s.lockedState.left < 0
 	if over {
-		s.lockedState.bound = false
+		s.lockedState.limited = false
 	}
 	s.mu.Unlock()
 	if over {

@@ -36,10 +36,10 @@ type Options struct {
 	// Reauthenticate is called after a 401 and returns when the credentials were
 	// read again, and set if they changed. Calls may overlap. Nil: a 401 is final.
 	Reauthenticate func(context.Context)
-	// Doubt is called after a request got no answer and returns when the server was
+	// CheckServer is called after a request got no answer and returns when the server was
 	// probed, and the gate shut if it did not answer. Calls may overlap. Nil: the
 	// failure is final.
-	Doubt func(context.Context)
+	CheckServer func(context.Context)
 	// AllowPatch says which PATCH requests may pass; none when nil.
 	AllowPatch func(*http.Request) bool
 	// Refused is told of each request that the guard refuses.
@@ -127,8 +127,8 @@ func (t *Transport) SetCredentials(config *kubeconfig.Config, change kubeconfig.
 // SetOpen opens or shuts the gate.
 func (t *Transport) SetOpen(open bool) { t.gate.set(open) }
 
-// Sever closes every TCP connection. Watches end and resume through the gate.
-func (t *Transport) Sever() { t.connections.sever(false) }
+// CloseConnections closes every TCP connection. Watches end and resume through the gate.
+func (t *Transport) CloseConnections() { t.connections.sever(false) }
 
 // Close ends the Transport: open streams break, parked and later requests fail
 // with ErrClosed.
@@ -147,12 +147,12 @@ func (t *Transport) LastContact() time.Time {
 	return t.born.Add(time.Duration(since - 1))
 }
 
-func (t *Transport) touch() { t.contact.Store(int64(t.options.Clock.Since(t.born)) + 1) }
+func (t *Transport) noteContact() { t.contact.Store(int64(t.options.Clock.Since(t.born)) + 1) }
 
-type probing struct{}
+type probeKey struct{}
 
-// Probing marks requests that pass a shut gate and take a 401 for an answer.
-func Probing(ctx context.Context) context.Context { return context.WithValue(ctx, probing{}, true) }
+// WithProbe marks requests that pass a shut gate and take a 401 for an answer.
+func WithProbe(ctx context.Context) context.Context { return context.WithValue(ctx, probeKey{}, true) }
 
 // RoundTrip sends a request; see the package comment for its way.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -161,7 +161,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	ctx := request.Context()
-	if ctx.Value(probing{}) != nil {
+	if ctx.Value(probeKey{}) != nil {
 		if t.gate.hasEnded() {
 			closeBody(request)
 			return nil, ErrClosed
@@ -174,7 +174,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, used, err := t.send(request)
-	again, err := t.secondThoughts(request, response, used, err)
+	again, err := t.toRetry(request, response, used, err)
 	if again == nil {
 		return response, err
 	}
@@ -207,21 +207,21 @@ func (t *Transport) enter(ctx context.Context) error {
 	return t.gate.wait(ctx)
 }
 
-// secondThoughts gives the request to send once more, when the gate lets it; nil
+// toRetry gives the request to send once more, when the gate lets it; nil
 // if the answer, or the failure, stands.
-func (t *Transport) secondThoughts(request *http.Request, response *http.Response, used *credentials, err error) (*http.Request, error) {
+func (t *Transport) toRetry(request *http.Request, response *http.Response, used *credentials, err error) (*http.Request, error) {
 	ctx := request.Context()
 	switch {
 	case err != nil:
 		reads := request.Method != http.MethodPatch // which may have arrived
-		if t.options.Doubt == nil || !reads || ctx.Err() != nil || t.gate.hasEnded() || errors.Is(err, ErrRefused) {
+		if t.options.CheckServer == nil || !reads || ctx.Err() != nil || t.gate.hasEnded() || errors.Is(err, ErrRefused) {
 			return nil, err
 		}
 		again := replay(request)
 		if again == nil {
 			return nil, err
 		}
-		t.options.Doubt(ctx)
+		t.options.CheckServer(ctx)
 		return again, nil
 	case response.StatusCode == http.StatusUnauthorized && t.options.Reauthenticate != nil:
 		again := replay(request)
@@ -269,8 +269,8 @@ func (t *Transport) send(request *http.Request) (*http.Response, *credentials, e
 		}
 	}
 	if response.StatusCode < http.StatusInternalServerError && response.StatusCode != http.StatusUnauthorized {
-		wrapped.contact = t.touch
-		t.touch()
+		wrapped.contact = t.noteContact
+		t.noteContact()
 	}
 	response.Body = wrapped
 	return response, used, nil

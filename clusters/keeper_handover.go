@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// beside is what a keeper has beside the connection in use.
-type beside struct {
+// handover is what a keeper has beside the connection in use.
+type handover struct {
 	// candidate is a connection to the server that the Secret names now; nil for none.
 	// It takes over when the server answers and is the same cluster.
 	candidate *Connection
@@ -25,12 +25,12 @@ type beside struct {
 	drained  time.Time
 }
 
-// consider begins a connection to another server, or with another CA, beside the one
+// addCandidate begins a connection to another server, or with another CA, beside the one
 // in use.
-func (k *keeper) consider(ctx context.Context, config *kubeconfig.Config, source string) error {
-	if c := k.beside.candidate; c != nil {
+func (k *keeper) addCandidate(ctx context.Context, config *kubeconfig.Config, source string) error {
+	if c := k.handover.candidate; c != nil {
 		if change := kubeconfig.Classify(c.fingerprint, config.Fingerprint()); change != kubeconfig.Endpoint {
-			k.beside.retryAt, k.beside.expiry = time.Time{}, config.Expiry()
+			k.handover.retryAt, k.handover.expiry = time.Time{}, config.Expiry()
 			return c.rotate(config, change)
 		}
 	}
@@ -39,40 +39,40 @@ func (k *keeper) consider(ctx context.Context, config *kubeconfig.Config, source
 	if err != nil {
 		return err
 	}
-	k.beside.candidate, k.beside.expiry, k.beside.source = candidate, config.Expiry(), source
-	k.beside.wait = backoff.NewSequence(k.m.timings.UnreachableRetry, k.m.timings.UnreachableRetryMax)
+	k.handover.candidate, k.handover.expiry, k.handover.source = candidate, config.Expiry(), source
+	k.handover.wait = backoff.NewSequence(k.m.timings.UnreachableRetry, k.m.timings.UnreachableRetryMax)
 	k.log.Info("the cluster moves, trying the new server beside the old", "server", config.Server.Host)
 	return nil
 }
 
 // dropCandidate forgets it.
 func (k *keeper) dropCandidate() {
-	if c := k.beside.candidate; c != nil {
+	if c := k.handover.candidate; c != nil {
 		c.close()
 	}
-	k.beside.candidate, k.beside.problem, k.beside.retryAt = nil, "", time.Time{}
+	k.handover.candidate, k.handover.problem, k.handover.retryAt = nil, "", time.Time{}
 }
 
 // endDraining closes the connection before.
 func (k *keeper) endDraining() {
-	if c := k.beside.draining; c != nil {
+	if c := k.handover.draining; c != nil {
 		c.close()
 	}
-	k.beside.draining, k.beside.drained = nil, time.Time{}
+	k.handover.draining, k.handover.drained = nil, time.Time{}
 }
 
-// tendBeside brings forward what is beside the connection in use.
-func (k *keeper) tendBeside(ctx context.Context) {
+// reconcileHandover brings forward what is beside the connection in use.
+func (k *keeper) reconcileHandover(ctx context.Context) {
 	passing := passes(k.outcome().State)
-	if !passing || !k.m.clock.Now().Before(k.beside.drained) {
+	if !passing || !k.m.clock.Now().Before(k.handover.drained) {
 		k.endDraining()
 	}
-	candidate := k.beside.candidate
+	candidate := k.handover.candidate
 	switch {
 	case candidate == nil:
 	case !passing:
 		k.replace("dialling " + candidate.server.Host) // There is nothing to keep.
-	case !k.m.clock.Now().Before(k.beside.retryAt):
+	case !k.m.clock.Now().Before(k.handover.retryAt):
 		k.tryCandidate(ctx, candidate)
 	}
 }
@@ -82,7 +82,7 @@ func (k *keeper) tendBeside(ctx context.Context) {
 func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 	ctx, cancel := context.WithTimeout(ctx, 2*k.m.timings.ProbeTimeout) // For its turn, and the calls.
 	defer cancel()
-	release, err := k.m.dials.acquire(ctx, k.beside.problem != "")
+	release, err := k.m.dials.acquire(ctx, k.handover.problem != "")
 	if err == nil {
 		defer release()
 		start := k.m.clock.Now()
@@ -99,11 +99,11 @@ func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 			return
 		}
 	}
-	candidate.transport.Sever() // The next attempt dials.
-	k.beside.retryAt = k.m.clock.Now().Add(k.beside.wait.Wait())
+	candidate.transport.CloseConnections() // The next attempt dials.
+	k.handover.retryAt = k.m.clock.Now().Add(k.handover.wait.Wait())
 	if err != nil {
-		k.beside.problem = fmt.Sprintf("%s names the server %s, which cannot be used: %s; the one before is used as long as it answers",
-			k.beside.source, candidate.server.Host, err)
+		k.handover.problem = fmt.Sprintf("%s names the server %s, which cannot be used: %s; the one before is used as long as it answers",
+			k.handover.source, candidate.server.Host, err)
 	}
 	k.judgeKinds()
 }
@@ -111,8 +111,8 @@ func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 // takeOver makes the candidate the connection in use. The state stays.
 func (k *keeper) takeOver(version string) {
 	k.endDraining()
-	k.beside.draining, k.beside.drained = k.connection(), k.m.clock.Now().Add(k.m.timings.Handover)
-	k.health, k.doubted = health{good: steadyThreshold, probed: true}, false
+	k.handover.draining, k.handover.drained = k.connection(), k.m.clock.Now().Add(k.m.timings.Handover)
+	k.health, k.unanswered = health{good: steadyThreshold, probed: true}, false
 	k.versionAt = k.m.clock.Now()
 	k.nextProbe = k.versionAt.Add(backoff.Spread(k.m.timings.ProbeInterval, probeJitter, nil))
 	k.use(eventAnswered, "", func(s *keeperState) { s.snapshot.KubernetesVersion = version })
@@ -124,15 +124,15 @@ func (k *keeper) takeOver(version string) {
 func (k *keeper) replace(message string) {
 	old := k.connection()
 	k.endDraining()
-	k.health, k.doubted, k.versionAt, k.nextProbe = health{}, false, time.Time{}, k.m.clock.Now()
+	k.health, k.unanswered, k.versionAt, k.nextProbe = health{}, false, time.Time{}, k.m.clock.Now()
 	k.use(eventReplaced, message, func(s *keeperState) { s.snapshot.ClusterUID, s.snapshot.KubernetesVersion = "", "" })
 	old.close() // Listeners know of the new one by now.
 }
 
 // use puts the candidate into use.
 func (k *keeper) use(e event, message string, edit func(*keeperState)) {
-	candidate, expiry := k.beside.candidate, k.beside.expiry
-	k.beside.candidate, k.beside.problem, k.beside.retryAt = nil, "", time.Time{}
+	candidate, expiry := k.handover.candidate, k.handover.expiry
+	k.handover.candidate, k.handover.problem, k.handover.retryAt = nil, "", time.Time{}
 	k.m.metrics.rotated(kubeconfig.Endpoint)
 	k.change(e, message, func(s *keeperState) {
 		s.connection, s.snapshot.Epoch = candidate, candidate.epoch
