@@ -9,24 +9,25 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// handover is what a keeper has beside the connection in use.
+// handover holds the connections that a keeper has in addition to the one in use.
 type handover struct {
-	// candidate is a connection to the server that the Secret names now; nil for none.
-	// It takes over when the server answers and is the same cluster.
+	// candidate is a connection to the server that the Secret names now; nil if there is
+	// none. It replaces the connection in use when the server responds and belongs to the
+	// same cluster.
 	candidate *Connection
 	expiry    time.Time // of its credentials
-	source    string    // of its kubeconfig, for people
+	source    string    // of its kubeconfig, for users
 	retryAt   time.Time
 	wait      backoff.Sequence
-	problem   string // why it has not taken over, for people; "" while nobody knows
-	// draining is the connection before: informers leave it when they are synced over
-	// the present one, at the latest at drained.
+	problem   string // why it is not in use yet, for users; "" until an attempt failed
+	// draining is the previous connection. Informers leave it when they are synced over
+	// the present one. It is closed at drained at the latest.
 	draining *Connection
 	drained  time.Time
 }
 
-// addCandidate begins a connection to another server, or with another CA, beside the one
-// in use.
+// addCandidate makes a connection to another server, or with another CA. The connection
+// in use stays.
 func (k *keeper) addCandidate(ctx context.Context, config *kubeconfig.Config, source string) error {
 	if c := k.handover.candidate; c != nil {
 		if change := kubeconfig.Classify(c.fingerprint, config.Fingerprint()); change != kubeconfig.Endpoint {
@@ -41,11 +42,11 @@ func (k *keeper) addCandidate(ctx context.Context, config *kubeconfig.Config, so
 	}
 	k.handover.candidate, k.handover.expiry, k.handover.source = candidate, config.Expiry(), source
 	k.handover.wait = backoff.NewSequence(k.m.timings.UnreachableRetry, k.m.timings.UnreachableRetryMax)
-	k.log.Info("the cluster moves, trying the new server beside the old", "server", config.Server.Host)
+	k.log.Info("the kubeconfig names another server: connecting to it, the previous connection stays in use", "server", config.Server.Host)
 	return nil
 }
 
-// dropCandidate forgets it.
+// dropCandidate closes and removes the candidate.
 func (k *keeper) dropCandidate() {
 	if c := k.handover.candidate; c != nil {
 		c.close()
@@ -53,7 +54,7 @@ func (k *keeper) dropCandidate() {
 	k.handover.candidate, k.handover.problem, k.handover.retryAt = nil, "", time.Time{}
 }
 
-// endDraining closes the connection before.
+// endDraining closes the previous connection.
 func (k *keeper) endDraining() {
 	if c := k.handover.draining; c != nil {
 		c.close()
@@ -61,7 +62,8 @@ func (k *keeper) endDraining() {
 	k.handover.draining, k.handover.drained = nil, time.Time{}
 }
 
-// reconcileHandover brings forward what is beside the connection in use.
+// reconcileHandover tries the candidate and closes the previous connection, each when it
+// is due.
 func (k *keeper) reconcileHandover(ctx context.Context) {
 	passing := passes(k.outcome().State)
 	if !passing || !k.m.clock.Now().Before(k.handover.drained) {
@@ -71,16 +73,16 @@ func (k *keeper) reconcileHandover(ctx context.Context) {
 	switch {
 	case candidate == nil:
 	case !passing:
-		k.replace("dialling " + candidate.server.Host) // There is nothing to keep.
+		k.replace("dialling " + candidate.server.Host) // The connection in use does not work.
 	case !k.m.clock.Now().Before(k.handover.retryAt):
 		k.tryCandidate(ctx, candidate)
 	}
 }
 
-// tryCandidate asks the new server once, and has it take over if it is the same
-// cluster's.
+// tryCandidate probes the new server once. The candidate becomes the connection in use if
+// the server responds.
 func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
-	ctx, cancel := context.WithTimeout(ctx, 2*k.m.timings.ProbeTimeout) // For its turn, and the calls.
+	ctx, cancel := context.WithTimeout(ctx, 2*k.m.timings.ProbeTimeout) // For the wait for a place, and the calls.
 	defer cancel()
 	release, err := k.m.dials.acquire(ctx, k.handover.problem != "")
 	if err == nil {
@@ -91,8 +93,8 @@ func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 		if err = problem; result == probeGood {
 			version, uid := candidate.identify(ctx)
 			if known := k.snapshot().ClusterUID; uid == "" || uid != known {
-				// Another cluster, or nobody can tell: nothing known holds for it.
-				k.replace("dialling " + candidate.server.Host + ", which is another cluster or hides its identity")
+				// It is, or may be, another cluster: no earlier observation applies to it.
+				k.replace("dialling " + candidate.server.Host + ", which is another cluster or does not show its identity")
 				return
 			}
 			k.takeOver(version)
@@ -102,13 +104,13 @@ func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 	candidate.transport.CloseConnections() // The next attempt dials.
 	k.handover.retryAt = k.m.clock.Now().Add(k.handover.wait.Wait())
 	if err != nil {
-		k.handover.problem = fmt.Sprintf("%s names the server %s, which cannot be used: %s; the one before is used as long as it answers",
+		k.handover.problem = fmt.Sprintf("%s names the server %s, which cannot be used: %s; the previous server is used while it answers",
 			k.handover.source, candidate.server.Host, err)
 	}
 	k.judgeKinds()
 }
 
-// takeOver makes the candidate the connection in use. The state stays.
+// takeOver makes the candidate the connection in use. The state does not change.
 func (k *keeper) takeOver(version string) {
 	k.endDraining()
 	k.handover.draining, k.handover.drained = k.connection(), k.m.clock.Now().Add(k.m.timings.Handover)
@@ -119,17 +121,17 @@ func (k *keeper) takeOver(version string) {
 	k.judgeKinds()
 }
 
-// replace makes the candidate the connection in use, and begins anew: nothing known
-// holds for it.
+// replace makes the candidate the connection in use and resets all observations: none of
+// them applies to the new server.
 func (k *keeper) replace(message string) {
 	old := k.connection()
 	k.endDraining()
 	k.health, k.unanswered, k.versionAt, k.nextProbe = health{}, false, time.Time{}, k.m.clock.Now()
 	k.use(eventReplaced, message, func(s *keeperState) { s.snapshot.ClusterUID, s.snapshot.KubernetesVersion = "", "" })
-	old.close() // Listeners know of the new one by now.
+	old.close() // Listeners were notified of the new one before.
 }
 
-// use puts the candidate into use.
+// use makes the candidate the connection in use and applies an event.
 func (k *keeper) use(e event, message string, edit func(*keeperState)) {
 	candidate, expiry := k.handover.candidate, k.handover.expiry
 	k.handover.candidate, k.handover.problem, k.handover.retryAt = nil, "", time.Time{}

@@ -7,7 +7,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// judgeKinds draws conclusions when only the watched kinds may have changed.
+// judgeKinds applies the event that follows when only the watched kinds may have changed.
 func (k *keeper) judgeKinds() {
 	if k.health.good == 0 || !passes(k.outcome().State) {
 		return
@@ -17,7 +17,8 @@ func (k *keeper) judgeKinds() {
 	k.apply(e, k.describe(e, nil, failing))
 }
 
-// moving is what health is while the cluster has moved to where it cannot be reached.
+// moving replaces eventHealthy by eventNewServer while the server that the kubeconfig
+// names cannot be used.
 func (k *keeper) moving(e event) event {
 	if e == eventHealthy && k.handover.problem != "" {
 		return eventNewServer
@@ -25,7 +26,7 @@ func (k *keeper) moving(e event) event {
 	return e
 }
 
-// kindsProblem is a copy of the first kind that counts against the cluster.
+// kindsProblem returns a copy of the first kind that makes the cluster Degraded, or nil.
 func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -36,7 +37,7 @@ func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
 	return failing.DeepCopy()
 }
 
-// describe is the message for users.
+// describe returns the message for users.
 func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind) string {
 	switch {
 	case e == eventHealthy:

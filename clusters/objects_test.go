@@ -58,7 +58,7 @@ func TestResolve(t *testing.T) {
 		{ref: capi("prod"), want: capi("prod")},
 		{ref: gitops("prod"), want: capi("prod")},
 		{ref: gitops("secret"), want: gitops("secret")},
-		{ref: gitops("both"), err: ErrInvalid, says: "GitopsCluster ns/both must have one of"},
+		{ref: gitops("both"), err: ErrInvalid, says: "GitopsCluster ns/both must have exactly one of"},
 		{ref: gitops("none"), err: ErrInvalid, says: "spec.secretRef and spec.capiClusterRef"},
 		{ref: gitops("unready"), err: ErrNotReady, says: "secret is missing"},
 		{ref: gitops("dangling"), err: ErrNotFound, says: "Cluster ns/nowhere, which GitopsCluster ns/dangling points to"},

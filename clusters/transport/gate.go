@@ -9,7 +9,7 @@ import (
 // ErrClosed is returned for requests after the connection has ended.
 var ErrClosed = errors.New("the connection to the cluster has ended")
 
-// gate holds requests back while a cluster is not fit for traffic.
+// gate delays requests while a cluster cannot serve them.
 type gate struct {
 	mu          sync.Mutex
 	lockedState struct {
@@ -18,7 +18,7 @@ type gate struct {
 		open   bool
 		closed bool
 	}
-	// ended is closed for good by end.
+	// ended is closed by end and stays closed.
 	ended chan struct{}
 }
 
@@ -28,7 +28,7 @@ func newGate() *gate {
 	return g
 }
 
-// set opens or shuts the gate.
+// set opens or closes the gate.
 func (g *gate) set(open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,7 +49,7 @@ func (g *gate) isOpen() bool {
 	return g.lockedState.open
 }
 
-// end fails all that wait and all that come.
+// end makes all waiting and all later requests fail with ErrClosed.
 func (g *gate) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +68,7 @@ func (g *gate) hasEnded() bool {
 	}
 }
 
-// wait until the gate is open.
+// wait waits until the gate is open. Errors: ErrClosed after end, and that of the context.
 func (g *gate) wait(ctx context.Context) error {
 	g.mu.Lock()
 	opened := g.lockedState.opened
