@@ -91,7 +91,7 @@ func TestTableRules(t *testing.T) {
 		if passes(s) {
 			g.Expect(next(from, eventHubUnreadable)).To(Equal(from))
 		}
-		// What nobody demands does not move, but for its cluster's end and a demand.
+		// The state of a cluster without demand only changes with its removal or a demand.
 		if s == capstanv1.ConnectionUnused {
 			for e := range eventCount {
 				if e != eventDemanded && e != eventRemoved {

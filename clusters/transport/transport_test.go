@@ -571,7 +571,7 @@ func TestNoAnswer(t *testing.T) {
 		g.Expect(answer).To(Equal("GET"))
 		g.Expect(doubts.Load()).To(BeEquivalentTo(1))
 	})
-	t.Run("once, not for ever", func(t *testing.T) {
+	t.Run("once, not repeatedly", func(t *testing.T) {
 		g := NewWithT(t)
 		drops.Store(5)
 		_, _, err := f.do(t.Context(), http.MethodGet, "/")
