@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
@@ -31,10 +30,9 @@ import (
 
 // Options of an AWSInstanceStateReconciler.
 type Options struct {
-	// Local watches the management cluster, on every replica.
-	Local *watchers.Watcher
-	// Remote watches self-managed clusters, where this replica leads; nil for none.
-	Remote *watchers.Watcher
+	// Watchers watch the management cluster on every replica, and self-managed clusters on
+	// the leader.
+	Watchers *watchers.Watcher
 	// AWS is how queues are read.
 	AWS *awsconfig.Config
 	// AllowLoopback lets a source's key endpoint name this machine.
@@ -232,10 +230,7 @@ func (r *AWSInstanceStateReconciler) place(ctx context.Context, from origin, o o
 
 // reader of a cluster.
 func (r *AWSInstanceStateReconciler) reader(cluster string) client.Reader {
-	if cluster == "" || r.Remote == nil {
-		return r.Local.Reader(clusters.LocalName)
-	}
-	return r.Remote.Reader(multicluster.ClusterName(cluster))
+	return r.Watchers.Reader(multicluster.ClusterName(cluster))
 }
 
 // read an object from memory. Errors: those of watchers' readers.

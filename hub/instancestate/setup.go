@@ -40,7 +40,8 @@ const (
 	syncRetry = 500 * time.Millisecond
 )
 
-// SetupWithManager wires all of it. Local is to be run on every replica by the caller.
+// SetupWithManager adds the controllers, the workers and the queue consumers to a manager.
+// The caller runs Options.Watchers on every replica.
 func SetupWithManager(mgr mcmanager.Manager, o Options) (*AWSInstanceStateReconciler, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -58,7 +59,7 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) (*AWSInstanceStateReconc
 		writer:  newWriter(memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster}),
 		metrics: newMetrics(), elected: local.Elected(), ready: make(chan struct{}),
 	}
-	r.teller = newTeller(o.Recorder, r.metrics, o.Clock, o.Local.Reader(clusters.LocalName))
+	r.teller = newTeller(o.Recorder, r.metrics, o.Clock, o.Watchers.Reader(clusters.LocalName))
 	r.drift, r.sources = newDrift(r), newSources(r, local.GetClient())
 	if err := r.metrics.register(o.Registerer, gauges{r}); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -120,13 +121,13 @@ func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool
 		return fmt.Errorf("following %s: %w", kind.Kind, err)
 	}
 	watch := func(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) error {
-		local, _, err := r.Local.Source(kind, handle).ForCluster(clusters.LocalName, mgr.GetLocalManager())
+		local, _, err := r.Watchers.Source(kind, handle).ForCluster(clusters.LocalName, mgr.GetLocalManager())
 		if err == nil {
 			err = c.Watch(local)
 		}
-		// Of identities of AWS, those of the management cluster count alone.
-		if err == nil && r.Remote != nil && kind != capa.AWSClusterRoleIdentity {
-			err = c.MultiClusterWatch(r.Remote.Source(kind, handle))
+		// Only the AWS identities of the management cluster are used.
+		if err == nil && kind != capa.AWSClusterRoleIdentity {
+			err = c.MultiClusterWatch(r.Watchers.Source(kind, handle))
 		}
 		return err
 	}

@@ -208,28 +208,23 @@ func (w *world) prepare(election bool) *replica {
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	multi, local, remote := w.watchers(mgr)
+	multi, watching := w.watchers(mgr)
 	config, err := awsconfig.Load(w.Context(), awsconfig.Options{Attempts: 1})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.Cleanup(config.Close)
 	types, err := backends.Types(backends.Options{})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	options := w.options
-	options.Local, options.Remote, options.AWS, options.Backends = local, remote, config, types
+	options.Watchers, options.AWS, options.Backends = watching, config, types
 	options.Recorder, options.Registerer, options.Logger = mgr.GetEventRecorder("capstan"), w.registry, w.logger
 	made, err := instancestate.SetupWithManager(multi, options)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	return &replica{AWSInstanceStateReconciler: made, manager: multi}
 }
 
-// standing runs what it holds on every replica.
-type standing struct{ manager.Runnable }
-
-func (standing) NeedLeaderElection() bool { return false }
-
-// watchers of the management cluster, everywhere, and of self-managed ones, where it
-// leads: as the hub has them.
-func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watcher, *watchers.Watcher) {
+// watchers of the management cluster on every replica, and of self-managed clusters on the
+// leader: the same stack as in the hub.
+func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watcher) {
 	kinds := func(gk schema.GroupKind) watchers.Kind {
 		k, ours := instancestate.Kind(gk)
 		w.g.Expect(ours).To(BeTrue())
@@ -239,32 +234,24 @@ func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watc
 	if w.wide {
 		namespace = ""
 	}
-	wire := func(only bool) (*clusters.Manager, *watchers.Watcher) {
-		connections, err := clusters.New(clusters.Options{Local: w.config, Namespace: namespace, LocalOnly: only, AllowLoopback: true, Logger: w.logger.WithName("clusters"), Timings: clusters.Timings{
+	connections, err := clusters.New(clusters.Options{
+		Local: w.config, Namespace: namespace, LocalOnly: !w.pivoted, Elected: mgr.Elected(), AllowLoopback: true, Logger: w.logger.WithName("clusters"),
+		Timings: clusters.Timings{
 			ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond, Silence: time.Second,
 			UnreachableRetry: 200 * time.Millisecond, KindRetry: 200 * time.Millisecond, Linger: 500 * time.Millisecond, ReleaseSpread: 20 * time.Millisecond,
-		}})
-		w.g.Expect(err).NotTo(HaveOccurred())
-		watching := watchers.New(watchers.Options{
-			Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, Kinds: kinds, Logger: w.logger.WithName("watchers"),
-			Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
-		})
-		connections.AddListener(watching)
-		return connections, watching
-	}
-	home, local := wire(true)
-	w.g.Expect(errors.Join(mgr.Add(standing{home}), mgr.Add(standing{local}))).To(Succeed())
-	if !w.pivoted {
-		multi, err := mcmanager.WithMultiCluster(mgr, home)
-		w.g.Expect(err).NotTo(HaveOccurred())
-		return multi, local, nil
-	}
-	connections, remote := wire(false)
+		},
+	})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	watching := watchers.New(watchers.Options{
+		Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, EveryReplica: true, Kinds: kinds, Logger: w.logger.WithName("watchers"),
+		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
+	})
+	connections.AddListener(watching)
 	multi, err := mcmanager.WithMultiCluster(mgr, connections)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	connections.SetAware(multi)
-	w.g.Expect(errors.Join(mgr.Add(connections), mgr.Add(remote))).To(Succeed())
-	return multi, local, remote
+	w.g.Expect(errors.Join(mgr.Add(connections), mgr.Add(watching))).To(Succeed())
+	return multi, watching
 }
 
 // run a replica until its stop, or the end of the test.
