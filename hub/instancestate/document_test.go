@@ -66,7 +66,7 @@ func (d describer) Unregister(prometheus.Collector) bool  { return false }
 // The document tells of every reason of an Event, and of no other.
 func TestDocumentHasEveryReason(t *testing.T) {
 	g := NewWithT(t)
-	file, err := parser.ParseFile(token.NewFileSet(), "tell.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "events.go", nil, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	var have []string
 	ast.Inspect(file, func(n ast.Node) bool {

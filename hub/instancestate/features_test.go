@@ -241,7 +241,7 @@ func TestSourceChanges(t *testing.T) {
 	configure("queueName", "two", "region", region, "accounts", []string{account})
 	inUse("two")
 	w.awaitsReading(r, "source").Should(Equal("ready"))
-	w.heals()
+	w.recovers()
 	w.g.Eventually(func() []string { return w.sqs.Bodies(region, "one") }).Should(HaveLen(1))
 	w.send("two", stateChange(instanceID(0), "stopping", 2))
 	w.awaits(m).Should(Equal("stopping"))
@@ -271,7 +271,7 @@ func TestSourceChanges(t *testing.T) {
 }
 
 // Machines of a self-managed cluster are inside it: they are labelled there, by whichever
-// replica gets the message; and one that hangs holds up nobody.
+// replica gets the message; and one that hangs does not block others.
 func TestSelfManaged(t *testing.T) {
 	workload.Get(t) // Its processes outlive the test.
 	w := newWorld(t, newest)

@@ -34,7 +34,7 @@ func TestNotFoundThatIsNotTheObject(t *testing.T) {
 	w.fault.Store(&lost)
 	w.send("events", stateChange(instanceID(0), "stopping", 0))
 	w.g.Eventually(func() float64 { return w.metric("patch_failures_total") }).Should(BeEquivalentTo(1))
-	w.heals()
+	w.recovers()
 	w.awaits(m).Should(Equal("stopping"))
 	w.awaitsEmpty("events")
 }
@@ -110,7 +110,7 @@ func TestKindThatCannotBeListed(t *testing.T) {
 	}).ShouldNot(BeZero())
 	r.stop()
 	w.g.Expect(w.sqs.Bodies(region, "events")).To(HaveLen(1))
-	w.heals()
+	w.recovers()
 	w.start()
 	w.awaits(m).Should(Equal("running"))
 	w.awaitsEmpty("events")

@@ -92,5 +92,5 @@ func (w *world) kill(r *replica) {
 	alive := w.aws.Inject(aws.Rule{Fault: &aws.InternalError})
 	r.stop()
 	alive()
-	w.heals()
+	w.recovers()
 }

@@ -65,7 +65,7 @@ func TestRow3APIServerFails(t *testing.T) {
 	w.g.Eventually(func() float64 { return w.metric("messages_total", "what=retried") }).Should(BeNumerically(">=", 10*n))
 	w.g.Expect(w.labels()).To(Equal(map[string]int{"": n}))
 	w.g.Expect(w.metric("messages_total", "what=deleted")).To(BeZero(), "none is deleted before the API server took it")
-	w.heals()
+	w.recovers()
 	w.g.Eventually(w.labels).Should(Equal(map[string]int{"running": n}))
 	w.awaitsEmpty("events")
 	w.g.Expect(w.sqs.Bodies(region, "dead")).To(BeEmpty())

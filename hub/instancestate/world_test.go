@@ -161,7 +161,7 @@ func (w *world) fails(code int, match func(*http.Request) bool) {
 	w.fault.Store(&fault)
 }
 
-func (w *world) heals() { w.fault.Store(nil) }
+func (w *world) recovers() { w.fault.Store(nil) }
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -184,7 +184,7 @@ func clientOf(t testing.TB, p *controlplane.Shared) client.Client {
 
 // replica of the hub's part.
 type replica struct {
-	*instancestate.AWSInstanceStateReconciler
+	*instancestate.Labeler
 	manager mcmanager.Manager
 	stop    func()
 }
@@ -219,7 +219,7 @@ func (w *world) prepare(election bool) *replica {
 	options.Recorder, options.Registerer, options.Logger = mgr.GetEventRecorder("capstan"), w.registry, w.logger
 	made, err := instancestate.SetupWithManager(multi, options)
 	w.g.Expect(err).NotTo(HaveOccurred())
-	return &replica{AWSInstanceStateReconciler: made, manager: multi}
+	return &replica{Labeler: made, manager: multi}
 }
 
 // watchers of the management cluster on every replica, and of self-managed clusters on the

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// kept is how many of the last calls are remembered in full.
-const kept = 1000
+// maxRecords is how many of the last calls are remembered in full.
+const maxRecords = 1000
 
 // Record of a call.
 type Record struct {
@@ -42,8 +42,8 @@ func (s *Server) end(c *Call, at time.Time, f *Fault) {
 	defer s.mu.Unlock()
 	delete(s.underWay, c)
 	s.tallies[tally{r.Service, r.Action, r.Region, r.Caller, r.Code}]++
-	if s.records = append(s.records, r); len(s.records) >= 2*kept {
-		s.records = append([]Record(nil), s.records[len(s.records)-kept:]...)
+	if s.records = append(s.records, r); len(s.records) >= 2*maxRecords {
+		s.records = append([]Record(nil), s.records[len(s.records)-maxRecords:]...)
 	}
 }
 

@@ -72,9 +72,9 @@ func (s *Server) ruleFor(c *Call) Rule {
 }
 
 // dropLocked removes a rule.
-func (s *Server) dropLocked(gone *activeRule) {
+func (s *Server) dropLocked(rule *activeRule) {
 	for i, r := range s.rules {
-		if r == gone {
+		if r == rule {
 			s.rules = append(s.rules[:i:i], s.rules[i+1:]...)
 			return
 		}

@@ -158,19 +158,19 @@ func (s *Server) find(c *Call) (Service, *Fault) {
 // answer a call as rules and its service will.
 func (s *Server) answer(w http.ResponseWriter, c *Call, service Service) *Fault {
 	rule := s.ruleFor(c)
-	gone := c.Request.Context().Done()
+	canceled := c.Request.Context().Done()
 	if rule.Latency > 0 {
 		timer := s.clock.NewTimer(rule.Latency)
 		defer timer.Stop()
 		select {
 		case <-timer.C():
-		case <-gone:
+		case <-canceled:
 		case <-s.stopped.Done():
 		}
 	}
 	if rule.Hang {
 		select {
-		case <-gone:
+		case <-canceled:
 		case <-s.stopped.Done():
 		}
 		panic(http.ErrAbortHandler) // The connection ends without a byte.

@@ -174,7 +174,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			got, _ = got.Merge(f)
 			for _, before := range mixed[:n+1] {
 				if again, changed := got.Merge(before); changed || again.String() != got.String() {
-					t.Fatalf("%s was merged and changes %s to %s", before.Word, got, again)
+					t.Fatalf("%s was merged and changes %s to %s", before.Label, got, again)
 				}
 			}
 			read, err := guard.ParseInstance(got.String())
@@ -199,7 +199,7 @@ func TestStateIsMonotonic(t *testing.T) {
 			if !changed && next.String() != now.String() {
 				t.Fatal("changed without saying so")
 			}
-			if now.State != nil && now.State.Word != message.WordTerminated && next.State.Word != message.WordTerminated &&
+			if now.State != nil && now.State.Label != message.LabelTerminated && next.State.Label != message.LabelTerminated &&
 				next.State.Time.Before(now.State.Time) {
 				t.Fatalf("%s goes back to %s", now, next)
 			}

@@ -81,7 +81,7 @@ func TestFixtures(t *testing.T) {
 				if fact.Kind.Group() {
 					label = "asg-instance-state"
 				}
-				g.Expect(map[string]string{label: fact.Word}).To(Equal(f.ExpectLabels))
+				g.Expect(map[string]string{label: fact.Label}).To(Equal(f.ExpectLabels))
 				g.Expect(fact.GroupName).To(Equal(f.ASGName))
 				g.Expect(fact.Time.Format(time.RFC3339)).To(Equal(f.EventTime))
 				g.Expect(fact.Guessed).To(BeFalse())
@@ -203,7 +203,7 @@ func TestDecode(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			var words []string
 			for _, f := range m.Facts {
-				words = append(words, f.Word)
+				words = append(words, f.Label)
 			}
 			g.Expect(strings.Join(words, ",")).To(Equal(c.words))
 			g.Expect(m.Reason).To(Equal(c.reason))
@@ -280,7 +280,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%+v", m)
 		}
 		for _, fact := range m.Facts {
-			if !labelValue.MatchString(fact.Word) || fact.Rank == 0 || fact.ID == "" || fact.InstanceID == "" && fact.GroupName == "" || fact.Time.IsZero() {
+			if !labelValue.MatchString(fact.Label) || fact.Rank == 0 || fact.ID == "" || fact.InstanceID == "" && fact.GroupName == "" || fact.Time.IsZero() {
 				t.Fatalf("%+v", fact)
 			}
 		}

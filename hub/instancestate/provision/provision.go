@@ -158,7 +158,7 @@ func (o Options) addRules(t template, queue, role any, after ...string) {
 	add := func(logical, suffix, description string, p pattern) {
 		t.Resources[logical] = resource{Type: "AWS::Events::Rule", DependsOn: after, Properties: rule{
 			Name: o.Name + suffix, Description: description, State: "ENABLED", EventPattern: p,
-			Targets: []aim{{ID: "capstan", Arn: queue, RoleArn: role, DeadLetterConfig: deadLetter{arnOf(logicalDead)}}},
+			Targets: []target{{ID: "capstan", Arn: queue, RoleArn: role, DeadLetterConfig: deadLetter{arnOf(logicalDead)}}},
 		}}
 	}
 	add(logicalInstances, instancesSuffix, "States and interruptions of instances, and what Auto Scaling groups do, for Capstan.",

@@ -52,11 +52,11 @@ type queuePolicy struct {
 }
 
 type rule struct {
-	Name         any     `yaml:"Name"`
-	Description  string  `yaml:"Description"`
-	State        string  `yaml:"State"`
-	EventPattern pattern `yaml:"EventPattern"`
-	Targets      []aim   `yaml:"Targets"`
+	Name         any      `yaml:"Name"`
+	Description  string   `yaml:"Description"`
+	State        string   `yaml:"State"`
+	EventPattern pattern  `yaml:"EventPattern"`
+	Targets      []target `yaml:"Targets"`
 }
 
 // pattern of EventBridge.
@@ -66,8 +66,8 @@ type pattern struct {
 	Detail     map[string][]string `yaml:"detail,omitempty"`
 }
 
-// aim is a rule's target.
-type aim struct {
+// target is a rule's target.
+type target struct {
 	ID               string     `yaml:"Id"`
 	Arn              any        `yaml:"Arn"`
 	RoleArn          any        `yaml:"RoleArn,omitempty"`

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// firstAgain and lastAgain bound the wait before what failed is tried again.
-	firstAgain = 100 * time.Millisecond
-	lastAgain  = 5 * time.Second
+	// firstCallRetry and lastCallRetry bound the wait before what failed is tried again.
+	firstCallRetry = 100 * time.Millisecond
+	lastCallRetry  = 5 * time.Second
 	// maxTries of one message, over about 20 s. Then it is left to come again: by that
 	// time its receipt may well be void.
 	maxTries = 8
@@ -131,7 +131,7 @@ func (b *batcher) finish(ctx context.Context, drain <-chan struct{}, batch, agai
 	if len(retry) == 0 {
 		return
 	}
-	timer := b.clock.NewTimer(backoff.Policy{First: firstAgain, Max: lastAgain}.Doubled(int64(tries - 1)))
+	timer := b.clock.NewTimer(backoff.Policy{First: firstCallRetry, Max: lastCallRetry}.Doubled(int64(tries - 1)))
 	defer timer.Stop()
 	select {
 	case <-timer.C():

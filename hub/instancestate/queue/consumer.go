@@ -43,9 +43,9 @@ const (
 	// messages are on their way would hide them from other readers for VisibilityTimeout;
 	// with messages in the queue it is back within that time.
 	receiveGrace = 500 * time.Millisecond
-	// hangUp is how long what is released waits for SQS to see that a receive was cut off:
+	// abortDelay is how long what is released waits for SQS to see that a receive was cut off:
 	// else it would be handed to that receive, and be hidden.
-	hangUp = 200 * time.Millisecond
+	abortDelay = 200 * time.Millisecond
 )
 
 // Options of a Consumer.
@@ -87,8 +87,8 @@ type Consumer struct {
 	window map[*Delivery]struct{}
 	bytes  int64
 	// often is how many of them were received often, and grown that there may be many.
-	often int
-	grown bool
+	manyReceives int
+	startupOver  bool
 	// reserved is room for what receives under way may bring.
 	reserved int
 	// room is closed, and made anew, when the window shrinks.
@@ -111,7 +111,7 @@ func New(o Options) *Consumer {
 		o.WindowBytes = DefaultWindowBytes
 	}
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = noObserver{}
 	}
 	c := &Consumer{Options: o, url: o.QueueURL, window: map[*Delivery]struct{}{}, room: make(chan struct{})}
 	c.deletes = newBatcher(o.Clock, c.deleteBatch, c.settled)
@@ -132,7 +132,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	}
 	watching.Go(func() { c.extendVisibility(ctx) })
 	watching.Go(func() { c.watchAttributes(ctx) })
-	watching.Go(func() { c.grow(ctx) })
+	watching.Go(func() { c.endStartup(ctx) })
 	reading, stopReading := context.WithCancel(calls)
 	defer stopReading()
 	c.reading = reading
@@ -149,7 +149,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	c.pollers.Wait()
 	watching.Wait()
 	if reading.Err() != nil {
-		hung, cancel := context.WithTimeout(calls, hangUp)
+		hung, cancel := context.WithTimeout(calls, abortDelay)
 		defer cancel()
 		<-hung.Done()
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// lookEvery is how often the queue's attributes are read: for numbers that people
+	// attributesEvery is how often the queue's attributes are read: for numbers that people
 	// look at, and a redrive policy that changes once a year.
-	lookEvery = time.Minute
-	// lookAgain after a look that failed.
-	lookAgain = 5 * time.Second
+	attributesEvery = time.Minute
+	// attributesRetry after a look that failed.
+	attributesRetry = 5 * time.Second
 	// maxSample of a malformed body.
 	maxSample = 256
 	// fifoSuffix ends the name, and so the URL, of every FIFO queue.
@@ -59,15 +59,15 @@ func (c *Consumer) malformed(ctx context.Context, d *Delivery, reason error, bod
 			c.changes.put(job{d: d, last: true})
 		}
 	case c.DeadLetterQueueURL != "":
-		c.bury(ctx, d, body)
+		c.sendToDeadLetters(ctx, d, body)
 	default:
 		c.Observer.Count(Discarded, 1)
 		d.Ack()
 	}
 }
 
-// bury a message in the configured queue.
-func (c *Consumer) bury(ctx context.Context, d *Delivery, body string) {
+// sendToDeadLetters a message in the configured queue.
+func (c *Consumer) sendToDeadLetters(ctx context.Context, d *Delivery, body string) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	in := &sqs.SendMessageInput{QueueUrl: aws.String(c.DeadLetterQueueURL), MessageBody: aws.String(body)}
@@ -96,9 +96,9 @@ func sample(body string) string {
 // watchAttributes of the queue and of its dead letters.
 func (c *Consumer) watchAttributes(ctx context.Context) {
 	for ctx.Err() == nil {
-		again := lookEvery
-		if !c.look(ctx) {
-			again = lookAgain
+		again := attributesEvery
+		if !c.checkAttributes(ctx) {
+			again = attributesRetry
 		}
 		timer := c.Clock.NewTimer(again)
 		select {
@@ -110,7 +110,7 @@ func (c *Consumer) watchAttributes(ctx context.Context) {
 }
 
 // look at the queue once. It returns false when that failed.
-func (c *Consumer) look(ctx context.Context) bool {
+func (c *Consumer) checkAttributes(ctx context.Context) bool {
 	url, err := c.resolve(ctx)
 	if err != nil {
 		return false

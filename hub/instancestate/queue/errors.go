@@ -93,9 +93,9 @@ var remedies = map[Class]string{
 	Other:       "check the configuration of the source",
 }
 
-// passing are parts of an error's text that are others at every try: ids of requests, and
+// variable are parts of an error's text that are others at every try: ids of requests, and
 // addresses with ports.
-var passing = regexp.MustCompile(`(RequestID|HostID): [^,]*,? ?| (\[[^]]*\]|[0-9.]*):[0-9]+(->(\[[^]]*\]|[0-9.]*):[0-9]+)?`)
+var variable = regexp.MustCompile(`(RequestID|HostID): [^,]*,? ?| (\[[^]]*\]|[0-9.]*):[0-9]+(->(\[[^]]*\]|[0-9.]*):[0-9]+)?`)
 
 // describe an error in words that stay the same while it lasts.
 func describe(action string, err error) string {
@@ -104,5 +104,5 @@ func describe(action string, err error) string {
 	if errors.As(err, &api) {
 		text = api.ErrorCode() + ": " + api.ErrorMessage()
 	}
-	return fmt.Sprintf("%s: %s; %s", action, passing.ReplaceAllString(text, ""), remedies[ClassOf(err)])
+	return fmt.Sprintf("%s: %s; %s", action, variable.ReplaceAllString(text, ""), remedies[ClassOf(err)])
 }

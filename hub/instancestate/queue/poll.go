@@ -117,7 +117,7 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 		c.failed("ReceiveMessage", err)
 		return nil, err
 	}
-	c.works(asked)
+	c.receiveSucceeded(asked)
 	if len(out.Messages) > 0 {
 		c.Observer.Count(Received, len(out.Messages))
 	}

@@ -63,7 +63,7 @@ func (c *Consumer) Status() Status {
 }
 
 // works notes a receive that went well.
-func (c *Consumer) works(at time.Time) {
+func (c *Consumer) receiveSucceeded(at time.Time) {
 	c.change(func(s *Status) {
 		c.failures = 0
 		s.Ready, s.Class, s.Message, s.LastReceive = true, None, "", at
@@ -78,7 +78,7 @@ func (c *Consumer) failed(action string, err error) {
 		return
 	}
 	c.change(func(s *Status) {
-		if c.failures++; class.lasting() || c.failures >= failuresToTell {
+		if c.failures++; class.lasting() || c.failures >= failuresToReport {
 			s.Ready, s.Class, s.Message = false, class, describe(action, err)
 		}
 	})
@@ -97,20 +97,20 @@ func (c *Consumer) change(edit func(*Status)) {
 	}
 }
 
-// failuresToTell is how many receives must fail in a row, of errors that come and go.
-const failuresToTell = 3
+// failuresToReport is how many receives must fail in a row, of errors that come and go.
+const failuresToReport = 3
 
 // nobody observes.
-type nobody struct{}
+type noObserver struct{}
 
 // Count implements Observer.
-func (nobody) Count(Count, int) {}
+func (noObserver) Count(Count, int) {}
 
 // Waited implements Observer.
-func (nobody) Waited(time.Duration) {}
+func (noObserver) Waited(time.Duration) {}
 
 // Malformed implements Observer.
-func (nobody) Malformed(error, string) {}
+func (noObserver) Malformed(error, string) {}
 
 // StatusChanged implements Observer.
-func (nobody) StatusChanged() {}
+func (noObserver) StatusChanged() {}

@@ -9,11 +9,11 @@ const (
 	// A reader that dies again and again reads all that waits each time, and does little
 	// of it: the receives of what it never comes to are used up, and it is dead-lettered.
 	// So while a reader is young, it reads no more when it holds messages that were
-	// received often times or more, but for fewOften in all: about as many as can be
+	// received often times or more, but for maxManyReceives in all: about as many as can be
 	// patched at once.
-	youth    = 30 * time.Second
-	often    = 5
-	fewOften = 20
+	startup         = 30 * time.Second
+	manyReceives    = 5
+	maxManyReceives = 20
 )
 
 // enter a received message into the window.
@@ -22,8 +22,8 @@ func (c *Consumer) enter(d *Delivery) {
 	defer c.mu.Unlock()
 	c.window[d] = struct{}{}
 	c.bytes += d.size
-	if d.Receives >= often {
-		c.often++
+	if d.Receives >= manyReceives {
+		c.manyReceives++
 	}
 }
 
@@ -35,8 +35,8 @@ func (c *Consumer) settled(jobs []job) {
 		if _, there := c.window[j.d]; there && j.last {
 			delete(c.window, j.d)
 			c.bytes -= j.d.size
-			if j.d.Receives >= often {
-				c.often--
+			if j.d.Receives >= manyReceives {
+				c.manyReceives--
 			}
 		}
 	}
@@ -81,15 +81,15 @@ func (c *Consumer) waitForRoom(ctx context.Context) bool {
 // hasRoomLocked is whether there is room for one batch more.
 func (c *Consumer) hasRoomLocked() bool {
 	most := c.Window
-	if c.often > 0 && !c.grown {
-		most = min(most, fewOften)
+	if c.manyReceives > 0 && !c.startupOver {
+		most = min(most, maxManyReceives)
 	}
 	return len(c.window)+c.reserved+batchSize <= most && c.bytes < c.WindowBytes
 }
 
 // grow up, unless the context ends before.
-func (c *Consumer) grow(ctx context.Context) {
-	timer := c.Clock.NewTimer(youth)
+func (c *Consumer) endStartup(ctx context.Context) {
+	timer := c.Clock.NewTimer(startup)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -97,7 +97,7 @@ func (c *Consumer) grow(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.grown = true
+	c.startupOver = true
 	c.makeRoomLocked()
 }
 

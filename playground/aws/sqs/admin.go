@@ -120,7 +120,7 @@ func (s *Service) deleteQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 		return nil, fault
 	}
 	delete(s.queues, q.address)
-	q.gone = true
+	q.deleted = true
 	q.wake()
 	return map[string]any{}, nil
 }

@@ -35,7 +35,7 @@ type queue struct {
 	// changed is closed, and made anew, when there is something to receive or the queue
 	// is gone.
 	changed chan struct{}
-	gone    bool
+	deleted bool
 }
 
 // message in a queue.
@@ -102,12 +102,12 @@ func (q *queue) hide(m *message, until time.Time) {
 func (q *queue) surface(now time.Time) {
 	for len(q.hidden) > 0 && !q.hidden[0].visible.After(now) {
 		m := heap.Pop(&q.hidden).(*message)
-		q.land(m)
+		q.endFlight(m)
 		q.ready = append(q.ready, m)
 	}
 }
 
-func (q *queue) land(m *message) {
+func (q *queue) endFlight(m *message) {
 	if m.flying {
 		m.flying = false
 		q.inFlight--
@@ -119,7 +119,7 @@ func (q *queue) remove(m *message) {
 	if m.place >= 0 {
 		heap.Remove(&q.hidden, m.place)
 	}
-	q.land(m)
+	q.endFlight(m)
 	m.deleted = true
 	delete(q.messages, m.id)
 	q.bytes -= m.size()

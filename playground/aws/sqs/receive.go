@@ -47,13 +47,13 @@ func (s *Service) receiveMessage(c *aws.Call, in *input) (any, *aws.Fault) {
 		changed := q.changed
 		timer := s.clock.NewTimer(wake.Sub(now))
 		s.mu.Unlock()
-		gone := s.wait(c.Request.Context(), changed, timer)
+		canceled := s.wait(c.Request.Context(), changed, timer)
 		s.mu.Lock()
 		switch {
-		case gone:
+		case canceled:
 			s.mu.Unlock()
 			return map[string]any{}, nil // Nobody listens.
-		case q.gone:
+		case q.deleted:
 			s.mu.Unlock()
 			return nil, noSuchQueue
 		}
@@ -130,13 +130,13 @@ func (s *Service) hand(m *message, now time.Time, in *input) received {
 	maps.DeleteFunc(system, func(name, _ string) bool { return !slices.Contains(asked, name) && !slices.Contains(asked, "All") })
 	r.Attributes = system
 	r.MessageAttributes = maps.Clone(m.attributes)
-	maps.DeleteFunc(r.MessageAttributes, func(name string, _ attribute) bool { return !wanted(name, in.MessageAttributeNames) })
+	maps.DeleteFunc(r.MessageAttributes, func(name string, _ attribute) bool { return !requested(name, in.MessageAttributeNames) })
 	r.MD5OfMessageAttributes = sumOf(r.MessageAttributes)
 	return r
 }
 
 // wanted tells whether a name is asked for: All, the name, or prefix.*.
-func wanted(name string, asked []string) bool {
+func requested(name string, asked []string) bool {
 	return slices.ContainsFunc(asked, func(a string) bool {
 		prefix, many := strings.CutSuffix(a, ".*")
 		return a == "All" || a == name || many && strings.HasPrefix(name, prefix)

@@ -136,7 +136,7 @@ func URL(server *aws.Server, name string) string {
 func ARN(region, name string) string { return "arn:aws:sqs:" + region + ":" + aws.Account + ":" + name }
 
 // wait for a change, a time, or the end of a call.
-func (s *Service) wait(ctx context.Context, changed <-chan struct{}, timer clock.Timer) (gone bool) {
+func (s *Service) wait(ctx context.Context, changed <-chan struct{}, timer clock.Timer) (canceled bool) {
 	defer timer.Stop()
 	select {
 	case <-changed:

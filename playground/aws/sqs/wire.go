@@ -91,7 +91,7 @@ func write(w http.ResponseWriter, status int, out any) {
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // A caller that has gone is not told.
+	_, _ = w.Write(body) // A caller that has gone is not translated.
 }
 
 // legacy are the codes of SQS' older protocol, which AWS sends beside the new ones.
@@ -103,31 +103,31 @@ var modern = map[string]string{
 	"QueueAlreadyExists":        "QueueNameExists",
 }
 
-// Refuse implements aws.Service. A fault of EC2's wording is told in SQS' own.
+// Refuse implements aws.Service. A fault of EC2's wording is translated in SQS' own.
 func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) {
-	told := *f
+	translated := *f
 	switch f.Code {
 	case aws.AuthFailure.Code:
-		told = aws.Fault{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: "The security token included in the request is invalid."}
+		translated = aws.Fault{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: "The security token included in the request is invalid."}
 	case aws.Throttled.Code:
-		told = *Throttled
+		translated = *Throttled
 	case aws.Denied.Code:
-		told = *Denied
+		translated = *Denied
 	case aws.InternalError.Code:
-		told = aws.Fault{Status: http.StatusInternalServerError, Code: "InternalFailure", Message: "We encountered an internal error. Please try again."}
+		translated = aws.Fault{Status: http.StatusInternalServerError, Code: "InternalFailure", Message: "We encountered an internal error. Please try again."}
 	case "RequestExpired":
-		told = *Expired
+		translated = *Expired
 	}
-	name := cmp.Or(modern[told.Code], strings.TrimPrefix(told.Code, legacy))
+	name := cmp.Or(modern[translated.Code], strings.TrimPrefix(translated.Code, legacy))
 	party := "Sender"
-	if told.Status >= http.StatusInternalServerError {
+	if translated.Status >= http.StatusInternalServerError {
 		party = "Receiver"
 	}
-	w.Header().Set("X-Amzn-Query-Error", told.Code+";"+party)
-	write(w, told.Status, map[string]string{"__type": "com.amazonaws.sqs#" + name, "message": told.Message})
+	w.Header().Set("X-Amzn-Query-Error", translated.Code+";"+party)
+	write(w, translated.Status, map[string]string{"__type": "com.amazonaws.sqs#" + name, "message": translated.Message})
 }
 
-// Faults that a queue may be told to answer with, beside those of package aws.
+// Faults that a queue may be translated to answer with, beside those of package aws.
 var (
 	Throttled = &aws.Fault{Status: http.StatusForbidden, Code: "RequestThrottled", Message: "The request was denied due to request throttling."}
 	Denied    = &aws.Fault{Status: http.StatusForbidden, Code: "AccessDenied", Message: "Access to the resource is denied."}
