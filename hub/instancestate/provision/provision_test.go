@@ -282,15 +282,15 @@ func TestMistakesAreNamed(t *testing.T) {
 		{provision.Options{Name: "my queue"}, `--name: "my queue" must be 1 to 32 letters, digits and hyphens`},
 		{provision.Options{Name: strings.Repeat("n", 33)}, "--name:"},
 		{provision.Options{Name: "events.fifo"}, "--name:"},
-		{provision.Options{Members: []string{"12345"}}, `--members: "12345" is no account id of 12 digits`},
-		{provision.Options{Members: []string{member, member}}, "--members: account " + member + " stands there twice"},
-		{provision.Options{Members: many}, "--members: 41 accounts do not fit into the policy of a queue, 40 do; name the --organization"},
-		{provision.Options{Organization: "acme"}, `--organization: "acme" is no id of an organization, such as o-a1b2c3d4e5`},
-		{provision.Options{Organization: "o-a1b2c3d4e5", Members: []string{member}}, "leave out --members"},
-		{provision.Options{HubRole: hubRole}, "--hub-role: \"" + hubRole + "\" is no name of a role"},
-		{provision.Options{AssumedBy: "capstan-hub"}, `--assumed-by: "capstan-hub" is no ARN of a role or user`},
-		{provision.Options{AssumedBy: hubRole, HubRole: "capstan-hub"}, "leave one out"},
-		{provision.Options{ExternalID: "capstan"}, "--external-id: it is asked for when a role is assumed; give --assumed-by"},
+		{provision.Options{Members: []string{"12345"}}, `--members: "12345" is not an account id of 12 digits`},
+		{provision.Options{Members: []string{member, member}}, "--members: account " + member + " is listed twice"},
+		{provision.Options{Members: many}, "--members: 41 accounts exceed the limit of 40 in the policy of a queue; set --organization"},
+		{provision.Options{Organization: "acme"}, `--organization: "acme" is not the id of an organization, such as o-a1b2c3d4e5`},
+		{provision.Options{Organization: "o-a1b2c3d4e5", Members: []string{member}}, "remove --members"},
+		{provision.Options{HubRole: hubRole}, "--hub-role: \"" + hubRole + "\" is not the name of a role"},
+		{provision.Options{AssumedBy: "capstan-hub"}, `--assumed-by: "capstan-hub" is not the ARN of a role or user`},
+		{provision.Options{AssumedBy: hubRole, HubRole: "capstan-hub"}, "remove one of the two"},
+		{provision.Options{ExternalID: "capstan"}, "--external-id: it is only used when a role is assumed; also set --assumed-by"},
 		{provision.Options{AssumedBy: hubRole, ExternalID: "a b"}, `--external-id: "a b" must be`},
 	} {
 		g := NewWithT(t)
@@ -306,7 +306,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		o    provision.Options
 		says string
 	}{
-		{"", provision.Options{}, `--member-of: "" is no account id of 12 digits`},
+		{"", provision.Options{}, `--member-of: "" is not an account id of 12 digits`},
 		{hubAccount, provision.Options{Members: []string{member}}, "--member-of: members have no queue"},
 		{hubAccount, provision.Options{HubRole: "capstan-hub"}, "--member-of: members have no queue"},
 		{hubAccount, provision.Options{Name: "?"}, "--name"},

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// template of CloudFormation, as far as it is used.
+// template of CloudFormation, with the fields that are used.
 type template struct {
 	Version     string              `yaml:"AWSTemplateFormatVersion"`
 	Description string              `yaml:"Description"`
@@ -118,7 +118,7 @@ func policy(statements ...statement) document {
 
 const allow, deny = "Allow", "Deny"
 
-// sub has CloudFormation put the account, region and partition of the stack into a text.
+// sub makes CloudFormation insert the account, region and partition of the stack into a text.
 func sub(text string) any { return map[string]string{"Fn::Sub": text} }
 
 func ref(logical string) any { return map[string]string{"Ref": logical} }
@@ -127,7 +127,7 @@ func arnOf(logical string) any {
 	return map[string][]string{"Fn::GetAtt": {logical, "Arn"}}
 }
 
-// write a template, after lines of comment.
+// write encodes a template, after lines of comment.
 func (t template) write(comment string) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(comment)

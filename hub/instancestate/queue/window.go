@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// A reader that dies again and again reads all that waits each time, and does little
-	// of it: the receives of what it never comes to are used up, and it is dead-lettered.
-	// So while a reader is young, it reads no more when it holds messages that were
-	// received often times or more, but for maxManyReceives in all: about as many as can be
-	// patched at once.
+	// A reader that crashes repeatedly receives all messages each time and processes only a
+	// few. Messages that it never processes would reach maxReceiveCount and be dead-lettered.
+	// So during startup, while the window has a message that was received manyReceives times
+	// or more, the window is limited to maxManyReceives: about as many as can be patched at
+	// the same time.
 	startup         = 30 * time.Second
 	manyReceives    = 5
 	maxManyReceives = 20
 )
 
-// enter a received message into the window.
+// enter puts a received message into the window.
 func (c *Consumer) enter(d *Delivery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,7 +27,7 @@ func (c *Consumer) enter(d *Delivery) {
 	}
 }
 
-// settled messages leave the window.
+// settled removes messages from the window.
 func (c *Consumer) settled(jobs []job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,13 +43,13 @@ func (c *Consumer) settled(jobs []job) {
 	c.makeRoomLocked()
 }
 
-// makeRoomLocked wakes the pollers that wait for room.
+// makeRoomLocked wakes pollers that wait for room.
 func (c *Consumer) makeRoomLocked() {
 	close(c.room)
 	c.room = make(chan struct{})
 }
 
-// received is called when what a receive brought has entered the window.
+// received is called when the messages of a receive have entered the window.
 func (c *Consumer) received() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +57,8 @@ func (c *Consumer) received() {
 	c.makeRoomLocked()
 }
 
-// waitForRoom until a receive may bring a whole batch, and reserve it. It returns false
-// when the context has ended.
+// waitForRoom waits until the window has room for a whole batch, and reserves it. It returns
+// false when the context has ended.
 func (c *Consumer) waitForRoom(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		c.mu.Lock()
@@ -78,7 +78,7 @@ func (c *Consumer) waitForRoom(ctx context.Context) bool {
 	return false
 }
 
-// hasRoomLocked is whether there is room for one batch more.
+// hasRoomLocked reports whether there is room for one more batch.
 func (c *Consumer) hasRoomLocked() bool {
 	most := c.Window
 	if c.manyReceives > 0 && !c.startupOver {
@@ -87,7 +87,7 @@ func (c *Consumer) hasRoomLocked() bool {
 	return len(c.window)+c.reserved+batchSize <= most && c.bytes < c.WindowBytes
 }
 
-// grow up, unless the context ends before.
+// endStartup ends the startup phase after its time, or when the context ends.
 func (c *Consumer) endStartup(ctx context.Context) {
 	timer := c.Clock.NewTimer(startup)
 	defer timer.Stop()
@@ -101,7 +101,7 @@ func (c *Consumer) endStartup(ctx context.Context) {
 	c.makeRoomLocked()
 }
 
-// InFlight is how many messages were received and are not settled.
+// InFlight returns how many messages were received and are not settled.
 func (c *Consumer) InFlight() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
