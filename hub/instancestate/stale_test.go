@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-hub/capstan/internal/memberwrite"
 )
 
-// A watch brings an object as it was before the newest event was written to it: that
-// event's reports are still awaited, and nobody is woken for the old one.
+// A watch delivers an object as it was before the newest event was written to it: the
+// reports for that event are still awaited, and no handler is called for the old one.
 func TestWatchBehindTheLabel(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())

@@ -76,13 +76,12 @@ type world struct {
 	logger   logr.Logger
 	// patches of AWSMachines and AWSMachinePools that the API server has taken.
 	patches atomic.Int64
-	// fault, if it is set, may answer a call of a replica in the API server's place.
+	// fault, if set, may answer a call of a replica instead of the API server.
 	fault atomic.Pointer[func(*http.Request) *http.Response]
 	// What tests change before a start.
 	config  *rest.Config
 	options instancestate.Options
-	// pivoted says that there are self-managed clusters, wide that all namespaces are
-	// looked after.
+	// pivoted is set with self-managed clusters; wide to watch all namespaces.
 	pivoted, wide bool
 }
 
@@ -93,7 +92,7 @@ func newWorld(t testing.TB, on *controlplane.Shared) *world {
 	return newWorldAt(t, on, nil)
 }
 
-// newWorldAt the time of a clock, where SQS is concerned.
+// newWorldAt is newWorld with a clock for SQS.
 func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	t.Helper()
 	on.Get(t) // Its processes outlive the test.
@@ -122,7 +121,7 @@ func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	return w
 }
 
-// trip is the way of replicas' calls to the API server.
+// trip is the transport of replicas to the API server.
 type trip struct {
 	w    *world
 	next http.RoundTripper
@@ -141,12 +140,12 @@ func (t trip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// labels is whether a call is a patch of an AWSMachine or AWSMachinePool.
+// labels reports whether a call is a patch of an AWSMachine or AWSMachinePool.
 func labels(r *http.Request) bool {
 	return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/awsmachine")
 }
 
-// fails has calls that match be answered with a code.
+// fails answers matching calls with a code.
 func (w *world) fails(code int, match func(*http.Request) bool) {
 	fault := func(r *http.Request) *http.Response {
 		if !match(r) {
@@ -204,7 +203,7 @@ func (w *world) prepare(election bool) *replica {
 		Scheme: scheme(), Logger: w.logger, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
 		LeaderElection: election, LeaderElectionID: "hub", LeaderElectionNamespace: w.namespace, LeaderElectionReleaseOnCancel: true,
-		// EventingBackends of other tests are no business of this one.
+		// Ignore the EventingBackends of other tests.
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -270,7 +269,7 @@ func (r *replica) run(w *world) {
 	w.Cleanup(r.stop)
 }
 
-// create an object, which goes with the test.
+// create an object, which is deleted at the end of the test.
 func (w *world) create(o client.Object) {
 	w.Helper()
 	w.createIn(w.Client, o)
@@ -300,7 +299,8 @@ func (w *world) ref(apiVersion, kind, name string) map[string]any {
 	return map[string]any{"apiGroup": gv.Group, "kind": kind, "name": name}
 }
 
-// usual makes the Cluster "c" with its AWSCluster, of another name: row 9 of the matrix.
+// usual creates the Cluster "c" with its AWSCluster, which has another name: row 9 of the
+// matrix.
 func (w *world) usual() {
 	w.Helper()
 	w.create(object(infra, "AWSCluster", w.namespace, "c-x7k2p", map[string]any{"region": region}))
@@ -518,5 +518,5 @@ func has(all []*dto.LabelPair, want []string) bool {
 	return true
 }
 
-// context of clean-ups, which outlives the test's own.
+// context for clean-ups, which does not end with the test.
 func (*world) context() context.Context { return context.Background() }

@@ -91,7 +91,6 @@ var notYet = []string{
 	"hub/eventing/sink",
 	"hub/eventing/sink/nats",
 	"hub/explain",
-	"hub/instancestate",
 	"hub/pipeline",
 	"hub/pipeline/decision",
 	"hub/promotion",

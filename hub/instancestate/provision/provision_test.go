@@ -90,8 +90,8 @@ func TestTwoRules(t *testing.T) {
 	}
 }
 
-// Of the fixtures, the rules let through what is for labels, each by one rule, and
-// nothing else that EventBridge delivers.
+// The rules match the fixtures that change labels, each by one rule, and no other events
+// that EventBridge delivers.
 func TestRulesMatchTheFixtures(t *testing.T) {
 	g := NewWithT(t)
 	rules := deploy(t, made(t, "hub"), hubAccount, region).of("AWS::Events::Rule")
@@ -132,7 +132,7 @@ func TestRulesMatchTheFixtures(t *testing.T) {
 	g.Expect(passed).To(BeNumerically(">=", 1))
 }
 
-// The rules let through every type of event that is read, and no other.
+// The rules match every type of event that is read, and no other.
 func TestRulesAndDecoderAgree(t *testing.T) {
 	g := NewWithT(t)
 	var through []string
@@ -150,7 +150,7 @@ func TestRulesAndDecoderAgree(t *testing.T) {
 	g.Expect(through).To(ConsistOf(read))
 }
 
-// Who may send to the queue: the two rules, the members' roles, and nobody in the clear.
+// The senders to the queue: the two rules and the members' roles, only with TLS.
 func TestQueuePolicies(t *testing.T) {
 	rules := []any{
 		"arn:aws:events:" + region + ":" + hubAccount + ":rule/capstan-instances",
@@ -201,7 +201,7 @@ func TestQueuePolicies(t *testing.T) {
 	}
 }
 
-// What a member's rules send with: one action, on the hub's queue of the same region.
+// The role of a member's rules: one action, on the hub's queue of the same region.
 func TestMembersRole(t *testing.T) {
 	g := NewWithT(t)
 	s := deploy(t, made(t, "member"), member, region)
@@ -219,7 +219,7 @@ func TestMembersRole(t *testing.T) {
 	}
 }
 
-// A role for a hub elsewhere trusts that hub alone, under the external id.
+// The role for a hub of another account only trusts that hub, with the external id.
 func TestConsumerRole(t *testing.T) {
 	g := NewWithT(t)
 	s := deploy(t, made(t, "hub-members"), hubAccount, region)
@@ -236,7 +236,7 @@ func TestConsumerRole(t *testing.T) {
 	g.Expect(alone.of("AWS::IAM::Role")).To(BeEmpty())
 }
 
-// The longest that options may be stays within what AWS takes.
+// Options of the maximum length stay within the limits of AWS.
 func TestBounds(t *testing.T) {
 	g := NewWithT(t)
 	o := provision.Options{Name: strings.Repeat("n", 32)}
@@ -249,7 +249,7 @@ func TestBounds(t *testing.T) {
 	sender, err := provision.Member(o, hubAccount)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, out := range [][]byte{hub, sender} {
-		g.Expect(len(out)).To(BeNumerically("<", 51200), "what a template may have without a bucket")
+		g.Expect(len(out)).To(BeNumerically("<", 51200), "the limit of a template without a bucket")
 		s := deploy(t, out, hubAccount, region)
 		for _, rule := range s.of("AWS::Events::Rule") {
 			g.Expect(len(rule["Name"].(string))).To(BeNumerically("<=", 64))
@@ -317,7 +317,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// What is given in another order is the same template; what is given is not changed.
+// Members in another order result in the same template. The options are not changed.
 func TestMembersInAnyOrder(t *testing.T) {
 	g := NewWithT(t)
 	given := []string{"777788889999", member}
