@@ -88,7 +88,6 @@ var notYet = []string{
 	"hub/eventing/sink",
 	"hub/eventing/sink/nats",
 	"hub/explain",
-	"hub/instancestate",
 	"hub/pipeline",
 	"hub/pipeline/decision",
 	"hub/promotion",
