@@ -91,7 +91,7 @@ var _ admission.Validator[*eventingv1.EventingBackend] = validator{}
 func (v validator) ValidateCreate(_ context.Context, b *eventingv1.EventingBackend) (admission.Warnings, error) {
 	config, invalid := v.registry.Resolve(b.Spec)
 	if len(invalid) == 0 {
-		invalid = config.Named(b.Name)
+		invalid = config.CheckName(b.Name)
 	}
 	return v.answer(b, invalid)
 }
@@ -104,9 +104,9 @@ func (v validator) ValidateUpdate(_ context.Context, old, b *eventingv1.Eventing
 	config, invalid := v.registry.Resolve(b.Spec)
 	if len(invalid) == 0 {
 		if old.Status.BackendType == config.Type {
-			invalid = config.Moved(old.Status.FixedConfig)
+			invalid = config.CheckFixed(old.Status.FixedConfig)
 		}
-		invalid = append(invalid, config.Named(b.Name)...)
+		invalid = append(invalid, config.CheckName(b.Name)...)
 	}
 	return v.answer(b, invalid)
 }
