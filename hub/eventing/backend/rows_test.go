@@ -463,8 +463,8 @@ func TestNeverValid(t *testing.T) {
 	w.awaits("b").Should(Equal(map[string]string{
 		"type": "nats", "eventingReady": "false",
 		"Backend Ready":                 "False The provided spec.config has validation errors: maxInFlightMessages: should be of type int",
-		"Publisher Proxy Ready":         "False Publisher proxy deployment not ready: there was no valid configuration since the hub began",
-		"Subscription Controller Ready": "False Subscription controller not ready: there was no valid configuration since the hub began",
+		"Publisher Proxy Ready":         "False Publisher proxy deployment not ready: there was no valid configuration since the hub started",
+		"Subscription Controller Ready": "False Subscription controller not ready: there was no valid configuration since the hub started",
 		"Ready":                         "False The provided spec.config has validation errors: maxInFlightMessages: should be of type int",
 	}))
 	w.g.Eventually(func() []string { return w.events("b") }).Should(HaveLen(1))

@@ -81,7 +81,7 @@ var catalogue = []Entry{
 
 	{ClusterRegistered, Info, false, "the hub connects to a cluster for the first time"},
 	{ClusterReady, Info, true, "a cluster answers, and all watched kinds are synced"},
-	{ClusterDegraded, Warning, true, "a cluster answers, but probes or watches fail"},
+	{ClusterDegraded, Warning, true, "a cluster answers, but with a problem; the reason names it"},
 	{ClusterUnreachable, Error, true, "a cluster does not answer"},
 	{ClusterAuthFailed, Error, true, "the credentials for a cluster are missing, refused or rejected"},
 	{ClusterRecovered, Info, true, "a cluster is Ready again after it was Degraded, Unreachable or AuthFailed"},
