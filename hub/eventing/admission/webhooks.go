@@ -156,7 +156,7 @@ func fieldError(one eventingv1.ValidationError) *field.Error {
 	return field.Invalid(pathOf(one), one.Value, one.Error)
 }
 
-// sameSpec tells whether a call is for an update that does not change the spec, such as
+// sameSpec reports whether a call is for an update that does not change the spec, such as
 // the hub's update of a finalizer. Such an update must not add defaults in the name of
 // its client.
 func sameSpec(ctx context.Context, b *eventingv1.EventingBackend) bool {

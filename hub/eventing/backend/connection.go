@@ -111,7 +111,7 @@ func (c *connection) ping(ctx context.Context) *sink.Error {
 	return nil
 }
 
-// permanent tells whether an error is reported at once: it does not end by itself.
+// permanent reports whether an error is reported at once: it does not end by itself.
 func permanent(err *sink.Error) bool {
 	switch err.Class {
 	case sink.Unavailable, sink.Gone, sink.Refused, sink.TooLarge:

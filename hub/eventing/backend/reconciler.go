@@ -137,7 +137,7 @@ func (r *Reconciler) enqueueAll() {
 	}
 }
 
-// isLeader tells whether this replica is the leader.
+// isLeader reports whether this replica is the leader.
 func (r *Reconciler) isLeader() bool {
 	select {
 	case <-r.Elected:

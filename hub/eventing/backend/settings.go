@@ -23,7 +23,7 @@ const (
 // typeSQS is the type that may have role source.
 const typeSQS = "sqs"
 
-// isSource tells whether a configuration reads a queue instead of publishing to it.
+// isSource reports whether a configuration reads a queue instead of publishing to it.
 func isSource(c schema.Config) bool {
 	return c.Type == typeSQS && c.String(schema.RoleKey) == schema.RoleSource
 }

@@ -50,7 +50,7 @@ type facts struct {
 	ending bool
 }
 
-// settled tells whether the conditions are final, and do not wait for a first check.
+// settled reports whether the conditions are final, and do not wait for a first check.
 func (f facts) settled() bool {
 	return len(f.invalid) > 0 || f.problem != "" || (f.checked && !f.replacing) || f.fault != ""
 }

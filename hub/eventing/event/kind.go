@@ -134,7 +134,7 @@ func KindOf(e ce.Event) Kind {
 	return k
 }
 
-// Matches tells whether one of the patterns (such as *, promotion.* and
+// Matches reports whether one of the patterns (such as *, promotion.* and
 // cluster.unreachable.v1) matches the kind. A malformed pattern matches none.
 func (k Kind) Matches(patterns []string) bool {
 	for _, pattern := range patterns {

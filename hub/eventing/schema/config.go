@@ -19,7 +19,7 @@ type Config struct {
 	set    map[string]bool
 }
 
-// IsSet tells whether the manifest itself sets the key.
+// IsSet reports whether the manifest itself sets the key.
 func (c Config) IsSet(name string) bool {
 	c.declared(name)
 	return c.set[name]
@@ -44,7 +44,7 @@ func (c Config) Duration(name string) time.Duration { return get[time.Duration](
 // it.
 func (c Config) List(name string) []string { return get[[]string](c, name, List) }
 
-// Equal tells whether two configurations have the same values, in any notation.
+// Equal reports whether two configurations have the same values, in any notation.
 func (c Config) Equal(other Config) bool {
 	return c.Type == other.Type && reflect.DeepEqual(c.values, other.values)
 }

@@ -136,7 +136,7 @@ func (k *Key) check(value any) string {
 	return ""
 }
 
-// allowedIn tells whether the key may be set in a role.
+// allowedIn reports whether the key may be set in a role.
 func (k *Key) allowedIn(role string) bool {
 	return k.Only == nil || role == "" || slices.Contains(k.Only, role)
 }
