@@ -32,7 +32,7 @@ func addInstanceState(s *stack, events *eventing, o Options) (err error) {
 	}
 	local := s.manager.GetLocalManager()
 	events.queues.from, err = instancestate.SetupWithManager(s.manager, instancestate.Options{
-		Watchers: s.watchers, AWS: o.AWS, Backends: events.registry, Publish: events.instance, SourceChanged: events.reconciler.Look,
+		Watchers: s.watchers, AWS: o.AWS, Backends: events.registry, Publish: events.instance, SourceChanged: events.reconciler.Enqueue,
 		Recorder: local.GetEventRecorder(reporter), Registerer: o.Registerer, Clock: o.Clock, Logger: o.Logger.WithName("instancestate"),
 	})
 	return err
