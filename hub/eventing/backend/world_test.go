@@ -263,7 +263,7 @@ func (w *world) news(i int) ce.Event {
 // tell a replica's publisher of news.
 func (w *world) tell(r *replica, from, to int) {
 	for i := from; i < to; i++ {
-		r.Publisher().Tell(w.news(i), nil)
+		r.Publisher().Publish(w.news(i), nil)
 	}
 }
 
