@@ -158,7 +158,7 @@ func TestBadSecrets(t *testing.T) {
 	}{
 		"empty":               {secret(), "key creds or nkey, username or token is missing"},
 		"creds":               {secret("creds", canary), "key creds is not a credentials file"},
-		"nkey":                {secret("nkey", canary), "key nkey is no seed"},
+		"nkey":                {secret("nkey", canary), "key nkey is not a seed"},
 		"no password":         {secret("username", canary), "key password is missing"},
 		"ca":                  {secret("token", "t", "ca.crt", canary), "key ca.crt contains no PEM certificate"},
 		"certificate":         {secret("tls.crt", canary, "tls.key", canary), "key tls.crt and key tls.key"},
