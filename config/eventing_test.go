@@ -66,7 +66,7 @@ func TestHubChangesNothingOfAnEventingBackend(t *testing.T) {
 	}
 	for _, json := range []string{
 		`{"metadata":{"finalizers":["team.example.com/own","` + eventingv1.BackendFinalizer + `"]}}`,
-		`{"metadata":{"annotations":{"` + outbox.ToldAnnotation + `":"{}"}}}`,
+		`{"metadata":{"annotations":{"` + outbox.RecordAnnotation + `":"{}"}}}`,
 		`{"metadata":{"finalizers":["team.example.com/own"]}}`,
 	} {
 		g.Expect(patch(json)).To(Succeed(), json)

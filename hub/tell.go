@@ -33,7 +33,7 @@ func (t telling) instance(n instancestate.Applied) {
 	if n.Object.Pool {
 		data.Object.Kind = capa.AWSMachinePool.Kind
 	}
-	t.publisher.Tell(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
+	t.publisher.Publish(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
 }
 
 // instanceNews is the kind of event for a kind of fact.
@@ -51,7 +51,7 @@ func instanceNews(k message.Kind) event.Kind {
 
 // nodeGroup was annotated, or cannot be.
 func (t telling) nodeGroup(n annotator.News) {
-	t.publisher.Tell(t.hub.MachineDeployments(n.UID, n.ResourceVersion, event.MachineDeployment{
+	t.publisher.Publish(t.hub.MachineDeployments(n.UID, n.ResourceVersion, event.MachineDeployment{
 		Cluster: clusterOf(n.Cluster), Kind: n.Kind, Namespace: n.Namespace, Name: n.Name,
 		InstanceType: strings.Join(n.InstanceTypes, ","), CPU: n.Node.VCPU, MemoryMiB: n.Node.MemoryMiB, GPU: n.Node.GPUs,
 		Architecture: n.Architecture, Reason: n.Reason, Message: n.Message,

@@ -120,7 +120,7 @@ func TestEventRate(t *testing.T) {
 			})).To(Succeed())
 			began := time.Now()
 			for i := range events {
-				p.Tell(promotionEvent(backend, i), nil)
+				p.Publish(promotionEvent(backend, i), nil)
 			}
 			g.Eventually(func() int { s, _ := p.Status(backend); return s.Queued }).WithPolling(time.Millisecond).Should(BeZero())
 			rate := float64(events) / time.Since(began).Seconds()

@@ -253,7 +253,7 @@ func TestRow7SecretChanges(t *testing.T) {
 	others := w.record("other")
 	w.backend("b", "{type: beb, config: [{secretRef: mesh}]}")
 	w.awaits("b").Should(And(
-		HaveKeyWithValue("Backend Ready", "False Backend not ready: secretRef mesh: Secret cannot be used: key messaging is no JSON list of brokers"),
+		HaveKeyWithValue("Backend Ready", "False Backend not ready: secretRef mesh: Secret cannot be used: key messaging is not a JSON list of brokers"),
 		HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy secret sync failed: secretRef mesh: "))))
 	w.secret("mesh", map[string][]byte{"namespace": []byte("x"), "messaging": []byte(`[{"broker":{"type":"amqp"}}]`)})
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", ContainSubstring("has no element with broker.type saprestmgw")))

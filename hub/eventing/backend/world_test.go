@@ -263,7 +263,7 @@ func (w *world) sample(i int) ce.Event {
 // publish the sample events of a range through a replica.
 func (w *world) publish(r *replica, from, to int) {
 	for i := from; i < to; i++ {
-		r.Publisher().Tell(w.sample(i), nil)
+		r.Publisher().Publish(w.sample(i), nil)
 	}
 }
 
