@@ -213,7 +213,7 @@ func TestMachinePools(t *testing.T) {
 			"mixedInstancesPolicy": map[string]any{"overrides": []any{map[string]any{"instanceType": "m5.large"}, map[string]any{"instanceType": "c6g.xlarge"}}},
 		}))
 		w.awaits(unlike).Should(HaveKeyWithValue(annotation.Labels, And(Not(ContainSubstring("arch")), ContainSubstring("kubernetes.io/os=linux"))))
-		w.awaitsEvents("unlike").Should(ConsistOf("Warning FailedUpdate ConflictingArchitectures: the pool mixes m5.large (amd64) with c6g.xlarge (arm64): no label kubernetes.io/arch is written"))
+		w.awaitsEvents("unlike").Should(ConsistOf("Warning FailedUpdate ConflictingArchitectures: the pool mixes m5.large (amd64) with c6g.xlarge (arm64): the label kubernetes.io/arch is not written"))
 
 		none := pool("AWSMachinePool", "none", size(map[string]any{"awsLaunchTemplate": map[string]any{}}))
 		w.awaitsEvents("none").Should(ConsistOf("Warning FailedUpdate NoInstanceType: instanceType is empty in AWSMachinePool"))

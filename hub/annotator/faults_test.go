@@ -118,7 +118,7 @@ func TestEC2RefusesConnections(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_EC2", "http://"+address)
 	w.start()
 	md := w.ready("m5.large")
-	w.awaitsEvents("md").Should(ConsistOf("Warning ReconcileError AWSUnavailable: EC2 in region eu-west-1 does not answer as it should"))
+	w.awaitsEvents("md").Should(ConsistOf("Warning ReconcileError AWSUnavailable: EC2 in region eu-west-1 is unreachable or returned an invalid answer"))
 	w.g.Expect(w.annotations(md)).To(BeEmpty())
 	w.g.Expect(w.aws.describes(region)).To(BeZero())
 
@@ -193,7 +193,7 @@ func TestWrongRegion(t *testing.T) {
 	w.create(w.template("t", "m5.large"))
 	md := w.deployment("md", "t")
 	w.create(md)
-	w.awaitsEvents("md").Should(ConsistOf(HavePrefix(`Warning FailedUpdate RegionUnknown: "Ireland" is no region of AWS`)))
+	w.awaitsEvents("md").Should(ConsistOf(HavePrefix(`Warning FailedUpdate RegionUnknown: "Ireland" is not a region of AWS`)))
 	w.patch(w.awsCluster(""), `{"spec":{"region":"eu-west-1"}}`)
 	w.awaits(md).Should(equal(m5(region)))
 }
@@ -223,7 +223,7 @@ func TestNoArchitecture(t *testing.T) {
 	w.start()
 	md := w.ready("mac1.metal")
 	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, And(ContainSubstring("kubernetes.io/os=linux"), Not(ContainSubstring("arch")))))
-	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning FailedUpdate UnknownArchitecture: EC2 names no architecture of mac1.metal")))
+	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning FailedUpdate UnknownArchitecture: EC2 lists no architecture of mac1.metal")))
 }
 
 // A value of somebody's own stays, and is told where an autoscaler cannot read it.
@@ -237,8 +237,8 @@ func TestMalformedForeignValue(t *testing.T) {
 	w.create(md)
 	w.awaits(md).Should(And(HaveKeyWithValue(annotation.Memory, "500mb"), HaveKeyWithValue(annotation.CPU, "2")))
 	w.awaitsEvents("md").Should(ConsistOf(
-		HavePrefix(`Warning InvalidCapacityAnnotation InvalidAnnotation: capacity.cluster-autoscaler.kubernetes.io/memory="500mb" is no quantity`),
-		"Normal CapacityOverridden Overridden: somebody's own values stay in place of the computed ones: capacity.cluster-autoscaler.kubernetes.io/memory"))
+		HavePrefix(`Warning InvalidCapacityAnnotation InvalidAnnotation: capacity.cluster-autoscaler.kubernetes.io/memory="500mb" is not a quantity`),
+		"Normal CapacityOverridden Overridden: values set by a user are kept instead of the computed values: capacity.cluster-autoscaler.kubernetes.io/memory"))
 	w.patch(md, `{"metadata":{"annotations":{"`+annotation.Memory+`":null}}}`)
 	w.awaits(md).Should(equal(m5(region)))
 }

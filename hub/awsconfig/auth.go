@@ -33,7 +33,7 @@ func ParseAuth(s string) (Auth, error) {
 	case AuthDefault, AuthIRSA:
 		return a, nil
 	}
-	return "", fmt.Errorf("%q is no way to authenticate to AWS: want %s or %s", s, AuthIRSA, AuthDefault)
+	return "", fmt.Errorf("%q is not a way to authenticate to AWS: use %s or %s", s, AuthIRSA, AuthDefault)
 }
 
 // CheckIRSA returns an error, of class ErrNoIRSA, that says which of the variables of

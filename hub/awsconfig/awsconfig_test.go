@@ -145,7 +145,7 @@ func TestParseAuth(t *testing.T) {
 		g.Expect(awsconfig.ParseAuth(string(good))).To(Equal(good))
 	}
 	_, err := awsconfig.ParseAuth("keys")
-	g.Expect(err).To(MatchError(ContainSubstring(`"keys" is no way to authenticate to AWS: want irsa or default`)))
+	g.Expect(err).To(MatchError(ContainSubstring(`"keys" is not a way to authenticate to AWS: use irsa or default`)))
 }
 
 // One session serves all regions and callers of a role; other roles have their own.
@@ -249,7 +249,7 @@ func TestBadSettingsAreNamed(t *testing.T) {
 	start(t)
 	t.Setenv("AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "missing.pem"))
 	_, err := awsconfig.Load(t.Context(), awsconfig.Options{})
-	g.Expect(err).To(MatchError(ContainSubstring("reading the configuration of AWS")))
+	g.Expect(err).To(MatchError(ContainSubstring("reading the AWS configuration")))
 	g.Expect(err).To(MatchError(ContainSubstring("missing.pem")))
 }
 

@@ -88,7 +88,7 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 		config.WithWebIdentityRoleCredentialOptions(func(w *stscreds.WebIdentityRoleOptions) { w.Client = own }),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration of AWS: %w", err)
+		return nil, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
 	c := &Config{roles: lru.New(mostRoles)}
 	// The SDK has put AWS_CA_BUNDLE into it.

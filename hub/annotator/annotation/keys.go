@@ -59,14 +59,14 @@ func ParseFamilies(names []string) ([]Family, error) {
 	for _, n := range names {
 		f := Family(strings.TrimSpace(n))
 		if !slices.Contains(Families(), f) {
-			return nil, fmt.Errorf("%q is no family of annotations: want %s, %s or both", n, Upstream, OpenShift)
+			return nil, fmt.Errorf("%q is not a family of annotations: use %s, %s or both", n, Upstream, OpenShift)
 		}
 		if !slices.Contains(all, f) {
 			all = append(all, f)
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no family of annotations is named: want %s, %s or both", Upstream, OpenShift)
+		return nil, fmt.Errorf("no family of annotations is set: use %s, %s or both", Upstream, OpenShift)
 	}
 	return all, nil
 }

@@ -45,7 +45,7 @@ func quantity(least int64) func(string) string {
 		q, err := resource.ParseQuantity(s)
 		switch {
 		case err != nil:
-			return "is no quantity, such as 4 or 8192Mi"
+			return "is not a quantity such as 4 or 8192Mi"
 		case q.Sign() < 0:
 			return "is below zero"
 		case least == leastMemory && q.Value() < least:
@@ -61,7 +61,7 @@ func integer(s string) string {
 	n, err := strconv.ParseInt(s, 10, 64)
 	switch {
 	case err != nil:
-		return "is no whole number"
+		return "is not a whole number"
 	case n < 0:
 		return "is below zero"
 	}
@@ -87,10 +87,10 @@ func malformed(values, recorded map[string]string, odd []string) []Malformed {
 		}
 	}
 	if n, err := strconv.ParseInt(values[GPUCount], 10, 64); err == nil && n > 0 && values[GPUType] == "" {
-		add(GPUCount, values[GPUCount], "counts for nothing without "+GPUType)
+		add(GPUCount, values[GPUCount], "has no effect without "+GPUType)
 	}
 	for _, token := range odd {
-		add(Labels, token, "is no label (key=value)")
+		add(Labels, token, "is not a label (key=value)")
 	}
 	slices.SortFunc(all, func(a, b Malformed) int { return strings.Compare(a.String(), b.String()) })
 	return all

@@ -160,16 +160,16 @@ func TestALostRecord(t *testing.T) {
 
 func TestMalformedValues(t *testing.T) {
 	for name, c := range map[string]struct{ key, value, says string }{
-		"cpu":                    {annotation.CPU, "four", "is no quantity"},
+		"cpu":                    {annotation.CPU, "four", "is not a quantity"},
 		"cpu zero":               {annotation.CPU, "0", "is zero"},
 		"half a byte of memory":  {annotation.Memory, "500m", "is less than 64Mi"},
 		"memory without a unit":  {annotation.Memory, "16384", "is less than 64Mi"},
-		"memory of the proposal": {annotation.Memory, "500mb", "is no quantity"},
-		"a count with a unit":    {annotation.GPUCount, "1Gi", "is no whole number"},
-		"a count without a type": {annotation.GPUCount, "1", "counts for nothing without"},
+		"memory of the proposal": {annotation.Memory, "500mb", "is not a quantity"},
+		"a count with a unit":    {annotation.GPUCount, "1Gi", "is not a whole number"},
+		"a count without a type": {annotation.GPUCount, "1", "has no effect without"},
 		"pods":                   {annotation.MaxPods, "-1", "is below zero"},
-		"disk":                   {annotation.EphemeralDisk, "lots", "is no quantity"},
-		"a label":                {annotation.Labels, "lonely", "is no label"},
+		"disk":                   {annotation.EphemeralDisk, "lots", "is not a quantity"},
+		"a label":                {annotation.Labels, "lonely", "is not a label"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -195,7 +195,7 @@ func TestParseFamilies(t *testing.T) {
 	g.Expect(annotation.ParseFamilies([]string{"upstream", " openshift", "upstream"})).To(Equal(both))
 	for _, wrong := range [][]string{nil, {""}, {"upstream", "both"}} {
 		_, err := annotation.ParseFamilies(wrong)
-		g.Expect(err).To(MatchError(ContainSubstring("want upstream, openshift or both")))
+		g.Expect(err).To(MatchError(ContainSubstring("use upstream, openshift or both")))
 	}
 }
 

@@ -80,7 +80,7 @@ type IncompleteError struct {
 
 // Error implements error.
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("EC2 does not say the %s of instance type %q", strings.Join(e.Missing, " and "), e.InstanceType)
+	return fmt.Sprintf("EC2 does not report %s of instance type %q", strings.Join(e.Missing, " and "), e.InstanceType)
 }
 
 // plausible bounds what EC2 says of devices, cores, interfaces and addresses, each

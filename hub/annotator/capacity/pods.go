@@ -109,7 +109,7 @@ func ParsePodsPolicy(s string) (PodsPolicy, error) {
 			return p, nil
 		}
 	}
-	return PodsPolicy{}, fmt.Errorf("%q does not say how pods are counted: want %s, %s, %s, %s or %s=<number above 0>",
+	return PodsPolicy{}, fmt.Errorf("%q is not a way to count pods: use %s, %s, %s, %s or %s=<number above 0>",
 		s, PodsOff, PodsENI, PodsPrefixDelegation, PodsFixed, PodsFixed)
 }
 

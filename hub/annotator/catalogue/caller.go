@@ -54,11 +54,11 @@ func (f *found) add(infos []types.InstanceTypeInfo) {
 // do a job. The error's Query has no instance type.
 func (c *caller) do(ctx context.Context, region string, j job) (found, *Error) {
 	operation, input := "list", &ec2.DescribeInstanceTypesInput{MaxResults: aws.Int32(pageSize)}
-	if len(j.wishes) > 0 {
+	if len(j.demands) > 0 {
 		// A filter leaves out what there is not; a list of names with one such fails
 		// whole.
-		names := make([]string, 0, len(j.wishes))
-		for _, w := range j.wishes {
+		names := make([]string, 0, len(j.demands))
+		for _, w := range j.demands {
 			names = append(names, w.instanceType)
 		}
 		operation, input.Filters = "lookup", []types.Filter{{Name: aws.String("instance-type"), Values: names}}
@@ -76,11 +76,11 @@ func (c *caller) do(ctx context.Context, region string, j job) (found, *Error) {
 			continue
 		}
 		if operation == "list" && len(f.whole) == 0 {
-			return found{}, &Error{Class: ErrUnavailable, Query: query, Err: errors.New("a listing without instance types")}
+			return found{}, &Error{Class: ErrUnavailable, Query: query, Err: errors.New("the listing contains no instance types")}
 		}
 		return f, nil
 	}
-	return found{}, &Error{Class: ErrUnavailable, Query: query, Err: fmt.Errorf("a listing of more than %d pages", mostPages)}
+	return found{}, &Error{Class: ErrUnavailable, Query: query, Err: fmt.Errorf("the listing has more than %d pages", mostPages)}
 }
 
 // page is one call.

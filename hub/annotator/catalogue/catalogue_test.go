@@ -118,7 +118,7 @@ func TestAHangingRegionRecovers(t *testing.T) {
 	remove := w.Inject(aws.Rule{Match: aws.Match{Region: ireland}, Hang: true})
 	_, err := w.get(t, ireland, "m5.large")
 	g.Expect(err).To(MatchError(catalogue.ErrUnavailable))
-	g.Expect(err).To(MatchError("EC2 in region eu-west-1 does not answer as it should"))
+	g.Expect(err).To(MatchError("EC2 in region eu-west-1 is unreachable or returned an invalid answer"))
 	remove()
 	w.clock.Step(10 * time.Second)
 	_, err = w.get(t, ireland, "m5.large")

@@ -64,7 +64,7 @@ func (e *Error) Error() string {
 	case is(ErrIncomplete):
 		message = fmt.Sprintf("%v, in region %s", e.Err, region)
 	case is(ErrRegionUnknown):
-		message = fmt.Sprintf("%q is no region of AWS that answers", region)
+		message = fmt.Sprintf("%q is not a region of AWS, or does not answer", region)
 	case is(ErrRegionNotOptedIn):
 		message = fmt.Sprintf("region %s is not enabled for the AWS account%s", region, with)
 	case is(ErrAccessDenied):
@@ -76,7 +76,7 @@ func (e *Error) Error() string {
 	case is(ErrPending):
 		message = fmt.Sprintf("EC2 in region %s has not answered yet", region)
 	default:
-		message = fmt.Sprintf("EC2 in region %s does not answer as it should", region)
+		message = fmt.Sprintf("EC2 in region %s is unreachable or returned an invalid answer", region)
 	}
 	if e.Code != "" {
 		message += " (" + e.Code + ")"

@@ -59,8 +59,8 @@ func (r *region) failLocked(err *Error, role awsconfig.Role, now time.Time) time
 	return drawn
 }
 
-// healLocked removes the failures that a successful call with a role has ended.
-func (r *region) healLocked(role awsconfig.Role) {
+// recoverLocked removes the failures that a successful call with a role has ended.
+func (r *region) recoverLocked(role awsconfig.Role) {
 	delete(r.failing, blame{everyone: true})
 	delete(r.failing, blame{role: role})
 }

@@ -14,8 +14,8 @@ import (
 type job struct {
 	// role to call with.
 	role awsconfig.Role
-	// wishes to look up; empty for a listing of the whole region.
-	wishes []wish
+	// demands to look up; empty for a listing of the whole region.
+	demands []demand
 }
 
 // keep asking for a region until ctx ends or the region is forgotten.
@@ -28,28 +28,28 @@ func (c *EC2) keep(ctx context.Context, r *region) {
 			}
 			continue
 		}
-		log := c.log.WithValues("region", r.name, "role", j.role.ARN, "lookedUp", len(j.wishes))
+		log := c.log.WithValues("region", r.name, "role", j.role.ARN, "lookedUp", len(j.demands))
 		result, err := c.calls.do(ctx, r.name, *j)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			retry, news := r.failed(*j, err, c.clock.Now())
-			log.Info("EC2 did not tell what its instance types offer", "error", err.Error(), "cause", err.cause(), "retryAfter", retry.String())
-			if news {
-				c.tell(r.name)
+			retry, changed := r.failed(*j, err, c.clock.Now())
+			log.Info("call to EC2 for instance types failed", "error", err.Error(), "cause", err.cause(), "retryAfter", retry.String())
+			if changed {
+				c.publish(r.name)
 			}
 			continue
 		}
-		log.V(1).Info("EC2 told what its instance types offer", "types", len(result.whole), "halves", len(result.halves))
+		log.V(1).Info("EC2 returned instance types", "types", len(result.whole), "incomplete", len(result.halves))
 		if r.succeeded(*j, result, c.clock.Now()) {
-			c.tell(r.name)
+			c.publish(r.name)
 		}
 	}
 }
 
 // tell who asked to be notified that there are answers in a region.
-func (c *EC2) tell(region string) {
+func (c *EC2) publish(region string) {
 	for _, f := range c.notify {
 		f(region)
 	}
@@ -98,7 +98,7 @@ func (r *region) next(now time.Time) (*job, time.Duration) {
 // giveUpLocked drops the queries of roles that fail, and wakes the callers that wait.
 func (r *region) giveUpLocked(now time.Time) {
 	before := len(r.wanted)
-	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool {
+	maps.DeleteFunc(r.wanted, func(w demand, _ struct{}) bool {
 		_, fails := r.failureLocked(w.role, now)
 		return fails
 	})
@@ -137,8 +137,8 @@ func (r *region) lookUpLocked() *job {
 		if j == nil {
 			j = &job{role: w.role}
 		}
-		if w.role == j.role && len(j.wishes) < mostNames {
-			j.wishes = append(j.wishes, w)
+		if w.role == j.role && len(j.demands) < mostNames {
+			j.demands = append(j.demands, w)
 		}
 	}
 	return j
@@ -168,7 +168,7 @@ func (r *region) idleLocked(now time.Time) time.Duration {
 
 // failed is the end of a job that AWS did not do. It says whether somebody went away
 // while it was under way, who can be told of the failure now.
-func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, news bool) {
+func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	retry = r.failLocked(err, j.role, now)
@@ -177,37 +177,37 @@ func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, 
 		clear(r.askers)
 	}
 	r.giveUpLocked(now)
-	news, r.pending = r.pending, false
-	return retry, news
+	changed, r.pending = r.pending, false
+	return retry, changed
 }
 
 // succeeded is the end of a job that AWS did. It says whether there are answers that
 // there were not.
-func (r *region) succeeded(j job, result found, now time.Time) (news bool) {
+func (r *region) succeeded(j job, result found, now time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.healLocked(j.role)
+	r.recoverLocked(j.role)
 	r.forgetLocked(now)
-	listing := len(j.wishes) == 0
+	listing := len(j.demands) == 0
 	if listing {
 		clear(r.halves)
 	}
-	news = r.learnLocked(result, now)
+	changed = r.learnLocked(result, now)
 	if listing {
 		r.listed, r.relist, r.lister = now, now.Add(backoff.Spread(r.timings.Refresh, refreshJitter, nil)), j.role
 		clear(r.askers)
 	}
-	for _, w := range j.wishes {
+	for _, w := range j.demands {
 		delete(r.wanted, w)
 		if !r.hasLocked(w.instanceType) {
 			r.missLocked(w, now)
 		}
 	}
-	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool { return r.hasLocked(w.instanceType) })
+	maps.DeleteFunc(r.wanted, func(w demand, _ struct{}) bool { return r.hasLocked(w.instanceType) })
 	r.endRoundLocked()
-	news = news || r.owing
+	changed = changed || r.owing
 	r.owing, r.pending = false, false
-	return news
+	return changed
 }
 
 // hasLocked is whether there is an answer for a type, complete or not.

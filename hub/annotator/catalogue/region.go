@@ -42,9 +42,9 @@ type lockedRegion struct {
 	halves map[string]*capacity.IncompleteError
 	// unknown are types that EC2 did not have, until when. By role, for an account may
 	// be shown types that others are not.
-	unknown map[wish]time.Time
+	unknown map[demand]time.Time
 	// wanted types are to be looked up in the next round.
-	wanted map[wish]struct{}
+	wanted map[demand]struct{}
 	// askers are the roles that have asked since the last listing.
 	askers map[awsconfig.Role]struct{}
 	// failing roles.
@@ -68,8 +68,8 @@ type entry struct {
 	seen     time.Time
 }
 
-// wish for a type, with the credentials of a role.
-type wish struct {
+// demand for a type, with the credentials of a role.
+type demand struct {
 	role         awsconfig.Role
 	instanceType string
 }
@@ -80,7 +80,7 @@ func newRegion(name string, timings Timings) *region {
 		poke: make(chan struct{}, 1), forgotten: make(chan struct{}),
 		lockedRegion: lockedRegion{
 			known: map[string]entry{}, halves: map[string]*capacity.IncompleteError{},
-			unknown: map[wish]time.Time{}, wanted: map[wish]struct{}{},
+			unknown: map[demand]time.Time{}, wanted: map[demand]struct{}{},
 			askers: map[awsconfig.Role]struct{}{}, failing: map[blame]failure{},
 			round: make(chan struct{}),
 		},
@@ -104,8 +104,8 @@ func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 	if half := r.halves[q.InstanceType]; half != nil {
 		return Answer{}, &Error{Class: ErrIncomplete, Query: q, RetryAfter: max(r.relist.Sub(now), r.timings.Negative), Err: half}, nil
 	}
-	wish := wish{q.Role, q.InstanceType}
-	if until := r.unknown[wish]; now.Before(until) {
+	demand := demand{q.Role, q.InstanceType}
+	if until := r.unknown[demand]; now.Before(until) {
 		return Answer{}, &Error{Class: ErrInstanceTypeUnknown, Query: q, RetryAfter: until.Sub(now)}, nil
 	}
 	if failure, fails := r.failureLocked(q.Role, now); fails {
@@ -115,7 +115,7 @@ func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 		return Answer{}, err, nil
 	}
 	if len(r.wanted) < mostWanted {
-		r.wanted[wish] = struct{}{}
+		r.wanted[demand] = struct{}{}
 	}
 	r.wake()
 	return Answer{}, nil, r.round
@@ -146,15 +146,15 @@ func (r *region) dueLocked(now time.Time) bool {
 	return len(r.askers) > 0 && !now.Before(r.relist)
 }
 
-// learnLocked stores what a call found. news is true if something is new since the first
+// learnLocked stores what a call found. changed is true if something is new since the first
 // listing.
-func (r *region) learnLocked(f found, now time.Time) (news bool) {
+func (r *region) learnLocked(f found, now time.Time) (changed bool) {
 	for _, c := range f.whole {
 		handle := unique.Make(c)
 		// The name in the handle, so that no copy of it is kept.
 		name := handle.Value().InstanceType
 		if r.known[name].capacity != handle {
-			news = true
+			changed = true
 		}
 		r.known[name] = entry{capacity: handle, seen: now}
 		delete(r.halves, name)
@@ -164,7 +164,7 @@ func (r *region) learnLocked(f found, now time.Time) (news bool) {
 			r.halves[half.InstanceType] = half
 		}
 	}
-	return news && !r.listed.IsZero()
+	return changed && !r.listed.IsZero()
 }
 
 // forgetLocked removes types that EC2 has not listed for too long.
@@ -173,9 +173,9 @@ func (r *region) forgetLocked(now time.Time) {
 }
 
 // missLocked notes a query that EC2 could not answer.
-func (r *region) missLocked(w wish, now time.Time) {
+func (r *region) missLocked(w demand, now time.Time) {
 	if len(r.unknown) >= mostUnknown {
-		maps.DeleteFunc(r.unknown, func(_ wish, until time.Time) bool { return !now.Before(until) })
+		maps.DeleteFunc(r.unknown, func(_ demand, until time.Time) bool { return !now.Before(until) })
 	}
 	makeRoom(r.unknown, mostUnknown)
 	r.unknown[w] = now.Add(r.timings.Negative)
