@@ -9,26 +9,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// leastMemory in bytes is what nothing that runs a kubelet goes below. A smaller
-// quantity was meant otherwise: "500m" is half a byte.
+// leastMemory in bytes is less than any machine with a kubelet has. A smaller quantity is a
+// mistake: "500m" is half a byte.
 const leastMemory = 64 << 20
 
-// Malformed is a value that an autoscaler cannot read, or reads otherwise than meant.
+// Malformed is a value that an autoscaler cannot read, or does not read as the user means it.
 type Malformed struct {
 	Key string
-	// Value is cut to what fits a message.
+	// Value is shortened to fit a message.
 	Value string
 	// Problem completes "the value ...".
 	Problem string
 }
 
-// String is for people.
+// String returns the text for users.
 func (m Malformed) String() string { return fmt.Sprintf("%s=%q %s", m.Key, m.Value, m.Problem) }
 
-// maxValue is how much of a value is shown, in bytes.
+// maxValue is the maximum length of Malformed.Value in bytes.
 const maxValue = 64
 
-// readers are how the autoscalers read each key: what is wrong with a value, or "".
+// readers check values as the autoscalers parse them, by key. They return the problem, or "".
 var readers = map[string]func(string) string{
 	CPU:            quantity(1),
 	Memory:         quantity(leastMemory),
@@ -68,7 +68,7 @@ func integer(s string) string {
 	return ""
 }
 
-// malformed are the values that are not as recorded and cannot be read.
+// malformed returns the values that differ from the record and cannot be parsed.
 func malformed(values, recorded map[string]string, odd []string) []Malformed {
 	var all []Malformed
 	add := func(key, value, problem string) {
