@@ -65,7 +65,6 @@ var notYet = []string{
 	"docs/flags.md",
 	"docs/metrics.md",
 	"docs/promotion-life.md",
-	"hub/annotator",
 	"hub/dashboard",
 	"hub/dashboard/view",
 	"hub/eventing/backend",

@@ -13,9 +13,8 @@ var (
 		"Requested instance types that EC2 does not have in the region.", []string{"region"}, nil)
 )
 
-// metrics is the collector of one catalogue. Series by region are made when they are
-// asked for, so none can outlive its region; users name regions, so calls are not
-// counted by them.
+// metrics is the collector of one catalogue. Collect creates the series by region, so none can
+// outlive its region. Calls are not counted by region, because users name regions.
 type metrics struct {
 	catalogue *EC2
 	calls     *prometheus.CounterVec
@@ -31,7 +30,7 @@ func newMetrics(catalogue *EC2) *metrics {
 	}
 }
 
-// results by class, as labels.
+// results maps classes to values of the label result.
 var results = map[error]string{
 	ErrRegionUnknown:    "region_unknown",
 	ErrRegionNotOptedIn: "region_not_opted_in",
@@ -41,7 +40,7 @@ var results = map[error]string{
 	ErrUnavailable:      "unavailable",
 }
 
-// called once, to a result.
+// called counts a call.
 func (m *metrics) called(operation string, failure *Error) {
 	result := "ok"
 	if failure != nil {
