@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // maxText is how much of a foreign text is kept, in bytes: a message of
@@ -96,9 +97,7 @@ func text(object map[string]any, fields ...string) string {
 // clean cuts a foreign text, and takes out what would upset a terminal or a log.
 // The answer shares no memory with a long original, which it would keep alive.
 func clean(s string) string {
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "")
-	}
+	s = truncate.Prefix(s, maxText)
 	return strings.Clone(strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
