@@ -90,8 +90,8 @@ func TestAUsersOwnValueStays(t *testing.T) {
 	g.Expect(after).To(HaveKeyWithValue(annotation.CPU, "4"))
 }
 
-// The seed overwrites the legacy keys whatever is there; what is set after that is
-// somebody's.
+// By the requirements, the first write overwrites any value of the legacy keys. A value that is
+// set after that belongs to a user.
 func TestLegacyKeysAreOverwrittenOnFirstContact(t *testing.T) {
 	g := NewWithT(t)
 	after, c := apply(g, map[string]string{annotation.LegacyVCPU: "99", annotation.LegacyGPU: "banana"}, m5)
@@ -145,7 +145,7 @@ func TestAFamilyThatIsTurnedOffGoes(t *testing.T) {
 	g.Expect(after).To(And(HaveKey(annotation.LegacyVCPU), HaveKey(annotation.Labels)))
 }
 
-// A record that somebody broke does not make strangers of what is ours.
+// With a broken record, values that equal the computed ones still count as ours.
 func TestALostRecord(t *testing.T) {
 	for _, broken := range []string{"{", "[]", `{"values":{"a":1}}`, "null x"} {
 		g := NewWithT(t)
@@ -236,8 +236,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzPlan: whatever stands in the annotations, a second pass changes nothing, what is
-// written can be read, and nothing of somebody's own is lost.
+// FuzzPlan: for any annotations, a second pass changes nothing, the written values can be read,
+// and no value of a user is lost.
 func FuzzPlan(f *testing.F) {
 	f.Add("team=ml", "", "", "")
 	f.Add("a=b=c, d ,=,", "500mb", "1", `{"values":{"capacity.cluster-autoscaler.kubernetes.io/cpu":"4"},"labels":{"a":"b=c"}}`)
