@@ -66,7 +66,7 @@ func (a *Alone) Start(ctx context.Context) error { return a.manager.Start(ctx) }
 
 // addAnnotator annotates node groups, on the leader, if AWS is configured. notify, if not
 // nil, is called with each outcome.
-func addAnnotator(s *stack, o Options, notify func(annotator.News)) error {
+func addAnnotator(s *stack, o Options, notify func(annotator.Report)) error {
 	if o.Annotator.AWS == nil {
 		return nil
 	}
@@ -88,7 +88,7 @@ func addAnnotator(s *stack, o Options, notify func(annotator.News)) error {
 		Families:      o.Annotator.Families,
 		Pods:          o.Annotator.Pods,
 		DefaultRegion: o.Annotator.DefaultRegion,
-		Tell:          notify,
+		Notify:        notify,
 		Registerer:    o.Registerer,
 		Clock:         o.Clock,
 		Logger:        log,

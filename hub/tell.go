@@ -50,7 +50,7 @@ func instanceNews(k message.Kind) event.Kind {
 }
 
 // nodeGroup was annotated, or cannot be.
-func (t telling) nodeGroup(n annotator.News) {
+func (t telling) nodeGroup(n annotator.Report) {
 	t.publisher.Publish(t.hub.MachineDeployments(n.UID, n.ResourceVersion, event.MachineDeployment{
 		Cluster: clusterOf(n.Cluster), Kind: n.Kind, Namespace: n.Namespace, Name: n.Name,
 		InstanceType: strings.Join(n.InstanceTypes, ","), CPU: n.Node.VCPU, MemoryMiB: n.Node.MemoryMiB, GPU: n.Node.GPUs,

@@ -25,7 +25,7 @@ func TestOneTroubleAfterTheOther(t *testing.T) {
 		HavePrefix(`Warning FailedUpdate InstanceTypeUnknown: EC2 has no instance type "m5.lagre"`)))
 }
 
-// What is told of two node groups of a self-managed cluster are two Events.
+// Notices of two node groups of a self-managed cluster are two Events.
 func TestTroublesOfASelfManagedCluster(t *testing.T) {
 	workload.Get(t)
 	w := newWorld(t, newest)
@@ -41,8 +41,8 @@ func TestTroublesOfASelfManagedCluster(t *testing.T) {
 	w.awaitsEvents("prod").Should(ConsistOf(ContainSubstring(inside+"/lost-0: TemplateNotFound"), ContainSubstring(inside+"/lost-1: TemplateNotFound")))
 }
 
-// A value with very much in it that no autoscaler can read is one Event, of a size that
-// API servers take, and is over when it is mended.
+// A value with thousands of malformed labels results in one Event, of a size that API servers
+// accept. The notice ends when the value is fixed.
 func TestMuchThatIsMalformed(t *testing.T) {
 	w := newWorld(t, newest)
 	w.start()
@@ -62,7 +62,7 @@ func TestMuchThatIsMalformed(t *testing.T) {
 	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(BeZero())
 }
 
-// A message that is longer than an Event takes is cut, and told.
+// A message that is too long for an Event is shortened and reported.
 func TestLongMessage(t *testing.T) {
 	w := newWorld(t, newest)
 	w.start()

@@ -61,8 +61,8 @@ func (p *pivoted) awaitsInside(namespace, name string) AsyncAssertion {
 	return p.g.Eventually(func() map[string]string { return p.annotationsIn(p.inside, md) })
 }
 
-// Node groups in a self-managed cluster are annotated there, as long as its label says
-// so; what there is to tell is told on its Cluster in the management cluster.
+// Node groups in a self-managed cluster are annotated there while the Cluster has the label.
+// Their Events are created on the Cluster in the management cluster.
 func TestSelfManagedCluster(t *testing.T) {
 	workload.Get(t)
 	w := newWorld(t, newest)
@@ -88,7 +88,7 @@ func TestSelfManagedCluster(t *testing.T) {
 	w.awaitsEvents("prod").Should(ContainElement(HavePrefix(
 		fmt.Sprintf("Warning FailedUpdate MachineDeployment %s/lost: TemplateNotFound: failed to fetch AWSMachineTemplate %s/missing", inside, inside))))
 
-	// Its template comes, and the label goes.
+	// The template is created, and the label is removed.
 	template := w.template("missing", "g5.xlarge")
 	template.SetNamespace(inside)
 	p.createIn(p.inside, template)
@@ -108,8 +108,8 @@ func TestSelfManagedCluster(t *testing.T) {
 	w.g.Consistently(func() map[string]string { return w.annotationsIn(p.inside, late) }, quiet).Should(BeEmpty())
 }
 
-// A cluster without Cluster API's CRDs disturbs nobody; and when it has them, its node
-// groups are annotated.
+// A cluster without Cluster API's CRDs does not affect other clusters. When it gets the CRDs,
+// its node groups are annotated.
 func TestClusterWithoutTheCRDs(t *testing.T) {
 	bare := controlplane.Share()
 	bare.Get(t)

@@ -74,7 +74,7 @@ func TestAnnotatorMistakesAreNamed(t *testing.T) {
 	g := NewWithT(t)
 	_, err := parse(t, "--aws-auth=secret", "--annotation-families=aws", "--max-pods=fixed=-1", "--default-region=Ireland", "--app-kinds=MachineDeployment.cluster.x-k8s.io").options()
 	g.Expect(err).To(MatchError(And(
-		ContainSubstring(`--aws-auth: "secret" is no way to authenticate to AWS`), ContainSubstring(`--annotation-families: "aws" is no family`),
+		ContainSubstring(`--aws-auth: "secret" is not a way to authenticate to AWS`), ContainSubstring(`--annotation-families: "aws" is not a family`),
 		ContainSubstring(`--max-pods: "fixed=-1"`), ContainSubstring(`--default-region: "Ireland" is no region`),
 		ContainSubstring(`--app-kinds: "MachineDeployment.cluster.x-k8s.io" is read for capacity annotations`))))
 }

@@ -112,7 +112,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	g.Expect(explain()).To(ContainSubstring("Why: RegionUnknown: unable to determine AWS region"))
 	create("AWSCluster", infrastructure+"/v1beta2", "dev", map[string]any{"region": "eu-west-1"})
 	g.Expect(explain()).To(And(ContainSubstring("  made of  m5.large\n  region   eu-west-1, by AWSCluster dev\n"),
-		ContainSubstring("Why: nothing was written yet, and nothing told: the hub waits for what EC2 says of m5.large in eu-west-1")))
+		ContainSubstring("Why: nothing has been written yet, and there is no Event: the hub waits for EC2's answer about m5.large in eu-west-1")))
 
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: "web.1"},
@@ -121,7 +121,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	}
 	g.Expect(c.Create(t.Context(), event)).To(Succeed())
 	g.Expect(explain()).To(And(
-		ContainSubstring("Why: nothing was written yet. Last told: AWSAccessDenied: ec2:DescribeInstanceTypes is not allowed.\n"),
+		ContainSubstring("Why: nothing has been written yet. Last Event: AWSAccessDenied: ec2:DescribeInstanceTypes is not allowed.\n"),
 		MatchRegexp(`\d+s ago  ReconcileError  AWSAccessDenied`)))
 	g.Expect(c.Delete(t.Context(), event)).To(Succeed())
 
@@ -134,11 +134,11 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	g.Expect(c.Update(t.Context(), group)).To(Succeed())
 	g.Expect(explain()).To(And(
 		MatchRegexp(`/cpu +2 +the hub's\n`), MatchRegexp(`/memory +7Gi +changed since the hub wrote it\n`), MatchRegexp(`/GPU +1 +somebody's own, which stays\n`),
-		ContainSubstring("Why: it bears what EC2 says of m5.large in eu-west-1.")))
+		ContainSubstring("Why: its annotations have the values that EC2 reports for m5.large in eu-west-1.")))
 
 	annotations := group.GetAnnotations()
 	annotations["cluster.x-k8s.io/paused"] = ""
 	group.SetAnnotations(annotations)
 	g.Expect(c.Update(t.Context(), group)).To(Succeed())
-	g.Expect(explain()).To(ContainSubstring("Why: it is paused by the annotation cluster.x-k8s.io/paused, and left alone until it is not."))
+	g.Expect(explain()).To(ContainSubstring("Why: it is paused by the annotation cluster.x-k8s.io/paused: the hub does not annotate it."))
 }
