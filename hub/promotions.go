@@ -60,7 +60,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 	if err := promotion.New(promotion.Options{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
-		Looked:    pipelines.Looked,
+		Observed:  pipelines.Observed,
 		Metadata:  secrets,
 		Strategies: strategy.Registry{
 			pulls,

@@ -187,7 +187,7 @@ func TestConditionsTellHowItBeginsAgain(t *testing.T) {
 	}{
 		"rights at the service": {
 			func(w *world) { w.forge.Lay(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.Mend() },
-			"Forbidden", "where something else is mended, as rights at the Git service, raise spec.retry of Promotion ",
+			"Forbidden", "if you fix something else, such as permissions at the Git service, raise spec.retry of Promotion ",
 		},
 		"a marker": {
 			func(w *world) {
@@ -196,7 +196,7 @@ func TestConditionsTellHowItBeginsAgain(t *testing.T) {
 			func(w *world) {
 				w.forge.Commit(gittest.Base, "marker", map[string]string{manifestOf("staging"): w.manifest("staging", "1.0")})
 			},
-			"NoMarker", "once that is mended, raise spec.retry of Promotion ",
+			"NoMarker", "fix this, then raise spec.retry of Promotion ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

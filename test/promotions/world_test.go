@@ -142,7 +142,7 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 		w:         w,
 		pipelines: pipelines,
 		promotions: promotion.New(promotion.Options{
-			Client: c, APIReader: c, Looked: pipelines.Looked, Holder: name, Recorder: recorder, Clock: w.clock,
+			Client: c, APIReader: c, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
 			Strategies: append(w.pulling(c), notification.New(notification.Options{
 				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
 			})),

@@ -23,7 +23,7 @@ func TestNext(t *testing.T) {
 		from   capstanv1.PromotionPhase
 		facts  Facts
 		to     capstanv1.PromotionPhase
-		reason LifeReason
+		reason PhaseReason
 	}{
 		"new, automatic":                     {created, Facts{}, acting, Automatic},
 		"new, manual":                        {created, Facts{Manual: true}, waiting, ApprovalRequired},
@@ -43,14 +43,14 @@ func TestNext(t *testing.T) {
 		"closed":                             {merge, Facts{Tried: true, Outcome: OutcomeClosed}, closed, PullRequestClosed},
 		"impossible":                         {acting, Facts{Tried: true, Outcome: OutcomeImpossible}, failed, Impossible},
 		"rolled out":                         {rollout, Facts{Tried: true, Runs: true}, done, RolledOut},
-		"rolled out before the act was told": {acting, Facts{Tried: true, Runs: true}, done, RolledOut},
+		"rolled out before the outcome":      {acting, Facts{Tried: true, Runs: true}, done, RolledOut},
 		"runs, but is not the newest":        {rollout, Facts{Tried: true, Runs: true, Newer: true}, over, NewerPromotion},
 		"source moved on":                    {rollout, Facts{Tried: true, SourceMovedOn: true}, over, SourceMovedOn},
 		"environment moved on":               {rollout, Facts{Tried: true, EnvironmentMovedOn: true}, over, EnvironmentMovedOn},
-		"pipeline deleted":                   {rollout, Facts{Tried: true, PipelineGone: true}, over, PipelineDeleted},
-		"environment removed":                {rollout, Facts{Tried: true, EnvironmentGone: true}, over, EnvironmentRemoved},
-		"promotion removed":                  {acting, Facts{PromotionGone: true}, over, PromotionRemoved},
-		"promotion removed after the act":    {rollout, Facts{Tried: true, PromotionGone: true}, rollout, ""},
+		"pipeline deleted":                   {rollout, Facts{Tried: true, PipelineDeleted: true}, over, PipelineDeleted},
+		"environment removed":                {rollout, Facts{Tried: true, EnvironmentRemoved: true}, over, EnvironmentRemoved},
+		"promotion removed":                  {acting, Facts{PromotionRemoved: true}, over, PromotionRemoved},
+		"promotion removed after the act":    {rollout, Facts{Tried: true, PromotionRemoved: true}, rollout, ""},
 		"retry of a rejected one":            {closed, Facts{Retry: true}, created, Retried},
 		"retry of a succeeded one":           {done, Facts{Retry: true}, created, Retried},
 		"retry of one that is not newest":    {failed, Facts{Retry: true, Newer: true}, failed, ""},
@@ -58,7 +58,7 @@ func TestNext(t *testing.T) {
 		"secret changed, not the newest":     {failed, Facts{Tried: true, SecretChanged: true, Newer: true}, failed, ""},
 		"secret changed of a rejected one":   {closed, Facts{Tried: true, SecretChanged: true}, closed, ""},
 		"retry under way waits":              {rollout, Facts{Tried: true, Retry: true}, rollout, ""},
-		"finished stays whatever is seen":    {done, Facts{SourceMovedOn: true, EnvironmentMovedOn: true, Newer: true, PipelineGone: true}, done, ""},
+		"finished stays, with any facts":     {done, Facts{SourceMovedOn: true, EnvironmentMovedOn: true, Newer: true, PipelineDeleted: true}, done, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -70,14 +70,15 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Whatever is observed, a life comes to rest: no facts lead round in a circle.
-func TestEveryLifeComesToRest(t *testing.T) {
+// TestLifecycleTerminates: no facts lead a promotion through the same phases again and
+// again.
+func TestLifecycleTerminates(t *testing.T) {
 	g := NewWithT(t)
 	outcomes := []Outcome{OutcomeNone, OutcomeDone, OutcomeOpen, OutcomeMerged, OutcomeClosed, OutcomeImpossible}
 	for bits := range 1 << 10 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, outcome := range outcomes {
-			f := Facts{PipelineGone: bit(0), EnvironmentGone: bit(1), PromotionGone: bit(2), Newer: bit(3), Runs: bit(4),
+			f := Facts{PipelineDeleted: bit(0), EnvironmentRemoved: bit(1), PromotionRemoved: bit(2), Newer: bit(3), Runs: bit(4),
 				SourceMovedOn: bit(5), EnvironmentMovedOn: bit(6), Manual: bit(7), Approved: bit(8), Tried: bit(9), Outcome: outcome}
 			phase, steps := created, 0
 			for moved := true; moved; steps++ {
