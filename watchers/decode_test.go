@@ -21,7 +21,7 @@ func decoder(text string) *events {
 	return &events{body: body, reader: bufio.NewReader(body)}
 }
 
-// TestEventsAreDecoded: as API servers write them, and as they might.
+// TestEventsAreDecoded: in the form that API servers write, and in other valid forms.
 func TestEventsAreDecoded(t *testing.T) {
 	web := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","generation":9007199254740993},"data":{"text":"\",\"object\":{}"}}`
 	for _, tc := range []struct {
@@ -69,8 +69,7 @@ func TestErrorEvents(t *testing.T) {
 	g.Expect(status.Reason).To(Equal(metav1.StatusReasonExpired))
 }
 
-// FuzzEvents: no bytes of a cluster crash the decoder, or make an object that is
-// none.
+// FuzzEvents: no bytes from a cluster crash the decoder, or result in an invalid object.
 func FuzzEvents(f *testing.F) {
 	f.Add(`{"type":"ADDED","object":{"metadata":{"name":"web"}}}` + "\n")
 	f.Add(`{"type":"ERROR","object":{"code":410}}` + "\n")
