@@ -27,9 +27,9 @@ const (
 	// DefaultName of a hub in the source of its events.
 	DefaultName = "capstan"
 
-	// publisherDrain leaves the rest of the hub a part of shutdownGrace.
+	// publisherDrain is shorter than shutdownGrace, so that the other parts can end, too.
 	publisherDrain = 15 * time.Second
-	// identityTimeout bounds the question for the management cluster's identity.
+	// identityTimeout bounds the request for the management cluster's identity.
 	identityTimeout = 30 * time.Second
 
 	// webhookService is the Service of the webhooks, and webhookConfiguration the name of
@@ -38,40 +38,40 @@ const (
 	webhookConfiguration = "capstan-eventingbackends"
 )
 
-// Eventing is the part of the Options that says how events are told.
+// Eventing is the part of the Options that says how events are published.
 type Eventing struct {
-	// Name of the hub in the source of its events; DefaultName when empty.
+	// Name of the hub in the source of its events; DefaultName if empty.
 	Name string
-	// NATSURL is the default of the key url of backends of type nats; none when empty.
+	// NATSURL is the default of the key url of backends of type nats; none if empty.
 	NATSURL string
 	// APIBindAddress of discovery, such as ":8091"; "0" or empty for none.
 	APIBindAddress string
-	// APIURL is how that is reached from outside, for the attribute dataschema; which is
-	// left out when empty.
+	// APIURL is the external URL of discovery, for the attribute dataschema. If empty, events
+	// do not have the attribute.
 	APIURL string
 	// Webhooks is how EventingBackends are validated and defaulted when they are applied.
 	Webhooks Webhooks
 	// AllowLoopback lets backends be on this machine.
 	AllowLoopback bool
-	// Timings replace the defaults where not zero.
+	// Timings that are not zero replace the defaults.
 	Timings backend.Timings
 }
 
-// Webhooks is how the API server is answered. They are served when there is a Secret or
-// a file for their certificate.
+// Webhooks says how the webhooks for the API server are served. They are served if there is
+// a Secret or a file for their certificate.
 type Webhooks struct {
 	// BindAddress, such as ":9443".
 	BindAddress string
 	// Secret in which the hub keeps their certificate.
 	Secret types.NamespacedName
-	// CertFile and KeyFile are kept by somebody else.
+	// CertFile and KeyFile are files that the hub does not manage.
 	CertFile, KeyFile string
-	// Validation and Defaulting; Warn and Required when empty.
+	// Validation and Defaulting; Warn and Required if empty.
 	Validation admission.Validation
 	Defaulting admission.Defaulting
 }
 
-// eventing publishes what the hub does.
+// eventing publishes the hub's events.
 type eventing struct {
 	telling
 	registry   *schema.Registry
@@ -79,9 +79,8 @@ type eventing struct {
 	queues     *queueReadings
 }
 
-// addEventing publishes events to backends. Every replica publishes what it knows; the
-// leader, which alone sees the outcome of promotions and the states of clusters, writes
-// status.
+// addEventing publishes events to backends. Every replica publishes its events. Only the
+// leader observes the outcome of promotions and the states of clusters, and writes status.
 func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	log := o.Logger.WithName("eventing")
 	registry, err := schema.Types(schema.Options{NATSURL: o.Eventing.NATSURL})
@@ -97,8 +96,8 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	if o.Eventing.APIURL != "" {
 		self.SchemaBase = o.Eventing.APIURL + discovery.SchemasPath
 	}
-	// The outbox bounds what is under way; a client-side limit would cut short what it
-	// records at the end.
+	// The outbox bounds its own requests. A client-side limit would lose records that it
+	// writes at shutdown.
 	unlimited := rest.CopyConfig(mgr.GetConfig())
 	unlimited.QPS, unlimited.RateLimiter = -1, nil
 	records, err := client.New(unlimited, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
@@ -121,8 +120,8 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	}
 	e.reconciler = backend.New(options)
 	e.telling = telling{publisher: e.reconciler.Publisher(), hub: self, clock: o.Clock}
-	// The outbox and the publisher know each other: the outbox is a source of the
-	// publisher's, and publishes through it.
+	// The outbox and the publisher need each other: the outbox is a source of the publisher,
+	// and publishes through it.
 	box.PublishTo(e.reconciler.Publisher())
 	if err := mgr.Add(box); err != nil {
 		return nil, err
@@ -141,7 +140,8 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	return e, addWebhooks(mgr, registry, o)
 }
 
-// addWebhooks has the manager serve them, if there is a certificate or a place for one.
+// addWebhooks adds the webhooks to the manager, if there is a certificate or a Secret for
+// one.
 func addWebhooks(mgr manager.Manager, registry *schema.Registry, o Options) error {
 	w := o.Eventing.Webhooks
 	server := admission.Options{
@@ -165,13 +165,14 @@ func addWebhooks(mgr manager.Manager, registry *schema.Registry, o Options) erro
 	return mgr.Add(admission.NewServer(server))
 }
 
-// identity of the management cluster: what tells the events of two hubs of one name apart.
+// identity returns the identity of the management cluster, which distinguishes the events
+// of two hubs with the same name.
 func identity(reader client.Reader) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), identityTimeout) //nolint:forbidigo // A hub is wired without one.
 	defer cancel()
 	system := &corev1.Namespace{}
 	if err := reader.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
-		return "", fmt.Errorf("asking the management cluster who it is: %w", err)
+		return "", fmt.Errorf("reading the identity of the management cluster (Namespace kube-system): %w", err)
 	}
 	return system.UID, nil
 }
