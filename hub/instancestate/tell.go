@@ -3,7 +3,6 @@ package instancestate
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 	"github.com/capstan-hub/capstan/internal/capa"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons of Events on AWSMachines and AWSMachinePools.
@@ -198,9 +198,5 @@ const maxNote = 1024
 
 // note of an Event, cut at the end of a character.
 func note(format string, args ...any) string {
-	text := fmt.Sprintf(format, args...)
-	if len(text) > maxNote {
-		text = strings.ToValidUTF8(text[:maxNote], "")
-	}
-	return text
+	return truncate.Bytes(fmt.Sprintf(format, args...), maxNote)
 }

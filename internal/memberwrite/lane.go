@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // Share is how many workers one member cluster may use at once.
@@ -59,7 +61,7 @@ func (l *Lane) Leave(o Outcome, rests Rests, now time.Time) {
 	case Answered:
 		l.rest, l.until = 0, time.Time{}
 	case Unanswered:
-		l.rest = min(max(rests.Min, 2*l.rest), rests.Max)
+		l.rest = backoff.Policy{First: rests.Min, Max: rests.Max}.Next(l.rest)
 		l.until = now.Add(l.rest)
 	case Skipped:
 	}

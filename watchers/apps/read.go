@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // maxText is the largest text of a cluster that is kept, in bytes. A message of
@@ -97,9 +98,7 @@ func text(object map[string]any, fields ...string) string {
 // disturb terminals and logs. The result shares no memory with a long original, which would
 // stay in memory otherwise.
 func clean(s string) string {
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "")
-	}
+	s = truncate.Prefix(s, maxText)
 	return strings.Clone(strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // leastMemory in bytes is what nothing that runs a kubelet goes below. A smaller
@@ -72,10 +74,7 @@ func integer(s string) string {
 func malformed(values, recorded map[string]string, odd []string) []Malformed {
 	var all []Malformed
 	add := func(key, value, problem string) {
-		if len(value) > maxValue {
-			value = strings.ToValidUTF8(value[:maxValue], "") + "…"
-		}
-		all = append(all, Malformed{Key: key, Value: value, Problem: problem})
+		all = append(all, Malformed{Key: key, Value: truncate.Bytes(value, maxValue), Problem: problem})
 	}
 	for key, read := range readers {
 		value, present := values[key]
