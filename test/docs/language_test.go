@@ -79,7 +79,6 @@ var notYet = []string{
 	"docs/events.md",
 	"docs/flags.md",
 	"docs/metrics.md",
-	"docs/promotion-life.md",
 	"hub/annotator",
 	"hub/dashboard",
 	"hub/dashboard/view",
@@ -90,15 +89,10 @@ var notYet = []string{
 	"hub/eventing/schema",
 	"hub/eventing/sink",
 	"hub/eventing/sink/nats",
-	"hub/explain",
 	"hub/instancestate",
-	"hub/pipeline",
-	"hub/pipeline/decision",
-	"hub/promotion",
 	"strategy/pullrequest",
 	"strategy/pullrequest/manifest",
 	"strategy/pullrequest/provider/providertest",
-	"watchers",
 }
 
 var (
