@@ -32,7 +32,7 @@ func TestDeletedBetweenRuns(t *testing.T) {
 	w.use("shop", app)
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
 
-	proxy.Set(controlplane.Swallow) // The deletion is not told.
+	proxy.Set(controlplane.Swallow) // The deletion is not delivered.
 	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
 	raw, err = home.Get(t).Kubeconfig("") // The same cluster at another address: a new epoch.
 	w.g.Expect(err).NotTo(HaveOccurred())

@@ -78,12 +78,12 @@ func openingFirst(random *rand.Rand, after bool) func() *killer {
 	}
 }
 
-// pushes tells whether a request pushes to Git.
+// pushes returns whether a request pushes to Git.
 func pushes(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
 }
 
-// opens tells whether a request opens a pull request at Gitea.
+// opens returns whether a request opens a pull request at Gitea.
 func opens(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/pulls")
 }

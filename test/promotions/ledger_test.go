@@ -200,7 +200,7 @@ func TestEnvironmentMovedOn(t *testing.T) {
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
 	w.runs("dev", "1.1")
 	h.settle(ctx)
-	w.runs("staging", "9.9") // By hand, past the promotion.
+	w.runs("staging", "9.9") // Changed outside the pipeline.
 	h.settle(ctx)
 	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
 	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("EnvironmentMovedOn"))

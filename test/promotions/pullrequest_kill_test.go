@@ -133,7 +133,7 @@ func onceEach(ctx context.Context, g Gomega, w *world) {
 	for i := range promotions {
 		known = append(known, strategy.Identity(&promotions[i]))
 	}
-	g.Expect(w.hosted.identities()).To(HaveLen(len(w.hosted.PullRequests())), "every pull request bears an identity")
+	g.Expect(w.hosted.identities()).To(HaveLen(len(w.hosted.PullRequests())), "every pull request has an identity")
 	g.Expect(known).To(ContainElements(w.hosted.identities()), "and it is a promotion's")
 	for i := range promotions {
 		if p := &promotions[i]; p.Status.Phase == capstanv1.PhaseSucceeded {

@@ -271,7 +271,7 @@ func (w *world) began(ctx context.Context, p *pipelinesv1.Pipeline) *hubUnder {
 		w.Fatalf("%v", err)
 	}
 	h := w.hub("hub", w.c, nil)
-	h.settle(ctx) // The index is told what the Pipeline uses before it is observed.
+	h.settle(ctx) // The index receives the demand of the Pipeline before the observations.
 	for _, env := range p.Spec.Environments {
 		w.runs(env.Name, "1.0")
 	}
