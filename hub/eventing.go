@@ -40,7 +40,7 @@ const (
 
 // Eventing has the Options of publishing events.
 type Eventing struct {
-	// Name of the hub in the source of its events; DefaultName when empty.
+	// Name of the hub in the source of its events; DefaultName if empty.
 	Name string
 	// NATSURL is the default of the key url of type nats; empty for no default.
 	NATSURL string
@@ -65,7 +65,7 @@ type Webhooks struct {
 	Secret types.NamespacedName
 	// CertFile and KeyFile are renewed by another program.
 	CertFile, KeyFile string
-	// Validation and Defaulting; Warn and Required when empty.
+	// Validation and Defaulting; Warn and Required if empty.
 	Validation admission.Validation
 	Defaulting admission.Defaulting
 }

@@ -60,17 +60,11 @@ var notYet = []string{
 	"cmd/capstan/cli",
 	"docs/flags.md",
 	"docs/metrics.md",
-	"docs/promotion-life.md",
 	"hub/dashboard",
 	"hub/dashboard/view",
-	"hub/explain",
-	"hub/pipeline",
-	"hub/pipeline/decision",
-	"hub/promotion",
 	"strategy/pullrequest",
 	"strategy/pullrequest/manifest",
 	"strategy/pullrequest/provider/providertest",
-	"watchers",
 }
 
 var (

@@ -50,7 +50,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 
 	code, out, errOut := run(admin, "status")
 	g.Expect(code).To(BeZero(), errOut)
-	g.Expect(out).To(Equal("Clusters: none that a Pipeline names\n\nPipelines: 0, in 0 of which something waits\n"))
+	g.Expect(out).To(Equal("Clusters: none is used by a Pipeline\n\nPipelines: 0 (0 waiting)\n"))
 
 	for name, state := range map[string]capstanv1.ConnectionState{"dev": capstanv1.ConnectionReady, "prod": capstanv1.ConnectionUnreachable} {
 		connection := &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
@@ -73,8 +73,8 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	g.Expect(out).To(And(
 		HavePrefix("Clusters: 1 Unreachable, 1 Ready\nCLUSTER       STATE        SINCE  APPS  VERSION  CREDENTIALS\ndefault/prod  Unreachable  "),
 		ContainSubstring("default/prod is Unreachable (ProbeFailed): i/o timeout\n"),
-		ContainSubstring("Pipelines: 1, in 1 of which something waits\nPIPELINE      ENVIRONMENT  RUNS"),
-		ContainSubstring("default/shop, dev: nothing travels on from here")))
+		ContainSubstring("Pipelines: 1 (1 waiting)\nPIPELINE      ENVIRONMENT  RUNS"),
+		ContainSubstring("default/shop, dev: there is no revision to promote")))
 
 	nobody, err := plane.UserKubeconfig("", "nobody")
 	g.Expect(err).NotTo(HaveOccurred())
