@@ -19,7 +19,7 @@ import (
 func large() *view.Facts {
 	const clusters, pipelines = 500, 200
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	f := &view.Facts{Now: now, Leads: true, Heard: map[view.Cluster]view.Heard{}}
+	f := &view.Facts{Now: now, Leads: true, Observed: map[view.Cluster]view.Observed{}}
 	ref := func(i int) *pipelinesv1.CrossNamespaceClusterReference {
 		return &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: fmt.Sprintf("team-%d", i%20), Name: fmt.Sprintf("cluster-%03d", i)}
 	}
@@ -29,7 +29,7 @@ func large() *view.Facts {
 			Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: *ref(i)},
 			Status:     capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", LastTransitionTime: &metav1.Time{Time: now}},
 		})
-		f.Heard[view.ClusterOf(ref(i), "")] = view.Heard{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: now}
+		f.Observed[view.ClusterOf(ref(i), "")] = view.Observed{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: now}
 	}
 	for i := range pipelines {
 		p := pipelinesv1.Pipeline{

@@ -158,7 +158,7 @@ type world struct {
 	registry *prometheus.Registry
 
 	mu    sync.Mutex
-	heard map[view.Cluster]view.Heard
+	heard map[view.Cluster]view.Observed
 	leads bool
 }
 
@@ -168,7 +168,7 @@ var worldsNow atomic.Int64
 func newWorld(t *testing.T, edit func(*Options)) *world {
 	t.Helper()
 	c := management(t)
-	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Heard{}, leads: true}
+	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Observed{}, leads: true}
 	n := worldsNow.Add(1)
 	w.fleet, w.apps = fmt.Sprintf("fleet-%d", n), fmt.Sprintf("apps-%d", n)
 	for _, name := range []string{w.fleet, w.apps} {
@@ -184,7 +184,7 @@ func newWorld(t *testing.T, edit func(*Options)) *world {
 	w.options = Options{
 		BindAddress: "127.0.0.1:0", Auth: AuthNone, Version: "v1.2.3", Cache: objects, Client: asks, Config: plane.Config(), Clock: w.clock, Logger: logr.Discard(),
 		Leads: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
-		Live:  func() map[view.Cluster]view.Heard { w.mu.Lock(); defer w.mu.Unlock(); return maps.Clone(w.heard) },
+		Live:  func() map[view.Cluster]view.Observed { w.mu.Lock(); defer w.mu.Unlock(); return maps.Clone(w.heard) },
 	}
 	if edit != nil {
 		edit(&w.options)
@@ -281,11 +281,11 @@ func (w *world) cluster(name string) *capstanv1.ClusterConnection {
 	c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3"}
 	w.Expect(w.c.Status().Update(w.t.Context(), c)).To(Succeed())
 	w.seen(c)
-	w.hear(name, view.Heard{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: w.clock.Now()})
+	w.hear(name, view.Observed{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: w.clock.Now()})
 	return c
 }
 
-func (w *world) hear(name string, h view.Heard) {
+func (w *world) hear(name string, h view.Observed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard[view.Cluster{Kind: "Cluster", Namespace: w.fleet, Name: name}] = h

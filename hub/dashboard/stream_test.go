@@ -278,7 +278,7 @@ func TestStandby(t *testing.T) {
 	w := newWorld(t, nil)
 	w.cluster("dev")
 	b := w.browser()
-	const banner = "This replica stands by"
+	const banner = "This replica is a standby"
 	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
 	events, _ := b.listen("/", b.get("/").version(), nil)
 	w.lead(false)

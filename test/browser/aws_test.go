@@ -145,7 +145,7 @@ func TestInstancesAndBackends(t *testing.T) {
 		ContainSubstring("workers"), ContainSubstring("0 of 3"), ContainSubstring("cpu: 8")))
 	b.do(kept())
 	interrupt(t)
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("spot-interruption-terminate"), ContainSubstring("SpotInterruption"), ContainSubstring("1 leaving or failed")))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("spot-interruption-terminate"), ContainSubstring("SpotInterruption"), ContainSubstring("1 terminating or failed")))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 
 	b.open("/instances?state=SpotInterruption")

@@ -85,7 +85,7 @@ func TestFleetSizes(t *testing.T) {
 		return chromedp.Do(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS("main h1")))
 	}, patience).Should(Succeed())
 	cards := func() int { return seen[int](b, `document.querySelectorAll(".card").length`) }
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("stands by")))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("is a standby")))
 	b.Expect(cards()).To(BeZero())
 	b.do(kept())
 	connect(t, 0, 1)

@@ -77,7 +77,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	for _, tc := range []struct{ flag, says string }{
 		{"--namespace=Team_A", `--namespace: "Team_A" is not the name of a namespace`},
 		{"--leader-elect-lease-duration=1s", "--leader-elect-lease-duration: 1s is too short"},
-		{"--leader-elect-lease-duration=15500ms", "not in whole seconds"},
+		{"--leader-elect-lease-duration=15500ms", "must be whole seconds"},
 		{"--metrics-bind-address=8080", `--metrics-bind-address: "8080" is neither host:port`},
 		{"--health-addr=:http", `--health-addr: ":http" is neither host:port`},
 		{"--health-addr=:70000", `--health-addr: ":70000" is neither host:port`},

@@ -92,7 +92,7 @@ func TestInstanceEvents(t *testing.T) {
 	f := machined()
 	f.Events = append(f.Events, &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "other"}, Action: "Promote", Reason: "Promoted"})
 	page := InstanceEvents(f, Everything(), Query{})
-	events := data[Told](page, "events")
+	events := data[InstanceEvent](page, "events")
 	g.Expect(events).To(HaveLen(4))
 	g.Expect(events[1]).To(And(HaveField("Object", "fleet/b"), HaveField("Cluster", "fleet/prod"), HaveField("ClusterLink", "/clusters/Cluster/fleet/prod")))
 	g.Expect(events[3]).To(HaveField("ClusterLink", "/clusters/Cluster/fleet/staging"), "told of the Cluster, as the object is in it")
@@ -100,7 +100,7 @@ func TestInstanceEvents(t *testing.T) {
 		q    Query
 		want int
 	}{{Query{State: "SpotInterruption"}, 1}, {Query{Search: "PROD"}, 3}, {Query{Namespace: "fleet"}, 3}} {
-		g.Expect(data[Told](InstanceEvents(f, Everything(), tc.q), "events")).To(HaveLen(tc.want), "%+v", tc.q)
+		g.Expect(data[InstanceEvent](InstanceEvents(f, Everything(), tc.q), "events")).To(HaveLen(tc.want), "%+v", tc.q)
 	}
 	for _, e := range events {
 		g.Expect(instanceReasons).To(ContainElement(e.Reason), "it can be filtered by")
@@ -112,7 +112,7 @@ func TestInstanceEvents(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(said)).NotTo(ContainSubstring("secret"))
 	g.Expect(data[InstancesSummary](page, "summary")[0].Instances).To(Equal(3))
-	g.Expect(data[Told](page, "events")[0].ClusterLink).To(BeEmpty(), "who may not see clusters is given no way to them")
+	g.Expect(data[InstanceEvent](page, "events")[0].ClusterLink).To(BeEmpty(), "who may not see clusters is given no way to them")
 	page = InstanceEvents(f, Scope{}, Query{})
 	g.Expect(data[InstancesSummary](page, "summary")[0]).To(Equal(InstancesSummary{Need: NeedInstances, Counts: []Count{}}))
 	g.Expect(data[Empty](page, "events")[0].Need).To(Equal(NeedEvents))
@@ -137,10 +137,10 @@ func TestBackends(t *testing.T) {
 	page := Backends(f, Everything(), Query{})
 	backends := data[Backend](page, "entries")
 	g.Expect(backends).To(HaveLen(4))
-	g.Expect(backends[0]).To(And(HaveField("Name", "down"), HaveField("Mark", Mark{Bad, "Not ready"}), HaveField("Told", HaveLen(1)), HaveField("Conditions", HaveLen(1))))
+	g.Expect(backends[0]).To(And(HaveField("Name", "down"), HaveField("Mark", Mark{Bad, "Not ready"}), HaveField("Events", HaveLen(1)), HaveField("Conditions", HaveLen(1))))
 	g.Expect(backends[1]).To(And(HaveField("Mark", Mark{Bad, "Invalid"}), HaveField("InUse", "beb"), HaveField("Errors", []eventingv1.ValidationError{wrong})))
 	g.Expect(backends[2].Mark).To(Equal(Mark{Good, "Ready"}))
-	g.Expect(backends[3].Mark).To(Equal(Mark{Idle, "Not looked at yet"}))
+	g.Expect(backends[3].Mark).To(Equal(Mark{Idle, "Not observed yet"}))
 	said, err := json.Marshal(page)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(said)).NotTo(ContainSubstring("hunter2"))
@@ -150,12 +150,12 @@ func TestBackends(t *testing.T) {
 	}
 	// What is said of the configuration before is not said of a changed one.
 	f.Backends[0].Generation, f.Backends[0].Status.ObservedGeneration = 2, 1
-	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Idle, "Not looked at yet"}))
+	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Idle, "Not observed yet"}))
 	f.Backends[0].Status.ObservedGeneration = 2
 	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Good, "Ready"}))
 	page = Backends(f, Scope{Backends: Namespaces{Names: []string{"apps"}}}, Query{})
 	g.Expect(data[Backend](page, "entries")).To(HaveLen(3))
-	g.Expect(data[Backend](page, "entries")[0].Told).To(BeEmpty(), "Events are by a right of their own")
+	g.Expect(data[Backend](page, "entries")[0].Events).To(BeEmpty(), "Events are by a right of their own")
 	g.Expect(data[BackendsSummary](page, "summary")[0].Backends).To(Equal(3))
 }
 
