@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sts"
 )
 
-// What the hub hears of instances comes from here.
+// The hub's events of instances come from this simulation.
 const region, account, queueName, deadName = "us-east-1", "123456789012", "events", "dead"
 
 // startAWS plays SQS, with a queue and one for its dead letters.

@@ -66,7 +66,7 @@ func TestStaleCluster(t *testing.T) {
 	world.clock.step(45*time.Second - world.clock.Since(before))
 	b.Eventually(func() string { return b.cell("silent", "staging") }, patience, "100ms").Should(And(ContainSubstring("target stale"), ContainSubstring("1.0.0 Stale"), MatchRegexp(`last observed \d+ s ago`)))
 	b.Consistently(func() string { return b.cell("silent", "staging") }, "5s", "100ms").Should(ContainSubstring("target stale"))
-	// The ground is grey: no green in what is shown.
+	// The background is grey, and no text is green.
 	colour := eval[string](b, `getComputedStyle(document.getElementById("pipeline/apps/silent").querySelector('td[data-column="staging"] .mark')).color`)
 	good := eval[string](b, `getComputedStyle(document.documentElement).getPropertyValue("--good")`)
 	b.Expect(colour).To(Equal("rgb(86, 93, 102)"), "not %s", good)
@@ -110,8 +110,8 @@ func TestSevenTabs(t *testing.T) {
 	first.Eventually(polling, patience).Should(Equal(3), "a browser has six connections: four streams, and the others ask")
 }
 
-// A hub that restarts is told of while it is away; then the page is live again, and
-// nobody signs in anew.
+// The page shows that the connection is lost while the hub restarts. Then it is live, and
+// users need not sign in again.
 func TestRestart(t *testing.T) {
 	pipeline(t, "again", "dev", "prod")
 	b := newTab(t)

@@ -14,7 +14,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
-// machined are facts with machines of two clusters, one of them in a namespace of its own.
+// machined returns facts with machines of two clusters, one of them in a namespace of its own.
 func machined() *Facts {
 	f := facts()
 	f.NodeGroups = []NodeGroup{
@@ -47,8 +47,8 @@ func told(namespace, name, kind, object, reason string, age time.Duration) *even
 
 var fleetOnly = Namespaces{Names: []string{"fleet"}}
 
-// What AWS says of a cluster's machines is on its page and counted on its card, worst
-// first, beside its node groups.
+// The states of a cluster's machines in AWS are on its page, worst first, next to its node
+// groups, and its card counts them.
 func TestMachines(t *testing.T) {
 	g := NewWithT(t)
 	f := machined()
@@ -75,7 +75,7 @@ func TestMachines(t *testing.T) {
 	g.Expect(cardOf(Fleet(f, blind, Query{}), "prod").Nodes).To(BeZero())
 }
 
-// Each word of a label has a tone; what is on its way out, or failed, is told apart.
+// Each value of the state labels has a tone; terminating and failed instances are counted.
 func TestInstanceMarks(t *testing.T) {
 	g := NewWithT(t)
 	for word, tone := range map[string]Tone{
@@ -86,7 +86,7 @@ func TestInstanceMarks(t *testing.T) {
 	}
 }
 
-// Events of instances come newest first, with the cluster that they are of.
+// Events about instances are sorted newest first and have their cluster.
 func TestInstanceEvents(t *testing.T) {
 	g := NewWithT(t)
 	f := machined()
@@ -118,7 +118,7 @@ func TestInstanceEvents(t *testing.T) {
 	g.Expect(data[Empty](page, "events")[0].Need).To(Equal(NeedEvents))
 }
 
-// A backend is shown with what is wrong with its configuration, and never with that.
+// A backend is shown with the errors of its configuration, and without the configuration.
 func TestBackends(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()

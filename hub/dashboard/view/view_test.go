@@ -25,7 +25,7 @@ func ago(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} 
 
 func cluster(name string) Cluster { return Cluster{Kind: "Cluster", Namespace: "fleet", Name: name} }
 
-// facts are three clusters, one Pipeline of team apps over them and one of team other.
+// facts returns three clusters, one Pipeline of team apps over them and one of team other.
 func facts() *Facts {
 	f := &Facts{Leads: true, Now: now, Observed: map[Cluster]Observed{}}
 	for _, name := range []string{"dev", "staging", "prod"} {
@@ -90,7 +90,7 @@ func cardOf(p Page, name string) Card {
 	return Card{}
 }
 
-// What is not known any more is never shown as well, whatever it was.
+// A stale observation is never shown as ready, for any earlier state.
 func TestStaleIsNeverGood(t *testing.T) {
 	dev := cluster("dev")
 	for name, tc := range map[string]struct {
@@ -144,7 +144,8 @@ func heard(f *Facts, edit func(*Observed)) {
 	f.Observed[cluster("dev")] = h
 }
 
-// A heartbeat changes no page; silence does, and tells since when.
+// A heartbeat changes no page. A cluster that does not respond changes it, with the time of
+// the last contact.
 func TestHeartbeatIsNoChange(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
@@ -159,7 +160,7 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	g.Expect(row.Cells[0].Targets[0]).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster does not respond")))
 }
 
-// Worst comes first, and each is counted once, by kind of state.
+// Clusters are sorted worst first, and each is counted once, by state.
 func TestFleet(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
@@ -251,7 +252,8 @@ func TestScope(t *testing.T) {
 	g.Expect(data[Row](Pipelines(f, blind, Query{}), "rows")[0].Cells[2].Move).To(BeNil())
 }
 
-// The matrix shows what waits, what is newer, and what differs; approving is for who may.
+// The matrix shows waiting promotions, newer revisions and different revisions. Only users
+// with the permission see how to approve.
 func TestMatrix(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
@@ -327,7 +329,7 @@ func TestTimeline(t *testing.T) {
 	g.Expect(data[Entry](Promotions(f, Everything(), Query{Page: 1, State: "Stalled: Promoting"}), "entries")).To(HaveLen(1))
 }
 
-// Every phase can be filtered by.
+// The filter has every phase.
 func TestPhaseWords(t *testing.T) {
 	g := NewWithT(t)
 	for _, phase := range []capstanv1.PromotionPhase{"", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
@@ -354,7 +356,7 @@ func TestWho(t *testing.T) {
 	g.Expect(who(&p)).To(Equal("automatic"))
 }
 
-// Equal queries have one address, and whatever is typed is cut to what can be meant.
+// Equal queries have one address, and ParseQuery bounds all values.
 func TestQuery(t *testing.T) {
 	g := NewWithT(t)
 	for _, tc := range []struct{ typed, means string }{
