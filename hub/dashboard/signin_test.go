@@ -254,8 +254,8 @@ func TestExposure(t *testing.T) {
 		says    string
 	}{
 		{"127.0.0.1:8090", AuthNone, false, ""}, {"[::1]:8090", AuthNone, false, ""}, {"localhost:8090", AuthToken, false, ""}, {":8090", AuthToken, true, ""},
-		{":8090", AuthNone, true, "nobody has to sign in"}, {"0.0.0.0:8090", AuthNone, false, "nobody has to sign in"}, {"10.0.0.1:8090", AuthToken, false, "in the clear"},
-		{":8090", AuthToken, false, "in the clear"}, {"127.0.0.1.example.org:80", AuthNone, false, "nobody has to sign in"},
+		{":8090", AuthNone, true, "sign-in is disabled"}, {"0.0.0.0:8090", AuthNone, false, "sign-in is disabled"}, {"10.0.0.1:8090", AuthToken, false, "unencrypted"},
+		{":8090", AuthToken, false, "unencrypted"}, {"127.0.0.1.example.org:80", AuthNone, false, "sign-in is disabled"},
 	} {
 		err := CheckExposure(tc.address, tc.auth, tc.tls)
 		if tc.says == "" {
