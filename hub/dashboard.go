@@ -78,7 +78,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		Version:     o.Dashboard.Version,
 		Parts:       parts(o),
 		Cache:       mgr.GetCache(),
-		Live:        func() map[view.Cluster]view.Heard { return heard(s.connections) },
+		Live:        func() map[view.Cluster]view.Observed { return heard(s.connections) },
 		Machines:    s.watchers.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
 		Client:      own,
@@ -121,15 +121,15 @@ func parts(o Options) []view.Part {
 }
 
 // heard returns the states of the connections, for the dashboard.
-func heard(connections *clusters.Manager) map[view.Cluster]view.Heard {
+func heard(connections *clusters.Manager) map[view.Cluster]view.Observed {
 	snapshots := connections.Snapshots()
-	all := make(map[view.Cluster]view.Heard, len(snapshots))
+	all := make(map[view.Cluster]view.Observed, len(snapshots))
 	for _, s := range snapshots {
 		ref, err := clusters.ParseClusterName(s.Name)
 		if err != nil {
 			continue // Cluster names are always valid.
 		}
-		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Heard{
+		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Observed{
 			State: s.State, Reason: s.Reason, Message: s.Message, Since: s.Since, LastContact: s.LastContact, Version: s.KubernetesVersion,
 		}
 	}

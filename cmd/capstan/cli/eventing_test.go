@@ -32,11 +32,11 @@ func TestEventingFlags(t *testing.T) {
 	g.Expect(o.Eventing.Webhooks.Secret.Name).To(BeEmpty(), "off is off")
 
 	for flags, says := range map[string]string{
-		"--hub-name=a b":                                  `--hub-name: "a b" is not made of`,
+		"--hub-name=a b":                                  `--hub-name: "a b" must consist of`,
 		"--nats-url=http://nats":                          "--nats-url must be URLs separated by commas",
 		"--nats-url=nats://me:mine@nats":                  "--nats-url must be URLs separated by commas, without user and password",
-		"--api-bind-address=8091":                         `--api-bind-address: "8091" is not host:port`,
-		"--webhook-bind-address=x":                        `--webhook-bind-address: "x" is not host:port`,
+		"--api-bind-address=8091":                         `--api-bind-address: "8091" is neither host:port`,
+		"--webhook-bind-address=x":                        `--webhook-bind-address: "x" is neither host:port`,
 		"--api-url=hub":                                   `--api-url: "hub" is not an http:// or https:// URL`,
 		"--eventing-validation=maybe":                     `--eventing-validation: "maybe" is not a validation mode: must be warn or deny`,
 		"--eventing-defaulting=all":                       `--eventing-defaulting: "all" is not a defaulting mode: must be off or required`,

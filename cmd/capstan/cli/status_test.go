@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// What status says of every state is hub/explain's to test; here it reads the objects.
+// The tests of hub/explain cover the texts of every state; this test covers the reading of objects.
 func TestStatusAndExplainNodeGroup(t *testing.T) {
 	g := NewWithT(t)
 	plane, err := controlplane.Start(controlplane.Options{})
@@ -38,10 +38,10 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 
 	code, _, errOut := run(admin, "status")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not know Pipelines: is it the management cluster, with config/crd applied?"))
+	g.Expect(errOut).To(ContainSubstring("does not serve Pipelines: check that it is the management cluster and that config/crd is applied"))
 	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not know kind MachineDeployment.cluster.x-k8s.io: is it the management cluster, with Cluster API installed?"))
+	g.Expect(errOut).To(ContainSubstring("does not serve kind MachineDeployment.cluster.x-k8s.io: check that it is the management cluster and that Cluster API is installed"))
 
 	_, err = envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("capstan", "cluster-api", "cluster-api-provider-aws")})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -90,7 +90,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	}
 	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("there is no MachineDeployment default/web at https://"))
+	g.Expect(errOut).To(ContainSubstring("MachineDeployment default/web does not exist at https://"))
 	create := func(kind, apiVersion, name string, spec map[string]any) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"kind": kind, "apiVersion": apiVersion, "metadata": map[string]any{"namespace": "default", "name": name}, "spec": spec}}
 		g.Expect(c.Create(t.Context(), u)).To(Succeed())
@@ -133,7 +133,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	})
 	g.Expect(c.Update(t.Context(), group)).To(Succeed())
 	g.Expect(explain()).To(And(
-		MatchRegexp(`/cpu +2 +the hub's\n`), MatchRegexp(`/memory +7Gi +changed since the hub wrote it\n`), MatchRegexp(`/GPU +1 +somebody's own, which stays\n`),
+		MatchRegexp(`/cpu +2 +the hub's\n`), MatchRegexp(`/memory +7Gi +changed since the hub wrote it\n`), MatchRegexp(`/GPU +1 +another writer's, which the hub keeps\n`),
 		ContainSubstring("Why: its annotations have the values that EC2 reports for m5.large in eu-west-1.")))
 
 	annotations := group.GetAnnotations()
