@@ -49,7 +49,7 @@ func left(g Gomega, err error) time.Duration {
 func TestBreakerOpens(t *testing.T) {
 	for name, tc := range map[string]struct {
 		result []error
-		open bool
+		open   bool
 	}{
 		"three in sequence":          {[]error{inVain, inVain, inVain}, true},
 		"two":                        {[]error{inVain, inVain}, false},
