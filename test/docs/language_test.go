@@ -95,9 +95,6 @@ var notYet = []string{
 	"hub/pipeline",
 	"hub/pipeline/decision",
 	"hub/promotion",
-	"strategy/pullrequest",
-	"strategy/pullrequest/manifest",
-	"strategy/pullrequest/provider/providertest",
 	"watchers",
 }
 
