@@ -12,7 +12,7 @@ import (
 // types and their publisher; instance state reads the queues, and is set before the
 // manager starts either of them.
 type queueReadings struct {
-	from *instancestate.AWSInstanceStateReconciler
+	from *instancestate.Labeler
 }
 
 // of the queue of an EventingBackend; false when none is read.
@@ -32,7 +32,7 @@ func addInstanceState(s *stack, events *eventing, o Options) (err error) {
 	}
 	local := s.manager.GetLocalManager()
 	events.queues.from, err = instancestate.SetupWithManager(s.manager, instancestate.Options{
-		Local: s.watchers, Remote: s.watchers, AWS: o.AWS, Backends: events.registry, Tell: events.instance, SourceChanged: events.reconciler.Look,
+		Watchers: s.watchers, AWS: o.AWS, Backends: events.registry, Publish: events.instance, SourceChanged: events.reconciler.Look,
 		Recorder: local.GetEventRecorder(reporter), Registerer: o.Registerer, Clock: o.Clock, Logger: o.Logger.WithName("instancestate"),
 	})
 	return err

@@ -24,10 +24,10 @@ type telling struct {
 }
 
 // instance of AWS, or group, was labelled.
-func (t telling) instance(n instancestate.News) {
+func (t telling) instance(n instancestate.Applied) {
 	data := event.Instance{
-		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Word, EventID: n.Fact.ID,
-		Region: n.Region, Account: n.Account, LabelKey: n.Label,
+		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Label, EventID: n.Fact.ID,
+		Region: n.Region, Account: n.Account, LabelKey: n.LabelKey,
 		Object: &event.Object{Cluster: n.Object.Cluster, Kind: capa.AWSMachine.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
 	}
 	if n.Object.Pool {

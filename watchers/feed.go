@@ -76,7 +76,7 @@ func (r *run) awaitSync(ctx context.Context, i *informer) {
 	<-shared.slots
 	select {
 	case <-i.synced:
-		i.stream.Lift()
+		i.stream.RemoveLimit()
 		r.subject.poke()
 	case <-ctx.Done():
 	}
@@ -107,11 +107,11 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if o.SendInitialEvents != nil && *o.SendInitialEvents {
 				listing()
-				i.stream.Bound()
+				i.stream.LimitBytes()
 			}
 			o.Watch = true
 			body, err := r.calls.request(i.namespace).VersionedParams(&o, metav1.ParameterCodec).
-				Stream(transport.Following(ctx, i.stream))
+				Stream(transport.WithStream(ctx, i.stream))
 			err = unquoted(err)
 			r.noteCall(i, err)
 			if err != nil {
@@ -144,7 +144,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		// The first event after the beginning of a list means that the list is complete.
 		AddFunc: func(in any, initial bool) {
-			i.stream.Lift()
+			i.stream.RemoveLimit()
 			if o, ok := in.(client.Object); ok {
 				if i.objects.Add(1) > int64(r.calls.maxObjects) {
 					r.fail(errTooMany)
@@ -154,7 +154,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 			}
 		},
 		UpdateFunc: func(before, in any) {
-			i.stream.Lift()
+			i.stream.RemoveLimit()
 			if o, ok := in.(client.Object); ok {
 				old, _ := before.(client.Object)
 				r.received(i, o, false)
@@ -162,7 +162,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(in any) {
-			i.stream.Lift()
+			i.stream.RemoveLimit()
 			if gone, ok := in.(cache.DeletedFinalStateUnknown); ok {
 				in = gone.Obj
 			}

@@ -30,7 +30,7 @@ func (w *world) capiCluster(name, region string, spec map[string]any) *unstructu
 }
 
 // An identity gives a cluster its account only where its allowedNamespaces allow the
-// namespace. hub/annotator's TestIdentityOfTheCluster holds the annotator to the same rule.
+// namespace. hub/annotator's TestIdentityOfTheCluster asserts the same rule.
 func TestIdentityOfTheCluster(t *testing.T) {
 	const other = "222222222222"
 	w := newWorld(t, newest)
@@ -85,7 +85,7 @@ func TestIdentityOfTheCluster(t *testing.T) {
 
 // The region is that of the AWSCluster, else of the control plane, else of the machine's own
 // annotation, else of its Cluster's. hub/annotator's TestRegionOrder and
-// TestRegionOfAnnotations hold the annotator to the same order.
+// TestRegionOfAnnotations assert the same order.
 func TestRegionOrder(t *testing.T) {
 	const right, wrong = "eu-west-1", "us-east-1"
 	const plane = "controlplane.cluster.x-k8s.io/v1beta2"
