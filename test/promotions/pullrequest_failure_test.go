@@ -128,7 +128,7 @@ func TestFailedIsWithdrawnWhenTheSourceMovesOn(t *testing.T) {
 	w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
 	w.runs("dev", "1.1")
 	h.settle(ctx)
-	w.forge.Lay(providertest.Fault{Status: 403, Times: 1})
+	w.forge.AddFault(providertest.Fault{Status: 403, Times: 1})
 	h.rest(ctx)
 	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
 	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open), "it may begin again")
@@ -187,7 +187,7 @@ func TestConditionsSayHowToStartAgain(t *testing.T) {
 		reason, says string
 	}{
 		"rights at the service": {
-			func(w *world) { w.forge.Lay(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.Mend() },
+			func(w *world) { w.forge.AddFault(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.ClearFaults() },
 			"Forbidden", "if you fix something else, such as permissions at the Git service, raise spec.retry of Promotion ",
 		},
 		"a marker": {
@@ -276,7 +276,7 @@ func TestServiceFailsForAMinute(t *testing.T) {
 			t.Parallel()
 			g, ctx := NewWithT(t), t.Context()
 			w, h := pulled(t, pipelinesv1.GitLab, nil, "dev", "staging")
-			w.forge.Lay(fault)
+			w.forge.AddFault(fault)
 			w.runs("dev", "1.1")
 			for range 12 {
 				h.settle(ctx)
@@ -286,7 +286,7 @@ func TestServiceFailsForAMinute(t *testing.T) {
 			g.Expect(p.Status.Phase).To(Equal(capstanv1.PhasePromoting))
 			g.Expect(p.Status.Reason).To(Equal("Retrying"))
 			g.Expect(p.Status.Attempt.Number).To(BeNumerically("<=", 5))
-			w.forge.Mend()
+			w.forge.ClearFaults()
 			h.rest(ctx)
 			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
 			g.Expect(w.forge.PullRequests()).To(HaveLen(1))

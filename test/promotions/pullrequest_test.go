@@ -115,7 +115,7 @@ func TestSupersededIsWithdrawn(t *testing.T) {
 	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
 	w.runs("dev", "1.1")
 	h.settle(ctx)
-	w.forge.Lay(providertest.Fault{Method: "PATCH", Status: 502, Times: 2})
+	w.forge.AddFault(providertest.Fault{Method: "PATCH", Status: 502, Times: 2})
 	w.runs("dev", "1.0")
 	h.rest(ctx)
 	p := w.newest(ctx, "staging")
