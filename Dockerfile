@@ -7,7 +7,7 @@
 #
 # capa-annotator alone: the same with --target=capa-annotator.
 
-# Compiled on the builder's own architecture, for the target's: nothing is emulated.
+# Cross-compiled on the builder's architecture, without emulation.
 FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26.8-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -20,8 +20,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     go build -trimpath -buildvcs=false -ldflags="-s -w -X github.com/capstan-hub/capstan/cmd/capstan/cli.release=$VERSION" \
     -o /out/ ./cmd/capstan ./cmd/capa-annotator
 
-# No shell and no package manager; root certificates are there. The user is 65532, as
-# the Deployment has it.
+# The base image has no shell and no package manager, but has root certificates. The user is
+# 65532, as in the Deployment.
 FROM gcr.io/distroless/static-debian12:nonroot AS capa-annotator
 COPY --from=build /out/capa-annotator /capa-annotator
 USER 65532:65532

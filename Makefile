@@ -1,5 +1,5 @@
-# `make help` lists the targets. Two commands do everything on a machine with Go:
-# `make demo` and `make test`. What they need is built once into bin/.
+# `make help` lists the targets. On a machine with Go, `make demo` and `make test` need no
+# preparation: they build the required programs once into bin/.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,47 +10,48 @@ GO   ?= go
 ROOT := $(CURDIR)
 BIN  := $(ROOT)/bin
 
-# What tests, benchmarks and linters look at; such as `make test PKG=./clusters/...`.
+# The packages to test, measure and lint, such as `make test PKG=./clusters/...`.
 # api is a module of its own, which ./... does not contain; its import path does.
 API := github.com/capstan-hub/capstan/api/...
 PKG ?= ./... $(API)
-# Appended to `go test`; such as `make test PKG=./hub/promotion FLAGS='-run Fork -v'`.
+# Appended to `go test`, such as `make test PKG=./hub/promotion FLAGS='-run Fork -v'`.
 FLAGS ?=
-# Appended to the playground; such as `make demo ARGS=--once`.
+# Appended to the playground, such as `make demo ARGS=--once`.
 ARGS ?=
 
-# The race detector needs a C compiler; without one the tests run, and say so.
+# The race detector needs a C compiler. Without one the tests run without it and print a
+# warning.
 HAVE_CC := $(shell command -v "$$($(GO) env CC)" >/dev/null 2>&1 && echo yes)
 RACE := $(if $(HAVE_CC),-race)
 
-# Two packages at a time: most of them start a control plane, of 280 MB and a core.
+# Two packages at a time: most of them start a control plane, which needs 280 MB and one core.
 PARALLEL ?= 2
 # Parallel tests of one package. Most of them wait for API servers and timers.
 PARALLEL_TESTS ?= 4
 # For the slowest package on a busy machine of two cores.
 TEST_TIMEOUT ?= 15m
-# The packages whose tests take longest begin first: a long one that begins last has the
-# machine to itself. `make test-times` prints the order.
+# The slowest packages start first: a slow package that starts last runs alone and leaves a
+# core idle. `make test-times` prints the order.
 SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./strategy/pullrequest ./test/faults ./hub/eventing/outbox ./test/conformance ./playground/fleet ./hub ./clusters ./watchers ./hub/dashboard ./cmd/capstan/cli
 SOAK_TIMEOUT ?= 6h
-# Random histories that each property test tries in `make soak`; docs/testing.md has the
-# counts of `make test`.
+# The number of random histories of each property test in `make soak`; docs/testing.md has the
+# numbers of `make test`.
 SOAK_CHECKS ?= 20000
 
 # vet is part of `make lint`.
 TESTFLAGS = -vet=off -p $(PARALLEL) -parallel $(PARALLEL_TESTS) -timeout $(TEST_TIMEOUT)
 
-# Outside a checkout that git can read (an unpacked archive, another user's
-# checkout in a container) Go cannot stamp the commit and would refuse to build.
+# Without a checkout that git can read (an unpacked archive, another user's checkout in a
+# container), Go cannot stamp the commit and the build fails.
 BUILDFLAGS := $(shell git -C $(ROOT) rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 
-# The user's directory with a control plane, which `controlplane` checks. Tests find what it
-# chose in bin/envtest.
+# The user's directory with a control plane, which `controlplane` checks. Tests use the one
+# that it puts into bin/envtest.
 ASSETS := $(KUBEBUILDER_ASSETS)
 override KUBEBUILDER_ASSETS := $(BIN)/envtest
 export KUBEBUILDER_ASSETS
-# The linter's findings are kept by content, with the paths of the first checkout that
-# had it: two checkouts must not share them.
+# The linter's cache has findings by content, with the paths of the first checkout: two
+# checkouts must not share it.
 export GOLANGCI_LINT_CACHE := $(BIN)/.lint-cache
 
 ##@ Use
@@ -62,14 +63,14 @@ help: ## List the targets
 	  /^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: controlplane crds $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once plays the story, checks it and ends
+demo: controlplane crds $(BIN)/playground ## Run a fleet on this machine until Ctrl-C; ARGS=--once runs the story, checks it and exits
 	@exec $(BIN)/playground --provide-gitea $(ARGS)
 
 .PHONY: build
 build: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground ## Build the binaries into bin/
 
 .PHONY: manifests
-manifests: generate controlplane ## Render what is to be applied to clusters into bin/manifests
+manifests: generate controlplane ## Render the manifests for clusters into bin/manifests
 	@mkdir -p $(BIN)/manifests
 	@for what in default monitoring capa-annotator rbac/workload rbac/self-managed rbac/cluster-secrets rbac/pipeline-secrets rbac/backend-secrets samples; do \
 	  out=$(BIN)/manifests/capstan-$$(basename $$what).yaml; \
@@ -85,17 +86,17 @@ test: controlplane crds gitea helm-controller helm ## Test everything but test/e
 	$(GO) test $(RACE) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS)
 
 .PHONY: test-times
-test-times: controlplane crds gitea helm-controller helm ## Run the tests afresh and print the slowest packages and tests, as in docs/testing.md
+test-times: controlplane crds gitea helm-controller helm ## Run the tests without the test cache and print the slowest packages and tests, as in docs/testing.md
 	@mkdir -p $(BIN)
 	@status=0; $(GO) test -json $(RACE) -count=1 $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS) >$(BIN)/test.json || status=$$?; \
 	hack/slowest.sh $(BIN)/test.json; exit $$status
 
 .PHONY: e2e
-e2e: controlplane crds gitea helm-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, and with the hub killed on the way; the demo's story with the chart's rights
+e2e: controlplane crds gitea helm-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, while the hub is killed and restarted; run the demo's story with the chart's rights
 	@CAPSTAN_E2E=1 $(GO) test $(RACE) -count=1 -v -timeout $(TEST_TIMEOUT) -p 1 ./test/e2e ./test/install $(FLAGS)
 
 .PHONY: goaws
-goaws: ## Hold the simulated SQS, and what reads it, against goaws: in a module of its own
+goaws: ## Compare the simulated SQS and its readers with goaws (a separate module)
 	@cd test/goaws && $(GO) test -count=1 ./...
 
 .PHONY: browser
@@ -104,12 +105,12 @@ browser: controlplane crds ## Test the dashboard in Chromium; FLAGS='-args -scre
 	@CAPSTAN_BROWSER=1 $(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) ./test/browser $(FLAGS)
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Lint, walls between packages included
+lint: $(BIN)/golangci-lint ## Lint, including the import rules
 	@$(BIN)/golangci-lint run $(filter-out $(API),$(PKG))
 	@cd api && $(BIN)/golangci-lint run --config ../.golangci.yml ./...
 
 .PHONY: fmt
-fmt: $(BIN)/golangci-lint ## Format as lint wants it
+fmt: $(BIN)/golangci-lint ## Format the code as lint requires
 	@$(BIN)/golangci-lint fmt $(filter-out $(API),$(PKG))
 
 .PHONY: generate
@@ -122,44 +123,44 @@ generate: $(BIN)/controller-gen controlplane crds ## Generate deep copies, CRDs 
 	@$(GO) generate ./...
 
 .PHONY: bench
-bench: controlplane crds ## Measure against the budgets, and every benchmark, one package at a time: half an hour
+bench: controlplane crds ## Measure the budgets and run all benchmarks, one package at a time: half an hour
 	@$(GO) test ./test/bench -full -v -count=1 -timeout $(SOAK_TIMEOUT) 2>&1 | { grep -E '^(\||FAIL|---|ok|.*(CPUs|not within))' || true; }
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout $(SOAK_TIMEOUT) $(PKG) $(FLAGS) | { grep -vE 'no test files|^PASS$$' || true; }
 
 .PHONY: soak
-soak: controlplane crds gitea helm-controller helm ## The tests that have a full count, with it: hours
+soak: controlplane crds gitea helm-controller helm ## Run property tests and tests with a full count, with many repetitions: hours
 	@hack/soak.sh $(SOAK_CHECKS) $(PKG) -- $(RACE) -timeout $(SOAK_TIMEOUT) $(FLAGS)
 
 .PHONY: clean
 clean: ## Remove bin/
 	rm -rf $(BIN)
 
-##@ Prepare (the targets above do so when needed)
+##@ Prepare (the targets above do this when needed)
 
 .PHONY: controlplane
-controlplane: ## Find kube-apiserver, etcd and kubectl (KUBEBUILDER_ASSETS, setup-envtest), or build them: minutes, once
+controlplane: ## Find kube-apiserver, etcd and kubectl (KUBEBUILDER_ASSETS, setup-envtest), or build them once (minutes)
 	@hack/controlplane/provide.sh "$(ASSETS)"
 
 .PHONY: crds
-crds: ## Lay out the CRDs of other products
+crds: ## Copy the CRDs of other products into bin/crds
 	@hack/crds/sync.sh
 
 .PHONY: gitea
-gitea: ## Use the Gitea that CAPSTAN_GITEA names, a Git provider, or build it: minutes, once
+gitea: ## Use the Gitea that CAPSTAN_GITEA names, a Git provider, or build it once (minutes)
 	@hack/gitea/provide.sh
 
 .PHONY: helm-controller
-helm-controller: ## Build Flux's helm-controller: minutes, once
+helm-controller: ## Build Flux's helm-controller once (minutes)
 	@hack/tool.sh flux github.com/fluxcd/helm-controller
 
 .PHONY: helm
-helm: ## Build Helm, which renders the chart in tests: minutes, once
+helm: ## Build Helm, which renders the chart in tests, once (minutes)
 	@hack/tool.sh helm helm.sh/helm/v4/cmd/helm
 
 .PHONY: tools
 tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the generator
 
-# Go knows best what is up to date: these are always asked and seldom do anything.
+# Go decides what is up to date: these targets always run, and usually do nothing.
 .PHONY: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground $(BIN)/golangci-lint $(BIN)/controller-gen
 $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground:
 	@echo "  building $(@F)"

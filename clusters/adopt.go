@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// adopt takes over the ClusterConnections of an earlier hub: those that are not demanded
-// any more become Unused after the linger, or are deleted with their cluster.
+// adopt makes keepers for the ClusterConnections of an earlier hub. Those that are not
+// demanded any more become Unused after Timings.Linger, or are deleted with their cluster.
 func (m *Manager) adopt(ctx context.Context) {
 	var list capstanv1.ClusterConnectionList
 	wait := backoff.NewSequence(writeRetry, writeRetryMax)
@@ -43,7 +43,7 @@ func (m *Manager) adopt(ctx context.Context) {
 	}
 }
 
-// ensureKeeper finds or makes a keeper; nil for a malformed name.
+// ensureKeeper finds or makes a keeper. It returns nil for a malformed name.
 func (m *Manager) ensureKeeper(name multicluster.ClusterName) *keeper {
 	m.mu.Lock()
 	defer m.mu.Unlock()

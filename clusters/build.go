@@ -14,7 +14,7 @@ import (
 )
 
 // build makes the cluster.Cluster of an epoch, without a call to the cluster, and
-// starts it for the epoch's life.
+// starts it. It runs until the epoch ends.
 func (m *shared) build(c *Connection) (cluster.Cluster, error) {
 	built, err := cluster.New(c.Config(), func(o *cluster.Options) {
 		o.Scheme = m.options.WorkloadScheme
@@ -35,7 +35,7 @@ func (m *shared) build(c *Connection) (cluster.Cluster, error) {
 }
 
 // StaticMapper is a RESTMapper of all kinds of a scheme that never calls a server.
-// Kinds are namespaced but for those named.
+// All kinds are namespaced, except those in clusterScoped.
 func StaticMapper(scheme *runtime.Scheme, clusterScoped ...schema.GroupKind) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(scheme.PrioritizedVersionsAllGroups())
 	for kind := range scheme.AllKnownTypes() {
@@ -50,7 +50,7 @@ func StaticMapper(scheme *runtime.Scheme, clusterScoped ...schema.GroupKind) met
 	return mapper
 }
 
-// coreClusterScoped are those of client-go's scheme that a hub might read.
+// coreClusterScoped are the cluster-scoped kinds of client-go's scheme that a hub might read.
 var coreClusterScoped = []schema.GroupKind{
 	{Kind: "Namespace"},
 	{Kind: "Node"},

@@ -20,7 +20,7 @@ const (
 	// clusterKindLabel selects the ClusterConnections of one kind of cluster object.
 	clusterKindLabel = "capstan.dev/cluster-kind"
 
-	// maxObjectName is Kubernetes' bound; a longer name is cut and ends in a hash.
+	// maxObjectName is the limit of Kubernetes; a longer name is shortened and ends in a hash.
 	maxObjectName = 253
 	hashLength    = 8
 
@@ -44,13 +44,13 @@ func newClusterConnection(key client.ObjectKey, ref Ref, owner clusterObject) *c
 			APIVersion: owner.APIVersion, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name,
 		}},
 	}
-	own(object, ref, owner)
+	setOwner(object, ref, owner)
 	return object
 }
 
-// own labels the object and makes the cluster object its owner, so that it goes
-// with it also where no hub runs.
-func own(object *capstanv1.ClusterConnection, ref Ref, owner clusterObject) {
+// setOwner labels the object and makes the cluster object its owner. The API server then
+// deletes both together, also when no hub runs.
+func setOwner(object *capstanv1.ClusterConnection, ref Ref, owner clusterObject) {
 	if object.Labels == nil {
 		object.Labels = map[string]string{}
 	}
@@ -59,7 +59,7 @@ func own(object *capstanv1.ClusterConnection, ref Ref, owner clusterObject) {
 	object.OwnerReferences = []metav1.OwnerReference{{APIVersion: owner.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: owner.UID}}
 }
 
-// statusOf is what a snapshot shows as.
+// statusOf returns the status that shows a snapshot.
 func statusOf(s Snapshot, kinds []capstanv1.WatchedKind, apps int) capstanv1.ClusterConnectionStatus {
 	status := capstanv1.ClusterConnectionStatus{
 		State: s.State, Reason: s.Reason, Message: s.Message,
@@ -84,12 +84,12 @@ func statusOf(s Snapshot, kinds []capstanv1.WatchedKind, apps int) capstanv1.Clu
 	return status
 }
 
-// merged is the status to write, given the one that stands.
+// merged returns the status to write over an existing status.
 //
-// What stands is kept where it says the same: times first of all, so that a
-// restarted hub, which goes through Connecting to where it was, writes nothing.
+// Existing values that mean the same are kept, above all the times. A restarted hub, whose
+// connections go through Connecting to their previous state, then writes nothing.
 func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnectionStatus {
-	if want.State == capstanv1.ConnectionConnecting && settles(old.State) && want.Reason != ReasonEndpointChanged {
+	if want.State == capstanv1.ConnectionConnecting && isLasting(old.State) && want.Reason != ReasonEndpointChanged {
 		return old
 	}
 	if old.State == want.State && old.LastTransitionTime != nil {
@@ -103,9 +103,9 @@ func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnec
 	return want
 }
 
-// settles is whether a state stands until the outcome of a new attempt is known,
-// which takes seconds.
-func settles(s capstanv1.ConnectionState) bool {
+// isLasting reports whether a ClusterConnection keeps showing a state until the outcome of
+// a new attempt is known, which takes seconds.
+func isLasting(s capstanv1.ConnectionState) bool {
 	switch s {
 	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable:
 		return true

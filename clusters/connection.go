@@ -25,12 +25,12 @@ const (
 	userAgent = "capstan"
 )
 
-// Connection is one epoch of the connection to one cluster: one server and CA,
-// whatever becomes of the credentials.
+// Connection is one epoch of the connection to one cluster: one server and CA. The
+// credentials may change during an epoch.
 type Connection struct {
 	epoch  int64
 	server *url.URL
-	// fingerprint of what it connects with; the keeper's goroutine's own.
+	// fingerprint of the kubeconfig in use. Only the keeper's goroutine reads and writes it.
 	fingerprint kubeconfig.Fingerprint
 	transport   *transport.Transport
 	client      *http.Client
@@ -38,31 +38,31 @@ type Connection struct {
 	ctx         context.Context
 	cancel      context.CancelFunc
 
-	// built is the cluster.Cluster of the epoch, made when it is first asked for.
+	// built returns the cluster.Cluster of the epoch, which its first call makes.
 	built func() (cluster.Cluster, error)
 }
 
-// Epoch counts the connections of a cluster, from 1.
+// Epoch returns the number of the connection among those of its cluster, from 1.
 func (c *Connection) Epoch() int64 { return c.epoch }
 
-// Config is for clients that are given HTTPClient too. It holds no credentials and
-// the one rate limiter of the cluster.
+// Config returns the configuration for clients that also use HTTPClient. It has no
+// credentials. All Configs of a Connection have the same rate limiter.
 func (c *Connection) Config() *rest.Config {
 	return &rest.Config{Host: c.server.String(), UserAgent: userAgent, RateLimiter: c.limiter}
 }
 
-// HTTPClient sends with the cluster's current credentials. Requests park until
-// their context ends while the connection is neither Ready nor Degraded, and only
-// reading ones leave, and merge patches of the kinds that the hub labels. It has no
-// timeout of its own, since that would cut watches.
+// HTTPClient returns the client that sends requests with the cluster's current
+// credentials. While the connection is neither Ready nor Degraded, requests wait until
+// their context ends. Only reads are sent, and merge patches of the kinds that the hub
+// labels. The client has no timeout, because a timeout would end watches.
 func (c *Connection) HTTPClient() *http.Client { return c.client }
 
-// LastContact is when the API server was last heard: the last byte of an answer,
-// watches included.
+// LastContact returns the time of the last byte received from the API server, watches
+// included.
 func (c *Connection) LastContact() time.Time { return c.transport.LastContact() }
 
-// Context ends with the epoch: the cluster was removed, is not demanded any more,
-// or has another server or CA.
+// Context returns a context that ends with the epoch: when the cluster was removed, is not
+// demanded any more, or has another server or CA.
 func (c *Connection) Context() context.Context { return c.ctx }
 
 // close ends the epoch.
@@ -71,10 +71,11 @@ func (c *Connection) close() {
 	c.transport.Close()
 }
 
-// requestHooks are what the transport of a connection calls after requests that failed.
+// requestHooks are the functions that the transport of a connection calls after failed
+// requests.
 type requestHooks struct {
 	// reauthenticate is called after a 401, doubt after a request without an answer.
-	reauthenticate, doubt func(context.Context)
+	reauthenticate, checkServer func(context.Context)
 }
 
 func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubeconfig.Config, hooks requestHooks) (*Connection, error) {
@@ -85,7 +86,7 @@ func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubecon
 		Spread:         m.timings.ReleaseSpread,
 		AllowPatch:     func(r *http.Request) bool { return mayPatch(config.Server.Path, r) },
 		Reauthenticate: hooks.reauthenticate,
-		Doubt:          hooks.doubt,
+		CheckServer:    hooks.checkServer,
 		Refused:        m.metrics.refused,
 	}, config)
 	if err != nil {
@@ -96,7 +97,7 @@ func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubecon
 	return c, nil
 }
 
-// rotate has the connection go on with other credentials for the same server.
+// rotate replaces the credentials of the connection. The server stays the same.
 func (c *Connection) rotate(config *kubeconfig.Config, change kubeconfig.Change) error {
 	if err := c.transport.SetCredentials(config, change); err != nil {
 		return err
@@ -105,13 +106,13 @@ func (c *Connection) rotate(config *kubeconfig.Config, change kubeconfig.Change)
 	return nil
 }
 
-// newLocalConnection is the connection of the management cluster.
-func (m *shared) newLocalConnection(ctx context.Context, doubt func(context.Context)) (*Connection, error) {
+// newLocalConnection returns the connection to the management cluster.
+func (m *shared) newLocalConnection(ctx context.Context, checkServer func(context.Context)) (*Connection, error) {
 	server, _, err := rest.DefaultServerUrlFor(m.options.Local)
 	if err != nil {
 		return nil, fmt.Errorf("server of the management cluster: %w", err)
 	}
-	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Spread: m.timings.ReleaseSpread, Doubt: doubt, Refused: m.metrics.refused}, m.options.Local)
+	t, err := transport.NewLocal(transport.Options{Server: server, Clock: m.clock, Spread: m.timings.ReleaseSpread, CheckServer: checkServer, Refused: m.metrics.refused}, m.options.Local)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func (m *shared) connectionOver(ctx context.Context, t *transport.Transport, ser
 		epoch:     epoch,
 		server:    server,
 		transport: t,
-		// A redirect would take the credentials elsewhere; no API server sends one.
+		// A redirect would send the credentials to another server; no API server sends one.
 		client:  &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		limiter: flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestBurst),
 		ctx:     ctx,

@@ -5,13 +5,13 @@ import "context"
 const (
 	// dialPlaces bounds the connections that are being made at once.
 	dialPlaces = 64
-	// retryPlaces of them may be taken by clusters that have failed before, so that
-	// dead ones, each of which holds its place for the whole timeout, cannot starve
-	// those that are tried for the first time.
+	// retryPlaces of them may be used by clusters that have failed before. Each unreachable
+	// cluster uses its place for the whole timeout; the limit keeps places free for
+	// clusters that are tried for the first time.
 	retryPlaces = 16
 )
 
-// dials are places for those that may dial.
+// dials limits how many clusters dial at the same time.
 type dials struct {
 	all, retry chan struct{}
 }
@@ -20,7 +20,7 @@ func newDials() dials {
 	return dials{all: make(chan struct{}, dialPlaces), retry: make(chan struct{}, retryPlaces)}
 }
 
-// acquire waits for a place.
+// acquire waits for a place. It returns the context's error when the context ends first.
 func (d dials) acquire(ctx context.Context, retry bool) (release func(), err error) {
 	taken := make([]chan struct{}, 0, 2)
 	release = func() {

@@ -1,77 +1,79 @@
 // Package clusters keeps the hub's connections to workload clusters.
 //
-// Purpose: everything else asks for a cluster by name and finds out whether it can
-// be heard. Credentials, rotation, reachability and what a kubeconfig may not do
-// are settled here, and nothing of that reaches the callers but a state. The
-// package knows no Pipeline and has no informer in a workload cluster.
+// Purpose: other packages get a connection to a cluster by name, and its state. This
+// package handles credentials, their rotation, reachability, and the limits of a
+// kubeconfig. The package knows no Pipeline and has no informer in a workload cluster.
 //
 // # Contract
 //
-// A connection exists while owners demand it (Demand, Release: sets, not counts,
-// and the label capstan.dev/self-managed on a Cluster is an owner too), and
-// Timings.Linger beyond. Demand and Release return at once.
+// A connection exists while it has owners, and for Timings.Linger after the last owner.
+// Demand adds an owner and Release removes it. Owners are a set, not a count. The label
+// capstan.dev/self-managed on a Cluster is an owner too. Demand and Release return at once.
 //
-// A cluster is named after the object that leads to its credentials ("Kind/ns/name",
-// Ref.ClusterName); "" is the management cluster, which is always connected.
-// Resolve follows what a Pipeline names. The objects are read from the management
-// cluster: Cluster of cluster.x-k8s.io in whichever version is served, as metadata,
-// and GitopsCluster of gitops.weave.works. Neither need be installed.
+// The name of a cluster is that of the object with its credentials ("Kind/ns/name",
+// Ref.ClusterName). The empty name is the management cluster, which is always connected.
+// Resolve follows the reference in a Pipeline. The objects are read from the management
+// cluster: Cluster of cluster.x-k8s.io in the served version, as metadata, and
+// GitopsCluster of gitops.weave.works. Neither kind must be installed.
 //
 // Connection is one epoch: one server with one CA. Another server or CA begins the
-// next epoch; ConnectionChanged tells of it before the old one's Context ends. A
-// changed token or client certificate is swapped beneath the same Connection and
-// nobody is told. Requests park while a connection is neither Ready nor Degraded,
-// so informers are simply kept, and each end of an outage lets them resume.
+// next epoch; Listener.ConnectionChanged is called before the old one's Context ends. A
+// changed token or client certificate is replaced in the same Connection, without a
+// notification. Requests wait while a connection is neither Ready nor Degraded. So
+// informers continue to run during an outage and resume after it.
 //
-// States and reasons are one table (state.go), printed to
-// docs/connection-states.md. Snapshot gives the present one, Listener the changes.
-// What the outcome of probes amounts to is health.go.
+// One table contains the states and reasons (state.go). It is printed to
+// docs/connection-states.md. Snapshot returns the present state; a Listener receives the
+// changes. health.go derives events from the results of probes.
 //
-// The Manager is a multicluster.Provider, not a ProviderRunnable: it engages a
-// cluster when it is Ready or Degraded for the first time in an epoch, from a
-// goroutine of its own, and no rotation engages again.
+// The Manager is a multicluster.Provider, not a ProviderRunnable. It engages a cluster
+// when the cluster is Ready or Degraded for the first time in an epoch, from a separate
+// goroutine. A rotation of credentials does not engage it again.
 //
-// Options.Elected says when this process leads. Before, and on a replica that never leads,
-// the Manager has the connection to the management cluster alone, reads no cluster objects
-// and writes no ClusterConnections.
+// Options.Elected says when this process leads. Before that, and on a replica that never
+// leads, the Manager only has the connection to the management cluster. It then reads no
+// cluster objects and writes no ClusterConnections.
 //
 // # Goroutines and locking
 //
-// Each demanded cluster has one goroutine, its keeper's, which alone does what can
-// block for that cluster (reading its Secret, probing), each with a deadline. It is
-// level-triggered: any wake makes it look at everything. Manager.mu guards the map
-// of keepers and keeper.mu what others read of one; both are held for field access
-// only, in that order, and never over I/O, a callback or a channel send. Fields
-// guarded by a mutex are in a struct named lockedState. One goroutine reads each
-// kind of cluster object, one watches the Secrets (metadata only) of each namespace
-// that holds a demanded cluster, one writes ClusterConnections.
+// Each demanded cluster has one goroutine, that of its keeper. Only this goroutine makes
+// calls that can block for that cluster (it reads the Secret and probes), each with a
+// deadline. It is level-triggered: any wake makes it reconcile everything.
 //
-// At most dialPlaces connections are being made at once, at most retryPlaces of
+// Manager.mu guards the map of keepers. keeper.mu guards the fields of a keeper that other
+// goroutines read. Both are held for field access only, in that order, and never during
+// I/O, a callback or a channel send. Fields guarded by a mutex are in a struct named
+// lockedState.
+//
+// One goroutine reads each kind of cluster object. One watches the Secrets (metadata only)
+// of each namespace that has a demanded cluster. One writes ClusterConnections.
+//
+// At most dialPlaces connections are dialled at the same time, at most retryPlaces of
 // them to clusters that have failed before.
 //
 // # Secrets
 //
-// A Secret is read one by one when its resource version moves and when the cluster
-// rejects what it held. Its bytes live in the transport only; what is kept beside
-// is a SHA-256 of each part. No message, log line, Event or status is made from
-// bytes of a Secret, nor from the error of a decoder that saw them.
+// Each Secret is read by name when its resource version changes, and when the cluster
+// rejects its credentials. Only the transport holds the bytes; the Manager also keeps a
+// SHA-256 of each part. No message, log line, Event or status is made from bytes of a
+// Secret, or from the error of a decoder that read them.
 //
 // # Trade-offs
 //
-// The /readyz probe says that an API server answers, not that a kind can be read;
-// that is what watchers report (ReportKinds), and freshness is judged by them per
-// kind, from LastContact.
+// The /readyz probe shows that an API server responds, not that a kind can be read.
+// Package watchers reports that (ReportKinds), and decides for each kind whether
+// observations are fresh, from LastContact.
 //
-// One failed probe changes nothing, two make a connection Degraded, three and
-// Timings.Silence make it Unreachable. Two good ones, Timings.ProbeRetry apart, end
-// that. Probes of an unreachable cluster back off to Timings.UnreachableRetryMax,
-// never longer than the outage has lasted, so a cluster that was away for hours may
-// be found minutes late; a changed Secret is acted upon at once.
+// One failed probe changes nothing. Two make a connection Degraded. Three, and no byte for
+// Timings.Silence, make it Unreachable. Two good probes, Timings.ProbeRetry apart, end the
+// outage. The wait between probes of an unreachable cluster grows up to
+// Timings.UnreachableRetryMax, and is never longer than the outage. So the hub may find a
+// cluster minutes late after an outage of hours. A changed Secret has an effect at once.
 //
-// A ClusterConnection does not show Connecting where it showed what was last known:
-// a restarted hub would write each twice for nothing.
+// A ClusterConnection continues to show its last state while the hub connects again.
+// Otherwise a restarted hub would write each ClusterConnection twice.
 //
-// IndexField is refused, and cluster.Cluster objects have a cache without informers:
-// an informer that is made on first use blocks its reader for as long as a cluster
-// is dead.
+// IndexField returns an error, and cluster.Cluster objects have a cache without informers.
+// An informer that is made on first use would block its reader while the cluster is
+// unreachable.
 package clusters

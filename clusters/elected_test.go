@@ -34,7 +34,7 @@ func TestConnectsToOthersWhenItLeads(t *testing.T) {
 	w.shows("cluster.prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretMissing)
 }
 
-// A Manager that is not told of the election takes part in it.
+// A Manager without Options.Elected takes part in the election.
 func TestNeedsTheLeaderElectionItself(t *testing.T) {
 	NewWithT(t).Expect(newWorld(t, nil).manager.NeedLeaderElection()).To(BeTrue())
 }

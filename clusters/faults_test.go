@@ -81,7 +81,7 @@ func (w *world) sees(store cache.Store, value string) {
 
 // TestOutage: a cluster that refuses, and one that swallows, becomes Unreachable,
 // its requests park, and when it is back its informer resumes without a list. A
-// cluster beside it notices nothing.
+// cluster next to it is not affected.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -121,12 +121,12 @@ func TestOutage(t *testing.T) {
 	again, err := w.manager.Connection(w.clusterName("away"))
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(again).To(BeIdenticalTo(away), "one epoch")
-	w.g.Expect(w.heard.of(w.clusterName("healthy"))).NotTo(ContainElement(ContainSubstring("Ready>")))
+	w.g.Expect(w.listener.of(w.clusterName("healthy"))).NotTo(ContainElement(ContainSubstring("Ready>")))
 	w.g.Expect(time.Since(healthy.LastContact())).To(BeNumerically("<", 5*time.Second))
 	w.g.Eventually(w.recorder.Events).Should(Receive(ContainSubstring("Warning Unreachable ProbesFailed")))
 }
 
-// TestHangingAtStart: a cluster that swallows from the first packet on holds nobody.
+// TestHangingAtStart: a cluster that never responds does not block the others.
 func TestHangingAtStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -178,7 +178,7 @@ func TestRotation(t *testing.T) {
 	after, _ := counted.counts()
 	w.g.Expect(after).To(Equal(lists))
 	w.g.Expect(w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).Epoch).To(BeEquivalentTo(1))
-	w.g.Expect(w.heard.of(w.clusterName("prod"))).NotTo(ContainElement(ContainSubstring("Ready>")), "nobody is told")
+	w.g.Expect(w.listener.of(w.clusterName("prod"))).NotTo(ContainElement(ContainSubstring("Ready>")), "no Listener is notified")
 }
 
 // withToken replaces the token in a kubeconfig.
@@ -199,7 +199,7 @@ func withToken(t *testing.T, raw []byte, token string) []byte {
 }
 
 // TestUnauthorized: credentials that the cluster rejects park the informer until
-// the Secret is mended; it resumes without a list.
+// the Secret is fixed; it resumes without a list.
 func TestUnauthorized(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -296,7 +296,7 @@ func kubeconfigOf(t *testing.T, server *httptest.Server, token string) []byte {
 }
 
 // TestServerThatIsNone: a kubeconfig leads to a server that answers, but is no API
-// server. That is said, instead of connecting for ever.
+// server. The state shows that; it does not stay Connecting.
 func TestServerThatIsNone(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]int{"not found": http.StatusNotFound, "redirect": http.StatusFound, "too many requests": http.StatusTooManyRequests} {
@@ -364,10 +364,10 @@ func TestRequestRenewsCredentials(t *testing.T) {
 		w.g.Eventually(codes).Should(Receive(Equal(http.StatusOK)))
 	}
 	w.g.Expect(metric(t, w.options.Registerer, "capstan_cluster_rotations_total", "token")).To(BeEquivalentTo(1))
-	w.g.Expect(w.heard.of(w.clusterName("prod"))).NotTo(ContainElement(ContainSubstring("Ready>")))
+	w.g.Expect(w.listener.of(w.clusterName("prod"))).NotTo(ContainElement(ContainSubstring("Ready>")))
 }
 
-// TestEndpointChange: another server of the same cluster takes over beside the old
+// TestEndpointChange: another server of the same cluster is used next to the old
 // one, which ends a while later. The cluster never leaves Ready.
 func TestEndpointChange(t *testing.T) {
 	t.Parallel()
@@ -384,7 +384,7 @@ func TestEndpointChange(t *testing.T) {
 	w.g.Expect(s.ClusterUID).To(Equal(uid), "the same cluster behind another address")
 	w.g.Expect(s.Server).To(Equal(proxy.URL()))
 	w.g.Eventually(old.Context().Done()).Should(BeClosed())
-	w.g.Expect(w.heard.of(w.clusterName("prod"))).NotTo(ContainElement(Or(HavePrefix("Ready>Connecting"), HavePrefix("Ready>Degraded"))))
+	w.g.Expect(w.listener.of(w.clusterName("prod"))).NotTo(ContainElement(Or(HavePrefix("Ready>Connecting"), HavePrefix("Ready>Degraded"))))
 	w.g.Expect(metric(t, w.options.Registerer, "capstan_cluster_rotations_total", "endpoint")).To(BeEquivalentTo(1))
 }
 
@@ -448,10 +448,10 @@ func TestMoveToAnotherCluster(t *testing.T) {
 	s := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
 	w.g.Expect(s.ClusterUID).NotTo(Or(BeEmpty(), Equal(uid)))
 	w.g.Expect(s.Epoch).To(BeEquivalentTo(2))
-	w.g.Expect(w.heard.of(w.clusterName("prod"))).To(ContainElement("Ready>Connecting/EndpointChanged"))
+	w.g.Expect(w.listener.of(w.clusterName("prod"))).To(ContainElement("Ready>Connecting/EndpointChanged"))
 }
 
-// aware engages as told.
+// aware is a multicluster.Aware whose results the test sets.
 type aware struct {
 	mu      sync.Mutex
 	engaged []string
@@ -481,7 +481,7 @@ func (a *aware) count(name multicluster.ClusterName) int {
 }
 
 // TestEngage: an Aware that blocks on one cluster, or fails, holds no other; a
-// cluster is engaged once per epoch, whatever rotates.
+// cluster is engaged once per epoch, with any rotation.
 func TestEngage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -534,7 +534,7 @@ func TestEngage(t *testing.T) {
 }
 
 // TestCanary: no byte of a Secret reaches logs, errors, ClusterConnections or
-// Events, whatever is wrong with it.
+// Events, for any defect.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	const canary = "CANARY5f1d0e"

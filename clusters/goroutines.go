@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// goroutines are those of a Manager: they end with the context of its Start, which waits
-// for them.
+// goroutines runs the goroutines of a Manager. They end with the context of its Start,
+// which waits for them.
 type goroutines struct {
 	running sync.WaitGroup
 
@@ -16,17 +16,17 @@ type goroutines struct {
 
 type goroutinesState struct {
 	// ctx is that of Start; nil before it and after its end.
-	ctx context.Context //nolint:containedctx // It is the Manager's life.
+	ctx context.Context //nolint:containedctx // It ends when the Manager stops.
 }
 
-// start lets goroutines be started, until stop.
+// start allows spawn, until stop.
 func (g *goroutines) start(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lockedState.ctx = ctx
 }
 
-// stop refuses more goroutines and waits for those that run.
+// stop prevents new goroutines and waits for the running ones.
 func (g *goroutines) stop() {
 	g.refuse()
 	g.running.Wait()
@@ -38,8 +38,8 @@ func (g *goroutines) refuse() {
 	g.lockedState.ctx = nil
 }
 
-// spawn runs a goroutine that ends with the context; false when the Manager does not
-// run.
+// spawn runs a goroutine that ends with the context. It returns false when the Manager
+// does not run.
 func (g *goroutines) spawn(run func(context.Context)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,29 +7,29 @@ import (
 )
 
 const (
-	// lossThreshold of failed probes, in a row, makes a silent cluster Unreachable.
+	// lossThreshold consecutive failed probes make a silent cluster Unreachable.
 	lossThreshold = 3
-	// failingThreshold of them makes it Degraded.
+	// failingThreshold consecutive failed probes make a cluster Degraded.
 	failingThreshold = 2
-	// steadyThreshold of good probes, in a row, ends an outage (hysteresis): a
-	// cluster that flaps does not show as Ready between two failures.
+	// steadyThreshold consecutive good probes end an outage (hysteresis): a cluster
+	// that flaps does not become Ready between two failures.
 	steadyThreshold = 2
 )
 
-// probeResult is what a probe told.
+// probeResult is the result of a probe.
 type probeResult int
 
 const (
 	probeGood probeResult = iota
-	// probeFailed: an answer that is none of the others.
+	// probeFailed: any other response.
 	probeFailed
-	// probeUnanswered: none.
+	// probeUnanswered: no response.
 	probeUnanswered
 	probe403
 	probe401
 )
 
-// String is the label of metrics.
+// String returns the label value for metrics.
 func (r probeResult) String() string {
 	switch r {
 	case probeGood:
@@ -46,24 +46,24 @@ func (r probeResult) String() string {
 	return "unknown"
 }
 
-// health counts probes and says what they amount to. It is pure and the keeper's
-// own.
+// health counts probes and derives events from the counts. It does no I/O. Only the
+// keeper's goroutine uses it.
 type health struct {
 	bad, good int
-	// probed is whether the counts say anything of the current connection.
+	// probed is whether the counts belong to the current connection.
 	probed bool
 }
 
-// judge counts a probe.
+// judge counts a probe and returns the event that follows from it.
 //
-// silent is whether no byte came for Timings.Silence; kindsOK whether no watched
-// kind fails.
+// silent is whether no byte was received for Timings.Silence. kindsOK is whether no
+// watched kind fails.
 func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 	h.probed = true
 	switch r {
 	case probeGood:
 		h.bad, h.good = 0, h.good+1
-		return h.standing(was, kindsOK)
+		return h.verdict(was, kindsOK)
 	case probeFailed, probeUnanswered:
 		h.bad, h.good = h.bad+1, 0
 		switch {
@@ -83,9 +83,9 @@ func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 	return eventAnswered
 }
 
-// standing is what the probes so far amount to, when the last was good; it is
-// also asked when only the kinds changed.
-func (h *health) standing(was outcome, kindsOK bool) event {
+// verdict returns the event that follows from the probes so far, after a good probe. It is
+// also called when only the kinds changed.
+func (h *health) verdict(was outcome, kindsOK bool) event {
 	needed := 1
 	if was == probesFailed || was == probeFailing {
 		needed = steadyThreshold
@@ -99,12 +99,13 @@ func (h *health) standing(was outcome, kindsOK bool) event {
 	return eventHealthy
 }
 
-// ReasonSyncing marks a WatchedKind whose initial list is under way.
+// ReasonSyncing is the reason of a WatchedKind whose initial list is not complete.
 const ReasonSyncing = "NotSynced"
 
-// failingKind is the first kind that counts against the cluster: not synced for
-// another reason than that its initial list is under way, or still under way
-// after the grace that began at since. until is when the grace of another ends.
+// failingKind returns the first kind that makes the cluster Degraded. Such a kind is not
+// synced for another reason than ReasonSyncing, or its initial list is not complete after
+// the grace period that began at since. Without a failing kind, until is when the next
+// grace period ends.
 func failingKind(kinds []capstanv1.WatchedKind, since map[string]time.Time, grace time.Duration, now time.Time) (failing *capstanv1.WatchedKind, until time.Time) {
 	for i := range kinds {
 		k := &kinds[i]

@@ -15,48 +15,48 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// SelfManagedOwner is the owner of the demand that SelfManagedLabel is.
+// SelfManagedOwner is the owner of the demand that SelfManagedLabel makes.
 const SelfManagedOwner = "self-managed"
 
-// versionAge after which a probe also reads the version again: an upgrade that
-// nobody noticed.
+// versionAge is the time after which a probe also reads the version again. It finds
+// upgrades during which the connection did not fail.
 const versionAge = 10 * time.Minute
 
-// keeper looks after one cluster. Its goroutine (run) does all that can block for
-// that cluster, each with a deadline; it is level-triggered: each step reconciles
-// everything, whatever woke it.
+// keeper maintains the connection to one cluster. Its goroutine (run) does everything that
+// can block for that cluster, each with a deadline. It is level-triggered: each step
+// reconciles everything.
 type keeper struct {
 	m    *shared
 	name multicluster.ClusterName
 	ref  Ref
 	log  logr.Logger
-	wake chan struct{} // of capacity 1: wakes fold
+	wake chan struct{} // of capacity 1: several wakes become one
 	// forget removes the keeper from the Manager, unless it is demanded.
 	forget func(*keeper)
 
 	mu          sync.Mutex
 	lockedState keeperState
 
-	// The fields that follow are the goroutine's own.
+	// Only the goroutine uses the following fields.
 
-	objectUID types.UID
-	creds     credentialState
-	beside    beside
-	health    health
-	engaged   int64     // epoch
-	failed    bool      // has failed in this run: dials in the retry lane
-	asked     questions // that the present step answers
-	doubted   bool      // the last probe got no answer
-	nextProbe time.Time
-	versionAt time.Time // when identify was done; zero: to be done
-	lostWait  backoff.Sequence
-	authWait  backoff.Sequence
+	objectUID  types.UID
+	creds      credentialState
+	handover   handover
+	health     health
+	engaged    int64  // epoch
+	failed     bool   // has failed in this run: dials in the retry lane
+	requested  checks // that the present step makes
+	unanswered bool   // the last probe got no response
+	nextProbe  time.Time
+	versionAt  time.Time // when identify was done; zero: to be done
+	lostWait   backoff.Sequence
+	authWait   backoff.Sequence
 }
 
-// keeperState is what others read and write.
+// keeperState is the state that other goroutines read and write.
 type keeperState struct {
 	running   bool // the goroutine
-	forgotten bool // the Manager does not know the keeper any more
+	forgotten bool // the Manager does not have the keeper any more
 	owners    map[string]struct{}
 	// releasedAt is when the last owner left.
 	releasedAt time.Time
@@ -65,27 +65,27 @@ type keeperState struct {
 	kinds      []capstanv1.WatchedKind
 	kindSince  map[string]time.Time // when each kind was first reported unsynced
 	apps       int
-	// open are the questions that requests wait for the next step to answer.
-	open questions
+	// open are the checks that requests wait for. The next step makes them.
+	open checks
 }
 
-// questions of requests, answered by a look at the Secret, a probe, or both.
-type questions struct {
-	rejected bool // a request met 401
-	lost     bool // a request got no answer
-	// answered is closed then; nil when nobody asks.
-	answered chan struct{}
+// checks that requests wait for: the Secret is read, the server is probed, or both.
+type checks struct {
+	rejected bool // a request got 401
+	lost     bool // a request got no response
+	// done is closed after the checks; nil when no request waits.
+	done chan struct{}
 }
 
-func (q questions) any() bool { return q.rejected || q.lost }
+func (q checks) any() bool { return q.rejected || q.lost }
 
-// credentialState is what is known of a cluster's Secret, without a byte of it.
+// credentialState is the state of a cluster's Secret. It has no byte of the Secret's data.
 type credentialState struct {
 	read        bool // at least once
 	secret      types.NamespacedName
-	readVersion string // of the Secret when read; "" it did not exist
-	seenVersion string // the last that the watch told
-	usable      bool   // accepted, and not missed or refused since
+	readVersion string // of the Secret when it was read; "" when it did not exist
+	seenVersion string // the last version from the watch
+	usable      bool   // accepted, and not missing or refused since
 	retryAt     time.Time
 }
 
@@ -103,8 +103,8 @@ func newKeeper(m *shared, name multicluster.ClusterName, ref Ref, forget func(*k
 	return k
 }
 
-// own adds an owner; true if that makes a difference.
-func (k *keeper) own(owner string) bool {
+// addOwner adds an owner. It returns true for the first owner.
+func (k *keeper) addOwner(owner string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := len(k.lockedState.owners) == 0
@@ -112,8 +112,8 @@ func (k *keeper) own(owner string) bool {
 	return first
 }
 
-// disown takes an owner away; true if that makes a difference.
-func (k *keeper) disown(owner string) bool {
+// removeOwner removes an owner. It returns true when no owner is left.
+func (k *keeper) removeOwner(owner string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.lockedState.owners[owner]; !ok {
@@ -124,7 +124,7 @@ func (k *keeper) disown(owner string) bool {
 	return len(k.lockedState.owners) == 0
 }
 
-// report takes what watchers say of the kinds.
+// report stores the state of the watched kinds and the number of applications.
 func (k *keeper) report(kinds []capstanv1.WatchedKind, apps int) {
 	kinds = slices.Clone(kinds)
 	slices.SortFunc(kinds, func(a, b capstanv1.WatchedKind) int { return cmp.Compare(a.Kind, b.Kind) })
@@ -145,7 +145,7 @@ func (k *keeper) report(kinds []capstanv1.WatchedKind, apps int) {
 	k.lockedState.kinds, k.lockedState.kindSince, k.lockedState.apps = kinds, since, apps
 }
 
-// retire marks a keeper that is not demanded as forgotten; false if it is demanded.
+// retire marks a keeper as forgotten. It returns false when the cluster is demanded.
 func (k *keeper) retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,7 +156,8 @@ func (k *keeper) retire() bool {
 	return true
 }
 
-// start marks the goroutine as running; false if it is, or must not.
+// start marks the goroutine as running. It returns false when the goroutine runs already,
+// or must not run.
 func (k *keeper) start() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,48 +168,49 @@ func (k *keeper) start() bool {
 	return true
 }
 
-// finish marks it as not running.
+// finish marks the goroutine as not running.
 func (k *keeper) finish() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lockedState.running = false
 }
 
-// poke makes the goroutine reconcile; it need not be running.
-func (k *keeper) poke() {
+// trigger makes the goroutine reconcile now or, when it does not run, after its start.
+func (k *keeper) trigger() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
 	}
 }
 
-// hooks are what the transport of its connections calls.
-func (k *keeper) hooks() requestHooks { return requestHooks{k.reauthenticate, k.doubt} }
+// hooks returns the functions that the transports of the keeper's connections call.
+func (k *keeper) hooks() requestHooks { return requestHooks{k.reauthenticate, k.checkServer} }
 
-// reauthenticate is what the transport calls after a 401: it waits until the
-// Secret was read again, and the server probed if that changed nothing.
-func (k *keeper) reauthenticate(ctx context.Context) { k.ask(ctx, questions{rejected: true}) }
+// reauthenticate is called by the transport after a 401. It waits until the Secret was
+// read again and, if the credentials did not change, the server was probed.
+func (k *keeper) reauthenticate(ctx context.Context) { k.requestCheck(ctx, checks{rejected: true}) }
 
-// doubt is what the transport calls after a request got no answer: it waits until
-// the server was probed.
-func (k *keeper) doubt(ctx context.Context) { k.ask(ctx, questions{lost: true}) }
+// checkServer is called by the transport after a request without a response. It waits
+// until the server was probed.
+func (k *keeper) checkServer(ctx context.Context) { k.requestCheck(ctx, checks{lost: true}) }
 
-// ask waits for the next step to answer. All who ask before it share its answer.
-func (k *keeper) ask(ctx context.Context, q questions) {
-	answered := k.open(q)
-	if answered == nil {
+// requestCheck waits until the next step made the checks. All callers before that step
+// share them.
+func (k *keeper) requestCheck(ctx context.Context, q checks) {
+	done := k.open(q)
+	if done == nil {
 		return
 	}
-	k.poke()
+	k.trigger()
 	select {
-	case <-answered:
+	case <-done:
 	case <-ctx.Done():
 	}
 }
 
-// open adds questions to those of the next step, and returns what is closed then; nil
-// where no goroutine runs.
-func (k *keeper) open(q questions) <-chan struct{} {
+// open adds checks to those of the next step. It returns the channel that is closed after
+// them, or nil when the goroutine does not run.
+func (k *keeper) open(q checks) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.lockedState.running {
@@ -216,10 +218,10 @@ func (k *keeper) open(q questions) <-chan struct{} {
 	}
 	open := &k.lockedState.open
 	open.rejected, open.lost = open.rejected || q.rejected, open.lost || q.lost
-	if open.answered == nil {
-		open.answered = make(chan struct{})
+	if open.done == nil {
+		open.done = make(chan struct{})
 	}
-	return open.answered
+	return open.done
 }
 
 func (k *keeper) connection() *Connection {
@@ -240,7 +242,7 @@ func (k *keeper) outcome() outcome {
 	return outcome{k.lockedState.snapshot.State, k.lockedState.snapshot.Reason}
 }
 
-// snapshot is the present one.
+// snapshot returns the present Snapshot.
 func (k *keeper) snapshot() Snapshot {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// apply puts an event to the state machine.
+// apply applies an event to the state machine.
 func (k *keeper) apply(e event, message string) { k.change(e, message, nil) }
 
-// change is the one place where state changes: it edits what is locked, then tells
-// the transport, the log, the listeners and the ClusterConnection, in this order
+// change is the only function that changes the state. It edits the locked state. Then it
+// notifies the transport, the log, the listeners and the ClusterConnection, in this order
 // and with no lock held.
 func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	k.mu.Lock()
@@ -26,28 +26,28 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	if is.State != was.State {
 		s.Since = k.m.clock.Now()
 	}
-	said := s.Message
-	if is != was || describes(e) {
+	oldMessage := s.Message
+	if is != was || replacesMessage(e) {
 		s.Message = message
 	}
-	reworded := s.Message != said
+	messageChanged := s.Message != oldMessage
 	connection := k.lockedState.connection
 	to := k.snapshotLocked()
 	k.mu.Unlock()
 
 	if !passes(to.State) {
-		k.versionAt = time.Time{} // What comes back may be another cluster, or a newer one.
+		k.versionAt = time.Time{} // After the outage it may be another cluster, or a newer version.
 	}
 	if connection != nil {
-		connection.transport.SetOpen(passes(to.State) && !k.doubted)
+		connection.transport.SetOpen(passes(to.State) && !k.unanswered)
 		if passes(from.State) && !passes(to.State) {
-			// Streams that are still open would end one by one, each at its own
-			// timeout; cut now, they resume through the gate.
-			connection.transport.Sever()
+			// Open streams would end one by one, each at its own timeout. Closed now,
+			// they resume through the gate.
+			connection.transport.CloseConnections()
 		}
 	}
 	if is == was && from.Epoch == to.Epoch {
-		if reworded {
+		if messageChanged {
 			k.publish()
 		}
 		return
@@ -62,12 +62,12 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	}
 }
 
-// describes is whether an event's message replaces one that stands for the same
-// state and reason. That of a failed probe does not: it may vary from one to the
-// next, and each would be a write.
-func describes(e event) bool {
+// replacesMessage reports whether the message of an event replaces the existing message
+// when state and reason stay the same. The message of a failed probe does not: it may
+// differ for each probe, and each change would be a write.
+func replacesMessage(e event) bool {
 	switch e {
-	case eventHubSilent, eventSecretMissing, eventSecretForbidden, eventRefused, eventGone, eventKinds:
+	case eventHubUnreadable, eventSecretMissing, eventSecretForbidden, eventRefused, eventRemoved, eventKinds:
 		return true
 	case eventDemanded, eventReleased, eventAccepted, eventReplaced, eventAnswered, eventHealthy,
 		eventNewServer, eventProbeForbidden, eventMissed, eventFailing, eventLost, eventUnauthorized, eventCount:
@@ -75,14 +75,14 @@ func describes(e event) bool {
 	return false
 }
 
-// publish hands what a ClusterConnection shall show to the writer.
+// publish passes the desired ClusterConnection to the writer.
 func (k *keeper) publish() {
 	if k.ref.IsLocal() {
 		return
 	}
 	object, found := k.m.objects.find(k.ref)
 	k.mu.Lock()
-	want := wanted{
+	want := desired{
 		ref:    k.ref,
 		status: statusOf(k.lockedState.snapshot, k.lockedState.kinds, k.lockedState.apps),
 	}
@@ -99,8 +99,8 @@ const (
 	engageRetryMax = 5 * time.Minute
 )
 
-// engage passes the connection to the Aware, once per epoch and in a goroutine of
-// its own: an Engage that blocks does not block the keeper.
+// engage passes the connection to the Aware once for each epoch, in a separate goroutine:
+// an Engage that blocks does not block the keeper.
 func (k *keeper) engage(connection *Connection) {
 	if k.m.aware == nil || k.ref.IsLocal() || k.engaged == connection.epoch {
 		return

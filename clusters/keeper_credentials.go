@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 )
 
-// readSecretIfDue reads the cluster's Secret the first time, when the watch tells
-// of another version, when a request met 401, and when a retry is due.
+// readSecretIfDue reads the cluster's Secret in four cases: the first time, when the watch
+// has another version, when a request got 401, and when a retry is due.
 func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 	secret, _, err := credentialSource(k.ref, object)
 	if err != nil {
@@ -23,8 +23,8 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 		k.creds.read, k.creds.secret = false, secret
 	}
 	k.m.secrets.Want(k.name, secret)
-	// The watch may lag behind what was read, so only a version it tells for the
-	// first time counts.
+	// The watch may have an older version than the one that was read. So only a version
+	// that is new from the watch counts.
 	version, known := k.m.secrets.Version(secret)
 	moved := known && version != k.creds.seenVersion && version != k.creds.readVersion
 	if known {
@@ -32,15 +32,15 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 	}
 	now := k.m.clock.Now()
 	retry := !k.creds.retryAt.IsZero() && !now.Before(k.creds.retryAt)
-	if !k.creds.read || moved || retry || k.asked.rejected {
+	if !k.creds.read || moved || retry || k.requested.rejected {
 		if k.readSecret(ctx) {
-			k.asked.rejected = false // the credentials changed, which answers the 401
+			k.requested.rejected = false // The credentials changed, so no probe is needed.
 		}
 	}
 }
 
-// readSecret reads the Secret and brings the connection in line with it. It is
-// true when the credentials changed.
+// readSecret reads the Secret and updates the connection. It returns true when the
+// credentials changed.
 func (k *keeper) readSecret(ctx context.Context) bool {
 	object, found := k.m.objects.find(k.ref)
 	if found != presencePresent {
@@ -68,7 +68,7 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	case err != nil:
 		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.Wait())
-		k.apply(eventHubSilent, fmt.Sprintf("Secret %s cannot be read: %s", name, apierrors.ReasonForError(err)))
+		k.apply(eventHubUnreadable, fmt.Sprintf("Secret %s cannot be read: %s", name, apierrors.ReasonForError(err)))
 		return false
 	}
 	k.creds.read, k.creds.readVersion = true, secret.ResourceVersion
@@ -81,7 +81,7 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 	return false
 }
 
-// accept judges a kubeconfig and uses it. It is true when the credentials changed.
+// accept checks a kubeconfig and uses it. It returns true when the credentials changed.
 func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 	config, err := kubeconfig.Parse(raw, kubeconfig.Options{AllowLoopback: k.m.options.AllowLoopback})
 	if err != nil {
@@ -97,7 +97,7 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 	case current == nil:
 		err = k.first(ctx, config)
 	case change == kubeconfig.Endpoint:
-		err = k.consider(ctx, config, source)
+		err = k.addCandidate(ctx, config, source)
 	case change == kubeconfig.Same:
 		k.dropCandidate()
 	default:
@@ -110,11 +110,11 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 	}
 	had := k.creds.usable
 	k.creds.usable, k.creds.retryAt = true, time.Time{}
-	if (change == kubeconfig.Same && had) || k.beside.candidate != nil {
-		return false // Those of the connection in use are the same.
+	if (change == kubeconfig.Same && had) || k.handover.candidate != nil {
+		return false // The credentials of the connection in use did not change.
 	}
 	if !had || !passes(k.outcome().State) {
-		k.nextProbe = time.Time{} // what was wrong may be mended
+		k.nextProbe = time.Time{} // The cause of the failure may be fixed.
 	}
 	if current != nil && change != kubeconfig.Same {
 		k.m.metrics.rotated(change)
@@ -134,14 +134,15 @@ func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
 	if err != nil {
 		return err
 	}
-	k.health, k.doubted, k.versionAt = health{}, false, time.Time{}
+	k.health, k.unanswered, k.versionAt = health{}, false, time.Time{}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lockedState.connection, k.lockedState.snapshot.Epoch = connection, epoch
 	return nil
 }
 
-// unusable stops traffic at once.
+// unusable applies an event about unusable credentials and plans a retry. Requests are not
+// sent any more.
 func (k *keeper) unusable(e event, message string) {
 	k.creds.usable = false
 	k.dropCandidate()

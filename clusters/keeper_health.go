@@ -8,11 +8,11 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// probeJitter is the share by which the times between probes are spread, so that the
-// hub does not probe all clusters at once.
+// probeJitter is the share by which the times between probes vary, so that the hub does
+// not probe all clusters at the same time.
 const probeJitter = 0.2
 
-// probeIfDue probes if it is time, and draws the conclusions.
+// probeIfDue probes when a probe is due, and applies the event that follows.
 func (k *keeper) probeIfDue(ctx context.Context) {
 	connection := k.connection()
 	if connection == nil || !k.creds.usable {
@@ -21,26 +21,26 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 	now := k.m.clock.Now()
 	was := k.outcome()
 	if passes(was.State) && k.health.bad == 0 && was != probeFailing {
-		// Heard of lately is as good as probed.
-		if heard := connection.LastContact(); !heard.IsZero() {
-			if due := heard.Add(k.m.timings.ProbeInterval); due.After(k.nextProbe) {
+		// A recent contact has the same value as a probe.
+		if contact := connection.LastContact(); !contact.IsZero() {
+			if due := contact.Add(k.m.timings.ProbeInterval); due.After(k.nextProbe) {
 				k.nextProbe = due
 			}
 		}
 	}
-	if !k.asked.any() && now.Before(k.nextProbe) {
+	if !k.requested.any() && now.Before(k.nextProbe) {
 		k.judgeKinds()
 		return
 	}
 	result, problem := k.probe(ctx, connection)
 	if ctx.Err() != nil || k.connection() != connection || !k.creds.usable {
-		return // ended; or a 401 led to another connection, or to a Secret that is gone
+		return // The context ended, or a 401 led to another connection or a missing Secret.
 	}
 	now = k.m.clock.Now()
-	// A server that did not answer is asked by nobody else until it does: see
-	// transport.Options.Doubt.
-	k.doubted = result == probeUnanswered
-	// Where requests park, all that was heard are the answers to these probes.
+	// While a server does not respond, only probes are sent to it: see
+	// transport.Options.CheckServer.
+	k.unanswered = result == probeUnanswered
+	// While requests wait, the responses to these probes are the only contact.
 	silent := !passes(was.State) || now.Sub(connection.LastContact()) >= k.m.timings.Silence
 	failing := k.kindsProblem(now)
 	e := k.moving(k.health.judge(result, was, silent, failing == nil))
@@ -51,8 +51,8 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 	k.nextProbe = now.Add(k.untilProbe(e))
 }
 
-// probe probes, with the Secret read again if the credentials are rejected. While
-// the connection is not up it takes a place among those that may dial.
+// probe probes the server. If the credentials are rejected, it reads the Secret again and
+// repeats the probe. While the connection does not work, it first waits for a place to dial.
 func (k *keeper) probe(ctx context.Context, connection *Connection) (probeResult, error) {
 	if !passes(k.outcome().State) {
 		release, err := k.m.dials.acquire(ctx, k.failed)
@@ -76,12 +76,12 @@ func (k *keeper) probeOnce(ctx context.Context, connection *Connection) (probeRe
 	result, problem := connection.probe(ctx)
 	k.m.metrics.probed(result, k.m.clock.Since(start))
 	if result == probeUnanswered && !passes(k.outcome().State) {
-		connection.transport.Sever() // the next probe dials: this TCP connection may be dead
+		connection.transport.CloseConnections() // The next probe dials: this TCP connection may be broken.
 	}
 	return result, problem
 }
 
-// identify reads what tells the cluster.
+// identify reads the version and the identity of the cluster and publishes them.
 func (k *keeper) identify(ctx context.Context, connection *Connection) {
 	ctx, cancel := context.WithTimeout(ctx, k.m.timings.ProbeTimeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (k *keeper) identify(ctx context.Context, connection *Connection) {
 	k.publish()
 }
 
-// untilProbe is the wait after a probe.
+// untilProbe returns the time until the next probe.
 func (k *keeper) untilProbe(e event) time.Duration {
 	state := k.outcome().State
 	switch state {

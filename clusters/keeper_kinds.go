@@ -7,25 +7,26 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// judgeKinds draws conclusions when only the watched kinds may have changed.
+// judgeKinds applies the event that follows when only the watched kinds may have changed.
 func (k *keeper) judgeKinds() {
 	if k.health.good == 0 || !passes(k.outcome().State) {
 		return
 	}
 	failing := k.kindsProblem(k.m.clock.Now())
-	e := k.moving(k.health.standing(k.outcome(), failing == nil))
+	e := k.moving(k.health.verdict(k.outcome(), failing == nil))
 	k.apply(e, k.describe(e, nil, failing))
 }
 
-// moving is what health is while the cluster has moved to where it cannot be reached.
+// moving replaces eventHealthy by eventNewServer while the server that the kubeconfig
+// names cannot be used.
 func (k *keeper) moving(e event) event {
-	if e == eventHealthy && k.beside.problem != "" {
+	if e == eventHealthy && k.handover.problem != "" {
 		return eventNewServer
 	}
 	return e
 }
 
-// kindsProblem is a copy of the first kind that counts against the cluster.
+// kindsProblem returns a copy of the first kind that makes the cluster Degraded, or nil.
 func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -36,13 +37,13 @@ func (k *keeper) kindsProblem(now time.Time) *capstanv1.WatchedKind {
 	return failing.DeepCopy()
 }
 
-// describe is the message for users.
+// describe returns the message for users.
 func (k *keeper) describe(e event, problem error, failing *capstanv1.WatchedKind) string {
 	switch {
 	case e == eventHealthy:
 		return "connected"
 	case e == eventNewServer:
-		return k.beside.problem
+		return k.handover.problem
 	case e == eventKinds && failing != nil:
 		reason := failing.Reason
 		if reason == "" {

@@ -7,7 +7,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// readingMessage of a connection whose kubeconfig is not read yet.
+// readingMessage is the message of a connection whose kubeconfig is not read yet.
 const readingMessage = "reading the kubeconfig"
 
 func (k *keeper) run(ctx context.Context) {
@@ -35,7 +35,8 @@ func (k *keeper) run(ctx context.Context) {
 	k.disconnect()
 }
 
-// rest ends the goroutine if nothing came in between.
+// rest marks the goroutine as not running, unless a wake or a demand arrived meanwhile. It
+// returns whether the goroutine must return.
 func (k *keeper) rest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -50,25 +51,25 @@ func (k *keeper) rest() bool {
 func (k *keeper) end() {
 	k.mu.Lock()
 	open := k.lockedState.open
-	k.lockedState.open = questions{}
+	k.lockedState.open = checks{}
 	k.mu.Unlock()
-	if open.answered != nil {
-		close(open.answered)
+	if open.done != nil {
+		close(open.done)
 	}
 }
 
-// step reconciles the connection and returns when the next step is due; more is false
-// when there is nothing left to keep.
+// step reconciles the connection and returns the time until the next step. more is false
+// when the keeper has nothing more to do.
 func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	k.mu.Lock()
-	k.asked = k.lockedState.open
-	k.lockedState.open = questions{}
+	k.requested = k.lockedState.open
+	k.lockedState.open = checks{}
 	demanded := len(k.lockedState.owners) > 0 || k.ref.IsLocal()
 	lingerEnd := k.lockedState.releasedAt.Add(k.m.timings.Linger)
 	state := k.lockedState.snapshot.State
 	k.mu.Unlock()
-	if answered := k.asked.answered; answered != nil {
-		defer close(answered)
+	if done := k.requested.done; done != nil {
+		defer close(done)
 	}
 	if k.ref.IsLocal() {
 		k.probeIfDue(ctx)
@@ -85,26 +86,26 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 		return idle, false
 	}
 	if !demanded && state == capstanv1.ConnectionUnused {
-		// Not used, and not yet long enough to say so: after a restart its
-		// Pipelines may not have been read yet.
+		// Not demanded, but the linger is not over: after a restart, the Pipelines
+		// that use the cluster may not have been read yet.
 		return lingerEnd.Sub(now), true
 	}
 	k.apply(eventDemanded, readingMessage)
 	if found == presenceUnknown {
 		if problem := k.m.objects.problem(k.ref.Kind); problem != "" {
-			k.apply(eventHubSilent, problem)
+			k.apply(eventHubUnreadable, problem)
 		}
 	} else {
 		if k.objectUID != "" && k.objectUID != object.UID {
 			k.disconnect()
-			k.apply(eventGone, k.ref.String()+" was replaced by another of the same name")
+			k.apply(eventRemoved, k.ref.String()+" was replaced by another object of the same name")
 			k.apply(eventDemanded, readingMessage)
 		}
 		k.objectUID = object.UID
 		k.readSecretIfDue(ctx, object)
 	}
 	k.probeIfDue(ctx)
-	k.tendBeside(ctx)
+	k.reconcileHandover(ctx)
 	wait = k.untilNext()
 	if !demanded {
 		wait = min(wait, lingerEnd.Sub(k.m.clock.Now()))
@@ -112,16 +113,16 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	return wait, true
 }
 
-// removed is the step of a cluster whose object is deleted, or being deleted.
-func (k *keeper) removed(demanded, going bool) (more bool) {
+// removed is the step of a cluster whose object is deleted, or is being deleted.
+func (k *keeper) removed(demanded, deleting bool) (more bool) {
 	message := k.ref.String() + " does not exist"
-	if going {
+	if deleting {
 		message = k.ref.String() + " is being deleted"
 	}
 	k.disconnect()
-	k.apply(eventGone, message)
+	k.apply(eventRemoved, message)
 	k.objectUID = ""
-	if !demanded && !going {
+	if !demanded && !deleting {
 		k.forget(k)
 		return false
 	}
@@ -134,17 +135,17 @@ func (k *keeper) release() {
 	k.mu.Lock()
 	k.lockedState.kinds, k.lockedState.kindSince, k.lockedState.apps = nil, nil, 0
 	k.mu.Unlock()
-	k.apply(eventReleased, "no Pipeline names the cluster")
+	k.apply(eventReleased, "no Pipeline uses the cluster")
 	k.publish()
 }
 
-// disconnect ends the connection and forgets its credentials.
+// disconnect closes all connections and removes the credentials.
 func (k *keeper) disconnect() {
 	k.m.secrets.Drop(k.name)
 	k.creds = credentialState{}
 	k.dropCandidate()
 	k.endDraining()
-	k.health, k.doubted = health{}, false
+	k.health, k.unanswered = health{}, false
 	k.nextProbe, k.versionAt = time.Time{}, time.Time{}
 	k.mu.Lock()
 	old := k.lockedState.connection
@@ -157,7 +158,7 @@ func (k *keeper) disconnect() {
 	}
 }
 
-// untilNext is the time until the clock alone asks for a step.
+// untilNext returns the time until the next step that no wake triggers.
 func (k *keeper) untilNext() time.Duration {
 	now := k.m.clock.Now()
 	wait := idle
@@ -167,8 +168,8 @@ func (k *keeper) untilNext() time.Duration {
 		}
 	}
 	sooner(k.creds.retryAt)
-	sooner(k.beside.retryAt)
-	sooner(k.beside.drained)
+	sooner(k.handover.retryAt)
+	sooner(k.handover.drained)
 	if k.connection() != nil && k.creds.usable {
 		sooner(k.nextProbe)
 	}

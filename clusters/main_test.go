@@ -70,7 +70,7 @@ type world struct {
 	options   clusters.Options
 	logs      *logs
 	recorder  *events.FakeRecorder
-	heard     *listener
+	listener  *listener
 }
 
 // newWorld makes a namespace; start starts the Manager.
@@ -81,7 +81,7 @@ func newWorld(t *testing.T, edit func(*clusters.Options)) *world {
 
 func newWorldOn(t *testing.T, hub *controlplane.Shared, edit func(*clusters.Options)) *world {
 	t.Helper()
-	w := &world{t: t, g: NewWithT(t), logs: &logs{}, recorder: events.NewFakeRecorder(1000), heard: &listener{}}
+	w := &world{t: t, g: NewWithT(t), logs: &logs{}, recorder: events.NewFakeRecorder(1000), listener: &listener{}}
 	w.g.SetDefaultEventuallyTimeout(patience)
 	w.g.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	cp := hub.Get(t)
@@ -105,7 +105,7 @@ func newWorldOn(t *testing.T, hub *controlplane.Shared, edit func(*clusters.Opti
 	}
 	w.manager, err = clusters.New(w.options)
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.manager.AddListener(w.heard)
+	w.manager.AddListener(w.listener)
 	return w
 }
 
@@ -259,7 +259,7 @@ func (l *logs) String() string {
 	return l.lines.String()
 }
 
-// listener remembers what it is told.
+// listener records the notifications.
 type listener struct {
 	mu          sync.Mutex
 	transitions []string
@@ -290,7 +290,7 @@ func (l *listener) of(name multicluster.ClusterName) []string {
 	return own
 }
 
-func (l *listener) told(ref clusters.Ref) int {
+func (l *listener) referenceChanges(ref clusters.Ref) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0

@@ -31,9 +31,10 @@ import (
 // Manager keeps the connections to workload clusters. See the package comment.
 type Manager struct {
 	*shared
-	hubIdle func() // closes what the hub client keeps open
+	hubIdle func() // closes the idle connections of the hub client
 	watches []*objectWatch
-	// decided is closed when all kinds of cluster objects are decided.
+	// decided is closed when, for each kind of cluster objects, the objects were read or
+	// the kind is known not to be installed.
 	decided chan struct{}
 
 	mu          sync.Mutex
@@ -62,7 +63,7 @@ func New(o Options) (*Manager, error) {
 		return nil, fmt.Errorf("clients of the management cluster: %w", err)
 	}
 	local := newKeeper(m.shared, LocalName, Ref{}, m.forget)
-	connection, err := m.newLocalConnection(context.Background(), local.doubt) //nolint:forbidigo // ended by its keeper, with the Manager
+	connection, err := m.newLocalConnection(context.Background(), local.checkServer) //nolint:forbidigo // ended by its keeper, with the Manager
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func withDefaults(o Options) Options {
 func (m *Manager) makeHubClients() error {
 	config := rest.CopyConfig(m.options.Local)
 	// Every call of the Manager has a bounded number of callers (those that may
-	// dial, one writer), so that a client-side limit would only delay a cold start.
+	// dial, one writer). A client-side limit would only delay a cold start.
 	config.QPS, config.RateLimiter = -1, nil
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -104,7 +105,8 @@ func (m *Manager) makeHubClients() error {
 	// Discovery has no context to end it, so its client has a timeout.
 	bounded := &http.Client{Transport: httpClient.Transport, Timeout: m.timings.HubTimeout}
 	mapping := func(kind schema.GroupKind) (*meta.RESTMapping, error) {
-		// A mapper never forgets: an old one would name a version that is served no more.
+		// A mapper never removes a version: an old one could return one that is not
+		// served any more.
 		mapper, err := apiutil.NewDynamicRESTMapper(config, bounded)
 		if err != nil {
 			return nil, err
@@ -115,7 +117,7 @@ func (m *Manager) makeHubClients() error {
 	if err := errors.Join(corev1.AddToScheme(scheme), capstanv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
-	// Kinds of its own are mapped statically: discovery is only for those of others.
+	// Capstan's own kinds have a static mapping; discovery is only for other kinds.
 	m.hub, err = client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: StaticMapper(scheme)})
 	if err != nil {
 		return err
@@ -129,8 +131,8 @@ func (m *Manager) makeHubClients() error {
 		return err
 	}
 	m.secrets = secretwatch.New(secretwatch.Options[multicluster.ClusterName]{
-		Client: metadataClient, Scope: secretwatch.ByNamespace, Wake: m.poke, WakeWhenListed: true, Logger: m.log,
-		Consequence: "changed kubeconfigs are only noticed when a cluster rejects the old ones; give the hub list and watch on secrets in this namespace",
+		Client: metadataClient, Scope: secretwatch.ByNamespace, Wake: m.wakeCluster, WakeWhenListed: true, Logger: m.log,
+		Consequence: "the hub notices a changed kubeconfig only when the cluster rejects the old one; give the hub list and watch on secrets in this namespace",
 	})
 	m.writer = newWriter(m.hub, m.options, m.log)
 	if m.options.LocalOnly {
@@ -151,14 +153,14 @@ func (m *Manager) makeHubClients() error {
 // the election itself.
 func (m *Manager) NeedLeaderElection() bool { return m.options.Elected == nil }
 
-// AddListener adds a Listener. Before Start only.
+// AddListener adds a Listener. It must be called before Start.
 func (m *Manager) AddListener(l Listener) { m.listeners = append(m.listeners, l) }
 
 // SetAware makes the Manager engage each cluster once per epoch, when it is first
-// Ready or Degraded. Before Start only.
+// Ready or Degraded. It must be called before Start.
 func (m *Manager) SetAware(a multicluster.Aware) { m.aware = a }
 
-// Start runs until ctx ends and all goroutines have. A Manager starts once.
+// Start runs until ctx and all goroutines have ended. A Manager starts only once.
 func (m *Manager) Start(ctx context.Context) error {
 	undo, err := m.metrics.register(m.options.Registerer)
 	if err != nil {
@@ -188,7 +190,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// lead starts what one process at a time does: it reads the cluster objects and writes
+// lead starts the work of the leader: it reads the cluster objects and writes
 // ClusterConnections.
 func (m *Manager) lead() {
 	for _, w := range m.watches {
@@ -200,31 +202,31 @@ func (m *Manager) lead() {
 	}
 }
 
-// Demand makes the cluster demanded by owner. It returns at once and never dials.
-// Malformed names are never connected.
+// Demand adds an owner to the cluster. It returns at once and never dials. A malformed
+// name is never connected.
 func (m *Manager) Demand(name multicluster.ClusterName, owner string) {
-	if k, first := m.own(name, owner); first {
+	if k, first := m.addOwner(name, owner); first {
 		m.wake(k)
 	}
 }
 
-// own adds an owner to a keeper, under the mutex, or the keeper might be dropped in
-// between. first is true if that makes a difference.
-func (m *Manager) own(name multicluster.ClusterName, owner string) (k *keeper, first bool) {
+// addOwner adds an owner to a keeper. It holds the mutex, so that the keeper is not dropped
+// meanwhile. first is true for the first owner.
+func (m *Manager) addOwner(name multicluster.ClusterName, owner string) (k *keeper, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k = m.keeperLocked(name)
-	return k, k != nil && k.own(owner)
+	return k, k != nil && k.addOwner(owner)
 }
 
-// Release ends a demand. The connection lingers.
+// Release removes an owner. The connection stays for Timings.Linger.
 func (m *Manager) Release(name multicluster.ClusterName, owner string) {
-	if k := m.keeper(name); k != nil && k.disown(owner) {
+	if k := m.keeper(name); k != nil && k.removeOwner(owner) {
 		m.wake(k)
 	}
 }
 
-// keeperLocked finds or makes a keeper; nil for a malformed name.
+// keeperLocked finds or makes a keeper. It returns nil for a malformed name.
 func (m *Manager) keeperLocked(name multicluster.ClusterName) *keeper {
 	if k := m.lockedState.keepers[name]; k != nil {
 		return k
@@ -244,21 +246,21 @@ func (m *Manager) keeper(name multicluster.ClusterName) *keeper {
 	return m.lockedState.keepers[name]
 }
 
-// keepers are all of them.
+// keepers returns all keepers.
 func (m *Manager) keepers() []*keeper {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Values(m.lockedState.keepers))
 }
 
-// forget drops a keeper that is not demanded, and its ClusterConnection.
+// forget removes a keeper that is not demanded, and its ClusterConnection.
 func (m *Manager) forget(k *keeper) {
 	if m.drop(k) {
 		m.writer.remove(k.name, k.ref)
 	}
 }
 
-// drop removes a keeper from the map unless it is demanded.
+// drop removes a keeper from the map, unless its cluster is demanded.
 func (m *Manager) drop(k *keeper) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -271,12 +273,12 @@ func (m *Manager) drop(k *keeper) bool {
 
 // wake makes a keeper reconcile, and starts its goroutine if it does not run.
 func (m *Manager) wake(k *keeper) {
-	k.poke()
+	k.trigger()
 	m.ensureRunning(k)
 }
 
-// poke wakes the keeper of a cluster, if there is one.
-func (m *Manager) poke(name multicluster.ClusterName) {
+// wakeCluster wakes the keeper of a cluster, if there is one.
+func (m *Manager) wakeCluster(name multicluster.ClusterName) {
 	if k := m.keeper(name); k != nil {
 		m.wake(k)
 	}
@@ -292,10 +294,10 @@ func (m *Manager) ensureRunning(k *keeper) {
 	}
 }
 
-// Resolve follows a reference to the name of the cluster that serves it: itself, or
-// for a GitopsCluster with capiClusterRef the Cluster. No I/O. The error is of one
-// of the classes ErrNotFound, ErrNotReady, ErrInvalid, ErrNotSynced, and its message
-// names the object. Whether the cluster can be reached is its Snapshot's matter.
+// Resolve returns the name of the cluster that a reference leads to: the referenced object
+// or, for a GitopsCluster with capiClusterRef, the Cluster. It does no I/O. Errors are of
+// the classes ErrNotFound, ErrNotReady, ErrInvalid and ErrNotSynced, and the message names
+// the object. Resolve does not check whether the cluster is reachable; see Snapshot.
 func (m *Manager) Resolve(ref Ref) (multicluster.ClusterName, error) {
 	target, err := m.objects.resolve(ref)
 	if err != nil {
@@ -304,9 +306,9 @@ func (m *Manager) Resolve(ref Ref) (multicluster.ClusterName, error) {
 	return target.ClusterName(), nil
 }
 
-// SelfManaged is whether a cluster's own CAPI objects are looked after in it: it has
-// SelfManagedLabel, or is the management cluster. A change of it is a
-// Listener's ReferenceChanged. No I/O.
+// SelfManaged reports whether a cluster holds its own CAPI objects: it has
+// SelfManagedLabel, or is the management cluster. A change is notified by
+// Listener.ReferenceChanged. It does no I/O.
 func (m *Manager) SelfManaged(name multicluster.ClusterName) bool {
 	if name == LocalName {
 		return true
@@ -319,7 +321,8 @@ func (m *Manager) SelfManaged(name multicluster.ClusterName) bool {
 	return found == presencePresent && object.SelfManaged && !object.Deleting
 }
 
-// Snapshot of a cluster that is demanded, or was.
+// Snapshot returns the Snapshot of a cluster. It returns false when the cluster was never
+// demanded or its keeper was removed.
 func (m *Manager) Snapshot(name multicluster.ClusterName) (Snapshot, bool) {
 	k := m.keeper(name)
 	if k == nil {
@@ -328,7 +331,8 @@ func (m *Manager) Snapshot(name multicluster.ClusterName) (Snapshot, bool) {
 	return k.snapshot(), true
 }
 
-// Snapshots of all, by name; the management cluster comes first.
+// Snapshots returns the Snapshots of all clusters, sorted by name. The management cluster
+// is the first.
 func (m *Manager) Snapshots() []Snapshot {
 	keepers := m.keepers()
 	all := make([]Snapshot, 0, len(keepers))
@@ -339,8 +343,9 @@ func (m *Manager) Snapshots() []Snapshot {
 	return all
 }
 
-// Connection of a cluster, in whatever state: requests park while it is not Ready
-// or Degraded. ErrNotConnected until a kubeconfig was read and accepted.
+// Connection returns the connection of a cluster in any state. Requests wait while it is
+// not Ready or Degraded. The error is of class ErrNotConnected until a kubeconfig was read
+// and accepted.
 func (m *Manager) Connection(name multicluster.ClusterName) (*Connection, error) {
 	k := m.keeper(name)
 	if k == nil {
@@ -353,9 +358,9 @@ func (m *Manager) Connection(name multicluster.ClusterName) (*Connection, error)
 	return nil, failure(ErrNotConnected, "cluster %q is %s: %s: %s", name, s.State, s.Reason, s.Message)
 }
 
-// ReportKinds says what is watched in a cluster, for its ClusterConnection and its
-// state: a kind that is not synced makes it Degraded, unless its reason is "" or
-// ReasonSyncing and Timings.KindGrace is not over.
+// ReportKinds sets the watched kinds of a cluster and its number of applications. They are
+// part of its ClusterConnection and its state. A kind that is not synced makes the cluster
+// Degraded, unless its reason is "" or ReasonSyncing and Timings.KindGrace is not over.
 func (m *Manager) ReportKinds(name multicluster.ClusterName, kinds []capstanv1.WatchedKind, apps int) {
 	k := m.keeper(name)
 	if k == nil {

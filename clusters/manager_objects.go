@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// What follows from the cluster objects of the management cluster.
-
-// objectsChanged is called with references whose object changed.
+// objectsChanged is called with references whose object changed. It updates the demands of
+// SelfManagedLabel, wakes the keepers and notifies the Listeners.
 func (m *Manager) objectsChanged(refs []Ref) {
 	for _, ref := range refs {
 		object, found := m.objects.find(ref)
@@ -17,7 +16,7 @@ func (m *Manager) objectsChanged(refs []Ref) {
 		} else {
 			m.Release(ref.ClusterName(), SelfManagedOwner)
 		}
-		m.poke(ref.ClusterName())
+		m.wakeCluster(ref.ClusterName())
 		for _, l := range m.listeners {
 			l.ReferenceChanged(ref)
 		}
@@ -25,7 +24,7 @@ func (m *Manager) objectsChanged(refs []Ref) {
 }
 
 // WaitForObjects waits until every kind of cluster object was read, or is known not
-// to be installed: Resolve says nothing of it before.
+// to be installed. Before that, Resolve returns ErrNotSynced for the kind.
 func (m *Manager) WaitForObjects(ctx context.Context) error {
 	select {
 	case <-m.decided:
@@ -35,15 +34,16 @@ func (m *Manager) WaitForObjects(ctx context.Context) error {
 	}
 }
 
-// kindDecided is called when a kind was read, or is not installed.
-func (m *Manager) kindDecided(kind string, asked []Ref) {
+// kindDecided is called when a kind was read, or is not installed. It wakes the keepers of
+// the kind and notifies the Listeners of references that could not be resolved before.
+func (m *Manager) kindDecided(kind string, unresolved []Ref) {
 	m.noteDecided(kind)
 	for _, k := range m.keepers() {
 		if k.ref.Kind == kind {
 			m.wake(k)
 		}
 	}
-	for _, ref := range asked {
+	for _, ref := range unresolved {
 		for _, l := range m.listeners {
 			l.ReferenceChanged(ref)
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// TestLife: a cluster from before it exists to after it is gone, and every way its
+// TestLife: a cluster from before its creation to after its removal, and every way its
 // Secret can be wrong on the way.
 func TestLife(t *testing.T) {
 	management.Get(t)
@@ -45,7 +45,7 @@ func TestLife(t *testing.T) {
 	object := w.createCluster("prod")
 	missing := w.reaches("prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretMissing)
 	g.Expect(missing.Message).To(And(ContainSubstring(w.namespace+"/prod-kubeconfig"), ContainSubstring(`"value"`)))
-	g.Eventually(func() int { return w.heard.told(ref) }).Should(BeNumerically(">=", 1))
+	g.Eventually(func() int { return w.listener.referenceChanges(ref) }).Should(BeNumerically(">=", 1))
 	g.Expect(w.manager.Resolve(ref)).To(Equal(name))
 	_, err = w.manager.Connection(name)
 	g.Expect(err).To(MatchError(clusters.ErrNotConnected))
@@ -102,7 +102,7 @@ func TestLife(t *testing.T) {
 	g.Eventually(func() bool { _, known := w.manager.Snapshot(name); return known }).Should(BeFalse())
 	g.Eventually(func() bool { _, err := w.shown("cluster.prod"); return apierrors.IsNotFound(err) }).Should(BeTrue())
 
-	g.Expect(w.heard.of(name)).To(HaveExactElements(
+	g.Expect(w.listener.of(name)).To(HaveExactElements(
 		"Unused>Removed/ClusterGone",
 		"Removed>Connecting/ReadingCredentials",
 		"Connecting>AuthFailed/SecretMissing",
@@ -117,7 +117,7 @@ func TestLife(t *testing.T) {
 }
 
 // TestSameNameAnotherCluster: a Cluster that is deleted and made anew while the hub
-// looks away is not taken for the old one.
+// does not watch is not taken for the old one.
 func TestSameNameAnotherCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -200,7 +200,7 @@ func TestGitopsClusters(t *testing.T) {
 	create("g", map[string]any{"secretRef": named("g-kc")})
 	g.Eventually(func() error { _, err := w.manager.Resolve(ref); return err }).Should(Succeed())
 	g.Expect(w.manager.Resolve(ref)).To(BeEquivalentTo(w.ref("GitopsCluster", "g").ClusterName()), "no condition blocks nothing")
-	g.Expect(w.heard.told(ref)).To(BeNumerically(">=", 1))
+	g.Expect(w.listener.referenceChanges(ref)).To(BeNumerically(">=", 1))
 
 	// Its Secret's key is kubeconfig; value serves, too.
 	w.manager.Demand(ref.ClusterName(), "test")
@@ -215,13 +215,13 @@ func TestGitopsClusters(t *testing.T) {
 	// capiClusterRef is the Cluster.
 	points := create("points", map[string]any{"capiClusterRef": named("prod")})
 	g.Eventually(func() error { _, err := w.manager.Resolve(points); return err }).Should(MatchError(ContainSubstring("Cluster " + w.namespace + "/prod, which")))
-	told := w.heard.told(points)
+	before := w.listener.referenceChanges(points)
 	w.createCluster("prod")
 	g.Eventually(func() error { _, err := w.manager.Resolve(points); return err }).Should(Succeed())
 	g.Expect(w.manager.Resolve(points)).To(Equal(w.clusterName("prod")))
-	g.Expect(w.heard.told(points)).To(BeNumerically(">", told))
+	g.Expect(w.listener.referenceChanges(points)).To(BeNumerically(">", before))
 
-	// An explicit Ready=False blocks, and its end is told.
+	// An explicit Ready=False blocks, and the end is notified.
 	object := w.newGitopsCluster("g", nil)
 	set := func(status string) {
 		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"X","message":"because","lastTransitionTime":"2030-01-01T00:00:00Z"}]}}`, status)
@@ -229,9 +229,9 @@ func TestGitopsClusters(t *testing.T) {
 	}
 	set("False")
 	g.Eventually(func() error { _, err := w.manager.Resolve(ref); return err }).Should(And(MatchError(clusters.ErrNotReady), MatchError(ContainSubstring("because"))))
-	told = w.heard.told(ref)
+	before = w.listener.referenceChanges(ref)
 	set("True")
-	g.Eventually(func() int { return w.heard.told(ref) }).Should(BeNumerically(">", told))
+	g.Eventually(func() int { return w.listener.referenceChanges(ref) }).Should(BeNumerically(">", before))
 	g.Expect(w.manager.Resolve(ref)).To(Equal(ref.ClusterName()))
 
 	none := create("none", map[string]any{})
@@ -287,7 +287,7 @@ func TestSelfManagedLabel(t *testing.T) {
 	w.g.Consistently(func() bool { _, err := w.shown("cluster.other"); return apierrors.IsNotFound(err) }, "300ms").Should(BeTrue())
 }
 
-// TestLocalOnly: the management cluster is connected, and no other, whatever it asks for.
+// TestLocalOnly: the management cluster is connected, and no other, for any demand.
 func TestLocalOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *clusters.Options) { o.LocalOnly = true })

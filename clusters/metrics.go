@@ -10,21 +10,21 @@ import (
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
-// managementLabel stands for the management cluster in metrics; names of others
-// have slashes.
+// managementLabel is the label value of the management cluster in metrics. Names of other
+// clusters contain slashes.
 const managementLabel = "management"
 
 var (
 	stateMetric = prometheus.NewDesc("capstan_cluster_state",
-		"The state of the connection to a cluster: 1 for the present one, which is the only one given.", []string{"cluster", "state"}, nil)
+		"State of the connection to a cluster. Only the present state has a series; its value is 1.", []string{"cluster", "state"}, nil)
 	contactMetric = prometheus.NewDesc("capstan_cluster_last_contact_timestamp_seconds",
-		"When the cluster's API server was last heard.", []string{"cluster"}, nil)
+		"Time of the last byte received from the API server of a cluster.", []string{"cluster"}, nil)
 	expiryMetric = prometheus.NewDesc("capstan_cluster_credential_expiry_timestamp_seconds",
-		"When the credentials for the cluster end, where they tell.", []string{"cluster"}, nil)
+		"Time at which the credentials for a cluster expire, if they contain that time.", []string{"cluster"}, nil)
 )
 
-// metrics is the collector of one Manager. Series by cluster are made of snapshots
-// when they are asked for, so none can outlive its cluster.
+// metrics is the collector of one Manager. The series of clusters are made from snapshots
+// in Collect, so a removed cluster has no series.
 type metrics struct {
 	snapshots func() []Snapshot
 	rotations *prometheus.CounterVec
@@ -37,15 +37,15 @@ func newMetrics(snapshots func() []Snapshot) *metrics {
 		snapshots: snapshots,
 		rotations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_cluster_rotations_total",
-			Help: "Credentials or endpoints that were replaced, by what changed.",
+			Help: "Replaced credentials or endpoints of clusters, by kind of change.",
 		}, []string{"kind"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_cluster_refused_requests_total",
-			Help: "Requests that the hub refused to send to a cluster, by reason.",
+			Help: "Requests that the hub did not send to a cluster because they are not allowed, by reason.",
 		}, []string{"reason"}),
 		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "capstan_cluster_probe_duration_seconds",
-			Help:    "How long probes took, by result.",
+			Help:    "Duration of probes in seconds, by result.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
 		}, []string{"result"}),
 	}
@@ -93,8 +93,8 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	m.probes.Collect(to)
 }
 
-// register puts the collector into a registry until undo is called. Where a
-// registry has the metrics of another Manager already, those stay.
+// register registers the collector; undo removes it. If the registry has the metrics of
+// another Manager already, it keeps those.
 func (m *metrics) register(with prometheus.Registerer) (undo func(), err error) {
 	if with == nil {
 		return func() {}, nil

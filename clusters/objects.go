@@ -12,15 +12,15 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// clusterObject is all that is kept of a Cluster or GitopsCluster.
+// clusterObject contains the fields of a Cluster or GitopsCluster that the hub keeps.
 type clusterObject struct {
 	APIVersion  string
 	UID         types.UID
 	Deleting    bool
 	SelfManaged bool
-	// SecretRef and CAPIRef are a GitopsCluster's.
+	// SecretRef and CAPIRef are the names in the references of a GitopsCluster.
 	SecretRef, CAPIRef string
-	// Unready is an explicit Ready=False of a GitopsCluster, Problem its message.
+	// Unready is true for a GitopsCluster with Ready=False. Problem is the message.
 	Unready bool
 	Problem string
 }
@@ -35,23 +35,23 @@ const (
 	presencePresent
 )
 
-// kindState is how far the reading of a kind is.
+// kindState is the progress of reading the objects of a kind.
 type kindState struct {
 	synced bool
 	// absent: the management cluster does not serve the kind.
 	absent bool
-	// problem of the last attempt, "" if none.
+	// problem of the last attempt to read; "" if there was none.
 	problem string
 }
 
-// objects are the cluster objects of the management cluster: pure data.
+// objects holds the cluster objects of the management cluster. It does no I/O.
 type objects struct {
 	mu          sync.Mutex
 	lockedState struct {
 		known map[Ref]clusterObject
 		kinds map[string]kindState
-		// asked are the references that were asked for before their kind was known.
-		asked map[Ref]struct{}
+		// unresolved are the references that were resolved before their kind was read.
+		unresolved map[Ref]struct{}
 	}
 }
 
@@ -59,11 +59,11 @@ func newObjects() *objects {
 	o := &objects{}
 	o.lockedState.known = map[Ref]clusterObject{}
 	o.lockedState.kinds = map[string]kindState{}
-	o.lockedState.asked = map[Ref]struct{}{}
+	o.lockedState.unresolved = map[Ref]struct{}{}
 	return o
 }
 
-// put stores an object and gives the references it concerns; none if nothing
+// put stores an object. It returns the references that the change affects, none if nothing
 // changed.
 func (o *objects) put(ref Ref, object clusterObject) []Ref {
 	o.mu.Lock()
@@ -75,7 +75,7 @@ func (o *objects) put(ref Ref, object clusterObject) []Ref {
 	return o.concernedLocked(ref)
 }
 
-// drop forgets an object.
+// drop removes an object. It returns the references that the change affects.
 func (o *objects) drop(ref Ref) []Ref {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +86,7 @@ func (o *objects) drop(ref Ref) []Ref {
 	return o.concernedLocked(ref)
 }
 
-// concernedLocked are a reference and, for a Cluster, the GitopsClusters that point to
+// concernedLocked returns a reference and, for a Cluster, the GitopsClusters that point to
 // it.
 func (o *objects) concernedLocked(ref Ref) []Ref {
 	refs := []Ref{ref}
@@ -101,8 +101,8 @@ func (o *objects) concernedLocked(ref Ref) []Ref {
 	return refs
 }
 
-// retain drops what does not exist. It calls exists under the mutex, and not before:
-// what is put in between is kept.
+// retain removes objects that do not exist. It calls exists under the mutex, so that
+// objects that are put meanwhile are kept.
 func (o *objects) retain(kind string, exists func(Ref) bool) []Ref {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -116,10 +116,10 @@ func (o *objects) retain(kind string, exists func(Ref) bool) []Ref {
 	return refs
 }
 
-// setKind notes how far the reading of a kind is, and gives the references that
-// were asked for too early if that is decided now. changed is false when it was
-// so before.
-func (o *objects) setKind(kind string, state kindState) (asked []Ref, changed bool) {
+// setKind sets the progress of reading a kind. When the kind is now read or absent, it
+// returns the references that could not be resolved before. changed is false when the
+// state was the same before.
+func (o *objects) setKind(kind string, state kindState) (unresolved []Ref, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.lockedState.kinds[kind] == state {
@@ -127,13 +127,14 @@ func (o *objects) setKind(kind string, state kindState) (asked []Ref, changed bo
 	}
 	o.lockedState.kinds[kind] = state
 	if state.synced || state.absent {
-		asked = slices.Collect(maps.Keys(o.lockedState.asked))
-		clear(o.lockedState.asked)
+		unresolved = slices.Collect(maps.Keys(o.lockedState.unresolved))
+		clear(o.lockedState.unresolved)
 	}
-	return asked, true
+	return unresolved, true
 }
 
-// setProblem notes what is wrong with reading a kind; how far that is stays.
+// setProblem sets the problem with reading a kind. The progress stays the same. It returns
+// false when the problem was the same before.
 func (o *objects) setProblem(kind, problem string) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,7 +147,7 @@ func (o *objects) setProblem(kind, problem string) (changed bool) {
 	return true
 }
 
-// find looks an object up.
+// find returns an object and whether it exists.
 func (o *objects) find(ref Ref) (clusterObject, presence) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,7 +164,7 @@ func (o *objects) findLocked(ref Ref) (clusterObject, presence) {
 	return clusterObject{}, presenceUnknown
 }
 
-// problem says why a kind is not read; "" while it may just take its time.
+// problem returns why a kind cannot be read; "" while no attempt has failed.
 func (o *objects) problem(kind string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -181,7 +182,7 @@ func (o *objects) describeLocked(kind string) string {
 	return message
 }
 
-// resolve follows a reference to the cluster whose connection serves it.
+// resolve returns the Ref of the cluster that a reference leads to.
 func (o *objects) resolve(ref Ref) (Ref, error) {
 	if ref.IsLocal() {
 		return ref, nil
@@ -194,7 +195,7 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	}
 	switch {
 	case (object.SecretRef == "") == (object.CAPIRef == ""):
-		return Ref{}, failure(ErrInvalid, "%s must have one of spec.secretRef and spec.capiClusterRef", ref)
+		return Ref{}, failure(ErrInvalid, "%s must have exactly one of spec.secretRef and spec.capiClusterRef", ref)
 	case object.Unready:
 		return Ref{}, failure(ErrNotReady, "%s has the condition Ready=False: %s", ref, object.Problem)
 	case object.SecretRef != "":
@@ -205,27 +206,27 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	return target, err
 }
 
-// resolveOneLocked finds an object that asker needs.
-func (o *objects) resolveOneLocked(ref, asker Ref) (clusterObject, error) {
+// resolveOneLocked finds the object of ref, which origin leads to.
+func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
 	switch ref.Kind {
 	case pipelinesv1.ClusterKindCluster, pipelinesv1.ClusterKindGitopsCluster:
 	default:
-		return clusterObject{}, failure(ErrInvalid, "kind %q is no cluster: use GitopsCluster or Cluster", ref.Kind)
+		return clusterObject{}, failure(ErrInvalid, "kind %q is not a kind of cluster: use GitopsCluster or Cluster", ref.Kind)
 	}
 	via := ""
-	if ref != asker {
-		via = ", which " + asker.String() + " points to,"
+	if ref != origin {
+		via = ", which " + origin.String() + " points to,"
 	}
 	object, found := o.findLocked(ref)
 	switch found {
 	case presenceUnknown:
-		o.lockedState.asked[asker] = struct{}{}
+		o.lockedState.unresolved[origin] = struct{}{}
 		return object, failure(ErrNotSynced, "%s", o.describeLocked(ref.Kind))
 	case presenceAbsent:
 		if o.lockedState.kinds[ref.Kind].absent {
 			return object, failure(ErrNotFound, "%s%s does not exist: its CustomResourceDefinition is not installed in the management cluster", ref, via)
 		}
-		return object, failure(ErrNotFound, "%s%s does not exist: create it or mend the reference", ref, via)
+		return object, failure(ErrNotFound, "%s%s does not exist: create it or correct the reference", ref, via)
 	case presencePresent:
 	}
 	if object.Deleting {
@@ -234,7 +235,7 @@ func (o *objects) resolveOneLocked(ref, asker Ref) (clusterObject, error) {
 	return object, nil
 }
 
-// credentialSource is the Secret of a cluster object and its keys in the order of
+// credentialSource returns the Secret of a cluster object, and its keys in the order of
 // preference.
 func credentialSource(ref Ref, object clusterObject) (types.NamespacedName, []string, error) {
 	if ref.Kind == pipelinesv1.ClusterKindCluster {
@@ -242,12 +243,12 @@ func credentialSource(ref Ref, object clusterObject) (types.NamespacedName, []st
 	}
 	switch {
 	case (object.SecretRef == "") == (object.CAPIRef == ""):
-		return types.NamespacedName{}, nil, errors.New("it must have one of spec.secretRef and spec.capiClusterRef")
+		return types.NamespacedName{}, nil, errors.New("it must have exactly one of spec.secretRef and spec.capiClusterRef")
 	case object.CAPIRef != "":
 		return types.NamespacedName{Namespace: ref.Namespace, Name: secret.Name(object.CAPIRef, secret.Kubeconfig)}, []string{secret.KubeconfigDataName}, nil
 	}
 	return types.NamespacedName{Namespace: ref.Namespace, Name: object.SecretRef}, []string{gitopsKubeconfigKey, secret.KubeconfigDataName}, nil
 }
 
-// gitopsKubeconfigKey is where the Secret of a GitopsCluster holds its kubeconfig.
+// gitopsKubeconfigKey is the key of the kubeconfig in the Secret of a GitopsCluster.
 const gitopsKubeconfigKey = "kubeconfig"

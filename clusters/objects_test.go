@@ -58,7 +58,7 @@ func TestResolve(t *testing.T) {
 		{ref: capi("prod"), want: capi("prod")},
 		{ref: gitops("prod"), want: capi("prod")},
 		{ref: gitops("secret"), want: gitops("secret")},
-		{ref: gitops("both"), err: ErrInvalid, says: "GitopsCluster ns/both must have one of"},
+		{ref: gitops("both"), err: ErrInvalid, says: "GitopsCluster ns/both must have exactly one of"},
 		{ref: gitops("none"), err: ErrInvalid, says: "spec.secretRef and spec.capiClusterRef"},
 		{ref: gitops("unready"), err: ErrNotReady, says: "secret is missing"},
 		{ref: gitops("dangling"), err: ErrNotFound, says: "Cluster ns/nowhere, which GitopsCluster ns/dangling points to"},
@@ -80,23 +80,23 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestConcerned: who is told of what.
+// TestConcerned: which references a change affects.
 func TestConcerned(t *testing.T) {
 	g := NewWithT(t)
 	cluster, points, other := Ref{"Cluster", "ns", "prod"}, Ref{"GitopsCluster", "ns", "g"}, Ref{"GitopsCluster", "other", "g"}
 	o := newObjects()
 	_, err := o.resolve(points)
 	g.Expect(err).To(MatchError(ErrNotSynced))
-	asked, changed := o.setKind("GitopsCluster", kindState{synced: true})
+	unresolved, changed := o.setKind("GitopsCluster", kindState{synced: true})
 	g.Expect(changed).To(BeTrue())
-	g.Expect(asked).To(ConsistOf(points), "those who asked too early hear of it")
+	g.Expect(unresolved).To(ConsistOf(points), "references that could not be resolved before are returned")
 	g.Expect(o.put(points, clusterObject{CAPIRef: "prod"})).To(ConsistOf(points))
 	g.Expect(o.put(other, clusterObject{CAPIRef: "prod"})).To(ConsistOf(other))
 	g.Expect(o.put(cluster, clusterObject{UID: "1"})).To(ConsistOf(cluster, points))
 	g.Expect(o.put(cluster, clusterObject{UID: "1"})).To(BeEmpty(), "equal")
 	g.Expect(o.put(cluster, clusterObject{UID: "1", Deleting: true})).To(ConsistOf(cluster, points))
 	g.Expect(o.retain("Cluster", func(Ref) bool { return true })).To(BeEmpty())
-	g.Expect(o.retain("Cluster", func(ref Ref) bool { g.Expect(ref).To(Equal(cluster)); return false })).To(ConsistOf(cluster, points), "what a new list lacks is gone")
+	g.Expect(o.retain("Cluster", func(ref Ref) bool { g.Expect(ref).To(Equal(cluster)); return false })).To(ConsistOf(cluster, points), "objects that are not in a new list are removed")
 	g.Expect(o.drop(cluster)).To(BeEmpty())
 	o.setKind("Cluster", kindState{absent: true})
 	_, err = o.resolve(cluster)
@@ -104,7 +104,8 @@ func TestConcerned(t *testing.T) {
 	g.Expect(err.Error()).To(ContainSubstring("CustomResourceDefinition is not installed"))
 }
 
-// TestAskedTooEarly: trouble with one kind does not forget who asked for another.
+// TestAskedTooEarly: a problem with one kind does not remove the unresolved references of
+// another.
 func TestAskedTooEarly(t *testing.T) {
 	g := NewWithT(t)
 	gitops := Ref{"GitopsCluster", "ns", "nowhere"}
@@ -113,8 +114,8 @@ func TestAskedTooEarly(t *testing.T) {
 	_, err := o.resolve(gitops)
 	g.Expect(err).To(MatchError(ErrNotSynced))
 	g.Expect(o.setProblem("Cluster", "connection refused")).To(BeTrue())
-	asked, _ := o.setKind("GitopsCluster", kindState{synced: true})
-	g.Expect(asked).To(ConsistOf(gitops))
+	unresolved, _ := o.setKind("GitopsCluster", kindState{synced: true})
+	g.Expect(unresolved).To(ConsistOf(gitops))
 }
 
 func TestReduceObject(t *testing.T) {

@@ -21,11 +21,11 @@ import (
 	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// SelfManagedLabel on a Cluster, with the value "true", is a demand of its own: the
-// cluster's CAPI objects live inside it.
+// SelfManagedLabel on a Cluster, with the value "true", says that the cluster holds its own
+// CAPI objects. The label is a demand of its own.
 const SelfManagedLabel = "capstan.dev/self-managed"
 
-// The kinds that a reference may name. The version served is found by discovery.
+// The kinds that a reference may name. Discovery finds the served version.
 var (
 	clusterGroupKind = capa.Cluster
 	gitopsGroupKind  = schema.GroupKind{Group: "gitops.weave.works", Kind: pipelinesv1.ClusterKindGitopsCluster}
@@ -33,12 +33,12 @@ var (
 
 var clusterKinds = []schema.GroupKind{clusterGroupKind, gitopsGroupKind}
 
-// objectWatch reads the cluster objects of one kind into objects, for as long as
-// the management cluster serves it. Neither kind need be installed.
+// objectWatch reads the cluster objects of one kind into objects, while the management
+// cluster serves the kind. Neither kind must be installed.
 type objectWatch struct {
 	kind      schema.GroupKind
 	namespace string
-	// mapping asks the management cluster for the version served.
+	// mapping reads the served version from the management cluster.
 	mapping  func(schema.GroupKind) (*meta.RESTMapping, error)
 	metadata metadata.Interface
 	dynamic  dynamic.Interface
@@ -46,11 +46,11 @@ type objectWatch struct {
 	clock    clock.Clock
 	log      logr.Logger
 	objects  *objects
-	// changed is told of references whose object changed.
+	// changed is called with references whose object changed.
 	changed func([]Ref)
-	// decided is told that the kind is read for the first time, or known not to be
-	// served, with the references asked for before.
-	decided func(kind string, asked []Ref)
+	// decided is called when the kind was read for the first time, or is known not to be
+	// served. It gets the references that could not be resolved before.
+	decided func(kind string, unresolved []Ref)
 }
 
 // run until ctx ends.
@@ -61,7 +61,7 @@ func (w *objectWatch) run(ctx context.Context) {
 		case meta.IsNoMatchError(err):
 			w.note(kindState{absent: true})
 		case err != nil:
-			w.trouble(err)
+			w.reportProblem(err)
 		default:
 			w.watch(ctx, mapping)
 		}
@@ -72,11 +72,11 @@ func (w *objectWatch) run(ctx context.Context) {
 	}
 }
 
-// watch returns when ctx ends or the server does not know the kind any more.
+// watch returns when ctx ends or the server does not serve the kind any more.
 //
-// Objects stay known then: while a CRD is removed its objects are deleted one by
-// one, and a 404 without that is an API server that has lost its aggregation for a
-// moment, which must not take every connection down.
+// The known objects are kept then. While a CRD is removed, its objects are deleted one by
+// one. A 404 without that comes from an API server whose aggregation has failed for a
+// moment, which must not close every connection.
 func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -86,7 +86,7 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 			cancel()
 			return
 		}
-		w.trouble(err)
+		w.reportProblem(err)
 	})
 	if err == nil {
 		err = informer.SetTransform(reduceObject)
@@ -95,8 +95,8 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 	if err == nil {
 		registration, err = informer.AddEventHandler(w.handler(mapping.GroupVersionKind))
 	}
-	if err != nil { // an informer that was started or stopped: not this one
-		w.trouble(err)
+	if err != nil { // Only an informer that was started or stopped before returns one.
+		w.reportProblem(err)
 		return
 	}
 	ended := make(chan struct{})
@@ -117,14 +117,14 @@ func (w *objectWatch) watch(ctx context.Context, mapping *meta.RESTMapping) {
 }
 
 func (w *objectWatch) note(state kindState) {
-	if asked, changed := w.objects.setKind(w.kind.Kind, state); changed {
+	if unresolved, changed := w.objects.setKind(w.kind.Kind, state); changed {
 		w.log.Info("cluster objects", "kind", w.kind.String(), "installed", !state.absent, "read", state.synced)
-		w.decided(w.kind.Kind, asked)
+		w.decided(w.kind.Kind, unresolved)
 	}
 }
 
-// trouble is logged when it is news.
-func (w *objectWatch) trouble(err error) {
+// reportProblem stores a problem, and logs it when it differs from the last one.
+func (w *objectWatch) reportProblem(err error) {
 	if w.objects.setProblem(w.kind.Kind, err.Error()) {
 		w.log.Error(err, "cluster objects cannot be read", "kind", w.kind.String())
 	}
@@ -161,7 +161,7 @@ func (w *objectWatch) refOf(object metav1.Object) Ref {
 	return Ref{Kind: w.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// reduceObject keeps of an object what objectOf reads.
+// reduceObject keeps the fields of an object that objectOf reads.
 func reduceObject(o any) (any, error) {
 	switch object := o.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -203,7 +203,7 @@ func reduceMeta(object metav1.Object) metav1.ObjectMeta {
 	return kept
 }
 
-// readyCondition is the condition Ready with the fields that count.
+// readyCondition returns the status and message of the condition Ready; nil if there is none.
 func readyCondition(object *unstructured.Unstructured) map[string]any {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -222,7 +222,7 @@ func readyCondition(object *unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-// objectOf reads a reduced object.
+// objectOf makes a clusterObject of a reduced object.
 func objectOf(object metav1.Object, kind schema.GroupVersionKind) clusterObject {
 	read := clusterObject{
 		APIVersion:  kind.GroupVersion().String(),

@@ -15,32 +15,31 @@ import (
 
 // Options of a Manager.
 type Options struct {
-	// Local is how the management cluster is reached: its objects are read through
-	// it, and it is the connection of name "".
+	// Local is the configuration for the management cluster. The Manager reads its objects
+	// with it, and it is the connection with the name "".
 	Local *rest.Config
-	// Namespace restricts what is read in the management cluster; all when empty.
+	// Namespace restricts reads in the management cluster; empty for all namespaces.
 	Namespace string
-	// LocalOnly connects to no cluster but the management cluster, and looks for none:
-	// no right to Clusters, Secrets or ClusterConnections is needed.
+	// LocalOnly connects only to the management cluster. The Manager then needs no right to
+	// Clusters, Secrets or ClusterConnections.
 	LocalOnly bool
-	// Elected is closed when this process leads. Until then, the Manager runs with the
-	// connection to the management cluster alone: it reads no cluster objects and writes
+	// Elected is closed when this process leads. Until then, the Manager only has the
+	// connection to the management cluster: it reads no cluster objects and writes
 	// nothing. When nil, the Manager itself needs the leader election.
 	Elected <-chan struct{}
-	// AllowLoopback lets kubeconfigs name loopback addresses, as they do where a
-	// whole fleet runs on one machine.
+	// AllowLoopback allows loopback addresses in kubeconfigs, for a fleet on one machine.
 	AllowLoopback bool
-	// WorkloadScheme and WorkloadMapper are what the cluster.Cluster objects of
-	// Get and Engage know; client-go's scheme and a mapper of it when nil.
-	// The mapper must be static (StaticMapper): one that asks the cluster would
-	// let a dead cluster hold its caller.
+	// WorkloadScheme and WorkloadMapper are used by the cluster.Cluster objects of
+	// Get and Engage. The defaults are client-go's scheme and a mapper of it.
+	// The mapper must be static (StaticMapper): calls to an unreachable cluster would
+	// block the caller of the mapper.
 	WorkloadScheme *runtime.Scheme
 	WorkloadMapper meta.RESTMapper
-	// Recorder of Events on ClusterConnections; none are made when nil.
+	// Recorder of Events on ClusterConnections; no Events when nil.
 	Recorder events.EventRecorder
-	// Registerer of the metrics; not registered when nil.
+	// Registerer of the metrics; they are not registered when nil.
 	Registerer prometheus.Registerer
-	// Timings, where they are not zero, replace the defaults.
+	// Timings that are not zero replace the defaults.
 	Timings Timings
 	Clock   clock.WithTicker
 	Logger  logr.Logger
@@ -48,45 +47,45 @@ type Options struct {
 
 // Timings of connections. A zero field means its default.
 type Timings struct {
-	// ProbeInterval (30 s, ±20 %) between probes of a cluster that is silent; a
-	// cluster heard of within it is not probed. With ProbeTimeout it stays under
-	// the 45 s after which observations count as stale.
+	// ProbeInterval (30 s, ±20 %) between probes of a silent cluster. A cluster with a
+	// contact during the interval is not probed. With ProbeTimeout it is shorter than
+	// the 45 s after which observations are stale.
 	ProbeInterval time.Duration
 	// ProbeTimeout (5 s) of one probe.
 	ProbeTimeout time.Duration
 	// ProbeRetry (5 s) after a failed probe, and between the good ones that end an
-	// outage: one lost packet changes nothing, and recovery takes 5 s.
+	// outage. One lost packet changes nothing, and recovery takes 5 s.
 	ProbeRetry time.Duration
 	// Silence (30 s) without a byte from the cluster that, with failed probes,
 	// makes it Unreachable.
 	Silence time.Duration
-	// UnreachableRetry (5 s) doubles up to UnreachableRetryMax (5 min): a dead
-	// cluster costs little, and is found again within about the time it was away.
+	// UnreachableRetry (5 s) doubles up to UnreachableRetryMax (5 min). An unreachable
+	// cluster causes few probes, and is found again after about the duration of the outage.
 	UnreachableRetry, UnreachableRetryMax time.Duration
-	// AuthRetry (60 s) doubles up to AuthRetryMax (10 min): a changed Secret wakes
-	// at once, so this only finds what changed in the cluster itself.
+	// AuthRetry (60 s) doubles up to AuthRetryMax (10 min). A changed Secret is read
+	// at once, so the retries only find changes in the cluster itself.
 	AuthRetry, AuthRetryMax time.Duration
-	// KindGrace (30 s) for the initial list of a kind before it counts against the
-	// cluster's state.
+	// KindGrace (30 s) is the time for the initial list of a kind. After it, the cluster is
+	// Degraded.
 	KindGrace time.Duration
-	// ReleaseSpread (2 s) is the time over which the requests that an outage held
-	// back are released.
+	// ReleaseSpread (2 s) is the time over which requests that waited during an outage
+	// are sent.
 	ReleaseSpread time.Duration
-	// Handover (30 s) is how long the connection to a cluster's old server stays, after
-	// the one to its new server took over, for the watches to follow.
+	// Handover (30 s) is how long the connection to the previous server of a cluster stays
+	// open after the one to its new server replaced it. The watches move in that time.
 	Handover time.Duration
-	// Linger (5 min) of a connection that nothing demands any more.
+	// Linger (5 min) is how long a connection without demand is kept.
 	Linger time.Duration
-	// KindRetry (30 s) until a kind that the management cluster does not serve
-	// (its CRD is not installed) is looked for again.
+	// KindRetry (30 s) until the next check for a kind that the management cluster does
+	// not serve (its CRD is not installed).
 	KindRetry time.Duration
 	// HubTimeout (10 s) of one call to the management cluster.
 	HubTimeout time.Duration
-	// WriteDelay (500 ms) gathers changes of a ClusterConnection into one write.
+	// WriteDelay (500 ms) combines changes of a ClusterConnection into one write.
 	WriteDelay time.Duration
 }
 
-// DefaultTimings are those that their fields' comments name.
+// DefaultTimings returns the defaults, which the comments of the fields give.
 func DefaultTimings() Timings {
 	return Timings{
 		ProbeInterval:       30 * time.Second,
@@ -128,5 +127,5 @@ func (t Timings) orDefaults() Timings {
 	}
 }
 
-// idle is the wait of a goroutine that has nothing to do but when it is woken.
+// idle is the wait of a goroutine that only works after a wake.
 const idle = time.Hour

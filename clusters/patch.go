@@ -21,15 +21,15 @@ var patched = map[schema.GroupResource]bool{
 	capa.Resource(capa.AWSMachinePool):    true,
 }
 
-// mayPatch is whether a PATCH may leave: a merge patch of one object of those kinds,
-// and of no subresource. The server's own path is before the API's.
+// mayPatch reports whether a PATCH may be sent: a merge patch of one object of those kinds,
+// without a subresource. prefix is the path of the server's URL, in front of the API's path.
 func mayPatch(prefix string, r *http.Request) bool {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != string(types.MergePatchType) {
 		return false
 	}
 	if r.URL.Path != r.URL.EscapedPath() {
-		return false // No name of an object needs it, and servers differ in what they make of it.
+		return false // No object name needs escapes, and servers interpret them differently.
 	}
 	path, below := strings.CutPrefix(r.URL.Path, strings.TrimSuffix(prefix, "/"))
 	// /apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// probePath answers to any identity by default, and a token that is presented is
-	// checked all the same.
+	// probePath is allowed for any identity by default. The API server still checks a
+	// token.
 	probePath = "/readyz"
-	// answerBytes that are read of an answer: /version and a namespace's metadata are
-	// far smaller.
+	// answerBytes is the limit for the body of a response. /version and the metadata of a
+	// namespace are far smaller.
 	answerBytes = 256 << 10
-	// versionLength bounds what a cluster may write into a status.
+	// versionLength is the limit for text from a cluster in a status.
 	versionLength = 64
 )
 
-// probe asks once. The error is for people.
+// probe sends one request. The error is for users.
 func (c *Connection) probe(ctx context.Context) (probeResult, error) {
 	code, _, err := c.get(ctx, probePath)
 	switch {
@@ -44,8 +44,8 @@ func (c *Connection) probe(ctx context.Context) (probeResult, error) {
 	return probeFailed, fmt.Errorf("the API server answers %d to GET %s", code, probePath)
 }
 
-// identify reads the version and the UID of kube-system, which tells clusters
-// apart. Either is "" when it may not be read.
+// identify reads the version, and the UID of kube-system, which identifies the cluster.
+// Each is "" when the hub may not read it.
 func (c *Connection) identify(ctx context.Context) (kubernetesVersion, uid string) {
 	if code, answer, err := c.get(ctx, "/version"); err == nil && code == http.StatusOK {
 		var info version.Info
@@ -62,7 +62,7 @@ func (c *Connection) identify(ctx context.Context) (kubernetesVersion, uid strin
 	return kubernetesVersion, uid
 }
 
-// plain cuts a word from a cluster to printable characters and a sane length.
+// plain reduces text from a cluster to printable characters and at most versionLength bytes.
 func plain(word string) string {
 	word = strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -73,9 +73,9 @@ func plain(word string) string {
 	return word[:min(len(word), versionLength)]
 }
 
-// get reads a path past the gate.
+// get reads a path, also while the gate is closed.
 func (c *Connection) get(ctx context.Context, path string) (int, []byte, error) {
-	request, err := http.NewRequestWithContext(transport.Probing(ctx), http.MethodGet, c.server.JoinPath(path).String(), nil)
+	request, err := http.NewRequestWithContext(transport.WithProbe(ctx), http.MethodGet, c.server.JoinPath(path).String(), nil)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -93,8 +93,8 @@ func (c *Connection) get(ctx context.Context, path string) (int, []byte, error) 
 	return response.StatusCode, answer, nil
 }
 
-// readable leaves out what changes from attempt to attempt (ports), so that a
-// message which says the same is the same.
+// readable removes the parts of an error that differ for each attempt (ports), so that
+// equal failures have equal messages.
 func readable(err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

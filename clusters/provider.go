@@ -11,10 +11,10 @@ import (
 
 var _ multicluster.Provider = &Manager{}
 
-// Get implements multicluster.Provider: the cluster.Cluster of a connection that
+// Get implements multicluster.Provider. It returns the cluster.Cluster of a connection that
 // is Ready or Degraded, else multicluster.ErrClusterNotFound. It does no I/O. The
-// cluster's cache has no informers and makes none; read through package watchers,
-// or uncached (GetAPIReader).
+// cluster's cache has no informers and makes none. Read through package watchers,
+// or without a cache (GetAPIReader).
 func (m *Manager) Get(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
 	k := m.keeper(name)
 	if k == nil {
@@ -27,9 +27,9 @@ func (m *Manager) Get(_ context.Context, name multicluster.ClusterName) (cluster
 	return connection.built()
 }
 
-// IndexField implements multicluster.Provider. It always fails: an index on the
-// caches of workload clusters would need informers there, and discovery to make
-// them, which an unreachable cluster would block.
+// IndexField implements multicluster.Provider. It always returns ErrNoIndexes. An index on
+// the caches of workload clusters would need informers there, and discovery to make
+// them. An unreachable cluster would block both.
 func (m *Manager) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
 	return ErrNoIndexes
 }

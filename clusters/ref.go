@@ -13,14 +13,14 @@ import (
 // LocalName is the name of the management cluster.
 const LocalName multicluster.ClusterName = ""
 
-// Ref names the object that a cluster's credentials belong to. The zero value is
+// Ref names the object with the credentials of a cluster. The zero value is
 // the management cluster.
 type Ref struct {
 	Kind, Namespace, Name string
 }
 
-// RefOf is the Ref of a reference in an object of the given namespace; nil is the
-// management cluster.
+// RefOf returns the Ref of a reference in an object of the given namespace. A nil reference
+// is the management cluster.
 func RefOf(r *pipelinesv1.CrossNamespaceClusterReference, namespace string) Ref {
 	if r == nil {
 		return Ref{}
@@ -31,20 +31,20 @@ func RefOf(r *pipelinesv1.CrossNamespaceClusterReference, namespace string) Ref 
 	return Ref{Kind: r.Kind, Namespace: namespace, Name: r.Name}
 }
 
-// IsLocal is whether the management cluster is meant.
+// IsLocal reports whether the Ref is the management cluster.
 func (r Ref) IsLocal() bool { return r == Ref{} }
 
-// ClusterName is "Kind/namespace/name", since a GitopsCluster and a Cluster may
-// share namespace and name; "" for the management cluster.
+// ClusterName returns "Kind/namespace/name", or "" for the management cluster. The name has
+// the kind because a GitopsCluster and a Cluster may have the same namespace and name.
 func (r Ref) ClusterName() multicluster.ClusterName {
 	if r.IsLocal() {
 		return LocalName
 	}
-	// One string for all who keep the name: every target of every Pipeline does.
+	// The string is interned, because every target of every Pipeline keeps it.
 	return multicluster.ClusterName(unique.Make(r.Kind + "/" + r.Namespace + "/" + r.Name).Value())
 }
 
-// String is for people: "Cluster team-a/prod".
+// String returns the name for users: "Cluster team-a/prod".
 func (r Ref) String() string {
 	if r.IsLocal() {
 		return "the management cluster"
@@ -52,7 +52,7 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// ParseClusterName is the reverse of Ref.ClusterName.
+// ParseClusterName is the reverse of Ref.ClusterName. Errors are of class ErrInvalid.
 func ParseClusterName(name multicluster.ClusterName) (Ref, error) {
 	if name == LocalName {
 		return Ref{}, nil
@@ -65,6 +65,6 @@ func ParseClusterName(name multicluster.ClusterName) (Ref, error) {
 	case pipelinesv1.ClusterKindCluster, pipelinesv1.ClusterKindGitopsCluster:
 		return Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}, nil
 	default:
-		return Ref{}, fmt.Errorf("%w: %q is of a kind that is no cluster", ErrInvalid, name)
+		return Ref{}, fmt.Errorf("%w: the kind of %q is neither Cluster nor GitopsCluster", ErrInvalid, name)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/capstan-hub/capstan/internal/secretwatch"
 )
 
-// shared is what a Manager shares with its keepers and connections. Its fields do not
-// change after Start.
+// shared contains what a Manager, its keepers and its connections have in common. Its
+// fields do not change after Start.
 type shared struct {
 	options   Options
 	timings   Timings

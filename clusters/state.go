@@ -10,7 +10,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// event is what the keeper of a cluster learns; with the state it gives the next.
+// event is an input of the state machine. State and event determine the next state.
 type event int
 
 const (
@@ -18,54 +18,56 @@ const (
 	eventDemanded event = iota
 	// eventReleased: no owner demands it, and the linger is over.
 	eventReleased
-	// eventGone: the cluster object does not exist or is being deleted.
-	eventGone
-	// eventHubSilent: the management cluster does not tell the object or the Secret.
-	eventHubSilent
-	// eventSecretMissing: the object names no Secret that exists and holds a kubeconfig.
+	// eventRemoved: the cluster object does not exist or is being deleted.
+	eventRemoved
+	// eventHubUnreadable: the object or the Secret cannot be read in the management cluster.
+	eventHubUnreadable
+	// eventSecretMissing: the object names no Secret, or the Secret does not exist or
+	// contains no kubeconfig.
 	eventSecretMissing
 	// eventSecretForbidden: the hub may not read the Secret.
 	eventSecretForbidden
-	// eventRefused: the kubeconfig holds what the allow-list does not.
+	// eventRefused: the kubeconfig contains a field that is not in the allow-list, or a
+	// wrong value.
 	eventRefused
-	// eventAccepted: a kubeconfig was accepted that is new, or that was missed before.
+	// eventAccepted: a kubeconfig was accepted that is new, or was missing before.
 	eventAccepted
-	// eventReplaced: the kubeconfig names another server or CA, and nothing known holds
-	// for it: another cluster, or the old server was of no use any more.
+	// eventReplaced: the kubeconfig names another server or CA, and no earlier observation
+	// applies to it. It is another cluster, or the previous server did not work any more.
 	eventReplaced
-	// eventAnswered: a good probe, of which more are needed after an outage.
+	// eventAnswered: a good probe. More are needed after an outage.
 	eventAnswered
-	// eventHealthy: good probes enough, and every watched kind is synced.
+	// eventHealthy: enough good probes, and every watched kind is synced.
 	eventHealthy
-	// eventKinds: good probes enough, and a watched kind cannot be synced.
+	// eventKinds: enough good probes, and a watched kind cannot be synced.
 	eventKinds
-	// eventNewServer: good probes enough, but the kubeconfig names another server or CA
-	// by now, which cannot be used yet.
+	// eventNewServer: enough good probes, but the kubeconfig now names another server or
+	// CA, which cannot be used yet.
 	eventNewServer
-	// eventProbeForbidden: 403 to a probe.
+	// eventProbeForbidden: the response to a probe is 403.
 	eventProbeForbidden
 	// eventMissed: one failed probe.
 	eventMissed
-	// eventFailing: a second failed probe, or a later one while bytes still come.
+	// eventFailing: a second failed probe, or a later one while bytes are still received.
 	eventFailing
 	// eventLost: lossThreshold failed probes and silence.
 	eventLost
-	// eventUnauthorized: 401, also with the Secret as it is now.
+	// eventUnauthorized: 401, also with the present Secret.
 	eventUnauthorized
 
 	eventCount
 )
 
-// String is the event's name in the table.
+// String returns the name of the event in the table.
 func (e event) String() string {
 	switch e {
 	case eventDemanded:
 		return "demanded"
 	case eventReleased:
 		return "released, linger over"
-	case eventGone:
-		return "cluster object gone"
-	case eventHubSilent:
+	case eventRemoved:
+		return "cluster object removed"
+	case eventHubUnreadable:
 		return "hub objects unreadable"
 	case eventSecretMissing:
 		return "Secret missing"
@@ -154,24 +156,24 @@ var (
 	secretForbidden = outcome{capstanv1.ConnectionAuthFailed, ReasonSecretForbidden}
 	refused         = outcome{capstanv1.ConnectionAuthFailed, ReasonKubeconfigRefused}
 	unauthorized    = outcome{capstanv1.ConnectionAuthFailed, ReasonUnauthorized}
-	gone            = outcome{capstanv1.ConnectionRemoved, ReasonClusterGone}
+	removed         = outcome{capstanv1.ConnectionRemoved, ReasonClusterGone}
 )
 
-// stay marks the pairs of state and event that change neither state nor reason.
+// stay is the outcome for pairs of state and event that change neither state nor reason.
 var stay = outcome{}
 
-// tableText is the whole machine. A row gives, for each event, the outcome in each
+// tableText is the whole state machine. A row gives, for each event, the outcome in each
 // state; "-" changes nothing. Columns are separated by two spaces or more.
 //
-// Decisions in it that are not obvious: one failed probe changes nothing, because a lost
-// packet must not. When the management cluster does not answer, a connection that works
-// stays as it is. A cluster that never answered is Unreachable, too, once the probes have
+// Some decisions need a reason. One failed probe changes nothing, because a lost packet
+// must have no effect. While the management cluster does not respond, a working connection
+// does not change. A cluster that never responded is also Unreachable after the probes have
 // failed.
 const tableText = `
                                   Unused   Connecting       Ready           Degraded        Unreachable     AuthFailed       Removed
 demanded                          waiting  -                -               -               -               -                waiting
 released, linger over             -        unused           unused          unused          unused          unused           unused
-cluster object gone               gone     gone             gone            gone            gone            gone             -
+cluster object removed            removed  removed          removed         removed         removed         removed          -
 hub objects unreadable            -        hubUnreadable    -               -               -               -                hubUnreadable
 Secret missing                    -        secretMissing    secretMissing   secretMissing   secretMissing   secretMissing    secretMissing
 Secret forbidden                  -        secretForbidden  -               -               -               secretForbidden  secretForbidden
@@ -189,7 +191,7 @@ three failed probes, silence      -        probesFailed     probesFailed    prob
 unauthorized                      -        unauthorized     unauthorized    unauthorized    unauthorized    unauthorized     -
 `
 
-// outcomes are the words of the table.
+// outcomes are the outcomes by their names in the table.
 var outcomes = map[string]outcome{
 	"-":               stay,
 	"unused":          unused,
@@ -207,13 +209,13 @@ var outcomes = map[string]outcome{
 	"secretForbidden": secretForbidden,
 	"refused":         refused,
 	"unauthorized":    unauthorized,
-	"gone":            gone,
+	"removed":         removed,
 }
 
 var table = readTable(tableText)
 
-// readTable reads the table. It panics where the text is not a table of all events, in
-// their order, and all states.
+// readTable reads the table. It panics when the text is not a table of all events and all
+// states, in their order.
 func readTable(text string) (read [eventCount][7]outcome) {
 	columns := regexp.MustCompile(` {2,}`)
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
@@ -241,8 +243,8 @@ func readTable(text string) (read [eventCount][7]outcome) {
 	return read
 }
 
-// next is the machine: pure. The reason given is the one of the state before, for
-// where it stays.
+// next returns the outcome after an event. It is a pure function. When nothing changes, it
+// returns from.
 func next(from outcome, e event) outcome {
 	for i, s := range states {
 		if s == from.State {
@@ -255,7 +257,7 @@ func next(from outcome, e event) outcome {
 	return from
 }
 
-// passes is whether requests pass in a state. Everywhere else they park.
+// passes reports whether requests are sent in a state. In all other states they wait.
 func passes(s capstanv1.ConnectionState) bool {
 	switch s {
 	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
@@ -269,15 +271,15 @@ func passes(s capstanv1.ConnectionState) bool {
 // Row is a line of the table, for documents.
 type Row struct {
 	Event string
-	// To holds an outcome ("State/Reason") for each of States(); "" where nothing
+	// To has an outcome ("State/Reason") for each of States(); "" when nothing
 	// changes.
 	To []string
 }
 
-// States are the columns of Table.
+// States returns the columns of Table.
 func States() []capstanv1.ConnectionState { return append([]capstanv1.ConnectionState(nil), states...) }
 
-// Table is the state machine of a connection.
+// Table returns the state machine of a connection.
 func Table() []Row {
 	rows := make([]Row, 0, eventCount)
 	for e := range eventCount {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write generated documents instead of checking them")
 
-// TestTableDocument: docs/connection-states.md is what the table says.
+// TestTableDocument: docs/connection-states.md is generated from the table.
 func TestTableDocument(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(controlplane.Root(), "docs", "connection-states.md")
@@ -36,8 +36,8 @@ func document() string {
 	var b strings.Builder
 	b.WriteString("# States of a connection\n\n")
 	b.WriteString("Generated from the table in clusters/state.go by its test (`go test ./clusters -run TestTableDocument -update`).\n")
-	b.WriteString("Columns are states, rows are what happens; a cell is the state and reason that follow, a dot means that nothing changes.\n")
-	b.WriteString("Requests pass in Ready and Degraded and wait in every other state.\n\n| |")
+	b.WriteString("Columns are states, rows are events. A cell is the next state and its reason; a dot means that nothing changes.\n")
+	b.WriteString("Requests are sent in Ready and Degraded. They wait in every other state.\n\n| |")
 	for _, s := range States() {
 		fmt.Fprintf(&b, " %s |", s)
 	}
@@ -56,15 +56,15 @@ func document() string {
 	fmt.Fprintf(&b, `
 | what | when |
 |---|---|
-| probe (GET %s, %s at most) | every %s ±%.0f %%, unless the cluster was heard of within that time |
-| after a failed probe, and between the good ones that end an outage | %s |
-| Degraded | %d failed probes in a row |
-| Unreachable | %d failed probes in a row, and no byte for %s (once they are held back: no answer to the probes) |
-| Ready again | %d good probes in a row |
-| probes of an Unreachable cluster | %s, doubling to %s, jittered |
+| probe (GET %s, %s at most) | every %s ±%.0f %%, unless there was a contact with the cluster within that time |
+| after a failed probe, and between the good probes that end an outage | %s |
+| Degraded | %d consecutive failed probes |
+| Unreachable | %d consecutive failed probes, and no byte received for %s (while requests wait: no response to the probes) |
+| Ready again | %d consecutive good probes |
+| probes of an Unreachable cluster | %s, doubling to %s, with jitter |
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
-| a kind that is still being listed counts against the state | after %s |
-| a connection that nothing demands is kept | %s |
+| a kind whose initial list is not complete makes the cluster Degraded | after %s |
+| a connection without demand is kept for | %s |
 `, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, failingThreshold, lossThreshold, d.Silence,
 		steadyThreshold, d.UnreachableRetry, d.UnreachableRetryMax, d.AuthRetry, d.AuthRetryMax, d.KindGrace, d.Linger)
 	return b.String()
@@ -89,12 +89,12 @@ func TestTableRules(t *testing.T) {
 		g.Expect(next(from, eventMissed)).To(Equal(from))
 		// Silence of the management cluster takes nothing from what works.
 		if passes(s) {
-			g.Expect(next(from, eventHubSilent)).To(Equal(from))
+			g.Expect(next(from, eventHubUnreadable)).To(Equal(from))
 		}
-		// What nobody demands does not move, but for its cluster's end and a demand.
+		// The state of a cluster without demand only changes with its removal or a demand.
 		if s == capstanv1.ConnectionUnused {
 			for e := range eventCount {
-				if e != eventDemanded && e != eventGone {
+				if e != eventDemanded && e != eventRemoved {
 					g.Expect(next(from, e)).To(Equal(from), "%s", e)
 				}
 			}
@@ -105,7 +105,7 @@ func TestTableRules(t *testing.T) {
 				g.Expect(next(from, e)).To(Equal(from), "%s", e)
 			}
 		}
-		g.Expect(next(from, eventGone).State).To(Equal(capstanv1.ConnectionRemoved))
+		g.Expect(next(from, eventRemoved).State).To(Equal(capstanv1.ConnectionRemoved))
 	}
 }
 

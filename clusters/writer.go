@@ -24,20 +24,21 @@ const (
 	writeRetryMax = time.Minute
 )
 
-// wanted is what a ClusterConnection shall be.
-type wanted struct {
+// desired is the desired state of a ClusterConnection.
+type desired struct {
 	ref Ref
-	// create it, owned by owner, if it does not exist: the cluster object exists.
+	// create the object, owned by owner, if it does not exist. Set while the cluster object
+	// exists.
 	create bool
 	owner  clusterObject
 	status capstanv1.ClusterConnectionStatus
-	// remove it; nothing else counts then.
+	// remove the object; the other fields are not used then.
 	remove bool
 }
 
-// writer writes ClusterConnections, all from one goroutine, so that a slow
-// management cluster holds back what is shown and no connection. Of several wishes
-// for one object only the newest is kept.
+// writer writes ClusterConnections, all from one goroutine. A slow management cluster
+// delays the writes but no connection. Only the newest desired state of each object is
+// kept.
 type writer struct {
 	hub      client.Client
 	recorder events.EventRecorder
@@ -52,16 +53,16 @@ type writer struct {
 		queue map[multicluster.ClusterName]queued
 	}
 
-	// written are the objects as they were last seen; the goroutine's own.
+	// written are the last known objects. Only the goroutine uses the map.
 	written map[multicluster.ClusterName]*capstanv1.ClusterConnection
 }
 
-// queued is a wish and when its turn is.
+// queued is a desired state and the time of its write.
 type queued struct {
-	wanted wanted
-	due    time.Time
-	wait   backoff.Sequence
-	logged bool // that it failed
+	desired desired
+	due     time.Time
+	wait    backoff.Sequence
+	logged  bool // a failure was logged
 }
 
 func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
@@ -75,22 +76,22 @@ func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
 	return w
 }
 
-// set wishes; it returns at once.
-func (w *writer) set(name multicluster.ClusterName, want wanted) {
+// set queues the desired state of an object. It returns at once.
+func (w *writer) set(name multicluster.ClusterName, want desired) {
 	w.mu.Lock()
 	item, waiting := w.lockedState.queue[name]
 	if !waiting {
 		item = queued{due: w.clock.Now().Add(w.delay), wait: backoff.NewSequence(writeRetry, writeRetryMax)}
 	}
-	item.wanted = want
+	item.desired = want
 	w.lockedState.queue[name] = item
 	w.mu.Unlock()
 	w.poke()
 }
 
-// remove wishes an object away.
+// remove queues the deletion of an object.
 func (w *writer) remove(name multicluster.ClusterName, ref Ref) {
-	w.set(name, wanted{ref: ref, remove: true})
+	w.set(name, desired{ref: ref, remove: true})
 }
 
 func (w *writer) poke() {
@@ -122,7 +123,8 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// pick takes one that is due out of the queue, or says how long until one is.
+// pick removes an item that is due from the queue. Without one, it returns the time until
+// the next item is due.
 func (w *writer) pick() (multicluster.ClusterName, *queued, time.Duration) {
 	now := w.clock.Now()
 	next := idle
@@ -139,16 +141,17 @@ func (w *writer) pick() (multicluster.ClusterName, *queued, time.Duration) {
 	return "", nil, next
 }
 
-// attempt writes, and on failure puts the wish back unless there is a newer one.
+// attempt writes an object. After a failure it queues the desired state again, or the newer
+// one if there is one.
 func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, item queued) {
 	call, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	err := w.write(call, name, item.wanted)
+	err := w.write(call, name, item.desired)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	delete(w.written, name)                         // whatever was thought to be there: look again
-	if !item.logged && !apierrors.IsNotFound(err) { // it went, with its cluster: no news
+	delete(w.written, name)                         // The object may have changed: read it again.
+	if !item.logged && !apierrors.IsNotFound(err) { // An object that was deleted with its cluster is no problem.
 		item.logged = true
 		w.log.Error(err, "ClusterConnection cannot be written", "cluster", string(name))
 	}
@@ -156,19 +159,19 @@ func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, ite
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if newer, ok := w.lockedState.queue[name]; ok {
-		item.wanted = newer.wanted
+		item.desired = newer.desired
 	}
 	w.lockedState.queue[name] = item
 }
 
-// write brings the object in line.
-func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want wanted) error {
+// write makes the object equal to its desired state.
+func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want desired) error {
 	key := client.ObjectKey{Namespace: want.ref.Namespace, Name: connectionName(want.ref)}
 	if want.remove {
 		delete(w.written, name)
-		gone := &capstanv1.ClusterConnection{}
-		gone.Namespace, gone.Name = key.Namespace, key.Name
-		return client.IgnoreNotFound(w.hub.Delete(ctx, gone))
+		object := &capstanv1.ClusterConnection{}
+		object.Namespace, object.Name = key.Namespace, key.Name
+		return client.IgnoreNotFound(w.hub.Delete(ctx, object))
 	}
 	current, err := w.current(ctx, name, key, want)
 	if current == nil || err != nil {
@@ -176,7 +179,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 	}
 	if want.create {
 		labelled := current.DeepCopy()
-		own(labelled, want.ref, want.owner)
+		setOwner(labelled, want.ref, want.owner)
 		if !equality.Semantic.DeepEqual(labelled.ObjectMeta, current.ObjectMeta) {
 			if err := w.hub.Patch(ctx, labelled, client.MergeFrom(current)); err != nil {
 				return err
@@ -197,12 +200,13 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 		return err
 	}
 	w.written[name] = changed
-	w.announce(changed, current.Status)
+	w.emitEvent(changed, current.Status)
 	return nil
 }
 
-// current is the object as it is; nil if it does not exist and shall not.
-func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key client.ObjectKey, want wanted) (*capstanv1.ClusterConnection, error) {
+// current returns the present object, and creates it if that is desired. It returns nil if
+// the object does not exist.
+func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key client.ObjectKey, want desired) (*capstanv1.ClusterConnection, error) {
 	if known := w.written[name]; known != nil {
 		return known, nil
 	}
@@ -222,8 +226,8 @@ func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key
 	return object, nil
 }
 
-// announce emits an Event for a transition of state.
-func (w *writer) announce(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus) {
+// emitEvent emits an Event when the state changed.
+func (w *writer) emitEvent(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus) {
 	if w.recorder == nil || object.Status.State == before.State {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// promotion waits for an approval.
+// promotion returns a Promotion that waits for an approval.
 func promotion(namespace, name string) *capstanv1.Promotion {
 	return &capstanv1.Promotion{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -33,7 +33,7 @@ func promotion(namespace, name string) *capstanv1.Promotion {
 	}
 }
 
-// merge is a merge patch of the spec.
+// merge returns a merge patch of the spec.
 func merge(t *testing.T, spec map[string]any) client.Patch {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"spec": spec})
@@ -41,8 +41,8 @@ func merge(t *testing.T, spec map[string]any) client.Patch {
 	return client.RawPatch(types.MergePatchType, raw)
 }
 
-// inForce waits until the policy, which the API server learns of through a watch,
-// refuses what it is to refuse.
+// inForce waits until the API server, which reads policies through a watch, enforces the
+// policy.
 func inForce(t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
@@ -71,27 +71,27 @@ func TestApproval(t *testing.T) {
 	for _, tc := range []struct {
 		name, user, namespace, promotion string
 		approval                         approval
-		refusal                          string // what it says; "" if it is allowed
+		refusal                          string // part of the error message; "" if the request is allowed
 	}{
-		{"an approver by the own name", "ann", team, "p", approval{"by": "ann"}, ""},
+		{"an approver in their own name", "ann", team, "p", approval{"by": "ann"}, ""},
 		{"an approver, method named", "ann", team, "p", approval{"by": "ann", "method": "Kubernetes"}, ""},
-		{"an approver in the name of another", "ann", team, "p", approval{"by": "bob"},
-			`spec.approval.by is "bob", but you are "ann": nobody approves in the name of another; set it to your own user name`},
+		{"an approver in the name of another user", "ann", team, "p", approval{"by": "bob"},
+			`spec.approval.by is "bob", but you are "ann": you cannot approve in the name of another user; set it to your own user name`},
 		{"an approver of another namespace", "ann", elsewhere, "p", approval{"by": "ann"},
-			`user "ann" has not the verb "approve" on promotions.capstan.dev in the namespace "team-b": ask for a RoleBinding to the ClusterRole capstan-approver there`},
-		{"who may patch but not approve", "bob", team, "p", approval{"by": "bob"},
-			`user "bob" has not the verb "approve" on promotions.capstan.dev in the namespace "team-a"`},
-		{"who may not approve, in the name of who may", "bob", team, "p", approval{"by": "ann"}, `nobody approves in the name of another`},
-		{"who may not approve, as if by HTTP", "bob", team, "p", approval{"by": "bob", "method": "HTTP"},
-			`spec.approval.method HTTP is for what the hub records of signed calls: leave method out and set spec.approval.by to "bob"`},
-		{"an approver, as if by HTTP", "ann", team, "p", approval{"by": "ann", "method": "HTTP"}, "spec.approval.method HTTP is for what the hub records"},
-		{"who may approve one by its name", "cat", team, "hers", approval{"by": "cat"}, ""},
-		{"who may approve one by its name, another", "cat", team, "p", approval{"by": "cat"}, `user "cat" has not the verb "approve"`},
-		{"the hub, of a signed call", hubUser, team, "p", approval{"by": "ci", "method": "HTTP"}, ""},
-		{"the hub by itself", hubUser, team, "p", approval{"by": hubUser}, `has not the verb "approve"`},
-		{"an administrator by the own name", "admin", team, "p", approval{"by": "admin"}, ""},
-		{"an administrator in the name of another", "admin", team, "p", approval{"by": "ann"}, "nobody approves in the name of another"},
-		{"nobody", "ann", team, "p", approval{"by": ""}, "spec.approval.by"},
+			`user "ann" does not have the verb "approve" on promotions.capstan.dev in the namespace "team-b": ask for a RoleBinding to the ClusterRole capstan-approver there`},
+		{"a user who may patch but not approve", "bob", team, "p", approval{"by": "bob"},
+			`user "bob" does not have the verb "approve" on promotions.capstan.dev in the namespace "team-a"`},
+		{"a user who may not approve, in the name of an approver", "bob", team, "p", approval{"by": "ann"}, `you cannot approve in the name of another user`},
+		{"a user who may not approve, with method HTTP", "bob", team, "p", approval{"by": "bob", "method": "HTTP"},
+			`only the hub may set spec.approval.method HTTP, to record signed calls: leave method out and set spec.approval.by to "bob"`},
+		{"an approver, with method HTTP", "ann", team, "p", approval{"by": "ann", "method": "HTTP"}, "only the hub may set spec.approval.method HTTP"},
+		{"a user who may approve one promotion by its name", "cat", team, "hers", approval{"by": "cat"}, ""},
+		{"the same user and another promotion", "cat", team, "p", approval{"by": "cat"}, `user "cat" does not have the verb "approve"`},
+		{"the hub, for a signed call", hubUser, team, "p", approval{"by": "ci", "method": "HTTP"}, ""},
+		{"the hub in its own name", hubUser, team, "p", approval{"by": hubUser}, `does not have the verb "approve"`},
+		{"an administrator in their own name", "admin", team, "p", approval{"by": "admin"}, ""},
+		{"an administrator in the name of another user", "admin", team, "p", approval{"by": "ann"}, "you cannot approve in the name of another user"},
+		{"an empty name", "ann", team, "p", approval{"by": ""}, "spec.approval.by"},
 		{"an unknown method", "ann", team, "p", approval{"by": "ann", "method": "Telephone"}, "Unsupported value"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestApproval(t *testing.T) {
 		})
 	}
 
-	t.Run("nothing but a new approval is asked about", func(t *testing.T) {
+	t.Run("only new approvals are checked", func(t *testing.T) {
 		g := NewWithT(t)
 		bob := as(t, "bob")
 		waiting := promotion(team, "asked")
@@ -152,10 +152,10 @@ func TestAnApprovalStands(t *testing.T) {
 	for name, change := range map[string]any{
 		"by another":     map[string]any{"by": "ann"},
 		"another method": map[string]any{"by": "admin", "method": "HTTP"},
-		"taken back":     nil,
+		"removed":     nil,
 	} {
 		g.Expect(world.admin.Patch(t.Context(), approved.DeepCopy(), merge(t, map[string]any{"approval": change}))).
-			To(MatchError(ContainSubstring("an approval cannot be changed or taken back")), name)
+			To(MatchError(ContainSubstring("an approval cannot be changed or removed")), name)
 	}
 }
 

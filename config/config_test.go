@@ -1,5 +1,5 @@
 // Package config_test applies the manifests of this directory to a real API server
-// with kubectl, as a user does, and checks what they promise.
+// with kubectl, as a user does, and checks the rights, policies and objects that result.
 package config_test
 
 import (
@@ -32,14 +32,14 @@ import (
 )
 
 const (
-	// patience is for what takes moments on an idle machine; a new admission policy
-	// is in force within a second or two.
+	// patience is the time limit for conditions that an idle machine meets at once. The
+	// API server enforces a new admission policy after one or two seconds.
 	patience = 30 * time.Second
 	// hubUser is the hub's own user name.
 	hubUser = "system:serviceaccount:capstan-system:capstan-hub"
 )
 
-// world is what the tests of this package share: a management cluster with
+// world is shared by the tests of this package: a management cluster with
 // config/default applied.
 var world struct {
 	plane   *controlplane.ControlPlane
@@ -91,7 +91,7 @@ func setUp(home string) error {
 	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
 		return err
 	}
-	// HOME is where kubectl caches discovery: each run its own.
+	// kubectl caches discovery in HOME: each run has its own.
 	world.env = append(os.Environ(), "KUBECONFIG="+path, "HOME="+home)
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
@@ -127,7 +127,7 @@ func kubectl(ctx context.Context, args ...string) (stdout, stderr string, err er
 	return out.String(), complaints.String(), nil
 }
 
-// as is a client of the given user.
+// as returns a client that impersonates the user.
 func as(t *testing.T, user string) client.Client {
 	t.Helper()
 	g := NewWithT(t)
@@ -144,7 +144,7 @@ func as(t *testing.T, user string) client.Client {
 	return c
 }
 
-// namespace makes one of its own for a test.
+// namespace creates a namespace for one test.
 func namespace(t *testing.T, name string) string {
 	t.Helper()
 	g := NewWithT(t)
@@ -163,7 +163,7 @@ func bind(t *testing.T, namespace, kind, role, user string) {
 	})).To(Succeed())
 }
 
-// allow makes a role in a namespace and gives it to a user.
+// allow creates a role in a namespace and binds it to a user.
 func allow(t *testing.T, namespace, role, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	g := NewWithT(t)

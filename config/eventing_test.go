@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
-// The samples are what their schemas take.
+// The samples are valid for their schemas.
 func TestSampleBackendsAreValid(t *testing.T) {
 	g := NewWithT(t)
 	r, err := schema.Types(schema.Options{NATSURL: "nats://nats:4222"})
@@ -40,7 +40,7 @@ func TestSampleBackendsAreValid(t *testing.T) {
 	}
 }
 
-func TestHubChangesNothingOfAnEventingBackend(t *testing.T) {
+func TestHubChangesOnlyItsMarksOfEventingBackends(t *testing.T) {
 	g := NewWithT(t)
 	inForce(t)
 	ns := namespace(t, "backends")
@@ -62,11 +62,11 @@ func TestHubChangesNothingOfAnEventingBackend(t *testing.T) {
 		`{"metadata":{"finalizers":["team.example.com/own","capstan.dev/x"]}}`,
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,
 	} {
-		g.Expect(patch(json)).To(MatchError(ContainSubstring("of an EventingBackend and nothing else")), json)
+		g.Expect(patch(json)).To(MatchError(ContainSubstring("of an EventingBackend, the hub may change only the finalizer capstan.dev/eventing-backend and the annotation capstan.dev/told")), json)
 	}
 	for _, json := range []string{
 		`{"metadata":{"finalizers":["team.example.com/own","` + eventingv1.BackendFinalizer + `"]}}`,
-		`{"metadata":{"annotations":{"` + outbox.ToldAnnotation + `":"{}"}}}`,
+		`{"metadata":{"annotations":{"` + outbox.RecordAnnotation + `":"{}"}}}`,
 		`{"metadata":{"finalizers":["team.example.com/own"]}}`,
 	} {
 		g.Expect(patch(json)).To(Succeed(), json)
@@ -74,7 +74,7 @@ func TestHubChangesNothingOfAnEventingBackend(t *testing.T) {
 	g.Expect(world.admin.Patch(t.Context(), b, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null},"spec":{"type":"http"}}`)))).To(Succeed())
 }
 
-// What kubectl shows of a backend: its conditions have spaces in their names.
+// kubectl prints the columns of a backend. The names of its conditions contain spaces.
 func TestColumnsOfEventingBackends(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t, "columns")
@@ -92,7 +92,7 @@ func TestColumnsOfEventingBackends(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		var rows [][]string
 		for line := range strings.Lines(out) {
-			// Two columns are two spaces apart, at least.
+			// At least two spaces separate two columns.
 			rows = append(rows, regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1))
 		}
 		return rows

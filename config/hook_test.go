@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/approval"
 )
 
-// shop is a Pipeline of dev and prod whose calls are signed by the Secret hmac.
+// shop is a Pipeline with dev and prod. The Secret hmac has the key that signs its calls.
 func shop(t *testing.T, namespace string) *pipelinesv1.Pipeline {
 	t.Helper()
 	target := []pipelinesv1.Target{{Namespace: "shop"}}
@@ -37,8 +37,8 @@ func shop(t *testing.T, namespace string) *pipelinesv1.Pipeline {
 	return p
 }
 
-// What config/default and pipeline-secrets give the hub is what its promotion hook
-// needs, on a standby, too; and not less.
+// The rights of config/default and pipeline-secrets are sufficient for the promotion hook,
+// also on a standby replica. Without pipeline-secrets they are not.
 func TestHookWithTheHubsOwnRights(t *testing.T) {
 	g := NewWithT(t)
 	inForce(t)
@@ -50,7 +50,7 @@ func TestHookWithTheHubsOwnRights(t *testing.T) {
 	waiting.Labels = map[string]string{capstanv1.PipelineUIDLabel: string(p.UID)}
 	waiting.Spec.Pipeline = capstanv1.PipelineReference{Name: p.Name, UID: p.UID}
 	g.Expect(world.admin.Create(t.Context(), waiting)).To(Succeed())
-	// There is nothing to wait for.
+	// A suspended Pipeline is not reconciled: the test does not wait for a result.
 	p.Spec.Suspend = true
 	g.Expect(world.admin.Update(t.Context(), p)).To(Succeed())
 
@@ -84,7 +84,7 @@ func TestHookWithTheHubsOwnRights(t *testing.T) {
 	g.Expect(waiting.Spec.Approval).To(Equal(&capstanv1.Approval{By: "secret:" + ns + "/hmac", Method: capstanv1.ApprovalByHTTP}))
 }
 
-func TestHubChangesNothingOfAPipeline(t *testing.T) {
+func TestHubChangesOnlyAnAnnotationOfPipelines(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t, "untouched")
 	p := shop(t, ns)
@@ -104,7 +104,7 @@ func TestHubChangesNothingOfAPipeline(t *testing.T) {
 		`{"metadata":{"finalizers":["capstan.dev/x"]}}`,
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,
 	} {
-		g.Expect(patch(json)).To(MatchError(ContainSubstring("the hub may change the annotation capstan.dev/requested-at of a Pipeline and nothing else")), json)
+		g.Expect(patch(json)).To(MatchError(ContainSubstring("the hub may change only the annotation capstan.dev/requested-at of a Pipeline")), json)
 	}
 	for _, json := range []string{
 		`{"metadata":{"annotations":{"capstan.dev/requested-at":"now"}}}`,
@@ -113,7 +113,7 @@ func TestHubChangesNothingOfAPipeline(t *testing.T) {
 	} {
 		g.Expect(patch(json)).To(Succeed(), json)
 	}
-	// Where there is no annotation yet, and for people, as before.
+	// An object without annotations, and changes by users, are allowed as before.
 	g.Expect(world.admin.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null},"spec":{"suspend":true}}`)))).To(Succeed())
 	g.Expect(patch(`{"metadata":{"annotations":{"capstan.dev/requested-at":"now"}}}`)).To(Succeed())
 }

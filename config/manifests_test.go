@@ -27,7 +27,7 @@ func TestDefaultHasEverything(t *testing.T) {
 	g.Expect(strings.Count(rendered, "kind: CustomResourceDefinition\n")).To(Equal(len(bases)),
 		"config/crd/kustomization.yaml lists every generated CRD")
 
-	// A generation rises when what was asked for differs from what stands there.
+	// The generation increases when an applied spec differs from the stored one.
 	generations := func() string {
 		out, _, err := kubectl(t.Context(), "get", "-k", "default", "-o",
 			`jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.generation}{"\n"}{end}`)
@@ -74,7 +74,7 @@ func TestSamplesApply(t *testing.T) {
 
 	var backends eventingv1.EventingBackendList
 	g.Expect(world.admin.List(t.Context(), &backends, client.InNamespace(ns), client.MatchingLabels{eventingv1.BackendLabel: eventingv1.BackendLabelValue})).To(Succeed())
-	// TestSampleBackendsAreValid looks at the others.
+	// TestSampleBackendsAreValid checks the others.
 	backends.Items = slices.DeleteFunc(backends.Items, func(b eventingv1.EventingBackend) bool { return b.Spec.Type != "sqs" })
 	g.Expect(backends.Items).To(HaveLen(1))
 	types, err := schema.Types(schema.Options{})
@@ -84,7 +84,7 @@ func TestSamplesApply(t *testing.T) {
 	g.Expect(config.String(schema.RoleKey)).To(Equal(schema.RoleSource))
 }
 
-// right is one question of who may do what.
+// right is one permission to check.
 type right struct {
 	verb, group, resource, subresource, namespace, name string
 	path                                                string
@@ -115,7 +115,7 @@ func TestHubRights(t *testing.T) {
 	check(t, hubUser, map[bool][]right{
 		true: {
 			{verb: "watch", group: eventing, resource: "eventingbackends"},
-			{verb: "patch", group: eventing, resource: "eventingbackends"}, // TestHubChangesNothingOfAnEventingBackend says how far.
+			{verb: "patch", group: eventing, resource: "eventingbackends"}, // TestHubChangesOnlyItsMarksOfEventingBackends checks the restriction.
 			{verb: "patch", group: eventing, resource: "eventingbackends", subresource: "status"},
 			{verb: "get", group: core, resource: "secrets", namespace: backed, name: "broker"},
 			{verb: "watch", group: core, resource: "secrets", namespace: backed, name: "broker"},
@@ -124,7 +124,7 @@ func TestHubRights(t *testing.T) {
 			{verb: "patch", group: registration, resource: "mutatingwebhookconfigurations", name: "capstan-eventingbackends"},
 			{verb: "watch", group: pipelines, resource: "pipelines"},
 			{verb: "patch", group: pipelines, resource: "pipelines", subresource: "status"},
-			{verb: "patch", group: pipelines, resource: "pipelines"}, // TestHubChangesNothingOfAPipeline says how far.
+			{verb: "patch", group: pipelines, resource: "pipelines"}, // TestHubChangesOnlyAnAnnotationOfPipelines checks the restriction.
 			{verb: "create", group: capstan, resource: "promotions"},
 			{verb: "delete", group: capstan, resource: "promotions"},
 			{verb: "patch", group: capstan, resource: "promotions", subresource: "status"},
@@ -179,8 +179,8 @@ func TestHubRights(t *testing.T) {
 	})
 }
 
-// instanceRights are what instance state needs, on every replica: a standby is the same
-// user, and reads queues and labels as the leader does.
+// instanceRights are the rights that instance state needs, on each replica: a standby is the
+// same user, and reads queues and labels as the leader does.
 func instanceRights() map[bool][]right {
 	const core, infrastructure, control, eventing = "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "eventing.kyma-project.io"
 	rights := map[bool][]right{
@@ -217,7 +217,7 @@ func instanceRights() map[bool][]right {
 	return rights
 }
 
-// TR5: what capa-annotator needs, and no more.
+// TR5: capa-annotator has exactly the rights that it needs.
 func TestCapaAnnotatorRights(t *testing.T) {
 	g := NewWithT(t)
 	_, warnings, err := kubectl(t.Context(), "apply", "-k", "capa-annotator")
@@ -297,7 +297,7 @@ func TestWorkloadRights(t *testing.T) {
 			{verb: "list", group: "controlplane.cluster.x-k8s.io", resource: "awsmanagedcontrolplanes"},
 		},
 		false: {
-			{verb: "patch", group: "cluster.x-k8s.io", resource: "machines"}, // They are remediated in the management cluster alone.
+			{verb: "patch", group: "cluster.x-k8s.io", resource: "machines"}, // Machines are remediated in the management cluster only.
 			{verb: "get", group: "infrastructure.cluster.x-k8s.io", resource: "awsclusterroleidentities"},
 			{verb: "get", group: core, resource: "secrets", namespace: "default"},
 			{verb: "patch", group: "helm.toolkit.fluxcd.io", resource: "helmreleases"},
@@ -327,7 +327,7 @@ func check(t *testing.T, user string, rights map[bool][]right) {
 	}
 	for want, asked := range rights {
 		for _, r := range asked {
-			// The authorizer learns of new roles through a watch.
+			// The authorizer reads new roles through a watch.
 			g.Eventually(ask).WithArguments(r).WithTimeout(patience).Should(Equal(want), "%s: %s", user, r)
 		}
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What test/browser needs: Chromium, which is found or installed by Debian's package, and
-# axe-core, by npm. Ends with 75 where something is missing that cannot be installed
-# here, and says what; another code is a failure of what should have worked.
+# Provides the programs for test/browser: Chromium (an existing one, or Debian's package) and
+# axe-core (by npm). The exit code is 75 if something is missing and cannot be installed on
+# this machine; a message names it. Other codes are failures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ lacking=75 # EX_TEMPFAIL
 began=$SECONDS
 say() { printf '  %3d s  %s\n' $((SECONDS - began)) "$*"; }
 
-# The names that test/browser looks for.
+# The names under which test/browser searches for Chromium.
 found() {
   local name
   for name in ${CAPSTAN_CHROMIUM:+"$CAPSTAN_CHROMIUM"} chromium chromium-browser google-chrome google-chrome-stable; do
@@ -18,7 +18,7 @@ found() {
   return 1
 }
 
-apt() { # what a package manager may take, bounded, with its own words
+apt() { # runs apt-get with a time limit, and prints its main messages
   timeout --kill-after=10 "$1" apt-get -y -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 -o Acquire::http::Timeout=30 \
     -o Dpkg::Use-Pty=0 "${@:2}" </dev/null 2>&1 | grep -E '^(Err|E:|W:|Need to get|Fetched|Unpacking chromium|Setting up chromium)' | sed 's/^/         /'
   return "${PIPESTATUS[0]}"
@@ -26,19 +26,19 @@ apt() { # what a package manager may take, bounded, with its own words
 
 install_chromium() {
   if ! command -v apt-get >/dev/null; then
-    echo "chromium is not installed, and there is no apt-get to install it with: install it, or name it in CAPSTAN_CHROMIUM" >&2
+    echo "chromium is not installed, and there is no apt-get: install chromium, or set CAPSTAN_CHROMIUM to its path" >&2
     return $lacking
   fi
   if [ "$(id -u)" != 0 ]; then
     echo "chromium is not installed, and only root can install it: sudo apt-get install chromium, then run this again" >&2
     return $lacking
   fi
-  say "asking for Debian's packages"
+  say "updating the lists of Debian's packages"
   export DEBIAN_FRONTEND=noninteractive
-  apt 300 update || say "not all lists could be read: trying with what there is"
-  say "installing chromium (Debian's package, some 100 MB)"
+  apt 300 update || say "not all lists could be updated: trying with the existing ones"
+  say "installing chromium (Debian's package, about 100 MB)"
   if ! apt 600 install --no-install-recommends chromium fonts-dejavu-core; then
-    echo "chromium could not be installed: what apt-get said is above" >&2
+    echo "chromium could not be installed: see the messages of apt-get above" >&2
     return $lacking
   fi
 }

@@ -1,6 +1,6 @@
 # Sourced by the scripts that put programs into bin/.
 
-# stamp_of prints what a result is made from: it changes when a file changes.
+# stamp_of prints a checksum of the inputs of a result: it changes when a file changes.
 stamp_of() { # files...
   cat "$@" | cksum | tr ' ' '-'
 }
@@ -63,7 +63,7 @@ compile() { # output package [ldflags] [tags]
   echo "  $name: built in $((SECONDS - started)) s"
 }
 
-# link_programs makes programs of one directory those of another.
+# link_programs links programs of one directory into another.
 link_programs() { # from into names...
   local from=$1 into=$2 name
   shift 2
@@ -72,7 +72,7 @@ link_programs() { # from into names...
   done
 }
 
-# identity_of prints what tells whether files were replaced: their sizes and times.
+# identity_of prints a checksum of the files' sizes and times, to detect a replacement.
 identity_of() { # files...
   ls -lL "$@" 2>/dev/null | cksum | tr ' ' '-'
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests that have a full count beside the small one of `make test`: those
-# that read CAPSTAN_SOAK, and property tests, with many more histories. Other tests
-# say nothing new when repeated, and are left out.
+# Runs the tests that have a full count in addition to the small one of `make test`: tests
+# that read CAPSTAN_SOAK, and property tests, with many more histories. A repetition of other
+# tests has no use, so they are left out.
 #   hack/soak.sh CHECKS PACKAGES -- FLAGS OF GO TEST
 set -euo pipefail
 checks=$1
@@ -19,7 +19,7 @@ format='{{.ImportPath}}{{$d := .Dir}}{{range .TestGoFiles}} {{$d}}/{{.}}{{end}}{
 listed=$(go list -f "$format" "${packages[@]}")
 while read -r package files; do
   [ -n "$files" ] || continue
-  # Only a test binary with property tests knows the flag.
+  # Only a test binary with property tests has the flag.
   property=
   if grep -q '"pgregory.net/rapid"' $files; then
     property="-rapid.checks=$checks"

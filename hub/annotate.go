@@ -16,34 +16,35 @@ import (
 )
 
 const (
-	// AnnotatorLeaseName is the name of the lease of an annotator alone.
+	// AnnotatorLeaseName is the name of the lease of a standalone annotator.
 	AnnotatorLeaseName = "capa-annotator-leader"
-	// AnnotatorLease is how long that is held without renewal: the seed's default.
+	// AnnotatorLease is how long that lease is held without renewal: the default of
+	// capa-annotator.
 	AnnotatorLease = 120 * time.Second
 
-	// annotatorName stands in Events.
+	// annotatorName is the reporter of the annotator's Events.
 	annotatorName = "capa-annotator"
 )
 
 // Annotator is the part of the Options that says how node groups are annotated.
 type Annotator struct {
-	// AWS is how EC2 is asked; nil for no annotations.
+	// AWS is the configuration of the EC2 client; nil disables annotations.
 	AWS *awsconfig.Config
-	// Families of annotations; all when nil.
+	// Families of annotations; all if nil.
 	Families []annotation.Family
-	// Pods is how the pods of a node are counted where a Cluster does not say.
+	// Pods is how the pods of a node are counted if a Cluster does not define it.
 	Pods capacity.PodsPolicy
-	// DefaultRegion of AWS where nothing names one; none when empty.
+	// DefaultRegion of AWS if no object names one; none if empty.
 	DefaultRegion string
-	// Timings of the catalogue replace the defaults where not zero.
+	// Timings of the catalogue that are not zero replace the defaults.
 	Timings catalogue.Timings
 }
 
-// Alone is an annotator without the rest of the hub, for the management cluster alone.
+// Alone is an annotator without the other parts of the hub, for the management cluster only.
 type Alone struct{ manager manager.Manager }
 
-// NewAlone wires an annotator alone. Of the Options it heeds those of the process, of
-// the lease, and Annotator.
+// NewAlone wires a standalone annotator. It uses only the Options of the process, of the
+// lease, and Annotator.
 func NewAlone(o Options) (*Alone, error) {
 	o.defaults()
 	mgr, err := newManager(o, AnnotatorLeaseName)
@@ -66,7 +67,7 @@ func (a *Alone) Start(ctx context.Context) error { return a.manager.Start(ctx) }
 
 // addAnnotator annotates node groups, on the leader, if AWS is configured. notify, if not
 // nil, is called with each outcome.
-func addAnnotator(s *stack, o Options, notify func(annotator.News)) error {
+func addAnnotator(s *stack, o Options, notify func(annotator.Report)) error {
 	if o.Annotator.AWS == nil {
 		return nil
 	}
@@ -88,7 +89,7 @@ func addAnnotator(s *stack, o Options, notify func(annotator.News)) error {
 		Families:      o.Annotator.Families,
 		Pods:          o.Annotator.Pods,
 		DefaultRegion: o.Annotator.DefaultRegion,
-		Tell:          notify,
+		Notify:        notify,
 		Registerer:    o.Registerer,
 		Clock:         o.Clock,
 		Logger:        log,

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// dashboardQPS and dashboardBurst of the dashboard's own client, which asks what
-	// viewers may see: a viewer of few namespaces among five hundred is some four
-	// thousand questions, most of them each five minutes.
+	// dashboardQPS and dashboardBurst are for the dashboard's own client, which checks the
+	// permissions of viewers. A viewer with few of five hundred namespaces causes about four
+	// thousand checks, most of them every five minutes.
 	dashboardQPS, dashboardBurst = 400, 4000
 
-	// reporter is the name under which the hub tells Events.
+	// reporter is the reporting controller of the hub's Events.
 	reporter = "capstan"
 )
 
@@ -29,18 +29,18 @@ type Dashboard struct {
 	// BindAddress, such as "127.0.0.1:8090"; "0" or empty for none. One that is not
 	// loopback needs the certificate.
 	BindAddress string
-	// Auth is how one signs in; by token when empty.
+	// Auth is how users sign in; by token if empty.
 	Auth dashboard.Auth
-	// CertFile and KeyFile serve it by TLS; plain HTTP when empty.
+	// CertFile and KeyFile serve it with TLS; plain HTTP if empty.
 	CertFile, KeyFile string
-	// SessionKeyFile holds what seals sessions, the same on all replicas; when empty,
-	// each has its own, and sessions end with it.
+	// SessionKeyFile holds the key that seals sessions, the same on all replicas. If empty,
+	// each replica makes its own key, and sessions end when the replica ends.
 	SessionKeyFile string
 	// Version of the hub that it shows.
 	Version string
 }
 
-// served says whether there is a dashboard.
+// served returns whether there is a dashboard.
 func (d Dashboard) served() bool { return d.BindAddress != "0" && d.BindAddress != "" }
 
 // addDashboard serves the dashboard, on every replica.
@@ -78,7 +78,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		Version:     o.Dashboard.Version,
 		Parts:       parts(o),
 		Cache:       mgr.GetCache(),
-		Live:        func() map[view.Cluster]view.Heard { return heard(s.connections) },
+		Live:        func() map[view.Cluster]view.Observed { return heard(s.connections) },
 		Machines:    s.watchers.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
 		Client:      own,
@@ -93,7 +93,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 	return mgr.Add(server)
 }
 
-// parts of the hub that its options turn on and off, as the dashboard tells of them.
+// parts returns the parts of the hub that its options enable or disable, for the dashboard.
 func parts(o Options) []view.Part {
 	at := func(address, what string) string {
 		if address == "0" || address == "" {
@@ -109,9 +109,9 @@ func parts(o Options) []view.Part {
 	}
 	webhooks := o.Eventing.Webhooks
 	return []view.Part{
-		{Name: "Looks after", Is: does(o.Namespace == "", "all namespaces", "the namespace "+o.Namespace)},
-		{Name: "Annotations of node groups", Is: does(o.Annotator.AWS != nil, "what EC2 says of their instance types", "off: there is no AWS configuration")},
-		{Name: "Instances", Is: does(o.AWS != nil, "followed by the queues of EventingBackends of type sqs with the role source", "not followed: there is no AWS configuration")},
+		{Name: "Namespaces", Is: does(o.Namespace == "", "all", "only "+o.Namespace)},
+		{Name: "Annotations of node groups", Is: does(o.Annotator.AWS != nil, "enabled: capacity of the instance types from EC2", "disabled: there is no AWS configuration")},
+		{Name: "Instances", Is: does(o.AWS != nil, "enabled: state from the queues of EventingBackends of type sqs with the role source", "disabled: there is no AWS configuration")},
 		{Name: "Promotion hook", Is: at(o.Hook.BindAddress, "/promotion and /approval")},
 		{Name: "Discovery of event backends", Is: at(o.Eventing.APIBindAddress, "/backend and /schemas")},
 		{Name: "Webhooks of EventingBackends", Is: does(webhooks.Secret.Name != "" || webhooks.CertFile != "", at(webhooks.BindAddress, "validation ("+string(webhooks.Validation)+") and defaulting ("+string(webhooks.Defaulting)+")"), "not served")},
@@ -120,16 +120,16 @@ func parts(o Options) []view.Part {
 	}
 }
 
-// heard is what the connections know, as the dashboard shows it.
-func heard(connections *clusters.Manager) map[view.Cluster]view.Heard {
+// heard returns the states of the connections, for the dashboard.
+func heard(connections *clusters.Manager) map[view.Cluster]view.Observed {
 	snapshots := connections.Snapshots()
-	all := make(map[view.Cluster]view.Heard, len(snapshots))
+	all := make(map[view.Cluster]view.Observed, len(snapshots))
 	for _, s := range snapshots {
 		ref, err := clusters.ParseClusterName(s.Name)
 		if err != nil {
-			continue // No cluster has a name that is none.
+			continue // Cluster names are always valid.
 		}
-		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Heard{
+		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Observed{
 			State: s.State, Reason: s.Reason, Message: s.Message, Since: s.Since, LastContact: s.LastContact, Version: s.KubernetesVersion,
 		}
 	}

@@ -116,7 +116,7 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 		ContainSubstring("maxInFlightMessages ten should be of type int invalid-data-type-error"),
 		ContainSubstring("foo bar config does not exist for backend type nats unsupported-config-error"),
 		ContainSubstring("Backend Ready is False: The provided spec.config has validation errors, maxInFlightMessages: should be of type int (since"),
-		ContainSubstring("Publisher Proxy Ready is False: Publisher proxy deployment not ready, there was no valid configuration since the hub began"),
+		ContainSubstring("Publisher Proxy Ready is False: Publisher proxy deployment not ready, there was no valid configuration since the hub started"),
 		ContainSubstring("Subscription Controller Ready is False: Subscription controller not ready"),
 		ContainSubstring("Warning: InvalidConfig")))
 	g.Expect(page("/backends")).To(And(ContainSubstring("2 EventingBackends"), MatchRegexp(`(?s)id="backend/backends/mistaken".*id="backend/backends/bus"`)), "worst first")

@@ -15,7 +15,7 @@
 //     and the Events that the hub records).
 //  2. The stack (stack.go, kinds.go): the connections to clusters, the watchers over them,
 //     and the index of observations. There is one stack in a process, so each kind of a
-//     cluster is watched once, whichever parts read it.
+//     cluster is watched once, even if several parts read it.
 //  3. Eventing (eventing.go, tell.go): the publisher, to which the reconcilers report, the
 //     reconciler of EventingBackends, discovery and webhooks.
 //  4. The reconcilers: the annotator (annotate.go, which also wires capa-annotator), the
@@ -33,7 +33,7 @@
 //     reads the revision and the health of an application.
 //   - index holds who uses which application, and what was last observed. It is pure data.
 //     A reconciler reads it and never waits for a workload cluster.
-//   - strategy carries a promotion out: strategy/notification sends a Flux event,
+//   - strategy carries out a promotion: strategy/notification sends a Flux event,
 //     strategy/pullrequest edits a Git repository and opens a pull request, with gitrepo
 //     (clones), manifest (the edit) and provider (five Git services).
 //   - hub/pipeline reconciles Pipelines: it writes the demand and the status, and creates
@@ -42,15 +42,15 @@
 //   - hub/promotion takes Promotions through their phases and calls the strategies.
 //   - hub/approval serves approvals and hints as signed HTTP calls. It writes them to the
 //     objects that the reconcilers read.
-//   - hub/explain says in sentences why a Pipeline does not advance.
+//   - hub/explain explains why a Pipeline does not advance.
 //   - hub/annotator writes the capacity of a new node on node groups. Its parts are
 //     annotation (formats), capacity and catalogue (EC2).
 //   - hub/instancestate labels machines with the state that AWS reports for their instances.
-//   - hub/eventing publishes CloudEvents: event says which, outbox derives them from the
+//   - hub/eventing publishes CloudEvents: event defines them, outbox derives them from the
 //     hub's objects, publisher queues them, sink sends them to a broker, backend reconciles
-//     EventingBackends, schema knows their keys, discovery and admission answer clients
-//     and the API server about them.
-//   - hub/dashboard serves the pages. What a page says is the pure package
+//     EventingBackends, schema has their keys, discovery and admission serve them to clients
+//     and to the API server.
+//   - hub/dashboard serves the pages. The content of a page is the pure package
 //     hub/dashboard/view.
 //   - internal/secretwatch wakes reconcilers, and connections, when a Secret changes.
 //     hub/serving runs HTTP servers. hub/awsconfig holds the credentials for AWS.
@@ -58,13 +58,13 @@
 // # The path of a release
 //
 // A Pipeline is reconciled. Its targets go to the index, and the difference in demand goes
-// to the watchers, which ask clusters for a connection and start an informer. A
-// HelmRelease changes. The informer makes an observation of it, the index says which
-// Pipelines use it, and they are enqueued. The reconciler writes the agreed revision and
-// its sequence to the status of the Pipeline. The decision says that a Promotion is due,
+// to the watchers, which demand a connection from clusters and start an informer. A
+// HelmRelease changes. The informer makes an observation of it, the index returns the
+// Pipelines that use it, and they are enqueued. The reconciler writes the agreed revision
+// and its sequence to the status of the Pipeline. The decision is that a Promotion is due,
 // and it is created under a name that only one can have. hub/promotion takes it through
-// its phases, and a strategy acts. When all targets of the environment run the revision,
-// the Promotion has succeeded, and the next environment is decided.
+// its phases and calls a strategy. When all targets of the environment run the revision,
+// the Promotion has succeeded, and the decision for the next environment follows.
 //
 // # Contract
 //
@@ -73,26 +73,26 @@
 // Promotions calls a workload cluster. Metrics are registered with Options.Registerer, and
 // never on import.
 //
-// Parts are complete when they are constructed. Four setters remain, because two parts need
-// each other there; each call says so:
+// Parts are complete when they are constructed. Four setters remain, because in these cases
+// two parts need each other; a comment at each call says so:
 //
 //   - clusters.Manager.AddListener: watchers need connections, connections notify watchers.
 //   - clusters.Manager.SetAware: the multicluster manager takes the connections as its
 //     provider, and the connections engage it.
 //   - outbox.Outbox.PublishTo: the outbox is a source of the publisher, and publishes
 //     through it.
-//   - queueReadings.from: event backends show how their queues are read, and instance state,
-//     which reads them, needs the types and the publisher of the event backends.
+//   - queueReadings.from: event backends show the state of their queues, and instance state,
+//     which reads the queues, needs the types and the publisher of the event backends.
 //
 // # Leader and standby
 //
 // Only the leader connects to workload clusters, annotates, promotes, and writes
-// ClusterConnections. Every replica runs the stack for the management cluster: a standby
+// ClusterConnections. Every replica runs the stack for the management cluster. A standby
 // reads the queues of AWS, labels the machines that it watches there, and publishes the
-// events of that. A standby also serves the promotion hook, which only records, and the
-// dashboard, which shows what is recorded and says that it hears no cluster; it answers
-// webhooks and discovery. Its caches are warm, so its /readyz says whether it could lead.
-// A process that loses the lease ends.
+// events about them. A standby also serves the promotion hook, which only writes to the
+// hub's objects, the dashboard, the webhooks and discovery. Its dashboard shows the recorded
+// state and says that the replica has no connection to workload clusters. Its caches are
+// filled, so its /readyz shows whether it could lead. A process that loses the lease ends.
 //
 // # Locking
 //

@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// DefaultName of a hub in the source of its events.
+	// DefaultName is the default of Eventing.Name.
 	DefaultName = "capstan"
 
-	// publisherDrain leaves the rest of the hub a part of shutdownGrace.
+	// publisherDrain is shorter than shutdownGrace, to leave time for the rest of the hub.
 	publisherDrain = 15 * time.Second
-	// identityTimeout bounds the question for the management cluster's identity.
+	// identityTimeout bounds the request for the management cluster's identity.
 	identityTimeout = 30 * time.Second
 
 	// webhookService is the Service of the webhooks, and webhookConfiguration the name of
@@ -38,40 +38,39 @@ const (
 	webhookConfiguration = "capstan-eventingbackends"
 )
 
-// Eventing is the part of the Options that says how events are told.
+// Eventing has the Options of publishing events.
 type Eventing struct {
-	// Name of the hub in the source of its events; DefaultName when empty.
+	// Name of the hub in the source of its events; DefaultName if empty.
 	Name string
-	// NATSURL is the default of the key url of backends of type nats; none when empty.
+	// NATSURL is the default of the key url of type nats; empty for no default.
 	NATSURL string
-	// APIBindAddress of discovery, such as ":8091"; "0" or empty for none.
+	// APIBindAddress of discovery, such as ":8091"; "0" or empty turns it off.
 	APIBindAddress string
-	// APIURL is how that is reached from outside, for the attribute dataschema; which is
-	// left out when empty.
+	// APIURL is the external URL of discovery, for the attribute dataschema. When it is
+	// empty, events have no dataschema.
 	APIURL string
-	// Webhooks is how EventingBackends are validated and defaulted when they are applied.
+	// Webhooks validate EventingBackends and set their defaults.
 	Webhooks Webhooks
-	// AllowLoopback lets backends be on this machine.
+	// AllowLoopback allows brokers on this machine.
 	AllowLoopback bool
-	// Timings replace the defaults where not zero.
+	// Timings of the reconciler; zero means the default.
 	Timings backend.Timings
 }
 
-// Webhooks is how the API server is answered. They are served when there is a Secret or
-// a file for their certificate.
+// Webhooks has the Options of the webhooks. They are served when Secret or CertFile is set.
 type Webhooks struct {
-	// BindAddress, such as ":9443".
+	// BindAddress is the address to listen on, such as ":9443".
 	BindAddress string
-	// Secret in which the hub keeps their certificate.
+	// Secret for the certificate that the hub creates and renews.
 	Secret types.NamespacedName
-	// CertFile and KeyFile are kept by somebody else.
+	// CertFile and KeyFile are renewed by another program.
 	CertFile, KeyFile string
-	// Validation and Defaulting; Warn and Required when empty.
+	// Validation and Defaulting; Warn and Required if empty.
 	Validation admission.Validation
 	Defaulting admission.Defaulting
 }
 
-// eventing publishes what the hub does.
+// eventing has the components that publish events.
 type eventing struct {
 	telling
 	registry   *schema.Registry
@@ -79,8 +78,8 @@ type eventing struct {
 	queues     *queueReadings
 }
 
-// addEventing publishes events to backends. Every replica publishes what it knows; the
-// leader, which alone sees the outcome of promotions and the states of clusters, writes
+// addEventing adds the components that publish events to backends. Every replica publishes
+// its own events. Only the leader publishes those of promotions and clusters, and writes
 // status.
 func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	log := o.Logger.WithName("eventing")
@@ -97,13 +96,13 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	if o.Eventing.APIURL != "" {
 		self.SchemaBase = o.Eventing.APIURL + discovery.SchemasPath
 	}
-	// The outbox bounds what is under way; a client-side limit would cut short what it
-	// records at the end.
+	// The outbox limits its concurrent requests itself. A client-side rate limit would delay
+	// its last records beyond the shutdown.
 	unlimited := rest.CopyConfig(mgr.GetConfig())
 	unlimited.QPS, unlimited.RateLimiter = -1, nil
 	records, err := client.New(unlimited, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
-		return nil, fmt.Errorf("making the outbox's client: %w", err)
+		return nil, fmt.Errorf("creating the client of the outbox: %w", err)
 	}
 	box := outbox.New(outbox.Options{Hub: self, Cache: mgr.GetCache(), Client: records, Clock: o.Clock, Logger: log.WithName("outbox")})
 	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -112,7 +111,7 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	}
 	options := backend.Options{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Metadata: secrets, Registry: registry,
-		Openers:   backend.Openers(backend.World{Hub: o.Eventing.Name, AWS: o.AWS, AllowLoopback: o.Eventing.AllowLoopback, Clock: o.Clock}),
+		Openers:   backend.Openers(backend.SinkOptions{Hub: o.Eventing.Name, AWS: o.AWS, AllowLoopback: o.Eventing.AllowLoopback, Clock: o.Clock}),
 		Publisher: publisher.Options{Sources: []publisher.Source{box}, Drain: publisherDrain, Logger: log.WithName("publisher")},
 		Elected:   mgr.Elected(), Recorder: mgr.GetEventRecorder(reporter), Timings: o.Eventing.Timings, Clock: o.Clock, Logger: log,
 	}
@@ -121,8 +120,8 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	}
 	e.reconciler = backend.New(options)
 	e.telling = telling{publisher: e.reconciler.Publisher(), hub: self, clock: o.Clock}
-	// The outbox and the publisher know each other: the outbox is a source of the
-	// publisher's, and publishes through it.
+	// The outbox and the publisher reference each other: the outbox is a source of the
+	// publisher, and publishes through it.
 	box.PublishTo(e.reconciler.Publisher())
 	if err := mgr.Add(box); err != nil {
 		return nil, err
@@ -141,7 +140,7 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	return e, addWebhooks(mgr, registry, o)
 }
 
-// addWebhooks has the manager serve them, if there is a certificate or a place for one.
+// addWebhooks adds the webhooks to the manager, if a Secret or a file is configured.
 func addWebhooks(mgr manager.Manager, registry *schema.Registry, o Options) error {
 	w := o.Eventing.Webhooks
 	server := admission.Options{
@@ -153,7 +152,7 @@ func addWebhooks(mgr manager.Manager, registry *schema.Registry, o Options) erro
 		// The Secret and the configurations are read by name: no cache may list them.
 		direct, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 		if err != nil {
-			return fmt.Errorf("making the webhooks' client: %w", err)
+			return fmt.Errorf("creating the client of the webhooks: %w", err)
 		}
 		server.Keeper = &admission.Keeper{
 			Client: direct, Secret: w.Secret, Host: webhookService + "." + w.Secret.Namespace + ".svc",
@@ -165,13 +164,13 @@ func addWebhooks(mgr manager.Manager, registry *schema.Registry, o Options) erro
 	return mgr.Add(admission.NewServer(server))
 }
 
-// identity of the management cluster: what tells the events of two hubs of one name apart.
+// identity of the management cluster: it distinguishes the events of hubs with equal names.
 func identity(reader client.Reader) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), identityTimeout) //nolint:forbidigo // A hub is wired without one.
 	defer cancel()
 	system := &corev1.Namespace{}
 	if err := reader.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
-		return "", fmt.Errorf("asking the management cluster who it is: %w", err)
+		return "", fmt.Errorf("reading namespace kube-system, whose UID identifies the management cluster: %w", err)
 	}
 	return system.UID, nil
 }

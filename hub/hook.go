@@ -12,24 +12,24 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline"
 )
 
-// hookQPS and hookBurst of the promotion hook's own client: whatever callers ask
-// for, signed or not, takes nothing of the hub's own. A call asks some five times.
+// hookQPS and hookBurst are for the promotion hook's own client, so that calls, signed or
+// not, use nothing of the hub's own limits. A call needs about five requests.
 const hookQPS, hookBurst = 50, 100
 
 // Hook is the part of the Options that says how the promotion hook is served.
 type Hook struct {
 	// BindAddress of /promotion and /approval, such as ":8082"; "0" or empty for none.
 	BindAddress string
-	// CertFile and KeyFile serve them by TLS; plain HTTP when empty.
+	// CertFile and KeyFile serve them with TLS; plain HTTP if empty.
 	CertFile, KeyFile string
-	// LegacySignatures takes weave's signatures, too.
+	// LegacySignatures accepts weave's signatures, too.
 	LegacySignatures bool
 	// RateLimit is how many calls a client may make in 30 s; approval.DefaultRateLimit
-	// when 0.
+	// if 0.
 	RateLimit int
 }
 
-// addHook has the manager serve the promotion hook, on every replica.
+// addHook adds the promotion hook to the manager, on every replica.
 func addHook(mgr manager.Manager, o Options, waker *pipeline.Waker) error {
 	if o.Hook.BindAddress == "0" {
 		return nil

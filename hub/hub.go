@@ -33,16 +33,16 @@ const (
 	// LeaseName is the name of the hub's lease.
 	LeaseName = "capstan-hub"
 
-	// DefaultLease is how long a lease is held without renewal. A spot notice lives
-	// 120 s, so a failover must be short of that.
+	// DefaultLease is how long a lease is held without renewal. A spot notice is valid for
+	// 120 s, so a failover must take less than that.
 	DefaultLease = 30 * time.Second
 )
 
-// Options of a Hub. The zero value of a field is its default where one is named.
+// Options of a Hub. A zero field has the default that its comment names.
 type Options struct {
 	// Config of the management cluster.
 	Config *rest.Config
-	// Namespace restricts what the hub reads in the management cluster; all when empty.
+	// Namespace restricts what the hub reads in the management cluster; all if empty.
 	Namespace string
 	// MetricsBindAddress, such as ":8080"; "0" or empty for none.
 	MetricsBindAddress string
@@ -52,42 +52,42 @@ type Options struct {
 	Hook Hook
 	// Dashboard is how the dashboard is served.
 	Dashboard Dashboard
-	// LeaderElect has only the holder of a lease act.
+	// LeaderElect makes only the holder of a lease act.
 	LeaderElect bool
-	// LeaderElectionLease is how long a lease is held; DefaultLease when 0.
+	// LeaderElectionLease is how long a lease is held; DefaultLease if 0.
 	LeaderElectionLease time.Duration
-	// LeaderElectionNamespace of the lease; the pod's own when empty.
+	// LeaderElectionNamespace of the lease; the pod's own if empty.
 	LeaderElectionNamespace string
-	// EventsAddress that Flux events are posted to; none when empty.
+	// EventsAddress to which Flux events are posted; none if empty.
 	EventsAddress string
-	// AppKinds that Pipelines may follow; apps.DefaultKinds when nil.
+	// AppKinds that Pipelines may use; apps.DefaultKinds if nil.
 	AppKinds []schema.GroupKind
-	// NoCrossNamespaceRefs keeps a Pipeline to clusters of its own namespace.
+	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace.
 	NoCrossNamespaceRefs bool
-	// StallAfter is when a promotion under way is called stalled;
-	// promotion.DefaultStallAfter when 0.
+	// StallAfter is the age at which a promotion under way is stalled;
+	// promotion.DefaultStallAfter if 0.
 	StallAfter time.Duration
 	// PromotionRetention is how long finished promotions are kept;
-	// promotion.DefaultRetention when 0.
+	// promotion.DefaultRetention if 0.
 	PromotionRetention time.Duration
-	// AllowLoopback lets kubeconfigs name loopback addresses, as where a whole fleet
-	// runs on one machine.
+	// AllowLoopback permits loopback addresses in kubeconfigs, for a whole fleet on one
+	// machine.
 	AllowLoopback bool
 	// Annotator is how node groups are annotated.
 	Annotator Annotator
 	// AWS is how queues of instances' events are read; nil for none.
 	AWS *awsconfig.Config
-	// Eventing is how events are told.
+	// Eventing is how events are published.
 	Eventing Eventing
-	// CloneDir is where clones of Git repositories live for as long as an act takes;
-	// the system's folder for temporary files when empty.
+	// CloneDir is the folder for clones of Git repositories, which exist during an attempt;
+	// the system's folder for temporary files if empty.
 	CloneDir string
-	// AllowLoopbackGit lets Pipelines name Git services on this machine.
+	// AllowLoopbackGit permits Git services on loopback addresses in Pipelines.
 	AllowLoopbackGit bool
-	// ClusterTimings and WatcherTimings replace the defaults where not zero.
+	// ClusterTimings and WatcherTimings that are not zero replace the defaults.
 	ClusterTimings clusters.Timings
 	WatcherTimings watchers.Timings
-	// Registerer of the hub's metrics; controller-runtime's registry when nil.
+	// Registerer of the hub's metrics; controller-runtime's registry if nil.
 	Registerer prometheus.Registerer
 	Logger     logr.Logger
 	Clock      clock.WithTicker
@@ -98,23 +98,23 @@ type Hub struct {
 	manager manager.Manager
 	// pulls are closed when the hub ends.
 	pulls *pullRequests
-	// Clusters and Index are the present state of connections and observations.
+	// Clusters and Index hold the present state of connections and observations.
 	Clusters *clusters.Manager
 	Index    *index.Index
 }
 
-// Scheme of everything that the hub reads and writes by type.
+// Scheme returns the types of all objects that the hub reads and writes.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme, eventingv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(fmt.Sprintf("hub: registering types: %v", err)) // Types clash only by a mistake in the code.
+			panic(fmt.Sprintf("hub: registering types: %v", err)) // Types conflict only by a programming error.
 		}
 	}
 	return scheme
 }
 
-// New wires a hub. It asks the management cluster only for its discovery and identity.
+// New wires a hub. It requests only discovery and the identity from the management cluster.
 func New(o Options) (*Hub, error) {
 	o.defaults()
 
@@ -167,13 +167,13 @@ func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options)
 	return nil
 }
 
-// Start runs the hub until the context ends or the lease is lost, which is an
-// error: the process is to end. A Hub is started once.
+// Start runs the hub until the context ends or the lease is lost. The latter is an error:
+// the process must end. A Hub is started once.
 func (h *Hub) Start(ctx context.Context) error {
 	return errors.Join(h.manager.Start(ctx), h.pulls.Close())
 }
 
-// Elected is closed when this hub leads.
+// Elected returns a channel that is closed when this hub leads.
 func (h *Hub) Elected() <-chan struct{} { return h.manager.Elected() }
 
 func (o *Options) defaults() {

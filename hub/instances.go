@@ -7,15 +7,15 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate"
 )
 
-// queueReadings tells the event backends how the queues of their kind are read. It closes
-// a cycle: the backends are made first, with this, because instance state needs their
-// types and their publisher; instance state reads the queues, and is set before the
-// manager starts either of them.
+// queueReadings gives the event backends the state of their queues. It closes a cycle: the
+// backends are made first, with this, because instance state needs their types and their
+// publisher. Instance state reads the queues, and is set before the manager starts either
+// of them.
 type queueReadings struct {
-	from *instancestate.AWSInstanceStateReconciler
+	from *instancestate.Labeler
 }
 
-// of the queue of an EventingBackend; false when none is read.
+// of returns the reading of the queue of an EventingBackend; false if it is not read.
 func (r *queueReadings) of(name types.NamespacedName) (backend.Reading, bool) {
 	if r.from == nil {
 		return backend.Reading{}, false
@@ -24,7 +24,7 @@ func (r *queueReadings) of(name types.NamespacedName) (backend.Reading, bool) {
 	return backend.Reading{Config: s.Config, Ready: s.Ready, Message: s.Message}, known
 }
 
-// addInstanceState labels instances by the events of AWS, as soon as there is a queue of
+// addInstanceState labels instances from the events of AWS, as soon as there is a queue for
 // them: in the management cluster on every replica, in self-managed clusters on the leader.
 func addInstanceState(s *stack, events *eventing, o Options) (err error) {
 	if o.AWS == nil {
@@ -32,7 +32,7 @@ func addInstanceState(s *stack, events *eventing, o Options) (err error) {
 	}
 	local := s.manager.GetLocalManager()
 	events.queues.from, err = instancestate.SetupWithManager(s.manager, instancestate.Options{
-		Local: s.watchers, Remote: s.watchers, AWS: o.AWS, Backends: events.registry, Tell: events.instance, SourceChanged: events.reconciler.Look,
+		Watchers: s.watchers, AWS: o.AWS, Backends: events.registry, Publish: events.instance, SourceChanged: events.reconciler.Enqueue,
 		Recorder: local.GetEventRecorder(reporter), Registerer: o.Registerer, Clock: o.Clock, Logger: o.Logger.WithName("instancestate"),
 	})
 	return err

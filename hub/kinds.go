@@ -10,10 +10,10 @@ import (
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
-// reading says how a part of the hub reads a kind; false for kinds that it does not read.
+// reading returns how a part of the hub reads a kind; false for kinds that it does not read.
 type reading func(schema.GroupKind) (watchers.Kind, bool)
 
-// readings are those of the parts that the options turn on.
+// readings returns the readings of the parts that the options enable.
 func readings(o Options) []reading {
 	var all []reading
 	if o.Annotator.AWS != nil {
@@ -28,8 +28,8 @@ func readings(o Options) []reading {
 	return all
 }
 
-// kinds says how the watchers read a kind: one watch serves every part that reads it, so
-// it keeps what any of them needs. A kind that no part reads is an application.
+// kinds returns how the watchers read a kind. One watch serves every part that reads the
+// kind, so it keeps what any of them needs. A kind that no part reads is an application.
 func kinds(parts []reading) func(schema.GroupKind) watchers.Kind {
 	return func(kind schema.GroupKind) watchers.Kind {
 		var all *watchers.Kind

@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// A lease is renewed until two thirds of it have passed, every two fifteenths:
-	// 20 s and 4 s of 30.
+	// The hub tries to renew a lease every two fifteenths of its duration, until two thirds
+	// have passed: every 4 s until 20 s, of 30 s.
 	renewNumerator, renewDenominator = 2, 3
 	retryNumerator, retryDenominator = 2, 15
 
-	// shutdownGrace is how long an act under way may take to end. All of them end with
-	// their context.
+	// shutdownGrace is how long an attempt under way may take to end. All end with their
+	// context.
 	shutdownGrace = 20 * time.Second
 
-	// qps and burst of the hub's client. Leader election has a client of its own, so
-	// that a busy hub does not lose its lease.
+	// qps and burst of the hub's client. Leader election has its own client, so that a busy
+	// hub does not lose its lease.
 	qps, burst = 200, 400
 )
 
-// newManager makes a manager with a lease of that name, and probes of its health.
+// newManager makes a manager with the lease and the health checks.
 func newManager(o Options, lease string) (manager.Manager, error) {
 	cfg := rest.CopyConfig(o.Config)
 	cfg.QPS, cfg.Burst = qps, burst
@@ -78,8 +78,8 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// cachesSynced is ready when the hub's own caches hold what the management
-// cluster has: the process could lead, or does.
+// cachesSynced returns a check that succeeds when the hub's own caches are synced: the
+// process leads, or could lead.
 func cachesSynced(mgr manager.Manager) healthz.Checker {
 	const patience = time.Second
 	return func(request *http.Request) error {

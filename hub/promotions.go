@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/manifest"
 )
 
-// pullRequests is what the hub closes when it ends.
+// pullRequests holds what the hub closes at shutdown.
 type pullRequests struct {
 	clones   *gitrepo.Workspace
 	strategy *pullrequest.Strategy
@@ -29,7 +29,7 @@ func (p *pullRequests) Close() error {
 	return p.clones.Close()
 }
 
-// addPromotions decides about promotions and carries them out, on the leader.
+// addPromotions adds the reconcilers of Pipelines and Promotions, on the leader.
 func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
 	pipelines := pipeline.New(pipeline.Options{
 		Client:               mgr.GetClient(),
@@ -60,7 +60,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 	if err := promotion.New(promotion.Options{
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
-		Looked:    pipelines.Looked,
+		Observed:  pipelines.Observed,
 		Metadata:  secrets,
 		Strategies: strategy.Registry{
 			pulls,

@@ -12,37 +12,38 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// stack is what the hub knows its clusters by: the connections, the watchers over them, and
-// the index of what they observed. There is one in a process, for the management cluster
-// and all others, so that no kind of any cluster is watched twice.
+// stack holds the connections to clusters, the watchers over them, and the index of their
+// observations. There is one in a process, for the management cluster and all others, so
+// that no kind of a cluster is watched twice.
 //
-// On a replica that does not lead, the management cluster is the only one: a spot notice
-// does not wait for a lease, and a standby shows machines, too. The leader adds the
-// workload clusters.
+// On a replica that does not lead, it has only the management cluster: a spot notice must
+// not wait for a lease, and a standby shows machines, too. The leader adds the workload
+// clusters.
 type stack struct {
-	// manager carries the controllers that act in workload clusters. Connections engage it;
-	// it starts nothing by itself.
+	// manager runs the controllers that act in workload clusters. Connections engage it; it
+	// does not start anything.
 	manager     mcmanager.Manager
 	connections *clusters.Manager
 	watchers    *watchers.Watcher
 	index       *index.Index
 }
 
-// stackOptions are what hubs and annotators differ in.
+// stackOptions are the options in which hubs and standalone annotators differ.
 type stackOptions struct {
-	// managementOnly connects to no other cluster, and waits for the election altogether.
+	// managementOnly connects to no other cluster, and runs nothing before the election.
 	managementOnly bool
-	// readings of the kinds that are no applications.
+	// readings of the kinds that are not applications.
 	readings []reading
-	// index to observe into.
+	// index for the observations.
 	index *index.Index
-	// wake is told which Pipelines to reconcile, and listener of clusters; nil for none.
+	// wake receives the Pipelines to reconcile, and listener the changes of clusters; nil for
+	// none.
 	wake     func(pipelines []types.NamespacedName, initial bool)
 	listener clusters.Listener
 }
 
-// newStack makes the stack and adds it to the manager. Connections and watchers are not
-// started before, and are complete when it returns.
+// newStack makes the stack and adds it to the manager. Connections and watchers are complete
+// when it returns, and the manager starts them later.
 func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 	connect := clusters.Options{
 		Local:         mgr.GetConfig(),

@@ -15,30 +15,30 @@ import (
 	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// telling is what becomes of news that no object of the hub's own keeps: they are told
-// once, and are lost with the process that has them in a queue.
+// telling publishes events about facts that no object of the hub stores. They are published
+// once, and are lost if the process ends while they are in a queue.
 type telling struct {
 	publisher outbox.Publisher
 	hub       event.Hub
 	clock     clock.PassiveClock
 }
 
-// instance of AWS, or group, was labelled.
-func (t telling) instance(n instancestate.News) {
+// instance publishes that an instance of AWS, or a group, was labelled.
+func (t telling) instance(n instancestate.Applied) {
 	data := event.Instance{
-		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Word, EventID: n.Fact.ID,
-		Region: n.Region, Account: n.Account, LabelKey: n.Label,
+		InstanceID: n.Fact.InstanceID, AutoScalingGroup: n.Fact.GroupName, State: n.Fact.Label, EventID: n.Fact.ID,
+		Region: n.Region, Account: n.Account, LabelKey: n.LabelKey,
 		Object: &event.Object{Cluster: n.Object.Cluster, Kind: capa.AWSMachine.Kind, Namespace: n.Object.Namespace, Name: n.Object.Name},
 	}
 	if n.Object.Pool {
 		data.Object.Kind = capa.AWSMachinePool.Kind
 	}
-	t.publisher.Tell(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
+	t.publisher.Publish(t.hub.Instances(instanceNews(n.Fact.Kind), data, n.Fact.Time), nil)
 }
 
-// instanceNews is the kind of event for a kind of fact.
+// instanceNews returns the kind of event for a kind of fact.
 func instanceNews(k message.Kind) event.Kind {
-	switch k { //nolint:exhaustive // The rest tell of a state.
+	switch k { //nolint:exhaustive // The others are about a state.
 	case message.SpotInterruption, message.CapacityReservation:
 		return event.InstanceSpotInterruption
 	case message.GroupLaunchHook, message.GroupTerminateHook:
@@ -49,16 +49,16 @@ func instanceNews(k message.Kind) event.Kind {
 	return event.InstanceStateChanged
 }
 
-// nodeGroup was annotated, or cannot be.
-func (t telling) nodeGroup(n annotator.News) {
-	t.publisher.Tell(t.hub.MachineDeployments(n.UID, n.ResourceVersion, event.MachineDeployment{
+// nodeGroup publishes that a node group was annotated, or cannot be.
+func (t telling) nodeGroup(n annotator.Report) {
+	t.publisher.Publish(t.hub.MachineDeployments(n.UID, n.ResourceVersion, event.MachineDeployment{
 		Cluster: clusterOf(n.Cluster), Kind: n.Kind, Namespace: n.Namespace, Name: n.Name,
 		InstanceType: strings.Join(n.InstanceTypes, ","), CPU: n.Node.VCPU, MemoryMiB: n.Node.MemoryMiB, GPU: n.Node.GPUs,
 		Architecture: n.Architecture, Reason: n.Reason, Message: n.Message,
 	}, t.clock.Now()), nil)
 }
 
-// clusterOf news; empty for the management cluster.
+// clusterOf returns the cluster of an event; empty for the management cluster.
 func clusterOf(name multicluster.ClusterName) string {
 	if name == clusters.LocalName {
 		return ""

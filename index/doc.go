@@ -1,21 +1,22 @@
-// Package index holds who uses what, and what was last seen of it.
+// Package index records which Pipelines use which applications in which clusters, and the
+// last observation of each application.
 //
-// Purpose: cluster ↔ application ↔ Pipelines, and the last observation of each
-// application. Reconcilers read it in place of workload clusters, so that none of
-// those can hold a worker.
+// Purpose: reconcilers read the index instead of workload clusters, so that an unreachable
+// cluster never blocks a worker.
 //
-// Contract: pure data. No method waits, calls out or starts a goroutine; methods
-// return what is to be woken, and the caller wakes. Observations are kept only of
-// what a Pipeline uses, so what a tenant puts into a cluster cannot grow the hub.
+// Contract: the package only holds data. No method does I/O, waits for other work or starts
+// a goroutine. Methods return the Pipelines to wake, and the caller wakes them. Only
+// applications that a Pipeline uses have observations, so objects that a tenant creates in a
+// cluster do not use memory of the hub.
 //
-// Freshness is the kind's in the cluster, since one stream brings a kind; where
-// credentials allow only some namespaces, each of those has a stream, and
-// SetNamespaceFreshness speaks of one.
+// Freshness belongs to a kind in a cluster, because one stream delivers a kind. When
+// credentials allow only some namespaces, each of them has a stream, and
+// SetNamespaceFreshness sets the Freshness of one.
 //
-// Locking: one RWMutex guards everything (lockedState); it is held for map
-// operations only. One lock suffices: an observation costs about a microsecond
-// (BenchmarkObserve), and a reader shares it.
+// Locking: one RWMutex guards everything (lockedState). It is held for map operations
+// only. One lock is enough: an observation takes about a microsecond (BenchmarkObserve),
+// and readers share it.
 //
-// Trade-offs: each answer is a copy, sorted. Answers are short, and the order makes
-// what follows from them repeatable.
+// Trade-offs: each result is a sorted copy. Results are short, and the order makes
+// reconciles repeatable.
 package index

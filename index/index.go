@@ -8,27 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Index is the association of clusters, applications and Pipelines.
+// Index associates clusters, applications and Pipelines. It is safe for concurrent use.
 type Index struct {
 	mu          sync.RWMutex
 	lockedState state
 }
 
 type state struct {
-	// uses: Pipeline → what it uses.
+	// uses: Pipeline → its Use.
 	uses map[types.NamespacedName]Use
-	// users: application → Pipelines that use it. Never holds an empty one.
+	// users: application → Pipelines that use it. It never contains an empty set.
 	users map[Object]keys
 	// refs: cluster name → Pipelines that declare a reference of that name.
 	refs map[string]keys
-	// objects: cluster → kind → applications that are used there. Never holds an
+	// objects: cluster → kind → applications that are used there. It never contains an
 	// empty map.
 	objects map[string]map[Kind]map[Object]struct{}
-	// last: application → what was last seen. Only of applications in users.
+	// last: application → last observation. It only contains applications in users.
 	last map[Object]Observation
-	// fresh: kind in a cluster → whether last can be relied upon.
+	// fresh: kind in a cluster → its Freshness.
 	fresh map[place]Freshness
-	// stale: kind in a cluster → namespaces that are not fresh where the kind is.
+	// stale: kind in a cluster → namespaces that are not fresh although the kind is.
 	stale map[place]map[string]Freshness
 }
 
@@ -55,7 +55,8 @@ func (x *Index) SetPipeline(key types.NamespacedName, use Use) {
 		return
 	}
 	use = Use{Refs: slices.Clone(use.Refs), Objects: slices.Clone(use.Objects)}
-	// Added before the old is removed: what stays in use keeps its observation.
+	// The new use is added before the old is removed, so that applications in both keep
+	// their observations.
 	s.uses[key] = use
 	for _, ref := range use.Refs {
 		add(s.refs, ref, key)
@@ -75,7 +76,7 @@ func (x *Index) SetPipeline(key types.NamespacedName, use Use) {
 	}
 }
 
-// RemovePipeline forgets a Pipeline, and what nobody else uses.
+// RemovePipeline removes a Pipeline, and the applications that no other Pipeline uses.
 func (x *Index) RemovePipeline(key types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -90,8 +91,8 @@ func (x *Index) RemovePipeline(key types.NamespacedName) {
 	}
 }
 
-// Observe records an observation and returns the Pipelines to wake: none when
-// nothing changed, or nobody uses the application. An equal observation keeps the
+// Observe records an observation and returns the Pipelines to wake. It returns none when
+// nothing changed or no Pipeline uses the application. An equal observation keeps the
 // time of the first.
 func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
 	x.mu.Lock()
@@ -108,16 +109,16 @@ func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
 	return slices.Clone(users)
 }
 
-// Last returns what was last seen of an application, whether anything was, and
-// whether it can be relied upon now.
+// Last returns the last observation of an application, whether there is one, and its
+// Freshness.
 func (x *Index) Last(o Object) (Observation, bool, Freshness) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	s := &x.lockedState
 	seen, known := s.last[o]
 	p := place{o.Cluster, o.Kind}
-	fresh, spoken := s.fresh[p]
-	if !spoken {
+	fresh, set := s.fresh[p]
+	if !set {
 		fresh = Freshness{Reason: NotWatched, Message: "not observed yet"}
 	}
 	if stale, is := s.stale[p][o.Namespace]; is && fresh.Fresh {
@@ -126,8 +127,8 @@ func (x *Index) Last(o Object) (Observation, bool, Freshness) {
 	return seen, known, fresh
 }
 
-// SetFreshness records whether observations of a kind in a cluster can be relied
-// upon, and returns the Pipelines to wake: none when nothing changed.
+// SetFreshness sets the Freshness of a kind in a cluster and returns the Pipelines to wake,
+// none when nothing changed.
 func (x *Index) SetFreshness(cluster string, k Kind, f Freshness) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -140,10 +141,10 @@ func (x *Index) SetFreshness(cluster string, k Kind, f Freshness) []types.Namesp
 	return s.usersWhere(p, func(Object) bool { return true })
 }
 
-// SetNamespaceFreshness records the same of one namespace, where namespaces are
-// watched one by one: what the credentials do not allow in one is not held against
-// the others. A namespace is fresh when it is said to be, or nothing is said of it,
-// and its kind is.
+// SetNamespaceFreshness sets the Freshness of a kind in one namespace, and returns the
+// Pipelines to wake. It is for credentials that need one watch for each namespace: a
+// problem in one namespace does not make the others stale. A namespace is fresh when its
+// kind is fresh, and the namespace is fresh or was not set.
 func (x *Index) SetNamespaceFreshness(cluster string, k Kind, namespace string, f Freshness) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,8 +168,8 @@ func (x *Index) SetNamespaceFreshness(cluster string, k Kind, namespace string, 
 	return s.usersWhere(p, func(o Object) bool { return o.Namespace == namespace })
 }
 
-// Forget drops what was seen of a kind in a cluster: another cluster took its
-// name, or it is watched no more.
+// Forget removes the observations of a kind in a cluster. It is called when another cluster
+// got the name, or the kind is not watched any more.
 func (x *Index) Forget(cluster string, k Kind) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -196,7 +197,7 @@ func (x *Index) PipelinesOfRef(ref string) []types.NamespacedName {
 	return sorted(found)
 }
 
-// Stats counts what the index holds.
+// Stats returns the numbers of entries.
 func (x *Index) Stats() Stats {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -233,7 +234,8 @@ func (s *state) release(o Object, key types.NamespacedName) {
 	}
 }
 
-// usersWhere are the Pipelines that use applications of a kind in a cluster.
+// usersWhere returns the Pipelines that use applications of a kind in a cluster, of those
+// applications that concerned selects.
 func (s *state) usersWhere(p place, concerned func(Object) bool) []types.NamespacedName {
 	var found keys
 	for o := range s.objects[p.cluster][p.kind] {
@@ -259,7 +261,7 @@ func remove[K comparable](sets map[K]keys, k K, key types.NamespacedName) {
 	}
 }
 
-// sorted makes a set of what may hold Pipelines more than once.
+// sorted sorts Pipelines and removes duplicates.
 func sorted(all keys) []types.NamespacedName {
 	slices.SortFunc(all, compare)
 	return slices.Compact(all)

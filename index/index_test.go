@@ -35,7 +35,7 @@ func TestObserveWakesUsersOnChangeOnly(t *testing.T) {
 	x := New()
 	o := app("dev", "web")
 	first := Observation{Found: true, Ready: true, Revision: "1.0", At: time.Unix(1, 0)}
-	g.Expect(x.Observe(o, first)).To(BeEmpty(), "nobody uses it")
+	g.Expect(x.Observe(o, first)).To(BeEmpty(), "no Pipeline uses it")
 	_, known, _ := x.Last(o)
 	g.Expect(known).To(BeFalse(), "and it is not kept")
 
@@ -88,7 +88,7 @@ func TestFreshness(t *testing.T) {
 	g.Expect(f.Reason).To(Equal(NotWatched))
 	g.Expect(names(x.SetFreshness("dev", helm, Freshness{Fresh: true}))).To(Equal([]string{"a"}))
 	g.Expect(x.SetFreshness("dev", helm, Freshness{Fresh: true})).To(BeEmpty())
-	g.Expect(x.SetFreshness("prod", helm, Freshness{Fresh: true})).To(BeEmpty(), "nobody uses prod")
+	g.Expect(x.SetFreshness("prod", helm, Freshness{Fresh: true})).To(BeEmpty(), "no Pipeline uses prod")
 	x.Observe(app("dev", "web"), Observation{Found: true, Revision: "1.0"})
 	x.Forget("dev", helm)
 	_, known, f := x.Last(app("dev", "web"))

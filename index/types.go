@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// LocalCluster is the name of the management cluster. Other names are those that
-// clusters.Ref.ClusterName gives, such as "Cluster/team/prod".
+// LocalCluster is the name of the management cluster. clusters.Ref.ClusterName returns
+// the other names, such as "Cluster/team/prod".
 const LocalCluster = ""
 
-// Kind of an application. The version is the cluster's to say.
+// Kind of an application. It has no version, because each cluster may serve another one.
 type Kind struct{ Group, Kind string }
 
 // Object is an application in a cluster.
@@ -21,19 +21,19 @@ type Object struct {
 	Name      string
 }
 
-// Observation is what was seen of an application.
+// Observation is the observed state of an application.
 type Observation struct {
 	// Found is false when the kind is synced and the object does not exist.
 	Found bool
 	// Ready is whether the application is ready at Revision.
 	Ready bool
-	// Revision that it runs, normalised ("6.6.1"); empty for none.
+	// Revision that the application runs, normalised ("6.6.1"); empty for none.
 	Revision string
-	// Digest of an OCI chart, kept apart from the revision; empty for none.
+	// Digest of an OCI chart, which is not part of Revision; empty for none.
 	Digest string
-	// Message says why it is not ready; empty when nothing is wrong.
+	// Message says why the application is not ready; empty when there is no problem.
 	Message string
-	// At is when these values were first seen.
+	// At is when these values were first observed.
 	At time.Time
 }
 
@@ -43,25 +43,25 @@ func (o Observation) equal(p Observation) bool {
 	return o == p
 }
 
-// Freshness is whether observations of a kind in a cluster can be relied upon now.
+// Freshness says whether decisions may use the observations of a kind in a cluster.
 type Freshness struct {
 	Fresh bool
-	// Reason in one word, and a message for people, when not.
+	// Reason in one word, and a message for users, when they are not fresh.
 	Reason, Message string
 }
 
-// NotWatched is the reason of the Freshness of a kind that nobody has spoken of.
+// NotWatched is the reason of a kind whose Freshness was not set.
 const NotWatched = "NotWatched"
 
-// Use is what a Pipeline uses.
+// Use contains the clusters and applications that a Pipeline uses.
 type Use struct {
 	// Refs are the declared cluster references, resolved or not, as cluster names.
 	Refs []string
-	// Objects are the applications whose cluster could be resolved.
+	// Objects are the applications whose cluster reference was resolved.
 	Objects []Object
 }
 
-// Stats counts what the index holds.
+// Stats are the numbers of entries in the index.
 type Stats struct {
 	Pipelines, Objects, Observations int
 }
@@ -72,6 +72,6 @@ type place struct {
 	kind    Kind
 }
 
-// keys is a set of Pipelines, sorted: most hold one, and a map of one is ten times
-// the size.
+// keys is a set of Pipelines, sorted. Most sets have one Pipeline, and a map with one key is
+// ten times as large.
 type keys []types.NamespacedName

@@ -1,10 +1,9 @@
-// Package strategy is how a promotion is carried out: one interface, one package
-// beside it for each way, and the classes of errors by which the hub tells what
-// heals by itself from what does not.
+// Package strategy defines how a promotion is executed: one interface, and the classes of
+// errors that decide whether the hub retries. Each strategy is a package below this one.
 //
-// Contract: a strategy knows no cluster and no Pipeline object. All that it needs
-// stands in the Promotion, whose intent cannot change. Promote may be called
-// again under the same identity at any time, also by another process after a
-// crash: the act must be idempotent under Identity, or be at least once with a
-// stable id where the receiver cannot be asked.
+// Contract: a strategy uses no cluster and no Pipeline object. All its input is in the
+// Promotion, whose spec does not change. Promote may be called again under the same identity
+// at any time, also by another process after a crash. So its action must be idempotent under
+// Identity. If the state of the receiver cannot be read, the action happens at least once with
+// a stable id.
 package strategy

@@ -10,80 +10,80 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// Result is what a strategy has reached.
+// Result is the outcome of a call of a strategy.
 type Result struct {
-	// State of the act.
+	// State of the action.
 	State State
 	// URL of the pull request, if there is one.
 	URL string
-	// PullRequest to be kept in the Promotion's status, if there is one.
+	// PullRequest is stored in the Promotion's status, if there is one.
 	PullRequest *capstanv1.PullRequestStatus
-	// Message for people: one sentence on what was done.
+	// Message for users: one sentence that says what was done.
 	Message string
 }
 
-// State of an act.
+// State of an action.
 type State string
 
-// States of an act.
+// States of an action.
 const (
-	// Done: there is nothing left for the strategy to do.
+	// Done: the strategy has nothing left to do.
 	Done State = "Done"
-	// Open: a pull request waits for people; Follow looks what becomes of it.
+	// Open: a pull request waits for a user; Follow reads its state.
 	Open State = "Open"
-	// Due: of Follow alone; the act is to be made again, by Promote.
+	// Due: only from Follow; Promote must be called again.
 	Due State = "Due"
 	// Merged: the pull request was merged.
 	Merged State = "Merged"
-	// Closed: a person closed the pull request unmerged.
+	// Closed: a user closed the pull request without merging it.
 	Closed State = "Closed"
 )
 
-// Strategy carries promotions out.
+// Strategy executes promotions.
 type Strategy interface {
 	// Name of the strategy, as in the Pipeline's spec.
 	Name() string
 
-	// Handles tells whether the spec asks for this strategy.
+	// Handles returns whether the spec selects this strategy.
 	Handles(pipelinesv1.Strategy) bool
 
-	// Deadline bounds one call of Promote. Until it has passed nobody else tries.
+	// Deadline bounds one call of Promote. Until it has passed, no other replica calls Promote.
 	Deadline() time.Duration
 
-	// Promote carries the promotion out, or looks how far it has come.
-	// An error that Terminal made stops the promotion; every other is retried.
+	// Promote executes the promotion, or reads how far it has advanced. An error made by
+	// Terminal stops the promotion; every other error is retried.
 	Promote(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
 }
 
-// Follower is a Strategy whose act goes on after Promote: a pull request waits for
-// people, and stays open when its promotion is superseded.
+// Follower is a Strategy whose action continues after Promote: a pull request waits for a
+// user, and stays open when its promotion is superseded.
 type Follower interface {
 	Strategy
 
-	// Follow looks how far an act that is Open has come. It changes nothing outside,
-	// so that any number of hubs may call it at any time.
+	// Follow reads the state of an action that is Open. It changes nothing outside, so that
+	// any number of hubs may call it at any time.
 	Follow(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
 
-	// Withdraw takes back what a promotion left open that was superseded, succeeded
-	// without it, or failed and is wanted no more, and says why to people. What another promotion has made
-	// its own is left alone. There may be nothing to take back; that is no error. It is
+	// Withdraw closes what a promotion left open, and tells users why. The promotion was
+	// superseded, succeeded without it, or failed and is not needed any more. Withdraw does not
+	// change what another promotion has taken over. It is no error if nothing is open. It is
 	// called until it succeeds.
 	Withdraw(ctx context.Context, promotion *capstanv1.Promotion, why string) error
 }
 
-// Identity is the identity of the act towards Git and receivers of events: it is
-// the same however often the act is repeated, and another after spec.retry was
-// raised and the promotion begun anew (status.retry follows it then, so that
-// raising it under way does not change what is under way).
+// Identity returns the identity of the action for Git and for receivers of events. It is the
+// same for every repetition. It changes when spec.retry is raised and the promotion starts
+// again: status.retry follows spec.retry only then, so that raising it does not change an
+// action in progress.
 func Identity(p *capstanv1.Promotion) string {
 	return fmt.Sprintf("%s.%d", p.UID, p.Status.Retry)
 }
 
-// TerminalError is an error that no repetition heals.
+// TerminalError is an error that a retry cannot fix.
 type TerminalError struct {
-	// Reason in one word, for the Promotion's status.
+	// Reason for the Promotion's status, in CamelCase.
 	Reason string
-	// Secret whose change may heal it after all; nil when none does.
+	// Secret whose change may fix it; nil for none.
 	Secret *capstanv1.SecretVersion
 	Err    error
 }
@@ -94,15 +94,15 @@ func (e *TerminalError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *TerminalError) Unwrap() error { return e.Err }
 
-// Terminal marks an error as one that no repetition heals, with a reason.
+// Terminal marks an error as one that a retry cannot fix, with a reason.
 func Terminal(reason string, err error) error { return &TerminalError{Reason: reason, Err: err} }
 
-// RetryAfterError is an error of which it is known when to come back: a service said so.
+// RetryAfterError is an error with a delay: the service requests to wait before the next call.
 type RetryAfterError struct {
-	// After is how long to wait at least.
+	// After is the minimum delay before the next call.
 	After time.Duration
-	// Untried is set when the service was not asked at all, since it is known not to
-	// want that now: no failure of this act.
+	// Untried is set if the service was not called at all, because it has requested a delay
+	// before: this is no failure of the action.
 	Untried bool
 	Err     error
 }
@@ -113,7 +113,7 @@ func (e *RetryAfterError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
-// Problem is a reason why a spec cannot be carried out by any strategy.
+// Problem is a reason why no strategy can execute a spec.
 type Problem string
 
 // Problems of a spec.
@@ -122,12 +122,11 @@ const (
 	TwoStrategies Problem = "pull-request and notification are both set; keep one of them"
 )
 
-// ErrUnknown is the cause of the terminal error for a strategy that no part of
-// this build carries out.
-var ErrUnknown = errors.New("no strategy of this build carries it out")
+// ErrUnknown is the cause of the terminal error for a strategy that this build does not have.
+var ErrUnknown = errors.New("this build has no strategy for its spec")
 
-// Check returns what is wrong with a strategy's spec; empty when nothing is. The
-// CRD admits both, as weave's did.
+// Check returns the problem of a strategy's spec, empty for none. The CRD accepts a spec with
+// both strategies, as weave's CRD did.
 func Check(s pipelinesv1.Strategy) Problem {
 	switch {
 	case s.PullRequest == nil && s.Notification == nil:
@@ -139,10 +138,10 @@ func Check(s pipelinesv1.Strategy) Problem {
 	}
 }
 
-// Registry is the strategies that the hub was wired with.
+// Registry lists the strategies of the hub.
 type Registry []Strategy
 
-// For returns the strategy that a Promotion asks for, or a terminal error.
+// For returns the strategy that a Promotion selects, or a terminal error.
 func (r Registry) For(p *capstanv1.Promotion) (Strategy, error) {
 	if problem := Check(p.Spec.Strategy); problem != "" {
 		return nil, Terminal("InvalidSpec", fmt.Errorf("promotion %s/%s: %s", p.Namespace, p.Name, problem))

@@ -10,7 +10,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-func TestWhatNoStrategyCarriesOutIsTerminal(t *testing.T) {
+func TestSpecWithoutStrategyIsTerminal(t *testing.T) {
 	pr, notification := &pipelinesv1.PullRequestPromotion{}, &pipelinesv1.NotificationPromotion{}
 	for name, tc := range map[string]struct {
 		spec   pipelinesv1.Strategy

@@ -21,7 +21,7 @@ import (
 // bounded before it is decoded: 64 MiB of "{},{},…" would be gigabytes of maps, and a
 // cluster's tenant must not exhaust the hub's memory.
 
-// resource is what a cluster serves a kind as.
+// resource is the version and resource with which a cluster serves a kind.
 type resource struct {
 	schema.GroupVersionResource
 	namespaced bool
@@ -32,19 +32,20 @@ type caller struct {
 	client     rest.Interface
 	resource   resource
 	maxObjects int
-	// reduce makes what is stored of an object.
+	// reduce makes the stored form of an object.
 	reduce func(*unstructured.Unstructured) client.Object
 }
 
-// request of the kind, in an informer's namespace or in all.
+// request returns a GET request for the kind, in an informer's namespace or in all.
 func (c *caller) request(namespace string) *rest.Request {
 	return c.client.Get().NamespaceIfScoped(namespace, namespace != metav1.NamespaceAll).Resource(c.resource.Resource).
 		SetHeader("Accept", runtime.ContentTypeJSON)
 }
 
-// list a namespace or all in one answer. Each item is reduced before the next is read.
+// list lists a namespace or all in one answer. It reduces each item before it reads the
+// next.
 func (c *caller) list(ctx context.Context, namespace string, o metav1.ListOptions) (*metav1.List, error) {
-	o.Limit = 0 // client-go would gather pages for as long as there are some.
+	o.Limit = 0 // client-go would read all pages.
 	body, err := c.request(namespace).VersionedParams(&o, metav1.ParameterCodec).Stream(ctx)
 	if err != nil {
 		return nil, unquoted(err)
@@ -68,7 +69,7 @@ func (c *caller) list(ctx context.Context, namespace string, o metav1.ListOption
 	return list, nil
 }
 
-// get one object.
+// get reads one object.
 func (c *caller) get(ctx context.Context, want wanted) (*unstructured.Unstructured, error) {
 	body, err := c.request(want.namespace).Name(want.name).Stream(ctx)
 	if err != nil {
@@ -96,12 +97,12 @@ func fetch(ctx context.Context, timeout time.Duration, request *rest.Request, in
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("the answer is no JSON: %w", err)
+		return fmt.Errorf("the answer is not valid JSON: %w", err)
 	}
 	return nil
 }
 
-// readObject reads what is one object.
+// readObject reads a body that is one object, of at most maxObject bytes.
 func readObject(body io.Reader) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxObject+1))
 	if err == nil && len(raw) > maxObject {

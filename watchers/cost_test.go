@@ -15,8 +15,8 @@ import (
 )
 
 // TestCost of a connected cluster with one informer and 40 applications of 8 KiB:
-// goroutines within the budget. Memory is printed only: it says something without
-// the race detector, and in test/bench.
+// goroutines within the budget. Memory is only printed: the value is meaningful without the
+// race detector, and in test/bench.
 func TestCost(t *testing.T) {
 	const fleet, applications, goroutines = 12, 40, 12
 	w := newWorld(t, nil)
@@ -55,8 +55,8 @@ func TestCost(t *testing.T) {
 	w.g.Expect(each).To(BeNumerically("<=", goroutines))
 }
 
-// settled is the heap and stacks in use, and the goroutines, when those of the
-// start are gone.
+// settled returns the heap and stacks in use, and the goroutines, after those of the start
+// have ended.
 func settled() (int64, int) {
 	least := runtime.NumGoroutine()
 	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// maxObject is the size of one object, in bytes: an API server takes none that is
+	// maxObject is the largest accepted object, in bytes. An API server accepts none that is
 	// larger than 3 MiB.
 	maxObject = 4 << 20
-	// maxEvent is the size of one event, in bytes.
+	// maxEvent is the largest accepted event, in bytes.
 	maxEvent = maxObject + 1<<10
-	// keptBuffer is how large a buffer an idle watch may keep.
+	// keptBuffer is the largest buffer that an idle watch may keep, in bytes.
 	keptBuffer = 64 << 10
 )
 
 // errEventTooLarge: an event is larger than maxEvent.
 var errEventTooLarge = errors.New("an event of the watch is larger than 4 MiB")
 
-// errNoList: an answer is not what it was asked for.
-var errNoList = errors.New("the answer is no list")
+// errNoList: the answer to a list is not a list.
+var errNoList = errors.New("the answer is not a list")
 
-// noList says of an error of JSON what was read; others are what they are.
+// noList makes an error of JSON an errNoList, and returns other errors unchanged.
 func noList(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -47,10 +47,10 @@ func noList(err error) error {
 
 // events decodes the events of a watch.
 //
-// client-go's decoder goes over each event some eight times (to find its end, its
-// kind, and the same of the object in it, each with a check of the whole). A cold
-// start of a thousand clusters is mostly that, so here it is twice: an API server
-// ends each event with a newline, and begins it with its type.
+// client-go's decoder reads each event about eight times (to find its end and its kind,
+// and those of the object in it, each with a check of the whole). This takes most of the
+// time of a cold start of a thousand clusters. This decoder reads each event twice: an API
+// server ends each event with a newline, and begins it with its type.
 type events struct {
 	body   io.ReadCloser
 	reader *bufio.Reader
@@ -81,7 +81,7 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 	}
 }
 
-// next is the next line, until the one after it.
+// next returns the next line, which is valid until next is called again.
 func (e *events) next() ([]byte, error) {
 	if cap(e.line) > keptBuffer {
 		e.line = nil
@@ -104,8 +104,8 @@ func (e *events) next() ([]byte, error) {
 	}
 }
 
-// split parts an event as API servers write it into its type and its object; false
-// when it is not written so.
+// split splits an event in the form that API servers write into its type and its object;
+// false if it has another form.
 func split(line []byte) (kind watch.EventType, object []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"type":"`))
 	if !ok {
@@ -129,7 +129,7 @@ func decodeEvent(line []byte) (watch.EventType, runtime.Object, error) {
 		Object json.RawMessage `json:"object"`
 	}
 	if err := json.Unmarshal(line, &event); err != nil {
-		return "", nil, fmt.Errorf("an event of the watch is no JSON: %w", err)
+		return "", nil, fmt.Errorf("an event of the watch is not valid JSON: %w", err)
 	}
 	o, err := decodeAs(event.Type, event.Object)
 	return event.Type, o, err
@@ -142,7 +142,7 @@ func decodeAs(kind watch.EventType, raw []byte) (runtime.Object, error) {
 	case watch.Error:
 		status := &metav1.Status{}
 		if err := json.Unmarshal(raw, status); err != nil {
-			return nil, fmt.Errorf("an error of the watch is no JSON: %w", err)
+			return nil, fmt.Errorf("an error of the watch is not valid JSON: %w", err)
 		}
 		return status, nil
 	}
@@ -155,7 +155,7 @@ func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
 	}
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
-		return nil, fmt.Errorf("an object is no JSON: %w", err)
+		return nil, fmt.Errorf("an object is not valid JSON: %w", err)
 	}
 	return u, nil
 }

@@ -21,7 +21,7 @@ func decoder(text string) *events {
 	return &events{body: body, reader: bufio.NewReader(body)}
 }
 
-// TestEventsAreDecoded: as API servers write them, and as they might.
+// TestEventsAreDecoded: in the form that API servers write, and in other valid forms.
 func TestEventsAreDecoded(t *testing.T) {
 	web := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","generation":9007199254740993},"data":{"text":"\",\"object\":{}"}}`
 	for _, tc := range []struct {
@@ -36,8 +36,8 @@ func TestEventsAreDecoded(t *testing.T) {
 		{"after empty lines", "\n\n" + `{"type":"ADDED","object":` + web + "}\n", watch.Added, ""},
 		{"cut off", `{"type":"ADDED","object":` + web, "", io.ErrUnexpectedEOF.Error()},
 		{"at the end", "", "", io.EOF.Error()},
-		{"garbage", "<html>\n", "", "no JSON"},
-		{"half an object", `{"type":"ADDED","object":{"a":}}` + "\n", "", "no JSON"},
+		{"garbage", "<html>\n", "", "not valid JSON"},
+		{"half an object", `{"type":"ADDED","object":{"a":}}` + "\n", "", "not valid JSON"},
 		{"another type", `{"type":"SHRUNK","object":{}}` + "\n", "", "unknown type"},
 		{"too large", `{"type":"ADDED","object":{"a":"` + strings.Repeat("x", maxEvent) + `"}}` + "\n", "", "larger than 4 MiB"},
 	} {
@@ -69,8 +69,7 @@ func TestErrorEvents(t *testing.T) {
 	g.Expect(status.Reason).To(Equal(metav1.StatusReasonExpired))
 }
 
-// FuzzEvents: no bytes of a cluster crash the decoder, or make an object that is
-// none.
+// FuzzEvents: no bytes from a cluster crash the decoder, or result in an invalid object.
 func FuzzEvents(f *testing.F) {
 	f.Add(`{"type":"ADDED","object":{"metadata":{"name":"web"}}}` + "\n")
 	f.Add(`{"type":"ERROR","object":{"code":410}}` + "\n")
@@ -122,7 +121,7 @@ func TestListsAreDecoded(t *testing.T) {
 		{"a page", `{"metadata":{"resourceVersion":"7","continue":"more"},"items":[{}]}`, 0, transport.ErrTooLarge.Error()},
 		{"a large object", `{"metadata":{"resourceVersion":"7"},"items":[` + large + `]}`, 0, transport.ErrTooLarge.Error()},
 		{"too many", `{"metadata":{"resourceVersion":"7"},"items":[` + strings.Repeat("{},", 10) + `{}]}`, 0, errTooMany.Error()},
-		{"no list", `{"kind":"Status"}`, 0, errNoList.Error()},
+		{"not a list", `{"kind":"Status"}`, 0, errNoList.Error()},
 		{"items that are none", `{"items":{}}`, 0, errNoList.Error()},
 		{"an array", `[]`, 0, errNoList.Error()},
 		{"cut off", `{"items":[{"a":1},`, 0, errNoList.Error()},

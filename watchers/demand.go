@@ -7,14 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// wanted is an object, all objects of a namespace (no name), or all.
+// wanted is a demand within one kind of one cluster: an object, all objects of a namespace
+// (no name), or all objects.
 type wanted struct{ namespace, name string }
 
-// demandSet is what is demanded of one kind of one cluster, or was until the linger
-// ended. It is plain data: the caller holds the lock.
+// demandSet holds what is demanded of one kind of one cluster, and what was demanded and
+// still lingers. It is plain data: the caller holds the lock.
 type demandSet map[wanted]*interest
 
-// interest is the owners of a demand, sorted, and since when there is none.
+// interest holds the sorted owners of a demand, and since when there is none.
 type interest struct {
 	owners []string
 	since  time.Time
@@ -43,8 +44,8 @@ func (d demandSet) release(want wanted, owner string, now time.Time) {
 	}
 }
 
-// sweep drops what has had no owner for the linger, and returns whether it dropped
-// something.
+// sweep drops demands that have had no owner for the linger, and returns whether it dropped
+// one.
 func (d demandSet) sweep(now time.Time, linger time.Duration) (dropped bool) {
 	for want, i := range d {
 		if len(i.owners) == 0 && now.Sub(i.since) >= linger {
@@ -55,7 +56,7 @@ func (d demandSet) sweep(now time.Time, linger time.Duration) (dropped bool) {
 	return dropped
 }
 
-// has is whether an object is demanded.
+// has returns whether an object is demanded.
 func (d demandSet) has(namespace, name string) bool {
 	_, named := d[wanted{namespace, name}]
 	_, space := d[wanted{namespace, ""}]
@@ -63,7 +64,7 @@ func (d demandSet) has(namespace, name string) bool {
 	return named || space || all
 }
 
-// namespaces are those in which objects are demanded, sorted.
+// namespaces returns the namespaces in which objects are demanded, sorted.
 func (d demandSet) namespaces() []string {
 	var found []string
 	for want := range d {
@@ -75,8 +76,8 @@ func (d demandSet) namespaces() []string {
 	return found
 }
 
-// in are the demands that concern an informer's namespace ("" for all): of objects,
-// and of a whole namespace or all.
+// in returns the demands that concern an informer's namespace ("" for all): named are of
+// single objects, wide of a whole namespace or of all.
 func (d demandSet) in(namespace string) (named, wide []wanted) {
 	for want := range d {
 		switch {

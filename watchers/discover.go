@@ -15,9 +15,10 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 )
 
-// discover finds the served version and resource of the kind, whatever version a
-// manifest names: two small reads, each with the timeout, where a RESTMapper would read
-// and keep every group of the cluster. Core kinds, which have another path, are never watched.
+// discover finds the served version and resource of the kind; the version that a manifest
+// names does not matter. It makes two small reads, each with the timeout. A RESTMapper would
+// read and keep every group of the cluster. Core kinds, which have another path, are never
+// watched.
 func discover(ctx context.Context, timeout time.Duration, connection *clusters.Connection, kind Kind) (resource, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(connection.Config(), connection.HTTPClient())
 	if err != nil {
@@ -55,7 +56,8 @@ func discover(ctx context.Context, timeout time.Duration, connection *clusters.C
 	return resource{}, errNotInstalled
 }
 
-// preferred are the versions to look for the kind in: its own, or the server's.
+// preferred returns the versions in which the kind is searched, in order: those of the
+// Kind, or the server's.
 func preferred(kind Kind, group *metav1.APIGroup) []string {
 	if len(kind.Versions) > 0 {
 		return kind.Versions

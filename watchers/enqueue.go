@@ -12,9 +12,9 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// Enqueue is for Source: it enqueues the object itself, what an initial list brings
-// with handler.LowPriority. (multicluster-runtime's own handlers lift the queue, and
-// the priorities are lost: after a restart a live change would wait behind all.)
+// Enqueue is a handler for Source. It enqueues the object itself; objects of an initial list
+// get handler.LowPriority. (multicluster-runtime's own handlers wrap the queue, and the
+// priorities are lost: after a restart a live change would wait behind all objects.)
 func Enqueue(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []mcreconcile.Request {
 		return []mcreconcile.Request{{

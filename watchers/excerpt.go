@@ -8,16 +8,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Excerpt is what is kept of the objects of a kind beside who they are.
+// Excerpt says which parts of the objects of a kind are kept, in addition to their identity.
 type Excerpt struct {
 	// Fields, such as "spec.region".
 	Fields []string
-	// Labels and Annotations tell of a key whether it is kept; none is when nil.
+	// Labels and Annotations return whether a key is kept; if nil, none is kept.
 	Labels, Annotations func(key string) bool
 }
 
-// Reducer makes excerpts. What it is given stays as it is, and shares nothing with what
-// it makes.
+// Reducer returns a function that makes excerpts. It does not change its argument, and its
+// result shares no memory with it.
 func (e Excerpt) Reducer() func(*unstructured.Unstructured) *unstructured.Unstructured {
 	paths := make([][]string, 0, len(e.Fields))
 	for _, field := range e.Fields {
@@ -40,15 +40,15 @@ func (e Excerpt) Reducer() func(*unstructured.Unstructured) *unstructured.Unstru
 		}
 		for _, path := range paths {
 			if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found {
-				_ = unstructured.SetNestedField(out.Object, value, path...) // The way there is made of maps: it was read.
+				_ = unstructured.SetNestedField(out.Object, value, path...) // The path consists of maps: it was just read.
 			}
 		}
 		return out
 	}
 }
 
-// Both is how a kind is read that two read, of which neither takes an object apart: what
-// either keeps of it is kept.
+// Both combines two Kinds that read the same kind, and whose Reduce does not modify its
+// argument. The result keeps what either of them keeps.
 func Both(a, b Kind) Kind {
 	reduceA, reduceB := a.Reduce, b.Reduce
 	a.Reduce = func(u *unstructured.Unstructured) (client.Object, error) {
@@ -63,7 +63,7 @@ func Both(a, b Kind) Kind {
 		into, one := kept.(*unstructured.Unstructured)
 		from, other := more.(*unstructured.Unstructured)
 		if !one || !other {
-			return nil, fmt.Errorf("%T and %T cannot be put together", kept, more)
+			return nil, fmt.Errorf("%T and %T cannot be combined", kept, more)
 		}
 		join(into.Object, from.Object)
 		return into, nil
@@ -71,7 +71,7 @@ func Both(a, b Kind) Kind {
 	return a
 }
 
-// join what one map has into another; both are parts of one object.
+// join adds the entries of one map to another; both are parts of one object.
 func join(into, from map[string]any) {
 	for key, value := range from {
 		had, isMap := into[key].(map[string]any)
@@ -83,7 +83,7 @@ func join(into, from map[string]any) {
 	}
 }
 
-// pick the entries of which keep says yes.
+// pick returns the entries for whose key keep is true.
 func pick(from map[string]string, keep func(string) bool) map[string]string {
 	kept := map[string]string{}
 	for key, value := range from {

@@ -27,7 +27,7 @@ func whole() *unstructured.Unstructured {
 
 func is(key string) func(string) bool { return func(k string) bool { return k == key } }
 
-// TestExcerpt: what is kept, and that it is the excerpt's own.
+// TestExcerpt: the excerpt has the right parts, and shares no memory with the object.
 func TestExcerpt(t *testing.T) {
 	g := NewWithT(t)
 	from := whole()
@@ -50,7 +50,7 @@ func TestExcerpt(t *testing.T) {
 	g.Expect(reduce(from).Object["spec"]).To(Equal(map[string]any{"region": "eu", "image": map[string]any{"tags": []any{"x"}}}))
 }
 
-// TestBothReadAKind: neither loses what the other has no use for.
+// TestBothReadAKind: the result keeps the parts that only one of the two needs.
 func TestBothReadAKind(t *testing.T) {
 	g := NewWithT(t)
 	kind := func(e watchers.Excerpt) watchers.Kind {

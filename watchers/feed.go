@@ -15,14 +15,14 @@ import (
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
-// How a run feeds an informer: the calls that it makes, and what becomes of its events.
+// How a run feeds an informer: the calls that it makes, and how its events are processed.
 
-// clientVerbosity is at which level client-go's own lines show.
+// clientVerbosity is the log level of client-go's own lines.
 const clientVerbosity = 2
 
-// start starts the informer of a namespace, or of all, when one of the slots is free. It
-// holds the slot until its initial list is complete, at most Timings.ListSlot: a list
-// that takes longer continues without.
+// start starts the informer of a namespace, or of all, when a slot is free. The informer
+// holds the slot until its initial list is complete, for at most Timings.ListSlot. A list
+// that takes longer continues without a slot.
 func (r *run) start(namespace string) {
 	shared, kind := r.subject.shared, r.subject.kind.GroupKind.String()
 	ctx, stop := context.WithCancel(r.ctx)
@@ -31,7 +31,7 @@ func (r *run) start(namespace string) {
 	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.calls.resource.String(),
 	})
-	// These fail only on an informer that was started.
+	// These fail only for an informer that has started.
 	_ = i.shared.SetTransform(r.transform)
 	_ = i.shared.SetWatchErrorHandlerWithContext(r.watchEnded)
 	registration, _ := i.shared.AddEventHandler(r.handler(i))
@@ -76,7 +76,7 @@ func (r *run) awaitSync(ctx context.Context, i *informer) {
 	<-shared.slots
 	select {
 	case <-i.synced:
-		i.stream.Lift()
+		i.stream.RemoveLimit()
 		r.subject.poke()
 	case <-ctx.Done():
 	}
@@ -107,11 +107,11 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			if o.SendInitialEvents != nil && *o.SendInitialEvents {
 				listing()
-				i.stream.Bound()
+				i.stream.LimitBytes()
 			}
 			o.Watch = true
 			body, err := r.calls.request(i.namespace).VersionedParams(&o, metav1.ParameterCodec).
-				Stream(transport.Following(ctx, i.stream))
+				Stream(transport.WithStream(ctx, i.stream))
 			err = unquoted(err)
 			r.noteCall(i, err)
 			if err != nil {
@@ -122,8 +122,8 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 	}
 }
 
-// watchEnded is called by the reflector, which tries again. noteCall has already noted
-// what matters.
+// watchEnded is called by the reflector, which tries again. noteCall has already noted the
+// error.
 func (r *run) watchEnded(_ context.Context, _ *cache.Reflector, err error) {
 	r.subject.shared.options.Logger.V(1).Info("watch ended",
 		"cluster", r.subject.cluster.name, "kind", r.subject.kind.GroupKind.String(), "error", err.Error())
@@ -144,7 +144,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		// The first event after the beginning of a list means that the list is complete.
 		AddFunc: func(in any, initial bool) {
-			i.stream.Lift()
+			i.stream.RemoveLimit()
 			if o, ok := in.(client.Object); ok {
 				if i.objects.Add(1) > int64(r.calls.maxObjects) {
 					r.fail(errTooMany)
@@ -154,7 +154,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 			}
 		},
 		UpdateFunc: func(before, in any) {
-			i.stream.Lift()
+			i.stream.RemoveLimit()
 			if o, ok := in.(client.Object); ok {
 				old, _ := before.(client.Object)
 				r.received(i, o, false)
@@ -162,9 +162,9 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(in any) {
-			i.stream.Lift()
-			if gone, ok := in.(cache.DeletedFinalStateUnknown); ok {
-				in = gone.Obj
+			i.stream.RemoveLimit()
+			if unknown, ok := in.(cache.DeletedFinalStateUnknown); ok {
+				in = unknown.Obj
 			}
 			if o, ok := in.(client.Object); ok {
 				i.objects.Add(-1)
@@ -181,7 +181,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 // concerns; for an object of the initial list, when the list is complete.
 func (r *run) received(i *informer, o client.Object, initial bool) {
 	if isUnread(o) {
-		// Reduced before it was demanded, and stored after: settle reads it.
+		// It was reduced before it was demanded, and stored after that: settle reads it.
 		if r.subject.wants(o.GetNamespace(), o.GetName()) {
 			r.ledger.unread(wanted{o.GetNamespace(), o.GetName()})
 			r.subject.poke()

@@ -11,7 +11,7 @@ import (
 
 // How the loop judges a keeper: it takes a view, and publishes the judgement.
 
-// view takes what the judgement depends on, and the informers that are ready.
+// view returns the input of the judgement, and the ready informers.
 func (k *keeper) view(snapshot clusters.Snapshot, connection *clusters.Connection, now time.Time) (v view, ready []*informer) {
 	v = view{now: now, place: k.subject.place(""), timings: k.subject.shared.options.Timings, connection: snapshot}
 	if connection != nil {
@@ -46,11 +46,11 @@ func (k *keeper) view(snapshot clusters.Snapshot, connection *clusters.Connectio
 	return v, ready
 }
 
-// kindIsObserved is whether the kind is for the index.
+// kindIsObserved returns whether the kind is in the index.
 func (k *keeper) kindIsObserved() bool { return k.subject.kind.Observe != nil }
 
-// publish writes to the index what can be relied upon, and adds to woken the Pipelines
-// that this, and the initial lists, concern. Called by the loop.
+// publish writes the freshness to the index. It adds to woken the Pipelines that the change,
+// and the initial lists, concern. Called by the loop.
 func (k *keeper) publish(j judgement, ready []*informer, woken map[types.NamespacedName]struct{}) {
 	add := func(pipelines []types.NamespacedName) {
 		for _, p := range pipelines {
@@ -75,7 +75,7 @@ func (k *keeper) publish(j judgement, ready []*informer, woken map[types.Namespa
 	}
 }
 
-// freshness is a problem as the index has it.
+// freshness converts a problem to the form of the index.
 func freshness(p problem) index.Freshness {
 	return index.Freshness{Fresh: p.reason == "", Reason: p.reason, Message: p.message}
 }

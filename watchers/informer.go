@@ -48,7 +48,7 @@ func (i *informer) isSynced() bool {
 	}
 }
 
-// stored is what the informer holds of an object; nil for nothing.
+// stored returns what the informer stores of an object; nil if nothing.
 func (i *informer) stored(want wanted) client.Object {
 	at := want.name
 	if want.namespace != "" {
@@ -59,7 +59,7 @@ func (i *informer) stored(want wanted) client.Object {
 	return o
 }
 
-// each calls do for each stored object until it returns false, and is false then.
+// each calls do for each stored object until do returns false. It returns false then.
 func (i *informer) each(do func(client.Object) bool) bool {
 	for _, item := range i.shared.GetStore().List() {
 		if o, ok := item.(client.Object); ok && !do(o) {
@@ -69,8 +69,8 @@ func (i *informer) each(do func(client.Object) bool) bool {
 	return true
 }
 
-// lacks is whether of an object only the key is stored, though all objects of a
-// namespace that it is in, or of the cluster, are demanded.
+// lacks returns whether only the key of some object is stored, although all objects of its
+// namespace, or of the cluster, are demanded.
 func (i *informer) lacks(wide []wanted) bool {
 	if len(wide) == 0 {
 		return false
@@ -96,11 +96,11 @@ type initialWakes struct {
 
 type initialWakesState struct {
 	pipelines map[types.NamespacedName]struct{}
-	// taken: the initial list is over.
+	// taken: the initial list is complete.
 	taken bool
 }
 
-// hold keeps wakes until the initial list is complete; false when it is.
+// hold keeps wakes until the initial list is complete; false if it is complete.
 func (w *initialWakes) hold(woken []types.NamespacedName) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -44,8 +44,8 @@ func still(wake func([]types.NamespacedName, bool)) (*Watcher, *keeper, *testclo
 	return w, w.lockedState.clusters["Cluster/team/prod"].lockedState.keepers[gk], clock
 }
 
-// TestOlderReadsNeverOverwrite: the same object comes by the watch and by a read of
-// its own, in any order.
+// TestOlderReadsNeverOverwrite: the same object is delivered by the watch and by a separate
+// read, in any order.
 func TestOlderReadsNeverOverwrite(t *testing.T) {
 	at := func(version string) client.Object {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: version}}
@@ -99,8 +99,8 @@ func TestOlderReadsNeverOverwrite(t *testing.T) {
 	}
 }
 
-// TestBucket: a burst passes, what is over is folded, and is delivered as one when
-// there is room, live before initial.
+// TestBucket: a burst passes. Wakes above it are folded, and delivered as one when the bucket
+// has a token, live before initial.
 func TestBucket(t *testing.T) {
 	g := NewWithT(t)
 	type call struct {
@@ -137,8 +137,8 @@ func TestBucket(t *testing.T) {
 	g.Expect(calls).To(HaveLen(2), "once")
 }
 
-// TestView: a judgement is made of what the run that counts, its informers and the demand
-// are at the moment.
+// TestView: a judgement uses the present state of the run that counts, its informers and
+// the demand.
 func TestView(t *testing.T) {
 	g := NewWithT(t)
 	_, k, clock := still(nil)
@@ -173,7 +173,7 @@ func TestView(t *testing.T) {
 }
 
 // TestDemandIsASetOfOwners: repeated demands count once, and the linger begins when
-// the last owner goes.
+// the last owner leaves.
 func TestDemandIsASetOfOwners(t *testing.T) {
 	g := NewWithT(t)
 	w, k, clock := still(nil)
@@ -222,16 +222,16 @@ func TestProblemsAreBounded(t *testing.T) {
 	NewWithT(t).Expect(len(p.message)).To(BeNumerically("<", 2*maxProblem))
 }
 
-// TestProblemsQuoteNoStranger: what is no API server's Status is not quoted. Servers
-// that are there to be looked at answer with the request, and the token in it.
-func TestProblemsQuoteNoStranger(t *testing.T) {
+// TestForeignAnswersAreNotQuoted: an answer that is not an API server's Status is not
+// quoted. Some servers answer with the request, which contains the token.
+func TestForeignAnswersAreNotQuoted(t *testing.T) {
 	g := NewWithT(t)
 	_, k, _ := still(nil)
-	stranger := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "you sent "+r.Header.Get("Authorization"), http.StatusInternalServerError)
 	}))
-	defer stranger.Close()
-	set, err := kubernetes.NewForConfig(&rest.Config{Host: stranger.URL, BearerToken: "s3cr3t"})
+	defer server.Close()
+	set, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, BearerToken: "s3cr3t"})
 	g.Expect(err).NotTo(HaveOccurred())
 	request := set.RESTClient().Get().AbsPath("/apis/example.org")
 	g.Expect(request.Do(t.Context()).Error()).To(MatchError(ContainSubstring("s3cr3t")), "client-go quotes it")
@@ -241,8 +241,8 @@ func TestProblemsQuoteNoStranger(t *testing.T) {
 	g.Expect(p.message).To(ContainSubstring("500"))
 }
 
-// TestProblemsLast: the same failure has the same message at each try.
-func TestProblemsLast(t *testing.T) {
+// TestProblemsAreStable: the same failure has the same message at each try.
+func TestProblemsAreStable(t *testing.T) {
 	_, k, _ := still(nil)
 	at := func(port, timeout int) error {
 		return fmt.Errorf("listing fakes: %w", &url.Error{
@@ -256,8 +256,8 @@ func TestProblemsLast(t *testing.T) {
 	g.Expect(p.message).To(HaveSuffix("read: connection reset [2J"))
 }
 
-// What is asked of a namespace that nobody reads will never be synced: who asks is told,
-// and does not wait.
+// A namespace that is not watched will never be synced: the caller of a Reader gets an
+// error that says so, and does not wait.
 func TestReaderOfAnotherNamespace(t *testing.T) {
 	g := NewWithT(t)
 	kind := schema.GroupKind{Group: "cluster.x-k8s.io", Kind: "MachineDeployment"}
@@ -270,5 +270,5 @@ func TestReaderOfAnotherNamespace(t *testing.T) {
 	err := w.Reader("").Get(t.Context(), client.ObjectKey{Namespace: "elsewhere", Name: "md"}, u)
 	var unsynced *NotSyncedError
 	g.Expect(errors.As(err, &unsynced)).To(BeTrue())
-	g.Expect(unsynced.Message).To(Equal("MachineDeployment.cluster.x-k8s.io of namespace elsewhere are not read: the hub is kept to other namespaces"))
+	g.Expect(unsynced.Message).To(Equal("MachineDeployment.cluster.x-k8s.io of namespace elsewhere are not read: the hub is restricted to other namespaces"))
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 )
 
-// view is all that a judgement of one kind of one cluster depends on, at one moment.
+// view is the input of a judgement of one kind of one cluster, at one moment.
 type view struct {
 	now     time.Time
 	place   place // of the whole cluster
 	timings Timings
-	// connection is what the Manager knows of the cluster.
+	// connection is the Manager's snapshot of the cluster.
 	connection clusters.Snapshot
 	// connected: there is a connection; lastContact is when the cluster last answered
 	// over it.
 	connected   bool
 	lastContact time.Time
-	// began is when there was the connection.
+	// began is when the connection was made.
 	began time.Time
 	// problem is why the last run ended, until another is synced.
 	problem problem
@@ -33,7 +33,7 @@ type view struct {
 	objects int
 }
 
-// informerView is what a judgement depends on of one informer.
+// informerView is the part of a view about one informer.
 type informerView struct {
 	namespace string
 	began     time.Time
@@ -41,11 +41,11 @@ type informerView struct {
 	// problem is that of the last call, and failing since when calls fail.
 	problem problem
 	failing time.Time
-	// behind is for how long the watch may have missed events.
+	// behind is how long the watch may have missed events.
 	behind time.Duration
 }
 
-// judgement is what can be relied upon: the zero problem means fresh.
+// judgement says what is fresh: the zero problem means fresh.
 type judgement struct {
 	whole problem
 	// namespaces that are not fresh, where the kind is watched by namespace.
@@ -60,12 +60,12 @@ func judge(v view) judgement {
 		whole = p
 	case whole.reason != "":
 	case !v.connected || v.now.Sub(v.lastContact) >= v.timings.FreshFor:
-		whole = problem{ReasonSilent, fmt.Sprintf("%s was not heard of for %s", v.place.cluster, v.timings.FreshFor)}
+		whole = problem{ReasonSilent, fmt.Sprintf("%s has not answered for %s", v.place.cluster, v.timings.FreshFor)}
 	}
 	return judgement{whole, namespaces}
 }
 
-// listing is what is wrong with the lists and watches of the kind.
+// listing returns the problems of the lists and watches of the kind.
 func (v view) listing() (whole problem, namespaces map[string]problem) {
 	namespaces = map[string]problem{}
 	switch v.scopes {
@@ -96,7 +96,7 @@ func (v view) listing() (whole problem, namespaces map[string]problem) {
 	return problem{}, namespaces
 }
 
-// informerProblem is what is wrong with an informer.
+// informerProblem returns the problem of an informer.
 func (v view) informerProblem(i informerView) problem {
 	switch {
 	case v.fails(i):
@@ -110,14 +110,15 @@ func (v view) informerProblem(i informerView) problem {
 	return problem{}
 }
 
-// fails is whether an informer's calls fail. One that is ready may fail for FreshFor,
+// fails returns whether an informer's calls fail. One that is ready may fail for FreshFor,
 // as the connection may be silent; a call that is forbidden counts at once.
 func (v view) fails(i informerView) bool {
 	return i.problem.reason != "" &&
 		(!i.ready || i.problem.reason == ReasonForbidden || v.now.Sub(i.failing) >= v.timings.FreshFor)
 }
 
-// syncing is that the initial list is not complete yet, which is normal for a while.
+// syncing returns the problem that the initial list is not complete yet, which is normal
+// for a while.
 func (v view) syncing(namespace string, began time.Time) problem {
 	at := v.place
 	at.namespace = namespace
@@ -127,8 +128,8 @@ func (v view) syncing(namespace string, began time.Time) problem {
 	return problem{ReasonNotSynced, fmt.Sprintf("the initial list of %s in %s is under way", at.kind.GroupKind, at)}
 }
 
-// connectionProblem is why nothing of a cluster can be relied upon; the zero problem
-// where the connection is not the reason.
+// connectionProblem returns why nothing of a cluster is fresh; the zero problem if the
+// connection is not the reason.
 func (v view) connectionProblem() problem {
 	cluster, s := v.place.cluster, v.connection
 	detail := func(otherwise string) string {
@@ -145,17 +146,17 @@ func (v view) connectionProblem() problem {
 	case capstanv1.ConnectionAuthFailed:
 		return problem{ReasonAuthFailed, detail("does not accept the credentials")}
 	case capstanv1.ConnectionRemoved:
-		return problem{ReasonRemoved, detail("is gone")}
+		return problem{ReasonRemoved, detail("was removed")}
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting:
 	}
 	if s.Reason == clusters.ReasonHubUnreadable {
-		return problem{ReasonConnecting, detail("cannot be looked up")}
+		return problem{ReasonConnecting, detail("cannot be read from the management cluster")}
 	}
 	// The steps of connecting take milliseconds each, and a change wakes Pipelines.
-	return problem{ReasonConnecting, cluster + " is being connected"}
+	return problem{ReasonConnecting, "the hub is connecting to " + cluster}
 }
 
-// synced is whether every informer is ready.
+// synced returns whether every informer is ready.
 func (v view) synced() bool {
 	for _, i := range v.informers {
 		if !i.ready {
@@ -165,8 +166,8 @@ func (v view) synced() bool {
 	return v.scopes != scopesUnknown && len(v.informers) > 0
 }
 
-// watchedKind is pure: it is what the Manager shows of the kind. A kind that was synced
-// and cannot be watched any more is not synced.
+// watchedKind is pure: it returns what the Manager shows about the kind. A kind that was
+// synced and cannot be watched any more is not synced.
 func watchedKind(v view) capstanv1.WatchedKind {
 	shown := capstanv1.WatchedKind{Kind: v.place.kind.GroupKind.String(), Version: v.version, Synced: v.synced()}
 	p := v.problem

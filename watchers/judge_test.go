@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 )
 
-// judged is a view of a kind in a cluster that is connected over nothing, at a fixed
-// time, with default timings.
+// judged is a view of a kind in a cluster without a connection, at a fixed time, with
+// default timings.
 func judged(edit view) view {
 	edit.now = time.Unix(1_000_000, 0)
 	edit.timings.defaults()
@@ -28,8 +28,8 @@ var (
 	up         = clusters.Snapshot{State: capstanv1.ConnectionReady}
 )
 
-// TestJudge: what is wrong with a kind, a namespace or a connection, and which of them is
-// named.
+// TestJudge: the problems of a kind, a namespace or a connection, and which of them is
+// reported.
 func TestJudge(t *testing.T) {
 	for _, tc := range []struct {
 		name       string

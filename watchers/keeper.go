@@ -9,44 +9,44 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// keeper keeps one kind of one cluster watched, over one connection after another,
-// and tries again when a run ends.
+// keeper keeps one kind of one cluster watched, over one connection after another, and
+// starts another run when a run ends.
 //
-// All that can wait is done by its work goroutine, of which there is one at most, and
-// none while there is nothing to do: ten thousand goroutines that wait would cost as
-// much as the observations of a hundred clusters.
+// Its work goroutine does all that can wait. There is at most one, and none while there is
+// nothing to do: ten thousand goroutines that wait would cost as much as the observations
+// of a hundred clusters.
 type keeper struct {
 	subject *subject
 
-	// loop is the own of the goroutine of Watcher.Start.
+	// loop belongs to the goroutine of Watcher.Start.
 	loop keeperLoop
-	// work is the work goroutine's own.
+	// work belongs to the work goroutine.
 	work keeperWork
 	// lockedState is guarded by shared.mu.
 	lockedState keeperState
 }
 
 type keeperLoop struct {
-	// stale are the namespaces that the index has as not fresh.
+	// stale holds the namespaces that are not fresh in the index.
 	stale map[string]struct{}
 }
 
 type keeperWork struct {
-	// current is the present run; nil between runs. next is over the connection that is
-	// to replace that of current, until next is synced.
+	// current is the present run; nil between runs. next runs over a newer connection, and
+	// replaces current when next is synced.
 	current, next *run
-	// transient is for failures that may end by themselves, and repair for those that a
-	// user has to fix.
+	// transient is the backoff for failures that may end without a user, and repair for
+	// those that a user has to fix.
 	transient, repair backoff.Sequence
 }
 
 type keeperState struct {
-	// connection is what to run over; nil for nothing.
+	// connection over which a run is needed; nil for none.
 	connection *clusters.Connection
-	// began is when there was that connection.
+	// began is when the keeper got that connection.
 	began time.Time
-	// run is the run that counts; nil between runs. next is to replace it; it observes,
-	// but freshness is judged by run.
+	// run is the run by which freshness is judged ("the run that counts"); nil between
+	// runs. next will replace it; it observes already.
 	run, next *run
 }
 
@@ -127,7 +127,7 @@ type task struct {
 	due bool
 }
 
-// takeTask takes what is to be done; false when there is nothing, and the goroutine ends.
+// takeTask returns the next task; false if there is none, and the goroutine ends.
 func (k *keeper) takeTask(ctx context.Context) (task, bool) {
 	now := k.subject.shared.options.Clock.Now()
 	k.subject.shared.mu.Lock()
@@ -148,7 +148,7 @@ func (k *keeper) takeTask(ctx context.Context) (task, bool) {
 	return t, true
 }
 
-// doWork does all there is to do. It is the work goroutine.
+// doWork does all pending work. It is the work goroutine.
 func (k *keeper) doWork(ctx context.Context) {
 	for {
 		t, more := k.takeTask(ctx)
@@ -175,7 +175,7 @@ func (k *keeper) doWork(ctx context.Context) {
 	}
 }
 
-// begin begins a run if there is none over the connection, and it is due.
+// begin starts a run if there is none over the connection, and a run is due.
 func (k *keeper) begin(ctx context.Context, t task) {
 	newest := k.work.current
 	if k.work.next != nil {
@@ -196,14 +196,14 @@ func (k *keeper) begin(ctx context.Context, t task) {
 	}
 }
 
-// adopt makes a new run the one that counts, or the one that is to replace the run
-// beside it.
-func (k *keeper) adopt(r, beside *run) {
+// adopt makes a new run the one that counts, or the one that will replace the run that
+// counts.
+func (k *keeper) adopt(r, replaces *run) {
 	k.subject.shared.mu.Lock()
 	defer k.subject.shared.mu.Unlock()
 	switch {
-	case k.lockedState.connection != r.connection: // There is another connection by now: the run will end.
-	case beside != nil && k.lockedState.run == beside:
+	case k.lockedState.connection != r.connection: // There is a newer connection: the run will end.
+	case replaces != nil && k.lockedState.run == replaces:
 		k.lockedState.next, r.lockedState.replacement = r, true
 	default:
 		k.lockedState.run = r
@@ -236,8 +236,8 @@ func (k *keeper) conclude(r *run, cause error) {
 	}
 }
 
-// scheduleNext schedules the next run, and returns the problem of the one that has
-// ended, where it differs from the problem before.
+// scheduleNext schedules the next run. It returns the problem of the run that has ended, if
+// it differs from the last problem.
 func (k *keeper) scheduleNext(r *run, cause error) (changed problem) {
 	shared, own := k.subject.shared, &k.work
 	p, now := problemOf(cause, k.subject.place("")), shared.options.Clock.Now()
@@ -246,7 +246,7 @@ func (k *keeper) scheduleNext(r *run, cause error) (changed problem) {
 	shared.changedLocked(k.subject.cluster.name)
 	k.subject.pokeLocked()
 	atOnce := errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) || errors.Is(cause, errRestored)
-	if atOnce || now.Sub(r.began) > shared.options.Timings.RetryMax { // A run that lasted: this is a new failure.
+	if atOnce || now.Sub(r.began) > shared.options.Timings.RetryMax { // After a long run, this is a new failure.
 		own.transient.Reset()
 		own.repair.Reset()
 	}
@@ -265,7 +265,7 @@ func (k *keeper) scheduleNext(r *run, cause error) (changed problem) {
 	return changed
 }
 
-// readyInformers are those of the run that counts that are ready.
+// readyInformers returns the ready informers of the run that counts.
 func (k *keeper) readyInformers() []*informer {
 	k.subject.shared.mu.Lock()
 	defer k.subject.shared.mu.Unlock()
@@ -281,9 +281,9 @@ func (k *keeper) readyInformers() []*informer {
 	return ready
 }
 
-// resumeSilent breaks the watches that deliver nothing, though the cluster answers: a
-// proxy that lost them, or a server that stopped feeding them. They resume from where
-// they were. Called by the loop, for clusters that answer.
+// resumeSilent closes the watches that deliver nothing although the cluster answers: a
+// proxy has lost them, or a server has stopped sending events. They resume from the last
+// event. Called by the loop, for clusters that answer.
 func (k *keeper) resumeSilent() {
 	shared, kind := k.subject.shared, k.subject.kind.GroupKind.String()
 	for _, i := range k.readyInformers() {

@@ -12,11 +12,12 @@ import (
 	"github.com/capstan-hub/capstan/index"
 )
 
-// ledger is what a run has observed. It orders the observations of an object that come
-// in several ways, from the watch, from a read of one object, and from the watch of
-// another run: an older resourceVersion never overwrites a newer.
+// ledger holds what a run has observed. It orders the observations of an object that come
+// from several sources: the watch, a read of one object, and the watch of another run. An
+// older resourceVersion never overwrites a newer one.
 //
-// Locking: order.mu is held over the index's own lock (record), and nothing else.
+// Locking: order.mu is held while the index's own lock is taken (record), and in no other
+// call.
 type ledger struct {
 	order *order
 	// record writes an observation to the index and returns the Pipelines to wake.
@@ -44,10 +45,10 @@ type order struct {
 type entry struct {
 	// version that was observed last, or that of the deletion.
 	version string
-	gone    bool
+	deleted bool
 }
 
-// known is what one run knows of an object.
+// known is the knowledge of one run about an object.
 type known struct {
 	// streamed is the version that the watch delivered last, which only rises.
 	streamed string
@@ -57,24 +58,24 @@ type known struct {
 	unread bool
 }
 
-// newLedger makes the ledger of a run, which shares the order of the run that it replaces;
-// nil for none.
-func newLedger(beside *ledger, record func(wanted, index.Observation) []types.NamespacedName) *ledger {
+// newLedger makes the ledger of a run. It shares the order of the ledger of the run that it
+// replaces; nil for none.
+func newLedger(replaces *ledger, record func(wanted, index.Observation) []types.NamespacedName) *ledger {
 	l := &ledger{order: &order{entries: map[wanted]entry{}}, record: record, lockedState: ledgerState{known: map[wanted]known{}}}
-	if beside != nil {
-		l.order = beside.order
+	if replaces != nil {
+		l.order = replaces.order
 	}
 	return l
 }
 
-// close ends it: later observations are dropped.
+// close closes the ledger: later observations are dropped.
 func (l *ledger) close() {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
 	l.lockedState.closed = true
 }
 
-// prune drops what is not demanded any more.
+// prune drops the objects that are not demanded any more.
 func (l *ledger) prune(wants func(namespace, name string) bool) {
 	l.order.mu.Lock()
 	all := slices.AppendSeq(slices.Collect(maps.Keys(l.order.entries)), maps.Keys(l.lockedState.known))
@@ -102,20 +103,20 @@ func (l *ledger) unread(want wanted) {
 	l.lockedState.known[want] = k
 }
 
-// isObserved is whether this run has observed the object as it is stored.
+// isObserved returns whether this run has observed the object as it is stored.
 func (l *ledger) isObserved(want wanted) bool {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
 	return l.lockedState.known[want].observed && !l.lockedState.known[want].unread
 }
 
-// isObservedByAnother is whether the object existed for another run, and this one has
+// isObservedByAnother returns whether the object existed for another run, and this one has
 // not observed it.
 func (l *ledger) isObservedByAnother(want wanted) bool {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
 	e := l.order.entries[want]
-	return e.version != "" && !e.gone && !l.lockedState.known[want].observed
+	return e.version != "" && !e.deleted && !l.lockedState.known[want].observed
 }
 
 // noteLocked notes what was observed.
@@ -124,19 +125,19 @@ func (l *ledger) noteLocked(want wanted, e entry) {
 	l.lockedState.known[want] = known{streamed: l.lockedState.known[want].streamed, observed: true}
 }
 
-// precedes is whether a version may follow the entry, and is not already included in
+// precedes returns whether a version may follow the entry, and is not already included in
 // it. A version that cannot be compared may follow.
 func (e entry) precedes(version string) bool {
 	if e.version == "" {
 		return true
 	}
 	order, err := resourceversion.CompareResourceVersion(version, e.version)
-	return err != nil || order > 0 || (order == 0 && !e.gone)
+	return err != nil || order > 0 || (order == 0 && !e.deleted)
 }
 
-// goesBack is whether the watch delivers an older version than it delivered before, and
-// notes the version. The cluster was then restored from a backup, or built anew, at the
-// same address: no version of before can be compared with one of now.
+// goesBack returns whether the watch delivers an older version than it delivered before,
+// and notes the version. The cluster was then restored from a backup, or rebuilt, at the
+// same address: old versions cannot be compared with new ones.
 func (l *ledger) goesBack(o client.Object) bool {
 	want, version := wanted{o.GetNamespace(), o.GetName()}, o.GetResourceVersion()
 	l.order.mu.Lock()
@@ -171,7 +172,7 @@ func (l *ledger) observeDeleted(o client.Object) []types.NamespacedName {
 	if l.lockedState.closed || !l.order.entries[want].precedes(o.GetResourceVersion()) {
 		return nil
 	}
-	l.noteLocked(want, entry{version: o.GetResourceVersion(), gone: true})
+	l.noteLocked(want, entry{version: o.GetResourceVersion(), deleted: true})
 	return l.record(want, index.Observation{})
 }
 
@@ -180,21 +181,21 @@ func (l *ledger) observeAbsent(want wanted) []types.NamespacedName {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
 	e := l.order.entries[want]
-	if l.lockedState.closed || l.lockedState.known[want].unread || (e.version != "" && !e.gone) {
+	if l.lockedState.closed || l.lockedState.known[want].unread || (e.version != "" && !e.deleted) {
 		return nil
 	}
-	l.noteLocked(want, entry{version: e.version, gone: true})
+	l.noteLocked(want, entry{version: e.version, deleted: true})
 	return l.record(want, index.Observation{})
 }
 
-// observeMissed records that an object which another run has observed does not exist:
-// a read answered so.
+// observeMissed records that an object which another run has observed does not exist: a
+// read returned NotFound.
 func (l *ledger) observeMissed(want wanted) []types.NamespacedName {
 	l.order.mu.Lock()
 	defer l.order.mu.Unlock()
 	if l.lockedState.closed || l.lockedState.known[want].observed {
 		return nil
 	}
-	l.noteLocked(want, entry{version: l.order.entries[want].version, gone: true})
+	l.noteLocked(want, entry{version: l.order.entries[want].version, deleted: true})
 	return l.record(want, index.Observation{})
 }

@@ -34,7 +34,7 @@ import (
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
-// patience with real API servers on a busy machine.
+// patience is the timeout for real API servers on a busy machine.
 const patience = 30 * time.Second
 
 // home is the management cluster and most workload clusters; bare is one without
@@ -70,7 +70,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, home, bare) }))
 }
 
-// brisk are timings that let a test see an outage and its end in seconds.
+// brisk are timings with which an outage and its end take seconds.
 var brisk = watchers.Timings{
 	FreshFor: 3 * time.Second, Check: 50 * time.Millisecond, Linger: 500 * time.Millisecond,
 	Retry: 200 * time.Millisecond, RetryMax: time.Second, TransientRetry: 50 * time.Millisecond,
@@ -173,7 +173,7 @@ func (w *world) admin(name string, p *controlplane.Shared) multicluster.ClusterN
 	return w.cluster(name, raw)
 }
 
-// use has a Pipeline follow objects, in the order in which the hub says so.
+// use makes a Pipeline demand objects, in the order in which the hub does this.
 func (w *world) use(pipeline string, objects ...index.Object) {
 	key := types.NamespacedName{Namespace: w.namespace, Name: pipeline}
 	var demands []watchers.Demand
@@ -298,7 +298,7 @@ func (w *world) reported(name string, kind schema.GroupKind) func() (capstanv1.W
 	}
 }
 
-// wakes remembers who was woken.
+// wakes records which Pipelines were woken.
 type wakes struct {
 	mu    sync.Mutex
 	calls []wake

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meters are the metrics. Kinds are those that the administrator and the hub's
-// controllers name, so that their label is bounded; clusters are no label.
+// meters are the metrics. The label kind is bounded: only the administrator and the hub's
+// controllers name kinds. The cluster is not a label.
 type meters struct {
 	informers    *prometheus.GaugeVec
 	observations *prometheus.CounterVec
@@ -31,28 +31,28 @@ func newMeters() *meters {
 		}, []string{"kind"}),
 		observations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_observations_total",
-			Help: "Observations of applications, by kind and result: changed ones wake Pipelines, equal ones end in the index.",
+			Help: "Observations of applications, by kind and result: a changed one wakes Pipelines, an equal one wakes none.",
 		}, []string{"kind", "result"}),
 		lists: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_lists_total",
-			Help: "Lists of a kind asked of workload clusters: one for each informer, and relists.",
+			Help: "Lists of a kind requested from workload clusters: one for each informer, and relists.",
 		}, []string{"kind"}),
 		relists: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_relists_total",
-			Help: "Lists of a kind after its first in a connection: a watch could not be resumed.",
+			Help: "Lists of a kind after the first list in a connection: a watch could not be resumed.",
 		}, []string{"kind"}),
 		blind: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_blind_watches_total",
-			Help: "Watches of a kind that said nothing for ten minutes, not even a bookmark, and were broken to be resumed.",
+			Help: "Watches of a kind that delivered nothing for ten minutes, not even a bookmark, and were closed to be resumed.",
 		}, []string{"kind"}),
 		folded: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "capstan_wakes_folded_total",
-			Help: "Wakes of Pipelines that were folded because a cluster asked for more than its share.",
+			Help: "Wakes of Pipelines that were folded because a cluster caused more than its share.",
 		}),
 	}
 }
 
-// register registers the metrics; undo takes them back.
+// register registers the metrics; undo unregisters them.
 func (m *meters) register(r prometheus.Registerer) (undo func(), err error) {
 	if r == nil {
 		return func() {}, nil

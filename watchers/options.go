@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-hub/capstan/index"
 )
 
-// Demand is what an owner wants of a cluster.
+// Demand is a demand of one owner on one cluster.
 type Demand struct {
 	Cluster multicluster.ClusterName
 	Kind    schema.GroupKind
@@ -28,18 +28,18 @@ type Demand struct {
 	Namespace, Name string
 }
 
-// Kind is how a kind is read.
+// Kind defines how a kind is read.
 type Kind struct {
 	GroupKind schema.GroupKind
 	// ClusterScoped objects are in no namespace.
 	ClusterScoped bool
-	// Versions in the order of preference; the server's preferred one when empty.
+	// Versions in the order of preference; the server's preferred one if empty.
 	Versions []string
-	// Reduce makes what is stored of a demanded object. It may take the object
-	// apart. Without it, the object is stored but for its managed fields.
+	// Reduce makes the stored form of a demanded object. It may modify its argument. If
+	// nil, the object is stored without its managed fields.
 	Reduce func(*unstructured.Unstructured) (client.Object, error)
-	// Observe makes an observation of what is stored; nil for kinds that are not for
-	// the index.
+	// Observe makes an observation of a stored object; nil for kinds that are not in the
+	// index.
 	Observe func(client.Object) index.Observation
 }
 
@@ -56,31 +56,31 @@ type Connections interface {
 type Options struct {
 	Clusters Connections
 	Index    *index.Index
-	// Kinds says how a kind is read. It is pure.
+	// Kinds returns how a kind is read. It is pure.
 	Kinds func(schema.GroupKind) Kind
-	// Wake is told which Pipelines to look at; initial ones may wait for all others.
-	// It must not block.
+	// Wake receives the Pipelines to reconcile; initial ones may wait for all others. It
+	// must not block.
 	Wake func(pipelines []types.NamespacedName, initial bool)
-	// Scheme tells Readers the kinds of Go types; client-go's when nil. Unstructured
-	// objects need none.
+	// Scheme gives Readers the kinds of Go types; client-go's if nil. Unstructured objects
+	// need none.
 	Scheme *runtime.Scheme
-	// SourcesIn is in which clusters Sources are to be fed, of those that they are
-	// engaged with; all when nil. It is asked again when the Listener's
-	// ReferenceChanged is called. It must not block.
+	// SourcesIn returns whether Sources deliver objects of a cluster with which they are
+	// engaged; always, if nil. It is called again when the Listener's ReferenceChanged is
+	// called. It must not block.
 	SourcesIn func(multicluster.ClusterName) bool
-	// SourceNamespace restricts what Sources demand of the management cluster; all when
-	// empty.
+	// SourceNamespace restricts what Sources demand of the management cluster; all
+	// namespaces if empty.
 	SourceNamespace string
-	// EveryReplica runs the Watcher without the leader election: it watches what is
-	// demanded, and on a replica that does not lead the management cluster alone is.
+	// EveryReplica runs the Watcher without leader election. It watches what is demanded; on
+	// a replica that does not lead, this is only the management cluster.
 	EveryReplica bool
 	// MaxObjects (20,000) of one kind in one cluster, demanded or not. A key takes
 	// half a kilobyte, so no tenant can take more than about 10 MiB by creating
 	// objects.
 	MaxObjects int
-	// Registerer of the metrics; not registered when nil.
+	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer
-	// Timings, where they are not zero, replace the defaults.
+	// Timings that are not zero replace the defaults.
 	Timings Timings
 	Clock   clock.WithTicker
 	Logger  logr.Logger
@@ -88,29 +88,28 @@ type Options struct {
 
 // Timings of watchers. A zero field means its default.
 type Timings struct {
-	// FreshFor (45 s) after the last byte from a cluster its observations count.
-	// Probes come at most 36 s apart and take at most 5 s, so a healthy silent
+	// FreshFor (45 s) is how long observations are fresh after the last byte from their
+	// cluster. Probes are at most 36 s apart and take at most 5 s, so a healthy silent
 	// cluster stays fresh.
 	FreshFor time.Duration
-	// Check (2 s) is how often freshness and lingers are looked at where nothing
-	// happens.
+	// Check (2 s) is how often freshness and lingers are checked if no event triggers it.
 	Check time.Duration
-	// Linger (60 s) of an informer that nobody demands any more: edits and GitOps
-	// tools delete and create in one breath.
+	// Linger (60 s) is how long an informer runs without a demand: edits and GitOps tools
+	// often delete and create an object within seconds.
 	Linger time.Duration
-	// Retry (30 s) of a kind that is not installed or not allowed doubles up to
-	// RetryMax (10 min): somebody has to do something first.
+	// Retry (30 s) is the wait for a kind that is not installed or not allowed. It doubles
+	// up to RetryMax (10 min): a user has to fix something first.
 	Retry, RetryMax time.Duration
-	// TransientRetry (1 s) of a kind of which the API server could not be asked
+	// TransientRetry (1 s) is the wait for a kind after a failed call to the API server. It
 	// doubles up to Retry.
 	TransientRetry time.Duration
-	// SlowList (30 s) is when an initial list that is under way counts as trouble.
+	// SlowList (30 s) is the duration after which an initial list is reported as slow.
 	SlowList time.Duration
-	// ListSlot (2 s) is how long an initial list may hold one of the slots. Most take
-	// milliseconds; a cluster that hangs keeps others waiting no longer.
+	// ListSlot (2 s) is how long an initial list may hold one of the slots. Most lists take
+	// milliseconds; a cluster that does not answer blocks others no longer than this.
 	ListSlot time.Duration
-	// Blind (10 min) is how long a watch may say nothing while the cluster answers. An
-	// API server sends a bookmark every minute or so.
+	// Blind (10 min) is how long a watch may deliver nothing while the cluster answers. An
+	// API server sends a bookmark about every minute.
 	Blind time.Duration
 	// Call (10 s) is the deadline of one call that is not a list or a watch.
 	Call time.Duration
@@ -161,7 +160,7 @@ const (
 	// may hold a cluster's whole answer in memory.
 	listSlots = 16
 
-	// wakesPerSecond and wakeBurst bound what one cluster may ask of the hub.
+	// wakesPerSecond and wakeBurst bound the wakes that one cluster may cause.
 	wakesPerSecond = 50
 	wakeBurst      = 100
 

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
-// Reasons of what is not fresh.
+// Reasons why a kind or a namespace is not fresh.
 const (
 	ReasonConnecting   = "Connecting"
 	ReasonUnreachable  = "Unreachable"
@@ -42,10 +42,10 @@ var (
 	errNotServed = errors.New("is served in no version that the hub reads")
 	// errTooMany: it holds more objects than the hub stores.
 	errTooMany = errors.New("too many objects")
-	// errReplan: the demand outgrew what is stored; begin again at once.
-	errReplan = errors.New("what is stored is too narrow")
-	// errRestored: the cluster's history went back; begin again at once.
-	errRestored = errors.New("the cluster was restored or built anew")
+	// errReplan: the demand needs more than what is stored; start again at once.
+	errReplan = errors.New("the stored objects do not cover the demand")
+	// errRestored: the resourceVersions of the cluster went back; start again at once.
+	errRestored = errors.New("the cluster was restored or rebuilt")
 	// errReplaced: another connection took over.
 	errReplaced = errors.New("the connection was replaced")
 )
@@ -80,7 +80,7 @@ const maxProblem = 256
 // problemOf describes an error to a user.
 func problemOf(err error, at place) problem {
 	kind, where := at.kind.GroupKind.String(), at.String()
-	right := "get, list and watch"
+	verbs := "get, list and watch"
 	switch {
 	case errors.Is(err, errNotInstalled), apierrors.IsNotFound(err):
 		return problem{ReasonNotInstalled, fmt.Sprintf("%s is not installed in %s: install its CRD there", kind, where)}
@@ -91,17 +91,17 @@ func problemOf(err error, at place) problem {
 	case errors.Is(err, transport.ErrTooLarge):
 		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB: remove some, or %s", kind, where, transport.MaxAnswer>>20, at.fewer())}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, right, kind)}
+		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, verbs, kind)}
 	case apierrors.IsTooManyRequests(err):
-		return problem{ReasonThrottled, fmt.Sprintf("%s does not let %s be listed now: too many requests", where, kind)}
+		return problem{ReasonThrottled, fmt.Sprintf("%s rejects the list of %s: too many requests; the hub tries again", where, kind)}
 	}
 	message := truncate.Bytes(lasting(err), maxProblem)
 	return problem{ReasonUnreadable, fmt.Sprintf("%s cannot be read in %s: %s", kind, where, message)}
 }
 
-// lasting is the message of an error, without what changes from try to try: the query
-// of a watch, with its random timeout, and ports. Each new message wakes Pipelines.
-// A cluster may determine the text, so control characters are removed.
+// lasting returns the message of an error without the parts that change from try to try:
+// the query of a watch, with its random timeout, and ports. Each new message wakes
+// Pipelines. A cluster may determine the text, so control characters are removed.
 func lasting(err error) string {
 	var request *url.Error
 	var operation *net.OpError
@@ -119,30 +119,30 @@ func lasting(err error) string {
 	}, err.Error())
 }
 
-// unquoted is an error without the answer that client-go quotes where it is no Status
-// of an API server: a server that echoes requests would answer with the token.
+// unquoted returns an error without the answer that client-go quotes if it is no Status of
+// an API server. A server that echoes requests would answer with the token.
 func unquoted(err error) error {
 	var answer apierrors.APIStatus
 	if !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || !errors.As(err, &answer) {
 		return err
 	}
 	status := answer.Status()
-	status.Message = fmt.Sprintf("the server answers %d, and not as an API server does", status.Code)
+	status.Message = fmt.Sprintf("the server answers %d, but not as an API server answers", status.Code)
 	status.Details = status.Details.DeepCopy()
 	status.Details.Causes = nil
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// needsUser is whether a user has to fix something before another try can succeed.
+// needsUser returns whether a user has to fix something before another try can succeed.
 func needsUser(err error) bool {
 	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || errors.Is(err, errTooMany) || errors.Is(err, transport.ErrTooLarge) ||
 		apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 
-// fewer is what a user does so that the hub reads less of the kind.
+// fewer returns what a user can do so that the hub reads fewer objects of the kind.
 func (p place) fewer() string {
 	if p.local {
-		return "keep the program to one namespace (--namespace)"
+		return "restrict the program to one namespace (--namespace)"
 	}
 	return "use credentials of fewer namespaces"
 }

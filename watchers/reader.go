@@ -18,18 +18,18 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// ErrNotSynced is returned by a Reader for a kind that is not demanded, or whose
-// initial list is not complete: that an object is not stored would mean nothing.
+// ErrNotSynced is returned by a Reader for a kind that is not demanded, or whose initial
+// list is not complete. An object that is not stored may exist then.
 var ErrNotSynced = errors.New("the kind is not synced")
 
-// NotSyncedError says why a kind is not synced, where that is known.
+// NotSyncedError says why a kind is not synced, if that is known.
 type NotSyncedError struct {
 	Kind    schema.GroupKind
 	Cluster multicluster.ClusterName
-	// Demanded is whether it will be synced, by itself or when a user has fixed Reason.
+	// Demanded is whether it will be synced: automatically, or when a user has fixed Reason.
 	Demanded bool
-	// Reason is one of this package's, and Message tells a user how to fix it; both
-	// are empty while the kind is being listed.
+	// Reason is one of this package's reasons, and Message says how to fix it. Both are
+	// empty while the kind is being listed.
 	Reason, Message string
 }
 
@@ -48,11 +48,11 @@ func (e *NotSyncedError) Is(target error) bool { return target == ErrNotSynced }
 // of it.
 func (e *NotSyncedError) NotInstalled() bool { return e.Reason == ReasonNotInstalled }
 
-// Reader reads what is stored of a cluster, and never calls the cluster. Get and
-// List return copies. List supports InNamespace and label selectors. Only what was
-// demanded by name or namespace is found.
+// Reader returns a reader of the stored objects of a cluster. It never calls the cluster.
+// Get and List return copies. List supports InNamespace and label selectors. The reader
+// finds only objects that were demanded by name or namespace.
 //
-// Errors: *NotSyncedError, of class ErrNotSynced, and NotFound as an API server's.
+// Errors: *NotSyncedError, which is an ErrNotSynced, and NotFound as from an API server.
 func (w *Watcher) Reader(cluster multicluster.ClusterName) client.Reader {
 	return &reader{watcher: w, cluster: cluster}
 }
@@ -85,7 +85,7 @@ func (r *reader) List(_ context.Context, list client.ObjectList, options ...clie
 	var o client.ListOptions
 	o.ApplyOptions(options)
 	if o.FieldSelector != nil || o.Limit != 0 {
-		return errors.New("watchers' stores know no field selectors and no limits")
+		return errors.New("the stores of watchers support no field selectors and no limits")
 	}
 	gvk, err := apiutil.GVKForObject(list, r.watcher.shared.options.Scheme)
 	if err != nil {
@@ -131,12 +131,12 @@ func newItem(list client.ObjectList, gvk schema.GroupVersionKind, scheme *runtim
 	}
 	o, ok := made.(client.Object)
 	if !ok {
-		return nil, fmt.Errorf("%T is no object", made)
+		return nil, fmt.Errorf("%T is not a client.Object", made)
 	}
 	return o, nil
 }
 
-// informers are those that hold a kind, in a namespace or in all.
+// informers returns the informers that hold a kind, in a namespace or in all.
 func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, error) {
 	w := r.watcher
 	w.shared.mu.Lock()
@@ -159,20 +159,20 @@ func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, 
 		if at != "" && namespace != "" && at != namespace {
 			continue
 		}
-		if s := i.lockedState; !s.ready { // The problem of the run before does not apply any more.
+		if s := i.lockedState; !s.ready { // The problem of the last run does not apply any more.
 			err.Reason, err.Message = s.problem.reason, s.problem.message
 			return nil, err
 		}
 		found = append(found, i)
 	}
 	if len(found) == 0 {
-		err.Message = fmt.Sprintf("%s of namespace %s are not read: the hub is kept to other namespaces", gk, namespace)
+		err.Message = fmt.Sprintf("%s of namespace %s are not read: the hub is restricted to other namespaces", gk, namespace)
 		return nil, err
 	}
 	return found, nil
 }
 
-// copyInto copies a stored object, from unstructured to a Go type if need be.
+// copyInto copies a stored object, from unstructured to a Go type if necessary.
 func copyInto(from, into client.Object) error {
 	u, ok := from.(*unstructured.Unstructured)
 	if !ok {

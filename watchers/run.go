@@ -15,13 +15,13 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 )
 
-// run is one attempt to watch a kind over one connection: it ends when the connection
-// does, or with a failure that another run may not meet.
+// run is one attempt to watch a kind over one connection. It ends when the connection ends,
+// or with a failure after which another run is started.
 type run struct {
 	subject    *subject
 	connection *clusters.Connection
 	began      time.Time
-	ctx        context.Context //nolint:containedctx // It is the run's life.
+	ctx        context.Context //nolint:containedctx // It ends with the run.
 	cancel     context.CancelCauseFunc
 	// unbind removes the run from the connection's end.
 	unbind func() bool
@@ -54,29 +54,29 @@ type runState struct {
 	replacement bool
 }
 
-// newRun begins a run, which may replace the one beside it; nil for none.
-func newRun(ctx context.Context, s *subject, connection *clusters.Connection, beside *run) *run {
+// newRun starts a run, which may replace another one; nil for none.
+func newRun(ctx context.Context, s *subject, connection *clusters.Connection, replaces *run) *run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	r := &run{
 		subject: s, connection: connection, began: s.shared.options.Clock.Now(), ctx: ctx, cancel: cancel,
 		lockedState: runState{informers: map[string]*informer{}},
 	}
 	var shares *ledger
-	if beside != nil {
-		shares = beside.ledger
+	if replaces != nil {
+		shares = replaces.ledger
 	}
 	r.ledger = newLedger(shares, s.record)
 	r.unbind = context.AfterFunc(connection.Context(), func() { r.fail(errReplaced) })
 	return r
 }
 
-// fail ends the run: its context at once, the rest by the work goroutine.
+// fail ends the run: it ends the context at once, and the work goroutine does the rest.
 func (r *run) fail(cause error) {
 	r.cancel(cause)
 	r.subject.poke()
 }
 
-// spawn runs a goroutine of the run. Only goroutines of the Watcher do so.
+// spawn starts a goroutine of the run. Only goroutines of the Watcher may call it.
 func (r *run) spawn(do func()) {
 	r.goroutines.Add(1)
 	r.subject.shared.goroutines.Go(func() {
@@ -94,7 +94,7 @@ func (r *run) end() error {
 	return context.Cause(r.ctx)
 }
 
-// plan finds what is served and may be listed.
+// plan finds the served version, and whether the credentials allow a list of the cluster.
 func (r *run) plan() error {
 	shared := r.subject.shared
 	found, err := discover(r.ctx, shared.options.Timings.Call, r.connection, r.subject.kind)
@@ -120,8 +120,8 @@ func (r *run) plan() error {
 	return nil
 }
 
-// mayList returns what the credentials allow to list, by requesting one object of the
-// whole cluster.
+// mayList returns what the credentials allow to list. It requests one object of the whole
+// cluster.
 func (r *run) mayList(ctx context.Context) (scopes, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.subject.shared.options.Timings.Call)
 	defer cancel()
@@ -139,8 +139,9 @@ func (r *run) mayList(ctx context.Context) (scopes, error) {
 	}
 }
 
-// noteCall notes that a list or watch call of an informer failed, or succeeded. What is
-// served or allowed may have changed, so that the run has to be planned anew.
+// noteCall notes that a list or watch call of an informer failed, or succeeded. The served
+// version or the permissions may have changed; then the run fails, so that the next one is
+// planned again.
 func (r *run) noteCall(i *informer, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
@@ -168,7 +169,7 @@ func (r *run) noteCall(i *informer, err error) {
 	shared.changedLocked(r.subject.cluster.name)
 }
 
-// syncedLocked is whether every informer of the run is ready; false for no run.
+// syncedLocked returns whether every informer of the run is ready; false for no run.
 func (r *run) syncedLocked() bool {
 	if r == nil || r.lockedState.scopes == scopesUnknown || len(r.lockedState.informers) == 0 {
 		return false

@@ -16,9 +16,9 @@ import (
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
-// TestWhatWentBetweenRuns: an application that was deleted while nothing watched is
-// not taken for what it was, though the index still holds it.
-func TestWhatWentBetweenRuns(t *testing.T) {
+// TestDeletedBetweenRuns: an application that was deleted while no informer ran is observed
+// to be absent, although the index still has it.
+func TestDeletedBetweenRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
@@ -32,7 +32,7 @@ func TestWhatWentBetweenRuns(t *testing.T) {
 	w.use("shop", app)
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
 
-	proxy.Set(controlplane.Swallow) // The deletion is not told.
+	proxy.Set(controlplane.Swallow) // The deletion is not delivered.
 	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
 	raw, err = home.Get(t).Kubeconfig("") // The same cluster at another address: a new epoch.
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -40,7 +40,7 @@ func TestWhatWentBetweenRuns(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
 }
 
-// rebuilt says of every cluster that it has another UID.
+// rebuilt returns another UID for every cluster.
 type rebuilt struct {
 	*clusters.Manager
 	uid atomic.Value
@@ -55,7 +55,7 @@ func (r *rebuilt) Snapshot(name multicluster.ClusterName) (clusters.Snapshot, bo
 }
 
 // TestClusterRebuiltInPlace: another cluster answers at the same address, with the
-// same CA. The connection stays, and all is listed anew, without trouble.
+// same CA. The connection stays, and all is listed again, without an error.
 func TestClusterRebuiltInPlace(t *testing.T) {
 	t.Parallel()
 	r := &rebuilt{}
@@ -80,10 +80,9 @@ func TestClusterRebuiltInPlace(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.1")))
 }
 
-// TestMoveBesideTheOldWatch: the cluster's server changes. What is watched over the
-// old goes on, fresh, until the new is synced, however long that takes; then one
-// watch is left.
-func TestMoveBesideTheOldWatch(t *testing.T) {
+// TestServerOfClusterChanges: the watch over the old connection continues, fresh, until the
+// watch over the new one is synced, for any time that takes. Then one watch is left.
+func TestServerOfClusterChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	app := w.release(w.admin("prod", home), "web")
@@ -95,7 +94,7 @@ func TestMoveBesideTheOldWatch(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
 	w.g.Eventually(w.sight(gone)).Should(Equal(ready("1.0.0")))
 
-	// Who may tell the cluster, and not list.
+	// A user who may identify the cluster, but not list.
 	user := "mover-" + w.namespace
 	w.grant(user, "", "namespaces")
 	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)

@@ -1,6 +1,6 @@
 package watchers
 
-// scopes is how a kind is watched.
+// scopes says whether a kind is watched in the whole cluster or by namespace.
 type scopes int
 
 const (

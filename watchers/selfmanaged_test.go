@@ -50,10 +50,10 @@ func newMachineDeployment(name string) *unstructured.Unstructured {
 	return u
 }
 
-// The source of controllers that act in self-managed clusters: a cluster without the
-// kind's CRD delays no other, and delivers when the CRD comes. multicluster-runtime's
-// own source would wait for it under the controller's lock. Only clusters that SourcesIn
-// names are read for it, and of the management cluster only SourceNamespace.
+// The source of controllers that act in self-managed clusters: a cluster without the kind's
+// CRD delays no other, and delivers when the CRD is installed. multicluster-runtime's own
+// source would wait for it under the controller's lock. Only clusters for which SourcesIn is
+// true are read, and in the management cluster only SourceNamespace.
 func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)

@@ -31,9 +31,9 @@ func (r *run) align() {
 	}
 }
 
-// needed are the namespaces to be watched; one empty one for the whole cluster. An
-// object of a namespaced kind that is demanded in no namespace does not exist, and
-// watching for it would take the whole cluster.
+// needed returns the namespaces to be watched; one empty name means the whole cluster. An
+// object of a namespaced kind that is demanded without a namespace cannot exist, and
+// watching for it would need the whole cluster.
 func (r *run) needed() []string {
 	shared := r.subject.shared
 	shared.mu.Lock()
@@ -63,9 +63,9 @@ func (r *run) stopUnneeded(needed []string) map[string]*informer {
 }
 
 // settle observes every demanded object of a synced informer that this run has not
-// observed, or the index has forgotten: objects that are stored, objects of which the
-// key is stored (one read each), and objects that do not exist. What another run
-// observed may have been deleted in between. Then the informer is ready.
+// observed, or that the index does not have any more. These are objects that are stored,
+// objects whose key is stored (one read each), and objects that do not exist. An object
+// that another run observed may have been deleted in between. Then the informer is ready.
 func (r *run) settle(i *informer) {
 	named, wide := r.demandOf(i)
 	if i.lacks(wide) {
@@ -115,12 +115,12 @@ func (r *run) demandOf(i *informer) (named, wide []wanted) {
 // listApart is the time between two lists of readTogether.
 const listApart = 2 * time.Second
 
-// readOneByOne is up to how many objects, stored as their keys, are read one by one.
-// The rate limit of a cluster makes more of them slower than a list.
+// readOneByOne is the largest number of objects, stored as their keys, that are read one
+// by one. For more objects, the rate limit of a cluster makes one list faster.
 const readOneByOne = 8
 
-// readTogether observes objects that are stored as their keys by one list, if they
-// are many, and returns those that it read, or postponed.
+// readTogether observes objects that are stored as their keys with one list, if there are
+// more than readOneByOne, and returns those that it read or postponed.
 func (r *run) readTogether(i *informer, unread []wanted) (map[wanted]bool, error) {
 	keys := make(map[wanted]bool, len(unread))
 	for _, want := range unread {
@@ -133,7 +133,7 @@ func (r *run) readTogether(i *informer, unread []wanted) (map[wanted]bool, error
 	}
 	options := &r.subject.shared.options
 	if next := r.work.listed.Add(listApart); options.Clock.Now().Before(next) {
-		// Demand often comes in a row; what is postponed is read together.
+		// Demands often follow each other closely; what is postponed is read together.
 		r.subject.retryBy(next)
 		return keys, nil
 	}
@@ -188,8 +188,7 @@ func (r *run) settleOne(i *informer, want wanted) error {
 	return nil
 }
 
-// retryLater postpones an object that could not be read. Until then nothing is observed
-// of it.
+// retryLater postpones an object that could not be read. It is not observed until then.
 func (r *run) retryLater(want wanted, err error) {
 	options := &r.subject.shared.options
 	r.ledger.unread(want)
@@ -197,7 +196,7 @@ func (r *run) retryLater(want wanted, err error) {
 	r.subject.retryBy(options.Clock.Now().Add(options.Timings.TransientRetry))
 }
 
-// setReady makes the content of an informer count.
+// setReady marks an informer as ready, so that freshness is judged by it.
 func (r *run) setReady(i *informer) {
 	if version, synced := r.markReady(i); synced {
 		r.subject.shared.options.Logger.V(1).Info("kind is watched",

@@ -16,8 +16,8 @@ type shared struct {
 	slots chan struct{}
 	// kick wakes the loop of Start; it has room for one.
 	kick chan struct{}
-	// goroutines of keepers and their runs. After the context of Start has ended, only
-	// one of them may start another.
+	// goroutines of keepers and their runs. After the context of Start has ended, only these
+	// goroutines may start others.
 	goroutines sync.WaitGroup
 
 	// mu guards the field lockedState of this struct and of Watcher, watched, subject,
@@ -28,7 +28,7 @@ type shared struct {
 
 type sharedState struct {
 	// ctx is that of Start; nil before it and after its end.
-	ctx context.Context //nolint:containedctx // It is the Watcher's life.
+	ctx context.Context //nolint:containedctx // It ends with the Watcher.
 	// changed are the clusters that the loop has to check.
 	changed map[multicluster.ClusterName]struct{}
 }
@@ -44,7 +44,7 @@ func newShared(o Options) *shared {
 	return s
 }
 
-// start lets goroutines be started, until the context ends or stop is called.
+// start permits new goroutines, until the context ends or stop is called.
 func (s *shared) start(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,15 +57,15 @@ func (s *shared) stop() {
 	s.goroutines.Wait()
 }
 
-// refuseGoroutines makes pokeLocked and spawn start nothing. What they have started
-// before, stop waits for: the mutex orders the two.
+// refuseGoroutines makes pokeLocked and spawn start nothing. stop waits for the goroutines
+// that they started before: the mutex orders the two.
 func (s *shared) refuseGoroutines() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lockedState.ctx = nil
 }
 
-// spawn runs a goroutine that ends by itself, while the Watcher runs.
+// spawn starts a goroutine that ends without a signal, if the Watcher runs.
 func (s *shared) spawn(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

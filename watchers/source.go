@@ -20,15 +20,16 @@ import (
 )
 
 // Source feeds a multicluster controller with every object of a kind, in each
-// cluster that it is engaged with.
+// cluster with which it is engaged.
 //
-// Contract: Start never blocks, whatever state the cluster is in; a cluster that
-// lacks the kind delivers when it is installed. (multicluster-runtime's own kind
-// source waits for the cluster's cache under the controller's lock, so that one
-// cluster stops all.) The demand ends with the engagement's context, and while
-// Options.SourcesIn says no. What stands in an initial list is told as it comes, and not
-// again when the list is whole: who asks a Reader for it and is told that the kind is
-// not synced, but demanded, asks again.
+// Contract: Start never blocks, in any state of the cluster. A cluster that lacks the kind
+// delivers when the kind is installed. (multicluster-runtime's own kind source waits for
+// the cluster's cache under the controller's lock, so one cluster blocks all.) There is a
+// demand until the engagement's context ends, while Options.SourcesIn is true.
+//
+// The objects of an initial list are delivered as they arrive, and not again when the list
+// is complete. A Reader may still return a NotSyncedError that is Demanded for them: the
+// caller then tries again.
 func (w *Watcher) Source(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) mcsource.TypedSource[client.Object, mcreconcile.Request] {
 	return &kindSource{watcher: w, kind: kind, handle: handle}
 }
@@ -67,7 +68,8 @@ func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, 
 	})
 }
 
-// align attaches a subscription to its kind while that is wanted, and detaches it then.
+// align attaches a subscription to its kind, or detaches it, as Options.SourcesIn and the
+// subscription's context require.
 func (w *Watcher) align(s *subscription) {
 	in := w.shared.options.SourcesIn
 	s.align(func() bool { return s.ctx.Err() == nil && (in == nil || in(s.cluster)) }, w.attach, w.detach)

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
-// crane is a kind that nobody reads specially, and that is not for the index.
+// crane is a kind without its own reader, which is not in the index.
 var crane = schema.GroupKind{Group: "harbour.example.org", Kind: "Crane"}
 
 // kinds reads applications, and everything else as it is.
@@ -100,8 +100,8 @@ func (r *reconciled) forget() {
 	r.seen = nil
 }
 
-// TestReader reads from the stores, in both shapes of a list, and says when it
-// cannot know.
+// TestReader reads from the stores, in both forms of a list, and gets an error if the kind
+// is not synced.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })
@@ -161,8 +161,8 @@ func TestReader(t *testing.T) {
 	w.g.Eventually(func() error { return reader.Get(t.Context(), at, into) }).Should(MatchError(watchers.ErrNotSynced))
 }
 
-// TestSourceEndsWithItsEngagement: with the context that it was started with, its
-// demand ends, and nothing is told any more.
+// TestSourceEndsWithItsEngagement: when the context of its start ends, the demand ends, and
+// the source delivers nothing more.
 func TestSourceEndsWithItsEngagement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.Kinds = kinds })

@@ -29,13 +29,13 @@ func (k *key) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// keyOf is the object as a key; nil if it is stored whole, or is nil.
+// keyOf returns the object as a key; nil if it is not only a key, or is nil.
 func keyOf(o client.Object) *key {
 	k, _ := o.(*key)
 	return k
 }
 
-// isUnread is whether of an object only the key is stored, because it was not demanded
+// isUnread returns whether only the key of an object is stored, because it was not demanded
 // when it was stored.
 func isUnread(o client.Object) bool {
 	k := keyOf(o)

@@ -20,14 +20,14 @@ type identity struct {
 	display string
 }
 
-// subject is what a keeper keeps watched and its runs watch: one kind of one cluster,
-// with the demand for it.
+// subject is what a keeper and its runs watch: one kind of one cluster, with the demand
+// for it.
 type subject struct {
 	shared  *shared
 	cluster identity
 	bucket  *wakeBucket
 	kind    Kind
-	// work does all there is to do, in a goroutine of its own.
+	// work does all pending work. It runs in its own goroutine.
 	work func(context.Context)
 
 	// lockedState is guarded by shared.mu.
@@ -37,8 +37,7 @@ type subject struct {
 type subjectState struct {
 	// pending: there is work; working: the work goroutine runs.
 	pending, working bool
-	// retryAt is when to work though nothing happened; zero for never. No run begins
-	// before.
+	// retryAt is when to work without an event; zero for never. No run starts before.
 	retryAt time.Time
 	demand  demandSet
 	// problem is why the last run ended, until another is synced.
@@ -70,22 +69,22 @@ func (s *subject) place(namespace string) place {
 	}
 }
 
-// wants is whether an object is demanded.
+// wants returns whether an object is demanded.
 func (s *subject) wants(namespace, name string) bool {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
 	return s.lockedState.demand.has(namespace, name)
 }
 
-// demandLocked adds an owner. Even where there are others, the object is checked again:
-// the index may have forgotten it between one user and the next.
+// demandLocked adds an owner. The object is checked again even if it has other owners: the
+// index may have removed it between one owner and the next.
 func (s *subject) demandLocked(want wanted, owner string) {
 	s.lockedState.demand.add(want, owner)
 	s.pokeLocked()
 }
 
-// sweepLocked drops what has had no owner for the linger, and returns whether nothing
-// is left.
+// sweepLocked drops demands that have had no owner for the linger, and returns whether no
+// demand is left.
 func (s *subject) sweepLocked(now time.Time) bool {
 	if s.lockedState.demand.sweep(now, s.shared.options.Timings.Linger) {
 		s.pokeLocked()
@@ -109,7 +108,7 @@ func (s *subject) poke() {
 	s.pokeLocked()
 }
 
-// retryBy makes the work goroutine work at a time, or before.
+// retryBy makes the work goroutine work at a time, or earlier.
 func (s *subject) retryBy(at time.Time) {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
@@ -118,7 +117,7 @@ func (s *subject) retryBy(at time.Time) {
 	}
 }
 
-// reduce makes what is stored of an object: its key, where the object is not demanded.
+// reduce makes the stored form of an object: its key, if the object is not demanded.
 func (s *subject) reduce(u *unstructured.Unstructured) client.Object {
 	namespace, name := u.GetNamespace(), u.GetName()
 	switch {
@@ -128,7 +127,7 @@ func (s *subject) reduce(u *unstructured.Unstructured) client.Object {
 		u.SetManagedFields(nil)
 		return u
 	}
-	short := newKey(u) // Reduce may take the object apart.
+	short := newKey(u) // Reduce may modify the object.
 	o, err := s.kind.Reduce(u)
 	if err != nil {
 		s.shared.options.Logger.V(1).Info("object cannot be read", "cluster", s.cluster.name, "kind", s.kind.GroupKind.String(),

@@ -20,7 +20,7 @@ type (
 
 // subscription is one source in one cluster.
 type subscription struct {
-	ctx     context.Context //nolint:containedctx // It is the engagement's life, which handlers are given.
+	ctx     context.Context //nolint:containedctx // It ends with the engagement; handlers receive it.
 	cluster multicluster.ClusterName
 	kind    schema.GroupKind
 	handler eventHandler
@@ -28,14 +28,14 @@ type subscription struct {
 	// owner of its demand.
 	owner string
 
-	// mu guards attached. It is held while the subscription is attached or detached, so
-	// that the two cannot cross; shared.mu is taken under it.
+	// mu guards attached. It is held while the subscription is attached or detached, so that
+	// the two cannot overlap; shared.mu is taken under it.
 	mu sync.Mutex
 	// attached: it demands its kind, and receives events.
 	attached bool
 }
 
-// align attaches or detaches the subscription, where that is a change.
+// align attaches or detaches the subscription, if that is a change.
 func (s *subscription) align(wanted func() bool, attach, detach func(*subscription)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +50,8 @@ func (s *subscription) align(wanted func() bool, attach, detach func(*subscripti
 	}
 }
 
-// notify calls the handler, which only enqueues. An object that is stored as its key
-// does not exist for it.
+// notify calls the handler, which only enqueues. For the handler, an object that is stored
+// as its key does not exist.
 func (s *subscription) notify(before, after client.Object, initial bool) {
 	if keyOf(before) != nil {
 		before = nil

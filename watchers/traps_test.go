@@ -25,8 +25,9 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// The traps of multicluster-runtime that Source avoids: each is shown to be there, and
-// then not to be here. P3 and P5 are in package clusters.
+// The traps of multicluster-runtime that Source avoids. Each test shows the trap with
+// multicluster-runtime's own source, and its absence with Source. P3 and P5 are in package
+// clusters.
 
 // newController is a multicluster controller that runs, until the test ends. (Before
 // it runs, it only notes what it is to engage.)
@@ -107,7 +108,7 @@ func TestTrapP1(t *testing.T) {
 	w.g.Eventually(seen.has(string(name), "p1")).Should(BeTrue())
 }
 
-// TestTrapP7: what an initial list brings is queued before live changes, since its
+// TestTrapP7: objects of an initial list are queued before live changes, because their
 // priority is lost.
 func TestTrapP7(t *testing.T) {
 	t.Parallel()

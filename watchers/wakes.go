@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// wakes limits the wakes of Pipelines that each cluster causes. What is over the limit
-// is folded: it waits, and is delivered as one wake.
+// wakes limits the wakes of Pipelines that each cluster causes. Wakes above the limit are
+// folded: they wait, and are delivered as one wake.
 type wakes struct {
 	clock   clock.PassiveClock
 	deliver func(pipelines []types.NamespacedName, initial bool)
@@ -69,8 +69,8 @@ func (w *wakes) wake(b *wakeBucket, pipelines []types.NamespacedName, initial bo
 	w.deliver(pipelines, initial)
 }
 
-// foldUnlessAllowed is true when the wakes were folded. Folded wakes are delivered
-// before later ones.
+// foldUnlessAllowed folds the wakes if the bucket is empty or has folded wakes, and returns
+// whether it did. So folded wakes are delivered before later ones.
 func (w *wakes) foldUnlessAllowed(b *wakeBucket, pipelines []types.NamespacedName, initial bool) bool {
 	now := w.clock.Now()
 	w.mu.Lock()
@@ -87,8 +87,8 @@ func (w *wakes) foldUnlessAllowed(b *wakeBucket, pipelines []types.NamespacedNam
 	return true
 }
 
-// flush delivers folded wakes, as one, of the clusters whose bucket has room. It
-// returns whether some are left.
+// flush delivers the folded wakes of the clusters whose bucket has a token, as one wake. It
+// returns whether folded wakes are left.
 func (w *wakes) flush() (left bool) {
 	live, initial, left := w.takeFolded()
 	if len(live) > 0 {

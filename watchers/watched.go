@@ -20,7 +20,7 @@ type watched struct {
 	cluster identity
 	bucket  *wakeBucket
 
-	// loop is the own of the goroutine of Watcher.Start.
+	// loop belongs to the goroutine of Watcher.Start.
 	loop watchedLoop
 	// lockedState is guarded by shared.mu.
 	lockedState watchedState
@@ -29,7 +29,7 @@ type watched struct {
 type watchedLoop struct {
 	// demanded is whether the connection is demanded.
 	demanded bool
-	// uid identifies the cluster among those that had its name; empty when not known.
+	// uid distinguishes the cluster from others that had its name; empty if not known.
 	uid string
 	// reported is what was last reported to the Manager.
 	reported report
@@ -39,7 +39,7 @@ type watchedState struct {
 	keepers map[schema.GroupKind]*keeper
 }
 
-// report is what the Manager shows of a cluster.
+// report is what the Manager shows about a cluster.
 type report struct {
 	kinds []capstanv1.WatchedKind
 	apps  int
@@ -73,8 +73,8 @@ func (c *watched) releaseLocked(d Demand, owner string, now time.Time) {
 	c.shared.changedLocked(c.cluster.name)
 }
 
-// sweepLocked removes and returns the keepers whose demand has lingered out. The cluster
-// is done with its last keeper.
+// sweepLocked removes and returns the keepers whose linger has passed. The cluster is done
+// with its last keeper.
 func (c *watched) sweepLocked(now time.Time) (over []*keeper, done bool) {
 	for gk, k := range c.lockedState.keepers {
 		if k.subject.sweepLocked(now) {
@@ -89,7 +89,7 @@ func (c *watched) sweepLocked(now time.Time) (over []*keeper, done bool) {
 func (c *watched) finish(over []*keeper, done bool) {
 	c.forget(over)
 	if done && c.loop.demanded {
-		// Only the loop demands and releases, so these cannot cross.
+		// Only the loop demands and releases, so these cannot overlap.
 		c.loop.demanded = false
 		c.shared.options.Clusters.ReportKinds(c.cluster.name, nil, 0)
 		c.shared.options.Clusters.Release(c.cluster.name, owner)
@@ -122,14 +122,14 @@ func (c *watched) check(now time.Time) {
 	snapshot, _ := options.Clusters.Snapshot(c.cluster.name)
 	connection, err := options.Clusters.Connection(c.cluster.name)
 	if err != nil || connection.Context().Err() != nil {
-		connection = nil // None, or one that ends: the next is announced.
+		connection = nil // None, or one that ends: ConnectionChanged reports the next.
 	}
 	keepers := c.keepers()
 	c.identify(snapshot.ClusterUID, keepers)
 	woken := map[types.NamespacedName]struct{}{}
 	var present report
 	for _, k := range keepers {
-		// Before the cluster has answered, it would only hold a list slot.
+		// Before the cluster has answered, a keeper would only hold a list slot.
 		if connection != nil && answers(snapshot.State) {
 			k.connect(connection, now)
 			k.resumeSilent()
@@ -145,19 +145,19 @@ func (c *watched) check(now time.Time) {
 	c.report(present)
 }
 
-// identify forgets what was observed of another cluster of the same name.
+// identify removes the observations of another cluster that had the same name.
 func (c *watched) identify(uid string, keepers []*keeper) {
 	if uid == "" {
 		return
 	}
 	if c.loop.uid != "" && c.loop.uid != uid {
-		c.shared.options.Logger.Info("another cluster has the name", "cluster", c.cluster.name, "uid", uid)
+		c.shared.options.Logger.Info("the name belongs to another cluster now, its observations are removed", "cluster", c.cluster.name, "uid", uid)
 		c.forget(keepers)
 	}
 	c.loop.uid = uid
 }
 
-// answers is whether a cluster in the state answers.
+// answers returns whether a cluster in the state answers.
 func answers(s capstanv1.ConnectionState) bool {
 	switch s {
 	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
@@ -168,7 +168,7 @@ func answers(s capstanv1.ConnectionState) bool {
 	return false
 }
 
-// report reports to the Manager what is watched, when it changed.
+// report reports to the Manager what is watched, if it changed.
 func (c *watched) report(present report) {
 	slices.SortFunc(present.kinds, func(a, b capstanv1.WatchedKind) int { return strings.Compare(a.Kind, b.Kind) })
 	if present.apps == c.loop.reported.apps && slices.Equal(present.kinds, c.loop.reported.kinds) {

@@ -24,7 +24,7 @@ type Watcher struct {
 type watcherState struct {
 	// demands: owner → what it demands.
 	demands map[string][]Demand
-	// clusters: name → what is watched there.
+	// clusters: name → the watched cluster.
 	clusters map[multicluster.ClusterName]*watched
 	// subscriptions are those of sources that are engaged, attached or not.
 	subscriptions map[*subscription]struct{}
@@ -88,8 +88,8 @@ func (w *Watcher) check(some []*watched) {
 	}
 }
 
-// sweep ends what has lingered out, and the cluster with its last kind. It returns
-// whether the cluster is done.
+// sweep ends the kinds whose linger has passed, and the cluster with its last kind. It
+// returns whether the cluster is done.
 func (w *Watcher) sweep(c *watched, now time.Time) bool {
 	over, done := w.takeLingered(c, now)
 	c.finish(over, done)
@@ -106,7 +106,7 @@ func (w *Watcher) takeLingered(c *watched, now time.Time) (over []*keeper, done 
 	return over, done
 }
 
-// takeAll returns all clusters, of which none is marked as changed then.
+// takeAll returns all clusters, and removes all marks of changed clusters.
 func (w *Watcher) takeAll() []*watched {
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *Watcher) takeAll() []*watched {
 	return slices.Collect(maps.Values(w.lockedState.clusters))
 }
 
-// takeChanged returns the clusters that are marked as changed, of which none is then.
+// takeChanged returns the clusters that are marked as changed, and removes the marks.
 func (w *Watcher) takeChanged() []*watched {
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
@@ -137,8 +137,8 @@ func (w *Watcher) ConnectionChanged(_, to clusters.Snapshot) {
 	}
 }
 
-// SetDemand replaces what an owner demands; nil when it demands nothing any more. It
-// returns at once.
+// SetDemand replaces what an owner demands; nil if it demands nothing any more. It returns
+// at once.
 func (w *Watcher) SetDemand(owner string, want []Demand) {
 	if w.demandIs(owner, want) {
 		return
@@ -179,7 +179,7 @@ func (w *Watcher) SetDemand(owner string, want []Demand) {
 	}
 }
 
-// demandIs is whether an owner demands this already, as after most reconciles of a
+// demandIs returns whether an owner already demands this, as after most reconciles of a
 // Pipeline.
 func (w *Watcher) demandIs(owner string, want []Demand) bool {
 	w.shared.mu.Lock()
@@ -187,7 +187,7 @@ func (w *Watcher) demandIs(owner string, want []Demand) bool {
 	return slices.Equal(w.lockedState.demands[owner], want)
 }
 
-// clusterLocked is a cluster, made when it is first demanded.
+// clusterLocked returns a cluster, which is made when it is first demanded.
 func (w *Watcher) clusterLocked(name multicluster.ClusterName) *watched {
 	c := w.lockedState.clusters[name]
 	if c == nil {

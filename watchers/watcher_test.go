@@ -101,8 +101,7 @@ func (w *world) applied(u *unstructured.Unstructured, revision string) {
 	})
 }
 
-// TestInformersEndWithTheLastUser (C10), after the linger, also when the target never
-// existed.
+// TestInformersEndWithTheLastUser (C10): after the linger, also if the target never existed.
 func TestInformersEndWithTheLastUser(t *testing.T) {
 	home.Get(t)
 	leaks.AtEnd(t) // The test is not parallel: no other Watcher runs.
@@ -139,8 +138,8 @@ func TestInformersEndWithTheLastUser(t *testing.T) {
 	w.g.Expect(w.hub.Delete(t.Context(), u)).To(Succeed())
 }
 
-// TestOneUserAfterAnother: a Pipeline takes an application over while the index has
-// forgotten it; nothing changes in the cluster, and it is seen again.
+// TestOneUserAfterAnother: a Pipeline demands an application that the index has just
+// removed. Nothing changes in the cluster, and the application is observed again.
 func TestOneUserAfterAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -154,8 +153,8 @@ func TestOneUserAfterAnother(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.0")))
 }
 
-// TestCredentialsOfOneNamespace: where a list of all is forbidden, each namespace is
-// watched, and what is forbidden in one is not held against another.
+// TestCredentialsOfOneNamespace: if a list of all is forbidden, each namespace is watched,
+// and a namespace that is forbidden does not affect another.
 func TestCredentialsOfOneNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -202,7 +201,7 @@ func TestCredentialsOfOneNamespace(t *testing.T) {
 	w.g.Eventually(func() (bool, error) { k, err := w.reported("prod", apps.HelmRelease)(); return k.Synced, err }).Should(BeTrue())
 }
 
-// TestKindIsNotInstalled: it concerns that kind alone, and ends when the CRD comes.
+// TestKindIsNotInstalled: only that kind is affected, until the CRD is installed.
 func TestKindIsNotInstalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -220,8 +219,8 @@ func TestKindIsNotInstalled(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
 }
 
-// TestDemandedLater: an object that is stored as its key is read by itself when it
-// is demanded; then its changes are seen.
+// TestDemandedLater: an object that is stored as its key is read separately when it is
+// demanded. Then its changes are observed.
 func TestDemandedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -240,8 +239,8 @@ func TestDemandedLater(t *testing.T) {
 	w.g.Eventually(w.sight(second)).Should(Equal(ready("2.0.1")))
 }
 
-// TestDemandRacesCreation: an object that is created at the moment it is demanded is
-// seen, whichever comes first.
+// TestDemandRacesCreation: an object that is created while it is demanded is observed, in
+// either order.
 func TestDemandRacesCreation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -265,8 +264,8 @@ func TestDemandRacesCreation(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsWakeNobody: equal observations end in the index.
-func TestHeartbeatsWakeNobody(t *testing.T) {
+// TestEqualObservationsWakeNothing: only changed observations wake Pipelines.
+func TestEqualObservationsWakeNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	app := w.release(w.admin("prod", home), "web")
@@ -287,8 +286,8 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	w.g.Expect(again.At).To(Equal(seen.At))
 }
 
-// TestLiveChangesGoAhead: what an initial list brings wakes each Pipeline as
-// initial, whatever the number of its applications; a change wakes it as live.
+// TestLiveChangesGoAhead: an initial list wakes each Pipeline once, as initial, for any
+// number of its applications. A change wakes it as live.
 func TestLiveChangesGoAhead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -313,8 +312,8 @@ func TestLiveChangesGoAhead(t *testing.T) {
 	w.g.Eventually(w.wakes.take).Should(Equal([]wake{{[]string{"shop"}, false}}))
 }
 
-// TestAStormIsFolded: one cluster's changes above its share are folded, and the last
-// is not lost.
+// TestAStormIsFolded: changes of one cluster above its limit are folded, and the last one is
+// not lost.
 func TestAStormIsFolded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -335,8 +334,8 @@ func TestAStormIsFolded(t *testing.T) {
 	w.g.Expect(len(w.wakes.take())).To(BeNumerically("<=", allowed))
 }
 
-// TestOutage: what is known stays, stale; nothing is listed again, and what happened
-// meanwhile is seen.
+// TestOutage: observations stay, marked as stale. After the outage nothing is listed again,
+// and the changes during the outage are observed.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -369,7 +368,7 @@ func TestOutage(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(ready("1.0.1")))
 }
 
-// TestAnotherClusterTakesTheName: what was seen of the old one is forgotten.
+// TestAnotherClusterTakesTheName: the observations of the old cluster are removed.
 func TestAnotherClusterTakesTheName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -384,7 +383,7 @@ func TestAnotherClusterTakesTheName(t *testing.T) {
 	w.g.Eventually(w.sight(app)).Should(Equal(absent))
 }
 
-// TestSecretComesLater: what cannot be connected says why.
+// TestSecretComesLater: a cluster that cannot be connected shows the reason.
 func TestSecretComesLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -399,7 +398,7 @@ func TestSecretComesLater(t *testing.T) {
 	w.g.Expect(w.freshness(app).Message).To(ContainSubstring("prod"))
 }
 
-// TestTooManyObjects: no tenant can grow the hub by creating objects.
+// TestTooManyObjects: a tenant cannot use much memory of the hub by creating objects.
 func TestTooManyObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *watchers.Options) { o.MaxObjects = 3 })
@@ -413,7 +412,7 @@ func TestTooManyObjects(t *testing.T) {
 	w.g.Expect(w.freshness(app).Message).To(ContainSubstring("more than 3 objects of HelmRelease"))
 }
 
-// TestServedVersion: the version is found by what is served, in the kind's own order.
+// TestServedVersion: the version is one that is served, in the order of the Kind.
 func TestServedVersion(t *testing.T) {
 	t.Parallel()
 	versions := []string{"v3", "v1beta1", "v1"}

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 )
 
-// Fingerprint tells kubeconfigs apart without keeping them.
+// Fingerprint identifies the parts of a kubeconfig by their hashes, without their values.
 type Fingerprint struct {
 	endpoint, certificate, token [sha256.Size]byte
 }
 
-// Fingerprint of the Config.
+// Fingerprint returns the Fingerprint of the Config.
 func (c *Config) Fingerprint() Fingerprint {
 	return Fingerprint{
 		endpoint:    digest([]byte(c.Server.String()), []byte(c.TLSServerName), c.CAData),
@@ -19,7 +19,8 @@ func (c *Config) Fingerprint() Fingerprint {
 	}
 }
 
-// digest keeps its parts apart by their lengths.
+// digest hashes parts, each with its length in front, so that other parts with the same
+// concatenation have another hash.
 func digest(parts ...[]byte) (sum [sha256.Size]byte) {
 	hash := sha256.New()
 	for _, p := range parts {
@@ -29,24 +30,23 @@ func digest(parts ...[]byte) (sum [sha256.Size]byte) {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// Change is what differs between two kubeconfigs of one cluster, the greatest
-// difference counting.
+// Change is the greatest difference between two kubeconfigs of one cluster.
 type Change int
 
-// Changes, in the order of what they take.
+// Changes, in the order of the effort that they need.
 const (
-	// Same: nothing.
+	// Same: no difference.
 	Same Change = iota
-	// TokenOnly: another token, swapped beneath open streams.
+	// TokenOnly: another token. It is replaced while streams stay open.
 	TokenOnly
-	// ClientCert: another client certificate (and perhaps token), which takes a new
-	// TLS connection beside the open streams.
+	// ClientCert: another client certificate (and perhaps token). It needs a new TLS
+	// connection, next to the open streams.
 	ClientCert
 	// Endpoint: another server, server name or CA, perhaps another cluster.
 	Endpoint
 )
 
-// String is the label of metrics.
+// String returns the label value for metrics.
 func (c Change) String() string {
 	switch c {
 	case Same:
@@ -61,7 +61,7 @@ func (c Change) String() string {
 	return "unknown"
 }
 
-// Classify says what changed from one kubeconfig to the next.
+// Classify returns the greatest change from one kubeconfig to the next.
 func Classify(from, to Fingerprint) Change {
 	switch {
 	case from.endpoint != to.endpoint:

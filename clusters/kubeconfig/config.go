@@ -5,7 +5,7 @@ import (
 	"net/url"
 )
 
-// Config is all of a kubeconfig that is ever used.
+// Config contains the fields of a kubeconfig that the hub uses.
 type Config struct {
 	// Server is https://host[:port][/path], without user, query or fragment.
 	Server *url.URL
@@ -19,7 +19,7 @@ type Config struct {
 	Token string
 }
 
-// String names the server and what kind of credentials there are.
+// String returns the server and the kinds of credentials.
 func (c *Config) String() string {
 	if c == nil || c.Server == nil {
 		return "kubeconfig{}"

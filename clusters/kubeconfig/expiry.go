@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Expiry is when the first of the credentials ends: the client certificate's
-// NotAfter or the token's exp, if it is a JWT. Zero when neither tells (a token of
-// EKS does not).
+// Expiry returns when the first of the credentials expires: NotAfter of the client
+// certificate, or exp of the token if it is a JWT. It returns zero when neither contains
+// that time (a token of EKS does not).
 func (c *Config) Expiry() time.Time {
 	return earlier(certificateExpiry(c.CertData), tokenExpiry(c.Token))
 }

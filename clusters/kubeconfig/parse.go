@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
-// maxBytes of a kubeconfig: a Secret holds no more than 1 MiB.
+// maxBytes is the largest size of a kubeconfig: a Secret has at most 1 MiB.
 const maxBytes = 1 << 20
 
 // Options of Parse.
@@ -39,27 +39,27 @@ func parse(raw []byte, o Options) (*Config, *Refusal) {
 	case len(bytes.TrimSpace(raw)) == 0:
 		return nil, refuse(ReasonEmpty, "", "is empty: put a kubeconfig into the Secret")
 	case len(raw) > maxBytes:
-		return nil, refuse(ReasonTooLarge, "", "is larger than 1 MiB")
+		return nil, refuse(ReasonTooLarge, "", "is larger than 1 MiB: remove the contexts that are not used")
 	}
-	// The decoder's error is not passed on: it may quote what it stumbled over.
+	// The decoder's error is not returned: it may quote the text that it cannot decode.
 	file, err := clientcmd.Load(raw)
 	if err != nil {
 		return nil, refuse(ReasonUnreadable, "", "cannot be read: it is not YAML or JSON of kind Config, apiVersion v1")
 	}
 	if file.CurrentContext == "" {
-		return nil, refuse(ReasonContext, "current-context", "is not set")
+		return nil, refuse(ReasonContext, "current-context", "is not set: name the context to use")
 	}
 	context := file.Contexts[file.CurrentContext]
 	if context == nil {
-		return nil, refuse(ReasonContext, "current-context", "names a context that it does not hold")
+		return nil, refuse(ReasonContext, "current-context", "names a context that is not in the file")
 	}
 	cluster := file.Clusters[context.Cluster]
 	if cluster == nil {
-		return nil, refuse(ReasonCluster, "context", "names a cluster that it does not hold")
+		return nil, refuse(ReasonCluster, "context", "names a cluster that is not in the file")
 	}
 	user := file.AuthInfos[context.AuthInfo]
 	if user == nil {
-		return nil, refuse(ReasonUser, "context", "names a user that it does not hold")
+		return nil, refuse(ReasonUser, "context", "names a user that is not in the file")
 	}
 	config := &Config{}
 	for _, step := range []func() *Refusal{
@@ -77,17 +77,17 @@ func parse(raw []byte, o Options) (*Config, *Refusal) {
 
 func (c *Config) takeServer(cluster *clientcmdapi.Cluster, o Options) *Refusal {
 	if cluster.Server == "" {
-		return refuse(ReasonServer, "server", "is not set")
+		return refuse(ReasonServer, "server", "is not set: give a URL such as https://host:6443")
 	}
 	server, err := url.Parse(cluster.Server)
 	if err != nil || server.Hostname() == "" {
 		return refuse(ReasonServer, "server", "is not a URL such as https://host:6443")
 	}
 	if server.Scheme != "https" {
-		return refuse(ReasonNotHTTPS, "server", "must begin with https://: credentials are not sent in the clear")
+		return refuse(ReasonNotHTTPS, "server", "must begin with https://: credentials are never sent without encryption")
 	}
 	if server.User != nil || server.RawQuery != "" || server.ForceQuery || server.Fragment != "" || server.Opaque != "" {
-		return refuse(ReasonServer, "server", "must be https://host[:port][/path] and nothing more: no user, query or fragment")
+		return refuse(ReasonServer, "server", "must be https://host[:port][/path] without user, query or fragment")
 	}
 	if err := (netguard.Policy{AllowLoopback: o.AllowLoopback}).CheckHost(server.Hostname()); err != nil {
 		return refuse(ReasonAddress, "server", "is refused: "+err.Error())
@@ -118,13 +118,13 @@ func (c *Config) takeAuthority(cluster *clientcmdapi.Cluster) *Refusal {
 		return nil
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(cluster.CertificateAuthorityData) {
-		return refuse(ReasonAuthority, "certificate-authority-data", "holds no PEM certificate")
+		return refuse(ReasonAuthority, "certificate-authority-data", "contains no PEM certificate")
 	}
 	c.CAData = cluster.CertificateAuthorityData
 	return nil
 }
 
-// refuseUser refuses what would run code, read files, or act as somebody else.
+// refuseUser refuses fields that run code, read files or impersonate another user.
 func refuseUser(user *clientcmdapi.AuthInfo) *Refusal {
 	const files = "is a file path, which the hub does not read: use "
 	switch {
@@ -139,7 +139,7 @@ func refuseUser(user *clientcmdapi.AuthInfo) *Refusal {
 	case user.ClientKey != "":
 		return refuse(ReasonFilePath, "client-key", files+"client-key-data")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
-		return refuse(ReasonImpersonation, "act-as", "is not supported: use the credentials of the user that is meant")
+		return refuse(ReasonImpersonation, "act-as", "is not supported: use the credentials of that user")
 	case user.Username != "" || user.Password != "":
 		return refuse(ReasonBasicAuth, "username and password", "are not supported: use a token or a client certificate")
 	}
@@ -149,19 +149,19 @@ func refuseUser(user *clientcmdapi.AuthInfo) *Refusal {
 func (c *Config) takeCredentials(user *clientcmdapi.AuthInfo) *Refusal {
 	c.Token = strings.TrimSpace(user.Token)
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return refuse(ReasonToken, "token", "holds characters that no token has")
+		return refuse(ReasonToken, "token", "contains characters that are not allowed in a token")
 	}
 	hasCert, hasKey := len(user.ClientCertificateData) > 0, len(user.ClientKeyData) > 0
 	switch {
 	case hasCert != hasKey:
-		return refuse(ReasonCertificate, "client-certificate-data and client-key-data", "must be set both or neither")
+		return refuse(ReasonCertificate, "client-certificate-data and client-key-data", "must both be set, or neither")
 	case hasCert:
 		if _, err := tls.X509KeyPair(user.ClientCertificateData, user.ClientKeyData); err != nil {
 			return refuse(ReasonCertificate, "client-certificate-data and client-key-data", "are not a PEM certificate and its key")
 		}
 		c.CertData, c.KeyData = user.ClientCertificateData, user.ClientKeyData
 	case c.Token == "":
-		return refuse(ReasonNoCredentials, "user", "holds neither a token nor a client certificate")
+		return refuse(ReasonNoCredentials, "user", "has neither a token nor a client certificate: add one of them")
 	}
 	return nil
 }

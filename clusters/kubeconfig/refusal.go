@@ -30,23 +30,23 @@ const (
 	ReasonNoCredentials Reason = "NoCredentials"
 )
 
-// Refusal is why a kubeconfig is not used.
+// Refusal is the error for a kubeconfig that the hub does not use.
 type Refusal struct {
 	// Reason in one word.
 	Reason Reason
-	// Field that is at fault, as it is called in the file.
+	// Field is the name of the wrong field in the file; empty for the whole file.
 	Field string
-	// Mend is what to do about it.
-	Mend string
+	// Problem says what is wrong with the field and what to do.
+	Problem string
 }
 
 func (r *Refusal) Error() string {
 	if r.Field == "" {
-		return "the kubeconfig " + r.Mend
+		return "the kubeconfig " + r.Problem
 	}
-	return fmt.Sprintf("the kubeconfig's %s %s", r.Field, r.Mend)
+	return fmt.Sprintf("the kubeconfig's %s %s", r.Field, r.Problem)
 }
 
-func refuse(reason Reason, field, mend string) *Refusal {
-	return &Refusal{Reason: reason, Field: field, Mend: mend}
+func refuse(reason Reason, field, problem string) *Refusal {
+	return &Refusal{Reason: reason, Field: field, Problem: problem}
 }

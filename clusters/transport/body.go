@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// body notes contact at each read and the end of the request at Close.
+// body is the body of a response. Each Read records a contact, and Close ends the request.
 type body struct {
 	io.ReadCloser
 	ctx   context.Context
 	watch bool
-	// stream follows a watch; nil when nobody does.
+	// stream observes a watch; nil when none was set.
 	stream *Stream
-	// left are the bytes that may come, of an answer that is no watch.
+	// left is how many bytes may still be read of a response that is not a watch.
 	left    int64
-	contact func() // nil when the answer is not the API server's
+	contact func() // nil when the response may not be from the API server
 	// lastContact of the transport.
 	lastContact func() time.Time
 	leave       func()
 	once        sync.Once
 }
 
-// Read reads from the answer.
+// Read reads from the response.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 && b.contact != nil {
@@ -43,8 +43,8 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, ErrTooLarge
 	}
 	if err != nil && !errors.Is(err, io.EOF) && b.watch && b.ctx.Err() == nil {
-		// The words after which a reflector resumes; any other error of the stream
-		// makes it list anew.
+		// After this error a reflector resumes; after any other error of the stream
+		// it lists again.
 		err = io.ErrUnexpectedEOF
 	}
 	return n, err
@@ -62,7 +62,7 @@ func (b *body) Close() error {
 	return err
 }
 
-// isWatch is whether the answer is a stream of events.
+// isWatch reports whether the response is a stream of events.
 func isWatch(request *http.Request) bool {
 	switch request.URL.Query().Get("watch") {
 	case "true", "1":
@@ -71,11 +71,11 @@ func isWatch(request *http.Request) bool {
 	return false
 }
 
-// lostError is the failure of a watch to get any answer. It poses as "connection
-// refused", the one network error after which a reflector backs off and resumes
-// instead of listing anew. Its own text is constant, and it is no timeout, because
-// client-go takes a reset connection (which it knows by the text) and a timeout for
-// an empty watch, and an empty watch for a reason to list.
+// lostError is the error of a watch without a response. It is presented as "connection
+// refused", the only network error after which a reflector backs off and resumes instead
+// of listing again. Its text is constant, and it is not a timeout: client-go handles a
+// reset connection (which it finds by the text) and a timeout as an empty watch, and lists
+// after an empty watch.
 type lostError struct{ cause error }
 
 var _ net.Error = lostError{}
@@ -88,10 +88,10 @@ func (lostError) Timeout() bool { return false }
 // Temporary implements net.Error.
 func (lostError) Temporary() bool { return false }
 
-// Unwrap gives the true error.
+// Unwrap returns the original error.
 func (e lostError) Unwrap() error { return e.cause }
 
-// As answers for syscall.Errno.
+// As implements errors.As for syscall.Errno.
 func (lostError) As(target any) bool {
 	errno, ok := target.(*syscall.Errno)
 	if ok {

@@ -13,17 +13,17 @@ import (
 
 const (
 	// dialTimeout and tlsTimeout bound how long one connection attempt holds a
-	// place among those that may dial; a healthy server far away needs well under 1 s.
+	// place to dial; a healthy server far away needs well under 1 s.
 	dialTimeout = 5 * time.Second
 	tlsTimeout  = 5 * time.Second
-	// keepAlive finds a dead peer below HTTP/2's own pings.
+	// keepAlive finds a peer that does not respond, without HTTP/2's pings.
 	keepAlive = 30 * time.Second
 )
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newDialer dials what the policy of internal/netguard allows. An error about a
-// forbidden address is of class ErrRefused, too.
+// newDialer returns a function that dials the addresses that the policy of
+// internal/netguard allows. An error about a forbidden address is also of class ErrRefused.
 func newDialer(allowLoopback bool) dialFunc {
 	policy := netguard.Policy{AllowLoopback: allowLoopback}
 	dialer := &net.Dialer{
@@ -39,7 +39,7 @@ func newDialer(allowLoopback bool) dialFunc {
 	return dialer.DialContext
 }
 
-// connections are the open ones of a Transport, of all generations.
+// connections are the open connections of a Transport, of all generations.
 type connections struct {
 	mu          sync.Mutex
 	lockedState struct {
@@ -48,7 +48,7 @@ type connections struct {
 	}
 }
 
-// connection leaves the set when it is closed.
+// connection removes itself from the set when it is closed.
 type connection struct {
 	net.Conn
 	of *connections
@@ -62,7 +62,7 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// through dials and tracks.
+// through returns a function that dials and adds the connection to the set.
 func (s *connections) through(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		raw, err := dial(ctx, network, address)
@@ -87,7 +87,7 @@ func (s *connections) through(dial dialFunc) dialFunc {
 	}
 }
 
-// sever closes all that are open; end also refuses new ones.
+// sever closes all open connections. With end, it also prevents new ones.
 func (s *connections) sever(end bool) {
 	s.mu.Lock()
 	open := make([]*connection, 0, len(s.lockedState.open))

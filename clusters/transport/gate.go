@@ -9,26 +9,26 @@ import (
 // ErrClosed is returned for requests after the connection has ended.
 var ErrClosed = errors.New("the connection to the cluster has ended")
 
-// gate holds requests back while a cluster is not fit for traffic.
+// gate delays requests while a cluster cannot serve them.
 type gate struct {
 	mu          sync.Mutex
 	lockedState struct {
-		// passable is closed while the gate is open.
-		passable chan struct{}
-		open     bool
-		closed   bool
+		// opened is closed while the gate is open.
+		opened chan struct{}
+		open   bool
+		closed bool
 	}
-	// ended is closed for good by end.
+	// ended is closed by end and stays closed.
 	ended chan struct{}
 }
 
 func newGate() *gate {
 	g := &gate{ended: make(chan struct{})}
-	g.lockedState.passable = make(chan struct{})
+	g.lockedState.opened = make(chan struct{})
 	return g
 }
 
-// set opens or shuts the gate.
+// set opens or closes the gate.
 func (g *gate) set(open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -37,9 +37,9 @@ func (g *gate) set(open bool) {
 	}
 	g.lockedState.open = open
 	if open {
-		close(g.lockedState.passable)
+		close(g.lockedState.opened)
 	} else {
-		g.lockedState.passable = make(chan struct{})
+		g.lockedState.opened = make(chan struct{})
 	}
 }
 
@@ -49,7 +49,7 @@ func (g *gate) isOpen() bool {
 	return g.lockedState.open
 }
 
-// end fails all that wait and all that come.
+// end makes all waiting and all later requests fail with ErrClosed.
 func (g *gate) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,10 +68,10 @@ func (g *gate) hasEnded() bool {
 	}
 }
 
-// wait until the gate is open.
+// wait waits until the gate is open. Errors: ErrClosed after end, and that of the context.
 func (g *gate) wait(ctx context.Context) error {
 	g.mu.Lock()
-	passable := g.lockedState.passable
+	opened := g.lockedState.opened
 	g.mu.Unlock()
 	select {
 	case <-g.ended:
@@ -79,7 +79,7 @@ func (g *gate) wait(ctx context.Context) error {
 	default:
 	}
 	select {
-	case <-passable:
+	case <-opened:
 		return nil
 	case <-g.ended:
 		return ErrClosed

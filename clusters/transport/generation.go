@@ -29,7 +29,7 @@ func newGeneration(config *kubeconfig.Config, dial dialFunc) (*generation, error
 	if len(config.CAData) > 0 {
 		secure.RootCAs = x509.NewCertPool()
 		if !secure.RootCAs.AppendCertsFromPEM(config.CAData) {
-			return nil, errors.New("the certificate authority holds no PEM certificate")
+			return nil, errors.New("the certificate authority contains no PEM certificate")
 		}
 	}
 	if len(config.CertData) > 0 {
@@ -39,8 +39,8 @@ func newGeneration(config *kubeconfig.Config, dial dialFunc) (*generation, error
 		}
 		secure.Certificates = []tls.Certificate{pair}
 	}
-	// SetTransportDefaults brings HTTP/2 with pings, without which a dead peer is
-	// noticed after 15 minutes.
+	// SetTransportDefaults enables HTTP/2 with pings. Without pings, a peer that does not
+	// respond is noticed after 15 minutes.
 	return &generation{roundTripper: utilnet.SetTransportDefaults(&http.Transport{
 		Proxy:               func(*http.Request) (*url.URL, error) { return nil, nil },
 		DialContext:         dial,
@@ -58,7 +58,7 @@ func (g *generation) leave() {
 	}
 }
 
-// retire lets the streams that are open end by themselves.
+// retire closes the connections when the open streams have ended by themselves.
 func (g *generation) retire() {
 	g.retired.Store(true)
 	g.closeIdle()

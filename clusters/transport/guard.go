@@ -9,22 +9,22 @@ import (
 // ErrRefused is the class of *RefusedError.
 var ErrRefused = errors.New("refused by the hub")
 
-// RefusedReason is why a request never left the hub.
+// RefusedReason is why the hub did not send a request.
 type RefusedReason string
 
 // Reasons for refusing a request.
 const (
-	// RefusedWrite: it would change the cluster.
+	// RefusedWrite: the request would change the cluster.
 	RefusedWrite RefusedReason = "write"
-	// RefusedUpgrade: it would leave HTTP behind, as exec and port-forward do, which
-	// a GET can ask for.
+	// RefusedUpgrade: the request would switch to another protocol than HTTP, as exec and
+	// port-forward do. A GET can request that.
 	RefusedUpgrade RefusedReason = "upgrade"
-	// RefusedHost: it goes to another server than the connection's, with its
-	// credentials.
+	// RefusedHost: the request would send the credentials to another server than that of
+	// the connection.
 	RefusedHost RefusedReason = "host"
 )
 
-// RefusedError is returned for a request that the guard did not let pass.
+// RefusedError is returned for a request that the guard refused.
 type RefusedError struct {
 	Reason       RefusedReason
 	Method, Path string

@@ -10,21 +10,21 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// MaxAnswer is how many bytes of an answer are read, after decompression: of every
-// answer but a watch's, and of a streamed initial list (Stream.Bound). 5,000
-// HelmReleases of 8 KiB are 40 MiB. A tenant who can fill a cluster must not be able
-// to fill the hub.
+// MaxAnswer is the largest size of a response in bytes, after decompression. It applies to
+// every response except a watch, and to a streamed initial list (Stream.LimitBytes). 5,000
+// HelmReleases of 8 KiB are 40 MiB. The limit prevents a tenant who can fill a cluster
+// from filling the hub's memory.
 const MaxAnswer = 64 << 20
 
-// ErrTooLarge is the error of reading beyond MaxAnswer.
+// ErrTooLarge is the error of a response that is larger than MaxAnswer.
 var ErrTooLarge = errors.New("the answer is larger than 64 MiB")
 
-// catchUp is how long a watch that was resumed has to bring what it missed. An API
-// server sends it right behind its answer.
+// catchUp is the time in which a resumed watch receives the events that it missed. An API
+// server sends them directly after the header of its response.
 const catchUp = time.Second
 
-// Stream follows the watches of one informer, of which one is open at a time, from
-// outside: what client-go keeps to itself.
+// Stream observes the watches of one informer, of which one is open at a time. client-go
+// does not publish this information.
 type Stream struct {
 	clock    clock.PassiveClock
 	exceeded func()
@@ -33,51 +33,52 @@ type Stream struct {
 	lockedState struct {
 		open   io.Closer // nil while no watch is
 		opened time.Time
-		// known is up to when, for all that is known, the watches told everything.
-		known time.Time
-		heard time.Time // the last byte
-		bound bool
-		left  int64
+		// known is the time until which the watches received every event.
+		known    time.Time
+		lastByte time.Time // the last byte
+		limited  bool
+		left     int64
 	}
 }
 
-// NewStream makes a Stream. exceeded is called, once for each Bound, when more comes
-// than may; it must not block.
+// NewStream makes a Stream. exceeded is called when more bytes are received than allowed,
+// once for each LimitBytes. It must not block.
 func NewStream(c clock.PassiveClock, exceeded func()) *Stream {
 	s := &Stream{clock: c, exceeded: exceeded}
 	s.lockedState.known = c.Now()
 	return s
 }
 
-type following struct{}
+type streamKey struct{}
 
-// Following has the watch that is made with the context followed.
-func Following(ctx context.Context, s *Stream) context.Context {
-	return context.WithValue(ctx, following{}, s)
+// WithStream returns a context for a watch that the Stream observes.
+func WithStream(ctx context.Context, s *Stream) context.Context {
+	return context.WithValue(ctx, streamKey{}, s)
 }
 
 func streamOf(ctx context.Context) *Stream {
-	s, _ := ctx.Value(following{}).(*Stream)
+	s, _ := ctx.Value(streamKey{}).(*Stream)
 	return s
 }
 
-// Bound allows MaxAnswer bytes from now until Lift: an initial list is streamed.
-func (s *Stream) Bound() {
+// LimitBytes allows MaxAnswer bytes from now until RemoveLimit. It is called when the
+// stream of an initial list begins.
+func (s *Stream) LimitBytes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lockedState.bound, s.lockedState.left = true, MaxAnswer
+	s.lockedState.limited, s.lockedState.left = true, MaxAnswer
 }
 
-// Lift says that the initial list is whole.
-func (s *Stream) Lift() {
+// RemoveLimit removes the limit. It is called when the initial list is complete.
+func (s *Stream) RemoveLimit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lockedState.bound = false
+	s.lockedState.limited = false
 }
 
-// Behind is for how long the watches may have missed what happened; 0 while one is
-// open that has had the time to catch up. A watch that ends tells nothing from when
-// its cluster was last heard of, which may be long before that is noticed.
+// Behind returns for how long the watches may have missed events. It is 0 while a watch is
+// open that had the time to catch up. After the end of a watch it counts from the last
+// contact with the cluster, which may be long before the end was noticed.
 func (s *Stream) Behind() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,22 +92,22 @@ func (s *Stream) caughtUpLocked() bool {
 	return s.lockedState.open != nil && s.clock.Since(s.lockedState.opened) >= catchUp
 }
 
-// Silent is for how long the open watch has brought nothing; 0 while none is open.
+// Silent returns the time since the open watch last received bytes; 0 while none is open.
 func (s *Stream) Silent() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lockedState.open == nil {
 		return 0
 	}
-	return s.clock.Since(s.lockedState.heard)
+	return s.clock.Since(s.lockedState.lastByte)
 }
 
-// Break ends the open watch, so that it is resumed from where it was. It may wait for
+// Break closes the open watch, so that it is resumed from its last event. It may wait for
 // the network.
 func (s *Stream) Break() {
 	s.mu.Lock()
 	open := s.lockedState.open
-	s.lockedState.heard = s.clock.Now() // It is given time to resume.
+	s.lockedState.lastByte = s.clock.Now() // The next watch gets time to resume.
 	s.mu.Unlock()
 	if open != nil {
 		_ = open.Close()
@@ -117,10 +118,10 @@ func (s *Stream) begin(watch io.Closer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	s.lockedState.open, s.lockedState.opened, s.lockedState.heard = watch, now, now
+	s.lockedState.open, s.lockedState.opened, s.lockedState.lastByte = watch, now, now
 }
 
-// end of a watch, of a cluster that was last heard of at contact.
+// end records the end of a watch. contact is the last contact with the cluster.
 func (s *Stream) end(watch io.Closer, contact time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,16 +134,16 @@ func (s *Stream) end(watch io.Closer, contact time.Time) {
 	s.lockedState.open = nil
 }
 
-// read notes bytes of the open watch; false when they are too many.
+// read counts bytes of the open watch. It returns false when they exceed the limit.
 func (s *Stream) read(n int) bool {
 	s.mu.Lock()
-	s.lockedState.heard = s.clock.Now()
-	if s.lockedState.bound {
+	s.lockedState.lastByte = s.clock.Now()
+	if s.lockedState.limited {
 		s.lockedState.left -= int64(n)
 	}
-	over := s.lockedState.bound && s.lockedState.left < 0
+	over := s.lockedState.limited && s.lockedState.left < 0
 	if over {
-		s.lockedState.bound = false
+		s.lockedState.limited = false
 	}
 	s.mu.Unlock()
 	if over {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
-// endless answers with bytes until nobody reads.
+// endless responds with bytes until the client stops reading.
 func endless(w http.ResponseWriter, r *http.Request) {
 	chunk := make([]byte, 1<<20)
 	for r.Context().Err() == nil {
@@ -24,7 +24,7 @@ func endless(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestAnswersAreBounded: of an answer, and of a streamed initial list, no more than
-// MaxAnswer is read; of a watch, whatever comes.
+// MaxAnswer is read; a watch has no limit.
 func TestAnswersAreBounded(t *testing.T) {
 	s := serve(t, endless)
 	read := func(g *WithT, f *fixture, ctx context.Context, path string, most int64) (int64, error) {
@@ -45,17 +45,17 @@ func TestAnswersAreBounded(t *testing.T) {
 		g := NewWithT(t)
 		exceeded := 0
 		stream := transport.NewStream(testclock.NewFakeClock(epoch), func() { exceeded++ })
-		stream.Bound()
-		_, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.Following(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
+		stream.LimitBytes()
+		_, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.WithStream(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(exceeded).To(Equal(1))
 	})
 	t.Run("a watch", func(t *testing.T) {
 		g := NewWithT(t)
 		stream := transport.NewStream(testclock.NewFakeClock(epoch), func() { t.Error("exceeded") })
-		stream.Bound()
-		stream.Lift()
-		n, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.Following(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
+		stream.LimitBytes()
+		stream.RemoveLimit()
+		n, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.WithStream(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(n).To(BeEquivalentTo(2 * transport.MaxAnswer))
 	})
@@ -70,11 +70,11 @@ func TestStreamIsFollowed(t *testing.T) {
 	f := connect(t, s, s.config(t, "t"), nil)
 	stream := transport.NewStream(f.clock, nil)
 	watch := func() *http.Response {
-		request, err := http.NewRequestWithContext(transport.Following(t.Context(), stream), http.MethodGet, s.URL+"/watch?watch=true", nil)
+		request, err := http.NewRequestWithContext(transport.WithStream(t.Context(), stream), http.MethodGet, s.URL+"/watch?watch=true", nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		response, err := f.client.Do(request)
 		g.Expect(err).NotTo(HaveOccurred())
-		// The whole line: what is left of it would be heard whenever it is read.
+		// Read the whole line: the rest would count as contact when it is read later.
 		for one := make([]byte, 1); one[0] != '\n'; {
 			_, err = response.Body.Read(one)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -103,7 +103,7 @@ func TestStreamIsFollowed(t *testing.T) {
 	g.Eventually(ended).Should(Receive(MatchError(io.ErrUnexpectedEOF)))
 	response.Body.Close()
 	f.clock.Step(time.Second)
-	g.Expect(stream.Behind()).To(Equal(10*time.Minute+2*time.Second), "since the cluster was heard of, not since the end was noticed")
+	g.Expect(stream.Behind()).To(Equal(10*time.Minute+2*time.Second), "since the last contact with the cluster, not since the end was noticed")
 
 	again := watch()
 	again.Body.Close()

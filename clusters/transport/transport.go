@@ -18,7 +18,8 @@ import (
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 )
 
-// drainBytes of a 401's body are read so that its connection can be used again.
+// drainBytes is how much of the body of a 401 is read, so that its connection can be used
+// again.
 const drainBytes = 4 << 10
 
 // Options of a Transport.
@@ -27,22 +28,22 @@ type Options struct {
 	Server *url.URL
 	// Clock of LastContact and of Spread.
 	Clock clock.Clock
-	// Spread is the time over which parked requests are released when the gate
-	// opens, so that a thousand clusters that come back together are not listened to
-	// in the same moment. Zero: at once.
+	// Spread is the time over which waiting requests are sent after the gate
+	// opens. It keeps the load low when a thousand clusters become reachable at the same
+	// moment. Zero: all are sent at once.
 	Spread time.Duration
-	// AllowLoopback lets it dial loopback addresses.
+	// AllowLoopback allows loopback addresses.
 	AllowLoopback bool
-	// Reauthenticate is called after a 401 and returns when the credentials were
+	// Reauthenticate is called after a 401. It returns when the credentials were
 	// read again, and set if they changed. Calls may overlap. Nil: a 401 is final.
 	Reauthenticate func(context.Context)
-	// Doubt is called after a request got no answer and returns when the server was
-	// probed, and the gate shut if it did not answer. Calls may overlap. Nil: the
+	// CheckServer is called after a request without a response. It returns when the server
+	// was probed, and the gate closed if it did not respond. Calls may overlap. Nil: the
 	// failure is final.
-	Doubt func(context.Context)
-	// AllowPatch says which PATCH requests may pass; none when nil.
+	CheckServer func(context.Context)
+	// AllowPatch reports whether a PATCH may be sent; none when nil.
 	AllowPatch func(*http.Request) bool
-	// Refused is told of each request that the guard refuses.
+	// Refused is called for each request that the guard refuses.
 	Refused func(RefusedReason)
 }
 
@@ -52,15 +53,15 @@ type Transport struct {
 	gate        *gate
 	connections connections
 	dial        dialFunc
-	// born, and contact nanoseconds after the one before it (0 never): a wall clock
-	// that is put back must not make a dead cluster seem fresh, so the time keeps its
-	// monotonic part.
+	// born is when the Transport was made. contact is the last contact, as nanoseconds
+	// after born plus 1 (0 for none). The time keeps its monotonic part: setting the wall
+	// clock back must not make an unreachable cluster appear fresh.
 	born    time.Time
 	contact atomic.Int64
 	current atomic.Pointer[credentials]
 }
 
-// credentials are swapped as one.
+// credentials are replaced together.
 type credentials struct {
 	generation *generation
 	token      string
@@ -68,7 +69,7 @@ type credentials struct {
 
 var _ http.RoundTripper = &Transport{}
 
-// New returns a Transport with its gate shut. It does not dial.
+// New returns a Transport with a closed gate. It does not dial.
 func New(o Options, config *kubeconfig.Config) (*Transport, error) {
 	t := &Transport{options: o, gate: newGate(), born: o.Clock.Now()}
 	t.dial = t.connections.through(newDialer(o.AllowLoopback))
@@ -80,8 +81,8 @@ func New(o Options, config *kubeconfig.Config) (*Transport, error) {
 	return t, nil
 }
 
-// NewLocal returns a Transport for the management cluster, whose rest.Config is
-// the administrator's own and is used as it is.
+// NewLocal returns a Transport for the management cluster. Its rest.Config is from the
+// administrator and is used without checks.
 func NewLocal(o Options, config *rest.Config) (*Transport, error) {
 	t := &Transport{options: o, gate: newGate(), born: o.Clock.Now()}
 	config = rest.CopyConfig(config)
@@ -99,8 +100,9 @@ func NewLocal(o Options, config *rest.Config) (*Transport, error) {
 	return t, nil
 }
 
-// SetCredentials replaces token and client certificate. The server, its name and
-// CA are those of New; Classify tells whether that is enough. One caller at a time.
+// SetCredentials replaces the token and the client certificate. The server, its name and
+// its CA stay those of New: it returns an error for kubeconfig.Endpoint. Calls must not
+// overlap.
 func (t *Transport) SetCredentials(config *kubeconfig.Config, change kubeconfig.Change) error {
 	old := t.current.Load()
 	next := &credentials{generation: old.generation, token: config.Token}
@@ -115,7 +117,7 @@ func (t *Transport) SetCredentials(config *kubeconfig.Config, change kubeconfig.
 		}
 		next.generation = fresh
 	case kubeconfig.Endpoint:
-		return errors.New("another endpoint takes another transport")
+		return errors.New("another endpoint needs another transport")
 	}
 	t.current.Store(next)
 	if next.generation != old.generation {
@@ -124,13 +126,13 @@ func (t *Transport) SetCredentials(config *kubeconfig.Config, change kubeconfig.
 	return nil
 }
 
-// SetOpen opens or shuts the gate.
+// SetOpen opens or closes the gate.
 func (t *Transport) SetOpen(open bool) { t.gate.set(open) }
 
-// Sever closes every TCP connection. Watches end and resume through the gate.
-func (t *Transport) Sever() { t.connections.sever(false) }
+// CloseConnections closes every TCP connection. Watches end and resume through the gate.
+func (t *Transport) CloseConnections() { t.connections.sever(false) }
 
-// Close ends the Transport: open streams break, parked and later requests fail
+// Close ends the Transport. Open streams are closed; waiting and later requests fail
 // with ErrClosed.
 func (t *Transport) Close() {
 	t.gate.end()
@@ -138,7 +140,8 @@ func (t *Transport) Close() {
 	t.current.Load().generation.retire()
 }
 
-// LastContact is when the API server was last heard; zero if never.
+// LastContact returns the time of the last byte received from the API server; zero if
+// there was none.
 func (t *Transport) LastContact() time.Time {
 	since := t.contact.Load()
 	if since == 0 {
@@ -147,21 +150,22 @@ func (t *Transport) LastContact() time.Time {
 	return t.born.Add(time.Duration(since - 1))
 }
 
-func (t *Transport) touch() { t.contact.Store(int64(t.options.Clock.Since(t.born)) + 1) }
+func (t *Transport) noteContact() { t.contact.Store(int64(t.options.Clock.Since(t.born)) + 1) }
 
-type probing struct{}
+type probeKey struct{}
 
-// Probing marks requests that pass a shut gate and take a 401 for an answer.
-func Probing(ctx context.Context) context.Context { return context.WithValue(ctx, probing{}, true) }
+// WithProbe returns a context for probes: requests that do not wait at the gate and are
+// not repeated.
+func WithProbe(ctx context.Context) context.Context { return context.WithValue(ctx, probeKey{}, true) }
 
-// RoundTrip sends a request; see the package comment for its way.
+// RoundTrip sends a request. The package comment describes its steps.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err := t.guard(request); err != nil {
 		closeBody(request)
 		return nil, err
 	}
 	ctx := request.Context()
-	if ctx.Value(probing{}) != nil {
+	if ctx.Value(probeKey{}) != nil {
 		if t.gate.hasEnded() {
 			closeBody(request)
 			return nil, ErrClosed
@@ -174,7 +178,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	response, used, err := t.send(request)
-	again, err := t.secondThoughts(request, response, used, err)
+	again, err := t.toRetry(request, response, used, err)
 	if again == nil {
 		return response, err
 	}
@@ -186,8 +190,8 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// enter waits until the gate is open; and then for a while that is random, if it was
-// shut.
+// enter waits until the gate is open and, if it was closed, then for a random time of at
+// most Spread.
 func (t *Transport) enter(ctx context.Context) error {
 	for !t.gate.isOpen() {
 		if err := t.gate.wait(ctx); err != nil {
@@ -207,21 +211,21 @@ func (t *Transport) enter(ctx context.Context) error {
 	return t.gate.wait(ctx)
 }
 
-// secondThoughts gives the request to send once more, when the gate lets it; nil
-// if the answer, or the failure, stands.
-func (t *Transport) secondThoughts(request *http.Request, response *http.Response, used *credentials, err error) (*http.Request, error) {
+// toRetry returns the request to send once more when the gate is open. It returns nil
+// when the response or the failure is final.
+func (t *Transport) toRetry(request *http.Request, response *http.Response, used *credentials, err error) (*http.Request, error) {
 	ctx := request.Context()
 	switch {
 	case err != nil:
-		reads := request.Method != http.MethodPatch // which may have arrived
-		if t.options.Doubt == nil || !reads || ctx.Err() != nil || t.gate.hasEnded() || errors.Is(err, ErrRefused) {
+		reads := request.Method != http.MethodPatch // A PATCH may have been executed.
+		if t.options.CheckServer == nil || !reads || ctx.Err() != nil || t.gate.hasEnded() || errors.Is(err, ErrRefused) {
 			return nil, err
 		}
 		again := replay(request)
 		if again == nil {
 			return nil, err
 		}
-		t.options.Doubt(ctx)
+		t.options.CheckServer(ctx)
 		return again, nil
 	case response.StatusCode == http.StatusUnauthorized && t.options.Reauthenticate != nil:
 		again := replay(request)
@@ -232,7 +236,7 @@ func (t *Transport) secondThoughts(request *http.Request, response *http.Respons
 			t.options.Reauthenticate(ctx)
 		}
 		if t.current.Load() == used && t.gate.isOpen() {
-			return nil, nil // as it was: the answer stands
+			return nil, nil // The credentials did not change: the response is final.
 		}
 		_, _ = io.CopyN(io.Discard, response.Body, drainBytes)
 		_ = response.Body.Close()
@@ -269,14 +273,14 @@ func (t *Transport) send(request *http.Request) (*http.Response, *credentials, e
 		}
 	}
 	if response.StatusCode < http.StatusInternalServerError && response.StatusCode != http.StatusUnauthorized {
-		wrapped.contact = t.touch
-		t.touch()
+		wrapped.contact = t.noteContact
+		t.noteContact()
 	}
 	response.Body = wrapped
 	return response, used, nil
 }
 
-// replay is the request once more; nil if its body is spent.
+// replay returns the request with a new body; nil if the body cannot be read again.
 func replay(request *http.Request) *http.Request {
 	if request.Body == nil || request.Body == http.NoBody {
 		return request
@@ -293,7 +297,7 @@ func replay(request *http.Request) *http.Request {
 	return again
 }
 
-// closeBody: a RoundTripper closes the request's body, whatever happens.
+// closeBody closes the body of a request. A RoundTripper must close it in every case.
 func closeBody(request *http.Request) {
 	if request.Body != nil {
 		_ = request.Body.Close()

@@ -304,7 +304,7 @@ func TestUnauthorized(t *testing.T) {
 		f := connect(t, s, s.config(t, "old"), func(o *transport.Options) {
 			o.Reauthenticate = func(context.Context) { t.Error("called for a probe") }
 		})
-		code, _, err := f.do(transport.Probing(t.Context()), http.MethodGet, "/")
+		code, _, err := f.do(transport.WithProbe(t.Context()), http.MethodGet, "/")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(code).To(Equal(http.StatusUnauthorized))
 	})
@@ -324,7 +324,7 @@ func TestGate(t *testing.T) {
 		}
 		g.Consistently(done, "50ms").ShouldNot(Receive())
 		g.Expect(s.accepted.Load()).To(Equal(before), "nothing is dialled")
-		_, answer, err := f.do(transport.Probing(t.Context()), http.MethodGet, "/")
+		_, answer, err := f.do(transport.WithProbe(t.Context()), http.MethodGet, "/")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(answer).To(Equal("ok"), "probes pass")
 		f.SetOpen(true)
@@ -357,7 +357,7 @@ func TestGate(t *testing.T) {
 		f.Close()
 		g.Eventually(done).Should(Receive(MatchError(transport.ErrClosed)))
 		g.Expect(scanner.Scan()).To(BeFalse())
-		_, _, err := f.do(transport.Probing(t.Context()), http.MethodGet, "/")
+		_, _, err := f.do(transport.WithProbe(t.Context()), http.MethodGet, "/")
 		g.Expect(err).To(MatchError(transport.ErrClosed))
 	})
 }
@@ -498,7 +498,7 @@ func TestWatchLosesConnection(t *testing.T) {
 	f := connect(t, s, s.config(t, "t"), nil)
 	scanner, _ := f.watch(t.Context(), t)
 	g.Expect(scanner.Scan()).To(BeTrue())
-	f.Sever()
+	f.CloseConnections()
 	g.Expect(scanner.Scan()).To(BeFalse())
 	g.Expect(scanner.Err()).To(Equal(io.ErrUnexpectedEOF))
 	g.Eventually(s.open.Load).Should(BeZero())
@@ -508,7 +508,7 @@ func TestWatchLosesConnection(t *testing.T) {
 
 	s.CloseClientConnections()
 	g.Expect(s.Listener.Close()).To(Succeed())
-	f.Sever()
+	f.CloseConnections()
 	get := func(path string) error { _, _, err := f.do(t.Context(), http.MethodGet, path); return err }
 	g.Expect(utilnet.IsConnectionRefused(get("/watch?watch=true"))).To(BeTrue())
 
@@ -556,7 +556,7 @@ func TestNoAnswer(t *testing.T) {
 	shuts := false
 	f = connect(t, s, s.config(t, "t"), func(o *transport.Options) {
 		o.AllowPatch = func(*http.Request) bool { return true }
-		o.Doubt = func(context.Context) {
+		o.CheckServer = func(context.Context) {
 			doubts.Add(1)
 			if shuts {
 				f.SetOpen(false)
@@ -571,7 +571,7 @@ func TestNoAnswer(t *testing.T) {
 		g.Expect(answer).To(Equal("GET"))
 		g.Expect(doubts.Load()).To(BeEquivalentTo(1))
 	})
-	t.Run("once, not for ever", func(t *testing.T) {
+	t.Run("once, not repeatedly", func(t *testing.T) {
 		g := NewWithT(t)
 		drops.Store(5)
 		_, _, err := f.do(t.Context(), http.MethodGet, "/")
@@ -609,7 +609,7 @@ func TestLocal(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	defer tr.Close()
 	f := &fixture{Transport: tr, client: &http.Client{Transport: tr}, clock: clock, server: s}
-	_, who, err := f.do(transport.Probing(t.Context()), http.MethodGet, "/who")
+	_, who, err := f.do(transport.WithProbe(t.Context()), http.MethodGet, "/who")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(who).To(Equal("Bearer local"))
 	g.Expect(f.LastContact()).To(BeTemporally("==", epoch))
@@ -618,6 +618,6 @@ func TestLocal(t *testing.T) {
 	g.Expect(err).To(MatchError(transport.ErrRefused))
 	scanner, _ := f.watch(t.Context(), t)
 	g.Expect(scanner.Scan()).To(BeTrue())
-	f.Sever()
+	f.CloseConnections()
 	g.Expect(scanner.Scan()).To(BeFalse())
 }

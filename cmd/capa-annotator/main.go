@@ -1,5 +1,5 @@
-// Capa-annotator is the annotator of the hub alone: it writes on node groups what a
-// node of them would be, so that cluster-autoscaler can scale them from zero.
+// Capa-annotator runs only the hub's annotator: it annotates node groups with the
+// capacity of one of their nodes, so that cluster-autoscaler can scale them from zero.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Capstan is the hub: one controller in a management cluster that looks after
-// every workload cluster from there.
+// Capstan is the hub: one controller in a management cluster that serves every
+// workload cluster.
 package main
 
 import (

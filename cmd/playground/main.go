@@ -37,8 +37,8 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "playground",
 		Short: "Run a fleet on this machine: one management and three workload clusters, and the hub",
-		Long: `Starts real control planes (kube-apiserver and etcd), connects the hub to them,
-and plays a story: revisions that are promoted from dev to prod, an approval, an
+		Long: `Start real control planes (kube-apiserver and etcd), connect the hub to them, and
+run a demo: revisions that are promoted from dev to prod, an approval, an
 outage of a cluster and its recovery, a rotation of all tokens, node groups that can
 scale from zero, and a spot instance with an interruption notice. EC2, SQS and a NATS
 JetStream, to which the hub publishes events, run in this process. Each step is checked.

@@ -6,7 +6,7 @@
 #   3. the store of setup-envtest
 #   4. a download by setup-envtest, which compares checksums; CAPSTAN_DOWNLOAD=no leaves it out
 #   5. a build from Go modules
-# A download that fails is not tried again until `make clean`.
+# A failed download is not tried again until `make clean`.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ../compile.sh
@@ -43,19 +43,19 @@ mismatch() { # directory
   done
 }
 
-# linked prints the stamp of programs that are links into a directory.
+# linked prints the stamp for programs that are links into a directory.
 linked() { # directory
   echo "linked $kube $etcd $1 $(cd "$1" 2>/dev/null && identity_of "${programs[@]}")"
 }
 
-# use makes the programs of a directory those of bin/envtest.
+# use links the programs of a directory into bin/envtest.
 use() { # directory
   link_programs "$1" "$out" "${programs[@]}" || return
   linked "$1" >"$out/.stamp"
   say "etcd $etcd.x, kube-apiserver and kubectl $kube.x of $1"
 }
 
-# current tells whether bin/envtest has what an earlier run put there.
+# current returns 0 if bin/envtest has the valid result of an earlier run.
 current() {
   local program stamp directory
   stamp=$(cat "$out/.stamp" 2>/dev/null) || return 1
@@ -111,7 +111,7 @@ stored() {
   return 1
 }
 
-# download runs setup-envtest once. Its failure is kept, and no failure of the run.
+# download runs setup-envtest once. A failure is recorded, and the run continues.
 download() {
   local refused=$out/.download-failed why directory
   [ "${CAPSTAN_DOWNLOAD:-yes}" != no ] || return 1
@@ -135,8 +135,8 @@ download() {
   return 1
 }
 
-# fetch prints the directory of what was downloaded. The index is small, so that it shows
-# within 15 s whether there is a network.
+# fetch prints the directory of the download. It reads the index first: that is small, and
+# shows within 15 s whether there is a network.
 fetch() {
   ../tool.sh envtest sigs.k8s.io/controller-runtime/tools/setup-envtest >&3 2>&3 || {
     echo "setup-envtest cannot be built" >&2

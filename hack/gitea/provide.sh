@@ -14,7 +14,7 @@ want=$(version_of code.gitea.io/gitea)
 
 say() { echo "Gitea: $*"; }
 
-# built_with tells whether a binary was built with a Go build tag. Released binaries print
+# built_with returns 0 if a binary was built with a Go build tag. Released binaries print
 # their tags; any Go binary has them in its build information.
 built_with() { # binary tag
   local said

@@ -126,7 +126,7 @@ func TestRegionOrder(t *testing.T) {
 	w.awaits(md).Should(equal(m5("us-east-1")), "the control plane's")
 }
 
-// g5 → m5: what the old type had goes, and nothing else.
+// g5 → m5: the values of the old type are removed, and nothing else.
 func TestTheTemplateIsSwapped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -144,8 +144,8 @@ func TestTheTemplateIsSwapped(t *testing.T) {
 		HaveKeyWithValue(annotation.LegacyGPU, "0"), HaveKeyWithValue(annotation.Labels, HaveSuffix("team=ml,topology.kubernetes.io/region=eu-west-1"))))
 }
 
-// FR2.5, FR7.2. A missing template is told once, and found when it comes. When it goes,
-// what is annotated stays.
+// FR2.5, FR7.2. A missing template is reported once, and used when it is created. When it
+// is deleted, the annotations stay.
 func TestTheTemplateIsMissing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -224,7 +224,7 @@ func TestMachinePools(t *testing.T) {
 			"mixedInstancesPolicy": map[string]any{"overrides": []any{map[string]any{"instanceType": "m5.large"}, map[string]any{"instanceType": "c6g.xlarge"}}},
 		}))
 		w.awaits(unlike).Should(HaveKeyWithValue(annotation.Labels, And(Not(ContainSubstring("arch")), ContainSubstring("kubernetes.io/os=linux"))))
-		w.awaitsEvents("unlike").Should(ConsistOf("Warning FailedUpdate ConflictingArchitectures: the pool mixes m5.large (amd64) with c6g.xlarge (arm64): no label kubernetes.io/arch is written"))
+		w.awaitsEvents("unlike").Should(ConsistOf("Warning FailedUpdate ConflictingArchitectures: the pool mixes m5.large (amd64) with c6g.xlarge (arm64): the label kubernetes.io/arch is not written"))
 
 		none := pool("AWSMachinePool", "none", size(map[string]any{"awsLaunchTemplate": map[string]any{}}))
 		w.awaitsEvents("none").Should(ConsistOf("Warning FailedUpdate NoInstanceType: instanceType is empty in AWSMachinePool"))
@@ -241,8 +241,8 @@ func TestMachinePools(t *testing.T) {
 	})
 }
 
-// FR2.6. What is not Cluster API Provider AWS's is passed over in silence; what is, and
-// cannot be meant, is told.
+// FR2.6. Groups of other providers are ignored without an Event. Invalid references to Cluster
+// API Provider AWS are reported.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	eachAge(t, func(w *world) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -20,6 +21,8 @@ type cloud struct {
 	ec2     *ec2.Service
 	sts     *sts.Service
 	timings catalogue.Timings
+	// loadOptions of the configuration of AWS; a test may append to them before the start.
+	loadOptions []func(*config.LoadOptions) error
 }
 
 // newCloud whose regions offer the fixtures.
@@ -31,6 +34,7 @@ func newCloud(t *testing.T) *cloud {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
+	c.loadOptions = c.LoadOptions()
 	c.timings = catalogue.Timings{Retry: 1500 * time.Millisecond, RetryDenied: 1500 * time.Millisecond, RetryMost: 2 * time.Second, Negative: time.Second}
 	return c
 }
@@ -39,10 +43,10 @@ func newCloud(t *testing.T) *cloud {
 func (c *cloud) catalogue(t *testing.T, mgr manager.Manager) catalogue.Catalogue {
 	t.Helper()
 	g := NewWithT(t)
-	config, err := awsconfig.Load(t.Context(), awsconfig.Options{Attempts: 1, LoadOptions: c.LoadOptions()})
+	loaded, err := awsconfig.Load(t.Context(), awsconfig.Options{Attempts: 1, LoadOptions: c.loadOptions})
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(config.Close)
-	types, err := catalogue.New(catalogue.Options{AWS: config, Timings: c.timings})
+	t.Cleanup(loaded.Close)
+	types, err := catalogue.New(catalogue.Options{AWS: loaded, Timings: c.timings})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(mgr.Add(types)).To(Succeed())
 	return types

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// contestWait is how long a change stands back that somebody undid more than once. It
-	// doubles up to contestWaitMax.
+	// contestWait is how long a change waits that another client has reverted more than once.
+	// It doubles up to contestWaitMax.
 	contestWait, contestWaitMax = time.Second, 5 * time.Minute
-	// contestOver is how long nothing has to be undone before it counts as new: longer
-	// than what reconciles Git or a ClusterClass leaves between its looks.
+	// contestOver is the time without a revert after which the next one counts as the first. It
+	// is longer than the interval of controllers that reconcile Git or a ClusterClass.
 	contestOver = 15 * time.Minute
 )
 
-// contests remember the last change of each node group, so that another who undoes what
-// is written here, such as the topology controller of a ClusterClass or GitOps, is not
-// fought at the speed of two controllers.
+// contests records the last change of each node group. Another client may revert it, such as
+// GitOps or the topology controller of a ClusterClass. Without the record, two controllers
+// would overwrite each other without a pause.
 type contests struct {
 	clock clock.Clock
 
@@ -35,8 +35,8 @@ type contest struct {
 	wait   time.Duration
 }
 
-// until when a change has to wait: 0 if not at all. Contested is whether it was undone
-// more than once.
+// until returns how long a change must wait; 0 for not at all. contested reports whether the
+// change was reverted more than once.
 func (c *contests) until(who mcreconcile.Request, change string) (wait time.Duration, contested bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *contests) until(who mcreconcile.Request, change string) (wait time.Dura
 	return max(0, last.at.Add(last.wait).Sub(c.clock.Now())), true
 }
 
-// wrote a change.
+// wrote records a written change.
 func (c *contests) wrote(who mcreconcile.Request, change string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *contests) wrote(who mcreconcile.Request, change string) {
 	c.lockedState[who] = next
 }
 
-// forget an object that is gone.
+// forget removes a deleted object.
 func (c *contests) forget(who mcreconcile.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

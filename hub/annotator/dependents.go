@@ -12,8 +12,8 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// dependency is something that a node group's annotations were made of: an object,
-// there or not, or what the catalogue knows of a region.
+// dependency is an input of a node group's annotations: an object, which may not exist, or the
+// catalogue's data of a region.
 type dependency struct {
 	cluster multicluster.ClusterName
 	kind    schema.GroupKind
@@ -21,15 +21,15 @@ type dependency struct {
 	region string
 }
 
-// dependents remembers what each reconciliation looked at, so that a change of it, or
-// its appearance, leads to those concerned alone: the order in which objects are
-// created does not matter, and no list is gone through.
+// dependents records the inputs of each reconciliation. When an input changes or appears, only
+// the node groups that have read it are reconciled. So the order in which objects are created
+// does not matter, and no list is searched.
 type dependents struct {
 	mu          sync.Mutex
 	lockedState struct {
-		// of: dependency → who looked at it.
+		// of: dependency → the requests that have read it.
 		of map[dependency]map[mcreconcile.Request]struct{}
-		// on: who → what was looked at.
+		// on: request → what it has read.
 		on map[mcreconcile.Request]map[dependency]struct{}
 	}
 }
@@ -41,15 +41,15 @@ func newDependents() *dependents {
 	return d
 }
 
-// concerned are those who looked.
+// concerned returns the requests that have read a dependency.
 func (d *dependents) concerned(by dependency) []mcreconcile.Request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.lockedState.of[by]))
 }
 
-// note that somebody is about to look. It comes before the look: a change in between
-// is not missed.
+// note records that a request is about to read a dependency. Callers note before they read, so
+// that no change in between is missed.
 func (d *dependents) note(who mcreconcile.Request, at dependency) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,14 +64,14 @@ func (d *dependents) note(who mcreconcile.Request, at dependency) {
 	s.on[who][at] = struct{}{}
 }
 
-// keep forgets what somebody looked at before and does not any more; all of it when
-// nothing is to be kept.
-func (d *dependents) keep(who mcreconcile.Request, looked map[dependency]struct{}) {
+// keep removes the dependencies of a request that are not in read; all of them when read is
+// empty.
+func (d *dependents) keep(who mcreconcile.Request, read map[dependency]struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := &d.lockedState
 	for at := range s.on[who] {
-		if _, still := looked[at]; still {
+		if _, still := read[at]; still {
 			continue
 		}
 		delete(s.on[who], at)
@@ -84,7 +84,7 @@ func (d *dependents) keep(who mcreconcile.Request, looked map[dependency]struct{
 	}
 }
 
-// drop forgets everybody of a cluster, and returns them.
+// drop forgets the requests of a cluster, and returns them.
 func (d *dependents) drop(cluster multicluster.ClusterName) []mcreconcile.Request {
 	var all []mcreconcile.Request
 	d.mu.Lock()
@@ -100,32 +100,33 @@ func (d *dependents) drop(cluster multicluster.ClusterName) []mcreconcile.Reques
 	return all
 }
 
-// look is one reconciliation's reading. One goroutine uses it.
-type look struct {
+// reading is the reader of one reconciliation. It records the dependencies. One goroutine uses
+// it.
+type reading struct {
 	client.Reader
-	d      *dependents
-	who    mcreconcile.Request
-	looked map[dependency]struct{}
+	d    *dependents
+	who  mcreconcile.Request
+	read map[dependency]struct{}
 }
 
-// begin a look through a reader of the cluster.
-func (d *dependents) begin(who mcreconcile.Request, reader client.Reader) *look {
-	return &look{Reader: reader, d: d, who: who, looked: map[dependency]struct{}{}}
+// begin returns the reader of one reconciliation, on top of a reader of the cluster.
+func (d *dependents) begin(who mcreconcile.Request, reader client.Reader) *reading {
+	return &reading{Reader: reader, d: d, who: who, read: map[dependency]struct{}{}}
 }
 
 // Get implements client.Reader.
-func (l *look) Get(ctx context.Context, at client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (l *reading) Get(ctx context.Context, at client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	l.note(dependency{cluster: l.who.ClusterName, kind: into.GetObjectKind().GroupVersionKind().GroupKind(), ObjectKey: at})
 	return l.Reader.Get(ctx, at, into, options...)
 }
 
-// region notes a look at the catalogue.
-func (l *look) region(region string) { l.note(dependency{region: region}) }
+// region records a query to the catalogue.
+func (l *reading) region(region string) { l.note(dependency{region: region}) }
 
-func (l *look) note(at dependency) {
-	l.looked[at] = struct{}{}
+func (l *reading) note(at dependency) {
+	l.read[at] = struct{}{}
 	l.d.note(l.who, at)
 }
 
-// end the look.
-func (l *look) end() { l.d.keep(l.who, l.looked) }
+// end removes the dependencies of earlier reconciliations that this one did not read.
+func (l *reading) end() { l.d.keep(l.who, l.read) }

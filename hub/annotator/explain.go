@@ -13,24 +13,24 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 )
 
-// Explanation of why a node group bears its capacity annotations, or lacks them.
+// Explanation says why a node group has its capacity annotations, or has none.
 type Explanation struct {
 	// Cluster of the group as namespace/name; empty when there is none.
 	Cluster string
-	// InstanceTypes of its nodes; none when that cannot be told.
+	// InstanceTypes of its nodes; none when they are not known.
 	InstanceTypes []string
-	// Region of AWS, and the kind and name of what names it; empty when that cannot be told.
+	// Region of AWS, and the kind and name of the object that names it; empty when not known.
 	Region, RegionBy string
-	// Values that it bears.
+	// Values of its capacity annotations.
 	Values []annotation.Value
 	// Why, in one sentence.
 	Why string
 }
 
-// Explain says of a node group in the management cluster what the Reconciler would
-// decide of it, as far as that is in Kubernetes' objects: EC2 is not asked. Of its Events, the
-// newest first, those of this package count. It is for a reader of the API server.
-// Errors are the reader's, where something that is needed may not be read.
+// Explain returns what the Reconciler would decide about a node group in the management
+// cluster. It reads only Kubernetes objects, through a reader of the API server, and does not
+// call EC2. events are the group's Events, the newest first; Explain uses those of this
+// package. Errors are the reader's.
 func Explain(ctx context.Context, c client.Reader, group *unstructured.Unstructured, defaultRegion string, events []corev1.Event) (Explanation, error) {
 	e := Explanation{Values: annotation.Values(group.GetAnnotations())}
 	from, err := originOf(ctx, c, group, defaultRegion)
@@ -43,44 +43,44 @@ func Explain(ctx context.Context, c client.Reader, group *unstructured.Unstructu
 	}
 	switch {
 	case errors.Is(err, errForeign):
-		e.Why = "its nodes are another infrastructure provider's: the hub annotates those of Cluster API Provider AWS alone."
+		e.Why = "its nodes belong to another infrastructure provider: the hub annotates only node groups of Cluster API Provider AWS."
 	case err != nil:
-		told := unread(err).notices
-		if len(told) == 0 || told[0].reason == ReasonReconcileError {
+		problems := unread(err).notices
+		if len(problems) == 0 || problems[0].reason == ReasonReconcileError {
 			return e, err
 		}
-		e.Why = told[0].word + ": " + told[0].message + "."
+		e.Why = problems[0].word + ": " + problems[0].message + "."
 	case group.GetDeletionTimestamp() != nil:
-		e.Why = "it is being deleted, and left alone."
+		e.Why = "it is being deleted: the hub does not annotate it."
 	case ownedByDeployment(group):
-		e.Why = "it is a MachineDeployment's, which is annotated in its place."
+		e.Why = "a MachineDeployment owns it: the hub annotates that one instead."
 	case from.leave != "":
-		e.Why = from.leave + ", and left alone until it is not."
+		e.Why = from.leave + ": the hub does not annotate it."
 	default:
 		e.Why = annotated(group, from.made.types, e.Region, events)
 	}
 	return e, nil
 }
 
-// annotated says why a node group of which everything is known is annotated or not.
+// annotated returns why a node group is annotated or not, if all its objects are known.
 func annotated(group *unstructured.Unstructured, types []string, region string, events []corev1.Event) string {
 	_, applied := group.GetAnnotations()[annotation.Applied]
 	of := strings.Join(types, ", ") + " in " + region
-	told := newest(events)
+	last := newest(events)
 	switch {
-	case applied && told == nil:
-		return "it bears what EC2 says of " + of + "."
+	case applied && last == nil:
+		return "its annotations have the values that EC2 reports for " + of + "."
 	case applied:
-		return fmt.Sprintf("it bears what EC2 said of its nodes, which are of %s now. Last told: %s.", of, trimmed(told.Message))
-	case told != nil:
-		return "nothing was written yet. Last told: " + trimmed(told.Message) + "."
+		return fmt.Sprintf("its annotations have earlier values of EC2; its nodes are now of %s. Last Event: %s.", of, trimmed(last.Message))
+	case last != nil:
+		return "nothing has been written yet. Last Event: " + trimmed(last.Message) + "."
 	}
-	return "nothing was written yet, and nothing told: the hub waits for what EC2 says of " + of + "; if this stays, it does not run, or without --annotator."
+	return "nothing has been written yet, and there is no Event: the hub waits for EC2's answer about " + of + "; if this does not change, the hub does not run, or runs without --annotator."
 }
 
 func trimmed(sentence string) string { return strings.TrimSuffix(sentence, ".") }
 
-// newest Warning of this package among Events that are sorted, the newest first.
+// newest returns the newest Warning of this package. Events are sorted, the newest first.
 func newest(events []corev1.Event) *corev1.Event {
 	for i := range events {
 		switch events[i].Reason {

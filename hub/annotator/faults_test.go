@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,8 +51,8 @@ func (w *world) ready(instanceType string) *unstructured.Unstructured {
 	return md
 }
 
-// FR7.1. An unknown type is told once, nothing is written, and nothing is tried in a hot
-// loop; when EC2 releases it, it is found.
+// FR7.1. An unknown type is reported once, nothing is written, and there are no retries in a
+// hot loop. When EC2 releases the type, the group is annotated.
 func TestUnknownTypeThenReleased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -85,7 +86,7 @@ func TestRetiredTypeKeepsItsAnnotations(t *testing.T) {
 }
 
 // EC2 does not answer, throttles or denies; when it answers, the group is annotated. The
-// Event of a denial names the action; throttling is told when it lasts.
+// Event of a denial names the action; throttling is reported only if it continues.
 func TestEC2Fails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -121,10 +122,10 @@ func TestEC2RefusesConnections(t *testing.T) {
 	w.g.Expect(err).NotTo(HaveOccurred())
 	address := listener.Addr().String()
 	w.g.Expect(listener.Close()).To(Succeed())
-	t.Setenv("AWS_ENDPOINT_URL_EC2", "http://"+address)
+	w.aws.loadOptions = append(w.aws.loadOptions, config.WithBaseEndpoint("http://"+address))
 	w.start()
 	md := w.ready("m5.large")
-	w.awaitsEvents("md").Should(ConsistOf("Warning ReconcileError AWSUnavailable: EC2 in region eu-west-1 does not answer as it should"))
+	w.awaitsEvents("md").Should(ConsistOf("Warning ReconcileError AWSUnavailable: EC2 in region eu-west-1 is unreachable or returned an invalid answer"))
 	w.g.Expect(w.annotations(md)).To(BeEmpty())
 	w.g.Expect(w.aws.describes(region)).To(BeZero())
 
@@ -141,8 +142,8 @@ func TestEC2RefusesConnections(t *testing.T) {
 	w.g.Expect(w.events("md")).To(HaveLen(1), "one Event for one trouble")
 }
 
-// While EC2 hangs, what waits for it is not looked at over and over; it is woken by the
-// failure, and by the answer.
+// While EC2 does not answer, waiting groups are not reconciled repeatedly. The failure and the
+// answer trigger a reconciliation.
 func TestWhatWaitsForEC2IsWoken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -202,7 +203,7 @@ func TestWrongRegion(t *testing.T) {
 	w.create(w.template("t", "m5.large"))
 	md := w.deployment("md", "t")
 	w.create(md)
-	w.awaitsEvents("md").Should(ConsistOf(HavePrefix(`Warning FailedUpdate RegionUnknown: "Ireland" is no region of AWS`)))
+	w.awaitsEvents("md").Should(ConsistOf(HavePrefix(`Warning FailedUpdate RegionUnknown: "Ireland" is not a region of AWS`)))
 	w.patch(w.awsCluster(""), `{"spec":{"region":"eu-west-1"}}`)
 	w.awaits(md).Should(equal(m5(region)))
 }
@@ -234,10 +235,10 @@ func TestNoArchitecture(t *testing.T) {
 	w.start()
 	md := w.ready("mac1.metal")
 	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, And(ContainSubstring("kubernetes.io/os=linux"), Not(ContainSubstring("arch")))))
-	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning FailedUpdate UnknownArchitecture: EC2 names no architecture of mac1.metal")))
+	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning FailedUpdate UnknownArchitecture: EC2 lists no architecture of mac1.metal")))
 }
 
-// A value of somebody's own stays, and is told where an autoscaler cannot read it.
+// A value of a user stays, and is reported if an autoscaler cannot read it.
 func TestMalformedForeignValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -249,8 +250,8 @@ func TestMalformedForeignValue(t *testing.T) {
 	w.create(md)
 	w.awaits(md).Should(And(HaveKeyWithValue(annotation.Memory, "500mb"), HaveKeyWithValue(annotation.CPU, "2")))
 	w.awaitsEvents("md").Should(ConsistOf(
-		HavePrefix(`Warning InvalidCapacityAnnotation InvalidAnnotation: capacity.cluster-autoscaler.kubernetes.io/memory="500mb" is no quantity`),
-		"Normal CapacityOverridden Overridden: somebody's own values stay in place of the computed ones: capacity.cluster-autoscaler.kubernetes.io/memory"))
+		HavePrefix(`Warning InvalidCapacityAnnotation InvalidAnnotation: capacity.cluster-autoscaler.kubernetes.io/memory="500mb" is not a quantity`),
+		"Normal CapacityOverridden Overridden: values set by a user are kept instead of the computed values: capacity.cluster-autoscaler.kubernetes.io/memory"))
 	w.patch(md, `{"metadata":{"annotations":{"`+annotation.Memory+`":null}}}`)
 	w.awaits(md).Should(equal(m5(region)))
 }
@@ -308,8 +309,8 @@ func TestTwoWritersRaceOnTheLabels(t *testing.T) {
 	}
 }
 
-// A template of many MachineDeployments: a change that does not matter wakes nobody, one
-// that does is written once to each, and EC2 is asked once.
+// A template of many MachineDeployments: a change of other fields triggers no reconciliation. A
+// change of the instance type is written once to each, with one call to EC2.
 func TestManyOnOneTemplate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -455,7 +456,7 @@ func TestEveryTypeOfTheFixtures(t *testing.T) {
 	}
 }
 
-// The seed's functions, by their names and sentences.
+// The functions that the requirements fix, by their names and error texts.
 func TestTheSeedsFunctions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, oldest)
@@ -493,8 +494,8 @@ func TestTheSeedsFunctions(t *testing.T) {
 	w.g.Expect(err).To(MatchError(context.DeadlineExceeded))
 }
 
-// Somebody who sets the labels back at once, as the topology controller of a ClusterClass
-// does, is not fought at the speed of two controllers, and it is told.
+// If another client reverts the labels at once, as the topology controller of a ClusterClass
+// does, the next write waits, and the contest is reported.
 func TestSomebodyUndoesTheLabels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)

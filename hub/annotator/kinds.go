@@ -13,8 +13,8 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// groupFields are where a node group says what is behind it; the same in every
-// version of MachineDeployment, MachineSet and MachinePool.
+// groupFields are the fields of a node group that reference its objects. They are the same in
+// every version of MachineDeployment, MachineSet and MachinePool.
 var groupFields = []string{
 	"spec.clusterName",
 	"spec.template.metadata.labels",

@@ -22,16 +22,17 @@ func newMetrics() *metrics {
 	return &metrics{
 		patches: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_annotator_patches_total",
-			Help: "Patches of node groups' capacity annotations, by kind and outcome: written, conflict (somebody else wrote in between) or failed.",
+			Help: "Patches of node groups' capacity annotations, by kind and outcome: written, conflict (another client changed the object) or failed.",
 		}, []string{"kind", "outcome"}),
 		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "capstan_annotator_problems",
-			Help: "Node groups of which there is something to tell, by kind and the word that opens the Event's message; Overridden is no fault.",
+			Help: "Node groups with a notice, by kind and the first word of the Event's message; Overridden is not a fault.",
 		}, []string{"kind", "word"}),
 	}
 }
 
-// register with a registry; of several hubs in a process, the first one's count.
+// register adds the metrics to a registry. If a process runs several hubs, only the first one's
+// metrics are registered.
 func (m *metrics) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 // cluster-autoscaler reads them at a wrong path, so the labels annotation has them as well.
 var managedLabels = []string{clusterv1.NodeRoleLabelPrefix, clusterv1.NodeRestrictionLabelDomain, clusterv1.ManagedNodeLabelDomain}
 
-// least is what every node of a group has, whichever of its types it is.
+// least returns the capacity that each node of a group has, for any of its instance types.
 func least(all []capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
 	n := nodeOf(all[0], pods)
 	for _, c := range all[1:] {
@@ -41,24 +41,24 @@ func nodeOf(c capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
 	}
 }
 
-// architecture that all types share, or the notice that they do not.
+// architecture returns the architecture of all types, or a notice if they differ.
 func architecture(all []capacity.Capacity) (string, []notice) {
 	names := map[string][]string{}
 	for _, c := range all {
 		names[c.Architecture] = append(names[c.Architecture], c.InstanceType)
 	}
 	if none := names[""]; len(none) > 0 {
-		return "", []notice{warn(ReasonFailedUpdate, WordNoArchitecture, "EC2 names no architecture of %s that Kubernetes runs on: no label %s is written",
+		return "", []notice{warn(ReasonFailedUpdate, WordNoArchitecture, "EC2 lists no architecture of %s that Kubernetes supports: the label %s is not written",
 			strings.Join(none, ", "), annotation.LabelArch)}
 	}
 	if len(names) > 1 {
-		return "", []notice{warn(ReasonFailedUpdate, WordArchitectures, "the pool mixes %s (%s) with %s (%s): no label %s is written",
+		return "", []notice{warn(ReasonFailedUpdate, WordArchitectures, "the pool mixes %s (%s) with %s (%s): the label %s is not written",
 			strings.Join(names[capacity.AMD64], ", "), capacity.AMD64, strings.Join(names[capacity.ARM64], ", "), capacity.ARM64, annotation.LabelArch)}
 	}
 	return all[0].Architecture, nil
 }
 
-// labelsOf are the labels that a node of the group will bear.
+// labelsOf returns the labels of a future node of the group.
 func labelsOf(group *unstructured.Unstructured, m machines, region, arch string) map[string]string {
 	labels := map[string]string{annotation.LabelOS: m.os, annotation.LabelRegion: region}
 	if arch != "" {
@@ -80,7 +80,7 @@ func labelsOf(group *unstructured.Unstructured, m machines, region, arch string)
 	return labels
 }
 
-// zoneOf a group whose nodes are all in one.
+// zoneOf returns the zone of a group whose nodes are all in one zone; else "".
 func zoneOf(group *unstructured.Unstructured) string {
 	if zone := capa.Text(group, "spec", "template", "spec", "failureDomain"); zone != "" {
 		return zone

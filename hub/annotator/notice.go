@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
-// Reasons of Events. The first two are the seed's: the node group cannot be annotated
-// until somebody changes something, and it could not be this time.
+// Reasons of Events. The requirements fix the first two. FailedUpdate: the node group cannot be
+// annotated until a user changes something. ReconcileError: this attempt failed.
 const (
 	ReasonFailedUpdate      = "FailedUpdate"
 	ReasonReconcileError    = "ReconcileError"
@@ -29,7 +29,7 @@ const (
 	ReasonOverridden        = "CapacityOverridden"
 )
 
-// Words that open the messages of Events, and stand in capstan_annotator_problems.
+// Words at the start of Event messages. They are label values of capstan_annotator_problems.
 const (
 	WordInvalidReference  = "InvalidReference"
 	WordTemplateNotFound  = "TemplateNotFound"
@@ -52,14 +52,14 @@ const (
 	WordOverridden        = "Overridden"
 )
 
-// notice is something to tell of a node group.
+// notice is a problem of a node group, or another state to report.
 type notice struct {
 	// severity is the type of the Event.
 	severity     string
 	reason, word string
 	message      string
-	// patience is how many times in a row it is to be seen before it is told: AWS
-	// throttles everybody now and then.
+	// patience is how many times in a row the notice occurs before it is reported: AWS
+	// throttles every account from time to time.
 	patience int
 }
 
@@ -67,59 +67,60 @@ func warn(reason, word, format string, args ...any) notice {
 	return notice{severity: corev1.EventTypeWarning, reason: reason, word: word, message: fmt.Sprintf(format, args...)}
 }
 
-// teller makes one Event and one line in the log of each notice, until it was gone.
-type teller struct {
+// notifier creates one Event and one log line for each notice, until the notice is over.
+type notifier struct {
 	recorder events.EventRecorder
 	metrics  *metrics
 	kind     string
 	// home reads the management cluster.
 	home client.Reader
-	// news are told to it; nil for nobody.
-	news func(News)
+	// report receives failures; may be nil.
+	report func(Report)
 
 	mu          sync.Mutex
 	lockedState struct {
-		// seen: who → notice → how many times in a row.
+		// seen: request → notice → how many times in a row.
 		seen map[mcreconcile.Request]map[notice]int
 	}
 }
 
-func newTeller(kind string, recorder events.EventRecorder, home client.Reader, m *metrics, news func(News)) *teller {
-	t := &teller{kind: kind, recorder: recorder, home: home, metrics: m, news: news}
+func newNotifier(kind string, recorder events.EventRecorder, home client.Reader, m *metrics, report func(Report)) *notifier {
+	t := &notifier{kind: kind, recorder: recorder, home: home, metrics: m, report: report}
 	t.lockedState.seen = map[mcreconcile.Request]map[notice]int{}
 	return t
 }
 
-// tell what is to be said of an object now. Without notices, what was said is over.
-func (t *teller) tell(ctx context.Context, who mcreconcile.Request, about *unstructured.Unstructured, notices ...notice) {
+// publish reports the current notices of an object. Earlier notices that are not in the list
+// are over.
+func (t *notifier) publish(ctx context.Context, who mcreconcile.Request, about *unstructured.Unstructured, notices ...notice) {
 	for _, n := range t.fresh(who, notices) {
 		line := log.FromContext(ctx).WithValues("reason", n.reason, "word", n.word, "message", n.message)
 		if n.severity == corev1.EventTypeWarning {
 			line.Info("node group has a problem")
 			t.failed(who, about, n)
 		} else {
-			line.V(1).Info("node group is otherwise than computed")
+			line.V(1).Info("node group has values other than the computed ones")
 		}
 		regarding, related, prefix := t.regarding(ctx, who, about)
-		// client-go (v0.36) takes Events for repetitions of one that differ in their words
-		// alone. So the word is the action as well.
+		// client-go (v0.36) counts Events that differ only in their message as repetitions of
+		// one. So the word is the action as well.
 		t.recorder.Eventf(regarding, related, n.severity, n.reason, n.word, "%s", cut(prefix+n.word+": "+n.message))
 	}
 }
 
-// mostNote is how long the note of an Event may be, in bytes, or API servers refuse it.
+// mostNote is the maximum length of an Event's note in bytes; API servers refuse longer ones.
 const mostNote = 1024
 
-// cut a text to what fits an Event.
+// cut shortens a text to the length of an Event's note.
 func cut(note string) string {
 	return truncate.Bytes(note, mostNote)
 }
 
-// forget a node group that is gone.
-func (t *teller) forget(who mcreconcile.Request) { t.fresh(who, nil) }
+// forget removes a deleted node group.
+func (t *notifier) forget(who mcreconcile.Request) { t.fresh(who, nil) }
 
-// fresh counts what is seen, and returns what is to be told of it.
-func (t *teller) fresh(who mcreconcile.Request, notices []notice) []notice {
+// fresh counts the notices, and returns those to report now.
+func (t *notifier) fresh(who mcreconcile.Request, notices []notice) []notice {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.lockedState.seen[who]
@@ -147,10 +148,10 @@ func (t *teller) fresh(who mcreconcile.Request, notices []notice) []notice {
 	return due
 }
 
-// regarding is where the Event of a node group goes: to itself; of one in a
-// self-managed cluster, where nothing can be created, to that Cluster, with its name
-// before the message and as what is related.
-func (t *teller) regarding(ctx context.Context, who mcreconcile.Request, about *unstructured.Unstructured) (regarding, related runtime.Object, prefix string) {
+// regarding returns the object of a node group's Event: the group itself. The hub cannot create
+// Events in a self-managed cluster. The Event then regards its Cluster; the group is the
+// related object, and its name precedes the message.
+func (t *notifier) regarding(ctx context.Context, who mcreconcile.Request, about *unstructured.Unstructured) (regarding, related runtime.Object, prefix string) {
 	if who.ClusterName == clusters.LocalName {
 		return about, nil, ""
 	}
@@ -158,7 +159,7 @@ func (t *teller) regarding(ctx context.Context, who mcreconcile.Request, about *
 	return t.cluster(ctx, who.ClusterName), related, fmt.Sprintf("%s %s: ", t.kind, who.NamespacedName)
 }
 
-func (t *teller) cluster(ctx context.Context, name multicluster.ClusterName) runtime.Object {
+func (t *notifier) cluster(ctx context.Context, name multicluster.ClusterName) runtime.Object {
 	ref, err := clusters.ParseClusterName(name)
 	if err != nil {
 		return &corev1.ObjectReference{Kind: capa.Cluster.Kind, Name: string(name)}

@@ -26,9 +26,8 @@ func TestOneTroubleAfterTheOther(t *testing.T) {
 		HavePrefix(`Warning FailedUpdate InstanceTypeUnknown: EC2 has no instance type "m5.lagre"`)))
 }
 
-// What is told of two node groups of a self-managed cluster are two Events.
+// Notices of two node groups of a self-managed cluster are two Events.
 func TestTroublesOfASelfManagedCluster(t *testing.T) {
-	t.Parallel()
 	workload.Get(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
@@ -43,8 +42,8 @@ func TestTroublesOfASelfManagedCluster(t *testing.T) {
 	w.awaitsEvents("prod").Should(ConsistOf(ContainSubstring(inside+"/lost-0: TemplateNotFound"), ContainSubstring(inside+"/lost-1: TemplateNotFound")))
 }
 
-// A value with very much in it that no autoscaler can read is one Event, of a size that
-// API servers take, and is over when it is mended.
+// A value with thousands of malformed labels results in one Event, of a size that API servers
+// accept. The notice ends when the value is fixed.
 func TestMuchThatIsMalformed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -65,7 +64,7 @@ func TestMuchThatIsMalformed(t *testing.T) {
 	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(BeZero())
 }
 
-// A message that is longer than an Event takes is cut, and told.
+// A message that is too long for an Event is shortened and reported.
 func TestLongMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)

@@ -22,11 +22,11 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// conflictRetry is when a node group is looked at again that somebody else wrote in
-// between: the watch brings what was written within milliseconds.
+// conflictRetry is the wait after a conflict with another writer. The watch delivers the other
+// change within milliseconds.
 const conflictRetry = 200 * time.Millisecond
 
-// mostMalformed values are named in an Event: an annotation holds thousands.
+// mostMalformed is how many malformed values an Event names: an annotation can hold thousands.
 const mostMalformed = 3
 
 // Reconciler annotates the node groups of one kind.
@@ -34,7 +34,7 @@ type Reconciler struct {
 	Options
 	kind       schema.GroupKind
 	dependents *dependents
-	teller     *teller
+	notifier   *notifier
 	writer     *writer
 	metrics    *metrics
 	unseen     unseen
@@ -43,8 +43,8 @@ type Reconciler struct {
 	queue atomic.Pointer[queue]
 }
 
-// Reconcile brings one node group's annotations to what they should be, by one patch
-// or none.
+// Reconcile updates the annotations of one node group by one patch, or none if they are as
+// they should be.
 func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (reconcile.Result, error) {
 	reader := r.Watchers.Reader(who.ClusterName)
 	var unsynced *watchers.NotSyncedError
@@ -52,7 +52,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 	switch {
 	case errors.As(err, &unsynced) && unsynced.Demanded:
 		return reconcile.Result{RequeueAfter: syncRetry}, nil
-	case unsynced != nil: // The cluster is not looked after any more.
+	case unsynced != nil: // The cluster is no longer engaged.
 		r.forget(who)
 		return reconcile.Result{}, nil
 	case apierrors.IsNotFound(err):
@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 		r.forget(who)
 		return reconcile.Result{}, nil
 	case r.unseen.holds(who, group.GetResourceVersion()):
-		return reconcile.Result{}, nil // The watch wakes it.
+		return reconcile.Result{}, nil // The watch triggers the next reconciliation.
 	}
 	l := r.dependents.begin(who, reader)
 	defer l.end()
@@ -73,13 +73,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 		return reconcile.Result{RequeueAfter: v.retry}, nil
 	}
 	if v.node == nil {
-		r.teller.tell(ctx, who, group, v.notices...)
+		r.notifier.publish(ctx, who, group, v.notices...)
 		return reconcile.Result{RequeueAfter: v.retry}, nil
 	}
 	change := annotation.Plan(group.GetAnnotations(), *v.node, r.Families)
 	v.notices = append(v.notices, stranger(change)...)
 	if change.Empty() {
-		r.teller.tell(ctx, who, group, v.notices...)
+		r.notifier.publish(ctx, who, group, v.notices...)
 		return reconcile.Result{RequeueAfter: v.retry}, nil
 	}
 	return r.write(ctx, who, group, change, v)
@@ -87,12 +87,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 
 func (r *Reconciler) forget(who mcreconcile.Request) {
 	r.dependents.keep(who, nil)
-	r.teller.forget(who)
+	r.notifier.forget(who)
 	r.unseen.forget(who)
 	r.contests.forget(who)
 }
 
-// write the change, and tell of it.
+// write sends the change and reports the result.
 func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *unstructured.Unstructured, change annotation.Change, v verdict) (reconcile.Result, error) {
 	notices := v.notices
 	patch, err := change.MergePatch(group.GetResourceVersion())
@@ -102,11 +102,11 @@ func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *
 	what := change.Fingerprint()
 	wait, contested := r.contests.until(who, what)
 	if contested {
-		notices = append(notices, warn(ReasonFailedUpdate, WordUndone, "somebody undoes what is written to %s again and again, such as GitOps or the ClusterClass' topology: let it set these annotations wholly or not at all",
+		notices = append(notices, warn(ReasonFailedUpdate, WordUndone, "another client, such as GitOps or the topology controller of the ClusterClass, repeatedly reverts %s: configure it to set all of these annotations or none",
 			strings.Join(change.Keys(), ", ")))
 	}
 	if wait > 0 {
-		r.teller.tell(ctx, who, group, notices...)
+		r.notifier.publish(ctx, who, group, notices...)
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	var later errLater
@@ -119,34 +119,34 @@ func (r *Reconciler) write(ctx context.Context, who mcreconcile.Request, group *
 		r.contests.wrote(who, what)
 		r.written(who, group, v)
 		r.metrics.patches.WithLabelValues(r.kind.Kind, outcomeWritten).Inc()
-		r.teller.tell(ctx, who, group, notices...)
+		r.notifier.publish(ctx, who, group, notices...)
 		log.FromContext(ctx).Info("annotated", "set", len(change.Set), "removed", len(change.Remove))
 		return reconcile.Result{}, nil
 	case errors.As(err, &later):
 		return reconcile.Result{RequeueAfter: later.after}, nil
 	case apierrors.IsConflict(err):
 		r.metrics.patches.WithLabelValues(r.kind.Kind, outcomeConflict).Inc()
-		log.FromContext(ctx).V(1).Info("somebody else wrote in between")
+		log.FromContext(ctx).V(1).Info("another client changed the node group; reconciling again")
 		return reconcile.Result{RequeueAfter: conflictRetry}, nil
 	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil // Its deletion is on its way.
+		return reconcile.Result{}, nil // The watch delivers its deletion.
 	case ctx.Err() != nil:
 		return reconcile.Result{}, ctx.Err()
 	}
 	r.metrics.patches.WithLabelValues(r.kind.Kind, outcomeFailed).Inc()
-	r.teller.tell(ctx, who, group, append(notices, warn(ReasonReconcileError, WordNotWritten, "%s", refusal(err)))...)
-	return reconcile.Result{RequeueAfter: mendRetry}, nil
+	r.notifier.publish(ctx, who, group, append(notices, warn(ReasonReconcileError, WordNotWritten, "%s", refusal(err)))...)
+	return reconcile.Result{RequeueAfter: fixRetry}, nil
 }
 
-// refusal says why a patch failed, without what changes from try to try.
+// refusal returns why a patch failed, without details that differ from try to try.
 func refusal(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("the API server has not answered within %s", memberwrite.Timeout)
+		return fmt.Sprintf("the API server did not answer within %s", memberwrite.Timeout)
 	}
 	return err.Error()
 }
 
-// stranger tells of values that are not ours.
+// stranger returns the notices about values that this package did not write.
 func stranger(c annotation.Change) []notice {
 	var all []notice
 	if n := len(c.Malformed); n > 0 {
@@ -157,12 +157,12 @@ func stranger(c annotation.Change) []notice {
 		if n > mostMalformed {
 			named = append(named, fmt.Sprintf("and %d more", n-mostMalformed))
 		}
-		all = append(all, warn(ReasonInvalidAnnotation, WordInvalidAnnotation, "%s: cluster-autoscaler would pass over the group or the value; mend or remove it", strings.Join(named, "; ")))
+		all = append(all, warn(ReasonInvalidAnnotation, WordInvalidAnnotation, "%s: cluster-autoscaler ignores the value or the whole group; correct or remove the value", strings.Join(named, "; ")))
 	}
 	if len(c.Kept) > 0 {
 		all = append(all, notice{
 			severity: corev1.EventTypeNormal, reason: ReasonOverridden, word: WordOverridden,
-			message: "somebody's own values stay in place of the computed ones: " + strings.Join(c.Kept, ", "),
+			message: "values set by a user are kept instead of the computed values: " + strings.Join(c.Kept, ", "),
 		})
 	}
 	return all

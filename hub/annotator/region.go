@@ -12,18 +12,18 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// RegionAnnotation on a node group or on its Cluster names the region of AWS, where
-// neither infrastructure nor control plane does.
+// RegionAnnotation on a node group or on its Cluster names the AWS region. It is used if neither
+// the infrastructure nor the control plane names one.
 const RegionAnnotation = capa.RegionAnnotation
 
-// ErrRegionUnknown says that nothing names the region.
+// ErrRegionUnknown: no object names the region. The requirements fix its text.
 var ErrRegionUnknown error = &sentence{words: "unable to determine AWS region from AWSCluster or annotation"}
 
-// ResolveRegion gets the AWS region of a MachineDeployment (or another node group) from
-// its cluster's AWSCluster, AWSManagedControlPlane or ROSAControlPlane, and falls back
-// to the annotation on it or on its Cluster where those are missing or name none.
-// Errors: ErrRegionUnknown, and the reader's: a temporary one does not count as absence,
-// which might end in another region's figures.
+// ResolveRegion returns the AWS region of a MachineDeployment (or another node group) from its
+// cluster's AWSCluster, AWSManagedControlPlane or ROSAControlPlane. If these do not exist or
+// name no region, it uses the annotation on the group or on its Cluster.
+// Errors: ErrRegionUnknown, and the reader's: a temporary error does not count as absence,
+// because that could result in the values of another region.
 func ResolveRegion(ctx context.Context, c client.Reader, machineDeployment *unstructured.Unstructured) (string, error) {
 	cluster, err := clusterOf(ctx, c, machineDeployment)
 	if err != nil {
@@ -53,7 +53,7 @@ func placeOf(ctx context.Context, c client.Reader, group, cluster *unstructured.
 }
 
 // roleOf returns the IAM role that Cluster API Provider AWS assumes for a cluster. It
-// returns none, which is the identity of the process, where no role counts (capa.RoleOf) or
+// returns none, which is the identity of the process, if no role applies (capa.RoleOf) or
 // the role cannot be read. An error says that the identities are still being listed.
 func roleOf(ctx context.Context, c client.Reader, where capa.Place) (awsconfig.Role, error) {
 	role, err := capa.RoleOf(ctx, c, where.IdentityOf)

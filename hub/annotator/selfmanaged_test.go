@@ -26,6 +26,7 @@ type pivoted struct {
 
 // pivot declares a workload cluster in the management cluster, under a name, reached at
 // a server, or its own when empty.
+// Tests that call it are not parallel: the annotator acts on all namespaces of that cluster.
 func (w *world) pivot(name string, of *controlplane.Shared, server string) *pivoted {
 	w.Helper()
 	w.cluster = func(o *clusters.Options) { o.LocalOnly = false }
@@ -61,10 +62,9 @@ func (p *pivoted) awaitsInside(namespace, name string) AsyncAssertion {
 	return p.g.Eventually(func() map[string]string { return p.annotationsIn(p.inside, md) })
 }
 
-// Node groups in a self-managed cluster are annotated there, as long as its label says
-// so; what there is to tell is told on its Cluster in the management cluster.
+// Node groups in a self-managed cluster are annotated there while the Cluster has the label.
+// Their Events are created on the Cluster in the management cluster.
 func TestSelfManagedCluster(t *testing.T) {
-	t.Parallel()
 	workload.Get(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
@@ -89,7 +89,7 @@ func TestSelfManagedCluster(t *testing.T) {
 	w.awaitsEvents("prod").Should(ContainElement(HavePrefix(
 		fmt.Sprintf("Warning FailedUpdate MachineDeployment %s/lost: TemplateNotFound: failed to fetch AWSMachineTemplate %s/missing", inside, inside))))
 
-	// Its template comes, and the label goes.
+	// The template is created, and the label is removed.
 	template := w.template("missing", "g5.xlarge")
 	template.SetNamespace(inside)
 	p.createIn(p.inside, template)
@@ -109,10 +109,9 @@ func TestSelfManagedCluster(t *testing.T) {
 	w.g.Consistently(func() map[string]string { return w.annotationsIn(p.inside, late) }, quiet).Should(BeEmpty())
 }
 
-// A cluster without Cluster API's CRDs disturbs nobody; and when it has them, its node
-// groups are annotated.
+// A cluster without Cluster API's CRDs does not affect other clusters. When it gets the CRDs,
+// its node groups are annotated.
 func TestClusterWithoutTheCRDs(t *testing.T) {
-	t.Parallel()
 	bare := controlplane.Share()
 	bare.Get(t)
 	t.Cleanup(func() { _ = bare.Get(t).Stop() })
@@ -132,7 +131,6 @@ func TestClusterWithoutTheCRDs(t *testing.T) {
 
 // A cluster that hangs holds no other up, and is annotated when it is back.
 func TestClusterThatHangs(t *testing.T) {
-	t.Parallel()
 	workload.Get(t)
 	proxy, err := controlplane.NewProxy(workload.Get(t).Config().Host)
 	if err != nil {

@@ -35,8 +35,8 @@ import (
 )
 
 const (
-	// workers of each kind. They wait for nothing but their patches, of which a
-	// management cluster takes a thousand in a second.
+	// workers of each kind. They wait only for their patches. A management cluster accepts
+	// about a thousand patches per second.
 	workers = 16
 	// errorRetry doubles up to errorRetryMax.
 	errorRetry, errorRetryMax = time.Second, 5 * time.Minute
@@ -44,20 +44,20 @@ const (
 
 // Options of the annotator.
 type Options struct {
-	// Watchers read the node groups and what is behind them.
+	// Watchers read the node groups and the objects that they reference.
 	Watchers *watchers.Watcher
-	// Catalogue knows the instance types.
+	// Catalogue returns the capacity of instance types.
 	Catalogue catalogue.Catalogue
-	// Recorder of Events in the management cluster.
+	// Recorder records Events in the management cluster.
 	Recorder events.EventRecorder
 	// Families of annotations to write; all when nil.
 	Families []annotation.Family
-	// Pods is how pods are counted where a Cluster does not say.
+	// Pods is how pods are counted if a Cluster has no MaxPodsAnnotation.
 	Pods capacity.PodsPolicy
-	// Tell is called when annotations were written, or cannot be; nil for nobody. It must
-	// not block.
-	Tell func(News)
-	// DefaultRegion of node groups whose region nothing names; none when empty.
+	// Notify is called when annotations were written, or cannot be written. It may be nil. It
+	// must not block.
+	Notify func(Report)
+	// DefaultRegion applies to node groups for which no object names a region; none when empty.
 	DefaultRegion string
 	// Registerer of the metrics; not registered when nil.
 	Registerer prometheus.Registerer
@@ -65,8 +65,8 @@ type Options struct {
 	Logger     logr.Logger
 }
 
-// SetupWithManager has node groups of every kind annotated, in the management cluster
-// and in each cluster that the manager engages.
+// SetupWithManager adds one controller for each kind of node group. They annotate the node
+// groups of the management cluster and of each cluster that the manager engages.
 func SetupWithManager(mgr mcmanager.Manager, o Options) error {
 	if o.Families == nil {
 		o.Families = annotation.Families()
@@ -86,7 +86,7 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) error {
 	for _, kind := range nodeGroups() {
 		r := &Reconciler{
 			Options: o, kind: kind, dependents: newDependents(), metrics: m,
-			teller: newTeller(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Tell),
+			notifier: newNotifier(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Notify),
 			writer: &writer{
 				Writer: memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster},
 				lanes:  &memberwrite.Lanes{Clock: o.Clock, Rests: laneRests, Retry: laneRetry},
@@ -150,10 +150,11 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 	}))
 }
 
-// queue of a controller, once it has one.
+// queue is the workqueue of a controller.
 type queue = memberwrite.Queue
 
-// woken by the catalogue: what is new in a region concerns those that asked of it.
+// woken enqueues the node groups whose reconciliation queried the catalogue for a region. The
+// catalogue calls it when it has a new answer for that region.
 func (r *Reconciler) woken(region string) {
 	if q := r.queue.Load(); q != nil {
 		for _, who := range r.dependents.concerned(dependency{region: region}) {
@@ -162,8 +163,8 @@ func (r *Reconciler) woken(region string) {
 	}
 }
 
-// disengaged forgets the node groups of a cluster that is no longer engaged. Those that a
-// new engagement has brought in the meantime are reconciled again.
+// disengaged forgets the node groups of a cluster that is no longer engaged. It enqueues them,
+// because a new engagement may have added them again in the meantime.
 func (r *Reconciler) disengaged(name multicluster.ClusterName, q queue) {
 	for _, who := range r.dependents.drop(name) {
 		r.forget(who)
@@ -171,7 +172,7 @@ func (r *Reconciler) disengaged(name multicluster.ClusterName, q queue) {
 	}
 }
 
-// enqueueConcerned enqueues the node groups whose reconciliation looked at the object.
+// enqueueConcerned enqueues the node groups whose reconciliation has read the object.
 func (r *Reconciler) enqueueConcerned(kind schema.GroupKind) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
 	return func(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
 		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []mcreconcile.Request {
@@ -180,10 +181,10 @@ func (r *Reconciler) enqueueConcerned(kind schema.GroupKind) mchandler.TypedEven
 	}
 }
 
-// changed skips updates of a kind that change nothing of what is read here: others may
-// read more of the same objects, such as the dashboard, which shows the replicas of a
-// MachineDeployment. It does not skip the update of an object that is awaited: a watch
-// that broke shows a patch and what undid it as one update that changes nothing.
+// changed skips updates that change no field that this package reads. Other consumers of the
+// same watch may read more fields: the dashboard shows the replicas of a MachineDeployment.
+// It does not skip the update of an awaited object: after a broken watch, a patch and its
+// revert appear as one update that changes nothing.
 func changed(kind schema.GroupKind, inner mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request], awaits func(multicluster.ClusterName, client.Object) bool) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
 	read, _ := Kind(kind)
 	return func(name multicluster.ClusterName, cl cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
@@ -201,19 +202,19 @@ func changed(kind schema.GroupKind, inner mchandler.TypedEventHandlerFunc[client
 	}
 }
 
-// awaits is whether a patch was sent that was based on this state of a node group.
+// awaits reports whether a patch was sent that was based on this state of a node group.
 func (r *Reconciler) awaits(name multicluster.ClusterName, o client.Object) bool {
 	return r.unseen.awaits(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}, o.GetResourceVersion())
 }
 
-// same is whether two states of an object differ in nothing that is read of its kind.
+// same reports whether two states of an object are equal in all fields that are read of its kind.
 func same(read watchers.Kind, a, b client.Object) bool {
 	x, ok := unversioned(read, a)
 	y, also := unversioned(read, b)
 	return ok && also && equality.Semantic.DeepEqual(x, y)
 }
 
-// unversioned is what is read of an object, without its resourceVersion.
+// unversioned returns the fields that are read of an object, without its resourceVersion.
 func unversioned(read watchers.Kind, o client.Object) (client.Object, bool) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {

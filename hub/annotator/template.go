@@ -15,16 +15,16 @@ import (
 )
 
 var (
-	// ErrInvalidReference says that infrastructureRef is missing, or names nothing that nodes are
-	// made of.
+	// ErrInvalidReference: infrastructureRef is missing, or names an object that defines no
+	// nodes.
 	ErrInvalidReference = errors.New("infrastructureRef is not valid")
-	// ErrNoInstanceType says that a template names no instance type.
+	// ErrNoInstanceType: a template names no instance type.
 	ErrNoInstanceType = errors.New("no instance type")
-	// errForeign: the nodes are another provider's.
+	// errForeign: the nodes belong to another provider.
 	errForeign = errors.New("another infrastructure provider's")
 )
 
-// sentence is an error whose words are the seed's, with a class of ours.
+// sentence is an error with a text that the requirements fix, and a class for errors.Is.
 type sentence struct {
 	words string
 	class error
@@ -66,25 +66,25 @@ func infrastructure(u *unstructured.Unstructured) (capa.Reference, bool) {
 	return capa.ReferenceAt(u, "spec", "template", "spec", "infrastructureRef")
 }
 
-// machines is what the nodes of a group are made of.
+// machines describes the nodes of a group.
 type machines struct {
-	// types of instances: one, or all that a pool may mix; sorted.
+	// types are the instance types: one, or all that a pool may mix; sorted.
 	types []string
-	// diskGiB of the root volume; 0 when not said.
+	// diskGiB is the size of the root volume; 0 when not set.
 	diskGiB int64
-	// os as the label kubernetes.io/os has it.
+	// os is the value of the label kubernetes.io/os.
 	os string
 }
 
 const (
 	linux   = "linux"
 	windows = "windows"
-	// defaultPoolType is what EKS makes a managed node group of that names no type
-	// (CAPA leaves it to EKS).
+	// defaultPoolType is the type that EKS uses for a managed node group that names none
+	// (CAPA leaves the choice to EKS).
 	defaultPoolType = "t3.medium"
 )
 
-// resolveMachines finds what a node group is made of. Errors: errForeign,
+// resolveMachines reads the instance types of a node group from the object that it references. Errors: errForeign,
 // ErrInvalidReference, ErrNoInstanceType, and the reader's.
 func resolveMachines(ctx context.Context, c client.Reader, group *unstructured.Unstructured) (machines, error) {
 	ref, found := infrastructure(group)
@@ -109,8 +109,8 @@ func resolveMachines(ctx context.Context, c client.Reader, group *unstructured.U
 	return resolvePool(ctx, c, ref)
 }
 
-// foreign is whether nodes behind a reference are another provider's: all but Cluster
-// API Provider AWS's. A kind that is not named at all is a mistake instead.
+// foreign reports whether a reference is to another provider than Cluster API Provider AWS. A
+// reference without kind is invalid, not foreign.
 func foreign(kind schema.GroupKind) bool {
 	ours := kind.Group == capa.GroupInfrastructure && (strings.HasPrefix(kind.Kind, "AWS") || strings.HasPrefix(kind.Kind, "ROSA"))
 	return kind.Kind != "" && kind.Group != "" && !ours
@@ -152,8 +152,8 @@ func resolvePool(ctx context.Context, c client.Reader, ref capa.Reference) (mach
 	return m, nil
 }
 
-// overrides are the types of a mixed instances policy, which stand in place of the
-// launch template's.
+// overrides returns the types of a mixed instances policy, which replace that of the launch
+// template.
 func overrides(pool *unstructured.Unstructured) []string {
 	list, _, _ := unstructured.NestedSlice(pool.Object, "spec", "mixedInstancesPolicy", "overrides")
 	var types []string
@@ -168,7 +168,7 @@ func overrides(pool *unstructured.Unstructured) []string {
 	return slices.Compact(types)
 }
 
-// first of the texts that is not empty.
+// first returns the first text that is not empty.
 func first(all ...string) string {
 	for _, s := range all {
 		if s != "" {
@@ -178,7 +178,7 @@ func first(all ...string) string {
 	return ""
 }
 
-// number is a field as a whole number; 0 when it is missing or of another type.
+// number returns a field as a whole number; 0 when it is missing or has another type.
 func number(u *unstructured.Unstructured, path ...string) int64 {
 	switch n, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...); n := n.(type) {
 	case int64:

@@ -6,15 +6,15 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// unseen remembers on which state of an object a patch was based, until the watch brings
-// another: what wakes its reconciliation in between would only earn a conflict.
+// unseen records on which state of an object a patch was based, until the watch delivers a newer
+// state. A reconciliation in between would only cause a conflict.
 type unseen struct {
 	mu          sync.Mutex
 	lockedState map[mcreconcile.Request]string
 }
 
-// writes a patch of the state with a resourceVersion. It comes before the patch: the
-// watch may be faster than the answer.
+// writes records that a patch of the state with a resourceVersion is sent. It is called before
+// the patch: the watch may be faster than the answer.
 func (u *unseen) writes(who mcreconcile.Request, resourceVersion string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -24,7 +24,8 @@ func (u *unseen) writes(who mcreconcile.Request, resourceVersion string) {
 	u.lockedState[who] = resourceVersion
 }
 
-// holds is whether this is still the state that a patch was based on.
+// holds reports whether this is still the state that a patch was based on. If not, it removes
+// the record.
 func (u *unseen) holds(who mcreconcile.Request, resourceVersion string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -35,14 +36,14 @@ func (u *unseen) holds(who mcreconcile.Request, resourceVersion string) bool {
 	return false
 }
 
-// awaits is holds, for who only wants to know.
+// awaits is like holds, and changes nothing.
 func (u *unseen) awaits(who mcreconcile.Request, resourceVersion string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.lockedState[who] == resourceVersion
 }
 
-// forget an object that is gone.
+// forget removes a deleted object.
 func (u *unseen) forget(who mcreconcile.Request) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -31,8 +31,8 @@ func deploymentAt(version string) *unstructured.Unstructured {
 	return u
 }
 
-// A watch that broke after our patch, and began again after somebody undid it, brings
-// one update of nothing but the resourceVersion: it wakes, once.
+// A watch that breaks after a patch and restarts after its revert delivers one update that
+// changes only the resourceVersion. It triggers one reconciliation.
 func TestAPatchAndItsUndoingInOne(t *testing.T) {
 	g := NewWithT(t)
 	r := &Reconciler{}

@@ -19,48 +19,48 @@ import (
 )
 
 const (
-	// syncRetry is when a node group is looked at again that needs a kind which is being
-	// listed. An object of it that appears wakes earlier.
+	// syncRetry is the wait of a node group that needs a kind which is being listed. An object
+	// of that kind that appears triggers an earlier reconciliation.
 	syncRetry = 500 * time.Millisecond
-	// mendRetry is when one is looked at again where somebody has to do something, and
-	// no watch may tell.
-	mendRetry = time.Minute
-	// catalogueRetry is the least time after which one is looked at again that EC2 failed.
+	// fixRetry is the wait of a node group with a problem that a person must fix and of which
+	// no watch may inform.
+	fixRetry = time.Minute
+	// catalogueRetry is the minimum wait after a failure of EC2.
 	catalogueRetry = time.Second
-	// pendingRetry is when one is looked at again that waits for EC2. Its answer, or
-	// failure, wakes earlier: it takes at most catalogue.Timings.Call for each page.
+	// pendingRetry is the wait of a node group without an answer of EC2. The answer, or its
+	// failure, triggers earlier: it takes at most catalogue.Timings.Call for each page.
 	pendingRetry = time.Minute
-	// throttlePatience is how many failures in a row of the passing kind are not told.
+	// throttlePatience is how many temporary failures in a row are not reported.
 	throttlePatience = 2
 )
 
-// verdict on a node group.
+// verdict is the decision on a node group.
 type verdict struct {
-	// node is what it should tell of; nil when that is not known.
+	// node is the node that the annotations describe; nil when it is not known.
 	node    *annotation.Node
 	notices []notice
 	// types of its instances, and the architecture of all of them; empty when not known.
 	types        []string
 	architecture string
-	// retry is when to look again though nothing happened; 0 for not.
+	// retry is the wait until the next reconciliation without a trigger; 0 for none.
 	retry time.Duration
-	// pending: something is still to be heard, and what was told before stands.
+	// pending: an input is not known yet. Existing notices stay.
 	pending bool
 }
 
 func refused(retry time.Duration, n ...notice) verdict { return verdict{notices: n, retry: retry} }
 
-// origin is what the annotations of a node group are made of, but for what EC2 says.
+// origin is the input of a node group's annotations, without the facts of EC2.
 type origin struct {
 	// cluster of the group; nil when there is none.
 	cluster *unstructured.Unstructured
-	// leave says why the group is left alone; empty when it is not.
+	// leave is why the group is not annotated; empty when it is.
 	leave string
 	made  machines
 	where capa.Place
 }
 
-// originOf reads what is behind a node group. Errors: those of resolveMachines,
+// originOf reads the objects that a node group references. Errors: those of resolveMachines,
 // ErrRegionUnknown, and the reader's.
 func originOf(ctx context.Context, c client.Reader, group *unstructured.Unstructured, defaultRegion string) (origin, error) {
 	cluster, err := clusterOf(ctx, c, group)
@@ -89,9 +89,9 @@ func originOf(ctx context.Context, c client.Reader, group *unstructured.Unstruct
 	return from, err
 }
 
-// decide what a node of the group would be. It reads watchers' stores and the
-// catalogue, and waits for nobody.
-func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Unstructured) verdict {
+// decide computes a future node of the group. It reads the watchers' stores and the catalogue,
+// and does not wait.
+func (r *Reconciler) decide(ctx context.Context, l *reading, group *unstructured.Unstructured) verdict {
 	from, err := originOf(ctx, l, group, r.DefaultRegion)
 	switch {
 	case err != nil:
@@ -101,8 +101,8 @@ func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Un
 	}
 	made, where := from.made, from.where
 	pods, notices := r.podsOf(from.cluster)
-	// What a self-managed cluster says is its owners', who shall not choose which
-	// roles the hub assumes.
+	// The owners of a self-managed cluster write its objects. They must not choose the roles
+	// that the hub assumes.
 	var role awsconfig.Role
 	if l.who.ClusterName == clusters.LocalName {
 		if role, err = roleOf(ctx, l, where); err != nil {
@@ -125,8 +125,9 @@ func (r *Reconciler) decide(ctx context.Context, l *look, group *unstructured.Un
 	return verdict{node: &node, notices: append(notices, mixed...), types: made.types, architecture: arch}
 }
 
-// ask the catalogue what it knows, and wait for nothing: with the cluster's role, and where the hub may not assume that,
-// with the hub's own identity. What a type offers is the same to every account.
+// ask queries the catalogue without waiting. It uses the cluster's role, or the hub's own
+// identity if the hub may not assume that role. The capacity of a type is the same for every
+// account.
 func (r *Reconciler) ask(ctx context.Context, q catalogue.Query) (catalogue.Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
@@ -138,7 +139,7 @@ func (r *Reconciler) ask(ctx context.Context, q catalogue.Query) (catalogue.Answ
 	return answer, err
 }
 
-// podsOf is how pods are counted in a cluster.
+// podsOf returns how pods are counted in a cluster.
 func (r *Reconciler) podsOf(cluster *unstructured.Unstructured) (capacity.PodsPolicy, []notice) {
 	if cluster == nil {
 		return r.Pods, nil
@@ -149,12 +150,12 @@ func (r *Reconciler) podsOf(cluster *unstructured.Unstructured) (capacity.PodsPo
 	}
 	pods, err := capacity.ParsePodsPolicy(chosen)
 	if err != nil {
-		return r.Pods, []notice{warn(ReasonFailedUpdate, WordInvalidMaxPods, "annotation %s of Cluster %s: %v; --max-pods counts instead", MaxPodsAnnotation, cluster.GetName(), err)}
+		return r.Pods, []notice{warn(ReasonFailedUpdate, WordInvalidMaxPods, "annotation %s of Cluster %s: %v; --max-pods is used instead", MaxPodsAnnotation, cluster.GetName(), err)}
 	}
 	return pods, nil
 }
 
-// unread is the verdict where something that is needed cannot be read, or is not valid.
+// unread is the verdict when an input cannot be read or is not valid.
 func unread(err error) verdict {
 	switch {
 	case errors.Is(err, errForeign):
@@ -164,18 +165,18 @@ func unread(err error) verdict {
 	case errors.Is(err, ErrNoInstanceType):
 		return refused(0, warn(ReasonFailedUpdate, WordNoInstanceType, "%v", err))
 	case errors.Is(err, ErrRegionUnknown):
-		return refused(0, warn(ReasonFailedUpdate, WordRegionUnknown, "%v; annotate it, or its Cluster, with %s", err, RegionAnnotation))
+		return refused(0, warn(ReasonFailedUpdate, WordRegionUnknown, "%v; set the annotation %s on it or on its Cluster", err, RegionAnnotation))
 	case apierrors.IsNotFound(err):
-		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
+		return refused(fixRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
 	case syncing(err):
 		return verdict{retry: syncRetry, pending: true}
 	case capa.Absent(err):
-		return refused(mendRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
+		return refused(fixRetry, warn(ReasonFailedUpdate, WordTemplateNotFound, "%v", err))
 	}
-	return refused(mendRetry, warn(ReasonReconcileError, WordUnreadable, "%v", err))
+	return refused(fixRetry, warn(ReasonReconcileError, WordUnreadable, "%v", err))
 }
 
-// answers is what each class of the catalogue's errors is to a node group.
+// answers maps each class of the catalogue's errors to a notice.
 var answers = []struct {
 	class        error
 	reason, word string
@@ -190,8 +191,8 @@ var answers = []struct {
 	{catalogue.ErrThrottled, ReasonReconcileError, WordThrottled, throttlePatience},
 }
 
-// unanswered is the verdict where EC2 does not say what a type offers. What is
-// annotated stays: a type that was retired is still that of the nodes.
+// unanswered is the verdict when the capacity of a type is not known. Existing annotations
+// stay: the nodes of a retired type still have that type.
 func unanswered(err error) verdict {
 	if errors.Is(err, catalogue.ErrPending) {
 		return verdict{retry: pendingRetry, pending: true}

@@ -148,7 +148,7 @@ func (w *world) start() (stop func()) {
 	return stop
 }
 
-// create an object, which goes with the test.
+// create creates an object, which is deleted at the end of the test.
 func (w *world) create(o client.Object) {
 	w.Helper()
 	w.createIn(w.Client, o)
@@ -314,8 +314,7 @@ func (w *world) written() float64 {
 	return w.metric("capstan_annotator_patches_total", "outcome=written")
 }
 
-// settled waits until every MachineDeployment was looked at again and nothing was
-// written: a template's unrelated change makes that sure.
+// gone deletes an object and waits until it is removed.
 func (w *world) gone(o client.Object) {
 	w.Helper()
 	w.g.Expect(w.Delete(w.Context(), o)).To(Succeed())

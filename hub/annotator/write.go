@@ -17,21 +17,19 @@ import (
 const (
 	// fieldManager of the patches.
 	fieldManager = "capstan-annotator"
-	// laneRetry is when a node group is reconciled again whose cluster uses its share of
-	// workers.
+	// laneRetry is the wait of a node group whose cluster uses its whole share of workers.
 	laneRetry = 500 * time.Millisecond
-	// notConnectedRetry is when a node group is reconciled again whose cluster is not
-	// connected.
+	// notConnectedRetry is the wait of a node group whose cluster is not connected.
 	notConnectedRetry = 15 * time.Second
 )
 
-// laneRests are how long a member cluster rests that did not answer a patch.
+// laneRests bound how long a member cluster that did not answer gets no patch.
 var laneRests = memberwrite.Rests{Min: 10 * time.Second, Max: 5 * time.Minute}
 
-// errLater: the cluster cannot be written to now.
+// errLater says that the cluster cannot be written to now.
 type errLater struct{ after time.Duration }
 
-func (e errLater) Error() string { return "not now: later" }
+func (e errLater) Error() string { return "the cluster cannot be written to now" }
 
 // writer sends the patches.
 type writer struct {
@@ -39,10 +37,10 @@ type writer struct {
 	lanes *memberwrite.Lanes
 }
 
-// errUndone: the API server took the patch, and the object is as it was.
-var errUndone = errors.New("the API server took the patch and the object is as it was: an admission webhook or policy there takes these annotations away; let it pass them")
+// errUndone says that the API server accepted a patch that did not change the object.
+var errUndone = errors.New("the API server accepted the patch, but the object did not change: an admission webhook or policy of the cluster removes these annotations; configure it to allow them")
 
-// patch the object's metadata. Errors: errLater, errUndone, and the API server's.
+// patch sends a patch of the object's metadata. Errors: errLater, errUndone, and the API server's.
 func (w *writer) patch(ctx context.Context, name multicluster.ClusterName, u *unstructured.Unstructured, patch []byte) error {
 	to, err := w.In(ctx, name)
 	if errors.Is(err, multicluster.ErrClusterNotFound) {

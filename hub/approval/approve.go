@@ -14,8 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// approve records an approval on the Promotion that waits for it, and waits for what
-// comes of it.
+// approve records an approval on the Promotion that waits for it, and waits for the result.
 func (s *Server) approve(ctx context.Context, r *http.Request, p *pipelinesv1.Pipeline, target route, body []byte) (string, error) {
 	_, into := environment(p, target.environment)
 	who, err := s.authenticate(ctx, r, p, into, target, body)
@@ -26,7 +25,7 @@ func (s *Server) approve(ctx context.Context, r *http.Request, p *pipelinesv1.Pi
 		return "", noEnvironment(p, target.environment)
 	}
 	var approved *capstanv1.Promotion
-	// The reconcilers write the status of what is approved: a lost race is run again.
+	// The reconcilers write to the same object: a conflict is retried.
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var err error
 		approved, err = s.record(ctx, p, into, target, who)
@@ -37,19 +36,19 @@ func (s *Server) approve(ctx context.Context, r *http.Request, p *pipelinesv1.Pi
 	s.Logger.Info("approval recorded", "promotion", client.ObjectKeyFromObject(approved).String(), "environment", target.environment,
 		"revision", target.revision, "by", who.String(), "client", r.RemoteAddr)
 	if p.Spec.Suspend {
-		return "", nil // It is held until somebody lets the Pipeline go on.
+		return "", nil // The promotion waits until the Pipeline is resumed.
 	}
 	return s.await(ctx, func(ctx context.Context) (string, bool, error) {
 		now := &capstanv1.Promotion{}
 		if err := s.Cache.Get(ctx, client.ObjectKeyFromObject(approved), now); err != nil || now.UID != approved.UID || now.Spec.Approval == nil {
 			return "", false, nil // The cache has not seen the approval.
 		}
-		return come(now)
+		return outcome(now)
 	})
 }
 
-// record writes the approval where it belongs. Weave, too, asks first whether anything
-// waits for it, and then whether it can be carried out.
+// record writes the approval to the newest Promotion. As in weave, it checks first whether a
+// promotion waits, and then whether it can be executed.
 func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, into *pipelinesv1.Environment, target route, who caller) (*capstanv1.Promotion, error) {
 	var mark int64
 	if status := p.Status.Environments[target.environment]; status != nil {
@@ -62,7 +61,7 @@ func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, into *pipe
 	if err := waits(waiting, target); err != nil {
 		return nil, err
 	}
-	if err := carriedOut(p, into); err != nil {
+	if err := executable(p, into); err != nil {
 		return nil, err
 	}
 	digest := who.signature.digest()
@@ -83,15 +82,15 @@ func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, into *pipe
 	return waiting, nil
 }
 
-// waits tells why the newest promotion into an environment cannot be approved.
+// waits returns an error if the newest promotion into an environment cannot be approved.
 func waits(p *capstanv1.Promotion, target route) error {
 	switch {
 	case p == nil:
 		return notApproved(reasonNotWaiting, "no promotion into environment %q waits for an approval", target.environment)
 	case p.Spec.Revision != target.revision:
-		return notApproved(reasonNotWaiting, "the newest promotion into environment %q is of %s, not of %s", target.environment, p.Spec.Revision, target.revision)
+		return notApproved(reasonNotWaiting, "the newest promotion into environment %q has revision %s, not %s", target.environment, p.Spec.Revision, target.revision)
 	case p.Spec.Approval != nil:
-		return notApproved(reasonNotWaiting, "Promotion %s/%s was approved by %s already", p.Namespace, p.Name, p.Spec.Approval.By)
+		return notApproved(reasonNotWaiting, "Promotion %s/%s was already approved by %s", p.Namespace, p.Name, p.Spec.Approval.By)
 	case !p.Spec.Manual:
 		return notApproved(reasonNotWaiting, "Promotion %s/%s needs no approval", p.Namespace, p.Name)
 	case p.Status.Phase != "" && p.Status.Phase != capstanv1.PhaseAwaitingApproval:
@@ -100,24 +99,24 @@ func waits(p *capstanv1.Promotion, target route) error {
 	return nil
 }
 
-// unused tells that a signature approved another promotion before.
+// unused returns an error if a signature has already approved a promotion.
 func (s *Server) unused(ctx context.Context, namespace, digest string) error {
 	if digest == "" {
 		return nil
 	}
 	var used capstanv1.PromotionList
 	if err := s.Client.List(ctx, &used, client.InNamespace(namespace), client.MatchingLabels{capstanv1.ApprovalSignatureLabel: digest}, client.Limit(1)); err != nil {
-		return fmt.Errorf("looking for what a signature approved: %w", err)
+		return fmt.Errorf("listing the Promotions that the signature approved: %w", err)
 	}
 	if len(used.Items) > 0 {
-		return notApproved(reasonReplayed, "this signature approved Promotion %s; sign each approval anew",
+		return notApproved(reasonReplayed, "this signature has already approved Promotion %s; sign each approval again",
 			types.NamespacedName{Namespace: namespace, Name: used.Items[0].Name})
 	}
 	return nil
 }
 
-// carriedOut tells that no promotion into an environment can be carried out.
-func carriedOut(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment) error {
+// executable returns an error if no strategy can execute promotions into an environment.
+func executable(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment) error {
 	promotion := p.PromotionFor(into)
 	why := "it has no promotion"
 	if promotion != nil {

@@ -17,7 +17,7 @@ const pull = "https://git.example.org/fleet/pulls/7"
 
 var waiting = capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval}
 
-// C23: the answer is what comes of the approval.
+// C23: the answer is the result of the approval.
 func TestAnswerOfApproval(t *testing.T) {
 	w := newWorld(t)
 	url := w.serve()
@@ -47,8 +47,8 @@ func TestAnswerOfApproval(t *testing.T) {
 	}
 }
 
-// An approval that is carried out slowly is recorded all the same.
-func TestApprovalIsNotWaitedForEver(t *testing.T) {
+// An approval is recorded, also if the promotion takes longer than the call.
+func TestWaitForApprovalIsBounded(t *testing.T) {
 	w := newWorld(t)
 	promotion := w.promotion(w.pipeline("slow"), 1, "1.1.0", waiting)
 	begun := time.Now()
@@ -58,7 +58,7 @@ func TestApprovalIsNotWaitedForEver(t *testing.T) {
 	w.Expect(promotion.Spec.Approval).NotTo(BeNil())
 }
 
-// A suspended Pipeline holds what is approved: there is nothing to wait for.
+// On a suspended Pipeline the approved promotion does not start: the call does not wait.
 func TestApprovalOfSuspended(t *testing.T) {
 	w := newWorld(t)
 	p := w.pipeline("held")
@@ -70,8 +70,8 @@ func TestApprovalOfSuspended(t *testing.T) {
 	w.Expect(time.Since(begun)).To(BeNumerically("<", patience))
 }
 
-// What does not wait is not approved, and told why.
-func TestWhatDoesNotWait(t *testing.T) {
+// A promotion that does not wait is not approved; the answer says why.
+func TestNotWaiting(t *testing.T) {
 	w := newWorld(t)
 	url := w.serve()
 	refused := func(why string) OmegaMatcher {
@@ -81,8 +81,8 @@ func TestWhatDoesNotWait(t *testing.T) {
 	w.Expect(w.approve(url, "none", "1.1.0")).To(refused("no promotion"))
 	w.promotion(p, 1, "1.1.0", waiting)
 	w.promotion(p, 2, "1.2.0", waiting)
-	w.Expect(w.approve(url, "none", "1.1.0")).To(refused("the newest promotion into environment \"prod\" is of 1.2.0, not of 1.1.0"))
-	// The newest was deleted by hand; the mark in the status remembers it.
+	w.Expect(w.approve(url, "none", "1.1.0")).To(refused("the newest promotion into environment \"prod\" has revision 1.2.0, not 1.1.0"))
+	// The newest was deleted by a user; the status still has its number.
 	p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{"prod": {LastPromotion: 3}}
 	w.Expect(w.c.Status().Update(t.Context(), p)).To(Succeed())
 	w.Expect(w.approve(url, "none", "1.2.0")).To(refused("no promotion"))
@@ -91,8 +91,8 @@ func TestWhatDoesNotWait(t *testing.T) {
 	w.Expect(w.approve(url, "over", "1.1.0")).To(refused("is Rejected: closed"))
 }
 
-// Where nothing waits, the answer is weave's 422, whatever else is amiss; an approval
-// that nothing can follow from is not recorded.
+// If no promotion waits, the answer is weave's 422, whatever else is wrong. An approval without
+// a strategy is not recorded.
 func TestApprovalWithoutStrategy(t *testing.T) {
 	w := newWorld(t)
 	url := w.serve()
@@ -107,8 +107,8 @@ func TestApprovalWithoutStrategy(t *testing.T) {
 	w.Expect(promotion.Spec.Approval).To(BeNil())
 }
 
-// N6: one signature approves one promotion, also where the Pipeline is another of
-// the same name, and on whichever replica.
+// N6: one signature approves one promotion, also if the Pipeline is a new one with the same
+// name, and on every replica.
 func TestSignatureIsUsedOnce(t *testing.T) {
 	w := newWorld(t)
 	path := ApprovalPath(w.ns, "again", "prod", "1.1.0")
@@ -118,11 +118,11 @@ func TestSignatureIsUsedOnce(t *testing.T) {
 	w.Expect(w.post(w.serve(), path, captured, "").Code).To(Equal(204))
 	w.Expect(w.c.Delete(t.Context(), p)).To(Succeed())
 	w.promotion(w.pipeline("again"), 2, "1.1.0", waiting)
-	w.Expect(w.post(w.serve(), path, captured, "")).To(And(HaveField("Code", 422), HaveField("Body", ContainSubstring("this signature approved Promotion "+w.ns+"/again-prod-1"))))
+	w.Expect(w.post(w.serve(), path, captured, "")).To(And(HaveField("Code", 422), HaveField("Body", ContainSubstring("this signature has already approved Promotion "+w.ns+"/again-prod-1"))))
 }
 
-// The key of the environment goes before the Pipeline's, and one that cannot be read
-// lets nobody through.
+// The key of the environment has precedence over the Pipeline's. With a key that cannot be read
+// no call is accepted.
 func TestWhichKeySigns(t *testing.T) {
 	w := newWorld(t)
 	url := w.serve()
@@ -152,7 +152,7 @@ func TestWhichKeySigns(t *testing.T) {
 	}
 }
 
-// own gives prod a promotion of its own.
+// own gives prod its own promotion.
 func own(p *pipelinesv1.Pipeline, secret string) {
 	promotion := p.Spec.Promotion.DeepCopy()
 	promotion.Strategy.SecretRef = nil
@@ -162,7 +162,7 @@ func own(p *pipelinesv1.Pipeline, secret string) {
 	p.Spec.Environments[1].Promotion = promotion
 }
 
-// A key that changes counts from then on.
+// A changed key is used at once.
 func TestRotatedKey(t *testing.T) {
 	w := newWorld(t)
 	url := w.serve()
@@ -177,7 +177,7 @@ func TestRotatedKey(t *testing.T) {
 	w.Expect(code("new")).To(Equal(422))
 }
 
-// A hub that looks after one namespace knows of no other's Pipelines.
+// A hub with one namespace does not serve Pipelines of other namespaces.
 func TestAnotherNamespace(t *testing.T) {
 	w := newWorld(t)
 	w.pipeline("elsewhere")
@@ -186,15 +186,15 @@ func TestAnotherNamespace(t *testing.T) {
 	w.Expect(w.approve(w.serve(), "elsewhere", "1.1.0").Code).To(Equal(404))
 }
 
-// The API server is away: the caller is told to come back, and nothing else.
+// The API server is unreachable: the answer only says to try again.
 func TestWithoutAPIServer(t *testing.T) {
 	w := newWorld(t)
 	w.pipeline("away")
 	w.options.Client = away{w.c}
-	w.Expect(w.approve(w.serve(), "away", "1.1.0")).To(Equal(answer{500, "the hub could not ask its API server; its log says why. Try again", ""}))
+	w.Expect(w.approve(w.serve(), "away", "1.1.0")).To(Equal(answer{500, "the hub could not call its API server; see the hub's log. Try again", ""}))
 }
 
-// away fails each call as a context that ended does.
+// away makes each call fail like an ended context.
 type away struct{ client.Client }
 
 func (away) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

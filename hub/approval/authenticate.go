@@ -13,21 +13,21 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// errNoSecretRef means that nobody can sign for a Pipeline.
-var errNoSecretRef = errors.New("neither the environment's nor the Pipeline's promotion.strategy.secretRef is set: name a Secret with the key " + SecretKey)
+// errNoSecretRef means that no client can sign for a Pipeline.
+var errNoSecretRef = errors.New("promotion.strategy.secretRef is set neither in the environment nor in the Pipeline: set it to a Secret with the key " + SecretKey)
 
-// caller is who signed a call: the holder of a key.
+// caller is the client that signed a call: the owner of a key.
 type caller struct {
-	// secret in the Pipeline's namespace that holds the key.
+	// secret in the Pipeline's namespace that has the key.
 	secret    types.NamespacedName
 	signature signature
 }
 
-// String is the caller's name, as spec.approval.by holds it.
+// String returns the caller's name as it is in spec.approval.by.
 func (c caller) String() string { return "secret:" + c.secret.String() }
 
-// authenticate finds out who calls, by the key of the environment that is promoted
-// into; an environment that the Pipeline does not have (nil) has the Pipeline's key.
+// authenticate identifies the caller with the key of the target environment. For an environment
+// that the Pipeline does not have (nil), the Pipeline's key is used.
 func (s *Server) authenticate(ctx context.Context, r *http.Request, p *pipelinesv1.Pipeline, into *pipelinesv1.Environment, target route, body []byte) (caller, error) {
 	sig, err := parseSignature(r.Header, s.LegacySignatures, s.Clock.Now())
 	name := secretOf(p, into)
@@ -48,9 +48,9 @@ func (s *Server) authenticate(ctx context.Context, r *http.Request, p *pipelines
 	return c, nil
 }
 
-// secretOf is the name of the Secret that signs for an environment: its own, else
-// the Pipeline's. Unlike the rest of a promotion the two are not taken as a whole,
-// since weave only ever read the Pipeline's.
+// secretOf returns the name of the Secret that signs for an environment: its own, else the
+// Pipeline's. In other fields, an environment's promotion replaces the Pipeline's completely;
+// here it does not, because weave always used the Pipeline's secretRef.
 func secretOf(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment) string {
 	if into != nil && into.Promotion != nil && into.Promotion.Strategy.SecretRef != nil {
 		return into.Promotion.Strategy.SecretRef.Name
@@ -61,24 +61,25 @@ func secretOf(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment) string {
 	return ""
 }
 
-// key reads the HMAC key, each time: a Secret that changed counts from then on.
+// key reads the HMAC key for each call, so that a changed Secret is used at once.
 func (s *Server) key(ctx context.Context, name types.NamespacedName) ([]byte, error) {
 	secret := &corev1.Secret{}
 	err := s.Client.Get(ctx, name, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, unauthorized(reasonNoSecret, fmt.Errorf("there is no Secret %s: create it with the key %s", name, SecretKey))
+		return nil, unauthorized(reasonNoSecret, fmt.Errorf("Secret %s does not exist: create it with the key %s", name, SecretKey))
 	case apierrors.IsForbidden(err):
-		return nil, failed(fmt.Errorf("the hub may not read Secret %s: apply config/rbac/pipeline-secrets to that namespace: %w", name, err))
+		return nil, failed(fmt.Errorf("the hub may not read Secret %s: apply config/rbac/pipeline-secrets to its namespace: %w", name, err))
 	case err != nil:
 		return nil, failed(fmt.Errorf("reading Secret %s: %w", name, err))
 	case len(secret.Data[SecretKey]) == 0:
-		return nil, unauthorized(reasonNoSecret, fmt.Errorf("the Secret %s has no key %s, or an empty one", name, SecretKey))
+		return nil, unauthorized(reasonNoSecret, fmt.Errorf("Secret %s has no key %s, or an empty one: set it", name, SecretKey))
 	}
 	return secret.Data[SecretKey], nil
 }
 
-// environment of a Pipeline by name, with its place; nil when it has none.
+// environment returns the index and the environment of a Pipeline by name; -1 and nil if there
+// is none.
 func environment(p *pipelinesv1.Pipeline, name string) (int, *pipelinesv1.Environment) {
 	for i := range p.Spec.Environments {
 		if p.Spec.Environments[i].Name == name {
@@ -88,7 +89,7 @@ func environment(p *pipelinesv1.Pipeline, name string) (int, *pipelinesv1.Enviro
 	return -1, nil
 }
 
-// noEnvironment is weave's answer to a name that the Pipeline does not have.
+// noEnvironment is weave's answer to an environment that the Pipeline does not have.
 func noEnvironment(p *pipelinesv1.Pipeline, name string) *refusal {
 	return refuse(http.StatusUnprocessableEntity, reasonMismatch, "app %s/%s has no environment %s defined", p.Namespace, p.Name, name)
 }

@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	// patience is how long a call waits for what comes of it. A pull request takes a
-	// second or two; who calls gives up after ten or so.
+	// patience is how long a call waits for its result. A pull request takes 1 or 2 seconds;
+	// clients give up after about 10 seconds.
 	patience = 5 * time.Second
-	// lookEvery is how often the cache is asked meanwhile.
-	lookEvery = 100 * time.Millisecond
+	// pollInterval is the time between two reads of the cache during the wait.
+	pollInterval = 100 * time.Millisecond
 )
 
-// look tells what a call has led to: the pull request's address, if there is one,
-// and whether that is all there will be for now. An error ends the wait.
-type look func(context.Context) (location string, settled bool, err error)
+// poll returns the result of a call so far: the address of the pull request, if there is one,
+// and whether the result is final for now. An error ends the wait.
+type poll func(context.Context) (location string, settled bool, err error)
 
-// await looks until it is settled, or for patience; the call was heard either way.
-func (s *Server) await(ctx context.Context, look look) (string, error) {
-	timer, ticker := s.Clock.NewTimer(patience), s.Clock.NewTicker(lookEvery)
+// await polls until the result is settled, or for patience. The call has its effect in both
+// cases.
+func (s *Server) await(ctx context.Context, poll poll) (string, error) {
+	timer, ticker := s.Clock.NewTimer(patience), s.Clock.NewTicker(pollInterval)
 	defer timer.Stop()
 	defer ticker.Stop()
 	for {
-		location, settled, err := look(ctx)
+		location, settled, err := poll(ctx)
 		if err != nil || settled {
 			return location, err
 		}
@@ -47,8 +48,8 @@ func (s *Server) await(ctx context.Context, look look) (string, error) {
 	}
 }
 
-// come tells what a promotion has come to.
-func come(p *capstanv1.Promotion) (location string, settled bool, err error) {
+// outcome returns the result of a promotion so far.
+func outcome(p *capstanv1.Promotion) (location string, settled bool, err error) {
 	switch p.Status.Phase {
 	case "", capstanv1.PhaseAwaitingApproval:
 		return "", false, nil
@@ -65,8 +66,8 @@ func come(p *capstanv1.Promotion) (location string, settled bool, err error) {
 	return "", false, nil
 }
 
-// newest promotion of a Pipeline into an environment, by what reader has; nil when there
-// is none, or when mark says that there was a newer one.
+// newest returns the newest promotion of a Pipeline into an environment. It returns nil if
+// there is none, or if mark shows that a newer one existed.
 func newest(ctx context.Context, reader client.Reader, p *pipelinesv1.Pipeline, environment string, mark int64) (*capstanv1.Promotion, error) {
 	all, err := promotions.OfPipeline(ctx, reader, client.ObjectKeyFromObject(p), p.UID)
 	if err != nil {

@@ -10,16 +10,17 @@ import (
 const (
 	// MaxBody of a call, in bytes: many times a Flux event.
 	MaxBody = 256 << 10
-	// smallBody is what any call may send, in bytes: most events are below a tenth of
-	// it, and an approval sends nothing.
+	// smallBody is the size that is read for every call, in bytes: most events are below a
+	// tenth of it, and an approval has no body.
 	smallBody = 16 << 10
-	// maxLarge is how many larger bodies are read at a time. With maxConnections small
-	// ones, and maxCalls that were read, that is below 40 MiB.
+	// maxLarge is how many larger bodies are read at a time. Together with maxConnections
+	// small bodies, and maxCalls that were read, they use less than 40 MiB.
 	maxLarge = 16
 )
 
-// body of a call. Whoever sends it slowly holds a connection for readTimeout, and one of
-// the places for large bodies if it is one; no slot, which is for calls that are whole.
+// body reads the body of a call. A client that sends slowly holds a connection for readTimeout,
+// and a place for large bodies if its body is large. It holds no slot: slots are for calls
+// whose body was read.
 func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	from := http.MaxBytesReader(w, r.Body, MaxBody)
 	body, err := io.ReadAll(io.LimitReader(from, smallBody+1))
@@ -44,7 +45,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// busy sends a caller away for whom there is no place.
+// busy is the answer if all slots, or all places for large bodies, are in use.
 func busy() *refusal {
 	return &refusal{code: http.StatusServiceUnavailable, reason: reasonBusy, retryAfter: busyFor}
 }

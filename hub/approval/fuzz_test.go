@@ -20,8 +20,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// FuzzRoute: what is made of names is read back as those names, and what is read
-// holds names that may be asked for.
+// FuzzRoute: a path made of names is parsed to the same names, and parsed names are valid.
 func FuzzRoute(f *testing.F) {
 	f.Add("apps", "shop", "prod", "1.2.0", "/approval/apps/shop/prod/1.2.0")
 	f.Add("apps", "shop", "Prod EU/überall", "1.2.0+b/c", "/promotion/apps/shop/%2F")
@@ -46,7 +45,7 @@ func FuzzRoute(f *testing.F) {
 	})
 }
 
-// FuzzSignature: headers of any kind are no panic, and only what the key gives passes.
+// FuzzSignature: no header causes a panic, and only a signature with the key is accepted.
 func FuzzSignature(f *testing.F) {
 	f.Add("v2=00", "1800000000", "POST", "/promotion/a/b/c", []byte("body"), false)
 	f.Add("sha256=00", "", "POST", "/approval/a/b/c/d", []byte(nil), true)
@@ -55,7 +54,7 @@ func FuzzSignature(f *testing.F) {
 		r := route{endpoint: promotionEndpoint}
 		headers := http.Header{SignatureHeader: {signature}, TimestampHeader: {timestamp}}
 		if s, err := parseSignature(headers, legacy, now); err == nil && s.check(key, r, method, path, body) == nil {
-			t.Fatalf("%q at %q passes", signature, timestamp) // Finding a MAC is not to be done by luck.
+			t.Fatalf("%q at %q passes", signature, timestamp) // Guessing a MAC is practically impossible.
 		}
 		right := Sign(key, method, path, now, body)
 		s, err := parseSignature(right, legacy, now)
@@ -70,7 +69,7 @@ func FuzzSignature(f *testing.F) {
 			"path":   s.check(key, r, method, path+"x", body),
 			"body":   s.check(key, r, method, path, append(slices.Clone(body), 'x')),
 			"key":    s.check(append(slices.Clone(key), 'x'), r, method, path, body),
-			// A line break moved from one part into another is another message.
+			// Moving a line break from one part to another gives a different message.
 			"parts": s.check(key, r, method+"\n"+path, "", body),
 		} {
 			if err == nil && (what != "parts" || path != "") {
@@ -80,8 +79,8 @@ func FuzzSignature(f *testing.F) {
 	})
 }
 
-// FuzzServe: any request has one of the answers of the contract, and nobody without
-// the key is let through.
+// FuzzServe: every request gets one of the answers of the contract, and no call without the key
+// is accepted.
 func FuzzServe(f *testing.F) {
 	f.Add("POST", "/promotion/apps/shop/dev", "v2=00", "1800000000", []byte("{}"), true)
 	f.Add("GET", "/approval/apps/shop/prod/1", "sha256=00", "", []byte(nil), false)
@@ -89,7 +88,7 @@ func FuzzServe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, method, path, signature, timestamp string, body []byte, signed bool) {
 		request, err := http.NewRequestWithContext(t.Context(), method, "http://hub"+path, bytes.NewReader(body))
 		if err != nil {
-			t.Skip() // No such request can be sent.
+			t.Skip() // Such a request cannot be sent.
 		}
 		request.Header = http.Header{SignatureHeader: {signature}, TimestampHeader: {timestamp}}
 		if signed {
@@ -99,7 +98,7 @@ func FuzzServe(f *testing.F) {
 		New(Options{Client: oneShop{}, LegacySignatures: true, Logger: logr.Discard()}).ServeHTTP(recorder, request)
 		allowed := []int{400, 401, 404, 405, 413}
 		if signed {
-			// Nothing waits for an approval, and no application is called as the event says.
+			// No promotion waits for an approval, and no application has the name in the event.
 			allowed = append(allowed, 422)
 		}
 		if request.URL.Path == healthPath {
@@ -111,8 +110,8 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// oneShop is an API server with one Pipeline, its Secret and no Promotion. A real one
-// cannot be asked a hundred thousand times a minute.
+// oneShop is a fake API server with one Pipeline, its Secret and no Promotion. A real one cannot
+// answer a hundred thousand calls per minute.
 type oneShop struct{ client.Client }
 
 func (oneShop) Get(_ context.Context, name client.ObjectKey, o client.Object, _ ...client.GetOption) error {

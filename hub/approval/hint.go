@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
-// event is what is read of a Flux event: an application is at a revision.
+// event has the fields of a Flux event that are used: an application has a revision.
 type event struct {
 	InvolvedObject struct {
 		APIVersion string `json:"apiVersion"`
@@ -29,12 +29,12 @@ type event struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// revision that the event tells of.
+// revision of the application in the event.
 func (e *event) revision() string { return e.Metadata["revision"] }
 
-// hint has the hub look at a Pipeline, and waits for the promotion of the revision
-// that the event tells of. Whether there is one is the hub's own decision: the event
-// only says which one is waited for.
+// hint triggers a reconcile of a Pipeline, and waits for the promotion of the revision in the
+// event. The hub decides whether there is a promotion; the event only selects the one to wait
+// for.
 func (s *Server) hint(ctx context.Context, r *http.Request, p *pipelinesv1.Pipeline, target route, body []byte) (string, error) {
 	i, source := environment(p, target.environment)
 	var into *pipelinesv1.Environment
@@ -51,7 +51,7 @@ func (s *Server) hint(ctx context.Context, r *http.Request, p *pipelinesv1.Pipel
 	if err := fits(p, source, into, target, &e); err != nil {
 		return "", err
 	}
-	if err := carriedOut(p, into); err != nil {
+	if err := executable(p, into); err != nil {
 		return "", err
 	}
 	if err := s.wake(ctx, p); err != nil {
@@ -63,7 +63,7 @@ func (s *Server) hint(ctx context.Context, r *http.Request, p *pipelinesv1.Pipel
 	return s.await(ctx, func(ctx context.Context) (string, bool, error) { return s.promoted(ctx, p, into, e.revision()) })
 }
 
-// fits tells why nothing follows from an event, in weave's order and words.
+// fits returns an error if an event cannot lead to a promotion, with weave's order and texts.
 func fits(p *pipelinesv1.Pipeline, source, into *pipelinesv1.Environment, target route, e *event) error {
 	wrong := func(why reason, format string, args ...any) error {
 		return refuse(http.StatusUnprocessableEntity, why, format, args...)
@@ -83,19 +83,19 @@ func fits(p *pipelinesv1.Pipeline, source, into *pipelinesv1.Environment, target
 	return nil
 }
 
-// involves tells whether the event is of the Pipeline's application in the source
-// environment. Of the API version only the group counts, as everywhere: a Pipeline
-// written for v2beta1 is told of by v2.
+// involves returns whether the event is about the Pipeline's application in the source
+// environment. Only the group of the API version is compared, as everywhere: the Pipeline may
+// have v2beta1 and the event v2.
 func involves(p *pipelinesv1.Pipeline, source *pipelinesv1.Environment, e *event) bool {
 	of, app := e.InvolvedObject, p.Spec.AppRef
-	said, err := schema.ParseGroupVersion(of.APIVersion)
-	meant, wrong := schema.ParseGroupVersion(app.APIVersion)
-	return err == nil && wrong == nil && said.Group == meant.Group && of.Kind == app.Kind && of.Name == app.Name &&
+	actual, err := schema.ParseGroupVersion(of.APIVersion)
+	expected, wrong := schema.ParseGroupVersion(app.APIVersion)
+	return err == nil && wrong == nil && actual.Group == expected.Group && of.Kind == app.Kind && of.Name == app.Name &&
 		slices.ContainsFunc(source.Targets, func(t pipelinesv1.Target) bool { return t.Namespace == of.Namespace })
 }
 
-// wake the replica that leads: this one through its queue, another by an annotation
-// that its watch brings it.
+// wake triggers a reconcile on the leader: on this replica through its queue, on another one
+// through an annotation, which its watch delivers.
 func (s *Server) wake(ctx context.Context, p *pipelinesv1.Pipeline) error {
 	if s.Leads() {
 		s.Wake(client.ObjectKeyFromObject(p))
@@ -108,14 +108,14 @@ func (s *Server) wake(ctx context.Context, p *pipelinesv1.Pipeline) error {
 	p.Annotations[pipelinesv1.RequestedAtAnnotation] = s.Clock.Now().UTC().Format(time.RFC3339Nano)
 	if err := s.Client.Patch(ctx, p, client.MergeFrom(before)); err != nil {
 		if apierrors.IsForbidden(err) {
-			return failed(fmt.Errorf("this standby may not annotate Pipeline %s/%s for the leader to look: apply config/rbac: %w", p.Namespace, p.Name, err))
+			return failed(fmt.Errorf("this standby may not annotate Pipeline %s/%s to trigger a reconcile on the leader: apply config/rbac: %w", p.Namespace, p.Name, err))
 		}
 		return failed(fmt.Errorf("annotating Pipeline %s/%s: %w", p.Namespace, p.Name, err))
 	}
 	return nil
 }
 
-// promoted tells what has come of a revision's promotion into an environment.
+// promoted returns the result of a revision's promotion into an environment so far.
 func (s *Server) promoted(ctx context.Context, p *pipelinesv1.Pipeline, into *pipelinesv1.Environment, revision string) (string, bool, error) {
 	now := &pipelinesv1.Pipeline{}
 	if err := s.Cache.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil || now.UID != p.UID {
@@ -127,21 +127,22 @@ func (s *Server) promoted(ctx context.Context, p *pipelinesv1.Pipeline, into *pi
 	}
 	promotion, err := newest(ctx, s.Cache, p, into.Name, 0)
 	if err != nil {
-		return "", false, nil // Likewise.
+		return "", false, nil // The cache cannot be read yet.
 	}
 	switch {
 	case promotion == nil || !same(revision, promotion.Spec.Revision) || promotion.Status.Phase == capstanv1.PhaseSuperseded:
 		return "", runs(into, status, revision), nil
 	case promotion.Status.Phase == capstanv1.PhaseAwaitingApproval:
-		// Whoever approves next finds the revision where weave shows it.
+		// The wait ends when status.waitingApproval shows the revision, as in weave: the client
+		// that approves reads it there.
 		return "", status.WaitingApproval.Revision == promotion.Spec.Revision, nil
 	default:
-		return come(promotion)
+		return outcome(promotion)
 	}
 }
 
-// runs tells whether every target of an environment runs a revision: then there is
-// nothing to promote.
+// runs returns whether every target of an environment runs a revision: then there is nothing to
+// promote.
 func runs(into *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStatus, revision string) bool {
 	targets := decision.TargetsOf(into, status)
 	return len(targets) > 0 && !slices.ContainsFunc(targets, func(t decision.Target) bool {
@@ -149,8 +150,8 @@ func runs(into *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStatus, 
 	})
 }
 
-// same compares a revision that an event tells of with one that the hub read: that
-// of an OCI chart has the digest appended in the event.
-func same(told, read string) bool {
-	return told == read || (read != "" && strings.HasPrefix(told, read+"+"))
+// same compares the revision in an event with one that the hub read. In an event, the revision
+// of an OCI chart has the digest appended.
+func same(event, read string) bool {
+	return event == read || (read != "" && strings.HasPrefix(event, read+"+"))
 }

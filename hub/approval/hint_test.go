@@ -20,7 +20,7 @@ func secretOfWorld(w *world) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "hmac"}}
 }
 
-// tell of a revision in dev.
+// tell sends a hint that dev has a revision.
 func (w *world) tell(url, pipeline, revision string) answer {
 	w.t.Helper()
 	path := PromotionPath(w.ns, pipeline, "dev")
@@ -28,7 +28,7 @@ func (w *world) tell(url, pipeline, revision string) answer {
 	return w.post(url, path, Sign(key, http.MethodPost, path, time.Now(), []byte(body)), body)
 }
 
-// C21, C22: the hint is answered with what the hub made of the revision.
+// C21, C22: the answer of a hint is the result of the promotion of its revision.
 func TestAnswerOfHint(t *testing.T) {
 	w := newWorld(t)
 	url := w.serve()
@@ -52,8 +52,8 @@ func TestAnswerOfHint(t *testing.T) {
 	}
 }
 
-// What the environment runs already is not waited for; nor is anything while the
-// Pipeline is suspended.
+// The call does not wait if the environment already runs the revision, or if the Pipeline is
+// suspended.
 func TestNothingToWaitFor(t *testing.T) {
 	w := newWorld(t)
 	url := w.serve()
@@ -71,7 +71,7 @@ func TestNothingToWaitFor(t *testing.T) {
 	w.Expect(time.Since(begun)).To(BeNumerically("<", patience))
 }
 
-// The promotion of another revision is not the answer.
+// A promotion of another revision does not end the wait.
 func TestHintWaitsForItsOwnRevision(t *testing.T) {
 	w := newWorld(t)
 	p := w.pipeline("own")
@@ -84,7 +84,7 @@ func TestHintWaitsForItsOwnRevision(t *testing.T) {
 	w.Eventually(done, 2*patience).Should(Receive(Equal(answer{201, "", pull})))
 }
 
-// A standby asks the leader by an annotation, and changes nothing else.
+// A standby triggers the leader through an annotation, and changes nothing else.
 func TestStandbyAnnotates(t *testing.T) {
 	w := newWorld(t)
 	w.options.Leads = func() bool { return false }
@@ -110,7 +110,7 @@ func TestSameRevision(t *testing.T) {
 	g.Expect(same("+x", "")).To(BeFalse())
 }
 
-// What the caller says in the path is answered as it was said, and as text.
+// The answer repeats names of the path unchanged, and as plain text.
 func TestAnswersAreText(t *testing.T) {
 	w := newWorld(t)
 	w.pipeline("text")

@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	// plane is a control plane that is started for the first test that needs one:
-	// fuzzing needs none, and starts this program many times.
+	// plane is a control plane that starts for the first test that needs it: fuzzing needs
+	// none, and starts this program many times.
 	plane     *controlplane.ControlPlane
 	plane1    sync.Once
 	admin     client.Client
@@ -65,15 +65,15 @@ func management() (client.Client, error) {
 	return admin, errPlane
 }
 
-// world is a server over a real API server, in a namespace of its own. The test
-// writes what the hub's reconcilers would.
+// world is a server with a real API server, in its own namespace. The test writes the statuses
+// that the hub's reconcilers would write.
 type world struct {
 	*WithT
 	t       *testing.T
 	c       client.Client
 	ns      string
 	options Options
-	// woken by hints.
+	// woken are the Pipelines of the hints.
 	mu    sync.Mutex
 	woken []types.NamespacedName
 }
@@ -106,14 +106,14 @@ func (w *world) secret(name string, data map[string][]byte) {
 	w.Expect(w.c.Create(w.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Data: data})).To(Succeed())
 }
 
-// serve the handler; the address is returned.
+// serve the handler and return its address.
 func (w *world) serve() string {
 	server := httptest.NewServer(New(w.options))
 	w.t.Cleanup(server.Close)
 	return server.URL
 }
 
-// pipeline of dev and prod, with a key, manual.
+// pipeline creates a Pipeline with dev and prod, a key, and manual promotions.
 func (w *world) pipeline(name string) *pipelinesv1.Pipeline {
 	w.t.Helper()
 	p := &pipelinesv1.Pipeline{
@@ -133,7 +133,7 @@ func (w *world) pipeline(name string) *pipelinesv1.Pipeline {
 	return p
 }
 
-// promotion into prod, as hub/pipeline writes it.
+// promotion creates a Promotion into prod, as hub/pipeline does.
 func (w *world) promotion(p *pipelinesv1.Pipeline, number int64, revision string, status capstanv1.PromotionStatus) *capstanv1.Promotion {
 	w.t.Helper()
 	promotion := &capstanv1.Promotion{
@@ -152,8 +152,8 @@ func (w *world) promotion(p *pipelinesv1.Pipeline, number int64, revision string
 	return promotion
 }
 
-// becomes writes a status once the approval stands in the spec: what hub/promotion
-// does then. It is waited for by the test's end.
+// becomes writes a status when the spec has the approval, as hub/promotion does. The test waits
+// for it at its end.
 func (w *world) becomes(p *capstanv1.Promotion, status capstanv1.PromotionStatus) {
 	done := make(chan error, 1)
 	ctx := w.t.Context()
@@ -197,21 +197,21 @@ func (w *world) post(url, path string, headers http.Header, body string) answer 
 	return answer{response.StatusCode, string(said), response.Header.Get("Location")}
 }
 
-// approve a revision for prod of a Pipeline.
+// approve a revision into prod of a Pipeline.
 func (w *world) approve(url, pipeline, revision string) answer {
 	w.t.Helper()
 	path := ApprovalPath(w.ns, pipeline, "prod", revision)
 	return w.post(url, path, Sign(key, http.MethodPost, path, time.Now(), nil), "")
 }
 
-// verifyNone looks, when the test and what it started have ended, whether a goroutine
-// is left. Idle connections of the tests' own clients are no leak.
+// verifyNone checks that no goroutine is left after the test and everything that it started
+// have ended. Idle connections of the tests' own clients are no leak.
 func verifyNone(t *testing.T) {
 	leaks.AtEnd(t)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 }
 
-// started runs a server until the test ends, and returns how to end it before.
+// started runs a server until the test ends, and returns a function that ends it earlier.
 func started(t *testing.T, s *Server) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -21,7 +21,7 @@ func newMetrics() *metrics {
 		}, []string{"reason"}),
 		callSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "capstan_hook_call_seconds",
-			Help:    "Time that a call of the promotion hook took, the wait for its outcome included, by endpoint.",
+			Help:    "Duration of a call of the promotion hook, including the wait for its result, by endpoint.",
 			Buckets: []float64{0.001, 0.005, 0.025, 0.1, 0.5, 1, 2, 5, 10, 20},
 		}, []string{"endpoint"}),
 	}

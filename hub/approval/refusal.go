@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// reason of a refusal, in one word, for metric and log.
+// reason of a refusal in CamelCase, for the metric and the log.
 type reason string
 
 const (
@@ -28,8 +28,8 @@ const (
 	reasonError       reason = "Error"
 )
 
-// verbosity of the line of log that tells of a refusal: what anybody on the network
-// can cause without end is no news.
+// verbosity returns the log level of a refusal. Refusals that any client on the network can
+// cause without a limit are logged at level 1.
 func verbosity(r reason) int {
 	switch r {
 	case reasonRateLimited, reasonBusy, reasonMethod, reasonPath, reasonNoPipeline:
@@ -40,7 +40,7 @@ func verbosity(r reason) int {
 	return 0
 }
 
-// What weave answers; callers may look for these words.
+// Answers of weave. Clients may compare these texts.
 const (
 	weaveFailed      = "error promoting application, please consult the promotion server's logs"
 	weaveNotApproved = "failed approving promotion"
@@ -52,11 +52,11 @@ const (
 type refusal struct {
 	code   int
 	reason reason
-	// body is what the caller is told.
+	// body of the answer.
 	body string
-	// retryAfter is the value of that header; none when empty.
+	// retryAfter is the value of the header Retry-After; no header if empty.
 	retryAfter string
-	// cause is what only the log is told.
+	// cause is only logged.
 	cause error
 }
 
@@ -75,24 +75,23 @@ func refuse(code int, why reason, format string, args ...any) *refusal {
 	return &refusal{code: code, reason: why, body: fmt.Sprintf(format, args...)}
 }
 
-// unauthorized tells the caller nothing more, whatever is amiss.
+// unauthorized answers without a body, so that the caller does not learn what is wrong.
 func unauthorized(why reason, cause error) *refusal {
 	return &refusal{code: http.StatusUnauthorized, reason: why, cause: cause}
 }
 
-// notApproved is weave's answer to an approval of what does not wait for one.
+// notApproved is weave's answer if no promotion waits for the approval.
 func notApproved(why reason, format string, args ...any) *refusal {
 	return refuse(http.StatusUnprocessableEntity, why, weaveNotApproved+": "+format, args...)
 }
 
-// rateLimited tells when the next call may come.
+// rateLimited answers with the time at which the next call is allowed.
 func rateLimited(at time.Time) *refusal {
 	return &refusal{code: http.StatusTooManyRequests, reason: reasonRateLimited, retryAfter: at.UTC().Format(http.TimeFormat)}
 }
 
-// failed is trouble of the hub's own, or of its API server: nothing that the caller
-// can mend.
+// failed is an error of the hub or its API server, which the caller cannot fix.
 func failed(cause error) *refusal {
 	return &refusal{code: http.StatusInternalServerError, reason: reasonError, cause: cause,
-		body: "the hub could not ask its API server; its log says why. Try again"}
+		body: "the hub could not call its API server; see the hub's log. Try again"}
 }

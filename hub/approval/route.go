@@ -14,17 +14,17 @@ const (
 	approvalEndpoint  = "approval"
 )
 
-// route is what a path names. Revision is of an approval only.
+// route has the names in a path. Only an approval has a revision.
 type route struct {
 	endpoint                                   string
 	namespace, pipeline, environment, revision string
 }
 
-// segments of a path, the endpoint included.
+// segments is the number of segments in a path, including the endpoint.
 var segments = map[string]int{promotionEndpoint: 4, approvalEndpoint: 5}
 
-// parseRoute reads a path as it was sent: each segment is escaped by itself, so that
-// an environment or a revision may hold a slash. A slash at the end is let pass.
+// parseRoute parses an escaped path. Each segment is escaped separately, so that an environment
+// or a revision may contain a slash. A slash at the end is accepted.
 func parseRoute(escapedPath string) (route, bool) {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(escapedPath, "/"), "/"), "/")
 	if !strings.HasPrefix(escapedPath, "/") || segments[parts[0]] == 0 || segments[parts[0]] != len(parts) {
@@ -41,17 +41,17 @@ func parseRoute(escapedPath string) (route, bool) {
 	if r.endpoint == approvalEndpoint {
 		r.revision = parts[4]
 	}
-	// What cannot be a name is not asked for.
+	// The API server is not called for names that cannot exist.
 	ok := len(validation.IsDNS1123Label(r.namespace)) == 0 && len(validation.IsDNS1123Subdomain(r.pipeline)) == 0
 	return r, ok
 }
 
-// ApprovalPath is the escaped path that approves a revision.
+// ApprovalPath returns the escaped path of an approval of a revision.
 func ApprovalPath(namespace, pipeline, environment, revision string) string {
 	return join(approvalEndpoint, namespace, pipeline, environment, revision)
 }
 
-// PromotionPath is the escaped path that tells of a revision in an environment.
+// PromotionPath returns the escaped path of a hint that an environment has a new revision.
 func PromotionPath(namespace, pipeline, environment string) string {
 	return join(promotionEndpoint, namespace, pipeline, environment)
 }

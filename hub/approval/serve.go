@@ -15,15 +15,14 @@ import (
 	"github.com/capstan-hub/capstan/hub/serving"
 )
 
-// healthPath is answered with 200 to everybody, as weave does on this port.
+// healthPath is answered with 200 without a signature, as weave does on this port.
 const healthPath = "/healthz"
 
-// busyFor is when a caller that found all slots taken is asked to come back.
+// busyFor is the Retry-After in seconds for a client that finds all slots in use.
 const busyFor = "5"
 
-// ServeHTTP implements http.Handler. It parses paths itself: a ServeMux would
-// redirect what it thinks is not clean, and a redirected call is another than the
-// one that was signed.
+// ServeHTTP implements http.Handler. It parses paths itself: a ServeMux redirects paths that are
+// not clean, and the signature does not match the redirected path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == healthPath {
 		_, _ = io.WriteString(w, "ok")
@@ -43,7 +42,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.callSeconds.WithLabelValues(endpoint).Observe(s.Clock.Since(started).Seconds())
 }
 
-// serve a call, in the order in which weave finds fault.
+// serve a call. The checks have the same order as in weave.
 func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, target route, known bool) (string, error) {
 	if wait := s.limiter.Take(serving.Client(r.RemoteAddr), s.Clock.Now()); wait > 0 {
 		return "", rateLimited(s.Clock.Now().Add(wait))
@@ -53,7 +52,7 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	}
 	if !known {
 		return "", refuse(http.StatusNotFound, reasonPath,
-			"no such path: POST to %s or %s, each part escaped", "/promotion/NAMESPACE/PIPELINE/ENVIRONMENT", "/approval/NAMESPACE/PIPELINE/ENVIRONMENT/REVISION")
+			"the path does not exist: POST to %s or %s, with each part escaped", "/promotion/NAMESPACE/PIPELINE/ENVIRONMENT", "/approval/NAMESPACE/PIPELINE/ENVIRONMENT/REVISION")
 	}
 	body, err := s.body(w, r)
 	if err != nil {
@@ -65,9 +64,9 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	default:
 		return "", busy()
 	}
-	unknown := refuse(http.StatusNotFound, reasonNoPipeline, "there is no Pipeline %s/%s", target.namespace, target.pipeline)
+	unknown := refuse(http.StatusNotFound, reasonNoPipeline, "Pipeline %s/%s does not exist", target.namespace, target.pipeline)
 	if s.Namespace != "" && target.namespace != s.Namespace {
-		return "", unknown // It may be another hub's.
+		return "", unknown // It may belong to another hub.
 	}
 	p := &pipelinesv1.Pipeline{}
 	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: target.namespace, Name: target.pipeline}, p); err != nil {
@@ -82,7 +81,7 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return s.hint(ctx, r, p, target, body)
 }
 
-// answer writes what came of a call, and tells of a refusal; it returns the code.
+// answer writes the answer of a call, and logs a refusal. It returns the status code.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, location string, err error) int {
 	w.Header().Set("Cache-Control", "no-store")
 	if err == nil {

@@ -21,24 +21,24 @@ const (
 	DefaultRateLimit = 20
 	// rateInterval is weave's default, too.
 	rateInterval = 30 * time.Second
-	// maxClients whose calls are counted. The other bounds hold against who has more
-	// addresses.
+	// maxClients is how many clients the limiter counts. The other bounds protect against a
+	// client with more addresses.
 	maxClients = 10_000
 
-	// maxConnections at a time: idle ones included, far below what the process may
-	// have open.
+	// maxConnections at a time, including idle ones: far below the process's limit of open
+	// files.
 	maxConnections = 512
-	// maxCalls that are worked upon, or wait for an outcome, at a time.
+	// maxCalls that are processed, or wait for a result, at a time.
 	maxCalls = 64
 
-	// readTimeout and idleTimeout are for a caller that dawdles.
+	// readTimeout and idleTimeout bound slow clients.
 	readTimeout = 10 * time.Second
 	idleTimeout = 60 * time.Second
-	// maxHeader is room for a proxy's headers.
+	// maxHeader includes the headers that a proxy adds, in bytes.
 	maxHeader = 16 << 10
 
-	// callTimeout bounds what a call does besides being read: its questions to the
-	// API server, and the wait.
+	// callTimeout bounds a call after its body was read: the requests to the API server, and
+	// the wait.
 	callTimeout = patience + 10*time.Second
 )
 
@@ -46,24 +46,24 @@ const (
 type Options struct {
 	// BindAddress, such as ":8082".
 	BindAddress string
-	// CertFile and KeyFile serve by TLS; they are read again when they change. Plain
-	// HTTP when empty.
+	// CertFile and KeyFile enable TLS; they are read again when they change. Plain HTTP when
+	// empty.
 	CertFile, KeyFile string
-	// LegacySignatures takes weave's signatures, too.
+	// LegacySignatures also accepts weave's signatures.
 	LegacySignatures bool
-	// Namespace restricts the Pipelines that are called for; all when empty.
+	// Namespace restricts calls to the Pipelines of one namespace; all when empty.
 	Namespace string
 	// RateLimit is how many calls a client may make in 30 s; DefaultRateLimit when 0.
 	RateLimit int
-	// Client reads from the API server and writes; with a budget of its own.
+	// Client reads from and writes to the API server, with its own rate limit.
 	Client client.Client
-	// Cache is what outcomes are waited for in.
+	// Cache is read while a call waits for its result.
 	Cache client.Reader
-	// Leads tells whether this replica acts.
+	// Leads returns whether this replica is the leader.
 	Leads func() bool
-	// Wake has this replica look at a Pipeline, where it leads. It does not block.
+	// Wake triggers a reconcile of a Pipeline on this replica if it leads. It does not block.
 	Wake func(types.NamespacedName)
-	// Registerer of the metrics, while the Server runs; not registered when nil.
+	// Registerer has the metrics while the Server runs; they are not registered when nil.
 	Registerer prometheus.Registerer
 	Clock      clock.WithTicker
 	Logger     logr.Logger
@@ -74,9 +74,9 @@ type Server struct {
 	Options
 	metrics *metrics
 	limiter *serving.Limiter
-	// slots are taken by calls that were read, large by large bodies that are read.
+	// slots are for calls whose body was read; large is for large bodies being read.
 	slots, large chan struct{}
-	// stopping is closed when the server is to end; nil before Start.
+	// stopping is closed when the server must end; nil before Start.
 	stopping <-chan struct{}
 }
 
@@ -107,8 +107,8 @@ func New(o Options) *Server {
 // sends a call to any replica.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start serves until the context ends. It fails when it cannot register its metrics, cannot
-// listen, or cannot read the certificate.
+// Start serves until the context ends. It returns an error if it cannot register its metrics,
+// listen, or read the certificate.
 func (s *Server) Start(ctx context.Context) error {
 	undo, err := collectors.Register(s.Registerer, s.metrics.all()...)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/serving"
 )
 
-// listening is a server that was started, at a free port.
+// listening is a started server at a free port.
 func listening(t *testing.T, o Options) (address string, stop func() error) {
 	t.Helper()
 	g := NewWithT(t)
@@ -50,7 +50,7 @@ func TestRunsOnEveryReplica(t *testing.T) {
 	NewWithT(t).Expect((&Server{}).NeedLeaderElection()).To(BeFalse())
 }
 
-// A server that is to end answers the calls that wait, at once, and leaves nothing.
+// A server that ends answers the waiting calls at once, and leaves no goroutine.
 func TestStopsOrderly(t *testing.T) {
 	w := newWorld(t)
 	verifyNone(t)
@@ -106,7 +106,7 @@ func TestTLS(t *testing.T) {
 	g.Eventually(served).WithTimeout(10 * time.Second).Should(Equal("first"))
 	write("second")
 	g.Eventually(served).WithTimeout(30 * time.Second).Should(Equal("second"))
-	_, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}) //nolint:gosec // It is to be refused.
+	_, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}) //nolint:gosec // The server must refuse it.
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(stop()).To(Succeed())
 }
@@ -129,7 +129,7 @@ func certificate(t *testing.T, name string) (certPEM, keyPEM []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: rawKey})
 }
 
-// More calls at a time than there are slots are sent away, not queued.
+// Calls above the number of slots are refused, not queued.
 func TestBusy(t *testing.T) {
 	w := newWorld(t)
 	s := New(w.options)
@@ -147,8 +147,7 @@ func TestBusy(t *testing.T) {
 	w.Expect(s.slots).To(HaveLen(maxCalls - 1))
 }
 
-// Callers that send their bodies slowly hold connections, and no place of those whose
-// call is whole.
+// Clients that send their bodies slowly hold connections, but no slots.
 func TestSlowBodiesHoldNoSlot(t *testing.T) {
 	w := newWorld(t)
 	address, _ := listening(t, w.options)
@@ -163,8 +162,7 @@ func TestSlowBodiesHoldNoSlot(t *testing.T) {
 	w.Consistently(func() int { return w.approve("http://"+address, "prompt", "1.1.0").Code }).WithTimeout(2 * time.Second).Should(Equal(422))
 }
 
-// Bodies that are larger than most are read a few at a time: what callers send is
-// counted before it is held.
+// Large bodies are read a few at a time, so that their memory is bounded.
 func TestLargeBodiesAreCounted(t *testing.T) {
 	w := newWorld(t)
 	s := New(w.options)
@@ -185,7 +183,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	w.Expect(post(smallBody + 1)).To(Equal(503))
 }
 
-// A caller that sends slowly is cut off, and one that sends too large a header is too.
+// The server closes the connection of a client that sends slowly, or a header that is too large.
 func TestSlowAndLargeCallers(t *testing.T) {
 	g := NewWithT(t)
 	verifyNone(t)
@@ -209,7 +207,7 @@ func TestSlowAndLargeCallers(t *testing.T) {
 	g.Expect(response.StatusCode).To(Equal(431))
 }
 
-// N10: of two approvals at once, one is recorded.
+// N10: of two concurrent approvals, one is recorded.
 func TestTwoApprovalsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.becomes(w.promotion(w.pipeline("twice"), 1, "1.1.0", waiting), capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})

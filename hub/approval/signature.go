@@ -14,47 +14,46 @@ import (
 	"time"
 )
 
-// Headers of a signature, and where its key is.
+// Headers of a signature, and the location of its key.
 const (
-	// SignatureHeader holds <scheme>=<hex HMAC>.
+	// SignatureHeader has the value <scheme>=<hex HMAC>.
 	SignatureHeader = "X-Signature"
-	// TimestampHeader holds the time of signing, in seconds since 1970.
+	// TimestampHeader has the time of signing, in seconds since 1970.
 	TimestampHeader = "X-Signature-Timestamp"
-	// SecretKey is the key of a Secret that holds the HMAC key (weave's).
+	// SecretKey is the key in a Secret for the HMAC key (the same as weave's).
 	SecretKey = "hmac-key"
 
-	// Window is how far the time of signing may be from the hub's, either way:
-	// clocks differ by seconds, and CI systems queue for a minute or two.
+	// Window is how much the time of signing may differ from the hub's clock, in both
+	// directions: clocks differ by seconds, and CI systems queue for a minute or two.
 	Window = 5 * time.Minute
 
-	// digestBytes of sha256 tell signatures apart, and fit into a label.
+	// digestBytes of SHA-256 distinguish signatures, and fit into a label.
 	digestBytes = 16
 
 	// version2 is the scheme of signatures that cover the whole call.
 	version2 = "v2"
 )
 
-// SignedHeaders are the headers of a signature of version 2, in the order in which
-// they are shown.
+// SignedHeaders are the headers of a signature of version 2, in display order.
 var SignedHeaders = []string{SignatureHeader, TimestampHeader}
 
-// Reasons why a signature does not hold. They are logged, never answered.
+// Reasons why a signature is not valid. They are logged and never part of the answer.
 var (
-	errUnsigned  = errors.New("there is not exactly one " + SignatureHeader + " header")
-	errMalformed = errors.New("the " + SignatureHeader + " header is not v2=<hex HMAC-SHA256>")
-	errLegacy    = errors.New("the signature is of weave's form, which --legacy-signatures lets pass; sign with version 2 instead (capstan sign)")
-	errNoTime    = errors.New("the " + TimestampHeader + " header is not one time in seconds since 1970")
-	errLate      = errors.New("the time of signing is more than " + Window.String() + " away from the hub's: sign each call anew, and compare the clocks")
-	errMismatch  = errors.New("the HMAC is another: the key differs, or the method, path, time or body is not what was signed")
+	errUnsigned  = errors.New("the call must have exactly one header " + SignatureHeader)
+	errMalformed = errors.New("the header " + SignatureHeader + " must be v2=<hex HMAC-SHA256>")
+	errLegacy    = errors.New("the signature has weave's form, which needs --legacy-signatures; sign with version 2 instead (capstan sign)")
+	errNoTime    = errors.New("the call must have exactly one header " + TimestampHeader + " with a time in seconds since 1970")
+	errLate      = errors.New("the time of signing differs by more than " + Window.String() + " from the hub's clock: sign each call again, and compare the clocks")
+	errMismatch  = errors.New("the HMAC does not match: the key differs, or the method, path, time or body was changed after signing")
 )
 
-// legacyHashes are those that weave's signatures may name.
+// legacyHashes are the algorithms of weave's signatures.
 var legacyHashes = map[string]func() hash.Hash{
 	"sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
 }
 
-// Sign returns the headers that sign a call by version 2. The path is escaped, as it
-// is sent, without query.
+// Sign returns the headers that sign a call with version 2. The path is escaped as in the
+// request, without the query.
 func Sign(key []byte, method, escapedPath string, at time.Time, body []byte) http.Header {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	return http.Header{
@@ -63,8 +62,8 @@ func Sign(key []byte, method, escapedPath string, at time.Time, body []byte) htt
 	}
 }
 
-// message is what version 2 signs: four lines without an end, of which none can hold
-// a line break.
+// message returns the bytes that version 2 signs: four lines without a final line break. No
+// line can contain a line break.
 func message(method, escapedPath, timestamp string, body []byte) []byte {
 	sum := sha256.Sum256(body)
 	return []byte(strings.Join([]string{method, escapedPath, timestamp, hex.EncodeToString(sum[:])}, "\n"))
@@ -76,15 +75,14 @@ func mac(algorithm func() hash.Hash, key, message []byte) []byte {
 	return h.Sum(nil)
 }
 
-// signature is what a call's headers hold, not compared with any key yet.
+// signature is the parsed signature of a call, before it is checked with a key.
 type signature struct {
 	scheme    string
 	mac       []byte
-	timestamp string // of version 2
+	timestamp string // only with version 2
 }
 
-// parseSignature reads the headers. What fails here needs no key to be refused, and
-// so no question to the API server.
+// parseSignature parses the headers. An error here needs no key, so no call of the API server.
 func parseSignature(headers http.Header, legacy bool, now time.Time) (signature, error) {
 	values := headers.Values(SignatureHeader)
 	if len(values) != 1 {
@@ -120,15 +118,14 @@ func parseSignature(headers http.Header, legacy bool, now time.Time) (signature,
 	return s, nil
 }
 
-// check compares the signature with what the key gives, in a time that does not tell
-// where they differ.
+// check compares the signature with the HMAC of the key, in constant time.
 func (s signature) check(key []byte, r route, method, escapedPath string, body []byte) error {
 	var want []byte
 	switch {
 	case s.scheme == version2:
 		want = mac(sha256.New, key, message(method, escapedPath, s.timestamp, body))
 	case r.endpoint == approvalEndpoint:
-		want = mac(legacyHashes[s.scheme], key, nil) // Weave's approvals sign nothing.
+		want = mac(legacyHashes[s.scheme], key, nil) // Weave's approvals sign an empty message.
 	default:
 		want = mac(legacyHashes[s.scheme], key, body)
 	}
@@ -138,8 +135,8 @@ func (s signature) check(key []byte, r route, method, escapedPath string, body [
 	return nil
 }
 
-// digest tells one signature from another without being one; empty for weave's,
-// which are all alike.
+// digest identifies a signature but cannot be used as one. It is empty for weave's signatures,
+// which are all equal.
 func (s signature) digest() string {
 	if s.scheme != version2 {
 		return ""

@@ -18,7 +18,7 @@ import (
 
 var now = time.Unix(1_800_000_000, 0)
 
-// The format is a promise to whoever signs with other tools: it never changes.
+// The format is stable for clients that sign with other tools: it never changes.
 func TestSignatureVersion2(t *testing.T) {
 	g := NewWithT(t)
 	headers := Sign([]byte("key"), http.MethodPost, "/approval/apps/shop/prod/1.2.0", now, nil)
@@ -44,7 +44,7 @@ printf 'POST\n%s\n%s\n%s' /promotion/apps/shop/dev 1800000000 "$body" | ` + open
 		To(Equal("v2=" + strings.TrimSpace(string(out))))
 }
 
-func TestWhatIsWrongWithASignature(t *testing.T) {
+func TestInvalidSignatures(t *testing.T) {
 	path := "/promotion/apps/shop/dev"
 	body := []byte("body")
 	r, _ := parseRoute(path)
@@ -58,7 +58,7 @@ func TestWhatIsWrongWithASignature(t *testing.T) {
 		err     error
 	}{
 		"good":                    {good(), false, nil},
-		"good, weave's let pass":  {good(), true, nil},
+		"good, weave's accepted":  {good(), true, nil},
 		"none":                    {http.Header{}, false, errUnsigned},
 		"two":                     {http.Header{SignatureHeader: {"v2=00", "v2=00"}}, false, errUnsigned},
 		"no digits":               {http.Header{SignatureHeader: {"v2="}}, false, errMalformed},
@@ -77,7 +77,7 @@ func TestWhatIsWrongWithASignature(t *testing.T) {
 		"another path":            {Sign(key, http.MethodPost, path+"/", now, body), false, errMismatch},
 		"another body":            {Sign(key, http.MethodPost, path, now, nil), false, errMismatch},
 		"cut short":               {http.Header{SignatureHeader: {good().Get(SignatureHeader)[:35]}, TimestampHeader: {"1800000000"}}, false, errMismatch},
-		"weave's, not let pass":   {weave("sha256", sha256.New), false, errLegacy},
+		"weave's, not accepted":   {weave("sha256", sha256.New), false, errLegacy},
 		"weave's sha256":          {weave("sha256", sha256.New), true, nil},
 		"weave's sha224":          {weave("sha224", sha256.New224), true, nil},
 		"weave's sha384":          {weave("sha384", sha512.New384), true, nil},

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Auth is where the process' own credentials come from.
+// Auth is the source of the process' own credentials.
 type Auth string
 
 const (
 	// AuthDefault is the SDK's chain: environment, files, web identity, EKS Pod
 	// Identity, the node's role.
 	AuthDefault Auth = "default"
-	// AuthIRSA is a web identity alone: IAM Roles for Service Accounts.
+	// AuthIRSA is only a web identity: IAM Roles for Service Accounts.
 	AuthIRSA Auth = "irsa"
 )
 
-// What a pod's webhook sets for IRSA.
+// Environment variables that EKS' webhook sets for IRSA.
 const (
 	envRoleARN     = "AWS_ROLE_ARN"
 	envTokenFile   = "AWS_WEB_IDENTITY_TOKEN_FILE"
@@ -27,17 +27,17 @@ const (
 // ErrNoIRSA is the class of CheckIRSA's error.
 var ErrNoIRSA = errors.New("IRSA is not configured")
 
-// ParseAuth reads the value of --aws-auth.
+// ParseAuth parses the value of --aws-auth.
 func ParseAuth(s string) (Auth, error) {
 	switch a := Auth(s); a {
 	case AuthDefault, AuthIRSA:
 		return a, nil
 	}
-	return "", fmt.Errorf("%q is no way to authenticate to AWS: want %s or %s", s, AuthIRSA, AuthDefault)
+	return "", fmt.Errorf("%q is not a way to authenticate to AWS: use %s or %s", s, AuthIRSA, AuthDefault)
 }
 
-// CheckIRSA returns an error, of class ErrNoIRSA, that says which of the variables of
-// IRSA is missing from the environment.
+// CheckIRSA returns an error of class ErrNoIRSA that names the missing environment variables of
+// IRSA.
 func CheckIRSA(getenv func(string) string) error {
 	var missing []string
 	for _, name := range []string{envRoleARN, envTokenFile} {

@@ -145,7 +145,7 @@ func TestParseAuth(t *testing.T) {
 		g.Expect(awsconfig.ParseAuth(string(good))).To(Equal(good))
 	}
 	_, err := awsconfig.ParseAuth("keys")
-	g.Expect(err).To(MatchError(ContainSubstring(`"keys" is no way to authenticate to AWS: want irsa or default`)))
+	g.Expect(err).To(MatchError(ContainSubstring(`"keys" is not a way to authenticate to AWS: use irsa or default`)))
 }
 
 // One session serves all regions and callers of a role; other roles have their own.
@@ -182,7 +182,7 @@ func TestRoles(t *testing.T) {
 	g.Expect(w.Count(playground.Match{Caller: "arn:aws:sts::111122223333:assumed-role/reader/team-a"}, "")).To(Equal(1))
 }
 
-// A session that is about to end is renewed before a call goes out with it.
+// A session that is about to end is renewed before a call uses it.
 func TestSessionsAreRenewed(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, fakests.Role{ARN: roleARN})
@@ -225,7 +225,7 @@ func TestThrottledCallsAreTriedAgain(t *testing.T) {
 	g.Expect(w.Count(playground.Match{}, "UnauthorizedOperation")).To(Equal(1), "denial is not tried again")
 }
 
-// A process that was not told a region still finds its partition's STS.
+// A process without a region setting still uses its partition's STS.
 func TestHomeRegion(t *testing.T) {
 	for arn, region := range map[string]string{
 		"":      "us-east-1",
@@ -249,7 +249,7 @@ func TestBadSettingsAreNamed(t *testing.T) {
 	start(t)
 	t.Setenv("AWS_CA_BUNDLE", filepath.Join(t.TempDir(), "missing.pem"))
 	_, err := awsconfig.Load(t.Context(), awsconfig.Options{})
-	g.Expect(err).To(MatchError(ContainSubstring("reading the configuration of AWS")))
+	g.Expect(err).To(MatchError(ContainSubstring("reading the AWS configuration")))
 	g.Expect(err).To(MatchError(ContainSubstring("missing.pem")))
 }
 
@@ -267,9 +267,9 @@ func (b *touchy) WriteTo(io.Writer) (int64, error) {
 	return 0, io.EOF
 }
 
-// A near server answers before the transport has looked for the body's end, by which
-// time the SDK has closed the body. A failing WriteTo would then break the connection
-// under the answer, now and then; so it is never called.
+// A near server answers before the transport has read the body's end, and then the SDK closes
+// the body. A failing WriteTo would sometimes close the connection during the answer; so it is
+// never called.
 func TestAnEarlyAnswerBreaksNoConnection(t *testing.T) {
 	g, w := NewWithT(t), start(t)
 	client := load(t, awsconfig.Options{}).In(ireland, awsconfig.Role{}).HTTPClient

@@ -7,11 +7,11 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// mostClients of a service that are kept.
+// mostClients is the maximum number of kept clients of a service.
 const mostClients = 512
 
-// Clients of one service, one for each region and role: what a client learns, such as
-// how fast it may call, is kept with it.
+// Clients keeps the clients of one service, one for each region and role. So the state of a
+// client, such as its rate limit, is kept between calls.
 type Clients[C any] struct {
 	config *Config
 	create func(aws.Config) C
@@ -26,12 +26,12 @@ type clientKey struct {
 	role   Role
 }
 
-// NewClients of the service whose client create makes.
+// NewClients returns an empty set of clients, which create creates.
 func NewClients[C any](config *Config, create func(aws.Config) C) *Clients[C] {
 	return &Clients[C]{config: config, create: create, made: lru.New(mostClients)}
 }
 
-// In is the client for a region with the credentials of a role.
+// In returns the client for a region with the credentials of a role.
 func (c *Clients[C]) In(region string, role Role) C {
 	key := clientKey{region, role}
 	c.mu.Lock()

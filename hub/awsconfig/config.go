@@ -30,38 +30,38 @@ const (
 	// product in the user agent, and the default name of a session.
 	product = "capstan"
 
-	// Time limits of one attempt: to connect, to the first byte of an answer, and to
-	// its last. A long poll of SQS takes 20 s to its first byte.
+	// Time limits of one attempt: to connect, to the first byte of an answer, and to the last
+	// byte. The first byte of a long poll of SQS takes 20 s.
 	dialTimeout     = 5 * time.Second
 	responseTimeout = 30 * time.Second
 	attemptTimeout  = 60 * time.Second
 
-	// attempts of a call, with waits that double up to mostBackoff.
+	// attempts is the number of tries of a call, with waits that double up to mostBackoff.
 	attempts    = 4
 	mostBackoff = 10 * time.Second
 
-	// A session is renewed this long before it ends, spread so that all roles of a
-	// hub are not renewed at once.
+	// A session is renewed renewBefore its end, with a random share, so that the sessions of
+	// all roles are not renewed at the same time.
 	renewBefore, renewSpread = 5 * time.Minute, 0.5
 
-	// mostRoles whose credentials are kept.
+	// mostRoles is the maximum number of roles whose credentials are kept.
 	mostRoles = 256
 )
 
 // Options of Load.
 type Options struct {
-	// Auth is where credentials come from; AuthDefault when empty.
+	// Auth is the source of credentials; AuthDefault when empty.
 	Auth Auth
 	// Version of this program, for the user agent.
 	Version string
-	// Attempts of a call; 4 when 0.
+	// Attempts is the number of tries of a call; 4 when 0.
 	Attempts int
 	// LoadOptions are applied after those of the hub. They replace what the environment
 	// says, such as the endpoint and the credentials.
 	LoadOptions []func(*config.LoadOptions) error
 }
 
-// Config is the process' configuration of AWS.
+// Config is the AWS configuration of the process.
 type Config struct {
 	base aws.Config
 	http *awshttp.BuildableClient
@@ -69,19 +69,19 @@ type Config struct {
 
 	// mu guards roles.
 	mu sync.Mutex
-	// roles are the credentials of roles that were assumed, by Role.
+	// roles has the credentials of assumed roles, by Role.
 	roles *lru.Cache
 }
 
-// Load the configuration. The error is of class ErrNoIRSA, or tells which setting of
-// AWS in the environment or its files cannot be read.
+// Load returns the configuration. The error is of class ErrNoIRSA, or names the AWS setting in
+// the environment or in a file that cannot be read.
 func Load(ctx context.Context, o Options) (*Config, error) {
 	if o.Auth == AuthIRSA {
 		if err := CheckIRSA(os.Getenv); err != nil {
 			return nil, err
 		}
 	}
-	// Set below, when endpoints are known; nothing is called before.
+	// Set below, when endpoints are known; no call happens before.
 	own := &lateSTS{}
 	base, err := config.LoadDefaultConfig(ctx, append([]func(*config.LoadOptions) error{
 		config.WithDefaultRegion(homeRegion(os.Getenv(envRoleARN))),
@@ -91,10 +91,10 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 		config.WithWebIdentityRoleCredentialOptions(func(w *stscreds.WebIdentityRoleOptions) { w.Client = own }),
 	}, o.LoadOptions...)...)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration of AWS: %w", err)
+		return nil, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
 	c := &Config{roles: lru.New(mostRoles)}
-	// The SDK has put AWS_CA_BUNDLE into it.
+	// The SDK has added AWS_CA_BUNDLE to it.
 	c.http = base.HTTPClient.(*awshttp.BuildableClient)
 	base.HTTPClient = client{c.http}
 	own.Client = sts.NewFromConfig(base)
@@ -110,13 +110,13 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 	return c, nil
 }
 
-// lateSTS is an STS client that is made after what uses it.
+// lateSTS is an STS client that is set after its user is created.
 type lateSTS struct{ *sts.Client }
 
-// Region of the process itself.
+// Region returns the process' own region.
 func (c *Config) Region() string { return c.base.Region }
 
-// In is the configuration for calls in a region with the credentials of a role.
+// In returns the configuration for calls in a region with the credentials of a role.
 func (c *Config) In(region string, role Role) aws.Config {
 	in := c.base.Copy()
 	in.Region = region
@@ -128,7 +128,7 @@ func (c *Config) In(region string, role Role) aws.Config {
 
 // Guarded returns an HTTP client for an endpoint that an EventingBackend names: it dials
 // only addresses that the policy allows, and its error names key endpoint. Endpoints of
-// the environment (AWS_ENDPOINT_URL) are the administrator's and are not checked.
+// the environment (AWS_ENDPOINT_URL) are set by the administrator and are not checked.
 func (c *Config) Guarded(policy netguard.Policy) aws.HTTPClient {
 	return client{c.http.WithDialerOptions(func(d *net.Dialer) {
 		d.Control = func(network, address string, raw syscall.RawConn) error {
@@ -140,18 +140,18 @@ func (c *Config) Guarded(policy netguard.Policy) aws.HTTPClient {
 	})}
 }
 
-// Verify asks STS, in the process' region, whether a role's credentials are good. Every
-// identity may ask that.
+// Verify checks a role's credentials by a call to STS in the process' region, which every
+// identity may make.
 func (c *Config) Verify(ctx context.Context, role Role) error {
 	in := c.In(c.base.Region, role)
 	_, err := sts.NewFromConfig(in).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	return err
 }
 
-// Close the connections that no call uses.
+// Close closes idle connections.
 func (c *Config) Close() { c.http.GetTransport().CloseIdleConnections() }
 
-// assumed role's credentials; the same for all who ask.
+// assumed returns the credentials of a role; all callers share them.
 func (c *Config) assumed(role Role) aws.CredentialsProvider {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,8 +174,8 @@ func cached(p aws.CredentialsProvider) *aws.CredentialsCache {
 	})
 }
 
-// newRetryer for a client. The adaptive one also slows the client down for as long as
-// AWS throttles it.
+// newRetryer returns the retryer of a client. The adaptive mode also slows the client down
+// while AWS throttles it.
 func newRetryer(attempts int) aws.Retryer {
 	return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
 		o.StandardOptions = append(o.StandardOptions, func(o *retry.StandardOptions) {
@@ -192,11 +192,11 @@ func newHTTPClient() *awshttp.BuildableClient {
 		})
 }
 
-// client is an HTTP client whose request bodies can be read and closed, and nothing
-// else. The SDK closes a body as soon as there is an answer. If the transport is only
-// then about to look for the body's end, the WriteTo of the SDK's body fails with
-// io.EOF, where its Read ends well, and the transport breaks the connection under the
-// answer (smithy-go 1.28). That is seen where the server is near or the machine busy.
+// client is an HTTP client that hides all methods of request bodies except Read and Close. The
+// SDK closes a body as soon as it has an answer. If the transport reads the end of the body
+// after that, the WriteTo of the SDK's body fails with io.EOF, where its Read succeeds. The
+// transport then closes the connection while the answer is being read (smithy-go 1.28). This
+// occurs with a near server or on a busy machine.
 type client struct{ *awshttp.BuildableClient }
 
 // Do implements aws.HTTPClient.
@@ -207,7 +207,7 @@ func (c client) Do(r *http.Request) (*http.Response, error) {
 	return c.BuildableClient.Do(r)
 }
 
-// homeRegion of a process that was not told one: where its partition's STS is.
+// homeRegion returns the region of a process that has none set: one with its partition's STS.
 func homeRegion(roleARN string) string {
 	switch partition, _, _ := strings.Cut(strings.TrimPrefix(roleARN, "arn:"), ":"); partition {
 	case "aws-cn":

@@ -1,37 +1,36 @@
-// Package awsconfig is how the hub calls AWS: one configuration for the process, and
-// the credentials and clients that are made of it.
+// Package awsconfig has the AWS configuration of the process, and creates credentials and
+// clients from it.
 //
-// Purpose: what every caller of AWS needs to have alike (credentials, endpoints, time
-// limits, retries, the name it goes by) is settled here, once, and shared by all of
-// them: one pool of connections, one set of credentials for each role.
+// Purpose: all callers of AWS share the same settings (credentials, endpoints, time limits,
+// retries, user agent), one pool of connections, and one set of credentials for each role.
 //
 // # Contract
 //
-// Load reads the environment and the files that AWS' own tools read; it makes no call.
-// With AuthIRSA it insists on a web identity and uses nothing else; CheckIRSA says
-// beforehand whether there is one. AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_<SERVICE>
-// hold for every call, those for credentials among them.
+// Load reads the environment and the files that AWS' own tools read. It sends no request.
+// With AuthIRSA it uses only a web identity; CheckIRSA reports beforehand whether one is
+// configured. AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_<SERVICE> apply to every call, also to
+// those for credentials.
 //
-// In returns a configuration for a region with the credentials of a role: no I/O, and
-// cheap. Clients keeps the clients that are made of it, one for each region and role.
-// Both are bounded: what was used longest ago goes, and is made anew when needed.
-// Nothing here runs a goroutine. All methods may be called by several goroutines.
+// In returns a configuration for a region with the credentials of a role. It does no I/O and
+// is cheap. Clients keeps the clients that are created from it, one for each region and role.
+// Both are bounded: the least recently used entry is removed, and created again when needed.
+// The package runs no goroutine. Several goroutines may call all methods.
 //
-// A call waits for a connection, an answer's first byte and all of it for a bounded
-// time each, and is tried a few times where that may help; the SDK slows down by
-// itself while it is throttled. Callers bound the whole by their context.
+// The waits for a connection, for the first byte of an answer and for the whole answer are
+// bounded. A call is retried a few times if a retry may help. The SDK slows down while AWS
+// throttles it. Callers bound the total time by their context.
 //
 // # Locking
 //
-// Config.mu and Clients.mu are held while something is made from memory, never over
-// I/O. Credentials are fetched by the SDK's cache, once for all who wait.
+// Config.mu and Clients.mu are held for work in memory, never during I/O. The SDK's cache
+// fetches credentials once for all callers that wait.
 //
 // # Trade-offs
 //
-// Roles are assumed at STS of the process' own region: sessions hold everywhere in a
-// partition, and one more session for each region would buy nothing. A region where
-// the process has none is that of the partition its own role is in.
+// Roles are assumed at STS of the process' own region: a session is valid in all regions of a
+// partition, so one session per region has no advantage. If the process has no region, the
+// default region of its role's partition is used.
 //
-// The SDK resolves the endpoint of AWS_ENDPOINT_URL after it has made its STS client
-// for web identities, which therefore ignores it; that client is replaced here.
+// The SDK resolves AWS_ENDPOINT_URL after it has created its STS client for web identities,
+// which therefore ignores it. This package replaces that client.
 package awsconfig

@@ -16,8 +16,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/serving"
 )
 
-// Whatever is sent in place of a session is none, and nothing that is too large, or of
-// another method, is worked upon.
+// Invalid session cookies are no session. Requests that are too large, or have another
+// method, are refused.
 func TestMisuse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, byToken)
@@ -77,8 +77,8 @@ func TestMisuse(t *testing.T) {
 	w.Expect(b.get("/about").Code).To(Equal(200), "it is well after all that")
 }
 
-// A topic is kept while somebody looks, and for a moment after; where no more can be
-// kept, the one goes that was left longest ago.
+// A topic is kept while it has viewers, and for topicLinger after. When the board is full,
+// the topic that was left longest ago is evicted.
 func TestBoard(t *testing.T) {
 	g := NewWithT(t)
 	b, now := newBoard(largeRenderer(t)), time.Now()
@@ -117,8 +117,8 @@ func TestBoard(t *testing.T) {
 	g.Expect(b.lockedSeats).To(And(HaveLen(maxTopics), HaveKey("/0\n"+view.Everything().Key()), Not(HaveKey("/1\n"+view.Everything().Key()))))
 }
 
-// Where as many pages are looked at as can be kept, others are shown, and not live; as
-// soon as one is left, they are.
+// While maxTopics pages have viewers, further pages are shown without live changes. As soon
+// as a viewer leaves, they are live.
 func TestFullBoard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -137,7 +137,7 @@ func TestFullBoard(t *testing.T) {
 	w.Expect(b.get("/about").Body).To(ContainSubstring(`data-live="/about"`))
 }
 
-// There are so many streams and no more, of one browser and of all.
+// The streams of one browser and of all browsers are limited.
 func TestStreamSlots(t *testing.T) {
 	g := NewWithT(t)
 	s := newStreamSlots()
@@ -160,8 +160,8 @@ func TestStreamSlots(t *testing.T) {
 	g.Expect(errors.Is(err, errTooManyStreams)).To(BeTrue())
 }
 
-// oneConnection is a listener of a connection that holds nothing: what is written waits
-// until it is read.
+// oneConnection is a listener of one connection without buffer: a write waits until it is
+// read.
 type oneConnection struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -178,7 +178,7 @@ func (l *oneConnection) Accept() (net.Conn, error) {
 func (l *oneConnection) Close() error   { close(l.closed); return nil }
 func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// A viewer that takes nothing loses its stream, and holds no other up meanwhile.
+// A viewer that does not read loses its stream, and does not block other viewers.
 func TestSlowViewer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

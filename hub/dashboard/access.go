@@ -25,23 +25,23 @@ import (
 )
 
 const (
-	// accessFor is how long a right counts that one has: this late at most is one that
-	// was taken away taken away here. And so long counts that one does not have it, the
-	// first time: API servers learn of a new binding a little later.
+	// accessFor is how long a granted permission is cached: a revoked permission ends at
+	// most this much later. The first denial is cached as long, because API servers
+	// receive a new binding with a delay.
 	accessFor = 30 * time.Second
-	// deniedFor is the same of a right that was denied before. It is asked for anew by
-	// signing in; whoever may see few of many namespaces would ask for most of them in
-	// vain, and sees no page until all are answered.
+	// deniedFor is how long a repeated denial is cached. Signing in again clears the cache.
+	// A user who may see few of many namespaces would otherwise cause many denied reviews,
+	// and the page is shown only after all reviews.
 	deniedFor = 5 * time.Minute
-	// maxUsers whose rights are remembered.
+	// maxUsers whose permissions are cached.
 	maxUsers = 512
-	// maxAsking questions of one user at a time.
+	// maxAsking is how many reviews run at a time for one user.
 	maxAsking = 16
-	// askTimeout bounds one question to the API server.
+	// askTimeout bounds one review by the API server.
 	askTimeout = 10 * time.Second
 )
 
-// right is what may be done with a kind of objects.
+// right is a permission: a verb on a resource.
 type right struct {
 	group, resource, verb string
 }
@@ -55,13 +55,13 @@ var (
 	approve        = right{capstanv1.GroupVersion.Group, "promotions", "approve"}
 )
 
-// Who may list one of two kinds that are shown in one list may not see the other.
+// A list with two kinds is shown only to users who may list both.
 var (
 	listNodeGroups = []right{{clusterv1.GroupVersion.Group, "machinedeployments", "list"}, {clusterv1.GroupVersion.Group, "machinepools", "list"}}
 	listInstances  = []right{{capa.GroupInfrastructure, "awsmachines", "list"}, {capa.GroupInfrastructure, "awsmachinepools", "list"}}
 )
 
-// question is whether one has a right in a namespace; in all of them when empty.
+// question is a right in a namespace; an empty namespace stands for all namespaces.
 type question struct {
 	right
 	namespace string
@@ -69,7 +69,7 @@ type question struct {
 
 type ruling struct {
 	allowed bool
-	// again: it was denied before.
+	// again is set when the previous review denied it, too.
 	again bool
 	at    time.Time
 }
@@ -81,14 +81,14 @@ func (r ruling) counts(now time.Time) bool {
 	return now.Sub(r.at) < accessFor
 }
 
-// access asks the API server what users may see.
+// access reviews what users may see, by SubjectAccessReviews, and caches the results.
 type access struct {
 	client client.Client
 	clock  clock.PassiveClock
 	users  *lru.Cache // of *rulings, by identity; it locks itself
 }
 
-// rulings are the answers about one user.
+// rulings are the cached results for one user.
 type rulings struct {
 	// mu guards known.
 	mu    sync.Mutex
@@ -99,7 +99,7 @@ func newAccess(c client.Client, clock clock.PassiveClock) *access {
 	return &access{client: c, clock: clock, users: lru.New(maxUsers)}
 }
 
-// scope of a user: in which of the namespaces that the facts have anything of a kind
+// scope returns the Scope of a user: for each kind, the namespaces of the facts in which
 // the user may list it.
 func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *view.Facts) (view.Scope, error) {
 	known, err := a.of(user)
@@ -140,7 +140,7 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 	return scope, nil
 }
 
-// namespaces of n objects.
+// namespaces returns the set of the namespaces of n objects.
 func namespaces(n int, of func(int) string) map[string]bool {
 	all := map[string]bool{}
 	for i := range n {
@@ -149,16 +149,16 @@ func namespaces(n int, of func(int) string) map[string]bool {
 	return all
 }
 
-// identity is of all of a user that the API server's authorizers see.
+// identity is a key of everything about a user that the API server's authorizers see.
 func identity(user authenticationv1.UserInfo) (string, error) {
 	encoded, err := json.Marshal(user)
 	if err != nil {
-		return "", fmt.Errorf("naming a user: %w", err)
+		return "", fmt.Errorf("encoding a user: %w", err)
 	}
 	return string(encoded), nil
 }
 
-// forget what is known of a user: all is asked anew.
+// forget removes the cached results for a user.
 func (a *access) forget(user authenticationv1.UserInfo) error {
 	of, err := identity(user)
 	if err == nil {
@@ -167,7 +167,7 @@ func (a *access) forget(user authenticationv1.UserInfo) error {
 	return err
 }
 
-// of is what is known of a user.
+// of returns the cached results for a user.
 func (a *access) of(user authenticationv1.UserInfo) (*rulings, error) {
 	of, err := identity(user)
 	if err != nil {
@@ -179,11 +179,12 @@ func (a *access) of(user authenticationv1.UserInfo) (*rulings, error) {
 		}
 	}
 	r := &rulings{known: map[question]ruling{}}
-	a.users.Add(of, r) // Two at once ask twice, and one answer is kept.
+	a.users.Add(of, r) // Two concurrent requests review twice; one result is kept.
 	return r, nil
 }
 
-// namespaces where a user has a right: asked for all of them at once first.
+// namespaces returns the namespaces in which a user has a right. It reviews all namespaces
+// at once first.
 func (a *access) namespaces(ctx context.Context, user authenticationv1.UserInfo, known *rulings, of right, among map[string]bool) (view.Namespaces, error) {
 	everywhere := question{right: of}
 	if err := a.ask(ctx, user, known, []question{everywhere}); err != nil {
@@ -209,7 +210,7 @@ func (a *access) namespaces(ctx context.Context, user authenticationv1.UserInfo,
 	return n, nil
 }
 
-// ask what is not known, or not of late.
+// ask reviews the questions whose results are not cached or have expired.
 func (a *access) ask(ctx context.Context, user authenticationv1.UserInfo, known *rulings, questions []question) error {
 	now := a.clock.Now()
 	group, ctx := errgroup.WithContext(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
-// approveForm asks whether one means it.
+// approveForm shows the form that confirms an approval.
 func (s *Server) approveForm(w http.ResponseWriter, r *http.Request) {
 	v, p, ok := s.approvable(w, r)
 	if !ok {
@@ -40,7 +40,7 @@ func back(e view.Entry) string {
 	return view.PromotionsPath
 }
 
-// approve writes the approval, with the token of who gives it.
+// approve writes the approval with the token of the user who gives it.
 func (s *Server) approve(w http.ResponseWriter, r *http.Request) {
 	v, p, ok := s.approvable(w, r)
 	if !ok {
@@ -48,16 +48,16 @@ func (s *Server) approve(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.sessions.genuine(v.session, r.PostFormValue("csrf")) {
 		s.metrics.approvals.WithLabelValues("refused").Inc()
-		s.message(w, r, v, http.StatusForbidden, "Not approved", "The form is not of this session: go back, reload the page and try again.", "")
+		s.message(w, r, v, http.StatusForbidden, "Not approved", "The form belongs to another session: go back, reload the page and try again.", "")
 		return
 	}
 	if r.PostFormValue("uid") != string(p.UID) {
 		s.metrics.approvals.WithLabelValues("refused").Inc()
-		s.message(w, r, v, http.StatusConflict, "Not approved", "It is not the promotion that you were shown any more. Look again.", "")
+		s.message(w, r, v, http.StatusConflict, "Not approved", "The promotion was replaced since the page was shown. Reload the page and check it.", "")
 		return
 	}
 	err := s.recordApproval(r.Context(), v, p)
-	result, code, text := "refused", http.StatusForbidden, "The API server refused it."
+	result, code, text := "refused", http.StatusForbidden, "The API server refused the approval."
 	switch {
 	case err == nil:
 		s.metrics.approvals.WithLabelValues("ok").Inc()
@@ -70,17 +70,17 @@ func (s *Server) approve(w http.ResponseWriter, r *http.Request) {
 		return
 	case apierrors.IsForbidden(err):
 	case apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
-		code, text = http.StatusConflict, "It is not what you were shown any more. Look again."
+		code, text = http.StatusConflict, "The promotion changed since the page was shown. Reload the page and check it."
 	default:
-		result, code, text = "error", http.StatusServiceUnavailable, "The API server could not be asked; try again."
+		result, code, text = "error", http.StatusServiceUnavailable, "The API server did not answer. Try again."
 	}
 	s.metrics.approvals.WithLabelValues(result).Inc()
 	s.Logger.Info("approval not written", "promotion", client.ObjectKeyFromObject(p).String(), "by", v.user.Username, "error", err.Error())
 	s.message(w, r, v, code, "Not approved", text, err.Error())
 }
 
-// approvable is the promotion that a request names, if it waits for an approval that
-// the viewer may give; the answer is given where not.
+// approvable returns the promotion that a request names when it waits for an approval and
+// the viewer may give it. Otherwise it writes the response and returns false.
 func (s *Server) approvable(w http.ResponseWriter, r *http.Request) (viewer, *capstanv1.Promotion, bool) {
 	v, err := s.viewer(r.Context(), r)
 	if err != nil {
@@ -96,24 +96,24 @@ func (s *Server) approvable(w http.ResponseWriter, r *http.Request) (viewer, *ca
 	}
 	switch {
 	case p == nil || !v.scope.Promotions.Has(namespace):
-		s.message(w, r, v, http.StatusNotFound, "Not found", "There is no such promotion, or you may not see it.", "")
+		s.message(w, r, v, http.StatusNotFound, "Not found", "This promotion does not exist, or you may not see it.", "")
 	case !v.scope.Approve.Has(namespace):
-		s.message(w, r, v, http.StatusForbidden, "Not yours to approve", fmt.Sprintf("%s may not approve in the namespace %s: it needs the verb approve on promotions.capstan.dev there, as the ClusterRole capstan-approver has it.", v.user.Username, namespace), "")
+		s.message(w, r, v, http.StatusForbidden, "Approval not permitted", fmt.Sprintf("%s may not approve promotions in namespace %s: the user needs the verb approve on promotions.capstan.dev in that namespace, for example by the ClusterRole capstan-approver.", v.user.Username, namespace), "")
 	case !view.Approvable(p):
-		s.message(w, r, v, http.StatusConflict, "Nothing to approve", fmt.Sprintf("The promotion of %s into %s does not wait for an approval any more.", p.Spec.Revision, p.Spec.Environment), "")
+		s.message(w, r, v, http.StatusConflict, "Nothing to approve", fmt.Sprintf("The promotion of %s into %s is not waiting for an approval.", p.Spec.Revision, p.Spec.Environment), "")
 	default:
 		return v, p, true
 	}
 	return v, nil, false
 }
 
-// recordApproval sets spec.approval of exactly this promotion, as the viewer.
+// recordApproval sets spec.approval of this promotion (by UID) with the viewer's token.
 func (s *Server) recordApproval(ctx context.Context, v viewer, p *capstanv1.Promotion) error {
 	config := rest.AnonymousClientConfig(s.Config)
 	config.BearerToken = v.session.Token
 	own, err := client.New(config, client.Options{Scheme: s.Client.Scheme(), Mapper: s.Client.RESTMapper()})
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID},

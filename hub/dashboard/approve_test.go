@@ -11,8 +11,8 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// Who may approve does it under the own name, past the admission policy, with the
-// form of the own session; nobody else does.
+// A user with the permission approves with the own user name, through the admission policy
+// and with the form of the own session. Other users cannot approve.
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, byToken)
@@ -58,8 +58,8 @@ func TestApprove(t *testing.T) {
 	w.Eventually(func() int { return approver.get(path).Code }, patience).Should(Equal(409), "it does not wait any more")
 }
 
-// The dashboard asks for the verb approve; who has it and may not write is told by the
-// API server, and so is who lost the right a moment ago.
+// The dashboard checks the verb approve. The API server refuses users who have it and may
+// not patch, and users who lost the permission since.
 func TestApproveIsTheAPIServers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, byToken)

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// maxTopics at a time: each holds a page's HTML, a megabyte for the largest fleets.
+	// maxTopics at a time: each has the HTML of a page, about 1 MB for the largest fleets.
 	maxTopics = 128
-	// topicLinger is how long a topic outlives its last viewer: a reload, a lost
-	// connection, or a poll comes back to it.
+	// topicLinger is how long a topic is kept after its last viewer left: a reload, a
+	// lost connection or a poll uses it again.
 	topicLinger = 30 * time.Second
 )
 
-// errTooManyTopics is returned where more different pages are looked at than are kept.
-var errTooManyTopics = errors.New("too many different pages are looked at")
+// errTooManyTopics is returned when all maxTopics topics have viewers.
+var errTooManyTopics = errors.New("too many different pages have viewers")
 
-// board holds the topics that somebody looks at. Whoever looks has a seat: so no topic
-// that is looked at is forgotten, and none waits for another's rendering.
+// board has the topics. A seat counts the viewers of a topic: so a topic with viewers is
+// never evicted, and no topic waits for the rendering of another.
 type board struct {
 	renderer *renderer
 
@@ -29,7 +29,7 @@ type board struct {
 	lockedSeats map[string]*seat // by page and Scope
 }
 
-// seat of a topic: how many look at it, and when the last one left.
+// seat has a topic, the number of its viewers, and when the last viewer left.
 type seat struct {
 	topic   *topic
 	viewers int
@@ -38,8 +38,8 @@ type seat struct {
 
 func newBoard(r *renderer) *board { return &board{renderer: r, lockedSeats: map[string]*seat{}} }
 
-// join those who look at a page with a Scope, until left. A topic that nobody looks at
-// gives way to a new one; errTooManyTopics where all are looked at.
+// join adds a viewer to the topic of a page and Scope, until leave is called. A new topic
+// replaces one without viewers; errTooManyTopics when all topics have viewers.
 func (b *board) join(a address, scope view.Scope) (t *topic, leave func(now time.Time), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func (b *board) join(a address, scope view.Scope) (t *topic, leave func(now time
 	}, nil
 }
 
-// evictLocked forgets the topic that was left longest ago, of those that nobody looks at.
+// evictLocked removes the topic without viewers that was left longest ago.
 func (b *board) evictLocked() bool {
 	oldest, when := "", time.Time{}
 	for key, s := range b.lockedSeats {
@@ -73,8 +73,8 @@ func (b *board) evictLocked() bool {
 	return oldest != ""
 }
 
-// watched are the topics that somebody looks at. Those that were left topicLinger ago
-// are forgotten.
+// watched returns the topics that have viewers. It removes topics that have had no
+// viewers for topicLinger.
 func (b *board) watched(now time.Time) []*topic {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// browser keeps cookies, and follows no redirect.
+// browser returns a client that keeps cookies and follows no redirect.
 func (w *world) browser() *browser {
 	jar, err := cookiejar.New(nil)
 	w.Expect(err).NotTo(HaveOccurred())
@@ -60,7 +60,7 @@ func (b *browser) signIn(token string) answer {
 
 var field = regexp.MustCompile(`name="(csrf|uid)" value="([^"]*)"`)
 
-// fields that the forms of a page hold.
+// fields returns the hidden fields of a page's forms.
 func (a answer) fields() url.Values {
 	all := url.Values{}
 	for _, found := range field.FindAllStringSubmatch(a.Body, -1) {

@@ -24,34 +24,34 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
-// factsFor is how long what the clusters told is taken for the present: states by
-// time, such as stale, are shown this late, and pulseEvery, at most.
+// factsFor is how long the observed states of clusters are reused. States that depend on
+// time, such as stale, are shown at most factsFor and pulseEvery late.
 const factsFor = 500 * time.Millisecond
 
-// errNotReady is returned until the caches hold what the management cluster has.
+// errNotReady is returned until the caches are filled from the management cluster.
 var errNotReady = errors.New("it has not read its objects yet")
 
-// source puts the facts together, once for all viewers.
+// source builds the facts, once for all viewers.
 type source struct {
 	cache cache.Cache
-	live  func() map[view.Cluster]view.Heard
+	live  func() map[view.Cluster]view.Observed
 	leads func() bool
 	clock clock.PassiveClock
-	// machines reads the management cluster's; nil where they are not shown.
+	// machines reads the machines of the management cluster; nil when they are not shown.
 	machines client.Reader
 
 	// ready is set once the caches can be read without waiting.
 	ready atomic.Bool
-	// touched holds something when objects changed since the last look.
+	// touched has an element when objects changed since pulse last received from it.
 	touched chan struct{}
 
 	// mu guards the fields that follow. It is held while the caches, which are memory, are read.
 	mu sync.Mutex
-	// lockedObjects are shared with the caches and with every Facts made of them.
+	// lockedObjects are shared with the caches and with every Facts that is made from them.
 	lockedObjects *view.Facts
 	lockedFacts   *view.Facts
-	// lockedEvents that the hub told, by their UID: there may be tens of thousands, of
-	// which a list would copy each.
+	// lockedEvents are the hub's Events, by UID. There can be tens of thousands, and a
+	// list would copy each of them.
 	lockedEvents map[types.UID]*eventsv1.Event
 	// lockedMachines were read at lockedMachinesAt.
 	lockedMachines   machines
@@ -63,7 +63,7 @@ func kinds() []client.Object {
 	return []client.Object{&capstanv1.ClusterConnection{}, &pipelinesv1.Pipeline{}, &capstanv1.Promotion{}, &eventingv1.EventingBackend{}, &eventsv1.Event{}}
 }
 
-// watch has the source told of changes, until the cache ends.
+// watch adds event handlers to the informers of all kinds; they run until the cache ends.
 func (s *source) watch(ctx context.Context) error {
 	for _, kind := range kinds() {
 		informer, err := s.cache.GetInformer(ctx, kind)
@@ -82,15 +82,15 @@ func (s *source) watch(ctx context.Context) error {
 	return nil
 }
 
-// touch tells that an object changed, or is gone.
-func (s *source) touch(object any, gone bool) {
+// touch handles the change or deletion of an object.
+func (s *source) touch(object any, deleted bool) {
 	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
 	s.mu.Lock()
 	s.lockedObjects = nil
 	if e, ok := object.(*eventsv1.Event); ok {
-		if gone {
+		if deleted {
 			delete(s.lockedEvents, e.UID)
 		} else {
 			s.lockedEvents[e.UID] = e
@@ -103,8 +103,8 @@ func (s *source) touch(object any, gone bool) {
 	}
 }
 
-// facts as they are now: the same ones until something changed, or factsFor is over.
-// errNotReady before there are any.
+// facts returns the current facts: the same value until something changes or factsFor is
+// over. The error is errNotReady before the caches are filled.
 func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	if !s.ready.Load() {
 		return nil, errNotReady
@@ -129,7 +129,7 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	facts.NodeGroups, facts.Instances, facts.Unread = s.lockedMachines.groups, s.lockedMachines.instances, s.lockedMachines.unread
 	facts.Now, facts.Leads = now, s.leads()
 	if facts.Leads {
-		facts.Heard = s.live()
+		facts.Observed = s.live()
 	}
 	s.lockedFacts = &facts
 	return s.lockedFacts, nil
@@ -152,8 +152,8 @@ func (s *source) readLocked(ctx context.Context) (*view.Facts, error) {
 	}, nil
 }
 
-// CacheOptions keep of the Events those that the hub tells: a management cluster has
-// many more.
+// CacheOptions restrict the cached Events to those that the hub reports: a management
+// cluster has many more.
 func CacheOptions(reporter string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&eventsv1.Event{}: {Field: fields.OneTermEqualSelector("reportingController", reporter)}}
 }

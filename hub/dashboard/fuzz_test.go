@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
-// Whatever address is asked for, it is a page with one canonical address, or none.
+// Every address is either that of a page with one canonical address, or of no page.
 func FuzzAddress(f *testing.F) {
 	for _, seed := range []string{"/", "/pipelines?q=a&page=2", "/clusters/Cluster/a/b", "/pipelines/%2F/%00", "/promotions?state=Awaiting+approval", "//x", "/%"} {
 		f.Add(seed)
@@ -40,7 +40,8 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// No cookie that was not sealed here is a session, and none is led elsewhere.
+// A cookie that this key did not encrypt is no session, and no redirect leads to another
+// site.
 func FuzzSession(f *testing.F) {
 	f.Add("AAAA", "", "/pipelines")
 	f.Add("", "x", "//evil")
@@ -61,7 +62,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// A token of any length that is taken comes back whole, over as many cookies as it needs.
+// A token of any accepted length is read back completely from its cookies.
 func TestLongTokens(t *testing.T) {
 	s, err := newSealer(nil, true, clock.RealClock{})
 	if err != nil {

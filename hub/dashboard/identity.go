@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// reviewFor is how long a token that was found good is taken for good: this late
-	// at most does a revoked one end its sessions.
+	// reviewFor is how long an accepted token is cached: the sessions of a revoked token
+	// end at most this much later.
 	reviewFor = time.Minute
-	// maxReviewed tokens are remembered, as hashes.
+	// maxReviewed tokens are cached, as hashes.
 	maxReviewed = 1024
 )
 
 // errNotAuthenticated is returned for a token that the API server does not accept.
-var errNotAuthenticated = errors.New("the API server does not accept the token: it is mistyped, over, revoked, or of another cluster")
+var errNotAuthenticated = errors.New("the API server does not accept the token: it is mistyped, expired, revoked, or from another cluster")
 
-// reviewer asks the API server whose a token is.
+// reviewer returns the users of tokens, by TokenReviews, and caches them.
 type reviewer struct {
 	client client.Client
 	clock  clock.PassiveClock
@@ -42,8 +42,8 @@ func newReviewer(c client.Client, clock clock.PassiveClock) *reviewer {
 	return &reviewer{client: c, clock: clock, known: lru.New(maxReviewed)}
 }
 
-// review tells whose a token is: errNotAuthenticated if nobody's; any other error is
-// the API server's.
+// review returns the user of a token. The error is errNotAuthenticated for a token that
+// the API server does not accept; any other error is that of the call.
 func (r *reviewer) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	hash := sha256.Sum256([]byte(token))
 	if known, ok := r.known.Get(hash); ok {
@@ -51,10 +51,10 @@ func (r *reviewer) review(ctx context.Context, token string) (authenticationv1.U
 			return k.user, nil
 		}
 	}
-	// Many tabs of one session come at once.
+	// Many tabs of one session send requests at once.
 	answer, err, _ := r.asking.Do(string(hash[:]), func() (any, error) {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-		// Whoever asked first may go; the others wait for the same answer.
+		// The first request may be cancelled; the others wait for the same result.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 		defer cancel()
 		if err := r.client.Create(ctx, review); err != nil {

@@ -19,7 +19,7 @@ import (
 func large() *view.Facts {
 	const clusters, pipelines = 500, 200
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	f := &view.Facts{Now: now, Leads: true, Heard: map[view.Cluster]view.Heard{}}
+	f := &view.Facts{Now: now, Leads: true, Observed: map[view.Cluster]view.Observed{}}
 	ref := func(i int) *pipelinesv1.CrossNamespaceClusterReference {
 		return &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: fmt.Sprintf("team-%d", i%20), Name: fmt.Sprintf("cluster-%03d", i)}
 	}
@@ -29,7 +29,7 @@ func large() *view.Facts {
 			Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: *ref(i)},
 			Status:     capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3", LastTransitionTime: &metav1.Time{Time: now}},
 		})
-		f.Heard[view.ClusterOf(ref(i), "")] = view.Heard{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: now}
+		f.Observed[view.ClusterOf(ref(i), "")] = view.Observed{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: now}
 	}
 	for i := range pipelines {
 		p := pipelinesv1.Pipeline{
@@ -48,10 +48,10 @@ func large() *view.Facts {
 	return f
 }
 
-// pageBudget is what a page of such a fleet may be, compressed.
+// pageBudget is the maximum compressed size of a page of such a fleet.
 const pageBudget = 300_000
 
-// A page of 500 clusters, or of 200 Pipelines, is small enough to be sent whole.
+// A page of 500 clusters, or of 200 Pipelines, is small enough to be sent completely.
 func TestLargePagesAreSmall(t *testing.T) {
 	g := NewWithT(t)
 	f := large()
@@ -89,7 +89,7 @@ func largeTopic(t testing.TB, r *renderer, path string) *topic {
 	return newTopic(a, view.Everything(), r)
 }
 
-// The first look at a page: everything is rendered.
+// The first request of a page renders all entries.
 func BenchmarkFirstLook(b *testing.B) {
 	for _, path := range []string{"/", "/pipelines"} {
 		b.Run(path, func(b *testing.B) {
@@ -103,8 +103,8 @@ func BenchmarkFirstLook(b *testing.B) {
 	}
 }
 
-// The first look at a page of which the stock has the entries, whole and compressed: as
-// soon as the hub is warm.
+// The first request of a page whose entries are in the stock, with layout and compression,
+// as after warm.
 func BenchmarkWarmLook(b *testing.B) {
 	for _, path := range []string{"/", "/pipelines"} {
 		b.Run(path, func(b *testing.B) {
@@ -127,7 +127,7 @@ func BenchmarkWarmLook(b *testing.B) {
 	}
 }
 
-// A second in which one Pipeline changed, for however many viewers.
+// An update after one Pipeline changed; the cost does not depend on the number of viewers.
 func BenchmarkPulse(b *testing.B) {
 	for _, path := range []string{"/", "/pipelines"} {
 		b.Run(path, func(b *testing.B) {

@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// What AWS says of an instance, or of a group: hub/instancestate's labels.
+	// ec2Label and asgLabel are the labels that hub/instancestate sets: the state of an
+	// instance or of a group in AWS.
 	ec2Label, asgLabel = "ec2-instance-state", "asg-instance-state"
 
-	// machinesFor is how long what was read of machines is taken for the present: five
-	// thousand are copied in some 20 ms.
+	// machinesFor is how long the list of machines is reused: copying five thousand takes
+	// about 20 ms.
 	machinesFor = 2 * time.Second
 )
 
-// capacityPrefixes of the annotations that say what a node would have.
+// capacityPrefixes are the prefixes of capacity annotations.
 var capacityPrefixes = []string{"capacity.cluster-autoscaler.kubernetes.io/", "machine.openshift.io/"}
 
 // MachineKinds returns the kinds that Options.Machines reads.
@@ -35,7 +36,7 @@ func MachineKinds() []schema.GroupKind {
 	return []schema.GroupKind{capa.MachineDeployment, capa.MachinePool, capa.AWSMachine, capa.AWSMachinePool}
 }
 
-// Kind is how watchers read a kind for the dashboard; false for kinds that are not its.
+// Kind returns how the watchers read a kind for the dashboard; false for other kinds.
 func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	if !slices.Contains(MachineKinds(), kind) {
 		return watchers.Kind{}, false
@@ -44,14 +45,14 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	return watchers.Kind{GroupKind: kind, Reduce: func(u *unstructured.Unstructured) (client.Object, error) { return reduce(u), nil }}, true
 }
 
-// machine is what is kept of one, or of a group of them.
+// machine is the part of a machine, or of a group of machines, that the cache keeps.
 var machine = watchers.Excerpt{
 	Fields:      []string{"spec.clusterName", "spec.replicas", "status.replicas", "status.readyReplicas", "spec.instanceID"},
 	Labels:      func(key string) bool { return key == clusterv1.ClusterNameLabel || key == ec2Label || key == asgLabel },
 	Annotations: func(key string) bool { _, is := capacityOf(key); return is },
 }
 
-// capacityOf is what an annotation tells of; false where it tells of no capacity.
+// capacityOf returns the resource of a capacity annotation; false for other annotations.
 func capacityOf(annotation string) (string, bool) {
 	for _, prefix := range capacityPrefixes {
 		if name, is := strings.CutPrefix(annotation, prefix); is {
@@ -65,7 +66,7 @@ func capacityOf(annotation string) (string, bool) {
 type machines struct {
 	groups    []view.NodeGroup
 	instances []view.Instances
-	// unread kinds, and why.
+	// unread are the kinds that could not be read, and why.
 	unread []string
 }
 
@@ -100,7 +101,7 @@ func groupOf(kind schema.GroupKind, u *unstructured.Unstructured) view.NodeGroup
 	g.Cluster, _, _ = unstructured.NestedString(u.Object, "spec", "clusterName")
 	g.Ready, _, _ = unstructured.NestedInt64(u.Object, "status", "readyReplicas")
 	var set bool
-	if g.Desired, set, _ = unstructured.NestedInt64(u.Object, "spec", "replicas"); !set { // Left to an autoscaler.
+	if g.Desired, set, _ = unstructured.NestedInt64(u.Object, "spec", "replicas"); !set { // An autoscaler sets it.
 		g.Desired, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
 	}
 	for key, value := range u.GetAnnotations() {

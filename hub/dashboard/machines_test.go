@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// Of a machine only what is shown is kept, and it is shown as before; of both versions
-// of Cluster API.
+// The cache keeps only the fields of a machine that pages show, for both versions of
+// Cluster API. The page is the same as with the full object.
 func TestMachineKinds(t *testing.T) {
 	object := func(version string, kind schema.GroupKind, content string) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{}

@@ -41,10 +41,10 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// hubUser is what the hub is called; it has the rights of config/rbac here.
+// hubUser is the hub's user name; it has the permissions of config/rbac.
 const hubUser = "system:serviceaccount:capstan-system:capstan-hub"
 
-// patience with what is waited for, on a machine that does much else.
+// patience is the timeout of waits, for a machine that runs other tests, too.
 const patience = "2m"
 
 var (
@@ -119,8 +119,8 @@ func apply(ctx context.Context, c client.Client, file string) error {
 	}
 }
 
-// steppedClock stands still between steps, so that no test is a matter of how fast the
-// machine is; its timers are the machine's.
+// steppedClock does not advance between steps, so that no test depends on the speed of the
+// machine; its timers are real.
 type steppedClock struct {
 	clock.RealClock
 	mu  sync.Mutex
@@ -141,8 +141,8 @@ func (c *steppedClock) step(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// world is a dashboard over a real API server, in namespaces of its own. The test
-// writes what the hub's reconcilers would.
+// world is a dashboard over a real API server, in namespaces of its own. The test writes
+// the status that the hub's reconcilers would write.
 type world struct {
 	*WithT
 	t *testing.T
@@ -158,17 +158,17 @@ type world struct {
 	registry *prometheus.Registry
 
 	mu    sync.Mutex
-	heard map[view.Cluster]view.Heard
+	heard map[view.Cluster]view.Observed
 	leads bool
 }
 
 var worldsNow atomic.Int64
 
-// newWorld starts a dashboard that shows everything to whoever asks, unless edited.
+// newWorld starts a dashboard without sign-in; edit can change its options.
 func newWorld(t *testing.T, edit func(*Options)) *world {
 	t.Helper()
 	c := management(t)
-	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Heard{}, leads: true}
+	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Observed{}, leads: true}
 	n := worldsNow.Add(1)
 	w.fleet, w.apps = fmt.Sprintf("fleet-%d", n), fmt.Sprintf("apps-%d", n)
 	for _, name := range []string{w.fleet, w.apps} {
@@ -184,7 +184,7 @@ func newWorld(t *testing.T, edit func(*Options)) *world {
 	w.options = Options{
 		BindAddress: "127.0.0.1:0", Auth: AuthNone, Version: "v1.2.3", Cache: objects, Client: asks, Config: plane.Config(), Clock: w.clock, Logger: logr.Discard(),
 		Leads: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.leads },
-		Live:  func() map[view.Cluster]view.Heard { w.mu.Lock(); defer w.mu.Unlock(); return maps.Clone(w.heard) },
+		Live:  func() map[view.Cluster]view.Observed { w.mu.Lock(); defer w.mu.Unlock(); return maps.Clone(w.heard) },
 	}
 	if edit != nil {
 		edit(&w.options)
@@ -202,7 +202,7 @@ func newWorld(t *testing.T, edit func(*Options)) *world {
 	return w
 }
 
-// serve starts a dashboard, as a hub that begins; it ends with the test, or by stop.
+// serve starts a dashboard, as at the start of a hub. It ends with the test, or by stop.
 func (w *world) serve() (stop func()) {
 	w.t.Helper()
 	addresses := make(chan string, 1)
@@ -256,7 +256,7 @@ func (w *world) seen(o client.Object) {
 	}, patience).Should(Succeed())
 }
 
-// listening learns the address that was chosen from the line of log that tells it.
+// listening reads the chosen address from its log line.
 type listening struct{ to chan<- string }
 
 func (listening) Init(logr.RuntimeInfo)            {}
@@ -270,7 +270,7 @@ func (l listening) Info(_ int, said string, with ...any) {
 	}
 }
 
-// cluster as clusters.Manager writes it; it was heard just now.
+// cluster creates a ClusterConnection as clusters.Manager writes it, with a contact now.
 func (w *world) cluster(name string) *capstanv1.ClusterConnection {
 	w.t.Helper()
 	c := &capstanv1.ClusterConnection{
@@ -281,18 +281,18 @@ func (w *world) cluster(name string) *capstanv1.ClusterConnection {
 	c.Status = capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady, Reason: "Connected", KubernetesVersion: "v1.36.3"}
 	w.Expect(w.c.Status().Update(w.t.Context(), c)).To(Succeed())
 	w.seen(c)
-	w.hear(name, view.Heard{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: w.clock.Now()})
+	w.hear(name, view.Observed{State: capstanv1.ConnectionReady, Reason: "Connected", LastContact: w.clock.Now()})
 	return c
 }
 
-func (w *world) hear(name string, h view.Heard) {
+func (w *world) hear(name string, h view.Observed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heard[view.Cluster{Kind: "Cluster", Namespace: w.fleet, Name: name}] = h
 	w.clock.step(factsFor) // After which it is looked at again.
 }
 
-// lead, or stand by.
+// lead makes the replica the leader or a standby.
 func (w *world) lead(does bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -300,7 +300,7 @@ func (w *world) lead(does bool) {
 	w.clock.step(factsFor)
 }
 
-// pipeline of one environment for each cluster, which run a revision.
+// pipeline creates a Pipeline with one environment for each cluster; all run a revision.
 func (w *world) pipeline(name, revision string, clusters ...string) *pipelinesv1.Pipeline {
 	w.t.Helper()
 	p := &pipelinesv1.Pipeline{
@@ -322,7 +322,7 @@ func (w *world) pipeline(name, revision string, clusters ...string) *pipelinesv1
 	return p
 }
 
-// runs has an environment run a revision.
+// runs writes into the status that an environment runs a revision.
 func (w *world) runs(p *pipelinesv1.Pipeline, environment, revision string) {
 	w.t.Helper()
 	w.status(p, environment, func(e *pipelinesv1.EnvironmentStatus) {
@@ -344,7 +344,7 @@ func (w *world) status(p *pipelinesv1.Pipeline, environment string, edit func(*p
 	w.seen(p)
 }
 
-// waits makes a promotion that waits for an approval.
+// waits creates a promotion that waits for an approval.
 func (w *world) waits(p *pipelinesv1.Pipeline, environment, revision string) *capstanv1.Promotion {
 	w.t.Helper()
 	promotion := &capstanv1.Promotion{
@@ -364,7 +364,7 @@ func (w *world) waits(p *pipelinesv1.Pipeline, environment, revision string) *ca
 	return promotion
 }
 
-// account makes a ServiceAccount and returns its token.
+// account creates a ServiceAccount and returns its token.
 func (w *world) account(name string) string {
 	w.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: name}}
@@ -374,7 +374,7 @@ func (w *world) account(name string) string {
 	return request.Status.Token
 }
 
-// may lets subjects list what is shown of a namespace.
+// may permits a subject to list the shown kinds of a namespace.
 func (w *world) may(namespace string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	w.t.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "may-"}, Rules: rules}
@@ -386,8 +386,8 @@ func (w *world) may(namespace string, subject rbacv1.Subject, rules ...rbacv1.Po
 	w.granted(namespace, subject, rules...)
 }
 
-// granted waits until the API server knows of rights: it watches roles and bindings, and
-// what it denied a moment before counts for deniedFor.
+// granted waits until the API server has new permissions: it watches roles and bindings
+// with a delay, and the dashboard caches a repeated denial for deniedFor.
 func (w *world) granted(namespace string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	w.t.Helper()
 	for _, rule := range rules {
@@ -407,7 +407,7 @@ func (w *world) granted(namespace string, subject rbacv1.Subject, rules ...rbacv
 	}
 }
 
-// approver binds the ClusterRole that config has for who approves.
+// approver binds config's ClusterRole for approvers.
 func (w *world) approver(subject rbacv1.Subject) {
 	w.t.Helper()
 	w.Expect(w.c.Create(w.t.Context(), &rbacv1.RoleBinding{

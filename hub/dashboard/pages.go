@@ -7,10 +7,10 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
-// maxAddress of a page, in bytes: names of two objects, and a filter.
+// maxAddress is the longest address of a page, in bytes: names of two objects and a filter.
 const maxAddress = 2048
 
-// builder makes a page; false where there is none that the viewer may see.
+// builder builds a page; false when it does not exist or the viewer may not see it.
 type builder func(f *view.Facts, scope view.Scope) (view.Page, bool)
 
 // pageKind is one of the dashboard's pages. A new one is a file in view, a template,
@@ -19,7 +19,7 @@ type pageKind struct {
 	// name is the first part of its address; parts follow it.
 	name  string
 	parts int
-	// nav is its name in the navigation; empty where it is not there.
+	// nav is its name in the navigation; empty when it is not in the navigation.
 	nav   string
 	build func(o *Options, parts []string, q view.Query) builder
 }
@@ -57,7 +57,7 @@ func always(page func(*view.Facts, view.Scope) view.Page) builder {
 	return func(f *view.Facts, s view.Scope) (view.Page, bool) { return page(f, s), true }
 }
 
-// address is a page's, understood.
+// address is the parsed address of a page.
 type address struct {
 	// canonical is equal for all addresses of the same page.
 	canonical string
@@ -65,7 +65,7 @@ type address struct {
 	build     builder
 }
 
-// parseAddress understands the address of a page; false where there is none of it.
+// parseAddress parses the address of a page; false when no page has this address.
 func (o *Options) parseAddress(u *url.URL) (address, bool) {
 	if len(u.Path)+len(u.RawQuery) > maxAddress || !strings.HasPrefix(u.Path, "/") {
 		return address{}, false
@@ -93,7 +93,7 @@ func (o *Options) parseAddress(u *url.URL) (address, bool) {
 	return address{}, false
 }
 
-// holders stand for the parts of an address in metrics.
+// holders are the placeholders for the parts of an address in metrics.
 func (k pageKind) holders() []string {
 	all := make([]string, k.parts)
 	for i := range all {
@@ -102,7 +102,7 @@ func (k pageKind) holders() []string {
 	return all
 }
 
-// nav is the navigation as a page shows it.
+// nav returns the items of the navigation.
 func nav(current string) []navItem {
 	var items []navItem
 	for _, kind := range pages {

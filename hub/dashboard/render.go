@@ -23,19 +23,19 @@ var templateFiles embed.FS
 //go:embed assets/*
 var assetFiles embed.FS
 
-// asset is a file that pages name by what it holds, so that a browser may keep it
-// for good.
+// asset is a file whose address has a hash of its content, so that a browser may cache
+// it permanently.
 type asset struct {
 	name, mediaType string
 	content         []byte
 	etag            string
 }
 
-// assetHash is how much of a file's SHA-256 stands in its address.
+// assetHash is how many hex digits of a file's SHA-256 are in its address.
 const assetHash = 16
 
-// assets by the names in their addresses ("dashboard.0123.css"), and their addresses
-// by their own names.
+// loadAssets returns the assets by the names in their addresses ("dashboard.0123.css"),
+// and the addresses by file names.
 func loadAssets() (map[string]asset, map[string]string, error) {
 	entries, err := fs.ReadDir(assetFiles, "assets")
 	if err != nil {
@@ -57,7 +57,7 @@ func loadAssets() (map[string]asset, map[string]string, error) {
 	return byAddress, address, nil
 }
 
-// icons are one shape for each tone, in a square of 16.
+// icons have one shape for each tone, in a square of 16.
 var icons = map[view.Tone]string{
 	view.Bad:     "M3 4.4 4.4 3 8 6.6 11.6 3 13 4.4 9.4 8 13 11.6 11.6 13 8 9.4 4.4 13 3 11.6 6.6 8z",
 	view.Stale:   "M1 7h3v2H1zM6.5 7h3v2h-3zM12 7h3v2h-3z",
@@ -68,7 +68,7 @@ var icons = map[view.Tone]string{
 	view.Idle:    "M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2zm0 2a4 4 0 1 1 0 8 4 4 0 0 1 0-8z",
 }
 
-// renderer turns what view makes into HTML.
+// renderer renders the pages of package view as HTML.
 type renderer struct {
 	templates *template.Template
 	stock     *stock
@@ -82,7 +82,7 @@ func newRenderer(addresses map[string]string, rendered prometheus.Counter) (*ren
 			if a, ok := addresses[name]; ok {
 				return a, nil
 			}
-			return "", fmt.Errorf("there is no asset %q", name)
+			return "", fmt.Errorf("asset %q does not exist", name)
 		},
 		"icon":    func(t view.Tone) string { return icons[t] },
 		"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
@@ -94,7 +94,7 @@ func newRenderer(addresses map[string]string, rendered prometheus.Counter) (*ren
 	return &renderer{templates: t, stock: newStock(), rendered: rendered}, nil
 }
 
-// block is rendered, unless it was before.
+// block returns the HTML of a block, from the stock when it is there.
 func (r *renderer) block(b view.Block) (string, error) {
 	if html, ok := r.stock.get(b); ok {
 		return html, nil
@@ -107,21 +107,21 @@ func (r *renderer) block(b view.Block) (string, error) {
 	return html, err
 }
 
-// frame is what a page's own template sees.
+// frame is the data of a page's own template.
 type frame struct {
 	Frame any
 	lists map[string]*strings.Builder
 }
 
-// List is the HTML of a list's entries.
+// List returns the HTML of a list's entries.
 func (f frame) List(name string) template.HTML {
 	if b := f.lists[name]; b != nil {
-		return template.HTML(b.String()) // It was made by the templates here.
+		return template.HTML(b.String()) // The templates of this package made it.
 	}
 	return ""
 }
 
-// page renders the main part of one, of blocks that are rendered already.
+// page renders the main part of a page from rendered blocks, by their ID.
 func (r *renderer) page(p view.Page, html map[string]string) (string, error) {
 	f := frame{Frame: p.Frame, lists: map[string]*strings.Builder{}}
 	for _, b := range p.Blocks {
@@ -141,21 +141,21 @@ func (r *renderer) execute(name string, data any) (string, error) {
 	return b.String(), nil
 }
 
-// shell is what stands around the main part of every page.
+// shell is the data of the layout around the main part of every page.
 type shell struct {
 	Title string
 	Nav   []navItem
-	// User and CSRF of a session; empty where nobody signs in.
+	// User and CSRF of a session; empty without a session.
 	User, CSRF string
 	// Standby is set on a replica that does not lead.
 	Standby bool
-	// Live is the address whose changes are streamed; empty for none, and Version is
-	// of what is shown.
+	// Live is the address whose changes are streamed; empty for a page without changes.
+	// Version is that of the shown page.
 	Live, Version string
-	// SignIn is set on the page of that, and Next is where it leads.
+	// SignIn is set on the page for signing in, and Next is the page after it.
 	SignIn bool
 	Next   string
-	// Retry is set where the page could not be shown, and soon can.
+	// Retry is set when the page cannot be shown now, and the browser should try again.
 	Retry bool
 	Main  template.HTML
 	Now   time.Time

@@ -22,9 +22,9 @@ const (
 	assetsPath = "/assets/"
 	signInPath = "/signin"
 
-	// contentPolicy lets a page load what this server has, and nothing inline.
+	// contentPolicy lets a page load only files of this server, and nothing inline.
 	contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	// minCompressed is below what compression is worth.
+	// minCompressed is the smallest body, in bytes, that is compressed.
 	minCompressed = 1 << 10
 )
 
@@ -36,7 +36,7 @@ func (s *Server) routes() http.Handler {
 	}
 	handle("GET "+assetsPath+"{name}", "/assets", s.asset)
 	handle("GET /changes", "/changes", s.changes)
-	mux.HandleFunc("GET /stream", s.stream) // It counts itself, and is not over in a time.
+	mux.HandleFunc("GET /stream", s.stream) // It counts its requests itself, and has no time limit.
 	if s.Auth == AuthToken {
 		handle("GET "+signInPath, signInPath, s.signInForm)
 		handle("POST "+signInPath, signInPath, s.signIn)
@@ -59,12 +59,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	if s.Auth == AuthNone && !ownHost(r.Host) {
-		// A page of elsewhere whose name was made to resolve to this machine.
-		http.Error(w, "this dashboard is open to this machine alone: call it localhost or 127.0.0.1", http.StatusMisdirectedRequest)
+		// DNS rebinding: the name of another site resolves to this machine.
+		http.Error(w, "this dashboard is only for this machine: open it as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
 		return
 	}
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		http.Error(w, "a form of another site was sent here", http.StatusForbidden)
+		http.Error(w, "the request comes from another site: open the dashboard and try again", http.StatusForbidden)
 		return
 	}
 	if r.Body != nil {
@@ -73,7 +73,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// ownHost is whether a Host header names this machine by what only it is called.
+// ownHost reports whether a Host header names this machine by a loopback name.
 func ownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -81,7 +81,7 @@ func ownHost(host string) bool {
 	return loopbackHost(strings.Trim(host, "[]"))
 }
 
-// bounded has as many requests under way as there are slots, each for a time.
+// bounded limits concurrent requests to the slots, and the time of each request.
 func (s *Server) bounded(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -89,7 +89,7 @@ func (s *Server) bounded(h http.HandlerFunc) http.HandlerFunc {
 			defer func() { <-s.slots }()
 		default:
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "too many requests at a time: try again", http.StatusServiceUnavailable)
+			http.Error(w, "too many concurrent requests: try again", http.StatusServiceUnavailable)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
@@ -98,7 +98,7 @@ func (s *Server) bounded(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// measured counts requests; an empty route is that of the page asked for.
+// measured counts requests; an empty route stands for the route of the requested page.
 func (s *Server) measured(route string, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began, of := s.Clock.Now(), route
@@ -126,7 +126,7 @@ func (w *countingWriter) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// viewer is who looks, and what may be seen.
+// viewer is the user of a request and what the user may see.
 type viewer struct {
 	session session
 	user    authenticationv1.UserInfo
@@ -134,8 +134,9 @@ type viewer struct {
 	facts   *view.Facts
 }
 
-// viewer of a request: errNoSession or errNotAuthenticated where one has to sign in;
-// any other error is the API server's, or that nothing is known yet.
+// viewer returns the viewer of a request. The error is errNoSession or
+// errNotAuthenticated when the user must sign in, errNotReady before the caches are
+// filled, or the API server's.
 func (s *Server) viewer(ctx context.Context, r *http.Request) (viewer, error) {
 	var v viewer
 	var err error
@@ -171,7 +172,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	a, known := s.parseAddress(r.URL)
 	if !known {
-		s.message(w, r, v, http.StatusNotFound, "Not found", "There is no such page.", "")
+		s.message(w, r, v, http.StatusNotFound, "Not found", "This page does not exist.", "")
 		return
 	}
 	if s.Auth == AuthNone {
@@ -180,7 +181,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	live := a.canonical
 	t, leave, err := s.join(a, v)
 	if errors.Is(err, errTooManyTopics) {
-		// It is shown all the same, and not live.
+		// The page is shown without live changes.
 		t, leave, live = newTopic(a, v.scope, s.renderer), func() {}, ""
 		err = t.refresh(v.facts)
 	}
@@ -194,18 +195,18 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.unseen(w, r, v, err)
 	case !there:
-		s.message(w, r, v, http.StatusNotFound, "Not found", "There is no such object, or you may not see it.", "")
+		s.message(w, r, v, http.StatusNotFound, "Not found", "This object does not exist, or you may not see it.", "")
 	default:
 		s.write(w, r, http.StatusOK, v, shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: live, Version: seen.version,
-			Main: template.HTML(seen.main)}) // It was made by the templates here.
+			Main: template.HTML(seen.main)}) // The templates of this package made it.
 	}
 }
 
-// unseen answers where it is not known who looks, or nothing can be shown.
+// unseen answers a request without a valid session, or when no page can be shown.
 func (s *Server) unseen(w http.ResponseWriter, r *http.Request, v viewer, err error) {
 	if mustSignIn(err) {
-		// Where none was sent there may be one all the same: a strict cookie stays away
-		// when a link of another site leads here.
+		// Without a cookie in the request there can be one in the browser: it does not send
+		// a strict cookie after a link from another site.
 		if _, err := r.Cookie(s.sessions.cookieName(0)); err == nil {
 			s.sessions.end(w, session{})
 		}
@@ -214,14 +215,14 @@ func (s *Server) unseen(w http.ResponseWriter, r *http.Request, v viewer, err er
 	}
 	w.Header().Set("Retry-After", "2")
 	if errors.Is(err, errNotReady) {
-		s.message(w, r, v, http.StatusServiceUnavailable, "Not now", "The hub cannot show this at the moment: "+err.Error()+". Try again.", "")
+		s.message(w, r, v, http.StatusServiceUnavailable, "Not available", "The hub cannot show this page at the moment: "+err.Error()+". Try again.", "")
 		return
 	}
 	s.Logger.Error(err, "showing a page", "path", r.URL.Path)
-	s.message(w, r, v, http.StatusServiceUnavailable, "Not now", "The hub cannot show this at the moment; its log says why. Try again.", "")
+	s.message(w, r, v, http.StatusServiceUnavailable, "Not available", "The hub cannot show this page at the moment; its log has the reason. Try again.", "")
 }
 
-// message is a page of a few words.
+// message answers with a page that has a title and a short text.
 func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code int, title, text, detail string) {
 	main, err := s.renderer.execute("message", map[string]string{"Title": title, "Text": text, "Detail": detail, "Back": "/"})
 	if err != nil {
@@ -229,10 +230,10 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code 
 		http.Error(w, title, code)
 		return
 	}
-	s.write(w, r, code, v, shell{Title: title, Nav: nav(""), Main: template.HTML(main)}) // It was made by the templates here.
+	s.write(w, r, code, v, shell{Title: title, Nav: nav(""), Main: template.HTML(main)}) // The templates of this package made it.
 }
 
-// write a page with what stands around it.
+// write sends a page inside the layout.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewer, page shell) {
 	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable
 	page.Standby = v.facts != nil && !v.facts.Leads
@@ -242,17 +243,17 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewe
 	html, err := s.renderer.execute("layout", page)
 	if err != nil {
 		s.Logger.Error(err, "showing a page", "path", r.URL.Path)
-		http.Error(w, "the page cannot be shown; the hub's log says why", http.StatusInternalServerError)
+		http.Error(w, "the page cannot be shown; the hub's log has the reason", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	send(w, r, code, []byte(html))
 }
 
-// compressors are kept: one costs more than a page.
+// compressors are reused: creating one costs more than compressing a page.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// send a body, compressed where the browser takes that.
+// send writes a body, compressed when the browser accepts gzip.
 func send(w http.ResponseWriter, r *http.Request, code int, body []byte) {
 	w.Header().Add("Vary", "Accept-Encoding")
 	if len(body) >= minCompressed && acceptsGzip(r) {
@@ -261,7 +262,7 @@ func send(w http.ResponseWriter, r *http.Request, code int, body []byte) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	_, _ = w.Write(body) // Whoever went away does not read it.
+	_, _ = w.Write(body) // It fails only when the client disconnected.
 }
 
 func compressed(body []byte) []byte {
@@ -269,7 +270,7 @@ func compressed(body []byte) []byte {
 	z, _ := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(z)
 	z.Reset(&b)
-	_, _ = z.Write(body) // A buffer takes everything.
+	_, _ = z.Write(body) // Writing to a buffer does not fail.
 	_ = z.Close()
 	return b.Bytes()
 }
@@ -284,7 +285,8 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// asset sends a file that the browser may keep for good: its name is of what it holds.
+// asset sends a file that the browser may cache permanently: its name has a hash of its
+// content.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	a, ok := s.assets[r.PathValue("name")]
 	if !ok {

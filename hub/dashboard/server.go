@@ -25,42 +25,43 @@ import (
 )
 
 const (
-	// maxConnections at a time, streams and idle ones included.
+	// maxConnections at a time, including streams and idle connections.
 	maxConnections = 512
-	// maxRequests that are worked upon at a time, streams excepted.
+	// maxRequests is how many requests are served at a time, without streams.
 	maxRequests = 64
 
-	// readTimeout, writeTimeout and idleTimeout are for a browser that dawdles. A stream
-	// has deadlines of its own.
+	// readTimeout, writeTimeout and idleTimeout bound slow browsers. A stream has its own
+	// deadlines.
 	readTimeout  = 10 * time.Second
 	writeTimeout = requestTimeout + 30*time.Second
 	idleTimeout  = 60 * time.Second
-	// requestTimeout bounds what a request asks the API server.
+	// requestTimeout bounds the API server calls of a request.
 	requestTimeout = 20 * time.Second
 	// maxHeader is room for the session's cookies and a proxy's headers.
 	maxHeader = 32 << 10
 	// maxBody of a form: a token, escaped.
 	maxBody = 64 << 10
 
-	// pulseEvery is how often it is looked whether time alone changed something, and
-	// pulseRest how long many changes are gathered for.
+	// pulseEvery is how often pages are checked for changes by time alone. pulseRest is
+	// how long changes are collected before the next update.
 	pulseEvery = time.Second
 	pulseRest  = 100 * time.Millisecond
 )
 
-// Auth is how one signs in.
+// Auth is how users sign in.
 type Auth string
 
 // Ways to sign in.
 const (
-	// AuthToken: with a bearer token of the management cluster.
+	// AuthToken requires a bearer token of the management cluster.
 	AuthToken Auth = "token"
-	// AuthNone: not at all. Whoever can connect sees everything, and approves nothing.
+	// AuthNone requires no sign-in. Each client that can connect sees everything, and can
+	// approve nothing.
 	AuthNone Auth = "none"
 )
 
-// ErrExposed is returned for an address that would show the dashboard, or a token, to
-// whom it is not meant for.
+// ErrExposed is returned for an address that would give other machines access to the
+// dashboard without sign-in, or to tokens without TLS.
 var ErrExposed = errors.New("the dashboard would be exposed")
 
 // Options of a Server.
@@ -68,30 +69,30 @@ type Options struct {
 	// BindAddress, such as "127.0.0.1:8090".
 	BindAddress string
 	Auth        Auth
-	// CertFile and KeyFile serve by TLS; they are read again when they change. Plain
-	// HTTP when empty, which is for loopback addresses.
+	// CertFile and KeyFile are PEM files for TLS; they are reloaded when they change. When
+	// empty, the server uses plain HTTP, which only loopback addresses allow.
 	CertFile, KeyFile string
-	// SessionKey seals sessions, MinSessionKey bytes or more; the same on all replicas.
-	// When empty, one that this process alone has.
+	// SessionKey encrypts sessions: MinSessionKey bytes or more, the same on all replicas.
+	// When empty, the process generates a key of its own.
 	SessionKey []byte
-	// Version of the hub, and its Parts, for the page about it.
+	// Version and Parts of the hub, for the page About.
 	Version string
 	Parts   []view.Part
 
 	// Cache of the hub's objects.
 	Cache cache.Cache
-	// Live tells what this replica hears of clusters, where it leads.
-	Live func() map[view.Cluster]view.Heard
-	// Machines reads the MachineKinds of the management cluster; nil to show none.
+	// Live returns the observed state of the clusters; it is called only on the leader.
+	Live func() map[view.Cluster]view.Observed
+	// Machines reads the MachineKinds of the management cluster; nil shows no machines.
 	Machines client.Reader
-	// Leads tells whether it does.
+	// Leads reports whether this replica is the leader.
 	Leads func() bool
-	// Client asks for reviews of tokens and of access; with a budget of its own.
+	// Client creates TokenReviews and SubjectAccessReviews; it has its own rate limit.
 	Client client.Client
-	// Config of the management cluster. Of it, only where that is and by what it is
-	// known are used: approvals are written with their givers' own tokens.
+	// Config of the management cluster. Only its address and CA are used: approvals are
+	// written with the tokens of the users who give them.
 	Config *rest.Config
-	// Registerer of the metrics, while the Server runs; not registered when nil.
+	// Registerer has the metrics while the Server runs; nil registers no metrics.
 	Registerer prometheus.Registerer
 	Clock      clock.WithTicker
 	Logger     logr.Logger
@@ -112,9 +113,9 @@ type Server struct {
 	access   *access
 	limiter  *signInLimiter
 	streams  *streamSlots
-	// slots are taken by requests under way.
+	// slots has one element for each request that is being served.
 	slots chan struct{}
-	// stopping is closed when streams are to end; nil before Start.
+	// stopping is closed when streams must end; nil before Start.
 	stopping <-chan struct{}
 }
 
@@ -124,22 +125,22 @@ var (
 	_ http.Handler                   = &Server{}
 )
 
-// CheckExposure tells whether an address may be served: without signing in only to
-// this machine, and without TLS, which tokens must not travel without, too.
+// CheckExposure checks whether the dashboard may be served at an address (host:port). An
+// address that is not loopback needs sign-in and TLS. The error is an ErrExposed.
 func CheckExposure(address string, auth Auth, byTLS bool) error {
 	if loopback(address) {
 		return nil
 	}
 	if auth == AuthNone {
-		return fmt.Errorf("%w: %q is not a loopback address, and nobody has to sign in: serve it on 127.0.0.1, or have people sign in with a token", ErrExposed, address)
+		return fmt.Errorf("%w: %q is not a loopback address, and sign-in is disabled: serve it on 127.0.0.1 or require tokens for sign-in", ErrExposed, address)
 	}
 	if !byTLS {
-		return fmt.Errorf("%w: %q is not a loopback address, and tokens would travel to it in the clear: serve it on 127.0.0.1, or by TLS", ErrExposed, address)
+		return fmt.Errorf("%w: %q is not a loopback address, and tokens would be sent to it unencrypted: serve it on 127.0.0.1 or over TLS", ErrExposed, address)
 	}
 	return nil
 }
 
-// loopback is whether nothing but this machine can connect to host:port.
+// loopback reports whether only this machine can connect to host:port.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && loopbackHost(host)
@@ -153,7 +154,7 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// New makes a Server; ErrExposed for an address that must not be served so.
+// New returns a Server. The error is ErrExposed for an address that CheckExposure refuses.
 func New(o Options) (*Server, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -185,8 +186,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: a standby shows what
-// the leader wrote.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: a standby shows the
+// objects that the leader wrote.
 func (*Server) NeedLeaderElection() bool { return false }
 
 // Start serves until the context ends. It fails when it cannot register its metrics, cannot
@@ -206,8 +207,8 @@ func (s *Server) Start(ctx context.Context) error {
 	}.Run(ctx, s.source.watch, s.pulse)
 }
 
-// pulse brings what is looked at up to date whenever something changed, and now and
-// then what nobody looks at.
+// pulse updates the topics that have viewers when something changed, and at intervals
+// the pages of the navigation.
 func (s *Server) pulse(ctx context.Context) error {
 	ticker := s.Clock.NewTicker(pulseEvery)
 	defer ticker.Stop()
@@ -224,17 +225,17 @@ func (s *Server) pulse(ctx context.Context) error {
 		}
 		facts, err := s.source.facts(ctx)
 		if err != nil {
-			s.Logger.V(1).Info("not ready to show anything", "error", err.Error())
+			s.Logger.V(1).Info("the dashboard is not ready", "error", err.Error())
 			continue
 		}
 		for _, t := range watched {
 			if err := t.refresh(facts); err != nil {
-				s.Logger.Error(err, "bringing a page up to date", "page", t.address.canonical)
+				s.Logger.Error(err, "updating a page", "page", t.address.canonical)
 			}
 		}
 		if warm {
 			if err := s.warmer.warm(facts); err != nil {
-				s.Logger.Error(err, "rendering ahead")
+				s.Logger.Error(err, "rendering the pages of the navigation")
 			}
 		}
 		rest := s.Clock.NewTimer(pulseRest)

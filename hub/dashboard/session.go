@@ -21,55 +21,54 @@ import (
 )
 
 const (
-	// sessionLife is a working day, after which the token is asked for again.
+	// sessionLife is a working day. After it the user must sign in again.
 	sessionLife = 12 * time.Hour
-	// MinSessionKey is how many bytes a session key has at least.
+	// MinSessionKey is the minimum length of a session key, in bytes.
 	MinSessionKey = 32
-	// MaxToken is how long a token may be, in bytes: sealed and encoded it fills the
-	// cookies below, which together fit into a request's header.
+	// MaxToken is the maximum length of a token, in bytes. Encrypted and encoded it fits
+	// into maxCookies cookies, which together fit into the header of a request.
 	MaxToken = 10 << 10
-	// maxCookie is what every browser keeps of one cookie, its name included; the
-	// session takes up to maxCookies.
+	// maxCookie is the size of a cookie, in bytes with its name, that every browser
+	// supports. A session uses up to maxCookies cookies.
 	maxCookie, maxCookies = 4000, 4
-	// signedOut sessions that are remembered; each is a few dozen bytes.
+	// maxSignedOut sessions that are remembered; each takes a few dozen bytes.
 	maxSignedOut = 4096
 
 	cookiePlain = "capstan-session-"
-	// cookieSecure has the prefix by which browsers let no other host set it, which
-	// only TLS may use.
+	// cookieSecure has the prefix that stops other hosts from setting the cookie. Browsers
+	// accept the prefix only over TLS.
 	cookieSecure = "__Host-capstan-session-"
 )
 
-// session is who signed in, sealed into the browser's cookies: any replica that has
-// the key can read it, and none keeps it.
+// session has the token of a user, encrypted in the browser's cookies. Every replica that
+// has the key can read it, and no replica stores it.
 type session struct {
 	ID    string
 	Token string
-	At    int64 // when it began, in seconds since 1970
+	At    int64 // when the user signed in, in seconds since 1970
 }
 
-// errNoSession is returned where there is no cookie, or none that counts.
+// errNoSession is returned when a request has no valid session cookie.
 var errNoSession = errors.New("no session")
 
-// sealer makes sessions into cookies and back.
+// sealer encrypts sessions into cookies and decrypts them.
 type sealer struct {
 	seal   cipher.AEAD
 	csrf   []byte
-	secure bool // the cookie goes by TLS alone
+	secure bool // the cookie is sent over TLS only
 	clock  clock.PassiveClock
-	// ended are sessions that signed out here. It locks itself.
+	// ended are the sessions that signed out on this replica. It locks itself.
 	ended *lru.Cache
 }
 
-// newSealer derives its keys from the one given; one that this process alone has when
-// it is empty.
+// newSealer derives its keys from the given key; it generates a key when that is empty.
 func newSealer(key []byte, secure bool, clock clock.PassiveClock) (*sealer, error) {
 	if len(key) == 0 {
 		key = make([]byte, MinSessionKey)
 		_, _ = rand.Read(key) // It never fails.
 	}
 	if len(key) < MinSessionKey {
-		return nil, fmt.Errorf("a session key has %d bytes or more, this one has %d", MinSessionKey, len(key))
+		return nil, fmt.Errorf("the session key has %d bytes: it must have %d bytes or more", len(key), MinSessionKey)
 	}
 	derive := func(of string) ([]byte, error) {
 		return hkdf.Key(sha256.New, key, nil, "capstan dashboard "+of, sha256.Size)
@@ -100,7 +99,7 @@ func (s *sealer) cookieName(i int) string {
 	return cookiePlain + strconv.Itoa(i)
 }
 
-// begin gives the browser a session of the token.
+// begin sets the cookies of a new session with the token.
 func (s *sealer) begin(w http.ResponseWriter, token string) error {
 	encoded, err := json.Marshal(session{ID: rand.Text(), Token: token, At: s.clock.Now().Unix()})
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *sealer) begin(w http.ResponseWriter, token string) error {
 	}
 	value := base64.RawURLEncoding.EncodeToString(s.seal.Seal(nil, nil, encoded, nil))
 	if len(value) > maxCookies*maxCookie {
-		return fmt.Errorf("the session of a token of %d bytes does not fit into cookies", len(token))
+		return fmt.Errorf("a token of %d bytes is too long for the session cookies", len(token))
 	}
 	for i := range maxCookies {
 		part := value[min(len(value), i*maxCookie):min(len(value), (i+1)*maxCookie)]
@@ -117,7 +116,7 @@ func (s *sealer) begin(w http.ResponseWriter, token string) error {
 	return nil
 }
 
-// end takes the session from the browser; this replica takes it no more either.
+// end deletes the session's cookies; this replica does not accept the session any more.
 func (s *sealer) end(w http.ResponseWriter, of session) {
 	if of.ID != "" {
 		s.ended.Add(of.ID, nil)
@@ -135,7 +134,7 @@ func (s *sealer) set(w http.ResponseWriter, i int, value string) {
 	http.SetCookie(w, cookie)
 }
 
-// read the session of a request; errNoSession where there is none.
+// read returns the session of a request; errNoSession when it has none.
 func (s *sealer) read(r *http.Request) (session, error) {
 	var value strings.Builder
 	for i := range maxCookies {
@@ -151,7 +150,7 @@ func (s *sealer) read(r *http.Request) (session, error) {
 	}
 	opened, err := s.seal.Open(nil, nil, sealed, nil)
 	if err != nil {
-		return session{}, errNoSession // Of another key, or tampered with.
+		return session{}, errNoSession // Encrypted with another key, or changed.
 	}
 	var of session
 	if err := json.Unmarshal(opened, &of); err != nil {
@@ -163,14 +162,14 @@ func (s *sealer) read(r *http.Request) (session, error) {
 	return of, nil
 }
 
-// csrfToken of a session, for its forms.
+// csrfToken returns the token of a session for its forms.
 func (s *sealer) csrfToken(of session) string {
 	mac := hmac.New(sha256.New, s.csrf)
 	mac.Write([]byte(of.ID))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// genuine is whether a form's token is the session's.
+// genuine reports whether a form's token is that of the session.
 func (s *sealer) genuine(of session, token string) bool {
 	return hmac.Equal([]byte(s.csrfToken(of)), []byte(token))
 }

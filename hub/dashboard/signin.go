@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// local is an address of this server that one may be led to, or "/".
+// local returns next when it is an address of this server, otherwise "/".
 func local(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") ||
@@ -21,23 +21,23 @@ func (s *Server) signInForm(w http.ResponseWriter, r *http.Request) {
 	s.askForToken(w, r, http.StatusOK, local(r.URL.Query().Get("next")), "")
 }
 
-// askForToken shows the form, and why the last try was refused.
+// askForToken shows the form, and why the last attempt was refused.
 func (s *Server) askForToken(w http.ResponseWriter, r *http.Request, code int, next, refused string) {
 	main, err := s.renderer.execute("signin", map[string]string{"Next": next, "Refused": refused})
 	if err != nil {
-		s.Logger.Error(err, "asking for a token")
+		s.Logger.Error(err, "showing the sign-in form")
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
 	s.write(w, r, code, viewer{}, shell{Title: "Sign in", SignIn: true, Next: next, Main: template.HTML(main)}) // It was made by the templates here.
 }
 
-// signIn begins a session, if the token is somebody's.
+// signIn begins a session when the API server accepts the token.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	if !s.limiter.allow(r.RemoteAddr, s.Clock.Now()) {
 		s.metrics.signIns.WithLabelValues("limited").Inc()
 		w.Header().Set("Retry-After", "6")
-		s.askForToken(w, r, http.StatusTooManyRequests, "/", "There were too many tries. Wait a moment, and try again.")
+		s.askForToken(w, r, http.StatusTooManyRequests, "/", "Too many sign-in attempts. Wait a moment and try again.")
 		return
 	}
 	if err := r.ParseForm(); err != nil {
@@ -47,7 +47,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	next, token := local(r.PostForm.Get("next")), strings.TrimSpace(r.PostForm.Get("token"))
 	if token == "" || len(token) > MaxToken {
 		s.metrics.signIns.WithLabelValues("refused").Inc()
-		s.askForToken(w, r, http.StatusUnprocessableEntity, next, "That is no token: it is empty, or longer than one can be.")
+		s.askForToken(w, r, http.StatusUnprocessableEntity, next, "The token is empty or too long.")
 		return
 	}
 	user, err := s.reviewer.review(r.Context(), token)
@@ -65,7 +65,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.metrics.signIns.WithLabelValues("error").Inc()
 		s.Logger.Error(err, "signing in")
-		s.askForToken(w, r, http.StatusServiceUnavailable, next, "The API server could not be asked whose token it is; the hub's log says why. Try again.")
+		s.askForToken(w, r, http.StatusServiceUnavailable, next, "The API server could not check the token; the hub's log has the reason. Try again.")
 		return
 	}
 	s.metrics.signIns.WithLabelValues("ok").Inc()
@@ -77,15 +77,15 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 	of, err := s.sessions.read(r)
 	if err == nil && !s.sessions.genuine(of, r.PostFormValue("csrf")) {
-		http.Error(w, "the form is not of this session: go back, reload the page and try again", http.StatusForbidden)
+		http.Error(w, "the form belongs to another session: go back, reload the page and try again", http.StatusForbidden)
 		return
 	}
 	s.sessions.end(w, of)
 	http.Redirect(w, r, signInPath, http.StatusSeeOther)
 }
 
-// session tells a page whether there is one: a strict cookie does not come with a
-// link of another site.
+// session reports whether the request has a session. The sign-in page calls it, because
+// the browser does not send a strict cookie after a link from another site.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	of, err := s.sessions.read(r)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// gathered is the sum of a metric's series.
+// gathered returns the sum of a metric's series.
 func (w *world) gathered(name string) float64 {
 	w.t.Helper()
 	families, err := w.registry.Gather()
@@ -37,7 +37,7 @@ var assetIn = regexp.MustCompile(`href="(/assets/dashboard[^"]+)"`)
 
 func byToken(o *Options) { o.Auth = AuthToken }
 
-// One signs in with a token, is led to where one wanted to go, and out again.
+// A user signs in with a token, is redirected to the requested page, and signs out.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, byToken)
@@ -97,8 +97,8 @@ func TestSessionEnds(t *testing.T) {
 	w.Expect(b.get("/about").Code).To(Equal(303))
 }
 
-// Any replica with the key takes the session of another, also after a restart; none
-// without it does.
+// Every replica with the key accepts the session of another replica, also after a restart.
+// A replica without the key does not.
 func TestSessionOverReplicas(t *testing.T) {
 	t.Parallel()
 	key := []byte(strings.Repeat("k", MinSessionKey))
@@ -114,7 +114,7 @@ func TestSessionOverReplicas(t *testing.T) {
 	w.Expect(err).To(MatchError(ContainSubstring("32 bytes or more")))
 }
 
-// Whoever tries too often waits; others do not.
+// A client with too many attempts must wait; other clients need not.
 func TestSignInIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, byToken)
@@ -138,8 +138,8 @@ func TestSignInIsLimited(t *testing.T) {
 	w.Expect(l.allow("192.0.2.1:1", now)).To(BeFalse(), "all clients together have a bound")
 }
 
-// One sees, counts and streams what one may list, by user and by group; and what one
-// may not list is neither there nor told of.
+// Pages, counts and streams have what the user may list, by user and by group. They have no
+// trace of other objects.
 func TestScopeOfUsers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, byToken)
@@ -199,8 +199,8 @@ func TestScopeOfUsers(t *testing.T) {
 	w.Expect(detail).To(And(ContainSubstring("told-by-the-hub"), Not(ContainSubstring("told-by-another")), ContainSubstring("list pipelines.pipelines.weave.works")))
 }
 
-// A right that is taken away is gone in accessFor; one that is given is there at once
-// for who signs in.
+// A revoked permission ends within accessFor. A granted permission takes effect at once
+// after signing in.
 func TestRightsThatChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, byToken)
@@ -230,8 +230,8 @@ func (w *world) hearAgain(name string) {
 	}
 }
 
-// What is open is open to this machine alone, also by name; and nothing is served
-// where tokens would travel in the clear.
+// A dashboard without sign-in serves only this machine, also by host name. The dashboard is
+// not served at an address to which tokens would be sent unencrypted.
 func TestExposure(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -254,8 +254,8 @@ func TestExposure(t *testing.T) {
 		says    string
 	}{
 		{"127.0.0.1:8090", AuthNone, false, ""}, {"[::1]:8090", AuthNone, false, ""}, {"localhost:8090", AuthToken, false, ""}, {":8090", AuthToken, true, ""},
-		{":8090", AuthNone, true, "nobody has to sign in"}, {"0.0.0.0:8090", AuthNone, false, "nobody has to sign in"}, {"10.0.0.1:8090", AuthToken, false, "in the clear"},
-		{":8090", AuthToken, false, "in the clear"}, {"127.0.0.1.example.org:80", AuthNone, false, "nobody has to sign in"},
+		{":8090", AuthNone, true, "sign-in is disabled"}, {"0.0.0.0:8090", AuthNone, false, "sign-in is disabled"}, {"10.0.0.1:8090", AuthToken, false, "unencrypted"},
+		{":8090", AuthToken, false, "unencrypted"}, {"127.0.0.1.example.org:80", AuthNone, false, "sign-in is disabled"},
 	} {
 		err := CheckExposure(tc.address, tc.auth, tc.tls)
 		if tc.says == "" {
@@ -267,7 +267,7 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// Headers, compression and what a browser may keep.
+// Headers, compression and caching by browsers.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -292,7 +292,7 @@ func TestHeaders(t *testing.T) {
 	w.Expect(b.do("POST", "/pipelines", url.Values{}, nil).Code).To(Equal(405))
 }
 
-// Nobody is led elsewhere after signing in.
+// After signing in, no redirect leads to another site.
 func TestLocal(t *testing.T) {
 	g := NewWithT(t)
 	for next, want := range map[string]string{

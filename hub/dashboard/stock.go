@@ -8,13 +8,13 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
-// maxStock of rendered blocks, of some kilobyte each: the entries of the largest
-// fleets' pages, five times over.
+// maxStock is how many rendered blocks are kept, about 1 kB each: five times the entries
+// of the pages of the largest fleets.
 const maxStock = 4096
 
-// stock holds what was rendered of late, so that a page that nobody looked at before,
-// or somebody with other rights, is put together and not rendered. What differs
-// between viewers is rendered for each.
+// stock caches rendered blocks, so that a new topic reuses them: a page without earlier
+// viewers, or one for a viewer with other permissions. Blocks that differ between
+// viewers are rendered for each of them.
 type stock struct {
 	blocks *lru.Cache // of rendered, by stockKey; it locks itself
 }
@@ -28,7 +28,7 @@ type rendered struct {
 
 func newStock() *stock { return &stock{lru.New(maxStock)} }
 
-// get what a block looks like; false where it is not known.
+// get returns the HTML of a block; false when it is not cached.
 func (s *stock) get(b view.Block) (string, bool) {
 	if kept, ok := s.blocks.Get(stockKey{b.Template, b.ID}); ok {
 		if r, ok := kept.(rendered); ok && reflect.DeepEqual(r.data, b.Data) {

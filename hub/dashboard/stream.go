@@ -14,29 +14,30 @@ import (
 )
 
 const (
-	// beatEvery keeps proxies from ending a stream, and tells the browser that it lives.
+	// beatEvery is how often a stream sends a heartbeat, so that proxies keep the
+	// connection and the browser knows that it works.
 	beatEvery = 15 * time.Second
-	// recheckEvery is how often it is looked whether a viewer may still see this.
+	// recheckEvery is how often the access of a stream's viewer is checked.
 	recheckEvery = accessFor
-	// eventTimeout bounds one write to a stream: a browser that takes none for so long
-	// is gone.
+	// eventTimeout bounds one write to a stream. After it the browser is taken for
+	// disconnected.
 	eventTimeout = 10 * time.Second
-	// retryAfter is when a browser tries again that lost its stream, in ms.
+	// retryAfter is how long a browser waits before it reconnects a stream, in ms.
 	retryAfter = 2000
 
-	// maxStreams at a time, of all viewers.
+	// maxStreams of all viewers at a time.
 	maxStreams = 256
-	// maxOwnStreams of one browser by HTTP/1.1, which has six connections for
-	// everything: further tabs ask for changes every few seconds instead.
+	// maxOwnStreams of one browser over HTTP/1.1, where a browser has six connections
+	// in total: further tabs poll every few seconds.
 	maxOwnStreams = 4
-	// maxOwnStreamsShared of one browser, where they share a connection.
+	// maxOwnStreamsShared of one browser over HTTP/2, where streams share a connection.
 	maxOwnStreamsShared = 32
 
-	// browserCookie tells browsers from each other where nobody signs in.
+	// browserCookie identifies a browser when sign-in is disabled.
 	browserCookie = "capstan-browser"
 )
 
-// errTooManyStreams is returned where there is no room for another.
+// errTooManyStreams is returned when there is no slot for another stream.
 var errTooManyStreams = errors.New("too many streams")
 
 // streamSlots count the streams of each browser, and of all.
@@ -49,7 +50,8 @@ type streamSlots struct {
 
 func newStreamSlots() *streamSlots { return &streamSlots{lockedOwn: map[string]int{}} }
 
-// take a slot for a browser; one that cannot be told from others has an empty name.
+// take takes a slot for a browser, which may have most slots. An empty name stands for a
+// browser that cannot be identified; it has no limit of its own.
 func (s *streamSlots) take(browser string, most int) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +70,8 @@ func (s *streamSlots) take(browser string, most int) (release func(), err error)
 	}, nil
 }
 
-// browser of a request, by its session.
+// browser returns the name of a request's browser: its session, or its cookie without
+// sign-in.
 func (s *Server) browser(r *http.Request, v viewer) string {
 	if s.Auth == AuthToken {
 		return v.session.ID
@@ -79,14 +82,15 @@ func (s *Server) browser(r *http.Request, v viewer) string {
 	return ""
 }
 
-// markBrowser gives one a name, where it has no session.
+// markBrowser gives a browser without session a name, by a cookie.
 func (s *Server) markBrowser(w http.ResponseWriter, r *http.Request) {
 	if _, err := r.Cookie(browserCookie); err != nil {
 		http.SetCookie(w, &http.Cookie{Name: browserCookie, Value: rand.Text(), Path: "/", Secure: s.CertFile != "", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	}
 }
 
-// followed is the page that a request wants the changes of.
+// followed returns the viewer of a request and the page whose changes it requests, or the
+// status code of the error.
 func (s *Server) followed(r *http.Request) (viewer, address, int, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
@@ -103,12 +107,12 @@ func (s *Server) followed(r *http.Request) (viewer, address, int, error) {
 	}
 	a, ok := s.parseAddress(u)
 	if !ok {
-		return v, address{}, http.StatusBadRequest, fmt.Errorf("there is no page %q", u.Path)
+		return v, address{}, http.StatusBadRequest, fmt.Errorf("page %q does not exist", u.Path)
 	}
 	return v, a, http.StatusOK, nil
 }
 
-// join those who look at a page, brought up to what the viewer knows.
+// join adds a viewer to the topic of a page and refreshes the topic with the viewer's facts.
 func (s *Server) join(a address, v viewer) (t *topic, leave func(), err error) {
 	t, left, err := s.board.join(a, v.scope)
 	if err != nil {
@@ -122,7 +126,8 @@ func (s *Server) join(a address, v viewer) (t *topic, leave func(), err error) {
 	return t, leave, nil
 }
 
-// version that a browser has: the stream's own memory goes before the address'.
+// versionOf returns the version that a browser has: Last-Event-ID has priority over the
+// query parameter.
 func versionOf(r *http.Request) string {
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		return last
@@ -130,7 +135,7 @@ func versionOf(r *http.Request) string {
 	return r.URL.Query().Get("from")
 }
 
-// stream sends the changes of a page as they come.
+// stream sends the changes of a page as server-sent events.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	refuse := func(code int) {
 		s.metrics.requests.WithLabelValues("/stream", strconv.Itoa(code)).Inc()
@@ -154,7 +159,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	release, err := s.streams.take(s.browser(r, v), most)
 	if err != nil {
 		s.metrics.requests.WithLabelValues("/stream", "204").Inc()
-		w.WriteHeader(http.StatusNoContent) // Which tells a browser not to try again.
+		w.WriteHeader(http.StatusNoContent) // It makes a browser stop reconnecting.
 		return
 	}
 	defer release()
@@ -163,12 +168,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	defer s.metrics.streams.Dec()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // For proxies that gather answers.
+	h.Set("X-Accel-Buffering", "no") // For proxies that buffer responses.
 	out := &eventWriter{w: w, control: http.NewResponseController(w), clock: s.Clock}
 	s.follow(r, v, t, out)
 }
 
-// follow a topic until the browser, its right to look, or the hub ends.
+// follow sends the changes of a topic until the browser disconnects, its session or access
+// changes, or the hub stops.
 func (s *Server) follow(r *http.Request, v viewer, t *topic, out *eventWriter) {
 	beat, recheck := s.Clock.NewTicker(beatEvery), s.Clock.NewTicker(recheckEvery)
 	defer beat.Stop()
@@ -177,18 +183,18 @@ func (s *Server) follow(r *http.Request, v viewer, t *topic, out *eventWriter) {
 	out.beat()
 	version := versionOf(r)
 	for out.err == nil {
-		news := t.since(version)
-		if news.lost {
+		changes := t.since(version)
+		if changes.lost {
 			s.metrics.resyncs.Inc()
 			out.event("", "resync", "{}")
 			return
 		}
-		for i, p := range news.patches {
-			out.event(news.versions[i], "patch", string(p.json))
-			version = news.versions[i]
+		for i, p := range changes.patches {
+			out.event(changes.versions[i], "patch", string(p.json))
+			version = changes.versions[i]
 		}
 		select {
-		case <-news.changed:
+		case <-changes.changed:
 		case <-beat.C():
 			out.beat()
 		case <-recheck.C():
@@ -201,7 +207,7 @@ func (s *Server) follow(r *http.Request, v viewer, t *topic, out *eventWriter) {
 				out.event("", "resync", "{}")
 				return
 			}
-			// Where the API server cannot be asked, what was so a moment ago stays.
+			// While the API server is unreachable, the last result stays valid.
 		case <-r.Context().Done():
 			return
 		case <-s.stopping:
@@ -216,7 +222,7 @@ func (s *Server) recheck(r *http.Request) (viewer, error) {
 	return s.viewer(ctx, r)
 }
 
-// eventWriter writes server-sent events, until one cannot be written.
+// eventWriter writes server-sent events until a write fails.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -224,16 +230,16 @@ type eventWriter struct {
 	err     error
 }
 
-// begin ends the deadlines that a request has.
+// begin removes the read deadline of the request and sends the reconnection time.
 func (e *eventWriter) begin() {
 	e.err = e.control.SetReadDeadline(time.Time{})
 	e.write(fmt.Sprintf("retry: %d\n\n", retryAfter))
 }
 
-// beat tells the hub's time.
+// beat sends a heartbeat with the hub's time.
 func (e *eventWriter) beat() { e.event("", "beat", e.clock.Now().UTC().Format(time.RFC3339Nano)) }
 
-// event of one line of data.
+// event writes an event with one line of data.
 func (e *eventWriter) event(id, name, data string) {
 	if id != "" {
 		id = "id: " + id + "\n"
@@ -245,7 +251,7 @@ func (e *eventWriter) write(text string) {
 	if e.err != nil {
 		return
 	}
-	// A deadline is the machine's, whatever clock the states go by.
+	// Deadlines of connections use the real clock, not the injected one.
 	if e.err = e.control.SetWriteDeadline(time.Now().Add(eventTimeout)); e.err != nil {
 		return
 	}
@@ -254,7 +260,7 @@ func (e *eventWriter) write(text string) {
 	}
 }
 
-// changes answers with what a stream would have sent by now.
+// changes answers with the changes after a version, for browsers that poll.
 func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 	v, a, code, err := s.followed(r)
 	if err != nil {
@@ -267,14 +273,14 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	news := t.since(versionOf(r))
+	after := t.since(versionOf(r))
 	answer := struct {
 		Version string            `json:"version"`
 		Patches []json.RawMessage `json:"patches"`
 		Resync  bool              `json:"resync,omitempty"`
 		Now     time.Time         `json:"now"`
-	}{Version: news.version, Patches: []json.RawMessage{}, Resync: news.lost, Now: s.Clock.Now().UTC()}
-	for _, p := range news.patches {
+	}{Version: after.version, Patches: []json.RawMessage{}, Resync: after.lost, Now: s.Clock.Now().UTC()}
+	for _, p := range after.patches {
 		answer.Patches = append(answer.Patches, p.json)
 	}
 	encoded, err := json.Marshal(answer)

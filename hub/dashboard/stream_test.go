@@ -26,7 +26,7 @@ func (s sent) change(g *WithT) change {
 	return c
 }
 
-// listen opens a stream; its events come until the test ends, or close.
+// listen opens a stream and returns its events until the test ends or calls end.
 func (b *browser) listen(page, version string, header http.Header) (events <-chan sent, end func()) {
 	b.w.t.Helper()
 	request, err := http.NewRequestWithContext(b.w.t.Context(), http.MethodGet, b.w.url+"/stream?"+url.Values{"page": {page}, "from": {version}}.Encode(), nil)
@@ -77,8 +77,8 @@ func (a answer) version() string {
 	return ""
 }
 
-// A change is sent as the entries that changed; whoever was away takes up where it
-// was; and who cannot is told to fetch the page.
+// A change contains the changed entries. A viewer that reconnects continues from its
+// version; when that is not possible, it must fetch the page.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -135,7 +135,7 @@ func TestStream(t *testing.T) {
 	w.Expect(polled.Version).To(Equal(b.get("/pipelines").version()))
 }
 
-// A cluster that falls silent turns stale by time alone, in its card and in the cells.
+// A cluster that does not respond becomes stale by time alone, in its card and in the cells.
 func TestStreamTurnsStale(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -154,7 +154,7 @@ func TestStreamTurnsStale(t *testing.T) {
 	w.Expect(b.get("/").Body).To(And(ContainSubstring(`class="card stale"`), Not(ContainSubstring(`class="mark good"`))))
 }
 
-// What everybody is shown is rendered once.
+// An entry is rendered once for all viewers.
 func TestViewersShareRendering(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, name := range []string{"dev", "prod"} {
@@ -178,7 +178,7 @@ func TestViewersShareRendering(t *testing.T) {
 	w.Expect(w.gathered("capstan_dashboard_blocks_rendered_total") - before).To(BeNumerically("==", 1))
 }
 
-// A browser has six connections by HTTP/1.1: its fifth stream is told to poll.
+// A browser has six connections over HTTP/1.1: in place of a fifth stream it must poll.
 func TestStreamsOfOneBrowser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -194,7 +194,7 @@ func TestStreamsOfOneBrowser(t *testing.T) {
 	other.listen("/about", "", nil)
 }
 
-// Streams end when the hub does, and a viewer that comes back fetches the page anew.
+// Streams end when the hub stops, and a viewer that reconnects must fetch the page.
 func TestStreamOverRestart(t *testing.T) {
 	management(t)
 	verifyNone(t)
@@ -210,7 +210,7 @@ func TestStreamOverRestart(t *testing.T) {
 	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
 }
 
-// Entries come, go, and change places.
+// Entries are added, removed and reordered.
 func TestChanges(t *testing.T) {
 	g := NewWithT(t)
 	page := func(ids ...string) builder {
@@ -258,7 +258,7 @@ func TestChanges(t *testing.T) {
 	g.Expect(topic.lockedPatches).To(HaveLen(maxPatches))
 }
 
-// An object that goes is no page any more, and one that comes back is another.
+// The page of a deleted object does not exist, and a new object of the name has a new page.
 func TestPageThatGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -272,13 +272,13 @@ func TestPageThatGoes(t *testing.T) {
 	w.Expect(b.get(path)).To(And(HaveField("Code", http.StatusNotFound), HaveField("Body", Not(ContainSubstring("data-live")))))
 }
 
-// Standby and leader show the same objects; only the leader knows of last contacts.
+// Standby and leader show the same objects; only the leader shows last contacts.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.cluster("dev")
 	b := w.browser()
-	const banner = "This replica stands by"
+	const banner = "This replica is a standby"
 	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
 	events, _ := b.listen("/", b.get("/").version(), nil)
 	w.lead(false)

@@ -22,7 +22,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// authority writes a certificate for this machine with its key, and returns who trusts it.
+// authority writes a certificate for this machine and its key, and returns a pool that
+// trusts it.
 func authority(g *WithT, folder, name string) (trust *x509.CertPool, cert, key string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -45,8 +46,9 @@ func authority(g *WithT, folder, name string) (trust *x509.CertPool, cert, key s
 	return trust, cert, key
 }
 
-// By TLS the session is for TLS alone, the tabs of a browser share a connection and all
-// have a stream, plain HTTP is refused, and a certificate that is renewed is served.
+// With TLS, the session cookie is sent over TLS only, the tabs of a browser share a
+// connection and all have a stream, plain HTTP is refused, and a renewed certificate is
+// served.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -98,8 +100,8 @@ func TestTLS(t *testing.T) {
 	}, patience).Should(Succeed())
 }
 
-// A certificate that cannot be read, or is of another key, keeps the hub from starting,
-// and it is said which file.
+// With a certificate that cannot be read, or that does not match its key, the hub does not
+// start, and the error names the file.
 func TestTLSThatIsWrong(t *testing.T) {
 	g := NewWithT(t)
 	folder := t.TempDir()

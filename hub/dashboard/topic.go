@@ -14,46 +14,47 @@ import (
 )
 
 const (
-	// maxPatches and maxPatchBytes of a topic are kept for viewers that were away for
-	// a moment; whoever misses more is told to fetch the page.
+	// maxPatches and maxPatchBytes bound the patches that a topic keeps for viewers that
+	// reconnect. A viewer that needs older patches must fetch the page.
 	maxPatches    = 64
 	maxPatchBytes = 1 << 20
 )
 
-// patch is what changed of a page, as it is sent.
+// patch is an encoded change of a page.
 type patch struct {
 	sequence uint64
 	json     []byte
 }
 
-// change is the form of a patch.
+// change is the content of a patch.
 type change struct {
 	// HTML of the entries that are new or changed, by ID.
 	HTML map[string]string `json:"html,omitempty"`
-	// Lists whose entries or their order changed: the IDs that they have now.
+	// Lists whose entries or order changed, with the IDs of their present entries.
 	Lists map[string][]string `json:"lists,omitempty"`
 }
 
-// topic is a page as all viewers of one Scope are shown it: rendered once for all of
-// them, and again only where it changed.
+// topic is a page for all viewers with the same Scope. It renders each entry once for all
+// of them, and again only when the entry changed.
 type topic struct {
 	address  address
 	scope    view.Scope
 	renderer *renderer
-	// epoch tells this topic from another one of the same page, before a restart.
+	// epoch distinguishes this topic from an earlier one of the same page, for example
+	// before a restart.
 	epoch string
 
 	// mu guards the fields that follow. It is held while a page is rendered, which makes no call.
 	mu          sync.Mutex
 	lockedFacts *view.Facts
-	// lockedThere is false while there is no such page.
+	// lockedThere is false while the page does not exist.
 	lockedThere    bool
 	lockedPage     view.Page
 	lockedHTML     map[string]string // by ID of the block
 	lockedSequence uint64
 	lockedPatches  []patch
 	lockedBytes    int
-	// lockedChanged is closed, and another made, when the sequence rises.
+	// lockedChanged is closed and replaced when the sequence rises.
 	lockedChanged chan struct{}
 }
 
@@ -69,7 +70,7 @@ type shot struct {
 	facts   *view.Facts
 }
 
-// refresh brings the topic up to the facts.
+// refresh updates the topic with newer facts.
 func (t *topic) refresh(f *view.Facts) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +90,7 @@ func (t *topic) refreshLocked(f *view.Facts) error {
 	another := there != wasThere || first || t.lockedFacts.Leads != f.Leads || old.Template != page.Template || !reflect.DeepEqual(old.Frame, page.Frame)
 	t.lockedFacts, t.lockedPage, t.lockedThere, t.lockedHTML = f, page, there, html
 	if another {
-		// Nothing that was sent before leads to it: whoever shows the old one fetches it.
+		// No patch leads from the old page to this one: viewers must fetch it.
 		t.lockedPatches, t.lockedBytes = nil, 0
 		t.bumpLocked()
 		return nil
@@ -107,8 +108,8 @@ func (t *topic) refreshLocked(f *view.Facts) error {
 	return nil
 }
 
-// renderLocked the blocks of a page that are not as they were; their HTML is returned
-// with that of all.
+// renderLocked renders the changed blocks of a page. It returns the HTML of all blocks and
+// of the changed ones, by ID.
 func (t *topic) renderLocked(page view.Page) (all, put map[string]string, err error) {
 	before := make(map[string]view.Block, len(t.lockedPage.Blocks))
 	for _, b := range t.lockedPage.Blocks {
@@ -131,7 +132,7 @@ func (t *topic) renderLocked(page view.Page) (all, put map[string]string, err er
 	return all, put, nil
 }
 
-// changedLists are the lists whose entries are others, or in another order.
+// changedLists returns the lists whose entries or order changed.
 func changedLists(old, now view.Page) map[string][]string {
 	before, after := idsByList(old), idsByList(now)
 	changed := map[string][]string{}
@@ -171,7 +172,7 @@ func (t *topic) keepLocked(p patch) {
 	}
 }
 
-// shot of the page as it is; false where there is none.
+// shot returns the current page; false when it does not exist.
 func (t *topic) shot() (shot, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -186,24 +187,24 @@ func (t *topic) versionLocked(sequence uint64) string {
 	return t.epoch + "-" + strconv.FormatUint(sequence, 10)
 }
 
-// news are what happened to a topic after a version.
-type news struct {
-	// patches in their order, with the version that each leads to.
+// changesSince are the changes of a topic after a version.
+type changesSince struct {
+	// patches in order, and the version after each.
 	patches  []patch
 	versions []string
 	// version of the topic now.
 	version string
-	// lost is set where no patches lead from the version to the topic as it is.
+	// lost is set when no kept patches lead from the version to the current one.
 	lost bool
-	// changed is closed when there is more.
+	// changed is closed at the next change.
 	changed <-chan struct{}
 }
 
-// since tells what happened after a version.
-func (t *topic) since(version string) news {
+// since returns the changes after a version.
+func (t *topic) since(version string) changesSince {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := news{version: t.versionLocked(t.lockedSequence), changed: t.lockedChanged}
+	n := changesSince{version: t.versionLocked(t.lockedSequence), changed: t.lockedChanged}
 	epoch, text, _ := strings.Cut(version, "-")
 	from, err := strconv.ParseUint(text, 10, 64)
 	switch {

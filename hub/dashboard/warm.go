@@ -7,12 +7,12 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
-// warmEvery is how often, at most, pages are rendered that nobody looks at: whoever
-// comes next finds in the stock all that has not changed since.
+// warmEvery is how often, at most, pages without viewers are rendered. The next viewer
+// finds all entries that have not changed since in the stock.
 const warmEvery = 10 * time.Second
 
-// warmer keeps the stock filled with the entries of the pages in the navigation, so
-// that the first look at a large fleet is as quick as any. It belongs to pulse.
+// warmer keeps the entries of the pages in the navigation in the stock, so that the first
+// request of a large fleet's page is fast. Only pulse uses it.
 type warmer struct {
 	topics []*topic
 	last   time.Time
@@ -28,10 +28,10 @@ func newWarmer(o *Options, r *renderer) *warmer {
 	return w
 }
 
-// due is whether it is time again.
+// due reports whether warmEvery has passed since the last rendering.
 func (w *warmer) due(now time.Time) bool { return now.Sub(w.last) >= warmEvery }
 
-// warm the stock.
+// warm renders the pages of the navigation into the stock.
 func (w *warmer) warm(f *view.Facts) error {
 	w.last = f.Now
 	for _, t := range w.topics {

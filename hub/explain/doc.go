@@ -1,18 +1,26 @@
-// Package explain says of a Pipeline what each environment runs, what is in flight,
-// and in one sentence why the next thing is not happening; and of all clusters and
-// Pipelines which need looking at, the worst first (Fleet).
+// Package explain explains the state of a Pipeline: what each environment runs, what is in
+// flight, and in one sentence why the next promotion does not happen. Fleet summarises all
+// clusters and Pipelines, the worst first.
 //
-// Purpose: the question that is asked at three in the morning. The answer is put
-// together from the hub's own objects (Pipeline, Promotions, ClusterConnections), so
-// that it needs no right but to read them, and no cluster that answers.
+// # Purpose
 //
-// Contract: a pure function of those objects and a time. What is due is asked of
-// hub/pipeline/decision, so that the explanation is of what the hub does, not of
-// what this package takes it to do. Where something is to be typed, the commands are
-// whole and can be copied. A Pipeline of any state has an explanation.
+// An operator needs the cause of a blocked promotion, also when clusters do not answer. The
+// explanation is made from the hub's own objects (Pipeline, Promotions,
+// ClusterConnections). It needs only the permission to read them, and calls no workload
+// cluster.
 //
-// Locking: none.
+// # Contract
 //
-// Trade-offs: it explains what the objects say. Where the hub does not run, they are
-// old; what can be told of that from them (an edit that was not seen) is told.
+// Explain is a pure function of these objects and a time. hub/pipeline/decision decides
+// what is due, so the explanation is the hub's own decision. Commands for the user are
+// complete and can be copied. A Pipeline in any state has an explanation.
+//
+// # Locking
+//
+// None.
+//
+// # Trade-offs
+//
+// The package explains what the objects contain. If the hub does not run, they are old.
+// The report shows this where the objects do: an edit that was not observed.
 package explain

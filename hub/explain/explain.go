@@ -19,7 +19,7 @@ type Facts struct {
 	Pipeline *pipelinesv1.Pipeline
 	// Promotions of exactly this Pipeline (by its UID).
 	Promotions []capstanv1.Promotion
-	// Connections to the clusters that the Pipeline names; others do no harm.
+	// Connections to the clusters that the Pipeline names; others are ignored.
 	Connections []capstanv1.ClusterConnection
 	Now         time.Time
 }
@@ -28,12 +28,12 @@ type Facts struct {
 type Report struct {
 	// Pipeline as namespace/name.
 	Pipeline string
-	// App that it is about, as kind and name.
+	// App is the application, as kind and name.
 	App string
-	// Notes concern the whole Pipeline, and come before everything else.
+	// Notes concern the whole Pipeline, and come first.
 	Notes []string
-	// Do is what can be typed to have the whole Pipeline go on.
-	Do []string
+	// Commands that make the whole Pipeline continue.
+	Commands []string
 	// Environments in the order of the spec.
 	Environments []Environment
 }
@@ -41,26 +41,26 @@ type Report struct {
 // Environment is the explanation of one environment.
 type Environment struct {
 	Name string
-	// Runs is the revision, or the revisions, that its targets were last seen at.
+	// Runs is the revision, or the revisions, that its targets were last observed to run.
 	Runs string
-	// Ready is how many targets are ready, of how many.
+	// Ready is the number of ready targets and of all targets, such as "1/2".
 	Ready string
-	// InFlight is the promotion under way; empty when none is.
+	// InFlight is the promotion under way; empty if there is none.
 	InFlight string
-	// Why the next thing is not happening, or that there is nothing to do.
+	// Why the next promotion does not happen, or that there is nothing to do.
 	Why string
-	// Do is what can be typed to have it go on.
-	Do []string
-	// Waits is whether something is under way, missing or failed, rather than at rest.
+	// Commands that make the environment continue.
+	Commands []string
+	// Waits is whether a promotion is under way or has failed, or a target is not ready.
 	Waits bool
 }
 
-// Explain puts the explanation together.
+// Explain returns the explanation of one Pipeline.
 func Explain(f Facts) Report {
 	p := f.Pipeline
 	r := Report{Pipeline: p.Namespace + "/" + p.Name, App: p.Spec.AppRef.Kind + " " + p.Spec.AppRef.Name, Notes: f.notes()}
 	if p.Spec.Suspend {
-		r.Do = []string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, p.Namespace, p.Name)}
+		r.Commands = []string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, p.Namespace, p.Name)}
 	}
 	for i := range p.Spec.Environments {
 		r.Environments = append(r.Environments, f.environment(i))
@@ -68,25 +68,24 @@ func Explain(f Facts) Report {
 	return r
 }
 
-// notes of what concerns the whole Pipeline.
+// notes returns the notes on the whole Pipeline.
 func (f *Facts) notes() []string {
 	var notes []string
 	p := f.Pipeline
 	if seen := p.Status.ObservedGeneration; seen < p.Generation {
-		notes = append(notes, fmt.Sprintf("The hub has not looked at the newest edit yet (generation %d; it saw %d): if this stays, it does not run.", p.Generation, max(seen, 0)))
+		notes = append(notes, fmt.Sprintf("The hub has not observed the newest edit yet (generation %d; observed: %d): if this stays, check that the hub runs.", p.Generation, max(seen, 0)))
 	}
 	if f.invalid() {
 		c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.ReadyCondition)
-		notes = append(notes, "The spec cannot be carried out: "+trim(c.Message)+".")
+		notes = append(notes, "The spec is invalid: "+trim(c.Message)+".")
 	}
 	if p.Spec.Suspend {
-		notes = append(notes, "The Pipeline is suspended: nothing new is promoted, and nothing in flight takes a step.")
+		notes = append(notes, "The Pipeline is suspended: the hub creates no promotion, and makes no attempt for one in flight.")
 	}
 	return notes
 }
 
-// invalid tells whether the spec as a whole cannot be carried out: then both
-// conditions say so.
+// invalid returns whether the spec as a whole is invalid: then both conditions say so.
 func (f *Facts) invalid() bool {
 	is := func(kind string, status metav1.ConditionStatus) bool {
 		c := meta.FindStatusCondition(f.Pipeline.Status.Conditions, kind)
@@ -120,15 +119,15 @@ func (f *Facts) environment(i int) Environment {
 	case i == 0:
 		e.Why = f.first(targets)
 	case e.InFlight != "":
-		e.Why, e.Do = f.inFlight(i, newest)
+		e.Why, e.Commands = f.inFlight(i, newest)
 	default:
-		e.Why, e.Do = f.idle(i, newest)
+		e.Why, e.Commands = f.idle(i, newest)
 	}
-	e.Waits = e.InFlight != "" || ready < len(env.Targets) || len(e.Do) > 0
+	e.Waits = e.InFlight != "" || ready < len(env.Targets) || len(e.Commands) > 0
 	return e
 }
 
-// runs names the revisions of targets.
+// runs returns the revisions of targets as text.
 func runs(targets []decision.Target) string {
 	revisions := decision.Revisions(targets)
 	fresh := decision.Fresh(targets)
@@ -157,7 +156,7 @@ func (f *Facts) targets(i int) []decision.Target {
 	return decision.TargetsOf(env, f.Pipeline.Status.Environments[env.Name])
 }
 
-// question is what the hub decides for environment i.
+// question returns the question that the hub decides for environment i.
 func (f *Facts) question(i int) decision.Question {
 	all := make([][]decision.Target, len(f.Pipeline.Spec.Environments))
 	for j := range all {
@@ -166,7 +165,7 @@ func (f *Facts) question(i int) decision.Question {
 	return decision.QuestionOf(f.Pipeline, all, f.Promotions, i)
 }
 
-// status of a target; nil when the hub has not looked at it.
+// status of a target; nil if the hub has not observed it.
 func (f *Facts) status(i, j int) *pipelinesv1.TargetStatus {
 	status := f.Pipeline.Status.Environments[f.Pipeline.Spec.Environments[i].Name]
 	if status == nil || j >= len(status.Targets) {
@@ -175,7 +174,7 @@ func (f *Facts) status(i, j int) *pipelinesv1.TargetStatus {
 	return &status.Targets[j]
 }
 
-// ago is how long something has been so.
+// ago returns the duration since a time as text.
 func (f *Facts) ago(since *metav1.Time) string {
 	if since == nil {
 		return "an unknown time"

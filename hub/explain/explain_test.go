@@ -53,7 +53,7 @@ func shop() *Facts {
 	return &Facts{Pipeline: p, Now: now}
 }
 
-// at has an environment seen at a revision.
+// at makes an environment run a revision.
 func (f *Facts) at(env, revision string, sequence int64) {
 	status := f.Pipeline.Status.Environments[env]
 	status.Agreed = &pipelinesv1.AgreedRevision{Revision: revision, Sequence: sequence}
@@ -66,7 +66,7 @@ func (f *Facts) target(env string, j int) *pipelinesv1.TargetStatus {
 	return &f.Pipeline.Status.Environments[env].Targets[j]
 }
 
-// promoting has a promotion of 1.1.0 into staging.
+// promoting adds a promotion of 1.1.0 into staging.
 func (f *Facts) promoting(status capstanv1.PromotionStatus) *capstanv1.Promotion {
 	f.at("dev", "1.1.0", 2)
 	status.StartTime = before(5 * time.Minute)
@@ -103,7 +103,7 @@ func (f *Facts) invalidSpec(message string) {
 func TestExplanations(t *testing.T) {
 	for name, edit := range map[string]func(*Facts){
 		"nothing-to-promote": func(*Facts) {},
-		"not-looked-at-yet": func(f *Facts) {
+		"not-observed-yet": func(f *Facts) {
 			f.Pipeline.Status = pipelinesv1.PipelineStatus{ObservedGeneration: -1}
 		},
 		"edit-not-seen":        func(f *Facts) { f.Pipeline.Generation = 4 },
@@ -156,7 +156,7 @@ func TestExplanations(t *testing.T) {
 			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseRejected, Reason: "PullRequestClosed", URL: "https://git.example.org/fleet/manifests/pulls/17"})
 		},
 		"superseded": func(f *Facts) {
-			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSuperseded, Reason: "EnvironmentMovedOn", Message: `environment "staging" agreed on a revision that no promotion was to bring`})
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSuperseded, Reason: "EnvironmentMovedOn", Message: `environment "staging" agreed on a revision that no promotion is for`})
 			f.at("staging", "0.9.0", 2)
 		},
 		"drifted": func(f *Facts) {
@@ -185,7 +185,7 @@ func TestExplanations(t *testing.T) {
 		},
 		"made-by-hand": func(f *Facts) { f.at("staging", "1.0.1-hotfix", 2) },
 		"invalid-spec": func(f *Facts) {
-			f.invalidSpec(`spec.environments[1]: the name "dev" is used twice; give each environment a name of its own`)
+			f.invalidSpec(`spec.environments[1]: the name "dev" is used twice; give each environment a different name`)
 		},
 		"no-environments": func(f *Facts) {
 			f.Pipeline.Spec.Environments = nil
@@ -218,7 +218,7 @@ func TestExplanations(t *testing.T) {
 				g.Expect(e.Why).NotTo(BeEmpty(), e.Name)
 			}
 			for line := range strings.Lines(out.String()) {
-				if !strings.HasPrefix(line, indent+indent) && strings.Contains(strings.TrimSpace(line), " ") { // Commands and words are whole.
+				if !strings.HasPrefix(line, indent+indent) && strings.Contains(strings.TrimSpace(line), " ") { // Commands and words are not wrapped.
 					g.Expect(utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))).To(BeNumerically("<=", width), line)
 				}
 			}
@@ -226,7 +226,7 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
-// Whatever the objects hold, there is an explanation and no panic.
+// For any content of the objects, there is an explanation and no panic.
 func FuzzExplain(f *testing.F) {
 	f.Add("prod", "1.0.0", "Failed", "why", int64(1), true)
 	f.Fuzz(func(t *testing.T, env, revision, phase, message string, sequence int64, stale bool) {

@@ -15,7 +15,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// Fleet is what the hub says of all clusters and Pipelines.
+// Fleet holds the hub's objects about all clusters and Pipelines.
 type Fleet struct {
 	Connections []capstanv1.ClusterConnection
 	Pipelines   []pipelinesv1.Pipeline
@@ -24,7 +24,7 @@ type Fleet struct {
 	Now        time.Time
 }
 
-// severity of a state: the worst comes first.
+// severity of a state; the worst is 0.
 var severity = map[capstanv1.ConnectionState]int{
 	capstanv1.ConnectionAuthFailed:  0,
 	capstanv1.ConnectionUnreachable: 1,
@@ -38,11 +38,11 @@ var severity = map[capstanv1.ConnectionState]int{
 
 const (
 	none   = "-"
-	unseen = "not looked at yet"
+	unseen = "not observed yet"
 )
 
-// Write prints the clusters, the worst first, the Pipelines with their environments,
-// and in one sentence each what waits.
+// Write prints the clusters, the worst first, and the Pipelines with their environments. A
+// sentence explains each environment that waits.
 func (f *Fleet) Write(out io.Writer) error {
 	b := &strings.Builder{}
 	if err := f.clusters(b); err != nil {
@@ -92,7 +92,7 @@ func (f *Fleet) clusters(b *strings.Builder) error {
 	return nil
 }
 
-// state of a cluster in words.
+// state of a cluster as text.
 func (f *Fleet) state(c *capstanv1.ClusterConnection) string {
 	if c.Status.State == "" {
 		return unseen
@@ -100,7 +100,7 @@ func (f *Fleet) state(c *capstanv1.ClusterConnection) string {
 	return fmt.Sprintf("%s (%s): %s", c.Status.State, c.Status.Reason, c.Status.Message)
 }
 
-// clusterName is that of the object that the connection belongs to.
+// clusterName returns the name of the object to which the connection belongs.
 func clusterName(c *capstanv1.ClusterConnection) string {
 	name := c.Spec.ClusterRef.Namespace + "/" + c.Spec.ClusterRef.Name
 	if c.Spec.ClusterRef.Kind == pipelinesv1.ClusterKindGitopsCluster {
@@ -120,7 +120,7 @@ func (f *Fleet) summary(sorted []capstanv1.ClusterConnection) string {
 		}
 		parts = append(parts, fmt.Sprintf("%d %s", n, cmp.Or(state, unseen)))
 	}
-	return cmp.Or(strings.Join(parts, ", "), "none that a Pipeline names")
+	return cmp.Or(strings.Join(parts, ", "), "none is used by a Pipeline")
 }
 
 func (f *Fleet) pipelines(b *strings.Builder) error {
@@ -138,11 +138,11 @@ func (f *Fleet) pipelines(b *strings.Builder) error {
 			waiting++
 		}
 	}
-	// What waits comes first.
+	// Pipelines that wait come first.
 	slices.SortStableFunc(reports, func(x, y Report) int {
 		return cmp.Or(-cmp.Compare(order(x.waits()), order(y.waits())), cmp.Compare(x.Pipeline, y.Pipeline))
 	})
-	fmt.Fprintf(b, "Pipelines: %d, in %d of which something waits\n", len(reports), waiting)
+	fmt.Fprintf(b, "Pipelines: %d (%d waiting)\n", len(reports), waiting)
 	if len(reports) == 0 {
 		return nil
 	}

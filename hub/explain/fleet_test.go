@@ -36,7 +36,7 @@ func TestFleet(t *testing.T) {
 	}
 	var b strings.Builder
 	g.Expect(f.Write(&b)).To(Succeed())
-	g.Expect(b.String()).To(Equal(`Clusters: 1 AuthFailed, 1 Unreachable, 1 Ready, 1 not looked at yet
+	g.Expect(b.String()).To(Equal(`Clusters: 1 AuthFailed, 1 Unreachable, 1 Ready, 1 not observed yet
 CLUSTER                 STATE        SINCE  APPS  VERSION  CREDENTIALS
 GitopsCluster fleet/us  AuthFailed   60s    0     -        ended
 fleet/eu                Unreachable  42m    0     -        -
@@ -45,9 +45,9 @@ fleet/new               -            -      0     -        -
 GitopsCluster fleet/us is AuthFailed (SecretMissing): there is no Secret
   fleet/us
 fleet/eu is Unreachable (ProbeFailed): i/o timeout
-fleet/new is not looked at yet
+fleet/new is not observed yet
 
-Pipelines: 2, in 1 of which something waits
+Pipelines: 2 (1 waiting)
 PIPELINE      ENVIRONMENT  RUNS   READY  IN FLIGHT
 apps/shop     dev          1.1.0  1/1    -
 apps/shop     staging      1.0.0  1/1    1.1.0 AwaitingApproval
@@ -55,7 +55,7 @@ apps/shop     prod         1.0.0  2/2    -
 apps/billing  dev          1.0.0  1/1    -
 apps/billing  staging      1.0.0  1/1    -
 apps/billing  prod         1.0.0  2/2    -
-apps/shop, staging: 1.1.0 has waited 5m for an approval: give it by kubectl (you
-  need the verb approve on promotions.capstan.dev).
+apps/shop, staging: 1.1.0 has waited 5m for an approval: approve it with kubectl
+  (you need the verb approve on promotions.capstan.dev).
 `))
 }

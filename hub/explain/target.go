@@ -9,7 +9,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// name of a target in a sentence.
+// name of a target in a message.
 func (f *Facts) name(i, j int) string {
 	t := &f.Pipeline.Spec.Environments[i].Targets[j]
 	app := t.Namespace + "/" + f.Pipeline.Spec.AppRef.Name
@@ -26,7 +26,8 @@ func (f *Facts) namespace(ref *pipelinesv1.CrossNamespaceClusterReference) strin
 	return ref.Namespace
 }
 
-// Namespaces of the clusters that the Pipeline names: ClusterConnections are there.
+// Namespaces returns the namespaces of the clusters that the Pipeline names. Their
+// ClusterConnections are in these namespaces.
 func (f *Facts) Namespaces() []string {
 	var all []string
 	for i := range f.Pipeline.Spec.Environments {
@@ -39,7 +40,7 @@ func (f *Facts) Namespaces() []string {
 	return all
 }
 
-// connection to the cluster of a target; nil when there is none to be known of.
+// connection to the cluster of a target; nil if Connections has none.
 func (f *Facts) connection(i, j int) *capstanv1.ClusterConnection {
 	ref := f.Pipeline.Spec.Environments[i].Targets[j].ClusterRef
 	if ref == nil {
@@ -54,13 +55,13 @@ func (f *Facts) connection(i, j int) *capstanv1.ClusterConnection {
 	return nil
 }
 
-// obstacle says what keeps a target from running a revision, fresh and ready; empty
-// when nothing does. An empty revision means any.
+// obstacle returns why a target does not run a revision, fresh and ready; empty if it does.
+// An empty revision means any.
 func (f *Facts) obstacle(i, j int, revision string) string {
 	s := f.status(i, j)
 	switch {
 	case s == nil:
-		return f.name(i, j) + ": the hub has not looked at it yet"
+		return f.name(i, j) + ": the hub has not observed it yet"
 	case s.Stale || s.Error != "":
 		return f.name(i, j) + f.unseen(i, j, s)
 	case revision != "" && s.Revision != revision && s.Revision == "":
@@ -70,13 +71,13 @@ func (f *Facts) obstacle(i, j int, revision string) string {
 	case !s.Ready && s.Revision == "":
 		return f.name(i, j) + " runs nothing yet"
 	case !s.Ready:
-		return fmt.Sprintf("%s is at %s and not ready: see the %s there", f.name(i, j), s.Revision, f.Pipeline.Spec.AppRef.Kind)
+		return fmt.Sprintf("%s runs %s and is not ready: check the %s there", f.name(i, j), s.Revision, f.Pipeline.Spec.AppRef.Kind)
 	}
 	return ""
 }
 
-// unseen says why a target cannot be seen: its cluster's state where that is the
-// cause, else what the hub found.
+// unseen returns why a target cannot be observed: its cluster's state if that is the cause,
+// else the error of the target.
 func (f *Facts) unseen(i, j int, s *pipelinesv1.TargetStatus) string {
 	if c := f.connection(i, j); c != nil && c.Status.State != capstanv1.ConnectionReady && c.Status.State != "" {
 		why := c.Status.Reason
@@ -86,13 +87,13 @@ func (f *Facts) unseen(i, j int, s *pipelinesv1.TargetStatus) string {
 		return fmt.Sprintf(", whose cluster has been %s for %s (%s)", c.Status.State, f.ago(c.Status.LastTransitionTime), why)
 	}
 	if s.Error == "" {
-		return ": its cluster was not heard of for a while"
+		return ": its cluster has not answered for a while"
 	}
 	return ": " + trim(s.Error)
 }
 
-// obstacles of an environment in one clause: the first, and how many more targets
-// have one; empty when none has.
+// obstacles of an environment in one clause: the first, and how many more targets have one;
+// empty if there is none.
 func (f *Facts) obstacles(i int, revision string) string {
 	var found []string
 	for j := range f.Pipeline.Spec.Environments[i].Targets {
@@ -106,14 +107,14 @@ func (f *Facts) obstacles(i int, revision string) string {
 	case 1:
 		return found[0]
 	case 2:
-		return found[0] + "; and one more target is not there"
+		return found[0] + "; one more target also blocks this"
 	default:
-		return fmt.Sprintf("%s; and %d more targets are not there", found[0], len(found)-1)
+		return fmt.Sprintf("%s; %d more targets also block this", found[0], len(found)-1)
 	}
 }
 
-// differ says why targets without an obstacle of their own do not agree: each is
-// well, at a revision of its own.
+// differ returns why the targets do not agree: their obstacles, or, if there are none, their
+// different revisions.
 func (f *Facts) differ(i int) string {
 	if o := f.obstacles(i, ""); o != "" {
 		return o
@@ -128,5 +129,5 @@ func (f *Facts) differ(i int) string {
 	return "its targets differ: " + strings.Join(all, ", ")
 }
 
-// trim what begins or ends a sentence of its own.
+// trim removes spaces and the final period of a message that becomes part of a sentence.
 func trim(message string) string { return strings.TrimRight(strings.TrimSpace(message), ".") }

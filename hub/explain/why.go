@@ -9,23 +9,23 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// first explains the environment where revisions come from.
+// first explains the first environment, where new revisions appear.
 func (f *Facts) first(targets []decision.Target) string {
 	if revision, ok := decision.Agree(targets); ok {
-		return fmt.Sprintf("every target runs %s, which is what travels on.", revision)
+		return fmt.Sprintf("every target runs %s, which is the revision to promote.", revision)
 	}
-	return fmt.Sprintf("nothing travels on from here: %s.", f.differ(0))
+	return fmt.Sprintf("there is no revision to promote: %s.", f.differ(0))
 }
 
 // inFlight explains what a promotion under way waits for.
 func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseAwaitingApproval:
-		return fmt.Sprintf("%s has waited %s for an approval: give it by kubectl (you need the verb approve on promotions.capstan.dev)%s.",
+		return fmt.Sprintf("%s has waited %s for an approval: approve it with kubectl (you need the verb approve on promotions.capstan.dev)%s.",
 			p.Spec.Revision, f.ago(p.Status.StartTime), f.byHTTP(i)), f.approve(i, p)
 	case capstanv1.PhasePromoting:
 		if f.Pipeline.Spec.Suspend {
-			return fmt.Sprintf("%s is held while the Pipeline is suspended.", p.Spec.Revision), nil
+			return fmt.Sprintf("%s is blocked while the Pipeline is suspended.", p.Spec.Revision), nil
 		}
 		return fmt.Sprintf("%s has been under way for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartTime), trim(p.Status.Message)), nil
 	case capstanv1.PhaseAwaitingMerge:
@@ -34,18 +34,18 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 		if o := f.obstacles(i, p.Spec.Revision); o != "" {
 			return fmt.Sprintf("%s was carried out and waits for every target to run it: %s.", p.Spec.Revision, o), nil
 		}
-		return fmt.Sprintf("%s runs in every target; the hub is about to say so.", p.Spec.Revision), nil
+		return fmt.Sprintf("every target runs %s; the hub records this next.", p.Spec.Revision), nil
 	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
 	}
-	return fmt.Sprintf("%s was decided %s ago and the hub is about to begin; if this stays, it does not run.", p.Spec.Revision, f.ago(&p.CreationTimestamp)), nil
+	return fmt.Sprintf("the promotion of %s was created %s ago and starts next; if this stays, check that the hub runs.", p.Spec.Revision, f.ago(&p.CreationTimestamp)), nil
 }
 
-// idle explains why nothing is under way into an environment, by the row of the
-// hub's own decision table.
+// idle explains why no promotion into an environment is under way, from the row of the
+// hub's decision table.
 func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	env, source := &f.Pipeline.Spec.Environments[i], f.Pipeline.Spec.Environments[i-1].Name
 	if f.invalid() {
-		return "nothing is decided until the spec is mended.", nil
+		return "nothing is promoted until the spec is fixed.", nil
 	}
 	if promotion := f.Pipeline.PromotionFor(env); promotion != nil {
 		if wrong := strategy.Check(promotion.Strategy); wrong != "" {
@@ -60,69 +60,70 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	case decision.Suspended:
 		return "nothing is promoted while the Pipeline is suspended.", nil
 	case decision.NoPromotion:
-		return "nothing is promoted into it: neither its own promotion nor spec.promotion is set.", nil
+		return "nothing is promoted into it: neither the promotion of the environment nor spec.promotion is set.", nil
 	case decision.SourceNotAgreed:
 		return fmt.Sprintf("there is nothing to promote until environment %q agrees on a revision: %s.", source, f.differ(i-1)), nil
 	case decision.SourceMadeByHand:
 		if runs, ok := decision.Agree(q.Into.Targets); ok && runs == q.Source.Agreed.Revision {
 			return upToDate(), nil
 		}
-		return fmt.Sprintf("%s does not travel on: environment %q came to it by hand, neither from %q nor by a promotion.",
+		return fmt.Sprintf("%s is not promoted: environment %q was changed outside the pipeline, and got it neither from %q nor by a promotion.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name), nil
 	case decision.NoTargets:
 		return "nothing can be promoted into it: it has no targets.", nil
 	case decision.EnvironmentNotFresh:
-		return fmt.Sprintf("%s is not promoted while it is not known what runs here: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
+		return fmt.Sprintf("%s is not promoted because it is unknown what this environment runs: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
 	case decision.UpToDate:
 		return upToDate(), nil
 	case decision.AlreadyDecided:
 		return f.ended(i, newest)
 	case decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:
-		return fmt.Sprintf("%s is about to be promoted; if this stays, the hub does not run.", verdict.Revision), nil
+		return fmt.Sprintf("%s is promoted next; if this stays, check that the hub runs.", verdict.Revision), nil
 	}
 	return "", nil
 }
 
-// ended explains why a promotion that ended is not begun again by itself.
+// ended explains why a promotion that ended does not start again automatically.
 func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
-	again := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"retry":%d}}'`, p.Namespace, p.Name, p.Spec.Retry+1)}
+	retry := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"retry":%d}}'`, p.Namespace, p.Name, p.Spec.Retry+1)}
 	switch p.Status.Phase {
 	case capstanv1.PhaseFailed:
-		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); mend that, then edit the Pipeline or begin it again.",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), again
+		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix this, then edit the Pipeline or start the promotion again.",
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), retry
 	case capstanv1.PhaseRejected:
-		return fmt.Sprintf("the pull request of %s was closed unmerged %s ago (%s); it stays so until there is another revision, or it is begun again.",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.URL), again
+		return fmt.Sprintf("the pull request of %s was closed unmerged %s ago (%s); it stays closed until there is another revision, or you start the promotion again.",
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.URL), retry
 	case capstanv1.PhaseSuperseded:
 		return fmt.Sprintf("the promotion of %s was superseded %s ago (%s: %s).",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), again
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), retry
 	case capstanv1.PhaseSucceeded:
-		return fmt.Sprintf("%s arrived here %s ago and is not whole any more; it is not promoted twice by itself: %s.",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), again
+		return fmt.Sprintf("%s was promoted %s ago, but not every target runs it now, and the hub does not promote it again automatically: %s.",
+			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), retry
 	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
 	}
 	return "", nil
 }
 
-// approve is what approves a promotion: by Kubernetes, and by HTTP where there is a key.
+// approve returns the commands that approve a promotion: by Kubernetes, and by HTTP if there
+// is a key.
 func (f *Facts) approve(i int, p *capstanv1.Promotion) []string {
-	do := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"approval":{"by":"YOUR-USER-NAME"}}}'`, p.Namespace, p.Name)}
+	commands := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"approval":{"by":"YOUR-USER-NAME"}}}'`, p.Namespace, p.Name)}
 	if f.signed(i) {
-		do = append(do, fmt.Sprintf("capstan sign \"$HOOK\"'%s' --key-file=KEY --output=curl", pathOf(p)))
+		commands = append(commands, fmt.Sprintf("capstan sign \"$HOOK\"'%s' --key-file=KEY --output=curl", pathOf(p)))
 	}
-	return do
+	return commands
 }
 
-// byHTTP says that there is a second way to approve.
+// byHTTP returns a clause about the second way to approve, if there is one.
 func (f *Facts) byHTTP(i int) string {
 	if f.signed(i) {
-		return ", or by a call that capstan sign makes for the hub's address $HOOK"
+		return ", or with the HTTP call that capstan sign prints for the hub's address $HOOK"
 	}
 	return ""
 }
 
-// signed tells whether approvals by HTTP can be signed: the environment or the
-// Pipeline names a key.
+// signed returns whether approvals by HTTP can be signed: the environment or the Pipeline
+// names a key.
 func (f *Facts) signed(i int) bool {
 	named := func(p *pipelinesv1.Promotion) bool { return p != nil && p.Strategy.SecretRef != nil }
 	return named(f.Pipeline.Spec.Environments[i].Promotion) || named(f.Pipeline.Spec.Promotion)

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// width of a terminal that nobody has made wider.
+	// width is the default width of a terminal, in characters.
 	width = 80
 	// maxName, maxRuns and maxInFlight keep a row within width: with READY and the
-	// gaps they are 79. Sentences have everything in full.
+	// gaps they are 79. Sentences have the full texts.
 	maxName     = 18
 	maxRuns     = 20
 	maxInFlight = 30
@@ -32,8 +32,8 @@ func (r *Report) Write(out io.Writer) error {
 	for _, note := range r.Notes {
 		b.WriteString(wrap(note, ""))
 	}
-	for _, do := range r.Do {
-		b.WriteString(indent + indent + do + "\n")
+	for _, command := range r.Commands {
+		b.WriteString(indent + indent + command + "\n")
 	}
 	if len(r.Environments) > 0 {
 		b.WriteString("\n")
@@ -53,20 +53,21 @@ func (r *Report) Write(out io.Writer) error {
 	}
 	for _, e := range r.Environments {
 		b.WriteString(wrap(e.Name+": "+e.Why, indent))
-		for _, do := range e.Do {
-			b.WriteString(indent + indent + do + "\n") // Whole, to be copied.
+		for _, command := range e.Commands {
+			b.WriteString(indent + indent + command + "\n") // Not wrapped, so that it can be copied.
 		}
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// cut a cell, on one line.
+// cut returns a cell on one line, at most length characters long.
 func cut(s string, length int) string {
 	return truncate.Runes(strings.Join(strings.Fields(s), " "), length)
 }
 
-// wrap a text at width, every line but the first indented. A word is never broken.
+// wrap wraps a text at width and indents every line except the first. It never breaks a
+// word.
 func wrap(text, hang string) string {
 	var b strings.Builder
 	column := 0
@@ -88,7 +89,7 @@ func wrap(text, hang string) string {
 	return b.String()
 }
 
-// pathOf is the escaped path of the call that approves a promotion.
+// pathOf returns the escaped path of the call that approves a promotion.
 func pathOf(p *capstanv1.Promotion) string {
 	parts := []string{"approval", p.Namespace, p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision}
 	for i := range parts {

@@ -22,19 +22,19 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// attempts at one object while others write to it too. Beyond them the message comes
-// again.
+// attempts to patch an object when other clients write to it too. Then SQS delivers the
+// message again.
 const attempts = 5
 
-// apply works to an object; it is one worker's turn. It returns whether the object's
-// cluster answered.
-func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, works []work) (outcome memberwrite.Outcome) {
+// apply merges works into an object and patches it. A worker calls it. It returns whether
+// the object's cluster answered.
+func (r *Labeler) apply(ctx context.Context, key owner.Key, works []work) (outcome memberwrite.Outcome) {
 	var err error
 	defer func() {
 		if p := recover(); p != nil {
 			r.metrics.panics.Inc()
 			err = fmt.Errorf("panic: %v", p)
-			r.Logger.Error(err, "Telling of an event failed", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name)
+			r.Logger.Error(err, "Applying an event panicked; SQS delivers it again", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name)
 		}
 		if err != nil {
 			if memberwrite.Silent(err) {
@@ -46,15 +46,15 @@ func (r *AWSInstanceStateReconciler) apply(ctx context.Context, key owner.Key, w
 	var at seen
 	at, err = r.write(ctx, key, works)
 	switch {
-	case gone(err):
-		err = nil // It is gone, and nothing is to be told on it.
+	case notFound(err):
+		err = nil // The object was deleted: nothing is left to write.
 		for _, w := range works {
 			w.tracker.done(acknowledged)
 		}
 	case err != nil:
 		if ctx.Err() == nil {
 			r.metrics.failed.WithLabelValues(kindOf(key).Kind).Inc()
-			r.Logger.V(1).Info("Patching failed", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "error", err.Error())
+			r.Logger.V(1).Info("Patching an object failed; SQS delivers its events again", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "cluster", key.Cluster, "error", err.Error())
 		}
 	default:
 		r.acknowledge(ctx, key, at, works)
@@ -68,8 +68,8 @@ func fail(works []work) {
 	}
 }
 
-// write what works change, if anything. It returns the object as it is then.
-func (r *AWSInstanceStateReconciler) write(ctx context.Context, key owner.Key, works []work) (seen, error) {
+// write patches an object if works change it. It returns the object's state after that.
+func (r *Labeler) write(ctx context.Context, key owner.Key, works []work) (seen, error) {
 	at, err := r.current(ctx, key)
 	for range attempts {
 		if err != nil || at.deleting {
@@ -77,7 +77,7 @@ func (r *AWSInstanceStateReconciler) write(ctx context.Context, key owner.Key, w
 		}
 		c, unreadable := merge(key, at, works)
 		if unreadable != nil {
-			r.Logger.Info("An annotation is not as it was written, and is made anew", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "error", unreadable.Error())
+			r.Logger.Info("An annotation was changed by another client and cannot be read; it is written again from the new events", "kind", kindOf(key).Kind, "namespace", key.Namespace, "name", key.Name, "error", unreadable.Error())
 		}
 		if c == nil {
 			r.metrics.noops.Add(float64(len(works)))
@@ -86,7 +86,7 @@ func (r *AWSInstanceStateReconciler) write(ctx context.Context, key owner.Key, w
 		after, err := r.patch(ctx, key, at, c)
 		switch {
 		case err == nil:
-			r.told(ctx, key, at, c, works)
+			r.recordApplied(ctx, key, at, c, works)
 			return after, nil
 		case !apierrors.IsConflict(err):
 			return at, err
@@ -102,14 +102,15 @@ func (r *AWSInstanceStateReconciler) write(ctx context.Context, key owner.Key, w
 		}
 		at = next
 	}
-	return at, errors.New("others write to it all the time")
+	return at, fmt.Errorf("%d patches in a row conflicted with other writes of the object; SQS delivers its events again", attempts)
 }
 
-// errReplaced says that facts were for another object, or for another instance, than the
-// one that has the name now: they are brought to theirs when a watch has told of it.
-var errReplaced = errors.New("another object has its name, or it has another instance")
+// errReplaced reports that another object, or the same object with another instance, now
+// has the name that the facts were routed to. They are routed again after redelivery,
+// when a watch has delivered the new object.
+var errReplaced = errors.New("the object was replaced by another one of the same name, or has another instance now; SQS delivers its events again")
 
-func (r *AWSInstanceStateReconciler) patch(ctx context.Context, key owner.Key, at seen, c *change) (seen, error) {
+func (r *Labeler) patch(ctx context.Context, key owner.Key, at seen, c *change) (seen, error) {
 	patch, err := c.patch(key, at)
 	if err != nil {
 		return at, err
@@ -123,8 +124,9 @@ func (r *AWSInstanceStateReconciler) patch(ctx context.Context, key owner.Key, a
 	return after, nil
 }
 
-// current state of an object: as it was written here, or as a watch has brought it.
-func (r *AWSInstanceStateReconciler) current(ctx context.Context, key owner.Key) (seen, error) {
+// current returns the state of an object: as this process last wrote it, or as a watch
+// delivered it.
+func (r *Labeler) current(ctx context.Context, key owner.Key) (seen, error) {
 	if at, ahead := r.writer.last(key); ahead {
 		return at, nil
 	}
@@ -135,18 +137,19 @@ func (r *AWSInstanceStateReconciler) current(ctx context.Context, key owner.Key)
 	return seenOf(u.GroupVersionKind(), u, key), nil
 }
 
-// News is a fact that an object's label, or what is remembered behind it, was changed by.
-type News struct {
+// Applied is a fact that changed an object's label or the annotations behind it.
+type Applied struct {
 	Fact message.Fact
-	// Object that was patched, and the key of its label.
+	// Object that was patched.
 	Object owner.Key
-	Label  string
-	// Account and Region of the instance: the event's own, else those of its source.
+	// LabelKey is the key of the object's label.
+	LabelKey string
+	// Account and Region of the instance: those of the event, else those of its source.
 	Account, Region string
 }
 
-// told says that a change was written.
-func (r *AWSInstanceStateReconciler) told(ctx context.Context, key owner.Key, before seen, c *change, works []work) {
+// recordApplied counts and publishes the facts of a change that was written.
+func (r *Labeler) recordApplied(ctx context.Context, key owner.Key, before seen, c *change, works []work) {
 	now := r.Clock.Now()
 	for _, w := range works {
 		if w.repair {
@@ -154,8 +157,8 @@ func (r *AWSInstanceStateReconciler) told(ctx context.Context, key owner.Key, be
 			continue
 		}
 		r.metrics.applied.WithLabelValues(string(w.fact.Kind)).Inc()
-		if r.Tell != nil {
-			r.Tell(News{Fact: w.fact, Object: key, Label: labelOf(key), Account: cmp.Or(w.fact.Account, w.from.account), Region: cmp.Or(w.fact.Region, w.from.region)})
+		if r.Publish != nil {
+			r.Publish(Applied{Fact: w.fact, Object: key, LabelKey: labelOf(key), Account: cmp.Or(w.fact.Account, w.from.account), Region: cmp.Or(w.fact.Region, w.from.region)})
 		}
 		if w.fact.Guessed {
 			continue
@@ -166,25 +169,25 @@ func (r *AWSInstanceStateReconciler) told(ctx context.Context, key owner.Key, be
 		}
 	}
 	if before.label != c.label {
-		r.teller.changed(ctx, key, before, c, works)
+		r.events.changed(ctx, key, before, c, works)
 	}
 }
 
-// acknowledge works that are written, or change nothing. A work whose event is behind the
-// label waits for the handlers.
-func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.Key, at seen, works []work) {
+// acknowledge ends works that are written or change nothing. A work whose event is behind
+// the label waits for the handlers.
+func (r *Labeler) acknowledge(ctx context.Context, key owner.Key, at seen, works []work) {
 	behind := eventID(at.annotations)
 	r.handlers.supersede(key, behind)
 	for _, w := range works {
 		if !w.repair && !at.deleting {
 			if err := r.remediate(ctx, key, at, w); err != nil {
-				r.Logger.Info("Annotating the Machine failed, and is tried again", "namespace", key.Namespace, "name", key.Name, "error", err.Error())
+				r.Logger.Info("Annotating the Machine for remediation failed; it is retried when SQS delivers the event again", "namespace", key.Namespace, "name", key.Name, "error", err.Error())
 				w.tracker.done(failed)
 				continue
 			}
 		}
 		if w.repair || at.deleting || behind == "" || w.event.whole.ID != behind {
-			w.tracker.done(acknowledged) // No handler is woken for it.
+			w.tracker.done(acknowledged) // No handler waits for it.
 			continue
 		}
 		for _, wake := range r.handlers.await(key, behind, func() { w.tracker.done(acknowledged) }) {
@@ -193,18 +196,17 @@ func (r *AWSInstanceStateReconciler) acknowledge(ctx context.Context, key owner.
 	}
 }
 
-// remediate the Machine of an object, where the source of a fact asks for it, and the
-// instance was not alive after it: whether the label shows the fact, or a state that came
-// with it or before it, is not asked, so that the order does not matter, nor whether it is
-// tried a second time. Machines of self-managed clusters are not written to: transports let
-// no such patch through.
-func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Key, at seen, w work) error {
+// remediate annotates the Machine of an object if the source of a fact configures it and
+// the instance was not alive after the fact. It does not check whether the label shows the
+// fact: so the order of events does not matter, and a retry does the same. Machines of
+// self-managed clusters are not patched: transports reject such a patch.
+func (r *Labeler) remediate(ctx context.Context, key owner.Key, at seen, w work) error {
 	if key.Pool || key.Cluster != "" || len(w.from.remediate) == 0 {
 		return nil
 	}
 	known, err := guard.ParseInstance(at.annotations[AnnotationGuard])
 	if err != nil {
-		return nil //nolint:nilerr // It was just written; who has broken it since is told when it is merged.
+		return nil //nolint:nilerr // It was just written; a later wrong change is logged at the next merge.
 	}
 	if !slices.Contains(w.from.remediate, remediation(w.fact)) || known.Outlived(w.fact) || paused(ctx, r.reader(key.Cluster), at.cluster, &metav1.ObjectMeta{Namespace: key.Namespace, Annotations: at.annotations}) {
 		return nil
@@ -222,16 +224,17 @@ func (r *AWSInstanceStateReconciler) remediate(ctx context.Context, key owner.Ke
 		switch err := r.writer.annotateMachine(ctx, key.Namespace, o, patch); {
 		case err == nil:
 			r.metrics.remediated.WithLabelValues(string(w.fact.Kind)).Inc()
-		case !gone(err) && !otherUID(err):
+		case !notFound(err) && !otherUID(err):
 			return err
 		}
 	}
 	return nil
 }
 
-// remediation is the word for what a fact announces, in the remediate key of a source.
+// remediation returns the value for a fact in the remediate key of a source; empty when
+// there is none.
 func remediation(f message.Fact) string {
-	switch f.Kind { //nolint:exhaustive // The rest are not to be chosen.
+	switch f.Kind { //nolint:exhaustive // The other kinds cannot be configured.
 	case message.SpotInterruption:
 		return schema.RemediateSpot
 	case message.CapacityReservation:
@@ -241,21 +244,21 @@ func remediation(f message.Fact) string {
 	case message.Rebalance:
 		return schema.RemediateRebalance
 	case message.StateChange:
-		if f.Word == message.WordTerminated {
+		if f.Label == message.LabelTerminated {
 			return schema.RemediateTerminated
 		}
 	}
 	return ""
 }
 
-// fill waits until the index holds what the management cluster has; false when the
-// context ends before.
-func (r *AWSInstanceStateReconciler) fill(ctx context.Context) bool {
-	look := r.Clock.NewTicker(fillEvery)
-	defer look.Stop()
+// fill waits until the index has all objects of the management cluster. It returns false
+// when the context ends before.
+func (r *Labeler) fill(ctx context.Context) bool {
+	ticker := r.Clock.NewTicker(fillEvery)
+	defer ticker.Stop()
 	for !r.filled(ctx) {
 		select {
-		case <-look.C():
+		case <-ticker.C():
 		case <-ctx.Done():
 			return false
 		}
@@ -263,12 +266,13 @@ func (r *AWSInstanceStateReconciler) fill(ctx context.Context) bool {
 	return true
 }
 
-// fillEvery is how often it is looked whether the watches are there.
+// fillEvery is the interval at which fill checks the watches.
 const fillEvery = 50 * time.Millisecond
 
-// filled reads all that is watched of the management cluster; false while a list of it
-// is under way. A kind that cannot be read has a reason, and is not waited for.
-func (r *AWSInstanceStateReconciler) filled(ctx context.Context) bool {
+// filled puts all watched objects of the management cluster into the index. It returns
+// false while a list is in progress. It does not wait for a kind that cannot be read,
+// which has a reason.
+func (r *Labeler) filled(ctx context.Context) bool {
 	local := r.reader("")
 	for _, kind := range append(labelled(), capa.PlaceKinds()...) {
 		list := newList(kind)
@@ -280,7 +284,7 @@ func (r *AWSInstanceStateReconciler) filled(ctx context.Context) bool {
 			}
 			continue
 		case err != nil:
-			r.Logger.Error(err, "Reading what is watched failed", "kind", kind.Kind)
+			r.Logger.Error(err, "Reading watched objects failed", "kind", kind.Kind)
 			continue
 		}
 		if !slices.Contains(labelled(), kind) {

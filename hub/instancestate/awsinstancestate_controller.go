@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
@@ -29,104 +28,104 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// Options of an AWSInstanceStateReconciler.
+// Options of a Labeler.
 type Options struct {
-	// Local watches the management cluster, on every replica.
-	Local *watchers.Watcher
-	// Remote watches self-managed clusters, where this replica leads; nil for none.
-	Remote *watchers.Watcher
-	// AWS is how queues are read.
+	// Watchers watch the management cluster on every replica, and self-managed clusters on
+	// the leader.
+	Watchers *watchers.Watcher
+	// AWS makes the clients that read the queues.
 	AWS *awsconfig.Config
-	// AllowLoopback lets a source's key endpoint name this machine.
+	// AllowLoopback allows loopback addresses in the key endpoint of a source.
 	AllowLoopback bool
-	// Backends know the configuration of sources.
+	// Backends resolve the configuration of sources.
 	Backends *schema.Registry
-	// SourceChanged is told when Source would answer another thing for an
-	// EventingBackend, on every replica; nil for nobody. It must not block.
+	// SourceChanged is called on every replica when the result of Source for an
+	// EventingBackend may have changed; nil when not needed. It must not block.
 	SourceChanged func(types.NamespacedName)
 	// Recorder of Events in the management cluster.
 	Recorder events.EventRecorder
 	// Registerer of the metrics; not registered when nil.
 	Registerer prometheus.Registerer
-	// DriftGrace is how long a label may differ from what was last polled, or from what
-	// was written here; DefaultDriftGrace when 0.
+	// DriftGrace is how long a label may differ from the state that was last polled, or
+	// from the label that was written here; DefaultDriftGrace when 0.
 	DriftGrace time.Duration
-	// Tell is called with what was merged into an object, after its patch; nil for
-	// nobody. It must not block.
-	Tell   func(News)
-	Clock  clock.WithTicker
-	Logger logr.Logger
+	// Publish is called for each fact that was merged into an object, after the patch; nil
+	// when not needed. It must not block.
+	Publish func(Applied)
+	Clock   clock.WithTicker
+	Logger  logr.Logger
 }
 
-// AWSInstanceStateReconciler labels AWSMachines and AWSMachinePools.
-type AWSInstanceStateReconciler struct {
+// Labeler labels AWSMachines and AWSMachinePools by the events of SQS queues. It owns the
+// index, the consumers of the queues, and the workers.
+type Labeler struct {
 	Options
 	index   owner.Index
 	ring    *owner.Ring[arrival]
 	lanes   *lanes
 	writer  *writer
-	teller  *teller
+	events  *eventRecorder
 	drift   *drift
 	metrics *metrics
 	// handlers act on events in this process.
 	handlers handlers
 	sources  *sources
-	// elected is closed when this replica leads, and ready when the index holds what the
-	// management cluster has.
+	// elected is closed when this replica leads. ready is closed when the index has all
+	// objects of the management cluster.
 	elected <-chan struct{}
 	ready   chan struct{}
 }
 
-// arrival is an event, and where it came from.
+// arrival is an event and its origin.
 type arrival struct {
 	event *excerpts
 	from  origin
 }
 
-// origin of a message: what of its source's configuration concerns its facts.
+// origin of a message: the part of its source's configuration that concerns its facts.
 type origin struct {
-	// source is the namespaced name of the EventingBackend; empty for what came from no
-	// queue.
+	// source is the namespaced name of the EventingBackend; empty for an event that no
+	// queue delivered.
 	source string
-	// accounts whose events are taken; those of the clusters when nil.
+	// accounts whose events are accepted; those of the clusters when nil.
 	accounts []string
 	// account and region of the queue; empty when they are not known.
 	account, region string
 	remediate       []string
 }
 
-// settler is what is owed to a message: one of the three, once, from any goroutine.
-// queue.Delivery is one.
-type settler interface {
-	// Ack has the message deleted.
+// delivery is a received message. Exactly one of its methods is called, once, from any
+// goroutine. queue.Delivery implements it.
+type delivery interface {
+	// Ack deletes the message.
 	Ack()
-	// Retry has it come again, later from time to time.
+	// Retry makes SQS deliver the message again, with a growing delay.
 	Retry()
-	// Release has it come again soon, for whoever reads it next.
+	// Release makes SQS deliver the message again soon, to any reader.
 	Release()
 }
 
-// holds is how long what is unknown and grave is left in the queue, after SQS got it, so
-// that a restart does not lose it: as long as it would wait in memory.
-const holds = owner.DefaultTTL
+// keepUnknown is how long after its receipt by SQS an urgent event of an unknown object is
+// left in the queue, so that a restart does not lose it: as long as it would wait in memory.
+const keepUnknown = owner.DefaultTTL
 
-// processMessage brings the facts of a message to their objects. It does not wait for
-// them: owed is settled when all are done.
-func (r *AWSInstanceStateReconciler) processMessage(ctx context.Context, from origin, m message.Message, sent time.Time, owed settler) {
+// processMessage routes the facts of a message to their objects. It does not wait for
+// them: received is settled when all facts are done.
+func (r *Labeler) processMessage(ctx context.Context, from origin, m message.Message, sent time.Time, received delivery) {
 	r.metrics.received.WithLabelValues(from.source, string(m.Kind)).Inc()
 	if m.Disposition == message.Ignore {
 		r.metrics.ignored.WithLabelValues(from.source, m.Reason).Inc()
-		owed.Ack()
+		received.Ack()
 		return
 	}
-	t, a := &tracker{owed: owed, left: len(m.Facts)}, arrival{newExcerpts(m.Event), from}
+	t, a := &tracker{received: received, left: len(m.Facts)}, arrival{newExcerpts(m.Event), from}
 	for _, f := range m.Facts {
 		r.route(ctx, a, f, sent, t)
 	}
 }
 
-// route a fact to its objects.
-func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f message.Fact, sent time.Time, t *tracker) {
+// route puts a fact into the lanes of its objects.
+func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent time.Time, t *tracker) {
 	if f.Guessed {
 		r.metrics.guessed.WithLabelValues(a.from.source).Inc()
 	}
@@ -143,12 +142,12 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 	if verdict == owner.Unknown {
 		event := a.event.of(f.InstanceID)
 		r.ring.Put(f, arrival{newExcerpts(event), a.from}, len(event.Detail))
-		found, verdict = find() // Its object may have come in between, and taken what waited.
+		found, verdict = find() // The object may have been added in between, and have taken the waiting facts.
 	}
 	switch verdict {
 	case owner.Foreign:
 		r.metrics.ignored.WithLabelValues(a.from.source, "foreign").Inc()
-		r.teller.foreign(ctx, a.from.source, f)
+		r.events.foreign(ctx, a.from.source, f)
 		t.done(acknowledged)
 	case owner.Unknown:
 		r.metrics.ignored.WithLabelValues(a.from.source, "unknown").Inc()
@@ -161,29 +160,30 @@ func (r *AWSInstanceStateReconciler) route(ctx context.Context, a arrival, f mes
 	}
 }
 
-// unknown is what becomes of a fact that no object stands for: what is grave is left in
-// the queue for a while, and all of it to the leader, who sees every cluster; and where
-// objects may be that cannot be read, all of it for as long as that lasts.
-func (r *AWSInstanceStateReconciler) unknown(ctx context.Context, f message.Fact, sent time.Time) outcome {
-	if r.blind(ctx, f) {
+// unknown decides what to do with a fact without an object. A standby releases it for the
+// leader, which reads every cluster. The leader leaves a notice or an end in the queue for
+// keepUnknown, and drops other facts. While objects cannot be read, every fact stays in
+// the queue.
+func (r *Labeler) unknown(ctx context.Context, f message.Fact, sent time.Time) outcome {
+	if r.unreadableKind(ctx, f) {
 		return failed
 	}
-	if r.Clock.Since(sent) > holds {
+	if r.Clock.Since(sent) > keepUnknown {
 		return acknowledged
 	}
 	if !r.leads() {
 		return released
 	}
-	if f.Kind.Notice() || message.Ending(f.Word) {
+	if f.Kind.Notice() || message.Ending(f.Label) {
 		return failed
 	}
 	return acknowledged
 }
 
-// blind is whether there may be objects of the management cluster that a fact is about and
-// that cannot be read, such as while a webhook that converts them is away. A kind that is
-// not installed has none.
-func (r *AWSInstanceStateReconciler) blind(ctx context.Context, f message.Fact) bool {
+// unreadableKind reports whether the management cluster may have objects for a fact that
+// cannot be read, for example while their conversion webhook is unavailable. A kind that
+// is not installed has no objects.
+func (r *Labeler) unreadableKind(ctx context.Context, f message.Fact) bool {
 	kinds := []k8sschema.GroupKind{capa.AWSMachinePool}
 	if !f.Kind.Group() {
 		kinds = append(kinds, capa.AWSMachine)
@@ -192,13 +192,13 @@ func (r *AWSInstanceStateReconciler) blind(ctx context.Context, f message.Fact) 
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(kind.WithVersion(capa.Version))
 		var unsynced *watchers.NotSyncedError
-		// No object has no name: only whether the kind is there is asked.
+		// No object has an empty name: this only checks whether the kind can be read.
 		err := r.reader("").Get(ctx, client.ObjectKey{}, u)
 		return errors.As(err, &unsynced) && unsynced.Reason != watchers.ReasonNotInstalled
 	})
 }
 
-func (r *AWSInstanceStateReconciler) leads() bool {
+func (r *Labeler) leads() bool {
 	select {
 	case <-r.elected:
 		return true
@@ -207,7 +207,7 @@ func (r *AWSInstanceStateReconciler) leads() bool {
 	}
 }
 
-// takes is whether a source may speak of an account at all.
+// takes reports whether a source accepts events of an account.
 func (from origin) takes(account string) bool {
 	if from.accounts == nil {
 		return true
@@ -220,9 +220,9 @@ func (from origin) takes(account string) bool {
 	return false
 }
 
-// place of an object. Where its account is not known it is the queue's own, unless the
-// source lists the accounts that it may speak of.
-func (r *AWSInstanceStateReconciler) place(ctx context.Context, from origin, o owner.Object) owner.Place {
+// place returns the account and region of an object. If the account is not known, it is
+// the queue's own, unless the source lists the accounts that it accepts.
+func (r *Labeler) place(ctx context.Context, from origin, o owner.Object) owner.Place {
 	place := placeOf(ctx, r.reader(o.Cluster), o)
 	if place.Account == "" && from.accounts == nil {
 		place.Account = from.account
@@ -230,61 +230,60 @@ func (r *AWSInstanceStateReconciler) place(ctx context.Context, from origin, o o
 	return place
 }
 
-// reader of a cluster.
-func (r *AWSInstanceStateReconciler) reader(cluster string) client.Reader {
-	if cluster == "" || r.Remote == nil {
-		return r.Local.Reader(clusters.LocalName)
-	}
-	return r.Remote.Reader(multicluster.ClusterName(cluster))
+// reader returns the reader of a cluster.
+func (r *Labeler) reader(cluster string) client.Reader {
+	return r.Watchers.Reader(multicluster.ClusterName(cluster))
 }
 
-// read an object from memory. Errors: those of watchers' readers.
-func (r *AWSInstanceStateReconciler) read(ctx context.Context, key owner.Key) (*unstructured.Unstructured, error) {
+// read returns an object from memory. Errors: those of watchers' readers.
+func (r *Labeler) read(ctx context.Context, key owner.Key) (*unstructured.Unstructured, error) {
 	return capa.Get(ctx, r.reader(key.Cluster), kindOf(key).WithVersion(capa.Version), nameOf(key))
 }
 
-// follower keeps the index of one kind.
-type follower struct {
-	*AWSInstanceStateReconciler
+// AWSInstanceStateReconciler reconciles the objects of one kind, AWSMachine or
+// AWSMachinePool, with the index of a Labeler: when an object changes, it routes the facts
+// that wait for it, calls the handlers, and checks the label for drift.
+type AWSInstanceStateReconciler struct {
+	*Labeler
 	pool bool
 }
 
-// Reconcile has the index know an object as it is.
-func (f follower) Reconcile(ctx context.Context, who mcreconcile.Request) (reconcile.Result, error) {
-	key := owner.Key{Cluster: string(who.ClusterName), Pool: f.pool, Namespace: who.Namespace, Name: who.Name}
-	u, err := f.read(ctx, key)
+// Reconcile updates the index with the current state of an object.
+func (r AWSInstanceStateReconciler) Reconcile(ctx context.Context, request mcreconcile.Request) (reconcile.Result, error) {
+	key := owner.Key{Cluster: string(request.ClusterName), Pool: r.pool, Namespace: request.Namespace, Name: request.Name}
+	u, err := r.read(ctx, key)
 	var unsynced *watchers.NotSyncedError
 	switch {
 	case errors.As(err, &unsynced) && unsynced.Demanded:
-		// It is told of while the list that it stands in is not whole yet, and may not be again.
+		// The watch delivered it before its list was complete, and may not deliver it again.
 		return reconcile.Result{RequeueAfter: syncRetry}, nil
 	case apierrors.IsNotFound(err), unsynced != nil:
-		f.forget(key)
+		r.forget(key)
 		return reconcile.Result{}, nil
 	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", kindOf(key).Kind, who.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", kindOf(key).Kind, request.NamespacedName, err)
 	}
-	f.follow(ctx, key, u)
+	r.observe(ctx, key, u)
 	return reconcile.Result{}, nil
 }
 
-// follow an object.
-func (r *AWSInstanceStateReconciler) follow(ctx context.Context, key owner.Key, u *unstructured.Unstructured) {
+// observe processes the current state of an object.
+func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Unstructured) {
 	o := objectOf(multicluster.ClusterName(key.Cluster), u)
 	r.index.Set(o)
 	r.writer.caughtUp(key, u.GetResourceVersion())
 	for _, waiting := range r.ring.Take(o) {
-		// Its message is gone or comes again: nothing is owed for this.
-		r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{owed: nobody{}, left: 1})
+		// Its message was deleted or is delivered again: there is nothing to settle.
+		r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{received: noDelivery{}, left: 1})
 	}
 	if _, ahead := r.writer.last(key); ahead {
-		return // It is older than what was written here.
+		return // This process has written a newer state.
 	}
 	r.wake(key, u)
-	r.drift.look(key, u)
+	r.drift.check(key, u)
 }
 
-func (r *AWSInstanceStateReconciler) forget(key owner.Key) {
+func (r *Labeler) forget(key owner.Key) {
 	r.index.Delete(key)
 	r.writer.forget(key)
 	r.handlers.supersede(key, "")

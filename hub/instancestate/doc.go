@@ -1,48 +1,51 @@
-// Package instancestate labels AWSMachines and AWSMachinePools with what AWS says of
-// their instances.
+// Package instancestate labels AWSMachines and AWSMachinePools with the state of their
+// instances, as the events of AWS report it.
 //
-// Purpose: a node is about to be taken away; the objects say so in a second, for every
-// cluster, account and region, whatever order AWS delivers in and whatever dies
-// meanwhile. AWS' events come through queues of SQS (package queue), which are declared
-// as EventingBackends of type sqs with role source; they become facts (message), find
-// their objects (owner), are merged into what is known of them (guard) and written as
-// one patch of label and annotations.
+// Purpose: when AWS is about to terminate a node, its objects show it within a second.
+// This works for every cluster, account and region, for any order of delivery, and when
+// replicas restart. The events come through SQS queues (package queue), which
+// EventingBackends of type sqs with role source declare. Package message decodes events
+// to facts, package owner finds their objects, and package guard merges them into what
+// is known. One patch writes the label and the annotations.
 //
 // # Contract
 //
-// I1: a message is deleted only when the API server has acknowledged every fact of it,
-// or every fact was seen to change nothing, and every registered handler has reported.
-// I2: a label moves forward only, in the order of guard. I3: a message that comes again
-// changes nothing. I4: a panic on one message is that message's alone. I5: what is not
-// acknowledged at the end stays in the queue.
+// I1: a message is deleted only when the API server has acknowledged each of its facts,
+// or the fact changes nothing, and every registered handler has reported.
+// I2: a label only moves forward, in the order of package guard.
+// I3: a message that is delivered again changes nothing.
+// I4: a panic on one message affects only that message.
+// I5: a message that is not acknowledged when the process stops stays in the queue.
 //
-// The words are those of the decision record that this grew from: EventBridgeEvent,
-// processMessage, GetEventFromSQS (the newest event behind an object's label),
-// IsEventProcessed (every handler has reported). A handler (Handle) is woken when the
-// event behind a label changes, and reports when it has acted.
+// The names are those of the decision record of Cluster API Provider AWS:
+// AWSInstanceStateReconciler, EventBridgeEvent, processMessage, GetEventFromSQS (the
+// newest event behind an object's label) and IsEventProcessed (every handler has
+// reported). A handler (Handle) is called when the event behind a label changes, and
+// reports when it has acted. The Labeler owns all parts. An AWSInstanceStateReconciler
+// keeps its index current for one kind.
 //
 // All of it runs on every replica: the guard and the resourceVersion in each patch make
-// that safe, and no lease stands between a notice and its label. Only the leader sees
-// into self-managed clusters, so that what is unknown to a standby is left for it. The
-// leader alone repairs labels (drift.go). The status of a source is written by the
-// reconciler of EventingBackends, which asks Source.
+// that safe, and a label does not wait for a leader election. Only the leader reads
+// self-managed clusters; a standby releases events of objects that it does not know.
+// Only the leader repairs labels (drift.go). The reconciler of EventingBackends reads
+// Source and writes the status.
 //
-// Nothing here asks AWS anything but for messages. Remediation concerns Machines of the
-// management cluster alone: into self-managed clusters goes nothing but labels and their
-// annotations, and the transport of a connection lets no patch of a Machine through.
+// This package only calls SQS, no other service of AWS. It annotates Machines for
+// remediation in the management cluster only. In self-managed clusters it writes only
+// labels and their annotations: the transport of a connection rejects patches of Machines.
 //
 // # Locking
 //
-// lanes, handlers, writer, drift and sources have a mutex each, held for access of maps
-// only and never two at once. Workers are owned by the manager; consumers by sources,
-// which waits for them when the manager stops.
+// lanes, handlers, writer, drift and sources have one mutex each. It only protects access
+// to maps, and no goroutine holds two of them. The manager owns the workers; sources owns
+// the consumers and waits for them when the manager stops.
 //
 // # Trade-offs
 //
-// Events are merged for an object that is at work or waits for a worker, not on purpose
-// delayed: what is alone does not wait. Where a queue has much to be read, reading goes
-// before patching for up to a second (lanes.go), for a notice may be behind it all.
+// Facts of one object are merged while the object is in work or waits for a worker. No
+// fact is delayed to collect others. While a queue has many messages, the package reads
+// before it patches, for up to a second (lanes.go): a notice may be among the last ones.
 //
-// Events of Kubernetes are a second write for each label, and people read a few of
-// them: beyond a bucket they are counted, not made.
+// A Kubernetes Event is a second write for each label, and users read only a few: beyond
+// a rate limit they are counted and not written.
 package instancestate

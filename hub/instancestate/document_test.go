@@ -28,7 +28,7 @@ func readDocument(t *testing.T) string {
 	return string(raw)
 }
 
-// The document tells of every metric with its labels, and of no other.
+// The document has every metric with its labels, and no other.
 func TestDocumentHasEveryMetric(t *testing.T) {
 	g := NewWithT(t)
 	described := make(chan *prometheus.Desc, 100)
@@ -46,14 +46,14 @@ func TestDocumentHasEveryMetric(t *testing.T) {
 		}
 		have = append(have, name)
 	}
-	var told []string
+	var documented []string
 	for _, found := range regexp.MustCompile("`("+metricPrefix+"[a-z_]+[^`]*)`").FindAllStringSubmatch(readDocument(t), -1) {
 		if found[1] != metricPrefix {
-			told = append(told, found[1])
+			documented = append(documented, found[1])
 		}
 	}
 	g.Expect(len(have)).To(BeNumerically(">", 20))
-	g.Expect(told).To(ConsistOf(have))
+	g.Expect(documented).To(ConsistOf(have))
 }
 
 // describer registers nothing, and describes all.
@@ -63,10 +63,10 @@ func (d describer) Register(c prometheus.Collector) error { c.Describe(d); retur
 func (d describer) MustRegister(...prometheus.Collector)  {}
 func (d describer) Unregister(prometheus.Collector) bool  { return false }
 
-// The document tells of every reason of an Event, and of no other.
+// The document has every reason of an Event, and no other.
 func TestDocumentHasEveryReason(t *testing.T) {
 	g := NewWithT(t)
-	file, err := parser.ParseFile(token.NewFileSet(), "tell.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "events.go", nil, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	var have []string
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -79,12 +79,12 @@ func TestDocumentHasEveryReason(t *testing.T) {
 	})
 	_, after, _ := strings.Cut(readDocument(t), "\n## Events\n")
 	table, _, _ := strings.Cut(after, "\n## ")
-	var told []string
+	var documented []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|").FindAllStringSubmatch(table, -1) {
-		told = append(told, row[1])
+		documented = append(documented, row[1])
 	}
 	g.Expect(have).NotTo(BeEmpty())
-	g.Expect(told).To(ConsistOf(have))
+	g.Expect(documented).To(ConsistOf(have))
 }
 
 // Every EventingBackend in the document is a valid source.

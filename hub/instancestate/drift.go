@@ -16,15 +16,14 @@ import (
 	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// DefaultDriftGrace is how long a label may differ from status.instanceState, which
-// Cluster API Provider AWS polls: it is late by its reconciliation, and an event may
-// still be on its way.
+// DefaultDriftGrace is how long a label may differ from status.instanceState. Cluster API
+// Provider AWS polls that field, so it lags behind; and an event may not be delivered yet.
 const DefaultDriftGrace = 5 * time.Minute
 
-// drift repairs labels of which the event was lost, for EventBridge delivers as well as
-// it can and no better; and labels that somebody else has written.
+// drift repairs labels whose event was lost (EventBridge delivers on a best-effort basis)
+// and labels that another client has overwritten.
 type drift struct {
-	r *AWSInstanceStateReconciler
+	r *Labeler
 
 	mu          sync.Mutex
 	lockedState struct {
@@ -40,20 +39,21 @@ type suspect struct {
 
 // difference of a label from what it should be.
 type difference struct {
-	// wrote is what somebody else wrote over ours.
+	// wrote is the label that another client wrote over ours.
 	wrote, ours string
-	// polled is the state that CAPA sees, of an instance.
+	// polled is the state that Cluster API Provider AWS (CAPA) polled, and the instance that
+	// has it.
 	polled, instance string
 }
 
-func newDrift(r *AWSInstanceStateReconciler) *drift {
+func newDrift(r *Labeler) *drift {
 	d := &drift{r: r}
 	d.lockedState.suspects = map[owner.Key]suspect{}
 	return d
 }
 
-// look at an object as a watch brought it.
-func (d *drift) look(key owner.Key, u *unstructured.Unstructured) {
+// check compares the label of an object, as a watch delivered it, with the expected one.
+func (d *drift) check(key owner.Key, u *unstructured.Unstructured) {
 	now, differs := differenceOf(key, u), false
 	d.mu.Lock()
 	known, had := d.lockedState.suspects[key]
@@ -65,9 +65,9 @@ func (d *drift) look(key owner.Key, u *unstructured.Unstructured) {
 	}
 	d.mu.Unlock()
 	if differs && now.polled == "" && d.r.leads() {
-		d.r.metrics.strangers.Inc()
+		d.r.metrics.conflicting.Inc()
 		for source := range d.r.sources.statuses() {
-			d.r.teller.stranger(source, key, now.wrote, now.ours)
+			d.r.events.conflictingWriter(source, key, now.wrote, now.ours)
 		}
 	}
 }
@@ -78,7 +78,8 @@ func (d *drift) forget(key owner.Key) {
 	delete(d.lockedState.suspects, key)
 }
 
-// differenceOf an object's label; none where nothing can be told.
+// differenceOf returns how an object's label differs; empty when it does not, or when that
+// is not known.
 func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 	if u.GetDeletionTimestamp() != nil {
 		return difference{}
@@ -91,8 +92,8 @@ func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 	i, machine := known.(instance)
 	polled, id := capa.Text(u, "status", "instanceState"), instanceOf(u)
 	if machine && i.ID != "" && i.ID != id {
-		// The label is of the instance before. That this one runs is sure; that it has
-		// ended is not, for the polled end may be of the one before, too.
+		// The label is that of the previous instance. If the polled state is alive, it is that
+		// of the new instance; a polled end may still be that of the previous one.
 		if id == "" || !alive(polled) || wrote == polled {
 			return difference{}
 		}
@@ -100,33 +101,33 @@ func differenceOf(key owner.Key, u *unstructured.Unstructured) difference {
 	}
 	record, has := known.current()
 	switch {
-	case has && record.Word != wrote:
-		return difference{wrote: wrote, ours: record.Word}
+	case has && record.Label != wrote:
+		return difference{wrote: wrote, ours: record.Label}
 	case !machine || polled == "" || id == "" || !drifted(i.State, polled):
 		return difference{}
 	case len(i.Notices) > 0 && alive(polled):
-		return difference{} // It is announced, and has not come.
+		return difference{} // The notice announces an end that has not happened yet.
 	case has && !polledAt(u).After(record.Time):
-		return difference{} // It was polled before, as when CAPA is down since.
+		return difference{} // It was polled before the record, for example because CAPA is down.
 	}
 	return difference{polled: polled, instance: id}
 }
 
-// drifted is whether a polled state says that an event was lost. That there was none of
-// an instance's start says nothing: the queue may have come after it.
+// drifted reports whether a polled state shows that an event was lost. A missing event of
+// an instance's start shows nothing: the queue may be newer than the instance.
 func drifted(state *guard.Record, polled string) bool {
 	if state == nil {
 		return !alive(polled)
 	}
-	return state.Word != polled && state.Word != message.WordTerminated
+	return state.Label != polled && state.Label != message.LabelTerminated
 }
 
 func alive(polled string) bool { return polled == "pending" || polled == "running" }
 
-// run until the context ends; only the leader repairs.
+// run repairs labels until the context ends. Only the leader repairs.
 func (d *drift) run(ctx context.Context) {
-	const looks = 4 // in a grace
-	ticker := d.r.Clock.NewTicker(d.r.DriftGrace / looks)
+	const checks = 4 // per DriftGrace
+	ticker := d.r.Clock.NewTicker(d.r.DriftGrace / checks)
 	defer ticker.Stop()
 	for {
 		select {
@@ -145,7 +146,8 @@ func (d *drift) run(ctx context.Context) {
 	}
 }
 
-// due suspects; they are suspects anew, should the repair fail.
+// due returns the suspects whose grace is over. They stay suspects in case the repair
+// fails.
 func (d *drift) due() map[owner.Key]suspect {
 	now, due := d.r.Clock.Now(), map[owner.Key]suspect{}
 	d.mu.Lock()
@@ -160,24 +162,24 @@ func (d *drift) due() map[owner.Key]suspect {
 	return due
 }
 
-// paused is whether CAPA does not look at an object: what it polled is as old as that.
+// paused reports whether CAPA does not reconcile an object: then its polled state is old.
 func (d *drift) paused(ctx context.Context, key owner.Key) bool {
 	u, err := d.r.read(ctx, key)
 	return err != nil || paused(ctx, d.r.reader(key.Cluster), u.GetLabels()[clusterv1.ClusterNameLabel], u)
 }
 
 func (d *drift) repair(key owner.Key, s difference) {
-	w := work{repair: true, tracker: &tracker{owed: nobody{}, left: 1}}
+	w := work{repair: true, tracker: &tracker{received: noDelivery{}, left: 1}}
 	if s.polled != "" {
 		now := d.r.Clock.Now().UTC()
 		event, err := polledEvent(key, s, now)
 		if err != nil {
-			d.r.Logger.Error(err, "Repairing a label failed", "namespace", key.Namespace, "name", key.Name)
+			d.r.Logger.Error(err, "Repairing a label failed; it is retried after the drift grace", "namespace", key.Namespace, "name", key.Name)
 			return
 		}
 		m, err := message.Decode(event, now)
 		if err != nil || len(m.Facts) != 1 {
-			return // A state that EC2 has no event of.
+			return // EC2 has no event for this state.
 		}
 		d.r.metrics.repairs.Inc()
 		w = work{arrival: arrival{event: newExcerpts(m.Event)}, fact: m.Facts[0], tracker: w.tracker}
@@ -185,7 +187,7 @@ func (d *drift) repair(key owner.Key, s difference) {
 	d.r.lanes.put(key, w)
 }
 
-// polledEvent is the event that was lost, as far as it is known.
+// polledEvent returns the lost event, as far as it is known.
 func polledEvent(key owner.Key, s difference, now time.Time) ([]byte, error) {
 	detail, err := json.Marshal(map[string]string{"instance-id": s.instance, "state": s.polled})
 	if err != nil {

@@ -19,32 +19,33 @@ import (
 // EventBridgeEvent is an event as EventBridge delivers it.
 type EventBridgeEvent = message.EventBridgeEvent
 
-// Labels, whose keys Cluster API Provider AWS' decision record names without a prefix.
+// Keys of the labels. The decision record of Cluster API Provider AWS names them without a
+// prefix.
 const (
-	// LabelEC2 of an AWSMachine.
+	// LabelEC2 is the label of an AWSMachine.
 	LabelEC2 = "ec2-instance-state"
-	// LabelASG of an AWSMachinePool.
+	// LabelASG is the label of an AWSMachinePool.
 	LabelASG = "asg-instance-state"
 )
 
-// Annotations beside the label, written in the same patch.
+// Annotations that are written in the same patch as the label.
 const (
-	// AnnotationGuard is what was merged into the label.
+	// AnnotationGuard holds the facts that were merged into the label.
 	AnnotationGuard = "instancestate.capstan.dev/guard"
-	// AnnotationEvent is the newest event behind the label.
+	// AnnotationEvent holds the newest event behind the label.
 	AnnotationEvent = "instancestate.capstan.dev/event"
 )
 
-// maxEvent is how many bytes of an event an object bears. Its annotations may take 256
-// KiB together, and an event of Health may name hundreds of instances.
+// maxEvent is how many bytes of an event are written to an object. All annotations of an
+// object may have 256 KiB, and an event of AWS Health may name hundreds of instances.
 const maxEvent = 8 << 10
 
-// ErrNoEvent says that there is no event behind an object's label.
+// ErrNoEvent reports that there is no event behind an object's label.
 var ErrNoEvent = errors.New("no event")
 
 // GetEventFromSQS returns the newest event behind the label of an AWSMachine or
-// AWSMachinePool, as it was read. Of an event of Health only what concerns the object is
-// in the detail; a detail that is larger than 8 KiB all the same is left out.
+// AWSMachinePool, as EventBridge delivered it. The detail of an event of AWS Health only
+// has the entity of the object. A detail that is still larger than 8 KiB is left out.
 // Errors: of class ErrNoEvent.
 func GetEventFromSQS(_ context.Context, object client.Object) (EventBridgeEvent, error) {
 	raw := object.GetAnnotations()[AnnotationEvent]
@@ -59,7 +60,7 @@ func GetEventFromSQS(_ context.Context, object client.Object) (EventBridgeEvent,
 	return e, nil
 }
 
-// eventID behind a label; empty when there is none.
+// eventID returns the id of the event behind a label; empty when there is none.
 func eventID(annotations map[string]string) string {
 	var e struct {
 		ID string `json:"id"`
@@ -70,12 +71,12 @@ func eventID(annotations map[string]string) string {
 	return e.ID
 }
 
-// excerpts of an event, for the annotations of the objects that it concerns. An event of
-// Health may concern thousands: its detail is read once for all of them.
+// excerpts are the parts of an event for the annotations of its objects. An event of AWS
+// Health may concern thousands of objects: its detail is decoded once for all of them.
 type excerpts struct {
 	whole EventBridgeEvent
-	// split gives the keys of the detail but for its entities, and the entities by id; no
-	// keys when nothing that is small enough can be made of it.
+	// split returns the keys of the detail without its entities, and the entities by id; nil
+	// when no excerpt of the detail is small enough.
 	split func() (rest, entities map[string]json.RawMessage)
 }
 
@@ -108,7 +109,7 @@ func newExcerpts(e EventBridgeEvent) *excerpts {
 	})}
 }
 
-// of an instance or group: the event itself, if it is small enough.
+// of returns the excerpt for an instance or group: the event itself, if it is small enough.
 func (x *excerpts) of(instance string) EventBridgeEvent {
 	e := x.whole
 	if len(e.Detail) <= maxEvent && len(e.Resources) <= 1 {
@@ -132,7 +133,8 @@ func (x *excerpts) of(instance string) EventBridgeEvent {
 	return e
 }
 
-// remembered is what is left of an event of which only the guard's record is known.
+// remembered returns the event of a record of the guard, without the fields that are no
+// longer known.
 func remembered(r guard.Record) EventBridgeEvent {
 	return EventBridgeEvent{Version: "0", ID: r.ID, Time: r.Time.Format(time.RFC3339)}
 }

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// healthOf thousands of instances, with a text beside them.
+// healthOf returns an event of AWS Health for n instances, with an additional text.
 func healthOf(n int, text string) EventBridgeEvent {
 	entities := make([]string, n)
 	for i := range entities {
@@ -20,8 +20,8 @@ func healthOf(n int, text string) EventBridgeEvent {
 		fmt.Sprintf(`{"service":"EC2","text":%q,"affectedEntities":[%s]}`, text, strings.Join(entities, ",")))}
 }
 
-// Of a large event each object gets what concerns it; and the whole is read once, not
-// once for each of thousands of objects.
+// Each object gets its own part of a large event. The event is decoded once, not once for
+// each of thousands of objects.
 func TestExcerpts(t *testing.T) {
 	g := NewWithT(t)
 	const n = 2_500
@@ -46,7 +46,7 @@ func TestExcerpts(t *testing.T) {
 	g.Expect(newExcerpts(small).of("i-00000000000000000").Detail).To(Equal(small.Detail))
 }
 
-// The same, of an event that has no entities.
+// The same for an event without entities.
 func TestExcerptsOfOthers(t *testing.T) {
 	g := NewWithT(t)
 	long := json.RawMessage(`{"text":"` + strings.Repeat("x", maxEvent) + `"}`)

@@ -22,8 +22,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate"
 )
 
-// cordoner is a second reconciler, which acts on events: it is woken when a label
-// changes, asks for the event behind it, and reports when it has acted.
+// cordoner is a second reconciler, which acts on events: the hub calls it when a label
+// changes. It reads the event behind the label, and reports when it has acted.
 type cordoner struct {
 	handler *instancestate.Handler
 	// act on an event, such as to cordon the node.
@@ -42,8 +42,8 @@ func (c *cordoner) Reconcile(ctx context.Context, w instancestate.Woken) (reconc
 	return reconcile.Result{}, nil
 }
 
-// The message is deleted when the second reconciler has reported, and no sooner, for it
-// is IsEventProcessed that the hub's own consumer asks.
+// The message is deleted only when the second reconciler has reported, as the hub's own
+// consumer waits for IsEventProcessed.
 func TestSecondReconciler(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -92,14 +92,14 @@ func TestSecondReconciler(t *testing.T) {
 	close(let)
 	w.g.Eventually(func() bool { return r.IsEventProcessed(t.Context(), event.ID) }).Should(BeTrue())
 	w.awaitsEmpty("events")
-	w.g.Expect(r.IsEventProcessed(t.Context(), "never heard of")).To(BeFalse())
+	w.g.Expect(r.IsEventProcessed(t.Context(), "unknown")).To(BeFalse())
 
 	_, err = instancestate.GetEventFromSQS(t.Context(), w.machine("none", ""))
 	w.g.Expect(err).To(MatchError(instancestate.ErrNoEvent))
 }
 
-// The owner Machine is annotated for what the source asks for, and for nothing else;
-// never while it is paused.
+// The owner Machine is annotated for the events that the source configures, for no others,
+// and never while it is paused.
 func TestRemediate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -131,12 +131,12 @@ func TestRemediate(t *testing.T) {
 		}
 		w.g.Expect(w.getIn(w.Client, owner).GetAnnotations()).To(marked, name)
 	}
-	w.awaitsEvents("spot").Should(ConsistOf(HavePrefix("Warning SpotInterruption spot-interruption-terminate, was not known; event e-")))
+	w.awaitsEvents("spot").Should(ConsistOf(HavePrefix("Warning SpotInterruption spot-interruption-terminate, was not set; event e-")))
 	w.awaitsEvents("rebalance").Should(ConsistOf(HavePrefix("Normal RebalanceRecommended ")))
 }
 
-// A notice is remediated whether it comes before the state that it announces, with it or
-// after it; not when the instance runs again since.
+// A notice is remediated when it is delivered before, with or after the state that it
+// announces. It is not remediated when the instance has started again since.
 func TestRemediateInAnyOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -169,7 +169,7 @@ func TestRemediateInAnyOrder(t *testing.T) {
 	}
 }
 
-// An event was lost: what CAPA polls repairs the label, after a grace.
+// An event was lost: the state that CAPA polls repairs the label after the grace.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -182,16 +182,17 @@ func TestDrift(t *testing.T) {
 	w.awaits(all[0]).Should(Equal("running"))
 	w.awaits(all[1]).Should(Equal("terminated"))
 	w.patchStatus(all[0], `{"status":{"instanceState":"stopped"}}`)
-	w.patchStatus(all[1], `{"status":{"instanceState":"running"}}`) // It was polled before.
-	w.patchStatus(all[2], `{"status":{"instanceState":"running"}}`) // The queue came after it.
+	w.patchStatus(all[1], `{"status":{"instanceState":"running"}}`) // It was polled before the event.
+	w.patchStatus(all[2], `{"status":{"instanceState":"running"}}`) // The queue is newer than the instance.
 	w.awaits(all[0]).Should(Equal("stopped"))
 	w.g.Consistently(w.labels, "2s").Should(Equal(map[string]int{"stopped": 1, "terminated": 1, "": 1}))
 	w.send("events", stateChange(instanceID(0), "running", 1))
 	w.awaitsEmpty("events")
-	w.g.Expect(w.label(all[0])).To(Equal("stopped"), "it is older than what was polled")
+	w.g.Expect(w.label(all[0])).To(Equal("stopped"), "the label is older than the polled state")
 }
 
-// Somebody else writes the label: it is said, and put right after a grace.
+// Another client writes the label: an Event reports it, and the label is repaired after the
+// grace.
 func TestConflictingWriter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -209,9 +210,9 @@ func TestConflictingWriter(t *testing.T) {
 	w.g.Expect(w.metric("drift_repairs_total")).To(BeEquivalentTo(1))
 }
 
-// A source's configuration changes: a mistake leaves the last good one in use, a key
-// that changes moves on to the new queue and loses nothing, and the end of the object
-// ends the reading.
+// A source's configuration changes. With an invalid one the last valid one stays in use.
+// With a valid one the hub reads the new queue, and no message is lost. When the object is
+// deleted, reading stops.
 func TestSourceChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -240,14 +241,14 @@ func TestSourceChanges(t *testing.T) {
 	w.send("one", stateChange(instanceID(0), "pending", 0))
 	w.awaits(m).Should(Equal("pending"))
 
-	// What is under way when the queue changes comes again, and is there.
+	// A message that is in progress when the queue changes is delivered again.
 	w.fails(http.StatusInternalServerError, labels)
 	w.send("one", stateChange(instanceID(0), "running", 1))
 	w.g.Eventually(func() int { return w.sqs.Stats(region, "one").Received }).Should(BeNumerically(">=", 2))
 	configure("queueName", "two", "region", region, "accounts", []string{account})
 	inUse("two")
 	w.awaitsReading(r, "source").Should(Equal("ready"))
-	w.heals()
+	w.recovers()
 	w.g.Eventually(func() []string { return w.sqs.Bodies(region, "one") }).Should(HaveLen(1))
 	w.send("two", stateChange(instanceID(0), "stopping", 2))
 	w.awaits(m).Should(Equal("stopping"))
@@ -255,7 +256,7 @@ func TestSourceChanges(t *testing.T) {
 	w.awaitsEmpty("one")
 	w.g.Expect(w.label(m)).To(Equal("stopping"))
 
-	// Another type with a mistake leaves it in use, and one without ends it.
+	// Another type with an invalid configuration leaves it in use; with a valid one it stops.
 	w.g.Expect(w.Get(t.Context(), client.ObjectKeyFromObject(b), b)).To(Succeed())
 	b.Spec = eventingv1.EventingBackendSpec{Type: "http"}
 	w.g.Expect(w.Update(t.Context(), b)).To(Succeed())
@@ -272,12 +273,12 @@ func TestSourceChanges(t *testing.T) {
 	w.g.Eventually(func() float64 { return w.metric("pollers", "source="+w.namespace+"/source") }).Should(BeZero())
 	w.g.Eventually(func() float64 {
 		return w.metric("received_total", "source="+w.namespace+"/source") + w.metric("queue_wait_seconds", "source="+w.namespace+"/source")
-	}).Should(BeZero(), "no series is left of it")
+	}).Should(BeZero(), "its series are deleted")
 	w.g.Expect(w.metric("received_total", "source="+w.namespace+"/other")).NotTo(BeZero())
 }
 
-// Machines of a self-managed cluster are inside it: they are labelled there, by whichever
-// replica gets the message; and one that hangs holds up nobody.
+// Machines of a self-managed cluster are inside it. They are labelled there when any replica
+// receives the message; a cluster that hangs does not block others.
 func TestSelfManaged(t *testing.T) {
 	t.Parallel()
 	workload.Get(t) // Its processes outlive the test.
@@ -314,6 +315,6 @@ func TestSelfManaged(t *testing.T) {
 	w.send("events", event("aws.ec2", "EC2 Instance State-change Notification", 9, `{"instance-id":"`+instanceID(0)+`","state":"running"}`), spot(instanceID(0), 10))
 	w.g.Eventually(func() string { return w.labelIn(inside, m) }).Should(Equal("spot-interruption-terminate"))
 	w.awaitsEmpty("events")
-	w.g.Expect(w.getIn(inside, owner).GetAnnotations()).To(BeEmpty(), "nothing but labels goes into workload clusters")
+	w.g.Expect(w.getIn(inside, owner).GetAnnotations()).To(BeEmpty(), "only labels are written to workload clusters")
 	w.awaitsEvents("pivoted").Should(ContainElement(ContainSubstring("AWSMachine " + namespace + "/m: spot-interruption-terminate")))
 }

@@ -21,8 +21,8 @@ type fixture struct {
 	Disposition  string            `json:"disposition"`
 }
 
-// Row 1 of the test matrix: each of AWS' sample events, over the wire, gives its label
-// and goes where it should.
+// Row 1 of the test matrix: each of AWS' sample events, over the wire, results in its label
+// and is deleted or dead-lettered as expected.
 func TestRow1Fixtures(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join("testdata", "aws-events")

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// Woken is why a handler is woken: there is a new event behind the label of an object.
+// Woken is the argument of a handler: an object with a new event behind its label.
 type Woken struct {
 	// Cluster that the object lives in; empty for the management cluster.
 	Cluster multicluster.ClusterName
@@ -27,13 +27,13 @@ type Woken struct {
 // Handler acts on events in this process.
 type Handler struct {
 	name string
-	r    *AWSInstanceStateReconciler
+	r    *Labeler
 }
 
 // Handle registers a handler, before the manager starts. wake is called when the event
 // behind an object's label changes, once for each object after a start, and again while
 // its message waits. It must not block: it should only enqueue.
-func (r *AWSInstanceStateReconciler) Handle(name string, wake func(Woken)) *Handler {
+func (r *Labeler) Handle(name string, wake func(Woken)) *Handler {
 	r.handlers.add(name, wake)
 	return &Handler{name: name, r: r}
 }
@@ -50,7 +50,7 @@ func (h *Handler) Processed(w Woken, eventID string) {
 // IsEventProcessed reports whether every registered handler has reported an event on every
 // object whose label it is behind: its message is not deleted before. Without handlers it
 // is true for every event.
-func (r *AWSInstanceStateReconciler) IsEventProcessed(_ context.Context, eventID string) bool {
+func (r *Labeler) IsEventProcessed(_ context.Context, eventID string) bool {
 	return r.handlers.processed(eventID)
 }
 
@@ -77,7 +77,7 @@ type awaited struct {
 	event string
 	// missing are the handlers that have not reported.
 	missing map[string]struct{}
-	// woken is set when a watch has brought the event, and the handlers were woken for it.
+	// woken is set when a watch has delivered the event and the handlers were called for it.
 	woken bool
 	// settled is set when then was called.
 	settled bool
@@ -124,7 +124,7 @@ func (h *handlers) await(key owner.Key, event string, then func()) (wake []func(
 	return wake
 }
 
-// fresh returns the handlers to wake for an event that a watch has brought.
+// fresh returns the handlers to call for an event that a watch has delivered.
 func (h *handlers) fresh(key owner.Key, event string) []func(Woken) {
 	h.supersede(key, event)
 	h.mu.Lock()
@@ -154,7 +154,7 @@ func (h *handlers) ofLocked(key owner.Key, event string) *awaited {
 	return s.behind[key]
 }
 
-// report of a handler.
+// report records the report of a handler.
 func (h *handlers) report(name string, key owner.Key, event string) {
 	h.mu.Lock()
 	var then []func()
@@ -168,8 +168,8 @@ func (h *handlers) report(name string, key owner.Key, event string) {
 	call(then)
 }
 
-// supersede the event behind the label of an object by another one, or by none when the
-// object is gone. No report of the old event is awaited any more.
+// supersede replaces the event behind the label of an object by another one, or by none when the
+// object was deleted. No report of the old event is awaited any more.
 func (h *handlers) supersede(key owner.Key, by string) {
 	h.mu.Lock()
 	var then []func()
@@ -202,8 +202,8 @@ func call(all []func()) {
 	}
 }
 
-// wake the handlers if there is another event behind an object's label.
-func (r *AWSInstanceStateReconciler) wake(key owner.Key, u *unstructured.Unstructured) {
+// wake calls the handlers if there is a new event behind an object's label.
+func (r *Labeler) wake(key owner.Key, u *unstructured.Unstructured) {
 	event := eventID(u.GetAnnotations())
 	if event == "" {
 		return
@@ -213,7 +213,7 @@ func (r *AWSInstanceStateReconciler) wake(key owner.Key, u *unstructured.Unstruc
 	}
 }
 
-// objectFor returns an object as handlers get it.
+// objectFor returns the argument for handlers.
 func objectFor(key owner.Key, at seen) Woken {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name, UID: at.uid, ResourceVersion: at.resourceVersion,

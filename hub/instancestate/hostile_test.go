@@ -14,8 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// A version that is served no more, or a proxy that knows no way, is not an object that
-// is gone: the message is kept.
+// A 404 for a version that is no longer served, or of a proxy without a route, does not mean
+// that the object was deleted: the message is kept.
 func TestNotFoundThatIsNotTheObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -35,12 +35,12 @@ func TestNotFoundThatIsNotTheObject(t *testing.T) {
 	w.fault.Store(&lost)
 	w.send("events", stateChange(instanceID(0), "stopping", 0))
 	w.g.Eventually(func() float64 { return w.metric("patch_failures_total") }).Should(BeEquivalentTo(1))
-	w.heals()
+	w.recovers()
 	w.awaits(m).Should(Equal("stopping"))
 	w.awaitsEmpty("events")
 }
 
-// A Machine that has the name of the owner, and is another, is not remediated.
+// Another Machine with the name of the owner is not remediated.
 func TestRemediateNoNamesake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -61,8 +61,8 @@ func TestRemediateNoNamesake(t *testing.T) {
 	w.g.Expect(w.metric("remediated_total")).To(BeZero())
 }
 
-// What is polled of a paused cluster is as old as the pause, and repairs nothing; and
-// that an instance runs takes no notice away.
+// The polled state of a paused cluster is as old as the pause, and repairs nothing. The
+// polled state running does not remove a notice.
 func TestDriftThatIsNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -83,7 +83,7 @@ func TestDriftThatIsNone(t *testing.T) {
 	w.g.Consistently(w.labels, "2500ms").Should(Equal(all))
 }
 
-// Notes of Events are cut to what the API server takes: AWS' words may be long ones.
+// Notes of Events are cut at the limit of the API server: texts of AWS may be long.
 func TestLongNotes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -97,8 +97,8 @@ func TestLongNotes(t *testing.T) {
 	w.awaitsEvents("p").Should(ContainElement(HavePrefix("Warning ScalingActivityFailed launch-failed")))
 }
 
-// AWSMachines cannot be listed at the start: whose an event is cannot be told, so that it
-// stays in the queue, over a restart too.
+// AWSMachines cannot be listed at the start: the object of an event is not known, so the
+// message stays in the queue, also during a restart.
 func TestKindThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -115,13 +115,13 @@ func TestKindThatCannotBeListed(t *testing.T) {
 	}).ShouldNot(BeZero())
 	r.stop()
 	w.g.Expect(w.sqs.Bodies(region, "events")).To(HaveLen(1))
-	w.heals()
+	w.recovers()
 	w.start()
 	w.awaits(m).Should(Equal("running"))
 	w.awaitsEmpty("events")
 }
 
-// CAPA is down: what it polled before the event that the label shows repairs nothing.
+// CAPA is down: a state that it polled before the event of the label repairs nothing.
 func TestDriftOfWhatWasPolledBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -139,8 +139,8 @@ func TestDriftOfWhatWasPolledBefore(t *testing.T) {
 	w.awaits(m).Should(Equal("stopped"))
 }
 
-// An object gets another instance: what was known of the one before, its end too, says
-// nothing of it.
+// An object gets another instance: the state of the previous one, including an end, does not
+// apply to it.
 func TestAnotherInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -157,5 +157,5 @@ func TestAnotherInstance(t *testing.T) {
 	w.send("events", stateChange(instanceID(0), "terminated", 9))
 	w.patch(m, `{"spec":{"instanceID":"`+instanceID(2)+`","providerID":"aws:///us-east-1a/`+instanceID(2)+`"}}`)
 	w.patchStatus(m, `{"status":{"instanceState":"running"}}`)
-	w.awaits(m).Should(Equal("running"), "that is polled, and the label was of another instance")
+	w.awaits(m).Should(Equal("running"), "this state is polled, and the label was of another instance")
 }

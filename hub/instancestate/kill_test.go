@@ -15,10 +15,10 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws"
 )
 
-// The hub dies at random moments of a burst, so that nothing more leaves it: no patch, no
-// delete, no release. Whatever was under way, every label is right in the end, each
-// message is deleted, and none is dead-lettered. The clock of SQS is the test's, so that
-// what a dead hub had hidden comes again at once.
+// The hub is killed at random moments of a burst, and sends nothing any more: no patch, no
+// delete, no release. At the end every label is right, each message is deleted, and none is
+// dead-lettered. The test steps the clock of SQS, so that messages that a killed hub had
+// hidden are delivered again at once.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	kills, each, n := 5, 60, 60
@@ -43,7 +43,7 @@ func TestKilledAtRandom(t *testing.T) {
 				want[f.InstanceID], _ = want[f.InstanceID].Merge(f)
 			}
 		}
-		// Not before the replica has begun to read, or its death would show nothing.
+		// Wait until the replica has begun to write: an earlier kill would test nothing.
 		written := w.patches.Load()
 		w.g.Eventually(w.patches.Load).Should(BeNumerically(">", written))
 		w.lasts(time.Duration(random.IntN(30)) * time.Millisecond)
@@ -52,7 +52,7 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 	w.start()
 	w.g.Eventually(func() error {
-		clock.Step(time.Second) // What was to come again later does.
+		clock.Step(time.Second) // Messages with a delay become visible.
 		if s := w.sqs.Stats(region, "events"); s.Visible+s.InFlight+s.Delayed > 0 {
 			return fmt.Errorf("%+v", s)
 		}
@@ -66,7 +66,7 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
-// anyEvent of an instance.
+// anyEvent returns a random event of an instance.
 func (*world) anyEvent(random *rand.Rand, n, after int) string {
 	id, at := instanceID(random.IntN(n)), after*10+random.IntN(20)
 	switch random.IntN(4) {
@@ -79,19 +79,19 @@ func (*world) anyEvent(random *rand.Rand, n, after int) string {
 	return stateChange(id, states[random.IntN(len(states))], at)
 }
 
-// lasts waits for a moment of the real time.
+// lasts waits for a time of the real clock.
 func (w *world) lasts(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
 }
 
-// kill a replica: nothing that it sends arrives any more.
+// kill stops a replica. None of its later calls arrives.
 func (w *world) kill(r *replica) {
 	w.Helper()
 	w.fails(http.StatusBadGateway, func(*http.Request) bool { return true })
 	alive := w.aws.Inject(aws.Rule{Fault: &aws.InternalError})
 	r.stop()
 	alive()
-	w.heals()
+	w.recovers()
 }

@@ -63,8 +63,8 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	}, true
 }
 
-// writtenAt is when a field, or another one that the same manager writes, last changed,
-// to the second; zero when the API server does not say.
+// writtenAt returns when a field, or another field of the same manager, last changed, with
+// a precision of one second; zero when the object has no such managed field.
 func writtenAt(u *unstructured.Unstructured, field ...string) (last time.Time) {
 	managed, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields")
 	entries, _ := managed.([]any)
@@ -81,8 +81,8 @@ func writtenAt(u *unstructured.Unstructured, field ...string) (last time.Time) {
 	return last
 }
 
-// polledAt is when CAPA last wrote what it polled of a reduced AWSMachine; zero when that
-// is not known.
+// polledAt returns when CAPA last wrote the polled state of a reduced AWSMachine; zero when
+// that is not known.
 func polledAt(u *unstructured.Unstructured) time.Time {
 	if kept := u.GetManagedFields(); len(kept) > 0 {
 		return kept[0].Time.Time
@@ -90,7 +90,7 @@ func polledAt(u *unstructured.Unstructured) time.Time {
 	return time.Time{}
 }
 
-// objectOf says what an AWSMachine or AWSMachinePool stands for.
+// objectOf returns the instances and the group of an AWSMachine or AWSMachinePool.
 func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) owner.Object {
 	pool := u.GetKind() == capa.AWSMachinePool.Kind
 	o := owner.Object{
@@ -126,7 +126,7 @@ func objectOf(cluster multicluster.ClusterName, u *unstructured.Unstructured) ow
 	return o
 }
 
-// instanceOf an AWSMachine: one, for its label tells of one.
+// instanceOf returns the instance of an AWSMachine. There is one, as the label shows one.
 func instanceOf(u *unstructured.Unstructured) string {
 	if id := capa.Text(u, "spec", "instanceID"); id != "" {
 		return id

@@ -13,51 +13,52 @@ import (
 )
 
 const (
-	// workers patch objects. A management cluster takes a thousand patches in a second.
+	// workers patch objects. A management cluster handles a thousand patches per second.
 	workers = 16
-	// While a queue has more to be read than one receive brings, a notice may be among it,
-	// and patches would take the time of reading. So objects that are not urgent wait for
-	// readGap after each full receive; but for no longer than readFirst, in which some
-	// thousands of messages are read. Of no more than fewWait objects none waits: a notice
-	// behind them is late by half a second at most.
+	// A full receive means that the queue has more messages, and a notice may be among
+	// them. Patches would delay reading. So objects that are not urgent wait for readGap
+	// after each full receive, but no longer than readFirst, in which some thousands of
+	// messages are read. While at most fewWait objects have work, none of them waits: they
+	// delay a notice by half a second at most.
 	readGap, readFirst, fewWait = 50 * time.Millisecond, time.Second, 150
 )
 
-// clusterRests are how long a member cluster rests that did not answer. Its messages come
-// again meanwhile.
+// clusterRests are how long a member cluster is not called after it did not answer. SQS
+// delivers its messages again in the meantime.
 var clusterRests = memberwrite.Rests{Min: 5 * time.Second, Max: 2 * time.Minute}
 
-// job is what is to be done on one object.
+// job is the work for one object.
 type job struct {
 	key   owner.Key
 	works []work
-	// urgent and queued say where it waits, busy that a worker has it.
+	// urgent and queued are set by the queue that it waits in; busy while a worker has it.
 	urgent, queued, busy bool
 }
 
-// lane of one cluster.
+// lane has the objects of one cluster.
 type lane struct {
 	cluster string
-	// urgent and normal objects that wait, oldest first.
+	// urgent and normal are the objects that wait, oldest first.
 	urgent, normal []owner.Key
 	memberwrite.Lane
 }
 
-// lanes bring work to workers: one worker at a time for an object, urgent objects first,
-// and no more workers for a workload cluster than its share, so that one that hangs holds
-// no other up.
+// lanes distribute work to workers: one worker at a time for an object, urgent objects
+// first. A workload cluster gets no more workers than its share, so that an unreachable
+// cluster never blocks the others.
 type lanes struct {
 	clock clock.Clock
-	// wake holds one for each worker that may have something to do.
+	// wake has one element for each worker that may have work.
 	wake chan struct{}
 
 	mu          sync.Mutex
 	lockedState struct {
 		jobs  map[owner.Key]*job
 		lanes []*lane
-		// turn is the lane that is looked at first.
+		// turn is the index of the lane that is next.
 		turn int
-		// full is when a receive was last full, and reading since when they are.
+		// full is when a receive was last full. reading is when the first of the current
+		// sequence of full receives was.
 		full, reading time.Time
 	}
 }
@@ -68,7 +69,7 @@ func newLanes(c clock.Clock) *lanes {
 	return l
 }
 
-// put work on an object. It never blocks: queues bound how much there is.
+// put adds work for an object. It never blocks: the windows of the queues bound the work.
 func (l *lanes) put(key owner.Key, w work) {
 	l.mu.Lock()
 	j := l.lockedState.jobs[key]
@@ -82,8 +83,8 @@ func (l *lanes) put(key owner.Key, w work) {
 	l.signal()
 }
 
-// more is to be read than what was put so far.
-func (l *lanes) more() {
+// moreToRead records that the queue has more messages than were put so far.
+func (l *lanes) moreToRead() {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,9 +94,8 @@ func (l *lanes) more() {
 	l.lockedState.full = now
 }
 
-// held is for how long objects that are not urgent wait for others to be read; l.mu is
-// held.
-func (l *lanes) held() time.Duration {
+// delayLocked returns how long objects that are not urgent still wait for reading.
+func (l *lanes) delayLocked() time.Duration {
 	s := &l.lockedState
 	until := s.full.Add(readGap)
 	if most := s.reading.Add(readFirst); most.Before(until) {
@@ -107,12 +107,12 @@ func (l *lanes) held() time.Duration {
 func (l *lanes) signal() {
 	select {
 	case l.wake <- struct{}{}:
-	default: // As many as there are workers are already called.
+	default: // All workers are already called.
 	}
 }
 
-// enqueueLocked enqueues a job. One that waits and has become urgent is enqueued twice:
-// the second time there is nothing to do.
+// enqueueLocked enqueues a job. A waiting job that becomes urgent is in both queues: the
+// second one finds no work.
 func (l *lanes) enqueueLocked(j *job, urgent bool) {
 	if j.busy {
 		j.urgent = j.urgent || urgent
@@ -130,7 +130,7 @@ func (l *lanes) enqueueLocked(j *job, urgent bool) {
 	j.queued, j.urgent = true, j.urgent || urgent
 }
 
-// ofLocked is the lane of a cluster.
+// ofLocked returns the lane of a cluster.
 func (l *lanes) ofLocked(cluster string) *lane {
 	s := &l.lockedState
 	at := slices.IndexFunc(s.lanes, func(at *lane) bool { return at.cluster == cluster })
@@ -141,23 +141,24 @@ func (l *lanes) ofLocked(cluster string) *lane {
 	return s.lanes[at]
 }
 
-// turn of a worker: a job and its works; none for now when nil. resting says that the
-// cluster is not to be called, and held for how long there may be none.
+// turn is what a worker does next: a job and its works, or nothing when the job is nil.
+// resting reports that the cluster must not be called. delay is how long objects that are
+// not urgent still wait.
 type turn struct {
 	*job
 	works   []work
 	resting bool
-	held    time.Duration
+	delay   time.Duration
 }
 
-// take the next job.
+// take returns the next job.
 func (l *lanes) take() turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j, resting := l.nextLocked(func(at *lane) *[]owner.Key { return &at.urgent })
 	if j == nil {
-		if held := l.held(); held > 0 && len(l.lockedState.jobs) > fewWait {
-			return turn{held: held}
+		if delay := l.delayLocked(); delay > 0 && len(l.lockedState.jobs) > fewWait {
+			return turn{delay: delay}
 		}
 		j, resting = l.nextLocked(func(at *lane) *[]owner.Key { return &at.normal })
 	}
@@ -169,7 +170,8 @@ func (l *lanes) take() turn {
 	return turn{job: j, works: works, resting: resting}
 }
 
-// nextLocked is the next job in one of the queues of all lanes, in turn.
+// nextLocked returns the next job of one of the two queues, from all lanes in turn. It also
+// reports whether the cluster rests.
 func (l *lanes) nextLocked(queue func(*lane) *[]owner.Key) (*job, bool) {
 	s := &l.lockedState
 	for i := range s.lanes {
@@ -179,7 +181,7 @@ func (l *lanes) nextLocked(queue func(*lane) *[]owner.Key) (*job, bool) {
 			j := s.jobs[(*waiting)[0]]
 			*waiting = (*waiting)[1:]
 			if j == nil || j.busy || len(j.works) == 0 {
-				continue // It waited twice.
+				continue // It was in both queues.
 			}
 			at.Enter()
 			s.turn = (s.turn + i + 1) % len(s.lanes)
@@ -218,20 +220,20 @@ func (l *lanes) done(j *job, o memberwrite.Outcome) {
 	}
 }
 
-// len is how many objects have work.
+// len returns how many objects have work.
 func (l *lanes) len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.lockedState.jobs)
 }
 
-// run a worker until the context ends.
+// run is one worker. It ends with the context.
 func (l *lanes) run(ctx context.Context, do func(context.Context, owner.Key, []work) memberwrite.Outcome, skip func([]work)) {
 	for ctx.Err() == nil {
 		t := l.take()
 		switch {
 		case t.job == nil:
-			l.wait(ctx, t.held)
+			l.wait(ctx, t.delay)
 		case t.resting:
 			skip(t.works)
 			l.done(t.job, memberwrite.Skipped)
@@ -241,11 +243,11 @@ func (l *lanes) run(ctx context.Context, do func(context.Context, owner.Key, []w
 	}
 }
 
-// wait until there may be something to do: after held, if that is not zero.
-func (l *lanes) wait(ctx context.Context, held time.Duration) {
+// wait returns when there may be work, or after delay if that is not zero.
+func (l *lanes) wait(ctx context.Context, delay time.Duration) {
 	var over <-chan time.Time
-	if held > 0 {
-		timer := l.clock.NewTimer(held)
+	if delay > 0 {
+		timer := l.clock.NewTimer(delay)
 		defer timer.Stop()
 		over = timer.C()
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// patience with real API servers on a busy machine.
+// patience is the timeout of waits, for real API servers on a busy machine.
 const patience = 2 * time.Minute
 
 // The management clusters with the newest and the oldest Cluster API and CAPA, and a
@@ -27,7 +27,7 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard()) // It warns of the tests' own transport, and tells of leases.
+	klog.SetLogger(logr.Discard()) // It warns of the tests' own transport, and logs leases.
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	os.Exit(leaks.Main(func() int {

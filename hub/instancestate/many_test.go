@@ -14,10 +14,10 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// patchers make objects at once.
+// patchers is how many goroutines create objects.
 const patchers = 16
 
-// parallel does something n times, so many at once as there are patchers.
+// parallel calls a function n times, in that many goroutines.
 func parallel(n int, do func(int)) {
 	var group sync.WaitGroup
 	for p := range patchers {
@@ -30,10 +30,10 @@ func parallel(n int, do func(int)) {
 	group.Wait()
 }
 
-// herd makes n AWSMachines of the Cluster "c" at once.
+// herd creates n AWSMachines of the Cluster "c" in parallel.
 func (w *world) herd(n int) { w.herdOf(n, func(int) string { return "c" }) }
 
-// herdOf makes n AWSMachines at once, each of its Cluster.
+// herdOf creates n AWSMachines in parallel, each of its own Cluster.
 func (w *world) herdOf(n int, cluster func(int) string) {
 	w.Helper()
 	parallel(n, func(i int) {
@@ -65,7 +65,7 @@ func mix(messages, machines int) []string {
 	return bodies
 }
 
-// Many messages over few machines: every one is done.
+// Many messages for few machines: all of them are processed.
 func TestManyMessages(t *testing.T) {
 	newest.Get(t)  // Its processes outlive the test.
 	leaks.AtEnd(t) // The test is not parallel: no other hub runs.

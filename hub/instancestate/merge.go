@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 )
 
-// work is a fact that is to be told on an object.
+// work is a fact to merge into an object.
 type work struct {
 	arrival
 	fact    message.Fact
 	tracker *tracker
-	// repair has the label be what the guard says, without a new fact.
+	// repair restores the label from the guard, without a new fact.
 	repair bool
 }
 
@@ -43,7 +43,8 @@ func seenOf(gvk schema.GroupVersionKind, o metav1.Object, key owner.Key) seen {
 	}
 }
 
-// instance that an AWSMachine's label tells of; empty when that is not known.
+// instance returns the id of the instance that an AWSMachine's label shows; empty when it
+// is not known.
 func (at seen) instance() string {
 	i, err := guard.ParseInstance(at.annotations[AnnotationGuard])
 	if err != nil {
@@ -52,7 +53,7 @@ func (at seen) instance() string {
 	return i.ID
 }
 
-// history is what is merged into a label: a guard.Instance or a guard.Group.
+// history holds the facts that were merged into a label: a guard.Instance or guard.Group.
 type history interface {
 	merge(message.Fact) (history, bool)
 	current() (guard.Record, bool)
@@ -77,8 +78,8 @@ func (g group) merge(f message.Fact) (history, bool) {
 
 func (g group) current() (guard.Record, bool) { return g.Current() }
 
-// historyOf an object. What somebody has made unreadable counts as nothing known: the
-// next fact makes it whole.
+// historyOf returns the history of an object. An annotation that another client has made
+// unreadable counts as empty: the next fact replaces it.
 func historyOf(key owner.Key, annotations map[string]string) (history, error) {
 	if key.Pool {
 		g, err := guard.ParseGroup(annotations[AnnotationGuard])
@@ -91,13 +92,13 @@ func historyOf(key owner.Key, annotations map[string]string) (history, error) {
 // change of an object's metadata.
 type change struct {
 	label, guard, event string
-	// record that the label shows, and the event behind it.
+	// record is the record that the label shows; behind is its event.
 	record guard.Record
 	behind EventBridgeEvent
 }
 
-// merge works into what an object is; nil when nothing changes. The error is of an
-// annotation that could not be read; it is overcome.
+// merge merges works into the state of an object. It returns nil when nothing changes.
+// The error reports an annotation that could not be read; the change replaces it.
 func merge(key owner.Key, at seen, works []work) (*change, error) {
 	known, err := historyOf(key, at.annotations)
 	before, had := known.current()
@@ -107,34 +108,34 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 			repair = true
 			continue
 		}
-		next, news := known.merge(w.fact)
-		known, changed = next, changed || news
+		next, isNew := known.merge(w.fact)
+		known, changed = next, changed || isNew
 	}
 	record, has := known.current()
-	repairs := repair && at.label != record.Word
+	repairs := repair && at.label != record.Label
 	if !has || !changed && !repairs {
 		return nil, err
 	}
-	c := &change{label: record.Word, guard: known.String(), event: at.annotations[AnnotationEvent], record: record}
+	c := &change{label: record.Label, guard: known.String(), event: at.annotations[AnnotationEvent], record: record}
 	if had && before == record {
 		return c, err
 	}
 	c.behind = remembered(record)
 	for _, w := range works {
-		if f := w.fact; f.ID == record.ID && f.Kind == record.Kind && f.Time.Equal(record.Time) && f.Word == record.Word {
+		if f := w.fact; f.ID == record.ID && f.Kind == record.Kind && f.Time.Equal(record.Time) && f.Label == record.Label {
 			c.behind = w.event.of(f.InstanceID)
 		}
 	}
 	raw, jsonErr := json.Marshal(c.behind)
-	if jsonErr != nil { // A detail that is no JSON cannot have been decoded.
+	if jsonErr != nil { // Not expected: the detail was decoded from JSON.
 		return nil, jsonErr
 	}
 	c.event = string(raw)
 	return c, err
 }
 
-// patch is the merge patch that brings a change to the object that was seen, and to no
-// other state of it.
+// patch returns the merge patch of a change. Its resourceVersion makes it apply only to
+// the state that was read.
 func (c *change) patch(key owner.Key, at seen) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": at.resourceVersion,
@@ -143,8 +144,8 @@ func (c *change) patch(key owner.Key, at seen) ([]byte, error) {
 	}})
 }
 
-// applied is what an object is after a change, if the API server's answer is not to be
-// had.
+// applied returns the state of an object after a change, with the resourceVersion of the
+// API server's response.
 func (c *change) applied(at seen, resourceVersion string) seen {
 	at.resourceVersion, at.label = resourceVersion, c.label
 	at.annotations = maps.Clone(at.annotations)

@@ -11,7 +11,7 @@ const metricPrefix = "capstan_instancestate_"
 type metrics struct {
 	received, ignored, guessed, applied, failed, messages, malformed, remediated *prometheus.CounterVec
 
-	noops, conflicts, panics, repairs, strangers, suppressed prometheus.Counter
+	noops, conflicts, panics, repairs, conflicting, suppressed prometheus.Counter
 
 	eventToLabel, spotLeft prometheus.Histogram
 	queueWait              *prometheus.HistogramVec
@@ -25,43 +25,43 @@ func newMetrics() *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricPrefix + name, Help: help}, labels)
 	}
 	return &metrics{
-		received:   vec("received_total", "Messages that could be read, by source and kind.", "source", "kind"),
-		ignored:    vec("ignored_total", "Messages and facts that are nobody's, by source and reason: foreign (another account or region), unknown (no object yet), and what is not for labels.", "source", "reason"),
-		guessed:    vec("guessed_time_total", "Facts whose own time is missing or cannot be true, by source.", "source"),
-		applied:    vec("applied_total", "Facts that were written to an object, by kind.", "kind"),
-		failed:     vec("patch_failures_total", "Objects that could not be written to; their messages come again. By kind of the object.", "kind"),
-		messages:   vec("messages_total", "Messages by source and what became of them in the queue: received, deleted, delete_failed, retried, released, extended, change_failed, dead_lettered, discarded, panicked.", "source", "what"),
-		malformed:  vec("malformed_total", "Messages that cannot be read, by source.", "source"),
-		remediated: vec("remediated_total", "Machines that were annotated for remediation, by the kind of event.", "kind"),
-		noops:      counter("noop_total", "Facts that changed nothing: duplicates, and what is older than the label."),
-		conflicts:  counter("conflicts_total", "Patches that met a newer object, and were made anew."),
-		panics:     counter("panics_total", "Panics on one object's events, which come again."),
-		repairs:    counter("drift_repairs_total", "Labels that were repaired, as the polled state was another or somebody else wrote them."),
-		strangers:  counter("conflicting_writes_total", "Labels that somebody else has written."),
-		suppressed: counter("events_suppressed_total", "Kubernetes Events that were not made, as there were too many."),
+		received:    vec("received_total", "Messages that could be decoded, by source and kind.", "source", "kind"),
+		ignored:     vec("ignored_total", "Messages and facts that were ignored, by source and reason: foreign (another account or region), unknown (no object yet), or the reason why the event changes no label.", "source", "reason"),
+		guessed:     vec("guessed_time_total", "Facts whose time is missing or implausible, so that the time of the message in SQS was used, by source.", "source"),
+		applied:     vec("applied_total", "Facts that were written to an object, by kind.", "kind"),
+		failed:      vec("patch_failures_total", "Failed patches, by kind of the object. SQS delivers the messages again.", "kind"),
+		messages:    vec("messages_total", "Messages by source and what happened to them in the queue: received, deleted, delete_failed, retried, released, extended, change_failed, dead_lettered, discarded, panicked.", "source", "what"),
+		malformed:   vec("malformed_total", "Messages that cannot be decoded, by source.", "source"),
+		remediated:  vec("remediated_total", "Machines that were annotated for remediation, by the kind of event.", "kind"),
+		noops:       counter("noop_total", "Facts that changed nothing: duplicates, and facts that are older than the label."),
+		conflicts:   counter("conflicts_total", "Patches that conflicted with a newer version of the object, and were computed again."),
+		panics:      counter("panics_total", "Panics while the events of one object were processed. SQS delivers the messages again."),
+		repairs:     counter("drift_repairs_total", "Labels that were repaired because they differed from the polled state or another client overwrote them."),
+		conflicting: counter("conflicting_writes_total", "Labels that another client has overwritten."),
+		suppressed:  counter("events_suppressed_total", "Kubernetes Events that were not written because of the rate limit."),
 		eventToLabel: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: metricPrefix + "event_to_label_seconds", Help: "From the event's time, which AWS tells to the second, to the API server's acknowledgement of the label.",
+			Name: metricPrefix + "event_to_label_seconds", Help: "Seconds from the event's time, which AWS gives with a precision of one second, to the API server's acknowledgement of the label.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600},
 		}),
 		spotLeft: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: metricPrefix + "spot_seconds_left", Help: "What is left of a spot notice's two minutes when the label is acknowledged.",
+			Name: metricPrefix + "spot_seconds_left", Help: "Seconds that are left of the two minutes of a spot notice when the API server acknowledges the label.",
 			Buckets: []float64{0, 15, 30, 60, 90, 100, 110, 115, 118, 119, 120},
 		}),
 		queueWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: metricPrefix + "queue_wait_seconds", Help: "How long messages were in SQS when they were received, by source.",
+			Name: metricPrefix + "queue_wait_seconds", Help: "Seconds that messages were in SQS when they were received, by source.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400},
 		}, []string{"source"}),
 	}
 }
 
-// register with a registry; of several hubs in a process, the first one's count.
+// register registers the metrics. Of several hubs in a process, the first one is counted.
 func (m *metrics) register(r prometheus.Registerer, more ...prometheus.Collector) error {
 	if r == nil {
 		return nil
 	}
 	all := append([]prometheus.Collector{
 		m.received, m.ignored, m.guessed, m.applied, m.failed, m.messages, m.malformed, m.remediated,
-		m.noops, m.conflicts, m.panics, m.repairs, m.strangers, m.suppressed, m.eventToLabel, m.spotLeft, m.queueWait,
+		m.noops, m.conflicts, m.panics, m.repairs, m.conflicting, m.suppressed, m.eventToLabel, m.spotLeft, m.queueWait,
 	}, more...)
 	for _, c := range all {
 		var already prometheus.AlreadyRegisteredError
@@ -72,7 +72,7 @@ func (m *metrics) register(r prometheus.Registerer, more ...prometheus.Collector
 	return nil
 }
 
-// forget a source: its series would else be there until the hub ends.
+// forget deletes the series of a source, which would otherwise stay until the hub stops.
 func (m *metrics) forget(source string) {
 	of := prometheus.Labels{"source": source}
 	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
@@ -82,17 +82,17 @@ func (m *metrics) forget(source string) {
 	}
 }
 
-// gauges shows what is so now.
-type gauges struct{ r *AWSInstanceStateReconciler }
+// gauges collects the current state.
+type gauges struct{ r *Labeler }
 
 var (
-	descPending  = prometheus.NewDesc(metricPrefix+"pending_objects", "Objects that have events to be written.", nil, nil)
+	descPending  = prometheus.NewDesc(metricPrefix+"pending_objects", "Objects with events that are not written yet.", nil, nil)
 	descWaiting  = prometheus.NewDesc(metricPrefix+"waiting_events", "Events that wait for their object to appear.", nil, nil)
-	descUp       = prometheus.NewDesc(metricPrefix+"source_up", "Whether the last receive from the source's queue went well.", []string{"source"}, nil)
-	descPollers  = prometheus.NewDesc(metricPrefix+"pollers", "Receives that may be under way, by source.", []string{"source"}, nil)
-	descReceive  = prometheus.NewDesc(metricPrefix+"last_receive_timestamp_seconds", "When a receive last went well, by source.", []string{"source"}, nil)
-	descVisible  = prometheus.NewDesc(metricPrefix+"queue_visible", "Messages that wait in the queue, by source.", []string{"source"}, nil)
-	descInFlight = prometheus.NewDesc(metricPrefix+"queue_in_flight", "Messages that readers have and have not deleted, by source.", []string{"source"}, nil)
+	descUp       = prometheus.NewDesc(metricPrefix+"source_up", "Whether the last receive from the source's queue succeeded (1) or failed (0), by source.", []string{"source"}, nil)
+	descPollers  = prometheus.NewDesc(metricPrefix+"pollers", "Pollers that run, each with at most one receive, by source.", []string{"source"}, nil)
+	descReceive  = prometheus.NewDesc(metricPrefix+"last_receive_timestamp_seconds", "Unix time of the last successful receive, by source.", []string{"source"}, nil)
+	descVisible  = prometheus.NewDesc(metricPrefix+"queue_visible", "Visible messages in the queue, by source.", []string{"source"}, nil)
+	descInFlight = prometheus.NewDesc(metricPrefix+"queue_in_flight", "Messages that were received and are not deleted yet, by source.", []string{"source"}, nil)
 	descDead     = prometheus.NewDesc(metricPrefix+"dead_letters", "Messages in the queue's dead-letter queue, by source.", []string{"source"}, nil)
 )
 

@@ -23,8 +23,8 @@ func clusterOf(ctx context.Context, from client.Reader, namespace, name string) 
 
 // placeOf returns where the instances of an object are: the region of its Cluster, or of
 // the annotation, and the account of the role that Cluster API Provider AWS assumes for the
-// Cluster (capa.PlaceOf, capa.RoleOf). What cannot be read is not known. The account is not
-// known where no role counts.
+// Cluster (capa.PlaceOf, capa.RoleOf). A value that cannot be read is empty. The account is
+// empty when no role applies.
 func placeOf(ctx context.Context, from client.Reader, o owner.Object) owner.Place {
 	where, err := capa.PlaceOf(ctx, from, clusterOf(ctx, from, o.Namespace, o.ClusterName), o.Region)
 	if err != nil {

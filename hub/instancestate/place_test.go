@@ -30,7 +30,7 @@ func (w *world) capiCluster(name, region string, spec map[string]any) *unstructu
 }
 
 // An identity gives a cluster its account only where its allowedNamespaces allow the
-// namespace. hub/annotator's TestIdentityOfTheCluster holds the annotator to the same rule.
+// namespace. hub/annotator's TestIdentityOfTheCluster asserts the same rule.
 func TestIdentityOfTheCluster(t *testing.T) {
 	t.Parallel()
 	const other = "222222222222"
@@ -86,7 +86,7 @@ func TestIdentityOfTheCluster(t *testing.T) {
 
 // The region is that of the AWSCluster, else of the control plane, else of the machine's own
 // annotation, else of its Cluster's. hub/annotator's TestRegionOrder and
-// TestRegionOfAnnotations hold the annotator to the same order.
+// TestRegionOfAnnotations assert the same order.
 func TestRegionOrder(t *testing.T) {
 	t.Parallel()
 	const right, wrong = "eu-west-1", "us-east-1"

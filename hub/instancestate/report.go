@@ -6,20 +6,21 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
-// SourceStatus is how the reading of a source's queue goes, on this replica.
+// SourceStatus is the state of reading a source's queue, on this replica.
 type SourceStatus struct {
-	// Config in use: while that of the object is wrong, the last good one.
+	// Config in use: the last valid one, while that of the object is invalid.
 	Config schema.Config
-	// Ready when the queue could be read at the last try.
+	// Ready reports whether the last attempt to read the queue succeeded.
 	Ready bool
-	// Message says why not, and how to mend it; empty when it was not tried yet. It stays
-	// the same while the error lasts.
+	// Message is the error, and what to do about it; empty before the first attempt. It
+	// stays the same while the error lasts.
 	Message string
 }
 
-// Source of an EventingBackend; false when nothing is read for it. Whoever writes the
-// object's status asks, and is told by Options.SourceChanged when to ask again.
-func (r *AWSInstanceStateReconciler) Source(name types.NamespacedName) (SourceStatus, bool) {
+// Source returns the state of the queue of an EventingBackend; false when this replica does
+// not read it. The writer of the object's status calls it, and again after each call of
+// Options.SourceChanged.
+func (r *Labeler) Source(name types.NamespacedName) (SourceStatus, bool) {
 	running := r.sources.get(name)
 	if running == nil {
 		return SourceStatus{}, false

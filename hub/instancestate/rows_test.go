@@ -66,13 +66,14 @@ func TestRow3APIServerFails(t *testing.T) {
 	w.g.Eventually(func() float64 { return w.metric("messages_total", "what=retried") }).Should(BeNumerically(">=", 10*n))
 	w.g.Expect(w.labels()).To(Equal(map[string]int{"": n}))
 	w.g.Expect(w.metric("messages_total", "what=deleted")).To(BeZero(), "none is deleted before the API server took it")
-	w.heals()
+	w.recovers()
 	w.g.Eventually(w.labels).Should(Equal(map[string]int{"running": n}))
 	w.awaitsEmpty("events")
 	w.g.Expect(w.sqs.Bodies(region, "dead")).To(BeEmpty())
 }
 
-// Row 4: the hub dies between the patch and the delete; what comes again changes nothing.
+// Row 4: the hub is killed between the patch and the delete; the redelivered message changes
+// nothing.
 func TestRow4DiesBetweenPatchAndDelete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -93,7 +94,7 @@ func TestRow4DiesBetweenPatchAndDelete(t *testing.T) {
 	w.g.Expect(w.patches.Load()).To(BeEquivalentTo(1))
 }
 
-// Row 5: a malformed message disturbs none of its batch.
+// Row 5: a malformed message does not affect the others of its batch.
 func TestRow5MalformedInABatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -147,7 +148,7 @@ func TestRow6HealthOfThree(t *testing.T) {
 	w.g.Expect(failed.Load()).To(BeTrue())
 	w.g.Expect(w.patches.Load()).To(BeEquivalentTo(3))
 	w.g.Expect(w.sqs.Stats(region, "events").Deleted).To(Equal(1))
-	w.awaitsEvents("m-1").Should(ConsistOf(And(HavePrefix("Warning ScheduledMaintenance scheduled-maintenance, was not known"),
+	w.awaitsEvents("m-1").Should(ConsistOf(And(HavePrefix("Warning ScheduledMaintenance scheduled-maintenance, was not set"),
 		ContainSubstring("due 2026-01-21T02:00:00Z"), ContainSubstring("AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED"))))
 }
 
@@ -231,7 +232,7 @@ func TestRow11EventBeforeItsObject(t *testing.T) {
 	late := w.machine("late", instanceID(8))
 	w.create(late)
 	w.awaits(late).Should(Equal("spot-interruption-terminate"))
-	w.awaitsEmpty("events") // The notice was left in the queue meanwhile.
+	w.awaitsEmpty("events") // The notice was still in the queue.
 	w.g.Expect(w.patches.Load()).To(BeEquivalentTo(2))
 }
 
@@ -240,8 +241,8 @@ func (w *world) awaitsWaiting(n int) {
 	w.g.Eventually(func() float64 { return w.metric("waiting_events") }).Should(BeEquivalentTo(n))
 }
 
-// Row 13: the queue is missing, then refused, then there; the source says so, and
-// nothing is restarted. Another source is not disturbed.
+// Row 13: the queue is missing, then access is denied, then it works. The source shows it
+// without a restart. Another source is not affected.
 func TestRow13QueueFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -292,7 +293,7 @@ func TestRow14FailOver(t *testing.T) {
 	w.g.Expect(w.patches.Load()).To(BeEquivalentTo(n))
 }
 
-// Row 15: what says another account or region is no label. (Row 9: the AWSCluster's name
+// Row 15: an event of another account or region changes no label. (Row 9: the AWSCluster's name
 // is not the Cluster's.)
 func TestRow15Spoofed(t *testing.T) {
 	t.Parallel()
@@ -313,7 +314,7 @@ func TestRow15Spoofed(t *testing.T) {
 	w.awaits(m).Should(Equal("running"))
 }
 
-// Row 16: what a group sends itself, and the test of a new target.
+// Row 16: direct notifications of a group, and the test of a new target.
 func TestRow16Direct(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
@@ -332,7 +333,7 @@ func TestRow16Direct(t *testing.T) {
 	w.awaitsEmpty("events")
 	w.g.Expect(w.label(pool)).To(Equal("terminating"))
 	w.g.Expect(w.metric("ignored_total", "reason=test")).To(BeEquivalentTo(1))
-	// An instance of the pool that has no AWSMachine is told on the pool.
+	// An event of an instance without an AWSMachine is written to the pool.
 	w.send("events", spot(instanceID(0), 60))
 	w.awaits(pool).Should(Equal("spot-interruption-terminate"))
 	failed := event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", 90, `{"AutoScalingGroupName":"workers","EC2InstanceId":"","StatusMessage":"no capacity"}`)

@@ -31,17 +31,18 @@ import (
 )
 
 const (
-	// followers bring the index up to date: each look takes microseconds.
-	followers = 2
-	// followRetry doubles up to followRetryMax.
-	followRetry, followRetryMax = 50 * time.Millisecond, 10 * time.Second
-	// syncRetry is when to look again for an object of a kind that is being listed, or
-	// cannot be.
+	// reconcileWorkers of each kind. A reconciliation takes microseconds.
+	reconcileWorkers = 2
+	// retryMin doubles up to retryMax.
+	retryMin, retryMax = 50 * time.Millisecond, 10 * time.Second
+	// syncRetry is when an object is reconciled again whose kind is being listed or cannot
+	// be listed.
 	syncRetry = 500 * time.Millisecond
 )
 
-// SetupWithManager wires all of it. Local is to be run on every replica by the caller.
-func SetupWithManager(mgr mcmanager.Manager, o Options) (*AWSInstanceStateReconciler, error) {
+// SetupWithManager adds the controllers, the workers and the queue consumers to a manager.
+// The caller runs Options.Watchers on every replica.
+func SetupWithManager(mgr mcmanager.Manager, o Options) (*Labeler, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -53,18 +54,18 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) (*AWSInstanceStateReconc
 	if err != nil {
 		return nil, err
 	}
-	r := &AWSInstanceStateReconciler{
+	r := &Labeler{
 		Options: o, ring: &owner.Ring[arrival]{Clock: o.Clock}, lanes: newLanes(o.Clock),
 		writer:  newWriter(memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster}),
 		metrics: newMetrics(), elected: local.Elected(), ready: make(chan struct{}),
 	}
-	r.teller = newTeller(o.Recorder, r.metrics, o.Clock, o.Local.Reader(clusters.LocalName))
+	r.events = newEventRecorder(o.Recorder, r.metrics, o.Clock, o.Watchers.Reader(clusters.LocalName))
 	r.drift, r.sources = newDrift(r), newSources(r, local.GetClient())
 	if err := r.metrics.register(o.Registerer, gauges{r}); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	for _, pool := range []bool{false, true} {
-		if err := r.followKind(mgr, pool); err != nil {
+		if err := r.addReconciler(mgr, pool); err != nil {
 			return nil, err
 		}
 	}
@@ -76,10 +77,10 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) (*AWSInstanceStateReconc
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica reads the
 // queues.
-func (*AWSInstanceStateReconciler) NeedLeaderElection() bool { return false }
+func (*Labeler) NeedLeaderElection() bool { return false }
 
 // Start runs workers and consumers until the context ends, and waits for them.
-func (r *AWSInstanceStateReconciler) Start(ctx context.Context) error {
+func (r *Labeler) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() { r.lanes.run(ctx, r.apply, fail) })
@@ -95,21 +96,21 @@ func (r *AWSInstanceStateReconciler) Start(ctx context.Context) error {
 	return nil
 }
 
-// everywhere is a controller that runs on every replica. (multicluster-runtime's hides
-// what controller-runtime's says of leader election.)
-type everywhere struct{ mccontroller.Controller }
+// everyReplica is a controller that runs on every replica. (The controller of
+// multicluster-runtime hides NeedLeaderElection of controller-runtime.)
+type everyReplica struct{ mccontroller.Controller }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (everywhere) NeedLeaderElection() bool { return false }
+func (everyReplica) NeedLeaderElection() bool { return false }
 
-// followKind has the index follow a kind, in the management cluster and in those that
-// the manager engages.
-func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool) error {
+// addReconciler adds the reconciler of a kind, for the management cluster and for the
+// clusters that the manager engages.
+func (r *Labeler) addReconciler(mgr mcmanager.Manager, pool bool) error {
 	kind := kindOf(owner.Key{Pool: pool})
 	c, err := mccontroller.NewUnmanaged("instancestate-"+kind.Kind, mgr, mccontroller.Options{
-		Reconciler:              follower{r, pool},
-		MaxConcurrentReconciles: followers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](followRetry, followRetryMax),
+		Reconciler:              AWSInstanceStateReconciler{r, pool},
+		MaxConcurrentReconciles: reconcileWorkers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](retryMin, retryMax),
 		NeedLeaderElection:      ptr.To(false),
 		SkipNameValidation:      ptr.To(true),
 		RecoverPanic:            ptr.To(true),
@@ -117,16 +118,16 @@ func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool
 		LogConstructor:          func(*mcreconcile.Request) logr.Logger { return r.Logger.WithValues("kind", kind.Kind) },
 	})
 	if err != nil {
-		return fmt.Errorf("following %s: %w", kind.Kind, err)
+		return fmt.Errorf("wiring the reconciler of %s: %w", kind.Kind, err)
 	}
 	watch := func(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) error {
-		local, _, err := r.Local.Source(kind, handle).ForCluster(clusters.LocalName, mgr.GetLocalManager())
+		local, _, err := r.Watchers.Source(kind, handle).ForCluster(clusters.LocalName, mgr.GetLocalManager())
 		if err == nil {
 			err = c.Watch(local)
 		}
-		// Of identities of AWS, those of the management cluster count alone.
-		if err == nil && r.Remote != nil && kind != capa.AWSClusterRoleIdentity {
-			err = c.MultiClusterWatch(r.Remote.Source(kind, handle))
+		// Only the AWS identities of the management cluster are used.
+		if err == nil && kind != capa.AWSClusterRoleIdentity {
+			err = c.MultiClusterWatch(r.Watchers.Source(kind, handle))
 		}
 		return err
 	}
@@ -135,18 +136,18 @@ func (r *AWSInstanceStateReconciler) followKind(mgr mcmanager.Manager, pool bool
 		errs = append(errs, watch(other, demanded))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("following %s: %w", kind.Kind, err)
+		return fmt.Errorf("wiring the reconciler of %s: %w", kind.Kind, err)
 	}
-	return mgr.Add(everywhere{c})
+	return mgr.Add(everyReplica{c})
 }
 
-// demanded handles events of kinds that are read when they are needed, and no sooner.
+// demanded ignores events of kinds that are only read on demand.
 func demanded(multicluster.ClusterName, cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
 	return handler.TypedFuncs[client.Object, mcreconcile.Request]{}
 }
 
-// disengaged has the objects of a cluster reconciled that is no longer engaged.
-func (r *AWSInstanceStateReconciler) disengaged(pool bool) memberwrite.Disengaged {
+// disengaged enqueues the objects of a cluster that is no longer engaged.
+func (r *Labeler) disengaged(pool bool) memberwrite.Disengaged {
 	return func(name multicluster.ClusterName, q memberwrite.Queue) {
 		for _, key := range r.index.In(string(name)) {
 			if key.Pool == pool {
@@ -156,7 +157,7 @@ func (r *AWSInstanceStateReconciler) disengaged(pool bool) memberwrite.Disengage
 	}
 }
 
-// newList of a kind.
+// newList returns an empty list of a kind.
 func newList(kind schema.GroupKind) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
 	gvk := kind.WithVersion(capa.Version)

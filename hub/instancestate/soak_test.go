@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws"
 )
 
-// soaks is whether full counts are asked for.
+// soaks reports whether the test runs with full counts.
 func soaks() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
 
 // Row 7: a hundred instances in each of many clusters of a region, four hundred of them
-// in `make soak`: one queue, and not one call that their number adds to.
+// in `make soak`: one queue, and no call whose number grows with them.
 func TestRow7ManyClusters(t *testing.T) {
 	const each = 100
 	clusters := 4
@@ -65,9 +65,9 @@ func TestRow9OtherName(t *testing.T) {
 	w.g.Expect(w.label(m)).To(Equal("stopping"), "its region is that of the AWSCluster")
 }
 
-// Row 17: a day by the clock, of machines that change, instances that nobody knows,
-// events of other accounts and a group whose instances come and go: memory, what waits
-// and annotations stay bounded. `make soak` takes a million messages.
+// Row 17: a day by the clock, of machines that change, unknown instances,
+// events of other accounts, and a group with changing instances: memory, waiting facts and
+// annotations stay bounded. `make soak` takes a million messages.
 func TestRow17Day(t *testing.T) {
 	const hours, machines = 24, 100
 	each := 100 // messages in an hour
@@ -106,10 +106,10 @@ func TestRow17Day(t *testing.T) {
 		w.send("events", bodies...)
 		sent += each
 		w.g.Eventually(func() int {
-			clock.Step(100 * time.Millisecond) // What waits for a moment goes on.
+			clock.Step(100 * time.Millisecond) // Timers expire.
 			return w.sqs.Stats(region, "events").Deleted
 		}).Should(Equal(sent))
-		w.g.Expect(w.metric("waiting_events")).To(BeNumerically("<=", each/2), "what waited an hour ago is gone")
+		w.g.Expect(w.metric("waiting_events")).To(BeNumerically("<=", each/2), "facts that waited an hour ago are removed")
 		if hour == hours/4 {
 			heap = live()
 		}
@@ -136,13 +136,13 @@ func TestRow17Day(t *testing.T) {
 	w.g.Expect(after).To(BeNumerically("<", heap+heapGrowth))
 }
 
-// heapGrowth is what caches, metrics and the simulated SQS may gain in a day.
+// heapGrowth is how much caches, metrics and the simulated SQS may grow in a day.
 const heapGrowth = 16 << 20
 
 // live is the heap in use after a collection.
 func live() uint64 {
 	runtime.GC()
-	runtime.GC() // What the first has finalized goes with the second.
+	runtime.GC() // The second run frees objects that the first one has finalized.
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

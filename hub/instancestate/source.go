@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
-// settings of a source, as its EventingBackend has them.
+// settings of a source, from its EventingBackend.
 type settings struct {
 	queueURL, queueName, owner, region, endpoint string
 	role                                         awsconfig.Role
@@ -40,8 +40,8 @@ func settingsOf(c schema.Config) settings {
 	}
 }
 
-// in is the region and account of the queue; that of the hub's own region where nothing
-// else is said, and empty where the account is not known.
+// in returns the region and account of the queue. The region defaults to the hub's own;
+// the account is empty when it is not known.
 func (s settings) in(home string) (region, account string) {
 	region, account = home, accountInARN(s.role.ARN)
 	if u, err := url.Parse(s.queueURL); err == nil && s.queueURL != "" {
@@ -66,25 +66,25 @@ func (s settings) in(home string) (region, account string) {
 	return region, account
 }
 
-// source is a queue that is read.
+// source is a queue with its consumer.
 type source struct {
 	name     types.NamespacedName
 	config   schema.Config
 	origin   origin
 	consumer *queue.Consumer
 	stop     context.CancelFunc
-	r        *AWSInstanceStateReconciler
-	// changed is called when the status did.
+	r        *Labeler
+	// changed is called when the status has changed.
 	changed func()
 
 	// mu guards letters.
 	mu sync.Mutex
-	// letters says that there were dead letters.
+	// letters is set when the queue had dead letters at the last check.
 	letters bool
 }
 
-// newSource that is not read yet.
-func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, config schema.Config, changed func()) *source {
+// newSource returns a source whose consumer does not run yet.
+func newSource(r *Labeler, name types.NamespacedName, config schema.Config, changed func()) *source {
 	s := settingsOf(config)
 	region, account := s.in(r.AWS.Region())
 	made := &source{
@@ -103,7 +103,7 @@ func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, config 
 		DeadLetterQueueURL: s.deadLetters,
 		Handler: func(ctx context.Context, d *queue.Delivery) {
 			if d.More {
-				r.lanes.more()
+				r.lanes.moreToRead()
 			}
 			r.processMessage(ctx, made.origin, d.Message, d.Sent, d)
 		},
@@ -112,7 +112,7 @@ func newSource(r *AWSInstanceStateReconciler, name types.NamespacedName, config 
 	return made
 }
 
-// run until the context ends, once the index is ready.
+// run reads the queue until the context ends, when the index is ready.
 func (s *source) run(ctx context.Context) {
 	select {
 	case <-s.r.ready:
@@ -121,7 +121,7 @@ func (s *source) run(ctx context.Context) {
 	}
 }
 
-// newLetters returns how many dead letters there are, when there were none before.
+// newLetters returns the number of dead letters if there were none at the last call, else 0.
 func (s *source) newLetters() int {
 	status := s.consumer.Status()
 	s.mu.Lock()
@@ -147,13 +147,13 @@ func (s *source) Waited(d time.Duration) {
 // Malformed implements queue.Observer.
 func (s *source) Malformed(reason error, sample string) {
 	s.r.metrics.malformed.WithLabelValues(s.origin.source).Inc()
-	s.r.teller.malformed(s.origin.source, reason, sample)
+	s.r.events.malformed(s.origin.source, reason, sample)
 }
 
 // StatusChanged implements queue.Observer.
 func (s *source) StatusChanged() { s.changed() }
 
-// parseSource is the reverse of a source's name in an origin.
+// parseSource parses the name of a source in an origin.
 func parseSource(source string) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(source, "/")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok

@@ -23,19 +23,19 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
 )
 
-// sourceWorkers reconcile EventingBackends. None of them waits for a queue.
+// sourceWorkers reconcile EventingBackends. A reconciliation does not wait for a queue.
 const sourceWorkers = 4
 
 // typeSQS is the type of backend that may be a source.
 const typeSQS = "sqs"
 
-// sources has a consumer read each queue that an EventingBackend declares a source.
+// sources runs a consumer for each EventingBackend with role source.
 type sources struct {
-	r      *AWSInstanceStateReconciler
+	r      *Labeler
 	client client.Client
-	// started is closed when consumers may run, and life is theirs.
+	// started is closed when consumers may run, with ctx.
 	started chan struct{}
-	life    context.Context //nolint:containedctx // It is the manager's, given to Start.
+	ctx     context.Context //nolint:containedctx // It is the context that the manager passes to Start.
 	readers sync.WaitGroup
 	// queue is nil until the controller starts.
 	queue atomic.Pointer[requests]
@@ -43,14 +43,14 @@ type sources struct {
 	mu          sync.Mutex
 	lockedState struct {
 		running map[types.NamespacedName]*source
-		// over: the manager stops.
-		over bool
+		// stopping is set when the manager stops.
+		stopping bool
 	}
 }
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func newSources(r *AWSInstanceStateReconciler, c client.Client) *sources {
+func newSources(r *Labeler, c client.Client) *sources {
 	s := &sources{r: r, client: c, started: make(chan struct{})}
 	s.lockedState.running = map[types.NamespacedName]*source{}
 	return s
@@ -73,73 +73,73 @@ func (s *sources) setup(mgr manager.Manager) error {
 		Complete(s)
 }
 
-// start consumers from now on, until the context ends; then wait for them.
+// start lets consumers run until the context ends, and waits for them.
 func (s *sources) start(ctx context.Context) {
-	s.life = ctx
+	s.ctx = ctx
 	close(s.started)
 	select {
-	case <-s.r.elected: // Now this replica tells of dead letters.
-		s.lookAtAll()
+	case <-s.r.elected: // From now on this replica reports dead letters.
+		s.enqueueAll()
 	case <-ctx.Done():
 	}
 	<-ctx.Done()
 	s.mu.Lock()
-	s.lockedState.over = true
+	s.lockedState.stopping = true
 	s.mu.Unlock()
 	s.readers.Wait()
 }
 
-func (s *sources) lookAtAll() {
+func (s *sources) enqueueAll() {
 	var list eventingv1.EventingBackendList
-	if err := s.client.List(s.life, &list); err != nil {
-		s.r.Logger.Error(err, "Listing EventingBackends failed")
+	if err := s.client.List(s.ctx, &list); err != nil {
+		s.r.Logger.Error(err, "Listing EventingBackends failed; their dead letters are reported at the next change")
 	}
 	for i := range list.Items {
-		s.look(client.ObjectKeyFromObject(&list.Items[i]))
+		s.enqueue(client.ObjectKeyFromObject(&list.Items[i]))
 	}
 }
 
-// look at a source soon.
-func (s *sources) look(name types.NamespacedName) {
+// enqueue a source for reconciliation.
+func (s *sources) enqueue(name types.NamespacedName) {
 	if q := s.queue.Load(); q != nil {
 		(*q).Add(reconcile.Request{NamespacedName: name})
 	}
 }
 
-// Reconcile one EventingBackend.
-func (s *sources) Reconcile(ctx context.Context, who reconcile.Request) (reconcile.Result, error) {
+// Reconcile starts, replaces or stops the consumer of one EventingBackend.
+func (s *sources) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	select {
 	case <-s.started:
 	case <-ctx.Done():
 		return reconcile.Result{}, ctx.Err()
 	}
 	backend := &eventingv1.EventingBackend{}
-	err := s.client.Get(ctx, who.NamespacedName, backend)
+	err := s.client.Get(ctx, request.NamespacedName, backend)
 	if apierrors.IsNotFound(err) || err == nil && backend.DeletionTimestamp != nil {
-		s.replace(who.NamespacedName, nil)
+		s.replace(request.NamespacedName, nil)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading EventingBackend %s: %w", who.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("reading EventingBackend %s: %w", request.NamespacedName, err)
 	}
-	running := s.get(who.NamespacedName)
+	running := s.get(request.NamespacedName)
 	config, invalid := s.r.Backends.Resolve(backend.Spec)
 	switch {
-	case len(invalid) > 0: // The last good configuration, if there is one, stays in use.
+	case len(invalid) > 0: // The last valid configuration, if there is one, stays in use.
 	case config.Type != typeSQS || config.String(schema.RoleKey) != schema.RoleSource:
 		running = nil
-		s.replace(who.NamespacedName, nil)
+		s.replace(request.NamespacedName, nil)
 	case running == nil || !running.config.Equal(config):
-		running = newSource(s.r, who.NamespacedName, config, func() { s.look(who.NamespacedName) })
-		s.replace(who.NamespacedName, running)
+		running = newSource(s.r, request.NamespacedName, config, func() { s.enqueue(request.NamespacedName) })
+		s.replace(request.NamespacedName, running)
 	}
 	if running != nil && s.r.leads() {
 		if n := running.newLetters(); n > 0 {
-			s.r.teller.deadLetters(running.origin.source, n)
+			s.r.events.deadLetters(running.origin.source, n)
 		}
 	}
 	if s.r.SourceChanged != nil {
-		s.r.SourceChanged(who.NamespacedName)
+		s.r.SourceChanged(request.NamespacedName)
 	}
 	return reconcile.Result{}, nil
 }
@@ -150,16 +150,16 @@ func (s *sources) get(name types.NamespacedName) *source {
 	return s.lockedState.running[name]
 }
 
-// replace what reads for an EventingBackend, by nothing when nil. Both may read for a
-// moment: what is handed to the old one and not acknowledged comes again.
+// replace stops the consumer of an EventingBackend and starts another one, unless by is
+// nil. Both may read for a moment: SQS delivers the old one's unacknowledged messages again.
 func (s *sources) replace(name types.NamespacedName, by *source) {
 	s.mu.Lock()
 	old := s.lockedState.running[name]
-	if by == nil || s.lockedState.over {
+	if by == nil || s.lockedState.stopping {
 		delete(s.lockedState.running, name)
 	} else {
 		s.lockedState.running[name] = by
-		ctx, stop := context.WithCancel(s.life)
+		ctx, stop := context.WithCancel(s.ctx)
 		by.stop = stop
 		s.readers.Go(func() {
 			by.run(ctx)
@@ -174,7 +174,7 @@ func (s *sources) replace(name types.NamespacedName, by *source) {
 	}
 }
 
-// statuses of what is read, by name.
+// statuses returns the status of each source, by name.
 func (s *sources) statuses() map[string]queue.Status {
 	s.mu.Lock()
 	all := make([]*source, 0, len(s.lockedState.running))

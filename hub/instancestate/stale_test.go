@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-hub/capstan/internal/memberwrite"
 )
 
-// A watch brings an object as it was before the newest event was written to it: that
-// event's reports are still awaited, and nobody is woken for the old one.
+// A watch delivers an object as it was before the newest event was written to it: the
+// reports for that event are still awaited, and no handler is called for the old one.
 func TestWatchBehindTheLabel(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
-	r := &AWSInstanceStateReconciler{
+	r := &Labeler{
 		Options: Options{Clock: c, Logger: logr.Discard()},
 		ring:    &owner.Ring[arrival]{Clock: c}, lanes: newLanes(c), writer: newWriter(memberwrite.Writer{}), metrics: newMetrics(),
 	}
@@ -40,10 +40,10 @@ func TestWatchBehindTheLabel(t *testing.T) {
 	r.writer.wrote(key, seenOf(now.GroupVersionKind(), now, key))
 	done := false
 	r.handlers.await(key, "new", func() { done = true })
-	r.follow(t.Context(), key, old)
+	r.observe(t.Context(), key, old)
 	g.Expect(done).To(BeFalse())
 	g.Expect(woken).To(BeZero())
-	r.follow(t.Context(), key, now)
+	r.observe(t.Context(), key, now)
 	g.Expect(done).To(BeFalse())
 	g.Expect(woken).To(Equal(1))
 	h.Processed(objectFor(key, seenOf(now.GroupVersionKind(), now, key)), "new")

@@ -2,21 +2,21 @@ package instancestate
 
 import "sync"
 
-// outcome of a fact; of a message's facts the worst counts.
+// outcome of a fact. The outcome of a message is the worst of its facts.
 type outcome int
 
 const (
-	// acknowledged: it is written, or nothing is to be written.
+	// acknowledged: it is written, or changes nothing.
 	acknowledged outcome = iota
-	// released: another replica may know more.
+	// released: another replica may know its object.
 	released
-	// failed: it is to come again.
+	// failed: SQS must deliver it again.
 	failed
 )
 
 // tracker settles a message when all of its facts are done.
 type tracker struct {
-	owed settler
+	received delivery
 
 	// mu guards the fields that follow.
 	mu    sync.Mutex
@@ -24,14 +24,14 @@ type tracker struct {
 	worst outcome
 }
 
-// more facts, on further objects, than were counted.
+// more adds facts on further objects.
 func (t *tracker) more(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.left += n
 }
 
-// done with a fact.
+// done records the outcome of one fact.
 func (t *tracker) done(o outcome) {
 	t.mu.Lock()
 	t.left--
@@ -43,22 +43,22 @@ func (t *tracker) done(o outcome) {
 	}
 	switch worst {
 	case acknowledged:
-		t.owed.Ack()
+		t.received.Ack()
 	case released:
-		t.owed.Release()
+		t.received.Release()
 	case failed:
-		t.owed.Retry()
+		t.received.Retry()
 	}
 }
 
-// nobody is owed anything.
-type nobody struct{}
+// noDelivery is a delivery without a message.
+type noDelivery struct{}
 
-// Ack implements settler.
-func (nobody) Ack() {}
+// Ack implements delivery.
+func (noDelivery) Ack() {}
 
-// Retry implements settler.
-func (nobody) Retry() {}
+// Retry implements delivery.
+func (noDelivery) Retry() {}
 
-// Release implements settler.
-func (nobody) Release() {}
+// Release implements delivery.
+func (noDelivery) Release() {}

@@ -75,13 +75,12 @@ type world struct {
 	logger   logr.Logger
 	// patches of AWSMachines and AWSMachinePools that the API server has taken.
 	patches atomic.Int64
-	// fault, if it is set, may answer a call of a replica in the API server's place.
+	// fault, if set, may answer a call of a replica instead of the API server.
 	fault atomic.Pointer[func(*http.Request) *http.Response]
 	// What tests change before a start.
 	config  *rest.Config
 	options instancestate.Options
-	// pivoted says that there are self-managed clusters, wide that all namespaces are
-	// looked after.
+	// pivoted is set with self-managed clusters; wide to watch all namespaces.
 	pivoted, wide bool
 }
 
@@ -92,7 +91,7 @@ func newWorld(t testing.TB, on *controlplane.Shared) *world {
 	return newWorldAt(t, on, nil)
 }
 
-// newWorldAt the time of a clock, where SQS is concerned.
+// newWorldAt is newWorld with a clock for SQS.
 func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	t.Helper()
 	w := &world{TB: t, g: NewWithT(t), plane: on, core: "v1beta2", registry: prometheus.NewRegistry(), logger: logr.Discard()}
@@ -116,7 +115,7 @@ func newWorldAt(t testing.TB, on *controlplane.Shared, c clock.Clock) *world {
 	return w
 }
 
-// trip is the way of replicas' calls to the API server.
+// trip is the transport of replicas to the API server.
 type trip struct {
 	w    *world
 	next http.RoundTripper
@@ -135,12 +134,12 @@ func (t trip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// labels is whether a call is a patch of an AWSMachine or AWSMachinePool.
+// labels reports whether a call is a patch of an AWSMachine or AWSMachinePool.
 func labels(r *http.Request) bool {
 	return r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/awsmachine")
 }
 
-// fails has calls that match be answered with a code.
+// fails answers matching calls with a code.
 func (w *world) fails(code int, match func(*http.Request) bool) {
 	fault := func(r *http.Request) *http.Response {
 		if !match(r) {
@@ -155,7 +154,7 @@ func (w *world) fails(code int, match func(*http.Request) bool) {
 	w.fault.Store(&fault)
 }
 
-func (w *world) heals() { w.fault.Store(nil) }
+func (w *world) recovers() { w.fault.Store(nil) }
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -178,7 +177,7 @@ func clientOf(t testing.TB, p *controlplane.Shared) client.Client {
 
 // replica of the hub's part.
 type replica struct {
-	*instancestate.AWSInstanceStateReconciler
+	*instancestate.Labeler
 	manager mcmanager.Manager
 	stop    func()
 }
@@ -198,32 +197,27 @@ func (w *world) prepare(election bool) *replica {
 		Scheme: scheme(), Logger: w.logger, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
 		LeaderElection: election, LeaderElectionID: "hub", LeaderElectionNamespace: w.namespace, LeaderElectionReleaseOnCancel: true,
-		// EventingBackends of other tests are no business of this one.
+		// Ignore the EventingBackends of other tests.
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	multi, local, remote := w.watchers(mgr)
+	multi, watching := w.watchers(mgr)
 	config, err := awsconfig.Load(w.Context(), awsconfig.Options{Attempts: 1, LoadOptions: w.aws.LoadOptions()})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.Cleanup(config.Close)
 	types, err := backends.Types(backends.Options{})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	options := w.options
-	options.Local, options.Remote, options.AWS, options.Backends = local, remote, config, types
+	options.Watchers, options.AWS, options.Backends = watching, config, types
 	options.Recorder, options.Registerer, options.Logger = mgr.GetEventRecorder("capstan"), w.registry, w.logger
 	made, err := instancestate.SetupWithManager(multi, options)
 	w.g.Expect(err).NotTo(HaveOccurred())
-	return &replica{AWSInstanceStateReconciler: made, manager: multi}
+	return &replica{Labeler: made, manager: multi}
 }
 
-// standing runs what it holds on every replica.
-type standing struct{ manager.Runnable }
-
-func (standing) NeedLeaderElection() bool { return false }
-
-// watchers of the management cluster, everywhere, and of self-managed ones, where it
-// leads: as the hub has them.
-func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watcher, *watchers.Watcher) {
+// watchers of the management cluster on every replica, and of self-managed clusters on the
+// leader: the same stack as in the hub.
+func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watcher) {
 	kinds := func(gk schema.GroupKind) watchers.Kind {
 		k, ours := instancestate.Kind(gk)
 		w.g.Expect(ours).To(BeTrue())
@@ -233,32 +227,24 @@ func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watc
 	if w.wide {
 		namespace = ""
 	}
-	wire := func(only bool) (*clusters.Manager, *watchers.Watcher) {
-		connections, err := clusters.New(clusters.Options{Local: w.config, Namespace: namespace, LocalOnly: only, AllowLoopback: true, Logger: w.logger.WithName("clusters"), Timings: clusters.Timings{
+	connections, err := clusters.New(clusters.Options{
+		Local: w.config, Namespace: namespace, LocalOnly: !w.pivoted, Elected: mgr.Elected(), AllowLoopback: true, Logger: w.logger.WithName("clusters"),
+		Timings: clusters.Timings{
 			ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond, Silence: time.Second,
 			UnreachableRetry: 200 * time.Millisecond, KindRetry: 200 * time.Millisecond, Linger: 500 * time.Millisecond, ReleaseSpread: 20 * time.Millisecond,
-		}})
-		w.g.Expect(err).NotTo(HaveOccurred())
-		watching := watchers.New(watchers.Options{
-			Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, Kinds: kinds, Logger: w.logger.WithName("watchers"),
-			Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
-		})
-		connections.AddListener(watching)
-		return connections, watching
-	}
-	home, local := wire(true)
-	w.g.Expect(errors.Join(mgr.Add(standing{home}), mgr.Add(standing{local}))).To(Succeed())
-	if !w.pivoted {
-		multi, err := mcmanager.WithMultiCluster(mgr, home)
-		w.g.Expect(err).NotTo(HaveOccurred())
-		return multi, local, nil
-	}
-	connections, remote := wire(false)
+		},
+	})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	watching := watchers.New(watchers.Options{
+		Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, EveryReplica: true, Kinds: kinds, Logger: w.logger.WithName("watchers"),
+		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
+	})
+	connections.AddListener(watching)
 	multi, err := mcmanager.WithMultiCluster(mgr, connections)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	connections.SetAware(multi)
-	w.g.Expect(errors.Join(mgr.Add(connections), mgr.Add(remote))).To(Succeed())
-	return multi, local, remote
+	w.g.Expect(errors.Join(mgr.Add(connections), mgr.Add(watching))).To(Succeed())
+	return multi, watching
 }
 
 // run a replica until its stop, or the end of the test.
@@ -277,7 +263,7 @@ func (r *replica) run(w *world) {
 	w.Cleanup(r.stop)
 }
 
-// create an object, which goes with the test.
+// create an object, which is deleted at the end of the test.
 func (w *world) create(o client.Object) {
 	w.Helper()
 	w.createIn(w.Client, o)
@@ -307,7 +293,8 @@ func (w *world) ref(apiVersion, kind, name string) map[string]any {
 	return map[string]any{"apiGroup": gv.Group, "kind": kind, "name": name}
 }
 
-// usual makes the Cluster "c" with its AWSCluster, of another name: row 9 of the matrix.
+// usual creates the Cluster "c" with its AWSCluster, which has another name: row 9 of the
+// matrix.
 func (w *world) usual() {
 	w.Helper()
 	w.create(object(infra, "AWSCluster", w.namespace, "c-x7k2p", map[string]any{"region": region}))
@@ -525,5 +512,5 @@ func has(all []*dto.LabelPair, want []string) bool {
 	return true
 }
 
-// context of clean-ups, which outlives the test's own.
+// context for clean-ups, which does not end with the test.
 func (*world) context() context.Context { return context.Background() }

@@ -21,13 +21,13 @@ import (
 // fieldManager of the patches.
 const fieldManager = "capstan-instancestate"
 
-// writer patches objects, and remembers them as they are then.
+// writer patches objects, and remembers their state after the patch.
 type writer struct {
 	memberwrite.Writer
 
 	mu          sync.Mutex
 	lockedState struct {
-		// ahead: objects as they were written here, until a watch brings as much.
+		// ahead: objects as they were written here, until a watch delivers that state.
 		ahead map[owner.Key]seen
 	}
 }
@@ -38,7 +38,8 @@ func newWriter(to memberwrite.Writer) *writer {
 	return w
 }
 
-// last is how an object was last written here, if no watch has brought as much yet.
+// last returns the state that this process last wrote of an object, if no watch has
+// delivered it yet.
 func (w *writer) last(key owner.Key) (seen, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +47,7 @@ func (w *writer) last(key owner.Key) (seen, bool) {
 	return at, ahead
 }
 
-// caughtUp says what a watch has brought of an object.
+// caughtUp records the resourceVersion of an object that a watch has delivered.
 func (w *writer) caughtUp(key owner.Key, resourceVersion string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +73,7 @@ func (w *writer) wrote(key owner.Key, at seen) {
 	w.lockedState.ahead[key] = at
 }
 
-// patch an object by a merge patch. Errors: those of memberwrite.
+// patch applies a merge patch to an object. Errors: those of memberwrite.
 func (w *writer) patch(ctx context.Context, key owner.Key, at seen, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	to, err := w.In(ctx, multicluster.ClusterName(key.Cluster))
 	if err != nil {
@@ -81,7 +82,7 @@ func (w *writer) patch(ctx context.Context, key owner.Key, at seen, patch []byte
 	return to.Patch(ctx, resourceOf(key, at.gvk), nameOf(key), patch)
 }
 
-// read an object from its API server. Errors: those of memberwrite.
+// read returns an object from its API server. Errors: those of memberwrite.
 func (w *writer) read(ctx context.Context, key owner.Key, gvk schema.GroupVersionKind) (*metav1.PartialObjectMetadata, error) {
 	from, err := w.In(ctx, multicluster.ClusterName(key.Cluster))
 	if err != nil {
@@ -113,13 +114,13 @@ func nameOf(key owner.Key) types.NamespacedName {
 	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 }
 
-// gone is whether an error says that an object is not there. That a path is not, such as
-// of a version that is served no more, says nothing of the object.
-func gone(err error) bool {
+// notFound reports whether an error means that an object does not exist. A path that does
+// not exist, for example of a version that is no longer served, does not mean that.
+func notFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// otherUID is whether an error says that the object is not the one of a patch's uid.
+// otherUID reports whether an error means that the object does not have the uid of a patch.
 func otherUID(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid)
 }

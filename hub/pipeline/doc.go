@@ -1,20 +1,36 @@
-// Package pipeline reconciles Pipelines: it tells the index and the watchers what
-// a Pipeline needs, shows in its status what was observed, and writes a Promotion
-// where one is due.
+// Package pipeline reconciles Pipelines: it passes the demand of a Pipeline to the index
+// and the watchers, writes the observations to its status, and creates a Promotion when
+// one is due.
 //
-// Contract: level-triggered. Nothing is derived from an event but that it is time
-// to look. It never calls a workload cluster: what is known of one stands in the
-// index, so a slow cluster cannot hold a worker. A bad Pipeline gets a condition
-// that names what to mend and disturbs no other.
+// # Purpose
 //
-// Exactly once: the status, with the agreed revisions and their sequences, is
-// written with the resourceVersion that was read before anything is decided from
-// it; then the Pipeline and its Promotions are read again, uncached, and decided
-// upon again; then one Promotion is created under a name that only one can have.
-// Whoever loses any of these races starts over.
+// The decision is the pure package decision. The lifecycle of a Promotion is in the
+// package hub/promotion.
 //
-// The decision itself is the pure package decision. What becomes of a Promotion is
-// hub/promotion's.
+// # Contract
 //
-// Locking: none but the Waker's. One worker at a time has a Pipeline.
+// The reconciler is level-triggered: events only trigger a reconcile; decisions use
+// current state. It never calls a workload cluster, only reads the index, so a slow cluster
+// cannot block a worker. A Pipeline with an invalid spec gets a condition that names what
+// to fix, and affects no other Pipeline.
+//
+// Exactly once: three steps create a Promotion.
+//
+//  1. The status, with the agreed revisions and their sequences, is written with the
+//     resourceVersion that was read. Nothing is decided from it before.
+//  2. The Pipeline and its Promotions are read uncached, and the decision is made again.
+//  3. One Promotion is created under a name that only one can have.
+//
+// A conflict in any step starts the reconcile again.
+//
+// # Locking
+//
+// One worker at a time reconciles a Pipeline. The Waker and holds have a mutex each, for
+// field access only.
+//
+// # Trade-offs
+//
+// After a start, a Pipeline is written at most once in a few seconds (holds) while its
+// targets are observed for the first time. This delays the first status by up to 4 s and
+// saves one write for each target.
 package pipeline

@@ -9,17 +9,17 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// A Pipeline with targets that this process has not had the time to look at is held:
-// for leastHold at first, then twice as long, up to mostHold, between one write of its
-// status and the next. At a start with a thousand clusters it would else be written
-// once for each target, and the writes would take longer than the looking. When
-// nothing is left to be looked at, it is written at once.
+// The status of a Pipeline is written at intervals while this process has not observed all
+// its targets: leastHold at first, then twice as long, up to mostHold. Otherwise, at a start
+// with a thousand clusters, the status would be written once for each target, and the writes
+// would take longer than the observations. When all targets are observed, it is written at
+// once.
 const (
 	leastHold = time.Second
 	mostHold  = 4 * time.Second
 )
 
-// holds are the Pipelines that are held.
+// holds are the Pipelines whose next status write is delayed.
 //
 // Locking: mu guards lockedState, for field access only.
 type holds struct {
@@ -32,8 +32,8 @@ type hold struct {
 	next  time.Duration
 }
 
-// wait is how long to hold a Pipeline of which so many targets are still to be looked
-// at; 0 for not at all.
+// wait returns how long to delay the status of a Pipeline with waiting targets that are not
+// observed yet; 0 for no delay.
 func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +51,7 @@ func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.
 		h.lockedState[key] = hold{until: now.Add(leastHold), next: retry.Next(leastHold)}
 		return leastHold
 	case left > 0:
-		return min(left, mostHold) // The clock may have been put back.
+		return min(left, mostHold) // The clock may have been set back.
 	default:
 		h.lockedState[key] = hold{until: now.Add(held.next), next: retry.Next(held.next)}
 		return 0

@@ -22,7 +22,7 @@ func TestHolds(t *testing.T) {
 		}
 	}
 	g.Expect(written).To(Equal([]time.Duration{time.Second, 3 * time.Second, 7 * time.Second, 11 * time.Second, 15 * time.Second, 19 * time.Second}))
-	g.Expect(h.wait(key, 1, now.Add(-time.Hour))).To(Equal(mostHold), "the clock was put back")
+	g.Expect(h.wait(key, 1, now.Add(-time.Hour))).To(Equal(mostHold), "the clock was set back")
 	g.Expect(h.wait(key, 0, now.Add(19*time.Second))).To(BeZero(), "at once")
 	g.Expect(h.lockedState).To(BeEmpty())
 }

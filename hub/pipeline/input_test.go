@@ -13,24 +13,24 @@ import (
 	"github.com/capstan-hub/capstan/index"
 )
 
-// What the reconciler decides from its own observations, and what anybody decides from the
-// status that it writes about them, is the same: so an explanation, which has the status
-// only, never differs from the decision.
+// The decision from the reconciler's own observations is the same as the decision from the
+// status that it writes about them. So an explanation, which has only the status, never
+// differs from the decision.
 func TestStatusCarriesTheDecision(t *testing.T) {
 	const candidate = "1.1"
 	now := time.Unix(1_700_000_000, 0)
-	found := func(revision string, ready, fresh bool) sight {
-		s := sight{known: true, obs: index.Observation{Found: true, Ready: ready, Revision: revision, At: now}}
+	found := func(revision string, ready, fresh bool) observation {
+		s := observation{known: true, obs: index.Observation{Found: true, Ready: ready, Revision: revision, At: now}}
 		s.target = decision.Target{Fresh: fresh, Ready: ready && fresh, Revision: revision}
 		if !fresh {
 			s.err = "no answer"
 		}
 		return s
 	}
-	absent := func(fresh bool) sight {
-		return sight{known: true, obs: index.Observation{At: now}, target: decision.Target{Fresh: fresh}, err: "not found"}
+	absent := func(fresh bool) observation {
+		return observation{known: true, obs: index.Observation{At: now}, target: decision.Target{Fresh: fresh}, err: "not found"}
 	}
-	kinds := map[string]sight{
+	kinds := map[string]observation{
 		"runs the candidate": found(candidate, true, true),
 		"runs another":       found("1.0", true, true),
 		"not ready":          found(candidate, false, true),
@@ -52,9 +52,9 @@ func TestStatusCarriesTheDecision(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, then %s into %s", earlierName, sourceName, intoName), func(t *testing.T) {
 					g := NewWithT(t)
 					p := p.DeepCopy()
-					// An earlier look left its status.
-					p.Status.Environments = r.environments(p, sights{{earlier}, {earlier}}, nil, nil)
-					seen := sights{{source}, {into}}
+					// An earlier reconcile wrote its status.
+					p.Status.Environments = r.environments(p, observations{{earlier}, {earlier}}, nil, nil)
+					seen := observations{{source}, {into}}
 					p.Status.Environments = r.environments(p, seen, nil, nil)
 					p.Status.Environments["dev"].Agreed = &pipelinesv1.AgreedRevision{Revision: candidate, Sequence: 1}
 					var shown [][]decision.Target

@@ -11,7 +11,7 @@ type metrics struct {
 func newMetrics() *metrics {
 	return &metrics{created: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capstan_promotions_created_total",
-		Help: "Promotions written, by the reason of the decision.",
+		Help: "Promotions created, by the reason of the decision.",
 	}, []string{"reason"})}
 }
 

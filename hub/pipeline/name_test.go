@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Whatever an environment is called, its Promotions have names and labels that
-// Kubernetes takes, and no other environment's.
+// For any name of an environment, its Promotions have names and labels that Kubernetes
+// accepts, and that no other environment has.
 func TestPromotionNames(t *testing.T) {
 	g := NewWithT(t)
 	seen := map[string]string{}
@@ -35,7 +35,7 @@ func FuzzSlug(f *testing.F) {
 	f.Add("Prod EU", 63)
 	f.Fuzz(func(t *testing.T, name string, length int) {
 		if length < 1 || length > 63 {
-			t.Skip() // Lengths are constants of ours.
+			t.Skip() // The lengths are constants of this package.
 		}
 		s := slug(name, length)
 		if len(s) > length || len(validation.IsDNS1123Label(s)) > 0 {

@@ -21,17 +21,16 @@ import (
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
-// errMovedOn is returned when what was decided from is no longer so.
+// errMovedOn is returned if the objects of a decision have changed since.
 var errMovedOn = errors.New("the Pipeline or its Promotions changed meanwhile")
 
-// raceDelay lets the cache catch up with what won the race.
+// raceDelay is the wait after a conflict, so that the cache receives the other write.
 const raceDelay = 200 * time.Millisecond
 
-// promote creates the Promotions that are due. The status that p carries has been
-// written.
-func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen sights, cached []capstanv1.Promotion) error {
+// promote creates the Promotions that are due. The status of p has been written.
+func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen observations, cached []capstanv1.Promotion) error {
 	found := r.problems(p)
-	if wholes(found) {
+	if concernsAll(found) {
 		return nil
 	}
 	var uncached []capstanv1.Promotion
@@ -45,7 +44,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 		}
 		if uncached == nil {
 			var err error
-			if uncached, err = r.lookAgain(ctx, p); err != nil {
+			if uncached, err = r.promotionsUncached(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -61,9 +60,10 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 	return nil
 }
 
-// lookAgain reads the Pipeline and its Promotions uncached. A cache, or a leader
-// that is none any more, may have decided from what is no longer so.
-func (r *Reconciler) lookAgain(ctx context.Context, p *pipelinesv1.Pipeline) ([]capstanv1.Promotion, error) {
+// promotionsUncached returns the Promotions of a Pipeline, read uncached, and errMovedOn if
+// the Pipeline has changed. A decision from the cache, or of a process that has lost the
+// lease, may use an old state.
+func (r *Reconciler) promotionsUncached(ctx context.Context, p *pipelinesv1.Pipeline) ([]capstanv1.Promotion, error) {
 	now := &pipelinesv1.Pipeline{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -84,8 +84,8 @@ func (r *Reconciler) lookAgain(ctx context.Context, p *pipelinesv1.Pipeline) ([]
 	return all, nil
 }
 
-// create writes the intent into the slot that only one promotion can have. Who
-// comes second decides again.
+// create creates the Promotion under the name that only one can have. It returns errMovedOn
+// if the name is taken.
 func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict) error {
 	promotion := newPromotion(p, q, v)
 	err := r.Client.Create(ctx, promotion)
@@ -96,7 +96,7 @@ func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q deci
 		return fmt.Errorf("creating Promotion %s/%s: %w", promotion.Namespace, promotion.Name, err)
 	}
 	r.metrics.created.WithLabelValues(string(v.Reason)).Inc()
-	logger(ctx).Info("promotion decided", "environment", q.Into.Name, "revision", v.Revision, "sequence", v.Sequence,
+	logger(ctx).Info("promotion created", "environment", q.Into.Name, "revision", v.Revision, "sequence", v.Sequence,
 		"promotion", promotion.Name, "why", v.Reason)
 	return nil
 }
@@ -132,10 +132,10 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 	}
 }
 
-// maxTargets is how many targets a Promotion names for people.
+// maxTargets is how many targets a Promotion names, for information only.
 const maxTargets = 20
 
-// targetTexts names the targets of an environment.
+// targetTexts returns the names of an environment's targets.
 func targetTexts(p *pipelinesv1.Pipeline, env string) []string {
 	var texts []string
 	for i := range p.Spec.Environments {
@@ -150,25 +150,25 @@ func targetTexts(p *pipelinesv1.Pipeline, env string) []string {
 }
 
 const (
-	// maxLabel is the longest label value that Kubernetes takes.
+	// maxLabel is the longest label value that Kubernetes accepts, in bytes.
 	maxLabel = 63
-	// maxNamePart keeps a Promotion's name short enough to be typed and to leave
-	// room for what derives from it.
+	// maxNamePart keeps a Promotion's name short enough to type, and to derive other names
+	// from.
 	maxNamePart = 40
-	// hashBytes of sha256 that tell environments and Pipelines apart in a name.
+	// hashBytes of sha256 distinguish environments and Pipelines in a name.
 	hashBytes = 4
 )
 
-// PromotionName is the name of the Promotion with a number into an environment.
-// Two Promotions of one number cannot both exist: that is the slot. Environment
-// names have no pattern in weave's CRD, so the hash carries the identity and the
-// readable parts are for people.
+// PromotionName returns the name of the Promotion with a number into an environment. Two
+// Promotions of one number cannot both exist, because they would have the same name.
+// Environment names have no pattern in weave's CRD, so the hash is the identity; the other
+// parts are for readers.
 func PromotionName(pipeline string, uid types.UID, environment string, number int64) string {
 	sum := sha256.Sum256([]byte(string(uid) + "|" + environment))
 	return fmt.Sprintf("%s-%s-%s-%d", slug(pipeline, maxNamePart), slug(environment, maxNamePart), hex.EncodeToString(sum[:hashBytes]), number)
 }
 
-// slug makes a DNS label of a name, cut to a length.
+// slug makes a DNS label from a name, cut to a length.
 func slug(name string, length int) string {
 	var b strings.Builder
 	dash := false

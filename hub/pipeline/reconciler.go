@@ -32,22 +32,22 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// workers bounds how many Pipelines are reconciled at a time. Each waits for the
-// management cluster's API server only.
+// workers is how many Pipelines are reconciled at a time. Each waits only for the API
+// server of the management cluster.
 const workers = 8
 
-// primeWait bounds how long the first look waits for the cluster objects. They take
-// some 100 ms of a healthy API server.
+// primeWait bounds how long the first reconcile waits for the cluster objects. A healthy
+// API server delivers them in about 100 ms.
 const primeWait = 5 * time.Second
 
-// Resolver finds the cluster that a reference means, without asking anybody.
+// Resolver finds the cluster of a reference, without a call to an API server.
 type Resolver interface {
 	Resolve(clusters.Ref) (multicluster.ClusterName, error)
 	// WaitForObjects waits until the references can be resolved.
 	WaitForObjects(ctx context.Context) error
 }
 
-// Demander is told what is to be watched.
+// Demander receives what has to be watched.
 type Demander interface {
 	SetDemand(owner string, want []watchers.Demand)
 }
@@ -56,21 +56,21 @@ type Demander interface {
 type Options struct {
 	// Client reads from the hub's cache and writes.
 	Client client.Client
-	// APIReader reads from the API server, for the look before a Promotion is made.
+	// APIReader reads from the API server, uncached, before a Promotion is created.
 	APIReader client.Reader
 	// Clusters resolves references.
 	Clusters Resolver
-	// Watchers is told what is to be watched.
+	// Watchers receives what has to be watched.
 	Watchers Demander
-	// Index knows what was seen.
+	// Index holds the observations.
 	Index *index.Index
 	// AppKinds are the kinds that the administrator allows.
 	AppKinds []schema.GroupKind
-	// NoCrossNamespaceRefs keeps a Pipeline to clusters of its own namespace.
+	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace.
 	NoCrossNamespaceRefs bool
 	// Recorder of Events.
 	Recorder events.EventRecorder
-	// Registerer of the metrics; not registered when nil.
+	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer
 	Clock      clock.PassiveClock
 }
@@ -81,8 +81,8 @@ type Reconciler struct {
 	metrics *metrics
 	primed  sync.Once
 	holds   holds
-	// looked: Pipeline → UID of the one whose status this process has brought up to date.
-	looked sync.Map
+	// observed: Pipeline → UID of the one whose status this process has updated.
+	observed sync.Map
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -95,12 +95,12 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, metrics: newMetrics()}
 }
 
-// SetupWithManager adds the controller to the manager and registers the metrics. The waker brings what the
-// watchers and the connections have to tell.
+// SetupWithManager adds the controller to the manager and registers the metrics. The waker
+// delivers the events of the watchers and the connections.
 //
-// The Pipeline's own status brings another look, too: one that found nothing to
-// write may have compared with a cache that was older than the last write, and
-// nobody else would ever say so.
+// A write of the Pipeline's own status triggers a reconcile, too. A reconcile that found
+// nothing to write may have compared with a cache that was older than the last write, and
+// no other event would correct that.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 	if _, err := collectors.Register(r.Registerer, r.metrics.all()...); err != nil {
 		return err
@@ -149,24 +149,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.writeStatus(ctx, p, r.status(p, seen, cached)); err != nil {
-		return r.again(ctx, err)
+		return r.requeueOnConflict(ctx, err)
 	}
-	r.looked.Store(key, p.UID)
-	return r.again(ctx, r.promote(ctx, p, seen, cached))
+	r.observed.Store(key, p.UID)
+	return r.requeueOnConflict(ctx, r.promote(ctx, p, seen, cached))
 }
 
-// prime tells the index and the watchers what all Pipelines need, before the first is
-// looked at. A watch that begins when all that is demanded of it is known brings it
-// in one list; what is demanded later takes a read of its own.
+// prime passes the demand of all Pipelines to the index and the watchers, before the first
+// Pipeline is reconciled. A watch that starts with its complete demand needs one list; an
+// object that is demanded later needs a read of its own.
 func (r *Reconciler) prime(ctx context.Context) {
 	wait, cancel := context.WithTimeout(ctx, primeWait)
 	defer cancel()
 	if err := r.Clusters.WaitForObjects(wait); err != nil {
-		logger(ctx).Info("the clusters are not known yet, beginning without", "cause", err.Error())
+		logger(ctx).Info("the clusters are not known yet, starting without them", "cause", err.Error())
 	}
 	var all pipelinesv1.PipelineList
 	if err := r.Client.List(ctx, &all); err != nil {
-		logger(ctx).Info("the Pipelines cannot be listed yet, beginning with the first", "cause", err.Error())
+		logger(ctx).Info("the Pipelines cannot be listed yet, starting with the first", "cause", err.Error())
 	}
 	for i := range all.Items {
 		if all.Items[i].DeletionTimestamp.IsZero() {
@@ -175,34 +175,34 @@ func (r *Reconciler) prime(ctx context.Context) {
 	}
 }
 
-// again turns losing a race into another look, which is not an error.
-func (r *Reconciler) again(ctx context.Context, err error) (ctrl.Result, error) {
+// requeueOnConflict turns a conflict into a requeue: it is not an error.
+func (r *Reconciler) requeueOnConflict(ctx context.Context, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || errors.Is(err, errMovedOn) {
-		log.FromContext(ctx).V(1).Info("somebody else was faster, looking again", "cause", err.Error())
+		log.FromContext(ctx).V(1).Info("the Pipeline changed meanwhile, reconciling again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: raceDelay}, nil
 	}
 	return ctrl.Result{}, err
 }
 
-// Looked tells whether the status of a Pipeline is of what this process has seen, and
-// not of what another one saw before it.
-func (r *Reconciler) Looked(key types.NamespacedName, uid types.UID) bool {
-	of, looked := r.looked.Load(key)
-	return looked && of == uid
+// Observed returns whether this process has written its observations to the status of the
+// Pipeline. Otherwise the status has the observations of an earlier process.
+func (r *Reconciler) Observed(key types.NamespacedName, uid types.UID) bool {
+	of, observed := r.observed.Load(key)
+	return observed && of == uid
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
-	r.looked.Delete(key)
+	r.observed.Delete(key)
 	r.Index.RemovePipeline(key)
 	r.Watchers.SetDemand(owner(key), nil)
 	r.holds.wait(key, 0, r.Clock.Now())
 }
 
-// owner is a Pipeline's name as an owner of demand.
+// owner returns the name of a Pipeline as an owner of demand.
 func owner(key types.NamespacedName) string { return "Pipeline/" + key.String() }
 
-// writeStatus writes the status if it changed, on the resourceVersion that was
-// read, and tells of transitions. p carries the new resourceVersion afterwards.
+// writeStatus writes the status if it changed, with the resourceVersion that was read, and
+// reports transitions. p has the new resourceVersion afterwards.
 func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, status pipelinesv1.PipelineStatus) error {
 	if equality.Semantic.DeepEqual(p.Status, status) {
 		return nil
@@ -212,7 +212,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	r.tell(ctx, before, p)
+	r.reportTransitions(ctx, before, p)
 	return nil
 }
 

@@ -12,16 +12,15 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// problem is something in a spec that cannot be carried out. The CRD admits it,
-// because weave's did.
+// problem is an error in a spec. The CRD accepts it, because weave's CRD did.
 type problem struct {
-	// environment that it is confined to; empty when it is the whole Pipeline's.
+	// environment that has the problem; empty for the whole Pipeline.
 	environment string
 	message     string
 }
 
-// appKind is the kind of the Pipeline's application; the version is the cluster's
-// to say.
+// appKind returns the kind of the Pipeline's application. Each cluster determines the
+// version.
 func appKind(p *pipelinesv1.Pipeline) (schema.GroupKind, error) {
 	gv, err := schema.ParseGroupVersion(p.Spec.AppRef.APIVersion)
 	if err != nil {
@@ -40,10 +39,10 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 	if kind, err := appKind(p); err != nil {
 		whole("%v", err)
 	} else if !slices.Contains(r.AppKinds, kind) {
-		whole("spec.appRef: the kind %s is not allowed; use one of %s, or ask the administrator to add it to --app-kinds", kind, kinds(r.AppKinds))
+		whole("spec.appRef: the kind %s is not allowed; use one of %s, or have the administrator add it to --app-kinds", kind, kinds(r.AppKinds))
 	}
 	if p.Spec.AppRef.Name == "" {
-		whole("spec.appRef.name is empty")
+		whole("spec.appRef.name is empty: set it to the name of the application")
 	}
 	if len(p.Spec.Environments) == 0 {
 		whole("spec.environments is empty: name at least one environment")
@@ -53,13 +52,13 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		env := &p.Spec.Environments[i]
 		switch {
 		case env.Name == "":
-			whole("spec.environments[%d].name is empty", i)
+			whole("spec.environments[%d].name is empty: set a name", i)
 		case seen[env.Name]:
-			whole("spec.environments[%d]: the name %q is used twice; give each environment a name of its own", i, env.Name)
+			whole("spec.environments[%d]: the name %q is used twice; give each environment a different name", i, env.Name)
 		}
 		seen[env.Name] = true
 		if len(env.Targets) == 0 {
-			found = append(found, problem{env.Name, fmt.Sprintf("environment %q has no targets: nothing is promoted into it or beyond it", env.Name)})
+			found = append(found, problem{env.Name, fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target", env.Name)})
 		}
 		for j := range env.Targets {
 			if env.Targets[j].Namespace == "" {
@@ -78,11 +77,11 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 	return found
 }
 
-// errInvalidTarget is the class of what is wrong with a target alone.
+// errInvalidTarget is the class of errors in the spec of one target.
 var errInvalidTarget = errors.New("invalid target")
 
 func errNoNamespace(target int) error {
-	return fmt.Errorf("%w: targets[%d].namespace is empty: name the application's namespace", errInvalidTarget, target)
+	return fmt.Errorf("%w: targets[%d].namespace is empty: set the application's namespace", errInvalidTarget, target)
 }
 
 func kinds(allowed []schema.GroupKind) string {
@@ -93,8 +92,8 @@ func kinds(allowed []schema.GroupKind) string {
 	return strings.Join(names, ", ")
 }
 
-// wholes tells whether a problem concerns the whole Pipeline.
-func wholes(found []problem) bool {
+// concernsAll returns whether a problem concerns the whole Pipeline.
+func concernsAll(found []problem) bool {
 	return slices.ContainsFunc(found, func(p problem) bool { return p.environment == "" })
 }
 

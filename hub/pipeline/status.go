@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
-// status is what Pipeline.status is to be: a function of what was there, what is
-// seen, and the Promotions.
-func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion) pipelinesv1.PipelineStatus {
+// status returns the new Pipeline.status: a function of the last status, the observations
+// and the Promotions.
+func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) pipelinesv1.PipelineStatus {
 	found := r.problems(p)
 	status := *p.Status.DeepCopy()
 	status.ObservedGeneration = p.Generation
@@ -28,7 +28,7 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen sights, promotions []c
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	set(ready(p, seen, found))
-	if c := pending(p, seen); c != nil && !wholes(found) {
+	if c := pending(p, seen); c != nil && !concernsAll(found) {
 		set(*c)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.PromotionPendingCondition)
@@ -41,10 +41,11 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen sights, promotions []c
 	return status
 }
 
-// environments of the status. What the spec no longer names goes, unless names
-// are used twice: then nothing can be told by name, and what is there stays.
-func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, found []problem) map[string]*pipelinesv1.EnvironmentStatus {
-	if wholes(found) {
+// environments returns the environments of the status. An environment that the spec no
+// longer names is removed. If a problem concerns the whole Pipeline (a name is used twice,
+// for example), all environments stay as they are.
+func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion, found []problem) map[string]*pipelinesv1.EnvironmentStatus {
+	if concernsAll(found) {
 		return p.Status.DeepCopy().Environments
 	}
 	targets := seen.targets()
@@ -74,7 +75,7 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen sights, promotio
 	return all
 }
 
-func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus, seen []sight) []pipelinesv1.TargetStatus {
+func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus, seen []observation) []pipelinesv1.TargetStatus {
 	statuses := make([]pipelinesv1.TargetStatus, 0, len(env.Targets))
 	for j := range env.Targets {
 		status := pipelinesv1.TargetStatus{ClusterAppRef: pipelinesv1.ClusterAppReference{LocalAppReference: p.Spec.AppRef}}
@@ -86,11 +87,11 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 		s := seen[j]
 		status.Ready, status.Revision, status.Error = s.target.Ready, s.target.Revision, s.err
 		if !s.known && before != nil {
-			// This process has not seen the target: what an earlier one saw still stands.
+			// This process has not observed the target: the last revision stays.
 			status.Revision = before.Revision
 		}
-		// An application that was seen to be absent goes stale as well: else its target would
-		// look like one that is known to run nothing.
+		// An application that was observed to be absent becomes stale, too. Otherwise its
+		// target would appear as one that is known to run nothing.
 		wasSeen := status.Revision != "" || s.known || (before != nil && before.ObservedTime != nil)
 		status.Stale = !s.target.Fresh && wasSeen
 		status.ObservedTime = r.observedTime(before, status, s)
@@ -99,7 +100,7 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 	return statuses
 }
 
-// lastSeen is the target's status before, if it is of the same application.
+// lastSeen returns the target's last status, if that is of the same application.
 func lastSeen(last *pipelinesv1.EnvironmentStatus, j int, ref pipelinesv1.ClusterAppReference) *pipelinesv1.TargetStatus {
 	if j >= len(last.Targets) {
 		return nil
@@ -112,9 +113,10 @@ func lastSeen(last *pipelinesv1.EnvironmentStatus, j int, ref pipelinesv1.Cluste
 	return before
 }
 
-// observedTime is when the application was first seen as it is shown. It moves only
-// when what is shown does: a cluster that goes stale keeps the time.
-func (r *Reconciler) observedTime(before *pipelinesv1.TargetStatus, now pipelinesv1.TargetStatus, s sight) *metav1.Time {
+// observedTime returns when the application was first observed with the shown revision
+// and readiness. It changes only when these change: a target that becomes stale keeps the
+// time.
+func (r *Reconciler) observedTime(before *pipelinesv1.TargetStatus, now pipelinesv1.TargetStatus, s observation) *metav1.Time {
 	same := before != nil && before.Revision == now.Revision && (before.Ready == now.Ready || now.Stale || before.Stale)
 	switch {
 	case same && before.ObservedTime != nil:
@@ -126,7 +128,7 @@ func (r *Reconciler) observedTime(before *pipelinesv1.TargetStatus, now pipeline
 	}
 }
 
-// unreadyOrder is which of several reasons Ready shows.
+// unreadyOrder is the order in which the condition Ready prefers reasons.
 var unreadyOrder = []string{
 	pipelinesv1.InvalidSpecReason,
 	pipelinesv1.TargetClusterNotFoundReason,
@@ -134,10 +136,10 @@ var unreadyOrder = []string{
 	pipelinesv1.TargetNotReadableReason,
 }
 
-// ready is the condition Ready. Targets that this process has not had the time to
-// look at are no news: after a restart the condition stays what it was.
-func ready(p *pipelinesv1.Pipeline, seen sights, found []problem) metav1.Condition {
-	if wholes(found) {
+// ready returns the condition Ready. Targets that this process has not observed yet do not
+// change it: after a restart the condition stays as it was.
+func ready(p *pipelinesv1.Pipeline, seen observations, found []problem) metav1.Condition {
+	if concernsAll(found) {
 		return metav1.Condition{Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
 	}
 	for _, reason := range unreadyOrder {
@@ -160,7 +162,7 @@ func ready(p *pipelinesv1.Pipeline, seen sights, found []problem) metav1.Conditi
 		}
 		return metav1.Condition{
 			Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionUnknown,
-			Reason: pipelinesv1.ProgressingReason, Message: fmt.Sprintf("waiting for the first look at %d targets", waiting),
+			Reason: pipelinesv1.ProgressingReason, Message: fmt.Sprintf("waiting for the first observation of %d targets", waiting),
 		}
 	}
 	return metav1.Condition{
@@ -169,8 +171,8 @@ func ready(p *pipelinesv1.Pipeline, seen sights, found []problem) metav1.Conditi
 	}
 }
 
-// early counts the targets that this process has not had the time to look at.
-func early(seen sights) int {
+// early counts the targets that this process has not observed yet.
+func early(seen observations) int {
 	n := 0
 	for i := range seen {
 		for _, s := range seen[i] {
@@ -192,9 +194,9 @@ func shorten(errs []string) string {
 	return strings.Join(errs, "; ")
 }
 
-// pending is the condition that the first environment has nothing to promote; nil
-// when it has.
-func pending(p *pipelinesv1.Pipeline, seen sights) *metav1.Condition {
+// pending returns the condition that the first environment has no revision to promote; nil
+// if it has one.
+func pending(p *pipelinesv1.Pipeline, seen observations) *metav1.Condition {
 	if len(seen) == 0 || len(seen[0]) == 0 {
 		return nil
 	}
@@ -224,15 +226,15 @@ func pending(p *pipelinesv1.Pipeline, seen sights) *metav1.Condition {
 	}
 }
 
-// targetText names a target in a sentence.
+// targetText returns the name of a target in a message.
 func targetText(p *pipelinesv1.Pipeline, i, j int) string {
 	t := &p.Spec.Environments[i].Targets[j]
 	return fmt.Sprintf("%s/%s in %s", t.Namespace, p.Spec.AppRef.Name, clusterText(string(reference(p, t).ClusterName())))
 }
 
-// stalled is the condition that something keeps the Pipeline from going on; nil
-// when nothing does.
-func stalled(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promotion, found []problem) *metav1.Condition {
+// stalled returns the condition that something keeps the Pipeline from advancing; nil if
+// nothing does.
+func stalled(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion, found []problem) *metav1.Condition {
 	if len(found) > 0 {
 		return &metav1.Condition{Type: pipelinesv1.StalledCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
 	}
@@ -265,9 +267,9 @@ func stalled(p *pipelinesv1.Pipeline, seen sights, promotions []capstanv1.Promot
 	}
 }
 
-// tell of transitions: an Event and a line of log when a condition's status or
-// reason changed, never when only its words did.
-func (r *Reconciler) tell(ctx context.Context, before, after *pipelinesv1.Pipeline) {
+// reportTransitions records an Event and a log line if the status or the reason of a
+// condition changed, and nothing if only its message changed.
+func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipelinesv1.Pipeline) {
 	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition} {
 		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
 		if now == nil {
@@ -280,7 +282,7 @@ func (r *Reconciler) tell(ctx context.Context, before, after *pipelinesv1.Pipeli
 			continue
 		}
 		if now.Status == metav1.ConditionUnknown {
-			continue // It is on its way; there is nothing to tell yet.
+			continue // It is in progress: there is nothing to report yet.
 		}
 		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
 		severity, reason := corev1.EventTypeWarning, now.Reason
@@ -288,9 +290,9 @@ func (r *Reconciler) tell(ctx context.Context, before, after *pipelinesv1.Pipeli
 		case kind == pipelinesv1.ReadyCondition && now.Status == metav1.ConditionTrue:
 			severity = corev1.EventTypeNormal
 		case reason == pipelinesv1.TargetClusterNotFoundReason, reason == pipelinesv1.TargetClusterNotReadyReason:
-			reason = "GetClusterError" // weave's word, on which alerts may hang
+			reason = "GetClusterError" // weave's reason, which alerts may use
 		case reason == pipelinesv1.TargetNotReadableReason:
-			reason = "GetAppError" // likewise
+			reason = "GetAppError" // also weave's
 		}
 		r.Recorder.Eventf(after, nil, severity, reason, "Reconcile", "%s", now.Message)
 	}

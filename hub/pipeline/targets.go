@@ -14,27 +14,26 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// sight is what is known of one target at this moment.
-type sight struct {
+// observation is the present knowledge about one target.
+type observation struct {
 	target decision.Target
 	obs    index.Observation
-	// known is set when the target has been seen at all in the life of this process.
+	// known is set if this process has observed the target at all.
 	known bool
-	// unready is the reason why Ready is False on the target's account; empty when
-	// it is not.
+	// unready is the reason why the target makes Ready False; empty if it does not.
 	unready string
-	// err says what kept the target from being read.
+	// err is the message why the target could not be read.
 	err string
-	// early is set while this process has not had the time to look: after a start,
-	// or when the target has just been declared. It is no news of the target.
+	// early is set while this process could not observe the target yet: after a start, or
+	// when the target was just declared. It does not mean a change of the target.
 	early bool
 }
 
-// sights by environment, in the order of the spec.
-type sights [][]sight
+// observations by environment, in the order of the spec.
+type observations [][]observation
 
 // targets of each environment, as the decision reads them.
-func (s sights) targets() [][]decision.Target {
+func (s observations) targets() [][]decision.Target {
 	all := make([][]decision.Target, len(s))
 	for i := range s {
 		all[i] = make([]decision.Target, len(s[i]))
@@ -45,12 +44,12 @@ func (s sights) targets() [][]decision.Target {
 	return all
 }
 
-// observe tells the index and the watchers what the Pipeline needs, and reads from
-// the index what is known of it.
-func (r *Reconciler) observe(p *pipelinesv1.Pipeline) sights {
+// observe passes the Pipeline's demand to the index and the watchers, and reads the
+// observations of its targets from the index.
+func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	kind, kindErr := appKind(p)
-	blocked := wholes(r.problems(p))
+	blocked := concernsAll(r.problems(p))
 
 	count := 0
 	for i := range p.Spec.Environments {
@@ -92,17 +91,17 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) sights {
 	r.Index.SetPipeline(key, use)
 	r.Watchers.SetDemand(owner(key), demands)
 
-	seen := make(sights, len(places))
+	seen := make(observations, len(places))
 	for i := range places {
-		seen[i] = make([]sight, len(places[i]))
+		seen[i] = make([]observation, len(places[i]))
 		for j := range places[i] {
 			switch {
 			case places[i][j].err != nil:
 				seen[i][j] = unresolved(places[i][j].err)
 			case blocked:
-				seen[i][j] = sight{err: "not watched: the Pipeline's spec is invalid", unready: pipelinesv1.InvalidSpecReason}
+				seen[i][j] = observation{err: "not watched: the Pipeline's spec is invalid", unready: pipelinesv1.InvalidSpecReason}
 			default:
-				seen[i][j] = r.look(places[i][j].object)
+				seen[i][j] = r.read(places[i][j].object)
 			}
 		}
 	}
@@ -121,7 +120,7 @@ func reference(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) clusters.Ref {
 	return ref
 }
 
-// errCrossNamespace is the refusal of --no-cross-namespace-refs.
+// errCrossNamespace is returned for a reference that --no-cross-namespace-refs forbids.
 var errCrossNamespace = errors.New("references to clusters of other namespaces are not allowed (--no-cross-namespace-refs)")
 
 func (r *Reconciler) resolve(p *pipelinesv1.Pipeline, ref clusters.Ref) (multicluster.ClusterName, error) {
@@ -134,9 +133,9 @@ func (r *Reconciler) resolve(p *pipelinesv1.Pipeline, ref clusters.Ref) (multicl
 	return r.Clusters.Resolve(ref)
 }
 
-// unresolved is the sight of a target whose cluster could not be told.
-func unresolved(err error) sight {
-	s := sight{err: err.Error()}
+// unresolved is the observation of a target whose cluster could not be resolved.
+func unresolved(err error) observation {
+	s := observation{err: err.Error()}
 	switch {
 	case errors.Is(err, clusters.ErrNotFound):
 		s.unready = pipelinesv1.TargetClusterNotFoundReason
@@ -150,10 +149,10 @@ func unresolved(err error) sight {
 	return s
 }
 
-// look reads the index.
-func (r *Reconciler) look(o index.Object) sight {
+// read reads the observation of an object from the index.
+func (r *Reconciler) read(o index.Object) observation {
 	obs, known, freshness := r.Index.Last(o)
-	s := sight{obs: obs, known: known}
+	s := observation{obs: obs, known: known}
 	s.target = decision.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
 	s.target.Ready = s.target.Fresh && obs.Found && obs.Ready
 	switch freshness.Reason {
@@ -176,7 +175,7 @@ func (r *Reconciler) look(o index.Object) sight {
 	return s
 }
 
-// clusterText names a cluster in a sentence.
+// clusterText returns the name of a cluster in a message.
 func clusterText(name string) string {
 	if name == index.LocalCluster {
 		return "the management cluster"

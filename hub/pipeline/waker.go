@@ -15,15 +15,15 @@ import (
 	"github.com/capstan-hub/capstan/index"
 )
 
-// Waker brings to the Pipelines' queue what the watchers saw and what became of
-// connections and references.
+// Waker adds Pipelines to the queue when the watchers observe a change, or when a
+// connection or a reference changes.
 //
-// Contract: Wake and the Listener's methods never block. Live changes go ahead of
-// what an initial list brought: after a restart, a release of this minute does not
-// wait behind a thousand clusters' lists.
+// Contract: Wake and the Listener's methods never block. Live changes have a higher
+// priority than the objects of an initial list: after a restart, a new release does not
+// wait behind the lists of a thousand clusters.
 //
-// Locking: lockedQueue and lockedEarly are guarded by mu; nothing is added to the
-// queue under it.
+// Locking: lockedQueue and lockedEarly are guarded by mu; nothing is added to the queue
+// under it.
 type Waker struct {
 	index *index.Index
 
@@ -56,7 +56,7 @@ func (w *Waker) Start(_ context.Context, q workqueue.TypedRateLimitingInterface[
 	return nil
 }
 
-// Wake has Pipelines looked at; initial ones after all others.
+// Wake enqueues Pipelines; initial ones with low priority.
 func (w *Waker) Wake(pipelines []types.NamespacedName, initial bool) {
 	w.mu.Lock()
 	q := w.lockedQueue

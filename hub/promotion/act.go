@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// claimMargin is how much longer an attempt holds the place than the strategy
-	// may take: for the write of the outcome, and for clocks that differ.
+	// claimMargin is how much longer an attempt blocks others than the strategy may take:
+	// for the write of the outcome, and for clocks that differ.
 	claimMargin = 5 * time.Second
 
-	// firstBackoff and maxBackoff bound the time after failed attempts, which doubles
-	// with each in sequence. A receiver that restarts is back within the first; one that is gone
-	// for a day is asked 150 times.
+	// firstBackoff and maxBackoff bound the wait after a failed attempt, which doubles with
+	// each failure in sequence. A receiver that restarts is reachable again after the first
+	// wait; one that is unreachable for a day receives 150 requests.
 	firstBackoff = 5 * time.Second
 	maxBackoff   = 10 * time.Minute
 
@@ -36,11 +36,11 @@ const (
 	maxError = 512
 )
 
-// outcomeBackoff is for the write of an outcome: what was done outside must not
-// be forgotten for a moment's trouble of the API server. Some 6 s in all.
+// outcomeBackoff is for the write of an outcome: a short failure of the API server must
+// not lose the outcome of an attempt. It takes about 6 s in total.
 var outcomeBackoff = wait.Backoff{Steps: 8, Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1}
 
-// untilNextAttempt is how long to wait before another attempt may be made.
+// untilNextAttempt returns the time until another attempt may start.
 func (r *Reconciler) untilNextAttempt(p *capstanv1.Promotion) time.Duration {
 	if p.Status.Attempt == nil {
 		return 0
@@ -48,7 +48,7 @@ func (r *Reconciler) untilNextAttempt(p *capstanv1.Promotion) time.Duration {
 	return p.Status.Attempt.NextAttemptTime.Sub(r.Clock.Now())
 }
 
-// act makes one attempt, if the promotion is in the phase still: look again, claim,
+// act makes one attempt, if the promotion is still in the phase: read uncached, claim,
 // carry out, record.
 func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase capstanv1.PromotionPhase) error {
 	p := &capstanv1.Promotion{}
@@ -60,24 +60,24 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase
 		return err
 	}
 	before := p.DeepCopy()
-	r.live(p, v, decision.OutcomeNone, "", "")
+	r.advance(p, v, decision.OutcomeNone, "", "")
 	if p.UID != cached.UID || p.Status.Phase != phase || v.suspended() || r.untilNextAttempt(p) > 0 {
 		return r.write(ctx, before, p)
 	}
 
 	way, err := r.Strategies.For(p)
 	if err != nil {
-		return r.record(ctx, before, p, r.came(ctx, strategy.Result{}, err))
+		return r.record(ctx, before, p, r.outcomeWriter(ctx, strategy.Result{}, err))
 	}
 	r.claim(p, way.Deadline())
 	if err := r.write(ctx, before, p); err != nil {
 		return err
 	}
 	result, err := r.carryOut(ctx, way, p)
-	return r.record(ctx, p.DeepCopy(), p, r.came(ctx, result, err))
+	return r.record(ctx, p.DeepCopy(), p, r.outcomeWriter(ctx, result, err))
 }
 
-// claim writes the attempt before it is made.
+// claim sets the attempt in the status, which is written before the attempt is made.
 func (r *Reconciler) claim(p *capstanv1.Promotion, deadline time.Duration) {
 	now := r.Clock.Now()
 	attempt := &capstanv1.Attempt{
@@ -90,7 +90,7 @@ func (r *Reconciler) claim(p *capstanv1.Promotion, deadline time.Duration) {
 	}
 	p.Status.Attempt = attempt
 	if p.Status.Phase != capstanv1.PhasePromoting {
-		return // What it waits for, or why it ended, tells more.
+		return // The present message says what it waits for, or why it ended.
 	}
 	p.Status.Reason, p.Status.Message = "Acting", fmt.Sprintf("attempt %d is under way", attempt.Number)
 	r.conditions(p, metav1.NewTime(now))
@@ -118,14 +118,15 @@ func verdict(err error) string {
 	}
 }
 
-// came puts what an attempt came to into a status.
-func (r *Reconciler) came(ctx context.Context, result strategy.Result, cause error) func(*capstanv1.Promotion, view) {
+// outcomeWriter returns a function that puts the outcome of an attempt into a status.
+func (r *Reconciler) outcomeWriter(ctx context.Context, result strategy.Result, cause error) func(*capstanv1.Promotion, view) {
 	return func(p *capstanv1.Promotion, v view) { r.outcome(ctx, p, v, result, cause) }
 }
 
-// record writes what came of an attempt, on the attempt's own resourceVersion if
-// nobody wrote since, and else onto what there is as long as the attempt is ours.
-func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion, came func(*capstanv1.Promotion, view)) error {
+// record writes the outcome of an attempt with the resourceVersion of the claim. After a
+// conflict it reads the Promotion again, and writes the outcome as long as the status has
+// the same attempt.
+func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion, putOutcome func(*capstanv1.Promotion, view)) error {
 	mine := p.Status.Attempt.DeepCopy()
 	worthAnother := func(err error) bool { return err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) }
 	err := retry.OnError(outcomeBackoff, worthAnother, func() error {
@@ -133,12 +134,12 @@ func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion,
 		if err != nil {
 			return err
 		}
-		came(p, v)
+		putOutcome(p, v)
 		err = r.write(ctx, before, p)
 		if err == nil {
 			return nil
 		}
-		// Somebody wrote meanwhile (an approval, a retry), or the answer was lost.
+		// The Promotion was written meanwhile (an approval, a retry), or the answer was lost.
 		if gerr := r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), p); gerr != nil {
 			return gerr
 		}
@@ -151,8 +152,8 @@ func (r *Reconciler) record(ctx context.Context, before, p *capstanv1.Promotion,
 	return client.IgnoreNotFound(err)
 }
 
-// sameAttempt tells whether the attempt that stands in the status is still open
-// and the one that was made.
+// sameAttempt returns whether the attempt in the status has no outcome yet and is the one
+// that was made.
 func sameAttempt(now, mine *capstanv1.Attempt) bool {
 	switch {
 	case now == nil || mine == nil:
@@ -162,10 +163,10 @@ func sameAttempt(now, mine *capstanv1.Attempt) bool {
 	}
 }
 
-// outcome puts what came of an attempt into the status.
+// outcome puts the outcome of an attempt into the status.
 func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
 	if cause == nil {
-		p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(r.Clock.Now()) // It is over: the next need not wait.
+		p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(r.Clock.Now()) // It has ended: the next need not wait.
 		p.Status.Attempt.Failures = 0
 		r.reached(p, v, result)
 		return
@@ -176,7 +177,7 @@ func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view
 	message := cut(cause.Error())
 	log.FromContext(ctx).Info("an attempt failed, another follows", "attempt", p.Status.Attempt.Number, "error", message)
 	wait := postpone(p, cause, maxBackoff, r.Clock.Now())
-	r.live(p, v, decision.OutcomeNone, "", "")
+	r.advance(p, v, decision.OutcomeNone, "", "")
 	if p.Status.Phase == capstanv1.PhasePromoting || p.Status.Phase == capstanv1.PhaseAwaitingMerge {
 		p.Status.Reason = "Retrying"
 		p.Status.Message = fmt.Sprintf("attempt %d failed, the next follows in %s: %s", p.Status.Attempt.Number, wait.Round(time.Second), message)
@@ -184,16 +185,16 @@ func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view
 	}
 }
 
-// reached puts what a strategy has reached into the status.
+// reached puts the result of a strategy into the status.
 func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Result) {
 	before := p.Status.Phase
 	p.Status.URL = result.URL
 	p.Status.PullRequest = result.PullRequest
-	r.live(p, v, outcomeOf(result.State), "", "")
+	r.advance(p, v, outcomeOf(result.State), "", "")
 	switch {
 	case modified(p):
 		p.Status.Reason = branchModified
-		p.Status.Message = fmt.Sprintf("%s, and its branch %s has commits that are not the hub's (%s), which the hub leaves alone: merge the pull request, or close it to reject the promotion",
+		p.Status.Message = fmt.Sprintf("%s, and its branch %s has commits that are not the hub's (%s). The hub does not change them: merge the pull request, or close it to reject the promotion",
 			result.Message, p.Status.PullRequest.Branch, truncate.Prefix(p.Status.PullRequest.ForeignSHA, shortSHA))
 	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
 		p.Status.Reason = string(decision.PullRequestOpened)
@@ -206,31 +207,32 @@ func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Res
 	r.conditions(p, metav1.NewTime(r.Clock.Now()))
 }
 
-// impossible puts an error that no repetition heals into the status; false when it
-// is another.
+// impossible puts an error that a repetition cannot fix into the status, and returns true;
+// false for another error.
 func (r *Reconciler) impossible(p *capstanv1.Promotion, v view, cause error) bool {
 	var terminal *strategy.TerminalError
 	if !errors.As(cause, &terminal) {
 		return false
 	}
-	r.live(p, v, decision.OutcomeImpossible, terminal.Reason, cut(cause.Error())+mend(p, terminal))
+	r.advance(p, v, decision.OutcomeImpossible, terminal.Reason, cut(cause.Error())+howToRestart(p, terminal))
 	if p.Status.Phase == capstanv1.PhaseFailed {
 		p.Status.Secret = terminal.Secret
 	}
 	return true
 }
 
-// mend is how people have a failed promotion begin again. Of what they mend at a service
-// nothing is heard.
-func mend(p *capstanv1.Promotion, failed *strategy.TerminalError) string {
+// howToRestart says how a user starts a failed promotion again. The hub does not notice
+// what a user fixes at a service.
+func howToRestart(p *capstanv1.Promotion, failed *strategy.TerminalError) string {
 	if failed.Secret == nil {
-		return fmt.Sprintf("; once that is mended, raise spec.retry of Promotion %s (an edit of the Pipeline's strategy begins another by itself)", p.Name)
+		return fmt.Sprintf("; fix this, then raise spec.retry of Promotion %s (an edit of the Pipeline's strategy starts another promotion)", p.Name)
 	}
-	return fmt.Sprintf("; it begins again when the Secret %s is changed; where something else is mended, as rights at the Git service, raise spec.retry of Promotion %s", failed.Secret.Name, p.Name)
+	return fmt.Sprintf("; it starts again when the Secret %s is changed; if you fix something else, such as permissions at the Git service, raise spec.retry of Promotion %s", failed.Secret.Name, p.Name)
 }
 
-// postpone the next attempt after one that failed, or that was not made because the
-// service is to be left alone.
+// postpone sets the time of the next attempt after one that failed, or that was not made
+// because the service requested a wait. It returns the wait, which is at most most unless
+// the service requested longer.
 func postpone(p *capstanv1.Promotion, cause error, most time.Duration, now time.Time) time.Duration {
 	var after *strategy.RetryAfterError
 	wait := firstBackoff
@@ -261,22 +263,23 @@ func outcomeOf(s strategy.State) decision.Outcome {
 	return decision.OutcomeNone
 }
 
-// retryIn doubles with each failure in sequence, up to most, and adds jitter.
+// retryIn returns a wait that doubles with each failure in sequence, up to most, plus
+// jitter.
 func retryIn(p *capstanv1.Promotion, most time.Duration) time.Duration {
 	wait := backoff.Policy{First: firstBackoff, Max: most}.Doubled(p.Status.Attempt.Failures - 1)
 	return wait + jitter(p, wait)
 }
 
-// jitter is up to a fifth of a wait. It is computed from the identity, so promotions
-// that failed together are not repeated together, and a repetition of this computation
-// returns the same time.
+// jitter returns up to a fifth of a wait. It is computed from the identity of the
+// promotion, so promotions that failed together are not repeated together, and a second
+// computation returns the same value.
 func jitter(p *capstanv1.Promotion, wait time.Duration) time.Duration {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s/%d", p.UID, p.Status.Attempt.Number)
 	return wait * time.Duration(h.Sum32()%20) / 100
 }
 
-// shortSHA is how much of a commit's hash people are shown.
+// shortSHA is how many characters of a commit hash messages show.
 const shortSHA = 12
 
 // cut shortens an error to what the status keeps.

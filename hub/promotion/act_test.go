@@ -17,8 +17,9 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// C25: the backoff that a failure leaves in the status doubles with each in sequence, up
-// to a bound, is spread by a fifth at most, and is the same whoever computes it again.
+// C25: the backoff that a failure writes to the status doubles with each failure in
+// sequence, up to a bound. It is spread by at most a fifth, and each computation returns
+// the same value.
 func TestBackoff(t *testing.T) {
 	for i, least := range []time.Duration{
 		5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second,
@@ -43,9 +44,9 @@ func TestBackoff(t *testing.T) {
 	g.Expect(retryIn(p, maxBackoff)).To(BeNumerically("<=", maxBackoff+maxBackoff/5))
 }
 
-// With autoMerge each look at what cannot be merged yet is an attempt that succeeds.
-// Only those that failed in sequence make the wait longer; where a service was not even
-// asked, it is as long as that service wants to be left alone.
+// With autoMerge each check of a pull request that cannot be merged yet is an attempt that
+// succeeds. Only failures in sequence make the wait longer. If the service was not called,
+// the wait is as long as the service requested.
 func TestOnlyFailuresMakeTheWaitLonger(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakeClock(time.Now())

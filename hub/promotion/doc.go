@@ -1,31 +1,50 @@
-// Package promotion carries Promotions through their life.
+// Package promotion reconciles Promotions: it takes each one through its lifecycle.
 //
-// Contract: the life is the table of hub/pipeline/decision; this package gathers
-// the facts that the table asks for, writes what it answers, and calls a strategy
-// while the phase is Promoting. A pull request that is open is followed
-// (strategy.Follower) by looks that write nothing unless they see something, and is
-// withdrawn when its promotion is superseded, succeeds without it (the environment was
-// brought there by hand), or failed and would be superseded by now. It
-// never calls a workload cluster: what an environment runs, and what its source
-// agreed on, stand in Pipeline.status; but not before this process has looked at
-// the Pipeline (Options.Looked), since what another one saw there may be hours old.
+// # Purpose
 //
-// Exactly once: before each outside step the Promotion, its Pipeline and all
-// Promotions of the Pipeline are read uncached, and the table is asked again; then
-// the attempt is written into the status with the resourceVersion that was read,
-// so that of two hubs one goes on; then the strategy acts under the Promotion's
-// identity; then the outcome is written. An attempt holds the place until its
-// deadline has passed, so that a second hub, or this one after a crash, waits
-// rather than acts beside the first.
+// The lifecycle is a table of hub/pipeline/decision. This package collects the facts that
+// the table needs, writes the resulting phase, and calls a strategy while the phase is
+// Promoting.
 //
-// Old Promotions are deleted after the retention time, but never the newest of an
-// environment, on which numbering rests, nor its newest succeeded one, which
-// tells a promoted state from one made by hand.
+// # Contract
 //
-// A promotion that failed for its credentials begins again when the Secret is another:
-// the metadata of that one Secret is watched for as long as a promotion waits for it.
+// An open pull request is checked at intervals (strategy.Follower). A check that finds
+// no change writes nothing. The pull request is closed when its promotion is superseded,
+// when it succeeds without the pull request (the environment was changed outside the
+// pipeline), or when it failed and is obsolete.
 //
-// Locking: one worker at a time has a Promotion. The times of the next looks (follows)
-// and the watches of Secrets (internal/secretwatch) have a mutex each, under which nothing is
-// called that waits.
+// The package never calls a workload cluster: it reads from Pipeline.status what an
+// environment runs and what its source agreed on. It waits until this process has
+// observed the Pipeline (Options.Observed), because the observations of an earlier
+// process may be hours old.
+//
+// Exactly once: each attempt has four steps.
+//
+//  1. Read the Promotion, its Pipeline and all Promotions of the Pipeline uncached, and
+//     evaluate the table again.
+//  2. Write the attempt to the status with the resourceVersion that was read, so that only
+//     one of two hubs continues.
+//  3. Call the strategy with the Promotion's identity.
+//  4. Write the outcome.
+//
+// No other attempt starts until the deadline of an attempt has passed. A second hub, or
+// this one after a crash, waits and does not act at the same time.
+//
+// Old Promotions are deleted after the retention time. Two Promotions of an environment
+// are always kept: the newest, which the numbering needs, and the newest succeeded one. The
+// latter shows whether a state was promoted or changed outside the pipeline.
+//
+// A promotion that failed because of its credentials starts again when the Secret
+// changes: the metadata of that one Secret is watched while a promotion waits for it.
+//
+// # Locking
+//
+// One worker at a time reconciles a Promotion. The times of the next checks (follows) and
+// the watches of Secrets (internal/secretwatch) have a mutex each. No call that waits is
+// made under them.
+//
+// # Trade-offs
+//
+// The facts come from Pipeline.status, not from the index of observations. A promotion
+// advances one status write later, and decides from the state that users see.
 package promotion

@@ -17,17 +17,17 @@ import (
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
-// view is what the hub's objects say around one Promotion.
+// view holds the hub's objects around one Promotion.
 type view struct {
-	// pipeline that asked for it; nil when none of its name and UID exists.
+	// pipeline of the Promotion; nil if none of its name and UID exists.
 	pipeline *pipelinesv1.Pipeline
 	// ledger of the environment.
 	ledger decision.Ledger
-	// secretChanged: the Secret that the promotion failed with is another by now.
+	// secretChanged: the Secret with which the promotion failed has changed since.
 	secretChanged bool
 }
 
-// view reads the Pipeline and the Promotions beside this one.
+// view reads the Pipeline and its other Promotions.
 func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv1.Promotion) (view, error) {
 	var v view
 	pipeline := &pipelinesv1.Pipeline{}
@@ -51,9 +51,8 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	return v, err
 }
 
-// secretChanged asks for the version of the Secret that a promotion failed with,
-// uncached and as metadata only. One that may not be read is not known to have
-// changed.
+// secretChanged reads the version of the Secret with which a promotion failed, uncached
+// and as metadata only. If the hub may not read it, it counts as unchanged.
 func (r *Reconciler) secretChanged(ctx context.Context, p *capstanv1.Promotion) (bool, error) {
 	failedWith := p.Status.Secret
 	if failedWith == nil || p.Status.Phase != capstanv1.PhaseFailed {
@@ -82,7 +81,7 @@ func (v view) status(env string) *pipelinesv1.EnvironmentStatus {
 	return v.pipeline.Status.Environments[env]
 }
 
-// environment of the Pipeline's spec by name; nil when it has none.
+// environment of the Pipeline's spec by name; nil if it has none.
 func (v view) environment(env string) *pipelinesv1.Environment {
 	i := slices.IndexFunc(v.pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == env })
 	if i < 0 {
@@ -91,16 +90,16 @@ func (v view) environment(env string) *pipelinesv1.Environment {
 	return &v.pipeline.Spec.Environments[i]
 }
 
-// facts that the life table asks for.
+// facts returns the facts that the lifecycle table reads.
 func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.Facts {
 	f := decision.Facts{
-		PipelineGone: v.pipeline == nil,
-		Newer:        v.ledger.Highest() > p.Spec.Number,
-		Manual:       p.Spec.Manual,
-		Approved:     p.Spec.Approval != nil,
-		Retry:        p.Spec.Retry > p.Status.Retry,
-		Tried:        p.Status.Attempt != nil,
-		Outcome:      outcome,
+		PipelineDeleted: v.pipeline == nil,
+		Newer:           v.ledger.Highest() > p.Spec.Number,
+		Manual:          p.Spec.Manual,
+		Approved:        p.Spec.Approval != nil,
+		Retry:           p.Spec.Retry > p.Status.Retry,
+		Tried:           p.Status.Attempt != nil,
+		Outcome:         outcome,
 
 		SecretChanged: v.secretChanged && p.Status.Secret != nil,
 	}
@@ -108,8 +107,8 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		return f
 	}
 	env := v.environment(p.Spec.Environment)
-	f.EnvironmentGone = env == nil
-	f.PromotionGone = env != nil && v.pipeline.PromotionFor(env) == nil
+	f.EnvironmentRemoved = env == nil
+	f.PromotionRemoved = env != nil && v.pipeline.PromotionFor(env) == nil
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
 		revision, agrees := decision.Agree(decision.TargetsOf(env, status))
 		f.Runs = agrees && revision == p.Spec.Revision
@@ -121,15 +120,14 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	return f
 }
 
-// movedOn tells whether the environment agreed, since the promotion was decided,
-// on a revision that can only have been made by hand: neither the promoted one,
-// nor one that a target ran then, nor what an earlier promotion was to bring (a
-// slow carrier of it may be late). Where a target ran nothing then, what it runs
-// now tells nothing.
+// movedOn returns whether the environment agreed, since the promotion was created, on a
+// revision that can only come from outside the pipeline. This is a revision that is none
+// of: the promoted one; one that a target ran at the creation; one of an earlier promotion,
+// which may take effect late. If a target ran nothing at the creation, the result is false.
 func (v view) movedOn(p *capstanv1.Promotion, agreed *pipelinesv1.AgreedRevision) bool {
 	if agreed == nil || p.Spec.From == nil || agreed.Sequence <= p.Spec.From.Sequence || agreed.Revision == p.Spec.Revision {
 		return false
 	}
 	from := p.Spec.From.Revisions
-	return !slices.Contains(from, "") && !slices.Contains(from, agreed.Revision) && !v.ledger.Brought(agreed.Revision, p.Spec.Number)
+	return !slices.Contains(from, "") && !slices.Contains(from, agreed.Revision) && !v.ledger.HasEarlier(agreed.Revision, p.Spec.Number)
 }

@@ -22,23 +22,22 @@ import (
 )
 
 const (
-	// minFollow and maxFollow bound the time between two looks at a pull request. In
-	// between it is a tenth of the time since it was begun: who merges at once need
-	// not wait, and one that lies for days is one request in five minutes.
+	// minFollow and maxFollow bound the time between two checks of a pull request. Between
+	// the bounds it is a tenth of the age of the pull request: a merge at once is found
+	// soon, and a pull request that is open for days costs one request in five minutes.
 	minFollow   = 15 * time.Second
 	maxFollow   = 5 * time.Minute
 	followShare = 10
 
-	// followJitter is the share by which checks are spread, to both sides.
+	// followJitter is the share of the interval by which a check is earlier or later.
 	followJitter = 0.2
 
-	// maxWithdrawBackoff bounds the time between attempts to take back what a
-	// promotion left open that has ended. Nobody waits for it, and what keeps it from
-	// succeeding may last.
+	// maxWithdrawBackoff bounds the time between attempts to close the pull request of an
+	// ended promotion. No user waits for it, and the cause of a failure may last long.
 	maxWithdrawBackoff = time.Hour
 )
 
-// follow looks what became of an open act, when its time has come.
+// follow checks an open pull request when the check is due.
 func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
 	way, ok := r.follower(p)
 	if !ok {
@@ -47,7 +46,7 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 	if left := r.follows.left(p.UID); left > 0 {
 		return r.sooner(left, p), nil
 	}
-	next := r.follows.looks(p)
+	next := r.follows.checked(p)
 	result, err := way.Follow(ctx, p.DeepCopy())
 	if ctx.Err() != nil {
 		return ctrl.Result{}, ctx.Err()
@@ -57,57 +56,57 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 		next = r.follows.later(p.UID, after.After)
 	}
 	if err == nil && result.State == strategy.Due {
-		log.FromContext(ctx).V(1).Info("an act is due", "why", result.Message)
-		return r.try(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhaseAwaitingMerge) })
+		log.FromContext(ctx).V(1).Info("an attempt is due", "why", result.Message)
+		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhaseAwaitingMerge) })
 	}
 	if err := r.followed(ctx, p, v, result, err); err != nil {
-		return again(ctx, err)
+		return requeueOnConflict(ctx, err)
 	}
 	return r.sooner(next, p), nil
 }
 
-// followed writes what was seen, if it is news. An end is decided from what is read
-// uncached.
+// followed writes the result of a check, if it changes the status. An end is decided from
+// uncached objects.
 func (r *Reconciler) followed(ctx context.Context, cached *capstanv1.Promotion, v view, result strategy.Result, cause error) error {
 	before, p := cached, cached.DeepCopy()
-	r.saw(ctx, p, v, result, cause)
+	r.applyCheck(ctx, p, v, result, cause)
 	if p.Status.Phase != before.Status.Phase {
 		now := &capstanv1.Promotion{}
 		if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), now); err != nil {
 			return err
 		}
 		if now.UID != cached.UID || now.Status.Phase != capstanv1.PhaseAwaitingMerge || r.untilNextAttempt(now) > 0 {
-			return nil // Somebody else acts, or has written an end.
+			return nil // Another hub makes an attempt, or has written an end.
 		}
 		v, err := r.view(ctx, r.APIReader, now)
 		if err != nil {
 			return err
 		}
 		before, p = now, now.DeepCopy()
-		r.saw(ctx, p, v, result, cause)
+		r.applyCheck(ctx, p, v, result, cause)
 	}
 	return r.write(ctx, before, p)
 }
 
-// saw puts what a look has seen into the status.
-func (r *Reconciler) saw(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
+// applyCheck puts the result of a check into the status.
+func (r *Reconciler) applyCheck(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
 	switch {
 	case cause == nil:
 		r.reached(p, v, result)
 	case r.impossible(p, v, cause):
 	case tooOften(cause):
 	default:
-		message := fmt.Sprintf("the pull request cannot be looked at, which is tried again: %s", cut(cause.Error()))
+		message := fmt.Sprintf("the pull request cannot be checked; the hub tries again: %s", cut(cause.Error()))
 		if p.Status.Message != message {
-			log.FromContext(ctx).Info("an open act cannot be followed, it is tried again", "error", cut(cause.Error()))
+			log.FromContext(ctx).Info("the pull request cannot be checked, another try follows", "error", cut(cause.Error()))
 			p.Status.Reason, p.Status.Message = "Retrying", message
 			r.conditions(p, metav1.NewTime(r.Clock.Now()))
 		}
 	}
 }
 
-// tooOften tells an error that only asks for patience. Its words change with the
-// time that is left, and there is nothing in it for people.
+// tooOften returns whether an error only requests a later call. Its text changes with the
+// remaining time, and a user has nothing to do.
 func tooOften(err error) bool {
 	var after *strategy.RetryAfterError
 	return errors.As(err, &after)
@@ -122,7 +121,7 @@ func (r *Reconciler) follower(p *capstanv1.Promotion) (strategy.Follower, bool) 
 	return f, ok
 }
 
-// sooner of a time and of when the promotion would be called stalled.
+// sooner requeues at the earlier of next and the time when the promotion is stalled.
 func (r *Reconciler) sooner(next time.Duration, p *capstanv1.Promotion) ctrl.Result {
 	if stall := r.wait(p).RequeueAfter; stall > 0 {
 		next = min(next, stall)
@@ -130,8 +129,8 @@ func (r *Reconciler) sooner(next time.Duration, p *capstanv1.Promotion) ctrl.Res
 	return ctrl.Result{RequeueAfter: max(next, time.Millisecond)}
 }
 
-// mayBeOpen tells whether a promotion that ended may have something open: it acted,
-// or one of its earlier lives may have.
+// mayBeOpen returns whether a promotion that ended may have an open pull request: from an
+// attempt, or from an attempt before a retry.
 func (r *Reconciler) mayBeOpen(p *capstanv1.Promotion) bool {
 	s := &p.Status
 	switch {
@@ -147,26 +146,26 @@ func (r *Reconciler) mayBeOpen(p *capstanv1.Promotion) bool {
 	}
 }
 
-// leftOpen tells whether a promotion may have something open that is to be taken
-// back, and why. What one has open whose environment runs the revision has nothing left
-// to bring, unless it was merged, which the strategy finds. What one that failed has open waits for it to begin again, unless
-// what would supersede it has come.
+// leftOpen returns whether a promotion may have an open pull request that must be closed,
+// and why. A promotion that succeeded does not need its pull request, unless that was
+// merged, which the strategy finds. The pull request of a promotion that failed stays open,
+// because the promotion may start again, unless it would be superseded now.
 func (r *Reconciler) leftOpen(p *capstanv1.Promotion, v view) (why string, left bool) {
 	if !r.mayBeOpen(p) {
 		return "", false
 	}
-	switch p.Status.Phase { //nolint:exhaustive // The others have nothing open, or wait.
+	switch p.Status.Phase { //nolint:exhaustive // The others have no open pull request, or wait.
 	case capstanv1.PhaseSuperseded:
 		return p.Status.Message, true
 	case capstanv1.PhaseSucceeded:
-		return p.Status.Message + " without it", true
+		return p.Status.Message + ", so this pull request is not needed", true
 	}
 	phase, reason, _ := decision.Next(capstanv1.PhaseAwaitingMerge, v.facts(p, decision.OutcomeNone))
 	return sentence(p, reason), phase == capstanv1.PhaseSuperseded
 }
 
-// withdraw makes one attempt to take back what a promotion left open:
-// look again, claim, withdraw, record.
+// withdraw makes one attempt to close the pull request that a promotion left open: read
+// uncached, claim, close, record.
 func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) error {
 	p := &capstanv1.Promotion{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), p); err != nil {
@@ -192,16 +191,16 @@ func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) 
 	return r.record(ctx, p.DeepCopy(), p, func(p *capstanv1.Promotion, _ view) {
 		if cause == nil {
 			p.Status.Withdrawn = true
-			log.FromContext(ctx).Info("nothing of the promotion is open any more", "url", p.Status.URL)
+			log.FromContext(ctx).Info("the promotion has no open pull request any more", "url", p.Status.URL)
 			return
 		}
 		wait := postpone(p, cause, maxWithdrawBackoff, r.Clock.Now())
-		log.FromContext(ctx).Info("what the promotion left open could not be taken back, another attempt follows", "in", wait, "error", cut(cause.Error()))
+		log.FromContext(ctx).Info("the pull request of the promotion could not be closed, another attempt follows", "in", wait, "error", cut(cause.Error()))
 	})
 }
 
-// follows remembers when open acts are looked at again. A process that starts anew
-// looks at each once, within the first interval.
+// follows holds the times of the next checks of open pull requests. A new process checks
+// each one within minFollow.
 type follows struct {
 	clock clock.PassiveClock
 
@@ -214,7 +213,7 @@ func newFollows(c clock.PassiveClock) *follows {
 	return &follows{clock: c, lockedNext: map[types.UID]time.Time{}}
 }
 
-// left until the next look.
+// left returns the time until the next check.
 func (f *follows) left(p types.UID) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,8 +225,8 @@ func (f *follows) left(p types.UID) time.Duration {
 	return next.Sub(f.clock.Now())
 }
 
-// looks notes a look, and returns when the next is.
-func (f *follows) looks(p *capstanv1.Promotion) time.Duration {
+// checked notes a check, and returns the time until the next one.
+func (f *follows) checked(p *capstanv1.Promotion) time.Duration {
 	interval := minFollow
 	if begun := begun(p); !begun.IsZero() {
 		interval = min(max(f.clock.Since(begun)/followShare, minFollow), maxFollow)
@@ -235,8 +234,8 @@ func (f *follows) looks(p *capstanv1.Promotion) time.Duration {
 	return f.later(p.UID, backoff.Spread(interval, followJitter, nil))
 }
 
-// begun is when a promotion could first be carried out; zero when it could not yet.
-// Attempts do not tell: where a pull request is to be merged, each look makes one.
+// begun returns when a promotion could first be carried out; zero if it cannot yet. The
+// time of the last attempt does not show it: with autoMerge each check makes an attempt.
 func begun(p *capstanv1.Promotion) time.Time {
 	switch s := &p.Status; {
 	case s.StartTime == nil:
@@ -248,7 +247,7 @@ func begun(p *capstanv1.Promotion) time.Time {
 	}
 }
 
-// later sets the next look.
+// later moves the next check to a later time.
 func (f *follows) later(p types.UID, in time.Duration) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

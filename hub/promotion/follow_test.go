@@ -11,10 +11,10 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// A pull request that lies for days is looked at once in minutes, also where each
-// look makes an attempt, as with autoMerge; one of today is looked at soon, however
-// long its approval took.
-func TestLooksSlowWithAge(t *testing.T) {
+// A pull request that is open for days is checked once in minutes, also if each check makes
+// an attempt, as with autoMerge. A new pull request is checked soon, even if its approval
+// took long.
+func TestChecksSlowWithAge(t *testing.T) {
 	now := time.Now()
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 	started := ago(48 * time.Hour)
@@ -31,7 +31,7 @@ func TestLooksSlowWithAge(t *testing.T) {
 			g := NewWithT(t)
 			p := &capstanv1.Promotion{Status: tc.status}
 			p.Status.Attempt = &capstanv1.Attempt{Number: 7, StartTime: metav1.NewMicroTime(now.Add(-time.Second))}
-			next := newFollows(testclock.NewFakeClock(now)).looks(p)
+			next := newFollows(testclock.NewFakeClock(now)).checked(p)
 			g.Expect(next).To(BeNumerically(">=", tc.from))
 			g.Expect(next).To(BeNumerically("<=", tc.to))
 		})

@@ -27,16 +27,16 @@ func newMetrics() *metrics {
 		}, []string{"phase", "reason"}),
 		leadSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "capstan_promotion_lead_seconds",
-			Help:    "Time from the decision to promote to every target running the revision, approvals included.",
+			Help:    "Time from the creation of a Promotion until every target runs the revision, including the wait for an approval.",
 			Buckets: []float64{1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 		}),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_promotion_attempts_total",
-			Help: "Attempts to carry a promotion out, by strategy and result (done, failed, impossible).",
+			Help: "Attempts to carry out a promotion, by strategy and result (done, failed, impossible).",
 		}, []string{"strategy", "result"}),
 		attemptSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "capstan_promotion_attempt_seconds",
-			Help:    "Time that an attempt took, by strategy.",
+			Help:    "Duration of an attempt, by strategy.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
 		}, []string{"strategy"}),
 	}
@@ -46,8 +46,8 @@ func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.ended, m.leadSeconds, m.attempts, m.attemptSeconds}
 }
 
-// count a promotion that has just entered its phase. The reasons of Failed come
-// from strategies, which have a fixed set.
+// count counts a promotion that has just entered its phase. The label reason is bounded:
+// strategies have a fixed set of reasons for Failed.
 func (m *metrics) count(p *capstanv1.Promotion) {
 	if !p.Status.Phase.Finished() {
 		return
@@ -63,8 +63,8 @@ const collectTimeout = 5 * time.Second
 
 var (
 	underWay = prometheus.NewDesc("capstan_promotions_under_way", "Promotions under way, by phase.", []string{"phase"}, nil)
-	oldest   = prometheus.NewDesc("capstan_promotion_oldest_seconds", "Age of the oldest promotion under way, by phase; alert on it.", []string{"phase"}, nil)
-	stalled  = prometheus.NewDesc("capstan_promotions_stalled", "Promotions under way, or failed, that are stalled.", nil, nil)
+	oldest   = prometheus.NewDesc("capstan_promotion_oldest_seconds", "Age of the oldest promotion under way, by phase; use it for alerts.", []string{"phase"}, nil)
+	stalled  = prometheus.NewDesc("capstan_promotions_stalled", "Promotions with the condition Stalled: under way for too long, or failed.", nil, nil)
 )
 
 // Collector reads the promotions under way from the hub's cache at each scrape.
@@ -89,7 +89,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	var list capstanv1.PromotionList
 	if err := c.Reader.List(ctx, &list); err != nil {
-		return // The cache has not started: there is nothing to tell yet.
+		return // The cache has not started: there are no values yet.
 	}
 	number, age, stuck := map[capstanv1.PromotionPhase]float64{}, map[capstanv1.PromotionPhase]float64{}, 0.0
 	now := c.Clock.Now()

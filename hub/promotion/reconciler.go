@@ -29,21 +29,21 @@ import (
 )
 
 const (
-	// workers bounds how many Promotions are carried out at a time. A strategy may
-	// wait for a slow receiver until its deadline, so there are more than for Pipelines.
+	// workers is how many Promotions are reconciled at a time. A strategy may wait for a
+	// slow receiver until its deadline, so there are more workers than for Pipelines.
 	workers = 16
 
-	// raceDelay lets the cache catch up with what won a race.
+	// raceDelay is the wait after a conflict, so that the cache receives the other write.
 	raceDelay = 200 * time.Millisecond
 
-	// lookDelay is how long to wait for the first look at a Pipeline.
-	lookDelay = time.Second
+	// observeDelay is how long to wait for the first observation of a Pipeline.
+	observeDelay = time.Second
 
-	// DefaultStallAfter is when a promotion under way is called stalled.
+	// DefaultStallAfter is the age at which a promotion under way is stalled.
 	DefaultStallAfter = 30 * time.Minute
 
-	// withoutSecrets is what it means when a Secret cannot be watched.
-	withoutSecrets = "promotions that failed for it begin again only by hand; apply config/rbac/pipeline-secrets to the namespace"
+	// withoutSecrets is the consequence when a Secret cannot be watched.
+	withoutSecrets = "promotions that failed because of it start again only when spec.retry is raised; apply config/rbac/pipeline-secrets to the namespace"
 
 	// DefaultRetention is how long finished promotions are kept.
 	DefaultRetention = 30 * 24 * time.Hour
@@ -53,25 +53,26 @@ const (
 type Options struct {
 	// Client reads from the hub's cache and writes.
 	Client client.Client
-	// APIReader reads from the API server, for the look before each outside step.
+	// APIReader reads from the API server, uncached, before each attempt.
 	APIReader client.Reader
-	// Looked tells whether the status of a Pipeline is of what this process has seen.
-	Looked func(pipeline types.NamespacedName, uid types.UID) bool
-	// Metadata watches the Secrets that failed promotions wait for; nil for none, so
-	// that their change is only seen when the promotion is looked at.
+	// Observed returns whether this process has written its observations to the status of
+	// the Pipeline.
+	Observed func(pipeline types.NamespacedName, uid types.UID) bool
+	// Metadata watches the Secrets that failed promotions wait for. If nil, a change of a
+	// Secret has an effect only when the promotion is reconciled.
 	Metadata metadata.Interface
-	// Strategies carry promotions out.
+	// Strategies carry out promotions.
 	Strategies strategy.Registry
-	// Holder names this process in attempts; no two processes have the same.
+	// Holder names this process in attempts. It is unique for each process.
 	Holder string
-	// StallAfter is when a promotion under way is called stalled;
-	// DefaultStallAfter when 0.
+	// StallAfter is the age at which a promotion under way is stalled;
+	// DefaultStallAfter if 0.
 	StallAfter time.Duration
-	// Retention of finished promotions; DefaultRetention when 0.
+	// Retention of finished promotions; DefaultRetention if 0.
 	Retention time.Duration
 	// Recorder of Events.
 	Recorder events.EventRecorder
-	// Registerer of the metrics; not registered when nil.
+	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer
 	Clock      clock.PassiveClock
 }
@@ -100,8 +101,8 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), secrets: secretwatch.NewSource(o.Metadata, withoutSecrets)}
 }
 
-// SetupWithManager adds the controller to the manager and registers the metrics, those of
-// the promotions under way included.
+// SetupWithManager adds the controller to the manager and registers the metrics,
+// including those of the promotions under way.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	collector := &Collector{Reader: mgr.GetCache(), Clock: r.Clock}
 	if _, err := collectors.Register(r.Registerer, append(r.metrics.all(), collector)...); err != nil {
@@ -116,8 +117,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// unfinishedOf maps a Pipeline to those of its Promotions that are under way. Its
-// status carries the facts that they wait for.
+// unfinishedOf maps a Pipeline to its Promotions that are under way. They wait for
+// changes of its status.
 func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconcile.Request {
 	all, err := promotions.OfPipeline(ctx, r.Client, client.ObjectKeyFromObject(o), o.GetUID())
 	if err != nil {
@@ -150,23 +151,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if v.pipeline != nil && !r.Looked(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID) {
-		return ctrl.Result{RequeueAfter: lookDelay}, nil // What an earlier process saw decides nothing.
+	if v.pipeline != nil && !r.Observed(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID) {
+		return ctrl.Result{RequeueAfter: observeDelay}, nil // Observations of an earlier process decide nothing.
 	}
 	before := p.DeepCopy()
-	r.live(p, v, decision.OutcomeNone, "", "")
+	r.advance(p, v, decision.OutcomeNone, "", "")
 	if p.Status.Phase.Finished() && (!before.Status.Phase.Finished() || p.Status.Retry != before.Status.Retry) {
-		// The caches of Pipelines and Promotions are filled apart: what seems to end
-		// this promotion may be a Pipeline as it was before it. An end is for good, so
-		// it is looked at again.
-		if before, v, err = r.lookAgain(ctx, p); err != nil {
-			return again(ctx, err)
+		// The caches of Pipelines and Promotions are filled independently. The cached
+		// Pipeline may be older than this promotion, and seem to end it. An end is
+		// permanent, so it is decided again from uncached objects.
+		if before, v, err = r.advanceUncached(ctx, p); err != nil {
+			return requeueOnConflict(ctx, err)
 		}
 	}
 	if err := r.write(ctx, before, p); err != nil {
-		return again(ctx, err)
+		return requeueOnConflict(ctx, err)
 	}
-	r.want(p)
+	r.watchSecret(p)
 	switch {
 	case p.Status.Phase.Finished():
 		return r.end(ctx, p, v)
@@ -175,36 +176,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
 		return r.follow(ctx, p, v)
 	case p.Status.Phase == capstanv1.PhasePromoting:
-		return r.try(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhasePromoting) })
+		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhasePromoting) })
 	default:
 		return r.wait(p), nil
 	}
 }
 
-// end takes back what a promotion left open that nobody wants any more, and deletes old ones.
+// end closes the pull request that an ended promotion left open, and deletes old promotions.
 func (r *Reconciler) end(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
 	r.follows.forget(p.UID)
 	result, err := r.retire(ctx, p, v)
 	if _, left := r.leftOpen(p, v); err != nil || !left || v.suspended() {
 		return result, err
 	}
-	return r.try(ctx, p, func() error { return r.withdraw(ctx, p) })
+	return r.attemptWhenDue(ctx, p, func() error { return r.withdraw(ctx, p) })
 }
 
-// try an attempt when its time has come.
-func (r *Reconciler) try(ctx context.Context, p *capstanv1.Promotion, attempt func() error) (ctrl.Result, error) {
+// attemptWhenDue makes an attempt, or requeues until the next attempt is due.
+func (r *Reconciler) attemptWhenDue(ctx context.Context, p *capstanv1.Promotion, attempt func() error) (ctrl.Result, error) {
 	if early := r.untilNextAttempt(p); early > 0 {
 		return ctrl.Result{RequeueAfter: early}, nil
 	}
 	if err := attempt(); err != nil {
-		return again(ctx, err)
+		return requeueOnConflict(ctx, err)
 	}
-	// The write of the outcome brings the next look; this is for when it is lost.
+	// The write of the outcome triggers the next reconcile; this is for a lost event.
 	return ctrl.Result{RequeueAfter: raceDelay}, nil
 }
 
-// lookAgain reads a promotion and what is around it uncached, and asks the table anew.
-func (r *Reconciler) lookAgain(ctx context.Context, p *capstanv1.Promotion) (before *capstanv1.Promotion, v view, err error) {
+// advanceUncached reads a promotion and the objects around it uncached, and advances it
+// from there. before is the promotion as read; p is set to the result.
+func (r *Reconciler) advanceUncached(ctx context.Context, p *capstanv1.Promotion) (before *capstanv1.Promotion, v view, err error) {
 	now := &capstanv1.Promotion{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil {
 		return nil, v, err
@@ -213,13 +215,13 @@ func (r *Reconciler) lookAgain(ctx context.Context, p *capstanv1.Promotion) (bef
 		return nil, v, err
 	}
 	before = now.DeepCopy()
-	r.live(now, v, decision.OutcomeNone, "", "")
+	r.advance(now, v, decision.OutcomeNone, "", "")
 	*p = *now
 	return before, v, nil
 }
 
-// want has a failed promotion woken by the Secret that it failed with.
-func (r *Reconciler) want(p *capstanv1.Promotion) {
+// watchSecret makes a change of the Secret with which a promotion failed reconcile it.
+func (r *Reconciler) watchSecret(p *capstanv1.Promotion) {
 	key := client.ObjectKeyFromObject(p)
 	if p.Status.Phase != capstanv1.PhaseFailed || p.Status.Secret == nil {
 		r.secrets.Drop(key)
@@ -228,8 +230,8 @@ func (r *Reconciler) want(p *capstanv1.Promotion) {
 	r.secrets.Want(key, types.NamespacedName{Namespace: p.Namespace, Name: p.Status.Secret.Name})
 }
 
-// wait until the promotion would be called stalled. Everything else that it waits
-// for comes as an event.
+// wait requeues the promotion for the time when it is stalled. All other changes that it
+// waits for arrive as events.
 func (r *Reconciler) wait(p *capstanv1.Promotion) ctrl.Result {
 	if p.Status.StartTime == nil || stalledAlready(p) {
 		return ctrl.Result{}
@@ -238,17 +240,17 @@ func (r *Reconciler) wait(p *capstanv1.Promotion) ctrl.Result {
 	return ctrl.Result{RequeueAfter: max(left, time.Second)}
 }
 
-// again turns losing a race into another look, which is not an error.
-func again(ctx context.Context, err error) (ctrl.Result, error) {
+// requeueOnConflict turns a conflict into a requeue: it is not an error.
+func requeueOnConflict(ctx context.Context, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
-		log.FromContext(ctx).V(1).Info("somebody else was faster, looking again", "cause", err.Error())
+		log.FromContext(ctx).V(1).Info("the Promotion changed meanwhile, reconciling again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: raceDelay}, nil
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// write the status if it changed, on the resourceVersion that was read, and tell
-// of transitions. p carries the new resourceVersion afterwards.
+// write writes the status if it changed, with the resourceVersion that was read, and
+// reports transitions. p has the new resourceVersion afterwards.
 func (r *Reconciler) write(ctx context.Context, before, p *capstanv1.Promotion) error {
 	p.Status.DropFormerNames()
 	if equality.Semantic.DeepEqual(before.Status, p.Status) {
@@ -258,6 +260,6 @@ func (r *Reconciler) write(ctx context.Context, before, p *capstanv1.Promotion) 
 	if err := r.Client.Status().Patch(ctx, p, patch); err != nil {
 		return fmt.Errorf("writing the status of Promotion %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	r.tell(ctx, before, p)
+	r.reportTransition(ctx, before, p)
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// longestWait bounds a requeue, since a promotion that is kept for being the
-// newest today may not be it tomorrow.
+// longestWait bounds a requeue: a promotion that is kept because it is the newest may not
+// be the newest a day later.
 const longestWait = 24 * time.Hour
 
-// retire deletes a finished promotion when its time has come.
+// retire deletes a finished promotion after the retention time.
 func (r *Reconciler) retire(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
 	if p.Status.FinishTime == nil {
 		return ctrl.Result{}, nil
@@ -29,13 +29,14 @@ func (r *Reconciler) retire(ctx context.Context, p *capstanv1.Promotion, v view)
 		return ctrl.Result{RequeueAfter: longestWait}, nil
 	}
 	if err := r.Client.Delete(ctx, p, client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}); err != nil {
-		return again(ctx, fmt.Errorf("deleting Promotion %s/%s after its retention: %w", p.Namespace, p.Name, err))
+		return requeueOnConflict(ctx, fmt.Errorf("deleting Promotion %s/%s after its retention: %w", p.Namespace, p.Name, err))
 	}
 	log.FromContext(ctx).Info("promotion deleted after its retention", "finished", p.Status.FinishTime, "retention", r.Retention)
 	return ctrl.Result{}, nil
 }
 
-// kept tells whether numbering, or the origin of a state, rests on the promotion.
+// kept returns whether the promotion is needed: for the numbering, or to show that the
+// state of the environment was promoted.
 func kept(p *capstanv1.Promotion, v view) bool {
 	if n := v.ledger.Newest(); n == nil || n.Number <= p.Spec.Number {
 		return true

@@ -1,20 +1,20 @@
 // Package serving runs the hub's HTTP servers.
 //
-// Purpose: the promotion hook, the dashboard, discovery and the webhooks open a port,
-// bound what a caller may take, and end, all in one way. A Limiter bounds how often one
-// client calls.
+// Purpose: the promotion hook, the dashboard, discovery and the webhooks listen, limit
+// their clients and stop in the same way. A Limiter limits the rate of calls of one
+// client.
 //
-// Contract: Run serves until its context ends. Calls under way are then let end, for
-// StopGrace at most; what they do is not cut short by that context. Whatever else a
-// server needs runs beside it, and ends with it; the first error ends all.
+// Contract: Run serves until its context ends. Running calls may then finish within
+// StopGrace; that context does not cancel them. The other functions of a server run next
+// to it and end with it. The first error ends all.
 //
 // # Locking
 //
-// Goroutines belong to Run, which waits for them. A Limiter has a mutex, held for the
-// access of memory only.
+// Run owns its goroutines and waits for them. A Limiter has a mutex, which is held only
+// for memory access.
 //
 // # Trade-offs
 //
-// controller-runtime's own server has neither a bound on connections, nor a limit for
-// calls under way other than the manager's.
+// controller-runtime's own server has no limit of connections, and its only timeout for
+// running calls is that of the manager.
 package serving

@@ -9,27 +9,30 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// ipv6Client is how many bits of an IPv6 address are a client: whoever has one address
-// has all of its /64.
+// ipv6Client is the length, in bits, of the prefix that identifies an IPv6 client: the
+// owner of one address usually has the whole /64.
 const ipv6Client = 64
 
-// Limiter lets each client make so many calls in a time: at once, and then evenly.
+// Limiter allows each client a burst of calls, and then an even rate of calls.
 type Limiter struct {
 	limit rate.Limit
 	burst int
 
-	// mu guards lockedClients. It is held from look-up to insertion, so that no client has two budgets.
+	// mu guards lockedClients. It is held from look-up to insertion, so that a client never
+	// has two budgets.
 	mu            sync.Mutex
 	lockedClients *lru.Cache // of *rate.Limiter, by Client
 }
 
-// NewLimiter makes a Limiter that remembers so many clients, of some 200 bytes each: the
-// least recent is forgotten. Whoever has more addresses than that has as many budgets.
+// NewLimiter returns a Limiter that allows each client a number of calls in an interval.
+// It remembers a number of clients, about 200 bytes each, and removes the least recent
+// one. A client with more addresses than that gets a new budget for each.
 func NewLimiter(calls int, interval time.Duration, clients int) *Limiter {
 	return &Limiter{limit: rate.Every(interval / time.Duration(calls)), burst: calls, lockedClients: lru.New(clients)}
 }
 
-// Take one call of a client's budget, or tell how long it has to wait for one.
+// Take takes one call from a client's budget. It returns 0, or the time until a call is
+// allowed.
 func (l *Limiter) Take(client string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,13 +45,13 @@ func (l *Limiter) Take(client string, now time.Time) time.Duration {
 	reservation := budget.ReserveN(now, 1)
 	wait := reservation.DelayFrom(now)
 	if wait > 0 {
-		reservation.CancelAt(now) // A refused call costs nothing.
+		reservation.CancelAt(now) // A refused call uses no budget.
 	}
 	return wait
 }
 
-// Client is the one of a remote address. Headers that name another
-// (X-Forwarded-For) are anybody's to write and are not read.
+// Client returns the client of a remote address. It does not read headers such as
+// X-Forwarded-For, because every client can set them.
 func Client(remote string) string {
 	address, err := netip.ParseAddrPort(remote)
 	if err != nil {

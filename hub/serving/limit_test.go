@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// C24, as weave's TestLimiter: three per 500 ms and two clients.
+// C24, like weave's TestLimiter: three calls per 500 ms, and two clients.
 func TestLimiter(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(1000, 0)
@@ -17,7 +17,7 @@ func TestLimiter(t *testing.T) {
 		g.Expect(l.Take("a", now)).To(BeZero())
 	}
 	for range 5 {
-		g.Expect(l.Take("a", now)).To(BeNumerically("~", 500*time.Millisecond/3, time.Millisecond), "a refused call costs nothing")
+		g.Expect(l.Take("a", now)).To(BeNumerically("~", 500*time.Millisecond/3, time.Millisecond), "a refused call uses no budget")
 	}
 	g.Expect(l.Take("b", now)).To(BeZero())
 	now = now.Add(500 * time.Millisecond)
@@ -27,7 +27,7 @@ func TestLimiter(t *testing.T) {
 	g.Expect(l.Take("a", now)).NotTo(BeZero())
 }
 
-// The least recent client is forgotten; the number of clients is bounded.
+// The number of clients is limited; the least recent one is removed.
 func TestLimiterIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(1000, 0)

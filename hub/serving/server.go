@@ -16,47 +16,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
-// HeaderTimeout is how long a caller may take to send the header of a call, and
-// StopGrace how long calls that are under way may take when the hub ends.
+// HeaderTimeout is the time for a client to send the header of a call. StopGrace is the
+// time for running calls to finish when the hub stops.
 const (
 	HeaderTimeout = 5 * time.Second
 	StopGrace     = 5 * time.Second
 )
 
-// Server on a port of its own.
+// Server is an HTTP server with its own port.
 type Server struct {
-	// Name in errors and logs, such as "dashboard".
+	// Name of the server in errors and logs, such as "dashboard".
 	Name string
-	// BindAddress, such as ":8090".
+	// BindAddress is the address to listen on, such as ":8090".
 	BindAddress string
 	Handler     http.Handler
-	// CertFile and KeyFile serve by TLS; they are read again when they change.
+	// CertFile and KeyFile enable TLS. They are read again when they change.
 	CertFile, KeyFile string
-	// Certificate is one that somebody else keeps, in their place. Plain HTTP when there
-	// is neither.
+	// Certificate enables TLS without files. When neither is set, the server uses plain
+	// HTTP.
 	Certificate Certificate
-	// HTTP2 is spoken by TLS, too.
+	// HTTP2 also enables HTTP/2, with TLS only.
 	HTTP2 bool
-	// ReadTimeout of a call, WriteTimeout of a call and its answer, and IdleTimeout of a
-	// connection between two.
+	// ReadTimeout is that of reading a call, WriteTimeout that of a call and its answer,
+	// and IdleTimeout that of a connection between two calls.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
-	// MaxConnections at a time, idle ones included: far below what the process may have
-	// open.
+	// MaxConnections is the number of connections at a time, including idle ones. It must
+	// be far below the limit of open files.
 	MaxConnections int
-	// MaxHeader is room for a proxy's headers, in bytes.
+	// MaxHeader limits the headers of a call, in bytes, including those of a proxy.
 	MaxHeader int
 	Logger    logr.Logger
 }
 
-// Certificate is kept fresh by Start, until its context ends.
+// Certificate is a certificate that Start renews until its context ends.
 type Certificate interface {
 	GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	Start(ctx context.Context) error
 }
 
-// Run serves until the context ends, with others beside it. That it cannot listen, or
-// cannot read the certificate's files, is an error.
-func (s Server) Run(ctx context.Context, beside ...func(context.Context) error) error {
+// Run serves until the context ends. It runs the other functions next to the server. It
+// returns an error when it cannot listen, or cannot read the files of the certificate.
+func (s Server) Run(ctx context.Context, others ...func(context.Context) error) error {
 	listener, err := net.Listen("tcp", s.BindAddress)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
@@ -78,7 +78,7 @@ func (s Server) Run(ctx context.Context, beside ...func(context.Context) error) 
 		listener = tls.NewListener(listener, &tls.Config{
 			MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: protocols,
 		})
-		beside = append(beside, certificate.Start)
+		others = append(others, certificate.Start)
 	}
 	server := &http.Server{
 		Handler:           s.Handler,
@@ -87,12 +87,12 @@ func (s Server) Run(ctx context.Context, beside ...func(context.Context) error) 
 		WriteTimeout:      s.WriteTimeout,
 		IdleTimeout:       s.IdleTimeout,
 		MaxHeaderBytes:    s.MaxHeader,
-		// What fails before a handler is called, such as a TLS handshake.
+		// Errors before a handler is called, such as those of a TLS handshake.
 		ErrorLog:    klog.NewStandardLogger("INFO"),
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range beside {
+	for _, run := range others {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("%s: %w", s.Name, err)

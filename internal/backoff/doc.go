@@ -1,9 +1,9 @@
 // Package backoff computes how long to wait before a repetition.
 //
-// Purpose: connections, watches, deliveries, promotions and queues repeat what
-// failed. They share one rule: waits double from a first to a longest one, and a
-// random share is taken off, so that callers that failed together do not return
-// together. They also share one parser of the header Retry-After.
+// Purpose: connections, watches, deliveries, promotions and queues repeat failed calls.
+// They share one rule: waits double from a first to a longest one, and a random share is
+// subtracted, so that callers that failed at the same time do not repeat at the same
+// time. They also share one parser of the header Retry-After.
 //
 // Contract: a Policy without Jitter is a pure function: waits never decrease and
 // are at most Max. Jitter only shortens a wait, so Max bounds every wait. No number

@@ -7,7 +7,7 @@ import (
 )
 
 // Register registers all collectors with a registry, or none of them when one cannot be
-// registered. undo takes them out of it again. A nil registry takes none, which is no
+// registered. undo removes them. With a nil registry it registers nothing and returns no
 // error. Errors are those of the registry, such as prometheus.AlreadyRegisteredError.
 func Register(r prometheus.Registerer, all ...prometheus.Collector) (undo func(), err error) {
 	var done []prometheus.Collector

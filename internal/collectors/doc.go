@@ -17,5 +17,5 @@
 // # Trade-offs
 //
 // A registry that has a metric of the same name already is an error, not ignored: the
-// second hub would count into collectors that nobody reads.
+// second hub would count into collectors that no registry reads.
 package collectors

@@ -22,7 +22,7 @@ type Outcome int
 
 // Outcomes of a turn.
 const (
-	// Answered: the cluster answered, with whatever result.
+	// Answered: the cluster answered, with any result.
 	Answered Outcome = iota
 	// Unanswered: the cluster did not answer.
 	Unanswered

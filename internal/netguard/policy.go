@@ -13,7 +13,7 @@ var ErrForbidden = errors.New("the hub must not call this address")
 // Error is the refusal of one address or host.
 type Error struct {
 	// Address is the IP address without its zone, "localhost" or the name of a metadata
-	// service. It holds no other text of the caller's, which may be secret.
+	// service. It contains no other text from the caller, which may be secret.
 	Address string
 	// Reason is a clause that says what kind of address it is.
 	Reason string

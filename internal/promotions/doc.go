@@ -2,17 +2,16 @@
 //
 // # Purpose
 //
-// The Promotions of a Pipeline are its ledger: they are numbered, and the numbers
-// decide who may act. The hub, the strategies and the command line select them by the
-// same rule, which stands here once: by the UID of the Pipeline, never by its name, so
-// that a new Pipeline does not inherit the ledger of a deleted one of the same name.
+// The Promotions of a Pipeline have numbers, and only the one with the highest number of an
+// environment is executed. The hub, the strategies and the command line select them by the
+// same rule, which this package defines: by the UID of the Pipeline, never by its name. So
+// a new Pipeline does not get the Promotions of a deleted one with the same name.
 //
 // # Contract
 //
-// OfPipeline reads from the reader that it is given, and from nothing else. A reader of
-// the hub's cache may be older than the API server. Slot numbers, and the checks before
-// each step outside the cluster, need the API server's own answer: pass an uncached
-// reader there (manager.GetAPIReader).
+// OfPipeline only reads from the given reader. The hub's cache may be older than the API
+// server. Numbers of new Promotions, and the checks before each step outside the cluster,
+// need the present objects: pass an uncached reader there (manager.GetAPIReader).
 //
 // # Locking
 //

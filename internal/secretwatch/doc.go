@@ -1,10 +1,10 @@
 // Package secretwatch wakes the users of Secrets when a Secret changes.
 //
-// Purpose: a user fixes or rotates a Secret, and the code that needs it reads it at once.
+// Purpose: after a user fixes or rotates a Secret, the code that needs it reads it at once.
 //
 // # Contract
 //
-// A waiter is whatever is woken: a cluster, or an object of a controller. It has at most
+// A waiter is the thing that is woken: a cluster, or an object of a controller. It has at most
 // one Secret, which Want sets and Drop removes. Only the metadata of Secrets are watched:
 // no byte of a Secret's data is received. A Secret is watched only while a waiter wants
 // it. A wake only means that something may have changed: the waiter reads the Secret.

@@ -22,8 +22,8 @@ type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 var _ source.Source = &Source{}
 
-// NewSource makes a Source; with a nil client no object is woken. consequence is what a
-// user has to know when a Secret cannot be watched, and how to fix it.
+// NewSource makes a Source; with a nil client no object is woken. consequence is logged when
+// a Secret cannot be watched: it says what does not work and how to fix it.
 func NewSource(c metadata.Interface, consequence string) *Source {
 	s := &Source{}
 	s.Watches = New(Options[types.NamespacedName]{Client: c, Scope: ByName, Consequence: consequence, Wake: func(object types.NamespacedName) {

@@ -47,7 +47,7 @@ func (w *Watches[W]) run(ctx context.Context, at target, one *watch) {
 			DeleteFunc: w.changed,
 		})
 	}
-	if err != nil { // an informer that was started before: not this one
+	if err != nil { // Only an informer that was started before returns one.
 		log.Error(err, failed, "consequence", w.options.Consequence)
 		return
 	}
@@ -79,7 +79,7 @@ func (w *Watches[W]) wake(waiters []W) {
 	}
 }
 
-// version of a stored Secret.
+// version returns the resourceVersion of a stored Secret.
 func (o *watch) version(secret types.NamespacedName) (version string, known bool) {
 	item, exists, err := o.informer.GetStore().GetByKey(secret.String())
 	if err != nil || !exists {

@@ -34,8 +34,7 @@ type Options[W comparable] struct {
 	// WakeWhenListed also wakes each waiter when the first list of its watch is complete:
 	// from then on it is known when its Secret does not exist.
 	WakeWhenListed bool
-	// Consequence is what a user has to know when a watch fails: what does not work, and
-	// how to fix it. It is logged.
+	// Consequence is logged when a watch fails. It says what does not work and how to fix it.
 	Consequence string
 	// Logger; that of the context of Start when it has no sink.
 	Logger logr.Logger
@@ -52,7 +51,7 @@ type Watches[W comparable] struct {
 
 type state[W comparable] struct {
 	// ctx is that of Start; nil before.
-	ctx context.Context //nolint:containedctx // It is the life of the watches.
+	ctx context.Context //nolint:containedctx // The watches end with it.
 	// wanted: waiter → its Secret; waiters the reverse.
 	wanted  map[W]types.NamespacedName
 	waiters map[types.NamespacedName]map[W]struct{}
@@ -99,7 +98,7 @@ func (w *Watches[W]) Start(ctx context.Context) {
 // called any more.
 func (w *Watches[W]) Wait() { w.goroutines.Wait() }
 
-// Want makes a Secret the one that a waiter is woken for, and no other. Idempotent.
+// Want sets the Secret that a waiter is woken for. It replaces an earlier one. Idempotent.
 func (w *Watches[W]) Want(waiter W, secret types.NamespacedName) {
 	if w.options.Client == nil {
 		return
@@ -156,8 +155,8 @@ func (w *Watches[W]) dropLocked(waiter W) {
 	}
 }
 
-// Version is the resourceVersion of a wanted Secret, "" if it does not exist. known is
-// false while its watch has not listed.
+// Version returns the resourceVersion of a wanted Secret, "" if the Secret does not exist.
+// known is false until the first list of its watch is complete.
 func (w *Watches[W]) Version(secret types.NamespacedName) (version string, known bool) {
 	one := w.watchOf(secret)
 	if one == nil || !cache.IsDone(one.synced) {
@@ -193,14 +192,14 @@ func (w *Watches[W]) runLocked(at target, one *watch) {
 	})
 }
 
-// waitersOf a Secret.
+// waitersOf returns the waiters of a Secret.
 func (w *Watches[W]) waitersOf(secret types.NamespacedName) []W {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.lockedState.waiters[secret]))
 }
 
-// waitersIn are those of all Secrets that a watch covers.
+// waitersIn returns the waiters of all Secrets that a watch covers.
 func (w *Watches[W]) waitersIn(at target) []W {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package truncate shortens text for people.
+// Package truncate shortens text for users.
 //
 // Purpose: statuses, Events, logs and pull requests show text of other programs,
 // which has no bound. They share one rule for shortening it.

@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a server, what answers in it, and the SDK's configuration as a program in
-// Env would load it.
+// world is a server with its services, and the SDK's configuration for a program in Env.
 type world struct {
 	*aws.Server
 	ec2   *ec2.Service
@@ -62,7 +61,7 @@ func start(t *testing.T, roles ...sts.Role) *world {
 	return w
 }
 
-// load what the environment says, as one that does not try again.
+// load the configuration of the environment, without retries.
 func (w *world) load(t *testing.T) {
 	t.Helper()
 	var err error
@@ -87,7 +86,7 @@ func (c patientClient) Do(r *http.Request) (*http.Response, error) {
 	return c.Client.Do(r)
 }
 
-// in is EC2 in a region.
+// in returns EC2 in a region.
 func (w *world) in(region string) *ec2api.Client {
 	return ec2api.NewFromConfig(w.sdk, func(o *ec2api.Options) { o.Region = region })
 }
@@ -100,7 +99,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// What the SDK reads is what was offered, to the last field.
+// The SDK decodes every field of the offered types.
 func TestTypesSurviveTheWire(t *testing.T) {
 	g, w := NewWithT(t), start(t)
 	var got []types.InstanceTypeInfo
@@ -290,7 +289,7 @@ func TestWebIdentity(t *testing.T) {
 	g.Expect(call()).To(Succeed())
 }
 
-// Without a signature nothing is answered, nor to an unknown key.
+// Calls without a signature, and calls with an unknown key, are rejected.
 func TestUnsignedCallsAreRefused(t *testing.T) {
 	g, w := NewWithT(t), start(t)
 	response, err := http.Post(w.URL(), "application/x-www-form-urlencoded", strings.NewReader("Action=DescribeInstanceTypes&Version=2016-11-15"))

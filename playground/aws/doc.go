@@ -1,19 +1,19 @@
-// Package aws is a small AWS on a port of loopback, for the playground and for tests:
-// it speaks the wire protocols of the services that the hub calls, to the real SDK.
+// Package aws simulates AWS on a loopback port, for the playground and for tests. It
+// implements the wire protocols of the services that the hub calls, for the real SDK.
 //
-// Purpose: nothing in the hub is replaced to try it without an account. A program is
-// pointed here by the environment that AWS' own SDKs and tools read (Server.Env).
+// Purpose: the hub runs without an AWS account, and without a replaced part. Server.Env
+// returns the environment that makes the SDKs and tools of AWS call this server.
 //
-// Contract: Start returns when the port answers; Stop ends every call under way and
-// every goroutine. The services (ec2, sts, and what is added beside them) are
-// given to Start; a call finds its service by the scope of its signature, as with
-// AWS, or, unsigned, by the action. Rules make any call of any service fail, hang or
-// wait; every call is counted by service, action, region, caller and outcome. All
-// methods may be called by several goroutines at a time.
+// Contract: Start returns when the port accepts connections; Stop ends every call in
+// progress and every goroutine. The caller passes the services (ec2, sqs, sts) to Start.
+// The Server finds the service of a call by the scope of its signature, as AWS does, or by
+// the action if the call is not signed. A Rule makes calls fail, hang or wait. The Server
+// counts every call by service, action, region, caller and result. All methods may be
+// called by several goroutines at the same time.
 //
-// A signature is not verified, only read: an access key must be the root's or one that
-// AssumeRole gave out and that has not expired by the Server's clock.
+// The Server reads signatures but does not verify them. An access key must be the root's,
+// or one that AssumeRole issued and that has not expired by the Server's clock.
 //
-// Locking: Server.mu guards rules, sessions and records; it is never held while a
+// Locking: Server.mu protects rules, sessions and records. It is never locked while a
 // service answers, a rule hangs or bytes are written.
 package aws

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// kept is how many of the last calls are remembered in full.
-const kept = 1000
+// maxRecords is how many of the last calls Records returns at least.
+const maxRecords = 1000
 
 // Record of a call.
 type Record struct {
 	Time                            time.Time
 	Service, Action, Region, Caller string
-	// Form that was sent, where the protocol is a query's.
+	// Form of the request, in the query protocols.
 	Form url.Values
 	// UserAgent of the caller.
 	UserAgent string
-	// Code of the fault that was answered; empty when the call succeeded, or hung.
+	// Code of the fault in the response; empty when the call succeeded or hung.
 	Code string
 }
 
-// tally is what calls are counted by.
+// tally is the key that calls are counted by.
 type tally struct{ service, action, region, caller, code string }
 
 func (s *Server) begin(c *Call) {
@@ -29,7 +29,7 @@ func (s *Server) begin(c *Call) {
 	s.underWay[c] = struct{}{}
 }
 
-// end of a call that was answered or given up.
+// end records a call that was answered or canceled.
 func (s *Server) end(c *Call, at time.Time, f *Fault) {
 	r := Record{
 		Time: at, Service: c.Service, Action: c.Action, Region: c.Region, Caller: c.Caller,
@@ -42,13 +42,13 @@ func (s *Server) end(c *Call, at time.Time, f *Fault) {
 	defer s.mu.Unlock()
 	delete(s.underWay, c)
 	s.tallies[tally{r.Service, r.Action, r.Region, r.Caller, r.Code}]++
-	if s.records = append(s.records, r); len(s.records) >= 2*kept {
-		s.records = append([]Record(nil), s.records[len(s.records)-kept:]...)
+	if s.records = append(s.records, r); len(s.records) >= 2*maxRecords {
+		s.records = append([]Record(nil), s.records[len(s.records)-maxRecords:]...)
 	}
 }
 
-// Count of the calls that ended and match, since the start. With no codes given, all
-// of them; else those that were answered with one of the codes ("" for success).
+// Count returns the number of ended calls that match, since the start: all of them without
+// codes, else those with one of the codes ("" for success).
 func (s *Server) Count(m Match, codes ...string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Server) Count(m Match, codes ...string) int {
 	return n
 }
 
-// UnderWay is how many calls that match have no answer yet.
+// UnderWay returns the number of matching calls without a response yet.
 func (s *Server) UnderWay(m Match) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *Server) UnderWay(m Match) int {
 	return n
 }
 
-// Records of the last calls that match, oldest first; at least the last thousand
-// calls of all are looked at.
+// Records returns the matching calls among the last calls, oldest first. It checks at least
+// the last thousand calls.
 func (s *Server) Records(m Match) []Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()

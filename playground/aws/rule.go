@@ -21,16 +21,16 @@ func (m Match) matches(c *Call) bool {
 		(m.Caller == "" || m.Caller == c.Caller)
 }
 
-// Rule is what happens to calls that it matches before their service sees them.
+// Rule changes what happens to matching calls, before their service gets them.
 type Rule struct {
 	Match
-	// Times that the rule applies; always when 0.
+	// Times is how often the rule applies; without a limit when 0.
 	Times int
 	// Latency before anything else, by the Server's clock.
 	Latency time.Duration
-	// Hang leaves the call without an answer until its caller, or the Server, goes.
+	// Hang sends no response until the caller cancels the call, or the Server stops.
 	Hang bool
-	// Fault to answer with; the service itself answers when nil.
+	// Fault in the response; the service answers when nil.
 	Fault *Fault
 }
 
@@ -39,8 +39,8 @@ type activeRule struct {
 	left int
 }
 
-// Inject has a rule apply, before those that were injected earlier. The first that
-// matches decides alone. The rule ends with the returned function, if not before.
+// Inject adds a rule before the earlier ones. Only the first matching rule applies to a
+// call. The returned function removes the rule.
 func (s *Server) Inject(r Rule) (remove func()) {
 	active := &activeRule{Rule: r, left: r.Times}
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *Server) Inject(r Rule) (remove func()) {
 	}
 }
 
-// ruleFor a call, or the zero Rule.
+// ruleFor returns the rule for a call, or the zero Rule.
 func (s *Server) ruleFor(c *Call) Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,9 +72,9 @@ func (s *Server) ruleFor(c *Call) Rule {
 }
 
 // dropLocked removes a rule.
-func (s *Server) dropLocked(gone *activeRule) {
+func (s *Server) dropLocked(rule *activeRule) {
 	for i, r := range s.rules {
-		if r == gone {
+		if r == rule {
 			s.rules = append(s.rules[:i:i], s.rules[i+1:]...)
 			return
 		}

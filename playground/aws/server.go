@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// bodyLimit is above what any call may carry: 1 MiB of messages of SQS, encoded.
+	// bodyLimit is larger than any valid body: 1 MiB of SQS messages, encoded.
 	bodyLimit = 4 << 20
-	// headerTimeout of a caller that dials and says nothing.
+	// headerTimeout of a caller that connects and sends nothing.
 	headerTimeout = 10 * time.Second
 )
 
 // Options of a Server.
 type Options struct {
-	// Services that answer.
+	// Services of the server.
 	Services []Service
-	// Clock that sessions expire and rules wait by; the real one when nil.
+	// Clock for the expiry of sessions and the latency of rules; the real one when nil.
 	Clock clock.Clock
 }
 
-// Server is a running AWS.
+// Server is a running simulation of AWS.
 type Server struct {
 	services map[string]Service
 	clock    clock.Clock
 	http     *http.Server
 	url      string
-	// serving ends when the listener does, and stopped when Stop is called.
+	// serving is closed when the listener ends; stopped ends when Stop is called.
 	serving chan struct{}
 	stopped context.Context
 	stop    context.CancelFunc
@@ -53,7 +53,7 @@ type Server struct {
 	underWay map[*Call]struct{}
 }
 
-// Start a server on a free port of loopback.
+// Start starts a server on a free loopback port.
 func Start(o Options) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,7 +78,7 @@ func Start(o Options) (*Server, error) {
 	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: headerTimeout}
 	go func() {
 		defer close(s.serving)
-		_ = s.http.Serve(listener) // It ends by Stop alone, and says so.
+		_ = s.http.Serve(listener) // It always returns an error; only Stop ends it.
 	}()
 	return s, nil
 }
@@ -86,20 +86,19 @@ func Start(o Options) (*Server, error) {
 // Stop ends the server and every call under way.
 func (s *Server) Stop() {
 	s.stop()
-	_ = s.http.Close() // Nothing is left to be told.
+	_ = s.http.Close() // The server stops in any case.
 	<-s.serving
 }
 
-// URL of all services.
+// URL returns the endpoint of all services.
 func (s *Server) URL() string { return s.url }
 
-// Env is the environment in which AWS' SDKs and tools call this server as its root,
-// and look for credentials nowhere else.
+// Env returns the environment in which the SDKs and tools of AWS call this server with the
+// root's credentials, and use no other credentials.
 func (s *Server) Env() map[string]string {
 	return map[string]string{
 		"AWS_ENDPOINT_URL": s.url,
-		// Where the SDK for Go trades a web identity's token by itself, it reads this one
-		// only.
+		// The SDK for Go only reads this one when it exchanges the token of a web identity.
 		"AWS_ENDPOINT_URL_STS":        s.url,
 		"AWS_ACCESS_KEY_ID":           AccessKeyID,
 		"AWS_SECRET_ACCESS_KEY":       SecretAccessKey,
@@ -126,18 +125,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	at := s.clock.Now()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
 	if err != nil {
-		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		http.Error(w, "the request body cannot be read, or is too large", http.StatusBadRequest)
 		return
 	}
 	c := &Call{Server: s, Request: r, Body: body, Form: formOf(r, body)}
 	c.Action = actionOf(r, c.Form)
 	service, fault := s.find(c)
 	if service == nil {
-		http.Error(w, "no service here answers this call", http.StatusForbidden)
+		http.Error(w, "this server has no service for this call", http.StatusForbidden)
 		return
 	}
 	s.begin(c)
-	// Also a call that hung is counted.
+	// A call that hung is counted too.
 	defer func() { s.end(c, at, fault) }()
 	if fault == nil {
 		fault = s.answer(w, c, service)
@@ -147,7 +146,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find the service of a call, and its caller.
+// find returns the service of a call, and sets its caller.
 func (s *Server) find(c *Call) (Service, *Fault) {
 	keyID, region, name, signed := scope(c.Request)
 	if !signed {
@@ -169,25 +168,25 @@ func (s *Server) find(c *Call) (Service, *Fault) {
 	return service, fault
 }
 
-// answer a call as rules and its service will.
+// answer applies a rule to a call, or lets its service answer.
 func (s *Server) answer(w http.ResponseWriter, c *Call, service Service) *Fault {
 	rule := s.ruleFor(c)
-	gone := c.Request.Context().Done()
+	canceled := c.Request.Context().Done()
 	if rule.Latency > 0 {
 		timer := s.clock.NewTimer(rule.Latency)
 		defer timer.Stop()
 		select {
 		case <-timer.C():
-		case <-gone:
+		case <-canceled:
 		case <-s.stopped.Done():
 		}
 	}
 	if rule.Hang {
 		select {
-		case <-gone:
+		case <-canceled:
 		case <-s.stopped.Done():
 		}
-		panic(http.ErrAbortHandler) // The connection ends without a byte.
+		panic(http.ErrAbortHandler) // This closes the connection without a response.
 	}
 	if rule.Fault != nil {
 		return rule.Fault
@@ -206,8 +205,8 @@ func formOf(r *http.Request, body []byte) url.Values {
 	return form
 }
 
-// actionOf a call: a parameter of the query protocols, the end of a header of the
-// JSON ones.
+// actionOf returns the action of a call: a parameter in the query protocols, the end of a
+// header in the JSON protocols.
 func actionOf(r *http.Request, form url.Values) string {
 	if target := r.Header.Get("X-Amz-Target"); target != "" {
 		return target[strings.LastIndexByte(target, '.')+1:]

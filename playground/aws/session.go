@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// The account whose AWS this is, and its root's keys, which no AWS would take for
-// real ones.
+// The simulated account, and its root's keys, which are not valid in AWS.
 const (
 	Account         = "111122223333"
 	RootARN         = "arn:aws:iam::" + Account + ":root"
 	AccessKeyID     = "AKIAPLAYGROUND"
 	SecretAccessKey = "playground"
-	// HomeRegion of the account, where nothing else is said.
+	// HomeRegion is the default region.
 	HomeRegion = "us-east-1"
 )
 
-// Session is what an assumed role got.
+// Session has the credentials of an assumed role.
 type Session struct {
 	AccessKeyID, SecretAccessKey, Token string
 	// ARN of the session.
@@ -26,7 +25,7 @@ type Session struct {
 	Expires time.Time
 }
 
-// Issue opens a session that lasts for a time.
+// Issue returns a new session with a lifetime.
 func (s *Server) Issue(arn string, lasts time.Duration) Session {
 	session := Session{
 		AccessKeyID: "ASIA" + rand.Text(), SecretAccessKey: rand.Text(), Token: rand.Text(),
@@ -38,7 +37,7 @@ func (s *Server) Issue(arn string, lasts time.Duration) Session {
 	return session
 }
 
-// identify the caller of a signed request.
+// identify returns the caller of a signed request.
 func (s *Server) identify(r *http.Request, keyID string) (arn string, fault *Fault) {
 	if keyID == AccessKeyID {
 		return RootARN, nil
@@ -55,7 +54,7 @@ func (s *Server) identify(r *http.Request, keyID string) (arn string, fault *Fau
 	return session.ARN, nil
 }
 
-// scope of a signature: the access key, the region and the service. The header is
+// scope returns the access key, the region and the service of a signature. The header is
 // AWS4-HMAC-SHA256 Credential=<key>/<date>/<region>/<service>/aws4_request, ...
 func scope(r *http.Request) (keyID, region, service string, signed bool) {
 	_, credential, found := strings.Cut(r.Header.Get("Authorization"), "Credential=")

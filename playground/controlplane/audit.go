@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// auditPolicy has one line written of each request, when it is answered, or when
-	// the answer of a watch begins.
+	// auditPolicy logs one line for each request when it is answered. For a watch, the line is
+	// written when the answer begins.
 	auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}`
 
 	policySuffix = ".policy.json"
 	ownerOnly    = 0o600
-	// maxAuditLine is far above a line without bodies.
+	// maxAuditLine is far above the size of a line without bodies, in bytes.
 	maxAuditLine = 1 << 20
 )
 
-// audit has the API server write an audit log.
+// audit configures the API server to write an audit log.
 func audit(arguments *envtest.Arguments, path string) error {
 	policy := path + policySuffix
 	if err := os.WriteFile(policy, []byte(auditPolicy), ownerOnly); err != nil {
@@ -33,20 +33,20 @@ func audit(arguments *envtest.Arguments, path string) error {
 	return nil
 }
 
-// Request is what the audit log says of one request.
+// Request is the record of one request in the audit log.
 type Request struct {
-	// User who asked; the impersonated one, if any.
+	// User of the request; the impersonated one, if any.
 	User string
 	Verb string
-	// Group, Resource, Subresource, Namespace and Name of what was asked for; all empty
-	// for a path that is no resource's.
+	// Group, Resource, Subresource, Namespace and Name of the requested object; all empty for
+	// a path of no resource.
 	Group, Resource, Subresource, Namespace, Name string
 	Path                                          string
-	// Code of the answer; 0 when there was none.
+	// Code of the answer; 0 if there was none.
 	Code int
 }
 
-// ReadAudit reads an audit log. A line that is being written is passed over.
+// ReadAudit reads an audit log. It skips an incomplete last line.
 func ReadAudit(path string) ([]Request, error) {
 	file, err := os.Open(path)
 	if err != nil {

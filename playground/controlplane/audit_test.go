@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestTheAuditLogTellsWhoAskedWhat(t *testing.T) {
+func TestAuditLogShowsUsersAndRequests(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "audit.log")
 	plane, err := Start(Options{AuditLog: path})
@@ -37,7 +37,7 @@ func TestTheAuditLogTellsWhoAskedWhat(t *testing.T) {
 		And(HaveField("Verb", "create"), HaveField("Resource", "namespaces"), HaveField("Code", 201)),
 	))
 
-	// A line that is being written is passed over.
+	// An incomplete line is skipped.
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0o600)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = file.WriteString(`{"verb": "ge`)

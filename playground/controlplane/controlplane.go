@@ -22,21 +22,21 @@ import (
 )
 
 const (
-	// startTimeout covers a cold page cache and a machine of two busy cores; on an
-	// idle one a control plane is ready in 2 to 3 seconds.
+	// startTimeout covers a cold page cache and a machine with two busy cores. On an idle
+	// machine a control plane is ready in 2 to 3 seconds.
 	startTimeout = 90 * time.Second
 	stopTimeout  = 30 * time.Second
 )
 
-// ErrNoBinaries is returned by Start when the control plane was not built.
+// ErrNoBinaries is returned by Start if the binaries do not exist.
 var ErrNoBinaries = errors.New("kube-apiserver and etcd are not built: run `make controlplane`")
 
 // Options of a control plane.
 type Options struct {
 	// CRDs are files or directories of CustomResourceDefinitions to install.
 	CRDs []string
-	// AuditLog is a file that the API server writes to who asked what and what was
-	// answered (ReadAudit reads it); none when empty.
+	// AuditLog is the file for the API server's audit log, which ReadAudit reads; no log when
+	// empty.
 	AuditLog string
 }
 
@@ -53,7 +53,7 @@ func Start(o Options) (*ControlPlane, error) {
 		assets = filepath.Join(Root(), "bin", "envtest")
 	}
 	if _, err := os.Stat(filepath.Join(assets, "kube-apiserver")); err != nil {
-		return nil, fmt.Errorf("%w (looked in %s)", ErrNoBinaries, assets)
+		return nil, fmt.Errorf("%w (not found in %s)", ErrNoBinaries, assets)
 	}
 	env := &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
@@ -62,8 +62,8 @@ func Start(o Options) (*ControlPlane, error) {
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
 	}
-	// Nothing here runs pods, so quotas and service accounts' default mounts are
-	// only delay; priority and fairness stays on, as in a real cluster.
+	// No pods run here, so quotas and default mounts of service accounts only cost time.
+	// Priority and fairness stays enabled, as in a real cluster.
 	env.ControlPlane.GetAPIServer().Configure().Append("service-account-max-token-expiration", "24h")
 	if o.AuditLog != "" {
 		if err := audit(env.ControlPlane.GetAPIServer().Configure(), o.AuditLog); err != nil {
@@ -80,12 +80,11 @@ func Start(o Options) (*ControlPlane, error) {
 // Stop ends the processes.
 func (c *ControlPlane) Stop() error { return c.env.Stop() }
 
-// Config is the rest.Config of an administrator (system:masters).
+// Config returns the rest.Config of an administrator (system:masters).
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Kubeconfig is the administrator's kubeconfig, with a client certificate.
-// A server other than the control plane's own may be named (a Proxy); empty
-// means its own.
+// Kubeconfig returns the administrator's kubeconfig, with a client certificate. Server is the
+// address to use, such as that of a Proxy; empty for the control plane's own.
 func (c *ControlPlane) Kubeconfig(server string) ([]byte, error) {
 	return c.kubeconfig(server, &clientcmdapi.AuthInfo{
 		ClientCertificateData: c.config.CertData,
@@ -93,8 +92,8 @@ func (c *ControlPlane) Kubeconfig(server string) ([]byte, error) {
 	})
 }
 
-// UserKubeconfig is a kubeconfig with a client certificate of the given user,
-// issued anew at each call.
+// UserKubeconfig returns a kubeconfig with a client certificate of a user. Each call issues a
+// new certificate.
 func (c *ControlPlane) UserKubeconfig(server, user string, groups ...string) ([]byte, error) {
 	u, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
 	if err != nil {
@@ -107,7 +106,7 @@ func (c *ControlPlane) UserKubeconfig(server, user string, groups ...string) ([]
 	})
 }
 
-// UserConfig is a rest.Config of the given user, with a client certificate.
+// UserConfig returns a rest.Config of a user, with a new client certificate.
 func (c *ControlPlane) UserConfig(user string, groups ...string) (*rest.Config, error) {
 	u, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
 	if err != nil {
@@ -116,28 +115,28 @@ func (c *ControlPlane) UserConfig(user string, groups ...string) (*rest.Config, 
 	return u.Config(), nil
 }
 
-// TokenKubeconfig is a kubeconfig with a bearer token: a fresh one, of the given
-// life (ten minutes at least), of the ServiceAccount kube-system/<account>, which
-// is made a cluster-admin if it does not exist, as the user of a CAPI kubeconfig is.
-func (c *ControlPlane) TokenKubeconfig(ctx context.Context, server, account string, life time.Duration) ([]byte, error) {
-	token, err := c.Token(ctx, account, life)
+// TokenKubeconfig returns a kubeconfig with a new bearer token of the ServiceAccount
+// kube-system/<account>. The lifetime must be at least 10 minutes. If the ServiceAccount does
+// not exist, it is created as a cluster-admin, like the user of a CAPI kubeconfig.
+func (c *ControlPlane) TokenKubeconfig(ctx context.Context, server, account string, lifetime time.Duration) ([]byte, error) {
+	token, err := c.Token(ctx, account, lifetime)
 	if err != nil {
 		return nil, err
 	}
 	return c.kubeconfig(server, &clientcmdapi.AuthInfo{Token: token})
 }
 
-// Token is the token of TokenKubeconfig.
-func (c *ControlPlane) Token(ctx context.Context, account string, life time.Duration) (string, error) {
+// Token returns a new token as in TokenKubeconfig.
+func (c *ControlPlane) Token(ctx context.Context, account string, lifetime time.Duration) (string, error) {
 	set, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
 		return "", err
 	}
 	const namespace = metav1.NamespaceSystem
 	if err := c.ensureAdmin(ctx, set, namespace, account); err != nil {
-		return "", fmt.Errorf("making ServiceAccount %s/%s: %w", namespace, account, err)
+		return "", fmt.Errorf("creating ServiceAccount %s/%s: %w", namespace, account, err)
 	}
-	seconds := int64(life.Seconds())
+	seconds := int64(lifetime.Seconds())
 	request, err := set.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
@@ -182,16 +181,16 @@ func (c *ControlPlane) kubeconfig(server string, user *clientcmdapi.AuthInfo) ([
 	return raw, nil
 }
 
-// Root is the repository's root directory, found from this file's place, so that
-// tests of any package find bin/.
+// Root returns the root directory of the repository, derived from the path of this file, so
+// that tests of any package find bin/.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }
 
-// CRDs are the directories of the CustomResourceDefinitions of the named
-// products (such as cluster-api), as `make crds` lays them out in bin/crds, with
-// Capstan's own (capstan) from config/crd/bases.
+// CRDs returns the directories with the CustomResourceDefinitions of products, such as
+// cluster-api. `make crds` writes them to bin/crds; Capstan's own (capstan) are in
+// config/crd/bases.
 func CRDs(products ...string) []string {
 	paths := make([]string, 0, len(products))
 	for _, p := range products {

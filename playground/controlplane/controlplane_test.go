@@ -29,15 +29,15 @@ import (
 )
 
 const (
-	// patience is for what takes moments on an idle machine.
+	// patience is how long Eventually waits for steps that take moments on an idle machine.
 	patience = 20 * time.Second
-	// silence is how long an answer is waited for that is not to come: long enough
-	// for any of a server on loopback, and short of a client's own repetitions.
+	// silence is how long a test waits to show that no answer comes: longer than any answer of
+	// a server on loopback, and shorter than a client's own retries.
 	silence = time.Second
 )
 
-// newest are the products whose CRDs stand together in one cluster; the old ones
-// are other versions of the same CRDs.
+// newest are the products whose CRDs are installed together in one cluster; the old ones are
+// other versions of the same CRDs.
 var (
 	newest = []string{
 		"capstan", "cluster-api", "cluster-api-provider-aws", "helm-controller",
@@ -101,8 +101,8 @@ func TestEarlierReleasesAreEstablished(t *testing.T) {
 	g.Expect(crds).To(HaveKeyWithValue("helmreleases.helm.toolkit.fluxcd.io", ConsistOf("v2", "v2beta1", "v2beta2")))
 	g.Expect(crds).To(HaveKey("awsmachinepools.infrastructure.cluster.x-k8s.io"))
 
-	// A bare API server converts between versions by their names alone: an object
-	// is readable in each of them.
+	// An API server without a conversion webhook converts between versions only by name: an
+	// object is readable in each version.
 	client, err := dynamic.NewForConfig(quiet(earlier.Config()))
 	g.Expect(err).NotTo(HaveOccurred())
 	releases := func(version string) dynamic.ResourceInterface {
@@ -202,8 +202,8 @@ func TestStartWithoutBinaries(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("make controlplane")))
 }
 
-// established waits until every CRD of the control plane is established, and
-// gives the versions that each serves.
+// established waits until every CRD of the control plane is established, and returns the
+// versions that each serves.
 func established(g *WithT, ctx context.Context, c *controlplane.ControlPlane) map[string][]string {
 	client, err := clientset.NewForConfig(quiet(c.Config()))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -215,7 +215,7 @@ func established(g *WithT, ctx context.Context, c *controlplane.ControlPlane) ma
 			g.Expect(crd.Status.Conditions).To(ContainElement(And(
 				HaveField("Type", apiextensionsv1.Established),
 				HaveField("Status", apiextensionsv1.ConditionTrue))), crd.Name)
-			served[crd.Name] = nil // afresh in each look
+			served[crd.Name] = nil // reset in each poll
 			for _, v := range crd.Spec.Versions {
 				if v.Served {
 					served[crd.Name] = append(served[crd.Name], v.Name)
@@ -226,7 +226,7 @@ func established(g *WithT, ctx context.Context, c *controlplane.ControlPlane) ma
 	return served
 }
 
-// namesOf are the names of the CRDs in a product's directory.
+// namesOf returns the names of the CRDs in a product's directory.
 func namesOf(g *WithT, product string) []string {
 	path := controlplane.CRDs(product)[0]
 	read := envtest.CRDInstallOptions{Paths: []string{path}}
@@ -253,7 +253,7 @@ func whoAmI(g *WithT, ctx context.Context, kubeconfig []byte) authenticationv1.U
 	return review.Status.UserInfo
 }
 
-// quiet keeps warnings of deprecated versions out of the tests' output.
+// quiet discards warnings about deprecated versions.
 func quiet(config *rest.Config) *rest.Config {
 	config.WarningHandler = rest.NoWarnings{}
 	return config

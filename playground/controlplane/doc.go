@@ -1,10 +1,10 @@
 // Package controlplane starts real Kubernetes control planes (kube-apiserver and
 // etcd) as processes on loopback, for the playground and for every test.
 //
-// Contract: Start returns when the API server is ready; Stop ends both
-// processes. Every port is a free one. The binaries are those of `make
-// controlplane` (bin/envtest), or of the directory that KUBEBUILDER_ASSETS names.
+// Contract: Start returns when the API server is ready. Stop ends both processes. All ports
+// are free ones. `make controlplane` builds the binaries into bin/envtest; KUBEBUILDER_ASSETS
+// names another directory.
 //
-// A Proxy stands between a client and a control plane and can refuse or swallow
-// its connections, as a network does.
+// A Proxy between a client and a control plane can refuse or block connections, like a faulty
+// network.
 package controlplane

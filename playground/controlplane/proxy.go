@@ -9,20 +9,20 @@ import (
 	"sync"
 )
 
-// ProxyMode is what a Proxy does with connections.
+// ProxyMode is how a Proxy handles connections.
 type ProxyMode int
 
 // Modes of a Proxy.
 const (
-	// Pass carries bytes both ways.
+	// Pass forwards bytes in both directions.
 	Pass ProxyMode = iota
-	// Refuse closes what is open and each new connection at once.
+	// Refuse closes all open connections, and each new one at once.
 	Refuse
-	// Swallow keeps connections open and carries nothing: a black hole.
+	// Swallow keeps connections open and forwards nothing.
 	Swallow
 )
 
-// Proxy carries TCP connections to a control plane, and can be told not to.
+// Proxy forwards TCP connections to a control plane, depending on its mode.
 //
 // Locking: mu guards mode and conns; no I/O is done under it.
 type Proxy struct {
@@ -40,8 +40,7 @@ type Proxy struct {
 	conns map[net.Conn]struct{}
 }
 
-// NewProxy listens on a free port of loopback for connections to the server that
-// the URL names.
+// NewProxy listens on a free port of loopback for connections to the server with a URL.
 func NewProxy(server string) (*Proxy, error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -59,7 +58,7 @@ func NewProxy(server string) (*Proxy, error) {
 	return p, nil
 }
 
-// URL that clients use in place of the server's.
+// URL returns the address that clients use in place of the server's.
 func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
 
 // Set changes the mode.
@@ -117,7 +116,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// track remembers a connection; false when it is to be refused.
+// track adds a connection; false if the proxy refuses it.
 func (p *Proxy) track(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +134,7 @@ func (p *Proxy) forget(c net.Conn) {
 	_ = c.Close()
 }
 
-// pass waits while the proxy swallows; false when it ends.
+// pass waits while the mode is Swallow; false if the proxy has ended.
 func (p *Proxy) pass() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,28 +8,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// T is what of a test is needed here: *testing.T, B and F are it.
+// T is the part of a test that this package uses. *testing.T, *testing.B and *testing.F
+// implement it.
 type T interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// Shared is a control plane that the tests of a package share. It is started when one
-// first needs it: to run a single test, or to fuzz, may need none.
+// Shared is a control plane that the tests of a package share. It starts when a test first needs
+// it, because a single test or fuzzing may need none.
 type Shared struct {
 	crds []string
 
 	once    sync.Once
 	running *ControlPlane
 	err     error
-	// installing serialises installations: two of one CRD would both create it.
+	// installing serialises installations: two of the same CRD would both create it.
 	installing sync.Mutex
 }
 
-// Share a control plane with the CRDs of the named products, as CRDs has them.
+// Share returns a Shared with the CRDs of products, as in CRDs.
 func Share(products ...string) *Shared { return &Shared{crds: CRDs(products...)} }
 
-// Get it. The test ends if it cannot be started.
+// Get returns the control plane. The test fails if it cannot be started.
 func (s *Shared) Get(t T) *ControlPlane {
 	t.Helper()
 	s.once.Do(func() { s.running, s.err = Start(Options{CRDs: s.crds}) })
@@ -39,7 +40,7 @@ func (s *Shared) Get(t T) *ControlPlane {
 	return s.running
 }
 
-// Install the CRDs of more products.
+// Install adds the CRDs of more products.
 func (s *Shared) Install(t T, products ...string) {
 	t.Helper()
 	plane := s.Get(t)
@@ -51,15 +52,15 @@ func (s *Shared) Install(t T, products ...string) {
 	}
 }
 
-// StopShared ends those that were started, for a TestMain. It returns the exit code of
-// its tests, or another that is not zero if one cannot be ended, which it tells.
-func StopShared(code int, tell io.Writer, all ...*Shared) int {
+// StopShared stops the started control planes, for a TestMain. It returns the exit code of the
+// tests. If one cannot be stopped, it writes the error to out and returns at least 1.
+func StopShared(code int, out io.Writer, all ...*Shared) int {
 	for _, s := range all {
 		if s.running == nil {
 			continue
 		}
 		if err := s.running.Stop(); err != nil {
-			_, _ = fmt.Fprintln(tell, err) // There is nowhere else to tell it.
+			_, _ = fmt.Fprintln(out, err) // If this fails, the exit code still shows the error.
 			code = max(code, 1)
 		}
 	}

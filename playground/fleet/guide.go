@@ -18,7 +18,7 @@ const logLines = 40
 func (f *Fleet) PrintAccess() {
 	kubectl := kubectlFor(f.files)
 	say(f.out, "\nKubeconfigs (administrators' except for alice and mallory) and the hub's log are in %s", f.files.path(""))
-	say(f.out, "The dashboard, open to this machine: %s", f.hub.dashboard)
+	say(f.out, "The dashboard, for this machine only: %s", f.hub.dashboard)
 	say(f.out, "Commands for another terminal:")
 	printCommands(f.out,
 		kubectl(managementName)+" get clusterconnections,pipelines,promotions.capstan.dev -A",

@@ -21,7 +21,7 @@ const (
 // step of a story.
 type step struct {
 	name string
-	// does and expects say what is done and what should come of it.
+	// does and expects describe the action and its expected result.
 	does, expects string
 	// needs starts what this step and those after it need; nil if there is nothing. It
 	// has no deadline of its own.

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// concurrent releases of one agent; each is mostly asleep in its pauses.
+	// concurrent is the number of releases of one agent at once; each mostly waits.
 	concurrent = 8
-	// shutdown is what an agent's reconciliations get to end.
+	// shutdown is the time in which an agent's reconciliations must end.
 	shutdown = 5 * time.Second
 )
 
-// AgentOptions of an Agent.
+// AgentOptions has the options of an Agent.
 type AgentOptions struct {
 	// Config of the cluster that the agent runs in.
 	Config *rest.Config
@@ -38,19 +38,19 @@ type AgentOptions struct {
 	Logger logr.Logger
 }
 
-// Agent plays helm-controller in one cluster: whenever the spec of a HelmRelease
-// changes, it brings the status up to the chart version of the spec.
+// Agent simulates helm-controller in one cluster: when the spec of a HelmRelease changes,
+// it updates the status to the chart version of the spec.
 type Agent struct {
 	manager ctrl.Manager
-	// dialer has the agent's connections, which end with it, watches and all.
+	// dialer has the agent's connections, including watches. They end with the agent.
 	dialer *connrotation.Dialer
-	// client reads past the cache: right after a reconciliation that can still
-	// hold the status from before, and the release would be made twice.
+	// client reads without the cache: directly after a reconciliation, the cache can still
+	// have the old status, and the release would be made twice.
 	client client.Client
 	pause  time.Duration
 }
 
-// NewAgent makes the agent; Start runs it.
+// NewAgent returns an agent; Start runs it.
 func NewAgent(o AgentOptions) (*Agent, error) {
 	m, dialer, direct, err := newManager(o.Config, o.Logger)
 	if err != nil {
@@ -63,13 +63,13 @@ func NewAgent(o AgentOptions) (*Agent, error) {
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent}).
 		Complete(a)
 	if err != nil {
-		return nil, fmt.Errorf("making a Flux agent: %w", err)
+		return nil, fmt.Errorf("creating a Flux agent: %w", err)
 	}
 	return a, nil
 }
 
-// newManager makes what an agent runs in: a manager, the dialer of its connections,
-// and a client that reads past its cache.
+// newManager returns the manager of an agent, the dialer of its connections, and a client
+// that reads without the cache.
 func newManager(config *rest.Config, logger logr.Logger) (ctrl.Manager, *connrotation.Dialer, client.Client, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -82,15 +82,15 @@ func newManager(config *rest.Config, logger logr.Logger) (ctrl.Manager, *connrot
 		Logger:                  logger,
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(shutdown),
-		// One process has an agent for every cluster.
+		// One process has an agent for each cluster.
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("making a Flux agent: %w", err)
+		return nil, nil, nil, fmt.Errorf("creating a Flux agent: %w", err)
 	}
 	direct, err := client.New(cluster, client.Options{Scheme: scheme, HTTPClient: m.GetHTTPClient()})
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("making a Flux agent: %w", err)
+		return nil, nil, nil, fmt.Errorf("creating a Flux agent: %w", err)
 	}
 	return m, dialer, direct, nil
 }
@@ -101,7 +101,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	return a.manager.Start(ctx)
 }
 
-// Reconcile plays the controller for one HelmRelease.
+// Reconcile simulates the controller for one HelmRelease.
 func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	obj := &helmv2.HelmRelease{}
 	if err := a.client.Get(ctx, request.NamespacedName, obj); err != nil {
@@ -119,7 +119,7 @@ func (a *Agent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	return ctrl.Result{}, release.reconcile(ctx, version, nil)
 }
 
-// Scheme knows HelmReleases and the kinds of Kubernetes.
+// Scheme returns a scheme with HelmReleases and the kinds of Kubernetes.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, helmv2.AddToScheme} {

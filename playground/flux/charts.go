@@ -18,10 +18,9 @@ import (
 
 const chartHeaderTimeout = 5 * time.Second
 
-// Charts is a chart store on loopback, as source-controller has one: it serves the
-// archive of any chart at any exact version, the same bytes each time. A chart
-// consists of one ConfigMap, so that there is something to install and nothing that
-// needs a kubelet.
+// Charts is a chart store on loopback, like that of source-controller. It serves the
+// archive of any chart at any exact version, always with the same bytes. A chart consists
+// of one ConfigMap, so that an installation has an object and needs no kubelet.
 type Charts struct {
 	listener net.Listener
 	server   *http.Server
@@ -48,7 +47,7 @@ func (c *Charts) Start(ctx context.Context) error {
 	return nil
 }
 
-// url of a chart's archive.
+// url returns the URL of a chart's archive.
 func (c *Charts) url(chart, version string) string {
 	return "http://" + c.listener.Addr().String() + archivePath(chart, version)
 }
@@ -73,13 +72,13 @@ func (c *Charts) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(archive)
 }
 
-// digest of an archive, as sha256:<hex>.
+// digest returns the digest of an archive, as sha256:<hex>.
 func digest(archive []byte) string {
 	sum := sha256.Sum256(archive)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// archive of a chart; the same arguments give the same bytes.
+// archive returns the archive of a chart; the same arguments give the same bytes.
 func archive(chart, version string) ([]byte, error) {
 	const mode = 0o644
 	files := []struct{ name, content string }{

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// set sets a condition the way Flux does: the transition time moves when
-// anything of it does, the generation is the object's, and Ready stands first.
+// set sets a condition as Flux does: the transition time changes with any field of the
+// condition, the generation is the object's, and Ready is first.
 func set(obj *helmv2.HelmRelease, kind string, status metav1.ConditionStatus, reason, message string) {
 	wanted := metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.Generation,

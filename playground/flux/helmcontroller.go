@@ -11,17 +11,17 @@ import (
 
 const kubeconfigMode = 0o600
 
-// ErrNotBuilt is returned by StartHelmController when there is none.
+// ErrNotBuilt is returned by StartHelmController when the binary does not exist.
 var ErrNotBuilt = errors.New("helm-controller is not built: run `make helm-controller`")
 
-// HelmController is Flux's own, which runs for one cluster.
+// HelmController is a process of Flux's helm-controller, for one cluster.
 type HelmController struct {
 	dir     string
 	process *process.Process
 }
 
-// StartHelmController starts one for the cluster of the kubeconfig. It serves
-// nothing: what it does shows in the HelmReleases.
+// StartHelmController starts helm-controller for the cluster of the kubeconfig. It serves
+// no endpoint; its results are in the HelmReleases.
 func StartHelmController(kubeconfig []byte) (_ *HelmController, err error) {
 	dir, err := os.MkdirTemp("", "capstan-helm-controller-")
 	if err != nil {
@@ -47,15 +47,15 @@ func StartHelmController(kubeconfig []byte) (_ *HelmController, err error) {
 		Dir: dir, Log: filepath.Join(dir, "log"),
 	})
 	if errors.Is(err, process.ErrNotBuilt) {
-		return nil, fmt.Errorf("%w (looked for %s)", ErrNotBuilt, path)
+		return nil, fmt.Errorf("%w (%s does not exist)", ErrNotBuilt, path)
 	}
 	return h, err
 }
 
-// Log is the end of what it printed.
+// Log returns the end of its output.
 func (h *HelmController) Log() string { return h.process.Tail() }
 
-// Stop ends it. The error tells of one that had ended by itself, too.
+// Stop ends the process. It also returns an error if the process had ended before.
 func (h *HelmController) Stop() error {
 	var err error
 	if h.process != nil {

@@ -17,34 +17,34 @@ import (
 )
 
 const (
-	// fieldOwner is the name under which helm-controller writes.
+	// fieldOwner is the field manager of helm-controller.
 	fieldOwner = client.FieldOwner("helm-controller")
-	// interval between reconciliations of a declared HelmRelease; long, for
+	// interval between reconciliations of a declared HelmRelease. It is long, because
 	// nothing here waits for it.
 	interval = time.Hour
 )
 
-// ErrVersion is returned for a chart version that only a real chart repository
-// could resolve: a range, or none.
+// ErrVersion is returned for a chart version that only a real chart repository can
+// resolve: a range, or an empty one.
 var ErrVersion = errors.New("the chart version must be an exact one")
 
 // Release is a HelmRelease in one cluster.
 type Release struct {
 	// Client of the cluster that the HelmRelease is in.
 	Client client.Client
-	// Key of the HelmRelease. Its name is the chart's, too.
+	// Key of the HelmRelease. Its name is also that of the chart.
 	Key types.NamespacedName
-	// OCIDigest of the chart, as sha256:<hex>, makes it one from an OCIRepository:
-	// its version is then not in the HelmRelease, and is reported with the first
-	// twelve characters of the digest (6.0.1+1e80e5c66d2f).
+	// OCIDigest of the chart, as sha256:<hex>, makes it a chart from an OCIRepository.
+	// Its version is then not in the HelmRelease, and is reported with the first twelve
+	// characters of the digest (6.0.1+1e80e5c66d2f).
 	OCIDigest string
-	// Pause between one step of the controller and the next, so that people can
-	// watch. Zero: none.
+	// Pause between the steps of the controller, so that people can watch. Zero means
+	// none.
 	Pause time.Duration
 }
 
-// Declare writes the HelmRelease (with its Namespace) at the chart version, as a
-// team's commit does, and touches no status.
+// Declare writes the HelmRelease (with its Namespace) at the chart version, as a team's
+// commit does. It does not change the status.
 func (r Release) Declare(ctx context.Context, version string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.Key.Namespace}}
 	if err := r.Client.Create(ctx, namespace); client.IgnoreAlreadyExists(err) != nil {
@@ -79,7 +79,7 @@ func (r Release) Declare(ctx context.Context, version string) error {
 	return nil
 }
 
-// Deploy declares the version and plays the controller until it is deployed.
+// Deploy declares the version and simulates the controller until it is deployed.
 func (r Release) Deploy(ctx context.Context, version string) error {
 	if err := r.Declare(ctx, version); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (r Release) Deploy(ctx context.Context, version string) error {
 	return r.reconcile(ctx, version, nil)
 }
 
-// Fail declares the version and plays the controller until Helm has failed with
-// the cause and all retries (none, by default) are spent.
+// Fail declares the version and simulates the controller until Helm has failed with the
+// cause and no retry is left (by default there is none).
 func (r Release) Fail(ctx context.Context, version string, cause error) error {
 	if err := r.Declare(ctx, version); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (r Release) Fail(ctx context.Context, version string, cause error) error {
 	return r.reconcile(ctx, version, cause)
 }
 
-// reconcile plays one reconciliation: each step changes the object and is
-// patched before the next.
+// reconcile simulates one reconciliation: each step changes the object and is patched
+// before the next.
 func (r Release) reconcile(ctx context.Context, version string, cause error) error {
 	if err := exact(version); err != nil {
 		return fmt.Errorf("HelmRelease %s: %w: %q", r.Key, err, version)
@@ -106,8 +106,8 @@ func (r Release) reconcile(ctx context.Context, version string, cause error) err
 	if err != nil {
 		return fmt.Errorf("reading HelmRelease %s: %w", r.Key, err)
 	}
-	// What is written is of the generation that was read, though a patch answers
-	// with a newer one when the spec was changed meanwhile.
+	// The status is of the generation that was read, although a patch returns a newer one
+	// if the spec was changed meanwhile.
 	generation := obj.Generation
 	action := attempt{version: version, digest: r.OCIDigest, cause: cause, began: time.Now()}
 	for i, step := range action.steps(obj) {
@@ -129,7 +129,7 @@ func (r Release) get(ctx context.Context) (*helmv2.HelmRelease, error) {
 	return obj, r.Client.Get(ctx, r.Key, obj)
 }
 
-// exact refuses what is not one version: Helm's ranges and wildcards.
+// exact refuses Helm's ranges and wildcards.
 func exact(version string) error {
 	if version == "" || strings.ContainsAny(version, "*^~<>=|, ") {
 		return ErrVersion
@@ -137,7 +137,7 @@ func exact(version string) error {
 	return nil
 }
 
-// pause waits; false when the context ended first.
+// pause waits. It returns false if the context ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

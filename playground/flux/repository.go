@@ -22,22 +22,22 @@ import (
 // ErrNoBranch is returned for a branch that the repository does not have.
 var ErrNoBranch = errors.New("the repository has no such branch")
 
-// GitRepository is what a cluster is applied from.
+// GitRepository is the repository whose manifests are applied to a cluster.
 type GitRepository struct {
 	// URL, over HTTPS, and Branch.
 	URL, Branch string
 	// Username and Password, or a token as the password.
 	Username, Password string
-	// CA that the server's certificate is signed with, in PEM.
+	// CA that signed the server's certificate, in PEM format.
 	CA []byte
 }
 
-// head is the commit that the branch points to.
+// head returns the head commit of the branch.
 func (r GitRepository) head(ctx context.Context) (plumbing.Hash, error) {
 	remote := gogit.NewRemote(memory.NewStorage(), &config.RemoteConfig{Name: "origin", URLs: []string{r.URL}})
 	refs, err := remote.ListContext(ctx, &gogit.ListOptions{Auth: r.auth(), CABundle: r.CA})
 	if err != nil {
-		return plumbing.ZeroHash, fmt.Errorf("looking at %s: %w", r.URL, err)
+		return plumbing.ZeroHash, fmt.Errorf("listing the branches of %s: %w", r.URL, err)
 	}
 	name := plumbing.NewBranchReferenceName(r.Branch)
 	for _, ref := range refs {
@@ -68,8 +68,8 @@ func (r GitRepository) auth() *http.BasicAuth {
 	return &http.BasicAuth{Username: r.Username, Password: r.Password}
 }
 
-// manifests of a directory and those under it, in the order of their application:
-// Namespaces before what may be in them.
+// manifests returns the manifests of a directory and its subdirectories, in the order in
+// which they are applied: Namespaces before the objects in them.
 func manifests(commit *object.Commit, directory string) ([]*unstructured.Unstructured, error) {
 	root, err := commit.Tree()
 	if err != nil {
@@ -107,7 +107,7 @@ func order(obj *unstructured.Unstructured) int {
 	return 1
 }
 
-// decode the documents of a YAML file.
+// decode decodes the documents of a YAML file.
 func decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 	const buffer = 4 << 10
 	var objects []*unstructured.Unstructured

@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	// sourceOwner is the name under which source-controller writes.
+	// sourceOwner is the field manager of source-controller.
 	sourceOwner = client.FieldOwner("source-controller")
 
 	reasonPulled = "Succeeded"
 	reasonNoPull = "OCIArtifactPullFailed"
 )
 
-// ociRepository is source-controller's kind. It is read as it stands: the module
-// of its types wants newer libraries than the product has.
+// ociRepository is source-controller's kind. It is read without its Go types: their module
+// requires newer libraries than this one.
 var ociRepository = schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "OCIRepository"}
 
-// SourceAgentOptions of a SourceAgent.
+// SourceAgentOptions has the options of a SourceAgent.
 type SourceAgentOptions struct {
 	// Config of the cluster that the agent runs in.
 	Config *rest.Config
-	// Charts that it finds whatever an OCIRepository asks for in.
+	// Charts has the chart of every OCIRepository.
 	Charts *Charts
 	// Logger of the agent.
 	Logger logr.Logger
 }
 
-// SourceAgent plays source-controller for the OCIRepositories of one cluster:
-// whenever one asks for another tag, the chart of that version becomes its artifact,
-// for the real helm-controller to install.
+// SourceAgent simulates source-controller for the OCIRepositories of one cluster. When the
+// tag in a spec changes, the chart of that version becomes the artifact, which the real
+// helm-controller installs.
 type SourceAgent struct {
 	manager manager.Manager
 	dialer  *connrotation.Dialer
@@ -50,7 +50,7 @@ type SourceAgent struct {
 	charts  *Charts
 }
 
-// NewSourceAgent makes the agent; Start runs it.
+// NewSourceAgent returns an agent; Start runs it.
 func NewSourceAgent(o SourceAgentOptions) (*SourceAgent, error) {
 	m, dialer, direct, err := newManager(o.Config, o.Logger)
 	if err != nil {
@@ -60,7 +60,7 @@ func NewSourceAgent(o SourceAgentOptions) (*SourceAgent, error) {
 	watched := &unstructured.Unstructured{}
 	watched.SetGroupVersionKind(ociRepository)
 	if err := ctrl.NewControllerManagedBy(m).Named("source-controller").For(watched).Complete(a); err != nil {
-		return nil, fmt.Errorf("making a source agent: %w", err)
+		return nil, fmt.Errorf("creating a source agent: %w", err)
 	}
 	return a, nil
 }
@@ -71,7 +71,7 @@ func (a *SourceAgent) Start(ctx context.Context) error {
 	return a.manager.Start(ctx)
 }
 
-// Reconcile plays the controller for one OCIRepository.
+// Reconcile simulates the controller for one OCIRepository.
 func (a *SourceAgent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(ociRepository)
@@ -93,7 +93,7 @@ func (a *SourceAgent) Reconcile(ctx context.Context, request ctrl.Request) (ctrl
 	return ctrl.Result{}, nil
 }
 
-// pull writes what the spec asks for into the status.
+// pull writes the artifact that the spec requests into the status.
 func (a *SourceAgent) pull(obj *unstructured.Unstructured) error {
 	url, _, _ := unstructured.NestedString(obj.Object, "spec", "url")
 	tag, _, _ := unstructured.NestedString(obj.Object, "spec", "ref", "tag")

@@ -12,30 +12,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Statuses of a snapshot, which are Helm's.
+// Statuses of a snapshot, as in Helm.
 const (
 	snapshotDeployed   = "deployed"
 	snapshotSuperseded = "superseded"
 	snapshotFailed     = "failed"
 )
 
-// ociDigestChars is how much of a digest becomes build metadata of a version.
+// ociDigestChars is the number of characters of a digest in the build metadata of a version.
 const ociDigestChars = 12
 
 // attempt is one attempt to bring a HelmRelease to a version.
 type attempt struct {
 	version string
 	digest  string // of the OCI artifact; empty for a chart of a HelmRepository
-	cause   error  // why Helm fails; nil when it succeeds
+	cause   error  // error of Helm; nil when it succeeds
 	began   time.Time
 }
 
-// steps are what helm-controller writes, one patch each.
+// steps returns the status changes of helm-controller, one patch each.
 func (a attempt) steps(obj *helmv2.HelmRelease) []func(*helmv2.HelmRelease) {
 	steps := []func(*helmv2.HelmRelease){a.fulfil}
 	if obj.HasChartTemplate() && obj.Status.ObservedGeneration > 0 {
-		// The HelmChart made from the template has a new spec, too, and its own
-		// controller has not looked at it yet.
+		// The HelmChart made from the template also has a new spec, which its own
+		// controller has not reconciled yet.
 		steps = append(steps, a.awaitSource)
 	}
 	steps = append(steps, a.run)
@@ -58,7 +58,7 @@ func (a attempt) awaitSource(obj *helmv2.HelmRelease) {
 		"HelmChart '%s' is not ready: latest generation of object has not been reconciled", obj.Status.HelmChart))
 }
 
-// run is written before Helm is called, which can take long.
+// run is written before Helm is called, because that can take long.
 func (a attempt) run(obj *helmv2.HelmRelease) {
 	status := &obj.Status
 	if status.LastAttemptedRevision != a.chartVersion() || status.LastAttemptedGeneration != obj.Generation {
@@ -75,8 +75,8 @@ func (a attempt) run(obj *helmv2.HelmRelease) {
 	set(obj, meta.ReadyCondition, metav1.ConditionUnknown, meta.ProgressingReason, message)
 }
 
-// succeed is written when Helm is done: the new snapshot stands first, and
-// observedGeneration still is the old one.
+// succeed is written when Helm has succeeded: the new snapshot is first, and
+// observedGeneration is still the old one.
 func (a attempt) succeed(obj *helmv2.HelmRelease) {
 	reason, verb := helmv2.UpgradeSucceededReason, "upgrade"
 	if a.action(obj) == helmv2.ReleaseActionInstall {
@@ -95,15 +95,15 @@ func (a attempt) succeed(obj *helmv2.HelmRelease) {
 	remove(obj, meta.StalledCondition)
 }
 
-// settle is written when nothing is left to do.
+// settle is written when the reconciliation is complete.
 func (a attempt) settle(obj *helmv2.HelmRelease) {
 	remove(obj, meta.ReconcilingCondition)
 	obj.Status.History.Truncate(false)
 	obj.Status.ObservedGeneration = obj.Generation
 }
 
-// fail is written when Helm has failed and no retry is configured. The snapshot
-// that is deployed stays so, under the failed one.
+// fail is written when Helm has failed and no retry is configured. The deployed snapshot
+// stays deployed, below the failed one.
 func (a attempt) fail(obj *helmv2.HelmRelease) {
 	action := a.action(obj)
 	reason, count := helmv2.UpgradeFailedReason, &obj.Status.UpgradeFailures
@@ -123,7 +123,7 @@ func (a attempt) fail(obj *helmv2.HelmRelease) {
 	obj.Status.ObservedGeneration = obj.Generation
 }
 
-// release puts the snapshot of a Helm release on top of the history.
+// release adds the snapshot of a Helm release at the top of the history.
 func (a attempt) release(obj *helmv2.HelmRelease, status string) *helmv2.Snapshot {
 	action := a.action(obj)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
@@ -159,7 +159,7 @@ func (a attempt) release(obj *helmv2.HelmRelease, status string) *helmv2.Snapsho
 	return snapshot
 }
 
-// action is install until something was released once.
+// action is install until the first release, then upgrade.
 func (a attempt) action(obj *helmv2.HelmRelease) helmv2.ReleaseAction {
 	for _, s := range obj.Status.History {
 		if s.Status == snapshotDeployed || s.Status == snapshotSuperseded {
@@ -169,7 +169,7 @@ func (a attempt) action(obj *helmv2.HelmRelease) helmv2.ReleaseAction {
 	return helmv2.ReleaseActionInstall
 }
 
-// chartVersion is the version as reported: with the digest of an OCI artifact.
+// chartVersion is the reported version: with the digest of an OCI artifact.
 func (a attempt) chartVersion() string {
 	_, hexes, ok := strings.Cut(a.digest, ":")
 	if !ok {

@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// applier is the name under which kustomize-controller writes.
+	// applier is the field manager of kustomize-controller.
 	applier = client.FieldOwner("kustomize-controller")
-	// defaultEvery is how often a Sync looks: often enough for people who wait.
+	// defaultEvery is the interval at which a Sync polls, short enough for people who wait.
 	defaultEvery = 500 * time.Millisecond
-	// attemptTimeout bounds one look and what follows from it, so that a server that hangs
-	// is left for the next.
+	// attemptTimeout bounds one poll and the applies after it, so that a server that hangs
+	// blocks only one attempt.
 	attemptTimeout = 30 * time.Second
 )
 
-// Sync plays source-controller and kustomize-controller for the repository of a
-// fleet: whenever its branch moves, it applies the directory clusters/<name> to each
-// cluster of that name.
+// Sync simulates source-controller and kustomize-controller for the repository of a fleet.
+// When its branch changes, it applies the directory clusters/<name> to the cluster of that
+// name.
 type Sync struct {
 	Repository GitRepository
 	// Clusters by name; clients of their administrators.
 	Clusters map[string]client.Client
-	// Every so often it looks at the branch. Zero: twice a second.
+	// Every is the interval at which it polls the branch. Zero means 0.5 s.
 	Every time.Duration
-	// Logger is told what could not be fetched or applied; it is tried again.
+	// Logger gets the errors of fetches and applies, which are retried.
 	Logger logr.Logger
 }
 
@@ -78,7 +78,7 @@ func (s Sync) look(ctx context.Context, applied map[string]plumbing.Hash) error 
 	if err != nil {
 		return err
 	}
-	// One cluster that fails does not keep the others waiting.
+	// A cluster that fails does not block the others.
 	errs := make([]error, len(behind))
 	var group sync.WaitGroup
 	for i, name := range behind {
@@ -95,7 +95,7 @@ func (s Sync) look(ctx context.Context, applied map[string]plumbing.Hash) error 
 	return nil
 }
 
-// apply the manifests of a directory, server-side.
+// apply applies the manifests of a directory, server-side.
 func apply(ctx context.Context, c client.Client, commit *object.Commit, directory string) error {
 	objects, err := manifests(commit, directory)
 	if err != nil {

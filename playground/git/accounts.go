@@ -8,8 +8,7 @@ import (
 	"code.gitea.io/sdk/gitea"
 )
 
-// What tokens may do, by the names that Gitea has had for it since 1.19; the SDK's
-// constants are older.
+// Scopes of tokens, by their names since Gitea 1.19; the SDK's constants are older.
 const (
 	scopeAll          gitea.AccessTokenScope = "all"
 	scopeRepositories gitea.AccessTokenScope = "write:repository"
@@ -20,8 +19,8 @@ const (
 // Admin is the administrator's account.
 func (s *Server) Admin() Account { return s.admin }
 
-// AddUser makes a user with a token that may do what a promoting robot does:
-// push branches, and open, comment and merge pull requests.
+// AddUser creates a user with a token that may do what a promotion needs: push branches, and
+// open, comment and merge pull requests.
 func (s *Server) AddUser(ctx context.Context, name string) (Account, error) {
 	c, err := s.Client(ctx, s.admin)
 	if err != nil {
@@ -32,13 +31,13 @@ func (s *Server) AddUser(ctx context.Context, name string) (Account, error) {
 	if _, _, err := c.AdminCreateUser(gitea.CreateUserOption{
 		Username: name, Password: a.Password, Email: name + "@playground.invalid", MustChangePassword: &keep,
 	}); err != nil {
-		return Account{}, fmt.Errorf("making user %s: %w", name, err)
+		return Account{}, fmt.Errorf("creating user %s: %w", name, err)
 	}
 	a.Token, err = s.token(ctx, a, scopeRepositories, scopeIssues, scopeOwnUser)
 	return a, err
 }
 
-// token issues one; only the password opens that.
+// token issues a token, which requires the password.
 func (s *Server) token(ctx context.Context, of Account, scopes ...gitea.AccessTokenScope) (string, error) {
 	c, err := s.Client(ctx, Account{Username: of.Username, Password: of.Password})
 	if err != nil {
@@ -51,14 +50,14 @@ func (s *Server) token(ctx context.Context, of Account, scopes ...gitea.AccessTo
 	return t.Token, nil
 }
 
-// Client of Gitea's API for an account, by its token if it has one. Its calls end
-// with the context.
+// Client returns a client of Gitea's API for an account, with its token if it has one. Its
+// calls end with the context.
 func (s *Server) Client(ctx context.Context, a Account) (*gitea.Client, error) {
 	as := gitea.SetToken(a.Token)
 	if a.Token == "" {
 		as = gitea.SetBasicAuth(a.Username, a.Password)
 	}
-	// The empty version keeps it from asking for Gitea's.
+	// The empty version prevents a request for Gitea's version.
 	c, err := gitea.NewClient(s.url, gitea.SetContext(ctx), gitea.SetHTTPClient(s.http), gitea.SetGiteaVersion(""), as)
 	if err != nil {
 		return nil, fmt.Errorf("client of Gitea: %w", err)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// config is Gitea's app.ini: nothing that would wait, reach out to the network or
-// run by the clock, and nothing that a pull request does not need.
+// config is Gitea's app.ini, without delays, network access and scheduled jobs, and without
+// everything that a pull request does not need.
 func (s *Server) config(port int) string {
 	return strings.NewReplacer(
 		"$DIR", s.dir,
@@ -21,11 +21,11 @@ func (s *Server) config(port int) string {
 	).Replace(appINI)
 }
 
-// Its queues are left as they are, on disk: of those in memory an item can stay
-// behind, pushed before it is noted and noted after it was taken, and the pull
-// request that it names is "being checked" for ever.
+// Its queues stay on disk, the default. In a queue in memory an item can be lost: it is
+// pushed before it is recorded, and recorded after it was taken. Its pull request then
+// stays "being checked" permanently.
 //
-// Gitea refuses to run as root unless told so, and containers of CI are root's.
+// Gitea refuses to run as root unless configured, and CI containers run as root.
 const appINI = `
 APP_NAME = Capstan playground
 RUN_MODE = prod

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// pageSize of a list; Gitea gives no more at once.
+	// pageSize is the largest page of a list in Gitea.
 	pageSize = 50
-	// mergeTimeout is for Gitea to find that a pull request can be merged: moments, on
-	// a machine that is not very busy.
+	// mergeTimeout bounds the time in which Gitea finds that a pull request can be merged.
+	// On a machine that is not very busy it is short.
 	mergeTimeout = 2 * time.Minute
 )
 
-// PullRequests are all there ever were, open and closed, oldest first.
+// PullRequests returns all pull requests, open and closed, oldest first.
 func (r *Repository) PullRequests(ctx context.Context) ([]*gitea.PullRequest, error) {
 	c, err := r.client(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Repository) PullRequests(ctx context.Context) ([]*gitea.PullRequest, er
 	return found, nil
 }
 
-// Branches are the names of all branches, sorted.
+// Branches returns the sorted names of all branches.
 func (r *Repository) Branches(ctx context.Context) ([]string, error) {
 	c, err := r.client(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Repository) Branches(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Merge merges a pull request, and waits until Gitea finds that it can be.
+// Merge waits until Gitea finds that a pull request can be merged, and merges it.
 func (r *Repository) Merge(ctx context.Context, number int64) error {
 	ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
 	defer cancel()
@@ -68,10 +68,10 @@ func (r *Repository) Merge(ctx context.Context, number int64) error {
 		case err != nil || merged:
 			return merged, err
 		case answer.StatusCode == http.StatusMethodNotAllowed:
-			// Not yet: whether it conflicts is found out after it was opened.
+			// Not yet: Gitea checks for conflicts after the pull request was opened.
 			return false, nil
 		default:
-			return false, fmt.Errorf("gitea answers %s", answer.Status)
+			return false, fmt.Errorf("gitea responded with %s", answer.Status)
 		}
 	})
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *Repository) Close(ctx context.Context, number int64) error {
 	return nil
 }
 
-// every page of a list.
+// every calls its function for each page of a list.
 func every[T any](list func(gitea.ListOptions) ([]T, *gitea.Response, error)) ([]T, error) {
 	var all []T
 	for page := 1; ; page++ {

@@ -22,26 +22,26 @@ import (
 	"github.com/go-git/go-git/v5/storage/memory"
 )
 
-// Main is the branch that a repository begins with.
+// Main is the first branch of a repository.
 const Main = "main"
 
 const (
 	originName = "origin"
-	// pushTries: another's push in between, which shows as one of several errors, is
-	// no reason to give up.
+	// pushTries is the number of attempts to push. A concurrent push causes one of several
+	// errors.
 	pushTries = 5
 )
 
 var errPush = errors.New("not pushed")
 
-// Repository on the server.
+// Repository is a repository on the server.
 type Repository struct {
 	server      *Server
 	Owner, Name string
 }
 
-// CreateRepository makes a private repository of an organisation, which is made too
-// if it is not there, with the files as the first commit of its main branch.
+// CreateRepository creates a private repository of an organisation, with the files as the
+// first commit of its main branch. It creates the organisation if it does not exist.
 func (s *Server) CreateRepository(ctx context.Context, organisation, name string, files map[string]string) (*Repository, error) {
 	c, err := s.Client(ctx, s.admin)
 	if err != nil {
@@ -49,26 +49,26 @@ func (s *Server) CreateRepository(ctx context.Context, organisation, name string
 	}
 	if _, answer, err := c.GetOrg(organisation); err != nil {
 		if answer == nil || answer.StatusCode != http.StatusNotFound {
-			return nil, fmt.Errorf("looking for organisation %s: %w", organisation, err)
+			return nil, fmt.Errorf("reading organisation %s: %w", organisation, err)
 		}
 		if _, _, err := c.CreateOrg(gitea.CreateOrgOption{Name: organisation}); err != nil {
-			return nil, fmt.Errorf("making organisation %s: %w", organisation, err)
+			return nil, fmt.Errorf("creating organisation %s: %w", organisation, err)
 		}
 	}
 	if _, _, err := c.CreateOrgRepo(organisation, gitea.CreateRepoOption{Name: name, DefaultBranch: Main, Private: true}); err != nil {
-		return nil, fmt.Errorf("making repository %s/%s: %w", organisation, name, err)
+		return nil, fmt.Errorf("creating repository %s/%s: %w", organisation, name, err)
 	}
 	r := &Repository{server: s, Owner: organisation, Name: name}
-	if err := r.seed(ctx, files); err != nil {
+	if err := r.fill(ctx, files); err != nil {
 		return nil, fmt.Errorf("filling repository %s/%s: %w", organisation, name, err)
 	}
 	return r, nil
 }
 
-// URL that it is cloned by.
+// URL returns the clone URL.
 func (r *Repository) URL() string { return fmt.Sprintf("%s/%s/%s.git", r.server.url, r.Owner, r.Name) }
 
-// Allow lets a user push and merge.
+// Allow gives a user the right to push and merge.
 func (r *Repository) Allow(ctx context.Context, user string) error {
 	c, err := r.client(ctx)
 	if err != nil {
@@ -76,13 +76,13 @@ func (r *Repository) Allow(ctx context.Context, user string) error {
 	}
 	write := gitea.AccessModeWrite
 	if _, err := c.AddCollaborator(r.Owner, r.Name, user, gitea.AddCollaboratorOption{Permission: &write}); err != nil {
-		return fmt.Errorf("letting %s into %s/%s: %w", user, r.Owner, r.Name, err)
+		return fmt.Errorf("giving %s access to %s/%s: %w", user, r.Owner, r.Name, err)
 	}
 	return nil
 }
 
-// Commit lets a person change one file of a branch, and pushes that: edit gets what
-// the file holds (nothing when it is not there). It returns the commit.
+// Commit changes one file of a branch as a person, pushes the commit and returns it. edit
+// gets the content of the file (empty if it does not exist).
 func (r *Repository) Commit(ctx context.Context, branch, file, message string, edit func(string) string) (string, error) {
 	for try := 1; ; try++ {
 		commit, err := r.commit(ctx, branch, message, func(tree billy.Filesystem) error {
@@ -113,9 +113,9 @@ func (r *Repository) commit(ctx context.Context, branch, message string, change 
 	return r.push(ctx, clone, branch, message)
 }
 
-// seed makes the first commit, and waits until Gitea has taken notice: what was pushed
-// it looks at afterwards.
-func (r *Repository) seed(ctx context.Context, files map[string]string) error {
+// fill makes the first commit, and waits until Gitea has processed the push, which it does
+// asynchronously.
+func (r *Repository) fill(ctx context.Context, files map[string]string) error {
 	tree := memfs.New()
 	clone, err := gogit.InitWithOptions(memory.NewStorage(), tree, gogit.InitOptions{DefaultBranch: plumbing.NewBranchReferenceName(Main)})
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *Repository) seed(ctx context.Context, files map[string]string) error {
 	})
 }
 
-// Read gives a file as it stands at the head of a branch.
+// Read returns the content of a file at the head of a branch.
 func (r *Repository) Read(ctx context.Context, branch, file string) (string, error) {
 	c, err := r.client(ctx)
 	if err != nil {
@@ -166,7 +166,7 @@ func (r *Repository) clone(ctx context.Context, branch string) (*gogit.Repositor
 	return clone, tree, err
 }
 
-// push commits all that was changed and pushes it.
+// push commits all changes and pushes the commit.
 func (r *Repository) push(ctx context.Context, clone *gogit.Repository, branch, message string) (string, error) {
 	tree, err := clone.Worktree()
 	if err != nil {

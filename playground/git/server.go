@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// startTimeout covers a machine of two busy cores; on an idle one Gitea answers
-	// after 2 to 3 seconds.
+	// startTimeout suits a machine with two busy cores; on an idle one Gitea responds
+	// after 2 to 3 s.
 	startTimeout = 90 * time.Second
-	// requestTimeout is for one call of its API.
+	// requestTimeout bounds one call of its API.
 	requestTimeout = 30 * time.Second
 	pollEvery      = 50 * time.Millisecond
 	launchTries    = 3
@@ -35,10 +35,10 @@ const (
 	fileMode = 0o600
 )
 
-// ErrNotBuilt is returned by Start when there is no Gitea.
+// ErrNotBuilt is returned by Start when Gitea's binary does not exist.
 var ErrNotBuilt = errors.New("gitea is not built: run `make gitea`")
 
-// binary of Gitea, and files that it reads.
+// binary returns the path of Gitea. The files that it reads are next to it.
 func binary() string { return process.Built("gitea") }
 
 func staticFiles() string { return process.Built("gitea-files") }
@@ -46,7 +46,7 @@ func staticFiles() string { return process.Built("gitea-files") }
 // Account of a user.
 type Account struct {
 	Username string
-	// Password and Token open the same; Gitea's Git takes either as the password.
+	// Password and Token are equivalent; Gitea's Git accepts either as the password.
 	Password, Token string
 }
 
@@ -59,13 +59,13 @@ type Server struct {
 	admin    Account
 }
 
-// Start starts a Gitea. The context is for the start alone.
+// Start starts a Gitea. The context applies to the start only.
 func Start(ctx context.Context) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "capstan-gitea-")
 	if err != nil {
-		return nil, fmt.Errorf("making Gitea's directory: %w", err)
+		return nil, fmt.Errorf("creating Gitea's directory: %w", err)
 	}
 	s := &Server{dir: dir, admin: Account{Username: "keeper", Password: rand.Text()}}
 	defer func() {
@@ -79,7 +79,7 @@ func Start(ctx context.Context) (_ *Server, err error) {
 	if err := s.launch(ctx); err != nil {
 		return nil, err
 	}
-	// The first user cannot come from the API.
+	// The first user cannot be created by the API.
 	if err := s.command(ctx, "admin", "user", "create", "--admin", "--must-change-password=false",
 		"--username", s.admin.Username, "--password", s.admin.Password, "--email", s.admin.Username+"@playground.invalid"); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func Start(ctx context.Context) (_ *Server, err error) {
 	return s, nil
 }
 
-// Stop ends the process and removes what it wrote. The error tells of a Gitea that
-// had ended by itself, too.
+// Stop ends the process and removes its files. It also returns an error if Gitea had ended
+// before.
 func (s *Server) Stop() error {
 	var errs []error
 	if s.http != nil {
@@ -103,8 +103,7 @@ func (s *Server) Stop() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// Alive waits until the context ends; the error is that of a Gitea that ended by
-// itself before.
+// Alive waits until the context ends. It returns an error if Gitea ends before that.
 func (s *Server) Alive(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -114,18 +113,18 @@ func (s *Server) Alive(ctx context.Context) error {
 	}
 }
 
-// URL is where Gitea is, as https://127.0.0.1:port.
+// URL returns the URL of Gitea, as https://127.0.0.1:port.
 func (s *Server) URL() string { return s.url }
 
-// CA is the certificate, in PEM, that Gitea's own is signed with.
+// CA returns the CA certificate of Gitea, in PEM format.
 func (s *Server) CA() []byte { return s.ca }
 
-// Log is the end of what Gitea printed.
+// Log returns the end of Gitea's output.
 func (s *Server) Log() string { return s.process.Tail() }
 
-// launch starts the process on a port that was free a moment ago, and waits until it
-// answers; on another one when somebody took it meanwhile. (Gitea can inherit a
-// listener, but takes that for a restart of itself and ends its parent.)
+// launch starts the process on a port that was just free, and waits until it responds. If
+// another process took the port meanwhile, it tries another one. (Gitea can inherit a
+// listener, but then assumes a restart of itself and ends its parent.)
 func (s *Server) launch(ctx context.Context) error {
 	for try := 1; ; try++ {
 		port, err := freePort()
@@ -141,7 +140,7 @@ func (s *Server) launch(ctx context.Context) error {
 			Env: s.env(), Dir: s.dir, Log: s.path("gitea.log"),
 		})
 		if errors.Is(err, process.ErrNotBuilt) {
-			return fmt.Errorf("%w (looked in %s)", ErrNotBuilt, filepath.Dir(binary()))
+			return fmt.Errorf("%w (%s does not have it)", ErrNotBuilt, filepath.Dir(binary()))
 		}
 		if err != nil {
 			return err
@@ -156,20 +155,20 @@ func (s *Server) launch(ctx context.Context) error {
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
+		return 0, fmt.Errorf("finding a free port: %w", err)
 	}
 	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
-// certify makes a certificate authority and Gitea's certificate.
+// certify creates a certificate authority and Gitea's certificate.
 func (s *Server) certify() error {
 	chain, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.ParseIP(host)}, nil)
 	if err != nil {
-		return fmt.Errorf("making a certificate: %w", err)
+		return fmt.Errorf("creating a certificate: %w", err)
 	}
 	certificates, err := cert.ParseCertsPEM(chain)
 	if err != nil {
-		return fmt.Errorf("making a certificate: %w", err)
+		return fmt.Errorf("creating a certificate: %w", err)
 	}
 	authority := certificates[len(certificates)-1]
 	if s.ca, err = cert.EncodeCertificates(authority); err != nil {
@@ -189,7 +188,7 @@ func (s *Server) certify() error {
 	return nil
 }
 
-// ready waits until Gitea answers that it is well.
+// ready waits until Gitea reports that it is healthy.
 func (s *Server) ready(ctx context.Context) error {
 	return s.poll(ctx, func() (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/api/healthz", nil)
@@ -198,14 +197,14 @@ func (s *Server) ready(ctx context.Context) error {
 		}
 		response, err := s.http.Do(request)
 		if err != nil {
-			return false, nil //nolint:nilerr // It is not up yet; poll tells when the process ended.
+			return false, nil //nolint:nilerr // It does not run yet; poll returns when the process ended.
 		}
 		defer response.Body.Close()
 		return response.StatusCode == http.StatusOK, nil
 	})
 }
 
-// poll until it is done, the context ends or Gitea does.
+// poll calls its function until it is done, the context ends or Gitea ends.
 func (s *Server) poll(ctx context.Context, done func() (bool, error)) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -218,12 +217,12 @@ func (s *Server) poll(ctx context.Context, done func() (bool, error)) error {
 		case <-s.process.Ended():
 			return s.process.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("%w; Gitea said last:\n%s", ctx.Err(), s.process.Tail())
+			return fmt.Errorf("%w; last output of Gitea:\n%s", ctx.Err(), s.process.Tail())
 		}
 	}
 }
 
-// command runs one of Gitea's own commands to its end.
+// command runs one of Gitea's commands until it ends.
 func (s *Server) command(ctx context.Context, args ...string) error {
 	p, err := process.Start(process.Options{
 		Path: binary(), Args: append(args, "--config", s.path("app.ini")),
@@ -244,7 +243,7 @@ func (s *Server) command(ctx context.Context, args ...string) error {
 }
 
 func (s *Server) env() []string {
-	// Neither the user's git configuration nor the system's has a say here.
+	// The git configurations of the user and of the system are not used.
 	return []string{"HOME=" + s.dir, "GIT_CONFIG_NOSYSTEM=1", "GITEA_WORK_DIR=" + s.dir}
 }
 

@@ -29,8 +29,8 @@ var libraries = []string{
 	"net/http.(*http2clientConnReadLoop).run",
 	"net/http/internal/http2.(*clientConnReadLoop).run",
 	"golang.org/x/net/http2.(*clientConnReadLoop).run",
-	// The cache of single namespaces of controller-runtime waits for first lists that the
-	// stop of its manager has cut short.
+	// The multi-namespace cache of controller-runtime waits for first lists that the stop of
+	// its manager has interrupted.
 	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformer.func1",
 	"sigs.k8s.io/controller-runtime/pkg/cache.newMultiNamespaceInformerHandlerRegistration.func1",
 	// A NATS server in the process of the test that is stopped while a client creates a

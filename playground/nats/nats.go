@@ -1,14 +1,15 @@
-// Package nats is a real NATS server with JetStream, inside the process.
+// Package nats runs a real NATS server with JetStream inside the process.
 //
-// Purpose: tests and the playground need a broker that is the one that people run.
+// Purpose: tests and the playground need the same broker that users run.
 //
-// Contract: Start returns when the server takes connections, on loopback. Stop returns
-// when it has ended; Restart ends it and starts it again, on the same port and files, as
-// a broker does that is upgraded. The files are the caller's to remove.
+// Contract: Start returns when the server accepts connections on loopback. Stop returns when
+// the server has ended. Restart ends it and starts it again with the same port and files, like
+// a broker that is upgraded. The caller must remove the files.
 //
-// Locking: a Server belongs to one goroutine; what Inside returns may be used by many.
+// Locking: a Server is used by one goroutine; the client that Inside returns is safe for
+// concurrent use.
 //
-// Trade-offs: the server's own log goes nowhere.
+// Trade-offs: the log of the server is discarded.
 package nats
 
 import (
@@ -24,19 +25,20 @@ import (
 )
 
 const (
-	// patience with the start: a cold machine takes a second.
+	// patience is how long Start waits: a cold machine takes a second.
 	patience = 20 * time.Second
-	// maxMemory and maxStore bound JetStream, whose own bounds are by the machine's size.
+	// maxMemory and maxStore bound JetStream, in bytes. Its defaults depend on the machine's
+	// size.
 	maxMemory, maxStore = 64 << 20, 4 << 30
 )
 
-// Server of NATS.
+// Server is a NATS server.
 type Server struct {
 	options server.Options
 	running *server.Server
 }
 
-// Start a server that keeps its streams in a folder.
+// Start starts a server that keeps its streams in a folder.
 func Start(folder string) (*Server, error) {
 	s := &Server{options: server.Options{
 		ServerName: "playground", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
@@ -55,30 +57,30 @@ func (s *Server) start() error {
 	s.running = running
 	if !running.ReadyForConnections(patience) {
 		s.Stop()
-		return errors.New("the NATS server takes no connections")
+		return errors.New("the NATS server does not accept connections")
 	}
 	if address, ok := running.Addr().(*net.TCPAddr); ok {
-		s.options.Port = address.Port // Which it chose itself, at the first start.
+		s.options.Port = address.Port // The server chose it at the first start.
 	}
 	return nil
 }
 
-// Stop the server.
+// Stop ends the server and waits for its end.
 func (s *Server) Stop() {
 	s.running.Shutdown()
 	s.running.WaitForShutdown()
 }
 
-// Restart the server.
+// Restart ends the server and starts it again, with the same port and files.
 func (s *Server) Restart() error {
 	s.Stop()
 	return s.start()
 }
 
-// URL of the server.
+// URL returns the address of the server.
 func (s *Server) URL() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.options.Port) }
 
-// Inside is a client of JetStream that goes through no network; close ends it.
+// Inside returns a JetStream client with an in-process connection. The caller must call closed.
 func (s *Server) Inside() (client jetstream.JetStream, closed func(), err error) {
 	connection, err := nats.Connect("", nats.InProcessServer(s.running))
 	if err != nil {
@@ -92,7 +94,7 @@ func (s *Server) Inside() (client jetstream.JetStream, closed func(), err error)
 	return client, connection.Close, nil
 }
 
-// Messages that a stream holds, the oldest first.
+// Messages returns the messages of a stream, the oldest first.
 func (s *Server) Messages(ctx context.Context, stream string) ([]*jetstream.RawStreamMsg, error) {
 	client, closed, err := s.Inside()
 	if err != nil {

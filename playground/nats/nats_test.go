@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/nats"
 )
 
-// TestRestart keeps address and streams.
+// TestRestart: a restart keeps address and streams.
 func TestRestart(t *testing.T) {
 	leaks.AtEnd(t)
 	g := NewWithT(t)

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// grace is what a program gets to end in after it was asked to.
+	// grace is how long Stop waits after SIGTERM.
 	grace = 10 * time.Second
-	// tailBytes of what a program printed last are shown in errors.
+	// tailBytes is how many bytes of a program's last output are shown in errors.
 	tailBytes = 4 << 10
 
 	logMode = 0o600
 )
 
-// ErrNotBuilt is returned by Start for a program that is not there.
+// ErrNotBuilt is returned by Start for a program that does not exist.
 var ErrNotBuilt = errors.New("the program is not built")
 
-// Built is the path of a program in the repository's bin/, where make builds it; the
-// repository is found from this file's place.
+// Built returns the path of a program in the repository's bin/, where make builds it. The path
+// of the repository is derived from this file.
 func Built(name string) string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Join(filepath.Dir(file), "..", "..", "bin", name)
@@ -34,27 +34,27 @@ func Built(name string) string {
 
 // Options of a process.
 type Options struct {
-	// Path of the program, and its arguments without its name.
+	// Path of the program; Args are its arguments without its name.
 	Path string
 	Args []string
-	// Env is added to this process's own environment.
+	// Env is added to the environment of this process.
 	Env []string
-	// Dir is the working directory; this process's own when empty.
+	// Dir is the working directory; that of this process when empty.
 	Dir string
-	// Log is the file that stdout and stderr are appended to.
+	// Log is the file to which stdout and stderr are appended.
 	Log string
 }
 
-// Process is a program that was started.
+// Process is a started program.
 type Process struct {
 	name, log string
 	command   *exec.Cmd
-	ended     chan struct{} // closed when it has; then err is set
+	ended     chan struct{} // closed at the end; then err is set
 	err       error
 	stopped   atomic.Bool
 }
 
-// Start runs the program. The error is ErrNotBuilt if there is none at the path.
+// Start runs the program. The error is ErrNotBuilt if the path does not exist.
 func Start(o Options) (*Process, error) {
 	p := &Process{name: filepath.Base(o.Path), log: o.Log, ended: make(chan struct{})}
 	if _, err := os.Stat(o.Path); err != nil {
@@ -64,7 +64,7 @@ func Start(o Options) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", p.name, err)
 	}
-	defer log.Close() // The child has its own descriptor of it.
+	defer log.Close() // The child has its own descriptor.
 
 	p.command = &exec.Cmd{
 		Path: o.Path, Args: append([]string{o.Path}, o.Args...), Dir: o.Dir,
@@ -82,11 +82,11 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
-// Ended is closed when the program has ended.
+// Ended returns a channel that is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Err is nil while the program runs and when Stop or Kill ended it; otherwise it
-// tells how the program ended and what it printed last.
+// Err returns nil while the program runs, and if Stop or Kill ended it. Otherwise the error says
+// how the program ended and what it printed last.
 func (p *Process) Err() error {
 	select {
 	case <-p.ended:
@@ -100,10 +100,11 @@ func (p *Process) Err() error {
 	if p.err != nil {
 		how = p.err.Error()
 	}
-	return fmt.Errorf("%s ended by itself (%s); it said last:\n%s", p.name, how, p.Tail())
+	return fmt.Errorf("%s ended by itself (%s); its last output:\n%s", p.name, how, p.Tail())
 }
 
-// ExitCode of a program that has ended; -1 when it runs, or a signal ended it.
+// ExitCode returns the exit code of a program that has ended; -1 while it runs, or if a signal
+// ended it.
 func (p *Process) ExitCode() int {
 	select {
 	case <-p.ended:
@@ -113,14 +114,14 @@ func (p *Process) ExitCode() int {
 	}
 }
 
-// Stop asks the program to end, waits, and kills it when it does not. The error is
-// that of a program that had ended by itself before.
+// Stop sends SIGTERM, waits up to grace, and then kills the program. The error is Err if the
+// program had ended by itself before.
 func (p *Process) Stop() error {
 	if over, err := p.over(); over {
 		return err
 	}
 	p.stopped.Store(true)
-	// That it is gone already is what was wanted.
+	// An error means that the program has already ended.
 	_ = p.command.Process.Signal(syscall.SIGTERM)
 	patience := time.NewTimer(grace)
 	defer patience.Stop()
@@ -132,7 +133,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// Kill ends the program at once. The error is as of Stop.
+// Kill ends the program at once. The error is as in Stop.
 func (p *Process) Kill() error {
 	if over, err := p.over(); over {
 		return err
@@ -142,7 +143,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// over: the program has ended; its number may be another's.
+// over returns whether the program has ended; its process id may be in use by another program.
 func (p *Process) over() (bool, error) {
 	select {
 	case <-p.ended:
@@ -152,15 +153,15 @@ func (p *Process) over() (bool, error) {
 	}
 }
 
-// killGroup ends what still runs of the program and its children, and waits for the
-// program. Should it have ended just now, its number is not another's yet: the
-// system hands numbers out in turn.
+// killGroup kills the program and its children if they still run, and waits for the program. If
+// it has ended a moment ago, its process id is not in use again yet: the system assigns ids in
+// ascending order.
 func (p *Process) killGroup() {
 	_ = syscall.Kill(-p.command.Process.Pid, syscall.SIGKILL)
 	<-p.ended
 }
 
-// Tail is the end of what the program printed.
+// Tail returns the end of the program's output.
 func (p *Process) Tail() string {
 	file, err := os.Open(p.log)
 	if err != nil {

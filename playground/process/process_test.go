@@ -32,7 +32,7 @@ func sh(t *testing.T, script string, env ...string) (*process.Process, string) {
 	return p, log
 }
 
-func TestStopAsks(t *testing.T) {
+func TestStopSendsSIGTERM(t *testing.T) {
 	g := NewWithT(t)
 	p, log := sh(t, `trap 'echo asked; exit 0' TERM; echo "$GREETING"; while :; do sleep 0.05; done`, "GREETING=up")
 	g.Eventually(p.Tail).Should(Equal("up"))
@@ -43,7 +43,7 @@ func TestStopAsks(t *testing.T) {
 	g.Expect(p.Stop()).To(Succeed(), "a second time there is nothing to do")
 }
 
-func TestKillTakesTheChildrenAlong(t *testing.T) {
+func TestKillEndsTheChildren(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := sh(t, `trap '' TERM; sleep 600 & echo $!; wait`)
 	g.Eventually(p.Tail).ShouldNot(BeEmpty())
@@ -53,7 +53,7 @@ func TestKillTakesTheChildrenAlong(t *testing.T) {
 	g.Eventually(func() bool { return runs(child) }).Should(BeFalse())
 }
 
-// runs: the process is there, and not only as what its parent has yet to read.
+// runs returns whether the process exists and is not a zombie.
 func runs(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -62,7 +62,7 @@ func runs(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-func TestAnEndByItselfIsAnError(t *testing.T) {
+func TestUnexpectedEndIsAnError(t *testing.T) {
 	g := NewWithT(t)
 	p, _ := sh(t, `echo "port in use" >&2; exit 3`)
 	g.Eventually(p.Ended()).Should(BeClosed())
@@ -71,7 +71,7 @@ func TestAnEndByItselfIsAnError(t *testing.T) {
 	g.Expect(p.Stop()).To(said)
 }
 
-func TestWhatIsNotBuilt(t *testing.T) {
+func TestNotBuilt(t *testing.T) {
 	g := NewWithT(t)
 	_, err := process.Start(process.Options{Path: filepath.Join(t.TempDir(), "gitea"), Log: filepath.Join(t.TempDir(), "log")})
 	g.Expect(err).To(MatchError(process.ErrNotBuilt))

@@ -1,12 +1,12 @@
-// Package notification carries a promotion out by telling of it: a Kubernetes
-// Event on the Pipeline and, where an address is given, a Flux event.
+// Package notification executes a promotion by publishing it: as a Kubernetes Event on the
+// Pipeline and, if an address is set, as a Flux event.
 //
-// Contract: reason and message are those of weaveworks pipeline-controller, so
-// that what listened to it goes on working. Metadata keys carry the prefix of the
-// Pipeline's API group, because Flux notification-controller drops all others.
+// Contract: reason and message are those of weaveworks pipeline-controller, so that existing
+// receivers continue to work. Metadata keys have the prefix of the Pipeline's API group,
+// because Flux notification-controller drops all other keys.
 //
-// Delivery is at least once under a stable id (metadata promotion-id): a process
-// that dies between the receiver's answer and the record of it sends the same
-// event again, to the byte. The Kubernetes Event has a name made of the id, so
-// there is one of it. Receivers that must not act twice remember the id.
+// Delivery is at least once under a stable id (metadata promotion-id). If a process dies
+// after the receiver's answer and before the record of it, the same event is sent again, equal
+// to the byte. The name of the Kubernetes Event is derived from the id, so it exists only once.
+// Receivers that must not act twice must remember the id.
 package notification

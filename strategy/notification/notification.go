@@ -33,28 +33,27 @@ const (
 	// Component that reports the event.
 	Component = "capstan"
 
-	// deadline of one delivery. A receiver on the same network answers in
-	// milliseconds; after this long it counts as unreachable.
+	// deadline of one delivery. A receiver on the same network answers in milliseconds; after
+	// the deadline it counts as unreachable.
 	deadline = 15 * time.Second
 
 	// dialTimeout and keepAlive of a connection: those of http.DefaultTransport.
 	dialTimeout = 30 * time.Second
 	keepAlive   = 30 * time.Second
 
-	// maxAnswer is how much of a refusing receiver's answer is shown.
+	// maxAnswer is how many bytes of an error answer are shown.
 	maxAnswer = 256
 )
 
-// Metadata keys of the Flux event, prefixed so that notification-controller keeps
-// them.
+// Metadata keys of the Flux event, with the prefix that notification-controller requires.
 var (
 	KeyEnvironment = key("environment")
 	KeyVersion     = key("version")
 	KeyRevision    = key("revision")
-	// KeyPromotionID holds the identity by which a receiver knows a repetition.
+	// KeyPromotionID has the identity by which a receiver detects a repetition.
 	KeyPromotionID = key("promotion-id")
-	// keyToken makes notification-controller's own folding of equal events tell
-	// two promotions of one revision apart (internal/server, eventKeyFunc).
+	// keyToken makes notification-controller distinguish two promotions of one revision when
+	// it drops duplicates (internal/server, eventKeyFunc).
 	keyToken = key(eventv1.MetaTokenKey)
 )
 
@@ -64,14 +63,14 @@ func key(name string) string { return pipelinesv1.GroupVersion.Group + "/" + nam
 type Options struct {
 	// Client writes the Kubernetes Event.
 	Client client.Client
-	// Address that Flux events are posted to, as Flux' --events-addr; empty for none.
+	// Address to which Flux events are posted, like --events-addr of Flux; empty for none.
 	Address string
-	// HTTPClient for it; when nil, one that dials no address that internal/netguard
-	// forbids, but loopback. Deadlines come from the context.
+	// HTTPClient for Address. If nil, a client that refuses the addresses that
+	// internal/netguard forbids, except loopback. Deadlines come from the context.
 	HTTPClient *http.Client
 }
 
-// Strategy tells of promotions.
+// Strategy publishes promotions.
 type Strategy struct{ o Options }
 
 var _ strategy.Strategy = &Strategy{}
@@ -103,8 +102,8 @@ func (*Strategy) Handles(s pipelinesv1.Strategy) bool { return s.Notification !=
 // Deadline implements strategy.Strategy.
 func (*Strategy) Deadline() time.Duration { return deadline }
 
-// Promote posts the Flux event first and records the Kubernetes Event last, so
-// that the Event tells of what was accepted.
+// Promote posts the Flux event first and creates the Kubernetes Event last, so that the
+// Kubernetes Event is evidence that the receiver accepted the Flux event.
 func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
 	if s.o.Address != "" {
 		if err := s.post(ctx, p); err != nil {
@@ -114,14 +113,14 @@ func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strateg
 	if err := s.record(ctx, p); err != nil {
 		return strategy.Result{}, err
 	}
-	to := "a Kubernetes Event on the Pipeline"
+	as := "a Kubernetes Event on the Pipeline"
 	if s.o.Address != "" {
-		to = "a Flux event to --events-addr, and " + to
+		as = "a Flux event to --events-addr and " + as
 	}
-	return strategy.Result{State: strategy.Done, Message: "told by " + to}, nil
+	return strategy.Result{State: strategy.Done, Message: "published as " + as}, nil
 }
 
-// Message of the event: weave's, to the letter.
+// Message returns the message of the event, with exactly weave's text.
 func Message(p *capstanv1.Promotion) string {
 	return fmt.Sprintf("Promote pipeline %s/%s to %s with version %s", p.Namespace, p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision)
 }
@@ -145,25 +144,25 @@ func (s *Strategy) post(ctx context.Context, p *capstanv1.Promotion) error {
 	return accepted(response, string(answer), p)
 }
 
-// accepted judges the receiver's answer.
+// accepted returns nil if the receiver has accepted the event.
 func accepted(response *http.Response, answer string, p *capstanv1.Promotion) error {
 	switch {
 	case response.StatusCode >= 200 && response.StatusCode < 300:
 		return nil
 	case response.StatusCode == http.StatusTooManyRequests && p.Status.Attempt != nil && p.Status.Attempt.Number > 1:
-		// notification-controller answers a repetition of what it has accepted so;
-		// the token in the metadata makes sure that it was this very promotion.
+		// notification-controller answers a repetition of an accepted event with this status.
+		// The token in the metadata ensures that it was the same promotion.
 		return nil
 	}
 	err := fmt.Errorf("--events-addr answered %s: %q", response.Status, strings.ToValidUTF8(answer, ""))
-	// A date counts from the answer's own Date; the hub's time is for answers without one.
+	// A date is relative to the Date of the answer, or to the hub's clock if it has none.
 	if after, _ := backoff.RetryAfter(response.Header, time.Now()); after > 0 {
 		return &strategy.RetryAfterError{After: after, Err: err}
 	}
 	return err
 }
 
-// fluxEvent is the same to the byte for one identity.
+// fluxEvent returns the Flux event, equal to the byte for one identity.
 func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 	id := strategy.Identity(p)
 	return &eventv1.Event{
@@ -184,8 +183,8 @@ func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 	}
 }
 
-// startTime is the time of both events: that of the promotion, not of the
-// attempt, so that a repetition is the same event.
+// startTime returns the time of both events: the start of the promotion, not of the attempt, so
+// that a repetition is the same event.
 func startTime(p *capstanv1.Promotion) metav1.Time {
 	if p.Status.StartTime != nil {
 		return *p.Status.StartTime

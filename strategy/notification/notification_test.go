@@ -37,7 +37,7 @@ func TestHandles(t *testing.T) {
 	g.Expect(s.Handles(pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}})).To(BeTrue())
 }
 
-// C27: reason and message are weave's, to the letter.
+// C27: reason and message are exactly weave's.
 func TestMessageIsWeaves(t *testing.T) {
 	e := fluxEvent(promotion(1))
 	g := NewWithT(t)
@@ -69,7 +69,7 @@ func TestRepetitionIsTheSameEvent(t *testing.T) {
 
 	again := promotion(1)
 	again.Status.Retry = 1
-	g.Expect(fluxEvent(again).Metadata[KeyPromotionID]).To(Equal("uid-1.1"), "spec.retry makes another act")
+	g.Expect(fluxEvent(again).Metadata[KeyPromotionID]).To(Equal("uid-1.1"), "spec.retry makes another action")
 }
 
 func TestAnswers(t *testing.T) {
@@ -110,8 +110,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestForbiddenAddresses proves the policy of internal/netguard: --events-addr, and what
-// its receiver redirects to, is no forbidden address. Loopback is allowed.
+// TestForbiddenAddresses proves the policy of internal/netguard for --events-addr and for the
+// redirects of its receiver: forbidden addresses are refused, loopback is allowed.
 func TestForbiddenAddresses(t *testing.T) {
 	g := NewWithT(t)
 	target := make(chan string, 1)

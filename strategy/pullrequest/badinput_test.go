@@ -50,7 +50,7 @@ func TestWhatCannotBeCarriedOut(t *testing.T) {
 		"two markers":               {base(func(s *scene) string { return marked(s, "a: 1.0.0") + marked(s, "b: 1.0.0") }), "TwoMarkers", false, manifest},
 		"marker on a non-scalar":    {base(func(s *scene) string { return marked(s, "a: {b: c}") }), "MarkerNotScalar", false, manifest},
 		"marker in a huge file":     {base(func(s *scene) string { return strings.Repeat("a: b\n---\n", 200_000) + marked(s, "v: 1.0.0") }), "FileTooLarge", false, manifest},
-		"repository gone":           {func(s *scene) { s.server.Lay(providertest.Fault{Path: "/info/refs", Status: http.StatusNotFound}) }, "RepositoryNotFound", true, "check its URL"},
+		"repository gone":           {func(s *scene) { s.server.AddFault(providertest.Fault{Path: "/info/refs", Status: http.StatusNotFound}) }, "RepositoryNotFound", true, "check its URL"},
 		"base branch missing":       {func(s *scene) { s.spec.BaseBranch = "release" }, "BaseBranchMissing", false, `no branch "release"`},
 		"branch protected":          {func(s *scene) { s.Hook("update", "echo 'GH006: Protected branch update failed' >&2; exit 1") }, "BranchProtected", true, "Protected branch"},
 		"wrong token":               {func(s *scene) { s.secret(func(d map[string][]byte) { d["token"] = []byte("not-the-token-9876") }) }, "Unauthorized", true, ""},
@@ -66,10 +66,10 @@ func TestWhatCannotBeCarriedOut(t *testing.T) {
 		"password in the URL":       {func(s *scene) { s.spec.URL = "https://a:hunter2hunter2@example.com/fleet/apps.git" }, "InvalidSpec", false, "belong into the Secret"},
 		"metadata service":          {func(s *scene) { s.spec.URL = "https://169.254.169.254/fleet/apps.git" }, "InvalidSpec", true, "must not call"},
 		"forbidden": {func(s *scene) {
-			s.server.Lay(providertest.Fault{Path: "pull", Status: http.StatusForbidden, Body: []byte(`{"message":"no"}`)})
+			s.server.AddFault(providertest.Fault{Path: "pull", Status: http.StatusForbidden, Body: []byte(`{"message":"no"}`)})
 		}, "Forbidden", true, ""},
 		"the service refuses it": {func(s *scene) {
-			s.server.Lay(providertest.Fault{Method: http.MethodPost, Path: "pulls", Status: 422, Body: []byte(`{"message":"not here"}`)})
+			s.server.AddFault(providertest.Fault{Method: http.MethodPost, Path: "pulls", Status: 422, Body: []byte(`{"message":"not here"}`)})
 		}, "PullRequestRefused", false, "not here"},
 		"revision YAML cannot write": {func(*scene) {}, "UnwritableRevision", false, ""},
 	} {
@@ -125,7 +125,7 @@ func TestWhatHeals(t *testing.T) {
 				for _, path := range []string{"/info/refs", "/git-upload-pack", "/git-receive-pack", ""} {
 					fault := fault
 					fault.Path = path
-					s.server.Lay(fault)
+					s.server.AddFault(fault)
 					_, err := s.Promote(t.Context(), p)
 					g.Expect(err).To(HaveOccurred(), path)
 					var terminal *strategy.TerminalError
@@ -141,7 +141,7 @@ func TestWhatHeals(t *testing.T) {
 						g.Expect(s.server.Requests()).To(HaveLen(before))
 						s.clock.Step(time.Minute)
 					}
-					s.server.Mend()
+					s.server.ClearFaults()
 				}
 				g.Expect(s.promote(p).State).To(Equal(strategy.Open))
 				g.Expect(s.pulls()).To(Equal("open 1"))
@@ -268,7 +268,7 @@ func TestEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		for i, path := range []string{"/info/refs", "/git-upload-pack", "/git-receive-pack", ""} {
-			s.server.Lay(providertest.Fault{Path: path, Hang: true})
+			s.server.AddFault(providertest.Fault{Path: path, Hang: true})
 			ctx, cancel := context.WithCancel(t.Context())
 			before := len(s.server.Requests())
 			done := make(chan error, 1)
@@ -283,7 +283,7 @@ func TestEndsWithItsContext(t *testing.T) {
 			}).Should(BeTrue(), path)
 			cancel()
 			g.Eventually(done).WithTimeout(20 * time.Second).Should(Receive(HaveOccurred())) // Short of the timeouts of HTTP.
-			s.server.Mend()
+			s.server.ClearFaults()
 		}
 	})
 }

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// maxShown is how many targets or places of change a body lists.
+	// maxShown is the number of targets or changed places that a body lists.
 	maxShown = 10
-	// maxValue is how much of a value a body shows, in characters. With ten targets
-	// and ten changes the body stays under the 4,000 of Azure DevOps.
+	// maxValue is the length to which a body cuts a value, in characters. With ten
+	// targets and ten changes the body stays under the 4,000 of Azure DevOps.
 	maxValue = 120
 )
 
-// place is one scalar that is changed.
+// place is one changed scalar.
 type place struct {
 	path     string
 	line     int
 	from, to string
 }
 
-// body of the pull request: a summary for people, then weave's block, with the
-// trailers by which the hub knows it again.
+// body returns the body of the pull request: a summary for people, then weave's block
+// with the trailers by which the hub recognizes it.
 func body(p *capstanv1.Promotion, places []place) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Promotes %s %s of Pipeline %s to revision %s in environment %s.\n\n", code(p.Spec.App.Kind), code(p.Spec.App.Name),
@@ -56,10 +56,10 @@ func body(p *capstanv1.Promotion, places []place) string {
 	return b.String()
 }
 
-// fence keeps a value from ending the block that it stands in.
+// fence escapes a value so that it cannot end the code block around it.
 func fence(s string) string { return strings.ReplaceAll(s, "```", "'''") }
 
-// code shows a value as it is: no Markdown, HTML, mention or line of it takes effect.
+// code shows a value literally: no Markdown, HTML, mention or line break in it takes effect.
 func code(value string) string {
 	value = truncate.Runes(oneLine(value), maxValue)
 	if value == "" {
@@ -73,7 +73,7 @@ func codes(values []string) []string {
 	return shown(values, code)
 }
 
-// shown lists the first of something, and counts the others.
+// shown returns the texts of the first maxShown elements, and the number of the others.
 func shown[T any](all []T, text func(T) string) []string {
 	var texts []string
 	for _, one := range all[:min(len(all), maxShown)] {
@@ -85,7 +85,7 @@ func shown[T any](all []T, text func(T) string) []string {
 	return texts
 }
 
-// fit a text into what a service takes.
+// fit cuts a text to the limit of a service.
 func fit(text string, limit int) string {
 	if limit <= 0 {
 		return text
@@ -93,7 +93,7 @@ func fit(text string, limit int) string {
 	return truncate.Runes(text, limit)
 }
 
-// fitBody cuts a body's summary rather than its end, where its claim stands.
+// fitBody cuts the summary of a body, never its end, which has the claim.
 func fitBody(text string, limits provider.Limits) string {
 	runes := []rune(text)
 	if limits.Body <= 0 || len(runes) <= limits.Body {

@@ -17,43 +17,43 @@ import (
 )
 
 const (
-	// maxLate is how many acts in sequence must have waited in vain before a server
-	// is left alone. One may be a request that is too much for it, or a lost packet.
+	// maxLate is the number of acts in sequence that must time out before a server is
+	// paused. A single one may be a request that is too large for it, or a lost packet.
 	maxLate = 3
 
-	// firstRest and maxRest bound how long a server is left alone before one act tries
-	// it again; the time doubles as long as it does not answer.
+	// firstRest and maxRest bound the pause before one act tries the server again. The
+	// pause doubles as long as the server does not respond.
 	firstRest = 15 * time.Second
 	maxRest   = 4 * time.Minute
 )
 
-// errNotAnswering is why an act at a server is not begun.
-var errNotAnswering = errors.New("the Git server does not answer")
+// errNotAnswering is the reason why an act at a server is not started.
+var errNotAnswering = errors.New("the Git server does not respond")
 
-// breaker keeps acts from waiting for a server that does not answer: each would hold a
-// worker of the hub, and a place for clones, until its time has passed. Once some in
-// sequence have, others fail at once, and one at a time tries whether it answers again.
+// breaker prevents acts from waiting for a server that does not respond: each would
+// occupy a worker of the hub, and a slot for clones, until its timeout. After maxLate
+// timeouts in sequence the other acts fail at once, and one act at a time tests the server.
 type breaker struct {
 	clock clock.PassiveClock
 
 	// mu guards the fields that follow.
 	mu sync.Mutex
-	// lockedLate counts the acts since the last answer that waited in vain.
+	// lockedLate counts the acts that timed out since the last response.
 	lockedLate int
-	// lockedUntil is when the next may try; lockedRest is how long that was.
+	// lockedUntil is when the next act may try; lockedRest is the length of that pause.
 	lockedUntil time.Time
 	lockedRest  time.Duration
 	lockedCause error
-	// lockedProbe is the act that tries; nil for none.
+	// lockedProbe is the act that tests the server; nil if there is none.
 	lockedProbe *pass
 }
 
-// pass is the right of one act to ask the server.
+// pass is the right of one act to call the server.
 type pass struct{ b *breaker }
 
 func newBreaker(c clock.PassiveClock) *breaker { return &breaker{clock: c} }
 
-// enter gives an act the right to ask the server.
+// enter gives an act the right to call the server.
 func (b *breaker) enter() (*pass, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,20 +68,20 @@ func (b *breaker) enter() (*pass, error) {
 	return p, nil
 }
 
-// refusedLocked tells an act when to come back. What one that tries will find is not
-// known before its own time has passed.
+// refusedLocked returns the error that tells an act when to retry. While another act tests
+// the server, that is firstRest: the result of the test is not known yet.
 func (b *breaker) refusedLocked() *strategy.RetryAfterError {
 	after := b.lockedUntil.Sub(b.clock.Now())
 	if after <= 0 {
 		after = firstRest
 	}
 	return &strategy.RetryAfterError{
-		After: after, Untried: true, Err: fmt.Errorf("%w, and is tried by one promotion at a time until it does: %w", errNotAnswering, b.lockedCause),
+		After: after, Untried: true, Err: fmt.Errorf("%w; one promotion at a time retries it: %w", errNotAnswering, b.lockedCause),
 	}
 }
 
-// refusal is an error if the right has gone since, as for who waited for a clone's
-// place meanwhile.
+// refusal returns an error if the right has expired, which can happen while an act waits
+// for a slot for its clone.
 func (p *pass) refusal() *gitrepo.Error {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
@@ -92,19 +92,19 @@ func (p *pass) refusal() *gitrepo.Error {
 	return &gitrepo.Error{Class: gitrepo.Transient, Message: err.Error(), RetryAfter: err.After, Err: err}
 }
 
-// errUnfinished is what came of an act that did not come to its end.
+// errUnfinished is the result of an act that panicked.
 var errUnfinished = errors.New("the act did not end")
 
-// act by the right, and note what came of it: also of a panic, which says nothing of
-// the server, and must not keep the place of the one that tries.
+// act runs do and records its result. It also records a panic, which says nothing about
+// the server, so that the act does not stay the probe.
 func (p *pass) act(do func() error) error {
-	came := errUnfinished
-	defer func() { p.leave(came) }()
-	came = do()
-	return came
+	result := errUnfinished
+	defer func() { p.leave(result) }()
+	result = do()
+	return result
 }
 
-// leave tells what came of an act.
+// leave records the result of an act.
 func (p *pass) leave(err error) {
 	b := p.b
 	b.mu.Lock()
@@ -125,16 +125,16 @@ func (p *pass) leave(err error) {
 	}
 }
 
-// timedOut tells whether an act waited for the server in vain. To wait for its turn or
-// for a place is no such thing.
+// timedOut reports whether the server did not respond to an act in time. Waiting for its
+// turn or for a slot does not count.
 func timedOut(err error) bool {
 	var service *provider.Error
 	var git *gitrepo.Error
 	return errors.As(err, &service) && service.TimedOut || errors.As(err, &git) && git.TimedOut
 }
 
-// answered tells whether what came of an act is the server's word. Other errors are of
-// the hub's own, and say nothing of it.
+// answered reports whether the result of an act shows that the server responded. Other
+// errors are the hub's own, and say nothing about the server.
 func answered(err error) bool {
 	var service *provider.Error
 	var git *gitrepo.Error
@@ -143,9 +143,9 @@ func answered(err error) bool {
 		errors.As(err, &service) && service.Status != 0 || errors.As(err, &git) && git.Status != 0
 }
 
-// gate is the transport of an act's clones. It lets nothing through once the act's
-// right to ask has gone, and tells an address that is not to be called from a network
-// that fails.
+// gate is the transport of an act's clones. It refuses requests after the act's right to
+// call the server has expired, and distinguishes a forbidden address from a network
+// failure.
 type gate struct {
 	pass *pass
 	next http.RoundTripper

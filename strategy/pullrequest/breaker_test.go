@@ -28,12 +28,12 @@ var (
 )
 
 // act once, as with does.
-func (b *breaker) act(came error) error {
+func (b *breaker) act(result error) error {
 	p, err := b.enter()
 	if err != nil {
 		return err
 	}
-	return p.act(func() error { return came })
+	return p.act(func() error { return result })
 }
 
 func left(g Gomega, err error) time.Duration {
@@ -48,8 +48,8 @@ func left(g Gomega, err error) time.Duration {
 // and not the wait for a place.
 func TestBreakerOpens(t *testing.T) {
 	for name, tc := range map[string]struct {
-		came []error
-		open bool
+		result []error
+		open   bool
 	}{
 		"three in sequence":          {[]error{inVain, inVain, inVain}, true},
 		"two":                        {[]error{inVain, inVain}, false},
@@ -61,8 +61,8 @@ func TestBreakerOpens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBreaker(testclock.NewFakeClock(time.Now()))
-			for _, came := range tc.came {
-				g.Expect(b.act(came) == came).To(BeTrue(), "let in") //nolint:errorlint // The very one.
+			for _, result := range tc.result {
+				g.Expect(b.act(result) == result).To(BeTrue(), "let in") //nolint:errorlint // The very one.
 			}
 			_, err := b.enter()
 			g.Expect(err != nil).To(Equal(tc.open))

@@ -12,17 +12,17 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 )
 
-// edit is what a promotion changes at a commit of the base branch.
+// edit is the change that a promotion makes to a commit of the base branch.
 type edit struct {
 	files map[string][]byte
-	// before is the hash of each of the files as it was.
+	// before has the hash of each file before the edit.
 	before map[string]gitrepo.Hash
 	places []place
 }
 
 func (e edit) empty() bool { return len(e.files) == 0 }
 
-// edits of all manifests at a commit that bear the marker.
+// edits returns the edits of all manifests at a commit that have the marker.
 func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (edit, error) {
 	marker := manifest.Marker{Namespace: a.p.Namespace, Pipeline: a.p.Spec.Pipeline.Name, Environment: a.p.Spec.Environment}
 	e := edit{files: map[string][]byte{}, before: map[string]gitrepo.Hash{}}
@@ -37,7 +37,7 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 		edited, changes, err := manifest.Edit(f.Content, marker, a.p.Spec.Revision)
 		switch {
 		case errors.Is(err, manifest.ErrNoMarker):
-			return nil // it stands in a string, or is quoted in a longer comment
+			return nil // The marker is in a string, or quoted in a longer comment.
 		case err != nil:
 			return fmt.Errorf("%s on branch %s: %w", oneLine(f.Path), a.spec.BaseBranch, err)
 		}
@@ -62,29 +62,30 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 	return e, nil
 }
 
-// tooLarge files are not edited; one with the marker is not passed over in silence.
+// tooLarge returns an error for a file over the limit that has the marker. Other large
+// files are skipped.
 func (a *act) tooLarge(c *gitrepo.Clone, f gitrepo.File) error {
 	key := fmt.Sprintf(`"%s:%s:%s"`, a.p.Namespace, a.p.Spec.Pipeline.Name, a.p.Spec.Environment)
 	found, err := c.Contains(f, key)
 	if err != nil || !found {
 		return err
 	}
-	return fail(ReasonFileTooLarge, "%s bears the marker, but is of %d MiB; put what is promoted into a file of its own", oneLine(f.Path), f.Size>>20)
+	return fail(ReasonFileTooLarge, "%s has the marker, but its size is %d MiB; move the promoted object into a file of its own", oneLine(f.Path), f.Size>>20)
 }
 
-// built is the branch as a promotion left it.
+// built is the branch after a promotion has built it.
 type built struct {
-	// nothing is to be changed: the base has the revision.
+	// nothing is set when no change is needed: the base has the revision.
 	nothing bool
 	// head of the branch, and the base commit that it was built on.
 	head, base gitrepo.Hash
-	// foreign is set when the branch is a person's; head is theirs then.
+	// foreign is set when the branch has commits of a person; head is then theirs.
 	foreign bool
 	places  []place
 }
 
-// build makes the branch be what the promotion wants. open tells whether a pull
-// request for it is open, and this promotion's.
+// build brings the branch to the state that the promotion needs. open is true if an open
+// pull request for it belongs to this promotion.
 func (a *act) build(ctx context.Context, prs []provider.PullRequest, open bool) (b built, err error) {
 	err = a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
 		b, err = a.rebuild(ctx, c, prs, open)
@@ -99,12 +100,12 @@ func (a *act) rebuild(ctx context.Context, c *gitrepo.Clone, prs []provider.Pull
 		return built{}, err
 	}
 	old, exists := c.Branch(a.branch)
-	wants := []gitrepo.Hash{base}
+	needed := []gitrepo.Hash{base}
 	if exists && old != base {
-		wants = append(wants, old)
+		needed = append(needed, old)
 	}
-	// Two of history: the branch's commit and the base that it was built on.
-	if err := c.Fetch(ctx, 2, wants...); err != nil {
+	// A history of two: the branch's commit and the base that it was built on.
+	if err := c.Fetch(ctx, 2, needed...); err != nil {
 		return built{}, err
 	}
 	e, err := a.edits(ctx, c, base)
@@ -153,14 +154,15 @@ func (a *act) rebuild(ctx context.Context, c *gitrepo.Clone, prs []provider.Pull
 	return built{head: made.Hash, base: base, places: e.places}, nil
 }
 
-// maxBelow is how many of weave's commits are looked through for a person's below them.
-// weave never rebuilt its branch: it has as many as it promoted since somebody deleted it.
+// maxBelow is the number of weave's commits that are searched for a person's commit below
+// them. weave never rebuilt its branch: it has one commit for each promotion since the
+// branch was last deleted.
 const maxBelow = 500
 
-// foreign returns a commit of the branch that may not be lost, for it is a person's and
-// no merged pull request has carried it into the base; nil when there is none. The hub
-// puts its own commit right onto the base, so that below it there is nothing of the
-// branch; weave put its commits onto whatever was there.
+// foreign returns a commit of the branch that must be kept: it is a person's, and no merged
+// pull request has carried it into the base. It returns nil when there is none. The hub
+// puts its own commit directly onto the base, so nothing of the branch is below it; weave
+// put its commits onto whatever the branch had.
 func (a *act) foreign(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit, base gitrepo.Hash, prs []provider.PullRequest) (*gitrepo.Commit, error) {
 	merged := func(commit gitrepo.Commit) bool {
 		return slices.ContainsFunc(prs, func(pr provider.PullRequest) bool {
@@ -178,20 +180,20 @@ func (a *act) foreign(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit
 	return c.Foreign(ctx, head.Hash, base, maxBelow, func(commit gitrepo.Commit) bool { return weavesCommit(commit) || ownCommit(commit) }, merged)
 }
 
-// modified is the error of a branch that is a person's, too.
+// modified returns the error for a branch that also has a person's commit.
 func (a *act) modified(by gitrepo.Commit) error {
-	return fail(ReasonBranchModified, "branch %s holds commit %s of %s, which is not the hub's and which no merged pull request has carried into %s: merge, rename or delete the branch",
+	return fail(ReasonBranchModified, "branch %s has commit %s of %s, which the hub did not make and no merged pull request has carried into %s: merge, rename or delete the branch",
 		a.branch, by.Hash.String()[:12], oneLine(by.Author.Name), a.spec.BaseBranch)
 }
 
-// change is the promotion's commit on a base.
+// change returns the promotion's commit on a base.
 func (a *act) change(base gitrepo.Hash, e edit) gitrepo.Change {
 	return gitrepo.Change{Parent: base, Files: e.files, By: author, At: a.p.CreationTimestamp.Time, Message: message(a.p)}
 }
 
-// fits tells whether the promotion's own commit, which was built on an earlier base,
-// still says what it should: it is what the promotion would make there today, the
-// base has left those files alone since, and leads back to that earlier one.
+// fits reports whether the promotion's commit, which was built on an earlier base, is still
+// correct: the promotion would make the same commit there today, the base has not changed
+// those files since, and the earlier base is in its history.
 func (a *act) fits(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit, base gitrepo.Hash, e edit) (bool, error) {
 	if len(head.Parents) != 1 {
 		return false, nil

@@ -29,11 +29,11 @@ const (
 	keyPrivateKey   = "githubAppPrivateKey"
 )
 
-// unusedFor is when a connection that nobody used is forgotten. It is longer than
-// any act, so that none is taken from under one.
+// unusedFor is how long an unused connection is kept. It is longer than any act, so that
+// no connection is closed during an act.
 const unusedFor = 10 * time.Minute
 
-// connection to a repository with the credentials of one version of a Secret.
+// connection is a repository with the credentials of one version of a Secret.
 type connection struct {
 	provider provider.Provider
 	pace     *pace
@@ -42,16 +42,16 @@ type connection struct {
 	used time.Time // guarded by connections.mu
 }
 
-// connections that are in use, so that those who share a Secret share a GitHub App's
-// token and TCP connections.
+// connections holds the connections in use, so that promotions with the same Secret share
+// the token of a GitHub App and TCP connections.
 type connections struct {
 	o Options
 
 	// mu guards the fields that follow.
 	mu         sync.Mutex
 	lockedOpen map[connectionKey]*connection
-	// lockedPaces and lockedBreakers outlive the connections that use them, which a new
-	// version of the Secret ends, for as long as they have something to remember.
+	// lockedPaces and lockedBreakers outlive the connections that use them, because a new
+	// version of the Secret makes a new connection. They are kept while they have state.
 	lockedPaces    map[paceKey]*pace
 	lockedBreakers map[string]*breaker // by server
 }
@@ -64,7 +64,7 @@ type connectionKey struct {
 	api     string
 }
 
-// paceKey is what services count requests by: who asks.
+// paceKey identifies a client, by which services count requests.
 type paceKey struct {
 	server string
 	secret types.NamespacedName
@@ -74,7 +74,7 @@ func newConnections(o Options) *connections {
 	return &connections{o: o, lockedOpen: map[connectionKey]*connection{}, lockedPaces: map[paceKey]*pace{}, lockedBreakers: map[string]*breaker{}}
 }
 
-// get the connection that a promotion asks for, and the version of its Secret.
+// get returns the connection that a promotion needs, and the version of its Secret.
 func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connection, capstanv1.SecretVersion, error) {
 	spec := p.Spec.Strategy.PullRequest
 	version := capstanv1.SecretVersion{Name: spec.SecretRef.Name}
@@ -86,7 +86,7 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 	switch err := c.o.Reader.Get(ctx, name, secret); {
 	case apierrors.IsNotFound(err):
 		return nil, version, &failure{reason: ReasonSecretNotFound, credentials: true,
-			err: fmt.Errorf("the Secret %s does not exist: make it, with the keys username, password and token", name)}
+			err: fmt.Errorf("the Secret %s does not exist: create it with the keys username, password and token", name)}
 	case apierrors.IsForbidden(err):
 		return nil, version, fmt.Errorf("the hub may not read the Secret %s: apply config/rbac/pipeline-secrets to the namespace: %w", name, err)
 	case err != nil:
@@ -111,7 +111,7 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 	return c.keep(key, made), version, nil
 }
 
-// credentialsOf a Secret. No error of it shows a value.
+// credentialsOf reads the credentials of a Secret. Its errors show no value.
 func credentialsOf(secret *corev1.Secret) (provider.Credentials, error) {
 	text := func(key string) string { return strings.TrimSpace(string(secret.Data[key])) }
 	c := provider.Credentials{Token: text(keyToken), Username: text(keyUsername), Password: string(secret.Data[keyPassword])}
@@ -121,7 +121,7 @@ func credentialsOf(secret *corev1.Secret) (provider.Credentials, error) {
 	installation, err := strconv.ParseInt(text(keyInstallation), 10, 64)
 	if err != nil {
 		return c, &failure{reason: ReasonInvalidCredentials, credentials: true,
-			err: fmt.Errorf("Secret %s/%s: %s is no number", secret.Namespace, secret.Name, keyInstallation)}
+			err: fmt.Errorf("Secret %s/%s: %s is not a number", secret.Namespace, secret.Name, keyInstallation)}
 	}
 	c.App = &provider.GitHubApp{ID: text(keyApp), InstallationID: installation, PrivateKey: secret.Data[keyPrivateKey]}
 	return c, nil
@@ -137,7 +137,7 @@ func (c *connections) find(key connectionKey) *connection {
 	return found
 }
 
-// keep a connection, unless another was faster, and forget those that nobody uses.
+// keep stores a connection, unless another call already has, and removes unused ones.
 func (c *connections) keep(key connectionKey, made provider.Provider) *connection {
 	now := c.o.Clock.Now()
 	var idle []provider.Provider
@@ -171,9 +171,9 @@ func (c *connections) keep(key connectionKey, made provider.Provider) *connectio
 	return kept
 }
 
-// forgetLocked the paces and breakers that no connection has and that have nothing to
-// remember: there are no more of them than Secrets in use, and those that a service
-// has asked to stay away.
+// forgetLocked removes the paces and breakers that no connection uses and that have no
+// state. What remains is bounded: the Secrets in use, and those that a service has
+// rate limited.
 func (c *connections) forgetLocked(now time.Time) {
 	paces, breakers := map[*pace]bool{}, map[*breaker]bool{}
 	for _, open := range c.lockedOpen {

@@ -10,23 +10,23 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 )
 
-// follow looks at the pull request that the status knows. It reads only.
+// follow reads the state of the pull request in the status. It changes nothing.
 func (a *act) follow(ctx context.Context) (strategy.Result, error) {
 	kept := a.kept()
 	pr, err := a.provider.Get(ctx, kept.Number)
 	switch {
 	case errors.Is(err, provider.ErrNotFound):
-		return strategy.Result{State: strategy.Due, Message: "the pull request is gone"}, nil
+		return strategy.Result{State: strategy.Due, Message: "the pull request no longer exists"}, nil
 	case err != nil:
 		return strategy.Result{}, err
 	}
 	switch a.whose(pr) {
 	case newer:
-		return a.open(pr, kept), nil // the hub sees the newer promotion as soon as it looks
+		return a.open(pr, kept), nil // The hub reconciles the newer promotion next.
 	case foreign:
 		return strategy.Result{}, a.taken(pr)
 	case older:
-		return strategy.Result{State: strategy.Due, Message: "the pull request was changed back to an earlier promotion's"}, nil
+		return strategy.Result{State: strategy.Due, Message: "the pull request was changed back to that of an earlier promotion"}, nil
 	case mine, unclaimed:
 	}
 	switch pr.State {
@@ -39,33 +39,33 @@ func (a *act) follow(ctx context.Context) (strategy.Result, error) {
 	head := strings.ToLower(pr.HeadSHA)
 	switch {
 	case head != "" && head == kept.HeadSHA:
-		kept.ForeignSHA = "" // whoever added commits has taken them back
+		kept.ForeignSHA = "" // The commits that a person added were removed again.
 	case head != "" && head != kept.ForeignSHA:
-		return strategy.Result{State: strategy.Due, Message: "the branch has another commit at its head"}, nil
+		return strategy.Result{State: strategy.Due, Message: "the head of the branch is another commit"}, nil
 	}
 	if kept.ForeignSHA != "" {
 		return a.open(pr, kept), nil
 	}
 	if a.spec.AutoMerge {
-		return strategy.Result{State: strategy.Due, Message: "it is to be merged"}, nil
+		return strategy.Result{State: strategy.Due, Message: "the pull request can be merged"}, nil
 	}
-	if a.looks.due(a.p.UID) {
+	if a.comparisons.due(a.p.UID) {
 		began := a.o.Clock.Now()
 		base, fits, err := a.compare(ctx, kept.BaseSHA)
 		if err != nil {
 			return strategy.Result{}, err
 		}
 		if !fits {
-			return strategy.Result{State: strategy.Due, Message: "the base branch has changed what it edits"}, nil
+			return strategy.Result{State: strategy.Due, Message: "the base branch has changed a file that the pull request edits"}, nil
 		}
 		kept.BaseSHA = base
-		a.looks.looked(a.p.UID, a.o.Clock.Since(began))
+		a.comparisons.done(a.p.UID, a.o.Clock.Since(began))
 	}
 	return a.open(pr, kept), nil
 }
 
-// compare an open pull request with the base branch; fits when its branch need not
-// be rebuilt.
+// compare compares an open pull request with the base branch. fits is true when its branch
+// need not be rebuilt.
 func (a *act) compare(ctx context.Context, known string) (base string, fits bool, err error) {
 	err = a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
 		now, err := a.base(c)
@@ -98,8 +98,8 @@ func (a *act) compare(ctx context.Context, known string) (base string, fits bool
 	return base, fits, err
 }
 
-// closed tells a pull request that a person rejected from one whose change was
-// carried into the base by another way.
+// closed distinguishes a pull request that a person rejected from one whose change reached
+// the base in another way.
 func (a *act) closed(ctx context.Context, pr provider.PullRequest) (strategy.Result, error) {
 	elsewhere := false
 	err := a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
@@ -128,9 +128,9 @@ func isFailure(err error) bool {
 	return errors.As(err, &known)
 }
 
-// withdraw closes what a superseded promotion has open, and what those before it
-// left to it: the promotions of lower numbers, or its own lives before a retry. What
-// the next promotion makes its own meanwhile is left to it.
+// withdraw closes the open pull requests of a superseded promotion, of promotions with
+// lower numbers, and of its own attempts before a retry. A pull request that the next
+// promotion has adopted meanwhile stays open.
 func (a *act) withdraw(ctx context.Context, why string) error {
 	prs, err := a.find(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func (a *act) withdraw(ctx context.Context, why string) error {
 	return nil
 }
 
-// owns tells whether a pull request is this promotion's, or was left to it.
+// owns reports whether a pull request belongs to this promotion or to an earlier one.
 func (a *act) owns(pr provider.PullRequest) bool {
 	whose := a.whose(pr)
 	return whose == mine || whose == older

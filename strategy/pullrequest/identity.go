@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 )
 
-// Trailers of a commit, and lines of a pull request's body: whose it is.
+// Trailers of a commit, and lines of a pull request's body, which name its owner.
 const (
 	trailerID          = "Promotion-ID"
 	trailerNumber      = "Promotion-Number"
@@ -24,18 +24,18 @@ const (
 	trailerRevision    = "Revision"
 )
 
-// author of all commits. An address that no mail goes to.
+// author of all commits. Its address receives no mail.
 var author = gitrepo.Person{Name: "Capstan", Email: "noreply@capstan.dev"}
 
-// weave's commits, which are taken over with the branches that it left.
+// Author and message of weave's commits. The hub takes over weave's branches.
 const (
 	weaveAuthor  = "Promotion Server"
 	weaveMessage = "promoting version"
 )
 
-// claim is whose a commit or a pull request says that it is.
+// claim is the owner that a commit or a pull request names.
 type claim struct {
-	// id is strategy.Identity; empty when it says nothing.
+	// id is strategy.Identity; empty when no owner is named.
 	id          string
 	number      int64
 	pipeline    string // namespace/name
@@ -46,15 +46,15 @@ type claim struct {
 type relation int
 
 const (
-	// unclaimed: it says nothing.
+	// unclaimed: it names no owner.
 	unclaimed relation = iota
-	// mine: it is this act's.
+	// mine: it belongs to this promotion.
 	mine
-	// older: it is of a lower number, or of the promotion before it was retried.
+	// older: it belongs to a lower number, or to the promotion before its retry.
 	older
-	// newer: it is of a higher number.
+	// newer: it belongs to a higher number.
 	newer
-	// foreign: it is of another Pipeline that has, or had, the same name.
+	// foreign: it belongs to another Pipeline that has, or had, the same name.
 	foreign
 )
 
@@ -93,15 +93,16 @@ func (c claim) relationTo(p *capstanv1.Promotion) relation {
 	}
 }
 
-// stranger tells whether a claim is of a Pipeline of another name, whose branch only
-// happens to have the same one (see plain).
+// stranger reports whether a claim belongs to a Pipeline with another name, whose branch
+// happens to have the same name (see plain).
 func (c claim) stranger(p *capstanv1.Promotion) bool {
 	return c.relationTo(p) == foreign && c.pipeline != pipelineOf(p)
 }
 
 func pipelineOf(p *capstanv1.Promotion) string { return p.Namespace + "/" + p.Spec.Pipeline.Name }
 
-// trailers of the promotion's commit; the body of its pull request has them, too.
+// trailers returns the trailers of the promotion's commit, which are also in the body of
+// its pull request.
 func trailers(p *capstanv1.Promotion) string {
 	var b strings.Builder
 	for _, t := range []struct{ key, value string }{
@@ -117,19 +118,19 @@ func trailers(p *capstanv1.Promotion) string {
 	return b.String()
 }
 
-// message of the promotion's commit.
+// message returns the message of the promotion's commit.
 func message(p *capstanv1.Promotion) string {
 	return title(p) + "\n\n" + trailers(p)
 }
 
-// title is weave's.
+// title returns the title of the pull request, which is that of weave.
 func title(p *capstanv1.Promotion) string {
 	return fmt.Sprintf("Promote %s/%s in %s to %s", p.Namespace, p.Spec.Pipeline.Name, oneLine(p.Spec.Environment), oneLine(p.Spec.Revision))
 }
 
-// oneLine keeps a value from breaking out of its line, and from turning the text
-// around it (bidirectional controls are of format, Cf): environments and revisions
-// have no pattern.
+// oneLine replaces characters that would break the line or change the direction of the
+// text around it (bidirectional controls are in category Cf). Environments and revisions
+// have no pattern that excludes them.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == unicode.ReplacementChar {
@@ -139,32 +140,32 @@ func oneLine(s string) string {
 	}, strings.ToValidUTF8(s, "�"))
 }
 
-// ownCommit tells whether a commit is the hub's, as nobody has changed it: whoever
-// amends a commit becomes its committer.
+// ownCommit reports whether a commit is the hub's and unchanged: a person who amends a
+// commit becomes its committer.
 func ownCommit(c gitrepo.Commit) bool {
 	return c.Author == author && c.Committer == author && readClaim(c.Message).id != ""
 }
 
-// weavesCommit tells whether a commit was made by weave's pipeline-controller.
+// weavesCommit reports whether weave's pipeline-controller made a commit.
 func weavesCommit(c gitrepo.Commit) bool {
 	return c.Author.Name == weaveAuthor && c.Committer.Name == weaveAuthor && strings.TrimSpace(c.Message) == weaveMessage
 }
 
 const (
-	// maxBranch keeps a branch's name, as a file's, below what file systems take.
+	// maxBranch bounds the name of a branch, in bytes: Git stores it as a file name.
 	maxBranch = 200
-	// branchHash is how many bytes of sha256 tell branches apart whose parts had to
-	// be changed.
+	// branchHash is the number of bytes of SHA-256 that distinguish branches whose parts
+	// had to be changed.
 	branchHash = 4
 )
 
-// plain is what needs no change in a branch's name. Without "--", and without a dash
-// at either end, three parts joined by dashes can still collide (a-b and c, a and
-// b-c), as weave's do: the claim tells them apart, as another Pipeline's.
+// plain matches parts that need no change in a branch's name. Without "--", and without a
+// dash at either end, three parts joined by dashes can still collide (a-b and c, a and
+// b-c), as weave's do. The claim, which names the Pipeline, distinguishes them.
 var plain = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// Branch that a promotion is carried out on: weave's name, or, where a part of it
-// is not plain, a slug of it and a hash.
+// Branch returns the branch of a promotion: weave's name or, where a part of it is not
+// plain, a slug and a hash.
 func Branch(p *capstanv1.Promotion) string {
 	parts := []string{p.Namespace, p.Spec.Pipeline.Name, p.Spec.Environment}
 	name := "promotion-" + strings.Join(parts, "-")

@@ -358,11 +358,11 @@ func TestCommitsBeforeThePullRequest(t *testing.T) {
 				return true
 			})
 			if killed {
-				s.server.Lay(providertest.Fault{Method: http.MethodPost, Path: "pull", Status: http.StatusBadGateway, Times: 1})
-				s.server.Lay(providertest.Fault{Method: http.MethodPost, Path: "merge_requests", Status: http.StatusBadGateway, Times: 1})
+				s.server.AddFault(providertest.Fault{Method: http.MethodPost, Path: "pull", Status: http.StatusBadGateway, Times: 1})
+				s.server.AddFault(providertest.Fault{Method: http.MethodPost, Path: "merge_requests", Status: http.StatusBadGateway, Times: 1})
 				_, err := s.Promote(ctx, p)
 				g.Expect(err).To(HaveOccurred())
-				s.server.Mend()
+				s.server.ClearFaults()
 				s.again()
 				_, err = s.Promote(t.Context(), p)
 				expectReason(g, err, "BranchModified", "Ann Operator")
@@ -557,7 +557,7 @@ func TestAcceptedButAnsweredWithAnError(t *testing.T) {
 				for _, path := range []string{"/git-receive-pack", "pull", "merge_requests"} {
 					fault := fault
 					fault.Method, fault.Path = http.MethodPost, path
-					s.server.Lay(fault)
+					s.server.AddFault(fault)
 				}
 				p := s.promotion(1, "1.1.0")
 				var err error

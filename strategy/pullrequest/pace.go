@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// pollRate of one Secret at one service, per second. GitHub gives a token 5,000
-	// requests an hour, and the acts want theirs, too.
+	// pollRate is the number of polls per second with one Secret at one service. GitHub
+	// allows a token 5,000 requests per hour; the other acts need their part.
 	pollRate = 0.8
-	// pollBurst lets a hub that starts look at some at once.
+	// pollBurst lets a hub that starts poll some pull requests at once.
 	pollBurst = 30
 )
 
-// errTooOften is what a poll that would be too many ends with.
-var errTooOften = errors.New("other pull requests are looked at first")
+// errTooOften is the error of a poll over the rate.
+var errTooOften = errors.New("other pull requests are polled first")
 
-// pace at which one Secret's owner asks one service.
+// pace limits the requests with one Secret to one service.
 type pace struct {
 	polls *rate.Limiter
 
@@ -40,7 +40,7 @@ type pace struct {
 
 func newPace() *pace { return &pace{polls: rate.NewLimiter(pollRate, pollBurst)} }
 
-// poll takes the right to one look.
+// poll takes the right to one poll.
 func (p *pace) poll(now time.Time) error {
 	if p.polls.AllowN(now, 1) {
 		return nil
@@ -48,25 +48,25 @@ func (p *pace) poll(now time.Time) error {
 	return &strategy.RetryAfterError{After: time.Second, Untried: true, Err: errTooOften}
 }
 
-// held is an error while the service has asked to be left alone.
+// held returns an error while the service's rate limit is in force.
 func (p *pace) held(now time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if left := p.heldUntil.Sub(now); left > 0 {
-		return &strategy.RetryAfterError{After: left, Untried: true, Err: fmt.Errorf("not asked, because a moment ago: %w", p.heldBy)}
+		return &strategy.RetryAfterError{After: left, Untried: true, Err: fmt.Errorf("the service limits the rate, so it was not called; its last response: %w", p.heldBy)}
 	}
 	return nil
 }
 
-// idle tells whether to forget it loses nothing.
+// idle reports whether the pace has no state and can be removed.
 func (p *pace) idle(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.heldUntil.After(now) && p.polls.TokensAt(now) >= pollBurst
 }
 
-// note an answer: who limits the rate is left alone by all promotions, not only by
-// the one that was told.
+// note records a response. A rate limit stops the requests of all promotions with this
+// Secret, not only those of the promotion that got the response.
 func (p *pace) note(now time.Time, err error) {
 	var service *provider.Error
 	var git *gitrepo.Error
@@ -82,14 +82,14 @@ func (p *pace) note(now time.Time, err error) {
 	}
 }
 
-// turns lets one act at a time have a branch.
+// turns serializes the acts on each branch.
 type turns struct {
 	// mu guards lockedTaken, and the field users of each turn.
 	mu          sync.Mutex
 	lockedTaken map[string]*turn
 }
 
-// turn is one branch's. Whoever has its token acts.
+// turn is the turn on one branch. The act that has its token runs.
 type turn struct {
 	token chan struct{}
 	users int
@@ -97,7 +97,7 @@ type turn struct {
 
 func newTurns() *turns { return &turns{lockedTaken: map[string]*turn{}} }
 
-// take a branch, waiting for who has it. done gives it back.
+// take waits for the turn on a branch. done returns it.
 func (t *turns) take(ctx context.Context, branch string) (done func(), err error) {
 	t.mu.Lock()
 	mine := t.lockedTaken[branch]
@@ -123,12 +123,12 @@ func (t *turns) take(ctx context.Context, branch string) (done func(), err error
 	}
 }
 
-// maxLooks is how many are remembered before those that are long due are forgotten:
-// their promotions are over.
-const maxLooks = 10_000
+// maxComparisons is the number of entries from which long overdue ones are removed: their
+// promotions have finished.
+const maxComparisons = 10_000
 
-// looks remembers when a waiting pull request is to be compared with its base again.
-type looks struct {
+// comparisons holds when each open pull request is next compared with its base.
+type comparisons struct {
 	clock clock.PassiveClock
 
 	// mu guards lockedNext.
@@ -136,13 +136,13 @@ type looks struct {
 	lockedNext map[types.UID]time.Time
 }
 
-func newLooks(c clock.PassiveClock) *looks {
-	return &looks{clock: c, lockedNext: map[types.UID]time.Time{}}
+func newComparisons(c clock.PassiveClock) *comparisons {
+	return &comparisons{clock: c, lockedNext: map[types.UID]time.Time{}}
 }
 
-// due tells whether it is time. One that this process does not know has its time
-// spread, so that a hub that starts does not clone everything at once.
-func (l *looks) due(promotion types.UID) bool {
+// due reports whether a comparison is due. A promotion that is new to this process gets a
+// time spread over the interval, so that a hub that starts does not clone everything at once.
+func (l *comparisons) due(promotion types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
@@ -150,23 +150,23 @@ func (l *looks) due(promotion types.UID) bool {
 	if !ok {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(promotion))
-		next = now.Add(baseLookEvery * time.Duration(h.Sum32()%100) / 100)
+		next = now.Add(compareEvery * time.Duration(h.Sum32()%100) / 100)
 		l.lockedNext[promotion] = next
 	}
 	return !next.After(now)
 }
 
-// looked sets the next time, the later the longer this look took.
-func (l *looks) looked(promotion types.UID, took time.Duration) {
+// done sets the next time. It is later when this comparison took longer.
+func (l *comparisons) done(promotion types.UID, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock.Now()
-	if len(l.lockedNext) >= maxLooks {
+	if len(l.lockedNext) >= maxComparisons {
 		for other, next := range l.lockedNext {
-			if now.Sub(next) > baseLookEvery {
+			if now.Sub(next) > compareEvery {
 				delete(l.lockedNext, other)
 			}
 		}
 	}
-	l.lockedNext[promotion] = now.Add(max(baseLookEvery, baseLookShare*took))
+	l.lockedNext[promotion] = now.Add(max(compareEvery, compareShare*took))
 }

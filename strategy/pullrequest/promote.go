@@ -13,22 +13,23 @@ import (
 )
 
 const (
-	// maxRounds of looking and acting in one attempt, when somebody else is faster.
+	// maxRounds is the number of rounds of reading and acting in one attempt, when another
+	// process or a person changes the pull request meanwhile.
 	maxRounds = 3
-	// refusedOften is from which attempt in sequence on a pull request that the service
-	// refuses to open is taken for impossible: a branch that was just pushed may not be
-	// known everywhere yet.
+	// refusedOften is the number of attempts in sequence after which a refusal to open a
+	// pull request is terminal. Before that, the service may not know the pushed branch
+	// everywhere yet.
 	refusedOften = 3
 )
 
-// errLookAgain is returned when somebody else was faster.
-var errLookAgain = errors.New("the pull request was changed meanwhile")
+// errChanged is returned when another process or a person changed the pull request.
+var errChanged = errors.New("the pull request was changed meanwhile")
 
-// promote looks what there is, and makes what is missing.
+// promote reads the existing pull requests, and creates what is missing.
 func (a *act) promote(ctx context.Context) (result strategy.Result, err error) {
 	for range maxRounds {
 		result, err = a.round(ctx)
-		if !errors.Is(err, errLookAgain) {
+		if !errors.Is(err, errChanged) {
 			break
 		}
 	}
@@ -50,7 +51,7 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 	case f.open == nil && f.closed != nil:
 		return a.closed(ctx, *f.closed)
 	}
-	if f.open != nil && f.mine && a.untouched(*f.open) && !a.looks.due(a.p.UID) {
+	if f.open != nil && f.mine && a.untouched(*f.open) && !a.comparisons.due(a.p.UID) {
 		return a.settle(ctx, *f.open, a.kept())
 	}
 	began := a.o.Clock.Now()
@@ -58,7 +59,7 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 	if err != nil {
 		return strategy.Result{}, err
 	}
-	a.looks.looked(a.p.UID, a.o.Clock.Since(began))
+	a.comparisons.done(a.p.UID, a.o.Clock.Since(began))
 	switch {
 	case b.nothing:
 		return a.nothing(ctx, f.open)
@@ -72,15 +73,15 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 	case err != nil:
 		return strategy.Result{}, err
 	case !f.mine && pr.HeadSHA != "" && !strings.EqualFold(pr.HeadSHA, b.head.String()):
-		// Somebody has added a commit since the push, or the service is not up to date:
-		// Git tells which, now that the pull request is this promotion's.
-		return strategy.Result{}, errLookAgain
+		// A person has added a commit since the push, or the service is not up to date. The
+		// next round reads Git to find which, now that this promotion owns the pull request.
+		return strategy.Result{}, errChanged
 	}
 	return a.settle(ctx, pr, capstanv1.PullRequestStatus{HeadSHA: b.head.String(), BaseSHA: b.base.String()})
 }
 
-// find all pull requests of the branch, and the one that the status knows, which
-// people may have given another base.
+// find returns all pull requests of the branch, and the one in the status, whose base
+// people may have changed.
 func (a *act) find(ctx context.Context) ([]provider.PullRequest, error) {
 	prs, err := a.provider.Find(ctx, provider.Query{Head: a.branch, Base: a.spec.BaseBranch})
 	if err != nil {
@@ -100,10 +101,10 @@ func (a *act) find(ctx context.Context) ([]provider.PullRequest, error) {
 	return append(prs, pr), nil
 }
 
-// sifted is what of the pull requests concerns the promotion.
+// sifted has the pull requests that concern the promotion.
 type sifted struct {
 	merged, closed *provider.PullRequest
-	// open is the one to go on with; mine when it is this promotion's already.
+	// open is the open one to use; mine is true if it already belongs to this promotion.
 	open *provider.PullRequest
 	mine bool
 }
@@ -139,17 +140,18 @@ func first(found, candidate *provider.PullRequest) *provider.PullRequest {
 
 func (a *act) taken(pr provider.PullRequest) error {
 	by := readClaim(pr.Body)
-	return fail(ReasonBranchTaken, "pull request %d is of another Pipeline %s (UID %s): two hubs, or two Pipelines, use the branch %s; rename one of them",
+	return fail(ReasonBranchTaken, "pull request %d belongs to another Pipeline %s (UID %s): two hubs, or two Pipelines, use the branch %s; rename one of them",
 		pr.Number, oneLine(by.pipeline), by.pipelineUID, a.branch)
 }
 
-// untouched tells whether an open pull request is as the status has it.
+// untouched reports whether an open pull request is as the status records it.
 func (a *act) untouched(pr provider.PullRequest) bool {
 	kept := a.p.Status.PullRequest
 	return kept != nil && kept.Number == pr.Number && kept.ForeignSHA == "" && strings.EqualFold(kept.HeadSHA, pr.HeadSHA)
 }
 
-// ensure an open pull request that is the promotion's.
+// ensure returns an open pull request that belongs to the promotion; it creates or adopts
+// one if necessary.
 func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullRequest, error) {
 	if f.open != nil && f.mine {
 		return *f.open, nil
@@ -165,32 +167,33 @@ func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullReque
 	pr, err := a.provider.Create(ctx, provider.NewPullRequest{Head: a.branch, Base: a.spec.BaseBranch, Title: subject, Body: text})
 	switch {
 	case errors.Is(err, provider.ErrAlreadyExists):
-		return pr, errLookAgain
+		return pr, errChanged
 	case errors.Is(err, provider.ErrValidation) && a.p.Status.Attempt != nil && a.p.Status.Attempt.Failures+1 < refusedOften:
-		return pr, fmt.Errorf("opening it, which is tried again: %s", err) //nolint:errorlint // Its class says that it is terminal; it is not yet.
+		return pr, fmt.Errorf("opening the pull request, which is retried: %s", err) //nolint:errorlint // Its class says that it is terminal; it is not yet.
 	}
 	return pr, err
 }
 
-// adopt an open pull request of an earlier promotion, or of nobody. One that was closed
-// or merged meanwhile was not this promotion's when it was: it is given back, since to
-// bear a claim it would be taken for a rejection, or for a merge, of this one.
+// adopt takes over an open pull request of an earlier promotion, or one without owner. If
+// it was closed or merged meanwhile, it did not belong to this promotion at that time. Its
+// old text is restored: with this promotion's claim it would count as a rejection, or as a
+// merge, of this promotion.
 func (a *act) adopt(ctx context.Context, was provider.PullRequest, claim provider.Edit) (provider.PullRequest, error) {
 	pr, err := a.provider.Update(ctx, was.Number, claim)
 	switch {
 	case errors.Is(err, provider.ErrConflict):
-		return pr, errLookAgain
+		return pr, errChanged
 	case err != nil || pr.State == provider.Open:
 		return pr, err
 	}
 	if _, err := a.provider.Update(ctx, was.Number, provider.Edit{Title: &was.Title, Body: &was.Body}); err != nil {
 		return pr, err
 	}
-	return pr, errLookAgain
+	return pr, errChanged
 }
 
-// settle what is left to do at an open pull request of the promotion: labels and
-// reviewers as long as it was not recorded, and the merge.
+// settle does the remaining work at an open pull request of the promotion: labels and
+// reviewers if it is not recorded in the status yet, and the merge.
 func (a *act) settle(ctx context.Context, pr provider.PullRequest, kept capstanv1.PullRequestStatus) (strategy.Result, error) {
 	var notes []string
 	if a.p.Status.PullRequest == nil {
@@ -214,8 +217,8 @@ func (a *act) settle(ctx context.Context, pr provider.PullRequest, kept capstanv
 	return result, nil
 }
 
-// decorate gives it labels and reviewers. That a service will not have one of them
-// holds no promotion.
+// decorate adds labels and reviewers. If a service refuses one of them, the promotion
+// continues.
 func (a *act) decorate(ctx context.Context, pr provider.PullRequest) (notes []string, err error) {
 	if len(a.spec.Labels) > 0 {
 		err := a.provider.AddLabels(ctx, pr.Number, a.spec.Labels)
@@ -232,14 +235,14 @@ func (a *act) decorate(ctx context.Context, pr provider.PullRequest) (notes []st
 			return nil, err
 		}
 		if err != nil {
-			notes = append(notes, "nobody was asked to review: "+err.Error())
+			notes = append(notes, "without reviewers: "+err.Error())
 		}
 	}
 	return notes, nil
 }
 
-// merge it if the service lets, and its head is the hub's own commit. Whatever
-// stands against it now may not do so at the next look.
+// merge merges the pull request if the service allows it and its head is the hub's own
+// commit. A refusal is not an error: the next poll tries again.
 func (a *act) merge(ctx context.Context, pr provider.PullRequest, head string) (provider.PullRequest, string, error) {
 	if err := a.outranked(ctx); err != nil {
 		return pr, "", err
@@ -266,8 +269,8 @@ func (a *act) open(pr provider.PullRequest, kept capstanv1.PullRequestStatus) st
 	return a.result(strategy.Open, pr, kept, "pull request %d is open", pr.Number)
 }
 
-// nothing is to be changed: the base has the revision already. What is open for it
-// would have nothing to merge.
+// nothing handles a base that already has the revision. It closes an open pull request of
+// the promotion, which would have nothing to merge.
 func (a *act) nothing(ctx context.Context, open *provider.PullRequest) (strategy.Result, error) {
 	why := fmt.Sprintf("branch %s has %s already", a.spec.BaseBranch, oneLine(a.p.Spec.Revision))
 	if open == nil {
@@ -285,7 +288,7 @@ func (a *act) nothing(ctx context.Context, open *provider.PullRequest) (strategy
 	return result, nil
 }
 
-// comment that a pull request is closed with.
+// comment returns the comment with which a pull request is closed.
 func comment(p *capstanv1.Promotion, why string) string {
 	return fmt.Sprintf("Capstan closes this pull request: %s. (Promotion %s, number %d)", code(why), code(p.Namespace+"/"+p.Name), p.Spec.Number)
 }

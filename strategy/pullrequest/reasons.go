@@ -13,14 +13,14 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 )
 
-// Reasons why a promotion cannot be carried out until somebody changes something.
+// Reasons why a promotion cannot be carried out until a user changes something.
 const (
-	// ReasonInvalidSpec: the URL is not one of a repository of that service, or
-	// leads where the hub does not go.
+	// ReasonInvalidSpec: the URL is not that of a repository of the service, or it
+	// leads to an address that the hub must not call.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonSecretNotFound: the Secret does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
-	// ReasonInvalidCredentials: the Secret holds nothing that can be used.
+	// ReasonInvalidCredentials: the Secret has no usable credentials.
 	ReasonInvalidCredentials = "InvalidCredentials"
 	// ReasonUnauthorized: the credentials are wrong or have expired.
 	ReasonUnauthorized = "Unauthorized"
@@ -28,39 +28,40 @@ const (
 	ReasonForbidden = "Forbidden"
 	// ReasonUntrusted: the server's certificate is not signed by a trusted CA.
 	ReasonUntrusted = "Untrusted"
-	// ReasonRepositoryNotFound: no such repository, or none that may be seen.
+	// ReasonRepositoryNotFound: the repository does not exist, or the credentials may not
+	// read it.
 	ReasonRepositoryNotFound = "RepositoryNotFound"
 	// ReasonBaseBranchMissing: the repository has no such branch.
 	ReasonBaseBranchMissing = "BaseBranchMissing"
-	// ReasonRepositoryTooLarge: a clone would be over the limits.
+	// ReasonRepositoryTooLarge: a clone would exceed the limits.
 	ReasonRepositoryTooLarge = "RepositoryTooLarge"
-	// ReasonFileTooLarge: a marker stands in a file over the limit.
+	// ReasonFileTooLarge: a file over the limit has the marker.
 	ReasonFileTooLarge = "FileTooLarge"
 	// ReasonNoMarker: no file of the base branch has the marker.
 	ReasonNoMarker = "NoMarker"
 	// ReasonMarkerUnparsable: a file with the marker is not YAML.
 	ReasonMarkerUnparsable = "MarkerUnparsable"
-	// ReasonTwoMarkers: two markers stand where one is expected.
+	// ReasonTwoMarkers: there are two markers where one is expected.
 	ReasonTwoMarkers = "TwoMarkers"
-	// ReasonMarkerNotScalar: the marker stands at something that is not a scalar.
+	// ReasonMarkerNotScalar: the marked value is not a scalar.
 	ReasonMarkerNotScalar = "MarkerNotScalar"
 	// ReasonUnwritableRevision: the revision cannot be written as a scalar.
 	ReasonUnwritableRevision = "UnwritableRevision"
-	// ReasonBranchProtected: a rule of the service stands against the push.
+	// ReasonBranchProtected: a rule of the service refuses the push.
 	ReasonBranchProtected = "BranchProtected"
-	// ReasonBranchModified: commits that are not the hub's are on the branch.
+	// ReasonBranchModified: the branch has commits that the hub did not make.
 	ReasonBranchModified = "BranchModified"
 	// ReasonBranchTaken: another Pipeline of the same name uses the branch.
 	ReasonBranchTaken = "BranchTaken"
-	// ReasonPullRequestRefused: the service will not have the pull request.
+	// ReasonPullRequestRefused: the service refuses the pull request.
 	ReasonPullRequestRefused = "PullRequestRefused"
 )
 
-// failure is a terminal error with its reason, before it is known which Secret may
-// heal it.
+// failure is a terminal error with its reason, to which explain adds the version of the
+// Secret.
 type failure struct {
 	reason string
-	// credentials may heal it.
+	// credentials is set when other credentials may fix it.
 	credentials bool
 	err         error
 }
@@ -75,8 +76,8 @@ func fail(reason, format string, args ...any) error {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// explain makes what the hub understands of an error: terminal with a reason, to be
-// retried after a time, or to be retried.
+// explain converts an error for the hub: terminal with a reason, retryable after a time, or
+// retryable.
 func explain(err error, secret capstanv1.SecretVersion) error {
 	if err == nil {
 		return nil
@@ -99,7 +100,8 @@ func explain(err error, secret capstanv1.SecretVersion) error {
 	return err
 }
 
-// judge an error of Git, of a service or of an edit; nil when repetition may heal it.
+// judge classifies an error of Git, of a service or of an edit. It returns nil when a
+// repetition may succeed.
 func judge(err error) *failure {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
@@ -171,7 +173,7 @@ func judgeGit(e *gitrepo.Error) *failure {
 	return nil
 }
 
-// retryAfter is how long a service asked to wait; 0 when it did not.
+// retryAfter returns how long a service asked to wait; 0 if it did not.
 func retryAfter(err error) time.Duration {
 	var service *provider.Error
 	var git *gitrepo.Error

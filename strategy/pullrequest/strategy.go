@@ -19,52 +19,52 @@ import (
 )
 
 const (
-	// deadline of one act: three clones before it and its own, of 100 MB each over
-	// 100 Mbit/s, and some requests.
+	// deadline of one act. It allows for three clones before it and its own, of 100 MB
+	// each over 100 Mbit/s, and some requests.
 	deadline = 60 * time.Second
 
-	// baseLookEvery is how often at most a pull request that waits is compared with
-	// the base branch, which takes a clone when the base has moved on.
-	baseLookEvery = 15 * time.Minute
-	// baseLookShare bounds the share of time that these looks may take: where a
-	// clone takes long, they are as much rarer.
-	baseLookShare = 100
+	// compareEvery is the shortest interval at which an open pull request is compared with
+	// the base branch, which needs a clone when the base has changed.
+	compareEvery = 15 * time.Minute
+	// compareShare bounds the share of time for these comparisons to 1/compareShare:
+	// where a clone takes longer, they are less frequent.
+	compareShare = 100
 )
 
 // Options of the strategy.
 type Options struct {
-	// Reader reads Secrets and Promotions, uncached: a changed Secret and a higher
-	// number are seen at once.
+	// Reader reads Secrets and Promotions without a cache, so that a changed Secret and a
+	// higher number are observed at once.
 	Reader client.Reader
-	// Workspace has the clones.
+	// Workspace makes the clones.
 	Workspace *gitrepo.Workspace
-	// AllowLoopback permits services on this machine.
+	// AllowLoopback permits services on loopback addresses.
 	AllowLoopback bool
-	// Timeout of one request to a service, and for Git until its answer begins; the
-	// package provider's default when 0.
+	// Timeout of one request to a service; for Git, until its response begins. 0 means the
+	// default of package provider.
 	Timeout time.Duration
 	Clock   clock.PassiveClock
 }
 
-// Strategy carries promotions out by pull requests.
+// Strategy carries out promotions by pull requests.
 type Strategy struct {
 	o           Options
 	connections *connections
 	turns       *turns
-	looks       *looks
+	comparisons *comparisons
 }
 
 var _ strategy.Follower = &Strategy{}
 
-// New makes the strategy.
+// New returns the strategy.
 func New(o Options) *Strategy {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Strategy{o: o, connections: newConnections(o), turns: newTurns(), looks: newLooks(o.Clock)}
+	return &Strategy{o: o, connections: newConnections(o), turns: newTurns(), comparisons: newComparisons(o.Clock)}
 }
 
-// Close ends connections that idle.
+// Close closes idle connections.
 func (s *Strategy) Close() { s.connections.close() }
 
 // Name implements strategy.Strategy.
@@ -117,7 +117,8 @@ func (s *Strategy) Withdraw(ctx context.Context, p *capstanv1.Promotion, why str
 	return s.with(ctx, p, func(ctx context.Context, a *act) error { return a.withdraw(ctx, why) })
 }
 
-// act is one look at, or one change of, what a promotion has outside.
+// act is one call of the strategy: it reads or changes the branch and the pull request of
+// a promotion.
 type act struct {
 	*Strategy
 	*connection
@@ -127,7 +128,7 @@ type act struct {
 	pass   *pass
 }
 
-// with connects, waits for the branch, and explains what comes of it.
+// with connects, waits for the turn on the branch, calls do and explains its error.
 func (s *Strategy) with(ctx context.Context, p *capstanv1.Promotion, do func(context.Context, *act) error) error {
 	connection, version, err := s.connections.get(ctx, p)
 	if err != nil {
@@ -150,7 +151,7 @@ func (s *Strategy) with(ctx context.Context, p *capstanv1.Promotion, do func(con
 	return explain(err, version)
 }
 
-// clone the repository for an act.
+// clone clones the repository for an act.
 func (a *act) clone(ctx context.Context, do func(context.Context, *gitrepo.Clone) error) error {
 	username, password, err := a.provider.GitCredentials(ctx)
 	if err != nil {
@@ -165,13 +166,13 @@ func (a *act) clone(ctx context.Context, do func(context.Context, *gitrepo.Clone
 func (a *act) base(c *gitrepo.Clone) (gitrepo.Hash, error) {
 	base, ok := c.Branch(a.spec.BaseBranch)
 	if !ok {
-		return base, fail(ReasonBaseBranchMissing, "the repository has no branch %q: correct baseBranch of the Pipeline's strategy, or make the branch", a.spec.BaseBranch)
+		return base, fail(ReasonBaseBranchMissing, "the repository has no branch %q: correct baseBranch of the Pipeline's strategy, or create the branch", a.spec.BaseBranch)
 	}
 	return base, nil
 }
 
-// whose a pull request is. One that people have cleared of its claim is still known
-// by its number.
+// whose returns the relation of a pull request to the promotion. If people have removed its
+// claim, its number still identifies it.
 func (a *act) whose(pr provider.PullRequest) relation {
 	r := readClaim(pr.Body).relationTo(a.p)
 	if known := a.p.Status.PullRequest; r == unclaimed && known != nil && known.Number == pr.Number && known.Branch == pr.Head {
@@ -185,7 +186,7 @@ func (a *act) result(state strategy.State, pr provider.PullRequest, kept capstan
 	return strategy.Result{State: state, URL: pr.URL, PullRequest: &kept, Message: fmt.Sprintf(format, args...)}
 }
 
-// kept is what the Promotion's status holds of the pull request.
+// kept returns the pull request in the Promotion's status.
 func (a *act) kept() capstanv1.PullRequestStatus {
 	if a.p.Status.PullRequest == nil {
 		return capstanv1.PullRequestStatus{}
@@ -193,8 +194,8 @@ func (a *act) kept() capstanv1.PullRequestStatus {
 	return *a.p.Status.PullRequest
 }
 
-// outranked looks, before each step that changes something outside, whether a
-// promotion with a higher number has come meanwhile.
+// outranked is called before each step that changes the service or the repository. It
+// returns errOutranked if a promotion with a higher number exists.
 func (a *act) outranked(ctx context.Context) error {
 	// Uncached: a cache may not have the newer promotion yet.
 	all, err := promotions.OfPipeline(ctx, a.o.Reader, types.NamespacedName{Namespace: a.p.Namespace, Name: a.p.Spec.Pipeline.Name}, a.p.Spec.Pipeline.UID)
@@ -209,6 +210,6 @@ func (a *act) outranked(ctx context.Context) error {
 	return nil
 }
 
-// errOutranked is returned when something bears a higher number. The hub will see
-// that promotion as soon as it looks.
+// errOutranked is returned when the branch or pull request has a higher number. The hub
+// reconciles that promotion next.
 var errOutranked = errors.New("a promotion with a higher number has this branch or pull request")

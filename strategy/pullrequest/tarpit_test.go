@@ -36,7 +36,7 @@ func TestATarpitDelaysNobodyElse(t *testing.T) {
 				files["clusters/"+env+"/web.yaml"] = release(good.ns, env, "1.0.0")
 			}
 			good.Commit(gittest.Base, "environments", files)
-			tarpit.server.Lay(providertest.Fault{Path: at, Hang: true})
+			tarpit.server.AddFault(providertest.Fault{Path: at, Hang: true})
 			good.options.Clock, good.options.Timeout = nil, requests
 			good.again()
 

@@ -150,8 +150,8 @@ func counter(g *WithT, from prometheus.Gatherer, name string) int {
 	return int(sum)
 }
 
-// TestAnnotator: 5,000 MachineDeployments over 20 regions, beside the bare patches of the
-// same objects in the same run; then a look at all of them again.
+// TestAnnotator: 5,000 MachineDeployments over 20 regions, compared with the bare patches of
+// the same objects in the same run; then a second reconciliation of all of them.
 func TestAnnotator(t *testing.T) {
 	many := count(200, 5000)
 	n := newNodeGroups(t, many)
@@ -178,8 +178,8 @@ func TestAnnotator(t *testing.T) {
 	asked := n.cloud.Count(aws.Match{})
 	n.g.Expect(asked).To(Equal(regions), "one listing of each region")
 
-	// A change that all of them look at, and that changes nothing: pods are not counted
-	// as it is.
+	// A change that reconciles all of them without effect: pods are not counted
+	// anyway.
 	n.settle(looked)
 	start := looked()
 	again := time.Now()
@@ -206,11 +206,11 @@ func TestAnnotator(t *testing.T) {
 	fmt.Fprintf(os.Stderr, "| %d MachineDeployments annotated, of the bare PATCH rate (%.0f/s of %.0f/s) | %.2f | ≥ %.1f | %s |\n", many, rate, bare, rate/bare, atLeast, verdict)
 	report("second pass, patches", float64(patched), 0, "")
 	report("second pass, EC2 calls", float64(calls), 0, "")
-	report("second pass, all looked at again", second.Seconds(), float64(many)/bare, "s")
+	report("second pass, all reconciled again", second.Seconds(), float64(many)/bare, "s")
 	report("EC2 calls for each region", float64(asked)/regions, 1, "")
 }
 
-// settle waits until nothing is looked at any more: the patches' own events are through.
+// settle waits until no reconciliation runs: the events of the patches were processed.
 func (n *nodeGroups) settle(looked func() int) {
 	last := -1
 	n.g.Eventually(func() bool {

@@ -20,7 +20,7 @@ import (
 
 var full = flag.Bool("full", false, "take the counts of the budgets, and print figures")
 
-// count is the full one, or the small one that shows that the measurement works.
+// count returns the full count, or the small one that checks the measurement.
 func count(small, whole int) int {
 	if *full {
 		return whole
@@ -28,7 +28,7 @@ func count(small, whole int) int {
 	return small
 }
 
-// report prints a figure beside its budget.
+// report prints a figure next to its budget.
 func report(what string, measured, budget float64, unit string) {
 	verdict := "ok"
 	if measured > budget {
@@ -46,7 +46,7 @@ func figure(f float64) string {
 
 const kib, mib = 1 << 10, 1 << 20
 
-// TestMachine prints what the figures are of.
+// TestMachine prints the machine of the figures.
 func TestMachine(*testing.T) {
 	model := "unknown"
 	if raw, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -28,7 +28,7 @@ import (
 // its dashboard; none when empty.
 const dashboardVariable = "CAPSTAN_BENCH_DASHBOARD"
 
-// TestDashboard: the largest fleet's pages, from the first look on, and what viewers cost.
+// TestDashboard: the largest fleet's pages, from the first request on, and the cost of viewers.
 func TestDashboard(t *testing.T) {
 	clusters, pipelines, viewers := count(6, 500), count(4, 200), count(5, 50)
 	s := newScene(t, simulated.Options{Clusters: clusters, Applications: 1})
@@ -60,13 +60,13 @@ func TestDashboard(t *testing.T) {
 	}).Should(Equal(clusters))
 	d := dashboardOf{"http://" + address}
 
-	// Nobody has looked yet. What a connection takes to be made does not count.
+	// No client has requested a page yet. What a connection takes to be made does not count.
 	_, _, _, err = d.get(t.Context(), "/about")
 	s.g.Expect(err).NotTo(HaveOccurred())
 	for _, path := range []string{"/pipelines", "/"} {
 		first, size, body, err := d.get(t.Context(), path)
 		s.g.Expect(err).NotTo(HaveOccurred())
-		report(fmt.Sprintf("dashboard, %d clusters × %d Pipelines: first byte of the first look at %s", clusters, pipelines, path), first.Seconds()*1000, 100, "ms")
+		report(fmt.Sprintf("dashboard, %d clusters × %d Pipelines: first byte of the first request of %s", clusters, pipelines, path), first.Seconds()*1000, 100, "ms")
 		report("the same, compressed", float64(size)/1000, 300, "kB")
 		s.g.Expect(strings.Count(body, map[string]string{"/pipelines": `<tr id="pipeline/`, "/": `<li id="cluster/`}[path])).To(Equal(map[string]int{"/pipelines": pipelines, "/": clusters}[path]), "all of them")
 	}
@@ -85,16 +85,16 @@ func TestDashboard(t *testing.T) {
 	after, _ := d.watched(s, h, viewers, people, "2.0.0")
 	report(fmt.Sprintf("%d viewers of the fleet, the matrix and single clusters: live heap and stacks", viewers), float64(after.Live-before.Live)/mib, 50, "MiB")
 	report("the same, resident", float64(after.Resident-before.Resident)/mib, 50, "MiB")
-	// As nobody does: each at an address of its own that shows everything, so that no
-	// page is shared.
+	// An unrealistic case: each viewer has an address of its own that shows everything, so
+	// that no page is shared.
 	alone := func(i int) string { return []string{"/pipelines", "/"}[i%2] + fmt.Sprintf("?page=%d", i+2) }
 	after, later := d.watched(s, h, viewers, alone, "3.0.0")
 	report(fmt.Sprintf("%d viewers at addresses of their own: live heap and stacks", viewers), float64(after.Live-before.Live)/mib, 50, "MiB")
-	report("the same, first byte of their first looks: p99", quantile(later, 0.99), 100, "ms")
+	report("the same, first byte of their first requests: p99", quantile(later, 0.99), 100, "ms")
 }
 
 // watched is the hub's cost while viewers look, and the times to first bytes of their
-// first looks, sorted.
+// first requests, sorted.
 func (d dashboardOf) watched(s *scene, h *hubProcess, viewers int, at func(int) string, revision string) (cost, []time.Duration) {
 	ctx, cancel := context.WithCancel(s.Context())
 	var watching sync.WaitGroup

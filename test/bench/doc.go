@@ -1,16 +1,16 @@
 // Package bench measures a whole hub against the budgets of the design.
 //
-// Purpose: figures, each beside its budget, for docs/benchmarks.md. `make bench`
-// takes the full counts; the tests of this package take small ones, and look only
-// at whether the measurements work: nothing here asserts how long something takes.
+// Purpose: figures, each next to its budget, for docs/benchmarks.md. `make bench` uses the
+// full counts. The tests of this package use small ones, and check only that the
+// measurements work: no test asserts how long something takes.
 //
-// Contract: the hub is a process of its own (this test binary, started again), with
-// the default options and garbage collection, so that its memory is its own. The
-// management cluster is a real API server, the workload clusters are those of
+// Contract: the hub is a separate process (this test binary, started again), with the
+// default options and garbage collection, so that its memory is measured alone. The
+// management cluster is a real API server. The workload clusters are those of
 // test/bench/simulated, in the measuring process. All share the machine, so times are
 // those of a machine that does four things at once.
 //
-// Trade-offs: what a cluster costs is the slope between two fleets, so that what is
-// there once does not count; it includes the Pipelines' own objects in the hub's
-// cache, since there is no cluster without them.
+// Trade-offs: the cost of a cluster is the slope between two fleets, so that fixed costs do
+// not count. It includes the Pipelines' own objects in the hub's cache, because every
+// cluster has Pipelines.
 package bench

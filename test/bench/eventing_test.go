@@ -120,7 +120,7 @@ func TestEventRate(t *testing.T) {
 			})).To(Succeed())
 			began := time.Now()
 			for i := range events {
-				p.Tell(promotionEvent(backend, i), nil)
+				p.Publish(promotionEvent(backend, i), nil)
 			}
 			g.Eventually(func() int { s, _ := p.Status(backend); return s.Queued }).WithPolling(time.Millisecond).Should(BeZero())
 			rate := float64(events) / time.Since(began).Seconds()
@@ -155,10 +155,10 @@ func benchPromotion(namespace, name, pipeline string) *capstanv1.Promotion {
 	}
 }
 
-// TestEdgeToBroker: from the API server's yes to an edge until the message is in
+// TestEdgeToBroker: from the API server's response to an edge until the message is in
 // JetStream, at 200 edges a second: how much of it passes before the hub's informer has
-// the edge, which is the API server's, and how much the hub adds; while what was told is
-// recorded on each object, and a receiver of webhooks is told, too.
+// the edge, which is the API server's, and how much the hub adds; while the published
+// events are recorded on each object, and a receiver of webhooks gets them too.
 func TestEdgeToBroker(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
@@ -231,7 +231,7 @@ func TestEdgeToBroker(t *testing.T) {
 	fmt.Fprintf(os.Stderr, "| what the API server takes, edge → the hub's informer: p50; p99 | %s ms; %s ms | – | |\n", figure(quantile(shown, 0.5)), figure(quantile(shown, 0.99)))
 }
 
-// arrivals are when each Promotion was first heard of.
+// arrivals are the times at which each Promotion was first received.
 type arrivals struct {
 	mu  sync.Mutex
 	all map[string]time.Time

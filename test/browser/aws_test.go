@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sts"
 )
 
-// What the hub hears of instances comes from here.
+// The hub's events of instances come from this simulation.
 const region, account, queueName, deadName = "us-east-1", "123456789012", "events", "dead"
 
 // startAWS plays SQS, with a queue and one for its dead letters.
@@ -145,7 +145,7 @@ func TestInstancesAndBackends(t *testing.T) {
 		ContainSubstring("workers"), ContainSubstring("0 of 3"), ContainSubstring("cpu: 8")))
 	b.do(kept())
 	interrupt(t)
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("spot-interruption-terminate"), ContainSubstring("SpotInterruption"), ContainSubstring("1 leaving or failed")))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("spot-interruption-terminate"), ContainSubstring("SpotInterruption"), ContainSubstring("1 terminating or failed")))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 
 	b.open("/instances?state=SpotInterruption")

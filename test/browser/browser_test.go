@@ -53,7 +53,7 @@ func TestLivePromotion(t *testing.T) {
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 }
 
-// A cluster that dies is grey, with the age of what was last seen, as soon as that is
+// A cluster that dies is grey, with the age of the last observation, as soon as that is
 // 45 s old, and never green after that.
 func TestStaleCluster(t *testing.T) {
 	pipeline(t, "silent", "dev", "staging")
@@ -64,13 +64,13 @@ func TestStaleCluster(t *testing.T) {
 	world.proxies["staging"].Set(controlplane.Refuse)
 	defer world.proxies["staging"].Set(controlplane.Pass)
 	world.clock.step(45*time.Second - world.clock.Since(before))
-	b.Eventually(func() string { return b.cell("silent", "staging") }, patience, "100ms").Should(And(ContainSubstring("target stale"), ContainSubstring("1.0.0 Stale"), MatchRegexp(`last seen \d+ s ago`)))
+	b.Eventually(func() string { return b.cell("silent", "staging") }, patience, "100ms").Should(And(ContainSubstring("target stale"), ContainSubstring("1.0.0 Stale"), MatchRegexp(`last observed \d+ s ago`)))
 	b.Consistently(func() string { return b.cell("silent", "staging") }, "5s", "100ms").Should(ContainSubstring("target stale"))
-	// The ground is grey: no green in what is shown.
+	// The background is grey, and no text is green.
 	colour := eval[string](b, `getComputedStyle(document.getElementById("pipeline/apps/silent").querySelector('td[data-column="staging"] .mark')).color`)
 	good := eval[string](b, `getComputedStyle(document.documentElement).getPropertyValue("--good")`)
 	b.Expect(colour).To(Equal("rgb(86, 93, 102)"), "not %s", good)
-	b.Eventually(func() string { return b.cell("silent", "dev") }, patience).Should(ContainSubstring("target good"), "the others are heard")
+	b.Eventually(func() string { return b.cell("silent", "dev") }, patience).Should(ContainSubstring("target good"), "the other clusters are reachable")
 	b.open("/?state=Unreachable")
 	b.Eventually(func() string { return seen[string](b, `document.querySelector("[data-list=cards]").innerText`) }, patience).Should(And(ContainSubstring("fleet/staging"), Not(ContainSubstring("fleet/dev"))))
 
@@ -110,8 +110,8 @@ func TestSevenTabs(t *testing.T) {
 	first.Eventually(polling, patience).Should(Equal(3), "a browser has six connections: four streams, and the others ask")
 }
 
-// A hub that restarts is told of while it is away; then the page is live again, and
-// nobody signs in anew.
+// The page shows that the connection is lost while the hub restarts. Then it is live, and
+// users need not sign in again.
 func TestRestart(t *testing.T) {
 	pipeline(t, "again", "dev", "prod")
 	b := newTab(t)
@@ -136,7 +136,7 @@ func TestWithoutScript(t *testing.T) {
 	b.Eventually(func() string { return b.cell("plain", "prod") }, patience).Should(ContainSubstring("1.0.0"))
 	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 	for path, says := range map[string]string{
-		"/": "fleet/prod", "/pipelines?q=plain": "apps/plain", "/pipelines/apps/plain": "Revisions", "/clusters/Cluster/fleet/prod": "plain-prod/plain", "/promotions": "Promotions", "/instances": "machines and pools", "/backends": "EventingBackends", "/about": "leads",
+		"/": "fleet/prod", "/pipelines?q=plain": "apps/plain", "/pipelines/apps/plain": "Revisions", "/clusters/Cluster/fleet/prod": "plain-prod/plain", "/promotions": "Promotions", "/instances": "machines and pools", "/backends": "EventingBackends", "/about": "leader",
 	} {
 		b.open(path)
 		b.Expect(evaluate(b, chromedp.OuterHTML(chromedp.CSS("main")))).To(ContainSubstring(says), path)

@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard"
 )
 
-// Who may list one namespace sees that namespace in lists, counts and the stream, and
-// nothing of another; and is told which right is missing.
+// A user who may list one namespace sees that namespace in lists, counts and the stream, and
+// no other. The pages name the missing permissions.
 func TestOwnNamespaceOnly(t *testing.T) {
 	pipeline(t, "foreign", "dev", "prod")
 	pipelineIn(t, teamNamespace, "own", "dev", "prod")
@@ -67,7 +67,7 @@ func TestFleetSizes(t *testing.T) {
 	b := newTab(t)
 	address, err := freeAddress()
 	b.Expect(err).NotTo(HaveOccurred())
-	// Somebody leads, for longer than the test takes.
+	// Another replica has the lease for longer than the test takes.
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: largeNamespace, Name: hub.LeaseName}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
 	}}
@@ -85,7 +85,7 @@ func TestFleetSizes(t *testing.T) {
 		return chromedp.Do(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS("main h1")))
 	}, patience).Should(Succeed())
 	cards := func() int { return seen[int](b, `document.querySelectorAll(".card").length`) }
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("stands by")))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("is a standby")))
 	b.Expect(cards()).To(BeZero())
 	b.do(kept())
 	connect(t, 0, 1)

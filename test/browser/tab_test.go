@@ -56,7 +56,7 @@ func (b *tab) open(path string) {
 // kept marks the page, which a reload forgets.
 func kept() chromedp.Action[chromedp.Void] { return script(`window.kept = true`) }
 
-// signIn types the token of who may see everything, as people do.
+// signIn types the token of the user who may see everything.
 func (b *tab) signIn(path string) {
 	b.t.Helper()
 	b.signInWith(world.token, path)

@@ -17,8 +17,8 @@ import (
 
 var notification = pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}
 
-// N3 and the rest of what a CRD without patterns admits: each gets a condition
-// that names the object and the mend, and none disturbs the Pipeline beside it.
+// N3, and all other input that a CRD without patterns accepts: each gets a condition
+// that names the object and the fix, and none affects the Pipeline next to it.
 func TestBadInput(t *testing.T) {
 	release(t, c, "good", "1.0.0", "", true)
 	capiCluster(t, "no-secret", nil)
@@ -111,7 +111,7 @@ func TestOddEnvironmentNamesArePromotedInto(t *testing.T) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// A broken kubeconfig is mended, and the Pipeline goes on without a restart.
+// A broken kubeconfig is fixed, and the Pipeline continues without a restart.
 func TestMendedKubeconfig(t *testing.T) {
 	g := NewWithT(t)
 	release(t, remote, "mended", "1.0.0", "", true)

@@ -1,7 +1,7 @@
-// Package conformance runs the whole hub against real API servers and holds it to
-// what weaveworks pipeline-controller did for its users, and to what a bad object
-// must not do.
+// Package conformance runs the whole hub with real API servers. Its tests prove two things:
+// the hub behaves like weaveworks pipeline-controller, and an invalid object does not
+// affect other objects.
 //
-// One hub serves all tests, as it would serve all teams: a test that upset another
-// would show.
+// One hub serves all tests, as one hub serves all teams. So a test that affects another
+// fails.
 package conformance

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/approval"
 )
 
-// C23, N6: an approval is recorded once, and who captured it can do nothing with it.
+// C23, N6: an approval is recorded once, and a captured call cannot be used again.
 func TestApproval(t *testing.T) {
 	forEachScheme(t, "c23", func(t *testing.T, name string, s scheme, from *caller) {
 		g := NewWithT(t)

@@ -62,7 +62,7 @@ func TestPromotionEndpoint(t *testing.T) {
 	})
 }
 
-// C16: who has not the key is told nothing but that.
+// C16: a caller without the key gets no other information.
 func TestSignatureIsChecked(t *testing.T) {
 	forEachScheme(t, "c16", func(t *testing.T, name string, s scheme, from *caller) {
 		p := hooked(t, name, nil)
@@ -89,7 +89,7 @@ func TestSignatureIsChecked(t *testing.T) {
 	})
 }
 
-// Without a secret nobody can have signed: 401, whatever the call.
+// Without a secret no call can have a valid signature: every call gets 401.
 func TestWithoutSecret(t *testing.T) {
 	g := NewWithT(t)
 	for name, edit := range map[string]func(*pipelinesv1.Pipeline){
@@ -145,7 +145,7 @@ func TestSecretOfTheEnvironment(t *testing.T) {
 	g.Expect(from.call(t, http.MethodPost, path, version2(own, http.MethodPost, path, body), body).Code).To(Equal(204))
 }
 
-// C21: the hint is answered with what comes of the promotion.
+// C21: the response to the hint is the result of the promotion.
 func TestPromotionStarted(t *testing.T) {
 	forEachScheme(t, "c21", func(t *testing.T, name string, s scheme, from *caller) {
 		g := NewWithT(t)
@@ -163,7 +163,7 @@ func TestPromotionStarted(t *testing.T) {
 		all := awaitPhase(t, p, capstanv1.PhaseAwaitingRollout)
 		g.Expect(all[0].Spec.Revision).To(Equal("1.1.0"))
 
-		// Where the promotion has a pull request, the answer tells where.
+		// If the promotion has a pull request, the response contains its URL.
 		before := all[0].DeepCopy()
 		all[0].Status.URL = "https://git.example.org/fleet/pulls/7"
 		g.Expect(c.Status().Patch(t.Context(), &all[0], client.MergeFrom(before))).To(Succeed())
@@ -172,7 +172,7 @@ func TestPromotionStarted(t *testing.T) {
 	})
 }
 
-// C21: a promotion that cannot be carried out.
+// C21: a promotion that cannot be executed.
 func TestPromotionFails(t *testing.T) {
 	forEachScheme(t, "c21f", func(t *testing.T, name string, s scheme, from *caller) {
 		g := NewWithT(t)

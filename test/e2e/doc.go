@@ -1,15 +1,15 @@
-// Package e2e proves the whole way: a new chart version in dev travels to staging and
+// Package e2e tests the whole flow: a new chart version in dev is promoted to staging and
 // prod by pull requests that are merged at a real Git provider, and runs there.
 //
-// What is real: the control planes of a management and three workload clusters,
-// Flux's helm-controller in each workload cluster, Gitea with the fleet's repository,
-// and the hub, as the program that is shipped, in a process of its own, with the
-// rights of config/rbac. What is played: kustomize-controller and source-controller
-// (playground/flux), and the people who merge.
+// Real: the control planes of a management and three workload clusters, Flux's
+// helm-controller in each workload cluster, Gitea with the fleet's repository, and the
+// hub: the released program in its own process, with the permissions of config/rbac.
+// Simulated: kustomize-controller and source-controller (playground/flux), and the users
+// who merge.
 //
-// The second part kills the hub (SIGKILL) at random moments on the way, 3 times, or
-// 30 with CAPSTAN_SOAK, and holds all pull requests there ever were against those
-// there should be: none doubled, none lost. CAPSTAN_SEED repeats its moments.
+// The second part kills the hub (SIGKILL) at random times, 3 times, or 30 with
+// CAPSTAN_SOAK. It compares all pull requests with the expected ones: none twice, none
+// missing. CAPSTAN_SEED repeats the times.
 //
 // `make e2e` runs it. Without CAPSTAN_E2E or CAPSTAN_SOAK, as in `make test`, it is
 // only compiled: it takes a minute and a gigabyte and a half.

@@ -71,7 +71,7 @@ func (w *world) endHub() {
 	}
 }
 
-// stopHub ends it in good order, and looks through all that was logged.
+// stopHub stops the hub gracefully and checks its whole log.
 func (w *world) stopHub() {
 	w.Helper()
 	w.g.Expect(w.hub.Stop()).To(Succeed())

@@ -23,7 +23,7 @@ const (
 )
 
 // hubIsKilled: revisions of two applications travel, and once on each hop the hub is
-// killed and started again. What is promoted must be as if nothing had happened.
+// killed and started again. The promotions must be the same as without the kills.
 func (w *world) hubIsKilled() {
 	kills := killsInShort
 	if os.Getenv("CAPSTAN_SOAK") != "" {
@@ -79,19 +79,19 @@ func (w *world) kill(number int, after time.Duration) {
 	w.startHub()
 }
 
-// underWay tells what a hub was killed in the midst of.
+// underWay returns the phases of the promotions in progress when the hub was killed.
 func (w *world) underWay() string {
 	var list capstanv1.PromotionList
 	w.g.Expect(w.admin.List(w.Context(), &list)).To(Succeed())
-	var told []string
+	var unfinished []string
 	for _, p := range list.Items {
 		if p.Status.Phase != capstanv1.PhaseSucceeded {
-			told = append(told, fmt.Sprintf("%s %s into %s %s", p.Spec.Pipeline.Name, p.Spec.Revision, p.Spec.Environment, p.Status.Phase))
+			unfinished = append(unfinished, fmt.Sprintf("%s %s into %s %s", p.Spec.Pipeline.Name, p.Spec.Revision, p.Spec.Environment, p.Status.Phase))
 		}
 	}
-	if len(told) == 0 {
-		return "no promotion was under way"
+	if len(unfinished) == 0 {
+		return "no promotion was in progress"
 	}
-	slices.Sort(told)
-	return strings.Join(told, ", ")
+	slices.Sort(unfinished)
+	return strings.Join(unfinished, ", ")
 }

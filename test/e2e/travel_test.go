@@ -40,7 +40,7 @@ func (p promised) source() string {
 	return ""
 }
 
-// hop is one promotion and when what of it was seen.
+// hop is one promotion and the times of its observed steps.
 type hop struct {
 	promised
 	url                                string
@@ -66,8 +66,8 @@ func (w *world) revisionTravels() {
 	w.Logf("every hop, in seconds after %s was committed for dev:\n%s", revision, table(hops, began))
 }
 
-// settle waits until the first revision is installed everywhere: the hub is to find a
-// fleet that nobody works at.
+// settle waits until the first revision is installed everywhere, so that the hub starts
+// with an idle fleet.
 func (w *world) settle() {
 	w.Helper()
 	for _, env := range environments {
@@ -206,7 +206,7 @@ func (w *world) promotionsOf(g Gomega, p promised) []capstanv1.Promotion {
 	return found
 }
 
-// ledger tells what the Promotions say, for a failure's message.
+// ledger returns the state of the Promotions, for the message of a failure.
 func (w *world) ledger(p promised) string {
 	var told []string
 	for _, one := range w.promotionsOf(w.g, p) {

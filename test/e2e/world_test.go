@@ -146,7 +146,7 @@ func (w *world) scheme() *runtime.Scheme {
 func (w *world) clientOf(plane *controlplane.ControlPlane, scheme *runtime.Scheme) client.Client {
 	w.Helper()
 	config := plane.Config()
-	config.QPS = -1 // Tests look often.
+	config.QPS = -1 // Tests poll often.
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	return c

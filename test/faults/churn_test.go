@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
-// churn is how many clusters come and go, and how often: few in CI, all that the
+// churn is how many clusters are added and removed, and how often: few in CI, all that the
 // promise names in `make soak`.
 func churn() (clusters, rounds int) {
 	if os.Getenv("CAPSTAN_SOAK") != "" {
@@ -28,8 +28,8 @@ func churn() (clusters, rounds int) {
 // that it had, and enough for what the process, test and all, collects meanwhile.
 const stays = 16 << 10
 
-// TestChurn: clusters come, are watched, and go, again and again. Goroutines and
-// memory return.
+// TestChurn: clusters are added, watched and removed repeatedly. All goroutines end, and
+// their memory is freed.
 func TestChurn(t *testing.T) {
 	leaks.AtEnd(t) // The test is not parallel: no other hub runs.
 	clusters, rounds := churn()

@@ -1,16 +1,15 @@
-// Package faults holds a whole hub against workload clusters that fail.
+// Package faults tests a whole hub with workload clusters that fail.
 //
-// Purpose: what a platform team fears in a hub (a dead cluster that stalls the
-// others, a rotated credential that blinds it, a restart that finds half the fleet
-// away) as scenarios, each a test with the invariants it keeps: no revision is
-// missed, none is promoted twice, healthy clusters notice nothing, goroutines
-// return.
+// Purpose: each test is a failure that platform teams know. An unreachable cluster blocks
+// the others, a rotated credential stops the watches, or half of the fleet is unreachable
+// at a restart. The invariants of each test are: no revision is missed, none is promoted
+// twice, healthy clusters are not affected, and all goroutines end.
 //
-// Contract: the management cluster is a real API server. The workload clusters are
-// those of test/bench/simulated, simulated API servers whose every answer can be
-// directed; that they answer as real ones do is that package's own test. Each test
-// has a hub of its own, restricted to a namespace of its own.
+// Contract: the management cluster is a real API server. The workload clusters are the
+// simulated API servers of test/bench/simulated. A test can control each of their
+// responses. The tests of that package prove that they respond like real ones. Each test
+// has its own hub, restricted to its own namespace.
 //
-// Trade-offs: times of the hub are shortened, so that an outage is seconds. Nothing
+// Trade-offs: times of the hub are shortened, so that an outage takes seconds. No test
 // here asserts how long something takes; test/bench measures it.
 package faults

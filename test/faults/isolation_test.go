@@ -64,7 +64,7 @@ func TestTheOthersNoticeNothing(t *testing.T) {
 	}
 }
 
-// TestFifthDead: 20 % of a fleet are away when the hub starts, and come back.
+// TestFifthDead: 20 % of a fleet are unreachable when the hub starts, and recover later.
 func TestFifthDead(t *testing.T) {
 	w := newWorld(t, simulated.Options{Clusters: 20, Applications: 1})
 	w.pipelines()
@@ -81,8 +81,8 @@ func TestFifthDead(t *testing.T) {
 	w.allRun("1.0.0", dead...)
 }
 
-// TestHalfOpen: connections go silent without an end, as behind a broken NAT. The
-// cluster is Unreachable, and what changed meanwhile is seen when it is back.
+// TestHalfOpen: connections become silent without being closed, as behind a broken NAT. The
+// cluster is Unreachable. Changes during the outage are observed after it.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
@@ -100,8 +100,8 @@ func TestHalfOpen(t *testing.T) {
 	w.g.Expect(w.lists()).To(Equal(lists), "the watch resumed")
 }
 
-// TestSlowIsNotDead: a cluster of which each answer takes long is watched like any
-// other, and blocks nothing.
+// TestSlowIsNotDead: a cluster whose responses are slow is watched like any other, and
+// does not block the others.
 func TestSlowIsNotDead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
@@ -115,8 +115,8 @@ func TestSlowIsNotDead(t *testing.T) {
 	w.runs(slow.Name(), slow, "1.1.0")
 }
 
-// TestBlind: a watch falls silent while the cluster answers. It is broken, and resumes
-// from where it was.
+// TestBlind: a watch becomes silent while the cluster responds. The hub closes the watch,
+// and it resumes from its last event.
 func TestBlind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})

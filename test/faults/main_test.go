@@ -17,10 +17,10 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// patience with what has to happen; a loaded machine is slow.
+// patience is the timeout for conditions; a loaded machine is slow.
 const patience = 60 * time.Second
 
-// polling of what is waited for.
+// polling is the interval between checks of a condition.
 const polling = 50 * time.Millisecond
 
 var (

@@ -18,8 +18,8 @@ import (
 const rotations = 20
 
 // TestRotationOfAll: while revisions change, the credentials of all clusters are
-// replaced again and again. Nothing is listed anew, no revision is missed, and no
-// goroutine stays.
+// replaced repeatedly. Nothing is listed again, no revision is missed, and all goroutines
+// end.
 func TestRotationOfAll(t *testing.T) {
 	for name, auth := range map[string]simulated.Auth{"tokens": simulated.AuthToken, "certificates": simulated.AuthCertificate} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRotationOfAll(t *testing.T) {
 	}
 }
 
-// TestRotationAfterTheFact: a token ends before its successor is in the Secret. Calls
+// TestRotationAfterTheFact: a token expires before the next one is in the Secret. Calls
 // wait, and nothing is lost or listed.
 func TestRotationAfterTheFact(t *testing.T) {
 	t.Parallel()
@@ -89,8 +89,8 @@ func TestRotationAfterTheFact(t *testing.T) {
 	w.g.Expect(w.lists()).To(Equal(lists), "the watch resumed")
 }
 
-// TestStormOf401: every cluster rejects its credentials at once. The servers are not
-// hammered, and all heal by one write to each Secret.
+// TestStormOf401: all clusters reject their credentials at the same time. The servers do
+// not get many requests, and one write to each Secret fixes all.
 func TestStormOf401(t *testing.T) {
 	w := newWorld(t, simulated.Options{Clusters: 10, Applications: 1})
 	w.pipelines()
@@ -113,8 +113,8 @@ func TestStormOf401(t *testing.T) {
 	w.allRun("1.1.0", w.clusters...)
 }
 
-// TestServerMoves: another address and CA for the same cluster. The old connection
-// goes on until the new one is synced: no target is stale on the way.
+// TestServerMoves: the Secret names another address and CA of the same cluster. The old
+// connection is used until the new one is synced: no target becomes stale.
 func TestServerMoves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
@@ -137,8 +137,8 @@ func TestServerMoves(t *testing.T) {
 	}
 }
 
-// TestAnotherClusterAtTheAddress: the cluster was rebuilt behind the same server. What
-// the old one ran is not taken for what the new one runs.
+// TestAnotherClusterAtTheAddress: the cluster was rebuilt behind the same server. The
+// observations of the old cluster are not used for the new one.
 func TestAnotherClusterAtTheAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
@@ -152,8 +152,8 @@ func TestAnotherClusterAtTheAddress(t *testing.T) {
 	w.allRun("1.0.0", c)
 }
 
-// TestWrongCA: a Secret with another cluster's CA. At first it is as a cluster that
-// does not answer, and says why; over one that works it takes nothing away.
+// TestWrongCA: a Secret with the CA of another cluster. In a new Secret, the cluster is
+// Unreachable with a message. In a changed Secret, the working connection stays in use.
 func TestWrongCA(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// TestAnswersThatAreNone: a cluster answers, but not with what was asked for. It is
-// shown as what it is, the other is untouched, and it heals.
+// TestAnswersThatAreNone: a cluster sends wrong responses. The hub shows its state, the
+// other cluster is not affected, and the first recovers.
 func TestAnswersThatAreNone(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]simulated.Mode{
@@ -57,8 +57,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestEndlessList: pages of a list without end are not gathered until the hub has no
-// memory left.
+// TestEndlessList: a list with endless pages does not use all memory of the hub.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 2})
@@ -73,8 +72,8 @@ func TestEndlessList(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// TestBlindIsShown: a cluster answers probes, and lets a kind that was watched be
-// watched no more. The ClusterConnection says so, too.
+// TestBlindIsShown: a cluster responds to probes, but a watched kind cannot be watched any
+// more. The ClusterConnection shows that, too.
 func TestBlindIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
@@ -91,8 +90,8 @@ func TestBlindIsShown(t *testing.T) {
 	w.g.Expect(w.reaches(c, capstanv1.ConnectionReady).Kinds).To(ConsistOf(HaveField("Synced", true)))
 }
 
-// TestGone: the history of a watch is compacted away while it is off. The kind is
-// listed anew, and nothing is missed.
+// TestGone: the server compacts the history of a watch while the watch is closed. The kind
+// is listed again, and nothing is missed.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 2})
@@ -117,8 +116,8 @@ func TestGone(t *testing.T) {
 	}).Should(Succeed(), "a deletion that no watch told")
 }
 
-// TestBackBeforeItsWatch: a cluster is back, and its watch is not yet. What was seen
-// before the outage does not count as fresh in between.
+// TestBackBeforeItsWatch: a cluster is reachable again, but its watch is not open yet.
+// Until then, observations from before the outage are not fresh.
 func TestBackBeforeItsWatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
@@ -143,8 +142,8 @@ func TestBackBeforeItsWatch(t *testing.T) {
 	}, patience, 5*time.Millisecond).Should(Equal("1.1.0"))
 }
 
-// TestFlapping: a cluster goes and comes faster than the hub decides. Its revisions
-// arrive in the end, once each, and each is promoted once.
+// TestFlapping: a cluster fails and recovers faster than the hub decides. Each of its
+// revisions is observed once in the end, and promoted once.
 func TestFlapping(t *testing.T) {
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})
 	dev, prod := w.clusters[0], w.clusters[1]
@@ -181,8 +180,8 @@ func (w *world) promote(p *pipelinesv1.Pipeline) {
 	w.g.Expect(admin.Update(w.Context(), p)).To(Succeed())
 }
 
-// TestClusterOfTheSameName: a Cluster is deleted and another of its name declared,
-// with another server. Nothing of the first is left.
+// TestClusterOfTheSameName: a Cluster is deleted and another of the same name is created,
+// with another server. No observation of the first is left.
 func TestClusterOfTheSameName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 1, Applications: 1})
@@ -237,9 +236,9 @@ func TestClockJumps(t *testing.T) {
 		Should(ConsistOf(prod.Name() + " 1.1.0 " + string(capstanv1.PhaseSucceeded)))
 }
 
-// TestManagementClusterAway: the hub loses the management cluster while workload
-// clusters change, and one of them renews its token. It keeps its watches, and shows
-// all when it is back.
+// TestManagementClusterAway: the management cluster is unreachable while workload clusters
+// change and one of them renews its token. The hub keeps its watches, and shows all
+// changes after the outage.
 func TestManagementClusterAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 3, Applications: 1})
@@ -267,8 +266,8 @@ func TestManagementClusterAway(t *testing.T) {
 	w.g.Expect(w.lists()).To(Equal(lists), "lists at the workload clusters")
 }
 
-// TestHubStoppedMeanwhile: revisions that came while no hub ran are promoted once,
-// the last one only.
+// TestHubStoppedMeanwhile: of the revisions that were deployed while no hub ran, only the
+// last one is promoted, once.
 func TestHubStoppedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 2, Applications: 1})

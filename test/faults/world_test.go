@@ -33,11 +33,11 @@ const applications = "apps"
 // freshFor of the hubs here; an outage longer than it makes targets stale.
 const freshFor = 3 * time.Second
 
-// linger of connections and informers that nothing demands any more.
+// linger of connections and informers without demand.
 const linger = 500 * time.Millisecond
 
 // world is a fleet, declared in a namespace of the management cluster, and the hub
-// that looks after that namespace.
+// that serves that namespace.
 type world struct {
 	*testing.T
 	g         *WithT
@@ -193,7 +193,7 @@ func (w *world) kustomization(c *simulated.Cluster) {
 	})).To(Succeed())
 }
 
-// target is what a Pipeline shows of its only target in a cluster.
+// target returns the status of the only target of a Pipeline in a cluster.
 func (w *world) target(pipeline string, c *simulated.Cluster) (pipelinesv1.TargetStatus, error) {
 	p := &pipelinesv1.Pipeline{}
 	if err := admin.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: pipeline}, p); err != nil {
@@ -228,7 +228,7 @@ func (w *world) allRun(revision string, over ...*simulated.Cluster) {
 	}
 }
 
-// staleAt waits until a Pipeline shows a revision that it cannot rely upon.
+// staleAt waits until a Pipeline shows a revision as stale.
 func (w *world) staleAt(c *simulated.Cluster, revision string) {
 	w.Helper()
 	w.g.Eventually(func(g Gomega) {

@@ -1,4 +1,4 @@
-// Package goaws holds tests against goaws, an SQS by other people: what
-// playground/aws/sqs simulates and what hub/instancestate/queue does with a queue are
-// the same there, less what goaws lacks.
+// Package goaws tests playground/aws/sqs, hub/instancestate/queue and the SQS sink against
+// goaws, an independent implementation of SQS. The tests are the same as with the
+// simulator, except for features that goaws lacks.
 package goaws

@@ -19,13 +19,13 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sqs/sqstest"
 )
 
-// client of goaws, which is at endpoint.
+// client of goaws, and its endpoint.
 var (
 	client   *sqs.Client
 	endpoint string
 )
 
-// goaws keeps its queues in globals: there is one for all tests.
+// goaws has its queues in global variables: there is one server for all tests.
 func TestMain(m *testing.M) {
 	const region = "eu-west-1"
 	server := httptest.NewServer(router.New())

@@ -15,8 +15,8 @@ import (
 	sink "github.com/capstan-hub/capstan/hub/eventing/sink/sqs"
 )
 
-// TestPublishes: what the sink sends, an SQS that is not ours keeps as the same event,
-// control characters and all; to a FIFO queue under the event's id and group.
+// TestPublishes: an independent SQS stores an event of the sink unchanged, including
+// control characters. To a FIFO queue the sink sends the event's id and group.
 func TestPublishes(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("AWS_ACCESS_KEY_ID", "a")
@@ -52,7 +52,7 @@ func TestPublishes(t *testing.T) {
 		g.Expect(got.String()).To(Equal(e.String()))
 		g.Expect(aws.ToString(m.MessageAttributes["ce-type"].StringValue)).To(Equal(e.Type()))
 	}
-	// A queue that is not there.
+	// A queue that does not exist.
 	s := sink.Open(sink.Options{Config: configOf(g, map[string]any{"role": "sink", "region": "eu-west-1", "queueName": "nowhere", "endpoint": endpoint}), AWS: config, AllowLoopback: true})
 	g.Expect(s.Ping(t.Context())).To(MatchError(ContainSubstring("no-queue")))
 }

@@ -42,7 +42,7 @@ func path(parts ...string) string {
 	return filepath.Join(append([]string{controlplane.Root()}, parts...)...)
 }
 
-// tool runs a program of bin; what it writes is returned.
+// tool runs a program of bin and returns its output.
 func tool(ctx context.Context, stdin []byte, env []string, name string, args ...string) (string, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, renderingTimeout)
 	defer cancel()

@@ -34,7 +34,7 @@ var (
 	firstPipeline = regexp.MustCompile("(?s)## Your first Pipeline\n\n```yaml\n(.*?)```")
 )
 
-// What the quick start says is typed into a shell, word for word, at a bare API server.
+// A shell runs the commands of the quick start, word for word, against an empty API server.
 func TestTheQuickStart(t *testing.T) {
 	g := NewWithT(t)
 	plane, err := controlplane.Start(controlplane.Options{})
@@ -88,7 +88,7 @@ func TestTheQuickStart(t *testing.T) {
 	g.Expect(said).To(HaveKeyWithValue("capstan explain pipeline apps/shop", ContainSubstring("shop")))
 }
 
-// beginsWith tells which of the keys a command begins with.
+// beginsWith returns the key that a command begins with.
 func beginsWith(command string, keys map[string]string) (string, bool) {
 	for begins := range keys {
 		if strings.HasPrefix(command, begins) {

@@ -22,12 +22,12 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// monitored asks the chart for everything that it can make.
+// monitored are the values that enable all objects of the chart.
 var monitored = []string{
 	"--set", "monitoring.serviceMonitor=true", "--set", "monitoring.prometheusRule=true", "--set", "monitoring.grafanaDashboard=true",
 }
 
-// Who installs by Helm and who installs by kustomize get the same objects.
+// An installation by Helm has the same objects as one by kustomize.
 func TestTheChartAndTheKustomizationAreTheSame(t *testing.T) {
 	g := NewWithT(t)
 	text, err := chart(t, append(monitored, "--set", "image.tag=latest")...)

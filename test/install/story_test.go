@@ -88,7 +88,7 @@ func (r right) String() string {
 	return r.role + ": " + r.verb + " " + resource
 }
 
-// allows tells whether a request is one that the right is for.
+// allows reports whether the right permits a request.
 func (r right) allows(asked controlplane.Request) bool {
 	resource := asked.Resource
 	if asked.Subresource != "" {
@@ -127,7 +127,7 @@ func rightsOf(t *testing.T, text string) []right {
 
 const excuse = "Not in the story:"
 
-// brackets hold what a right is for.
+// brackets match the purpose of a right.
 var brackets = regexp.MustCompile(`\([^()]*\)`)
 
 // excuses are the rights of which a comment beside their rule says that the story does

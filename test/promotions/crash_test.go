@@ -15,12 +15,12 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// afterClaim is longer than an attempt holds its place.
+// afterClaim is longer than an attempt blocks others.
 const afterClaim = 30 * time.Second
 
-// N1: the hub is killed at every outside call on a promotion's way, before the call
-// and after it took effect. The next hub ends what was begun: one promotion for
-// each environment, one identity at the receiver for each, none lost.
+// N1: the hub is killed at every outside call during a promotion, before the call and after
+// it took effect. The next hub finishes the promotion: there is one promotion for each
+// environment, one identity at the receiver for each, and none is lost.
 func TestKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	play := func(ctx context.Context, g Gomega, w *world, k *killer) {
@@ -80,13 +80,13 @@ func killAtEach(t *testing.T, calls []call, play func(*testing.T, *killer)) {
 // soak returns whether tests run with their full counts.
 func soak() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
 
-// team acts upon notifications in the order in which they came, as late as it likes.
+// team applies notifications in the order in which they arrive, after any delay.
 type team struct {
 	w    *world
 	done int
 }
 
-// act upon one notification; false when there is none.
+// act applies one notification; false if there is none.
 func (a *team) act() bool {
 	told := a.w.receiver.received()
 	if a.done >= len(told) {
@@ -107,9 +107,9 @@ func (a *team) act() bool {
 	return true
 }
 
-// Random histories of observations, crashes and two hubs at once never give two
-// promotions for one state of the source, nor an act outside a promotion's
-// identity, nor lose the last revision.
+// Random histories of observations, crashes and two hubs at once never result in two
+// promotions for one state of the source, or in an attempt with another identity than the
+// promotion's, and never lose the last revision.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	envs := []string{"dev", "staging", "prod"}
@@ -151,7 +151,7 @@ func TestRandomHistories(t *testing.T) {
 	})
 }
 
-// fresh has clusters heard of again, at what they were last seen to run.
+// fresh makes clusters reachable again, with the revision that was last observed.
 func (w *world) fresh(envs ...string) {
 	for _, env := range envs {
 		obs, _, _ := w.x.Last(w.object(env))

@@ -10,7 +10,7 @@
 // clusters are written into the index by the test. Random tests print the seed that
 // repeats them (CAPSTAN_SEED).
 //
-// Trade-offs: `make test` kills hubs at each distinct call and plays few random
-// histories; `make soak` kills them at every call and plays many. docs/testing.md lists
+// Trade-offs: `make test` kills hubs at each distinct call and runs few random
+// histories; `make soak` kills them at every call and runs many. docs/testing.md lists
 // the counts.
 package promotions

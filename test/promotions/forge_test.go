@@ -47,8 +47,8 @@ type hosted struct {
 	killer atomic.Pointer[killer]
 }
 
-// forge is a service that tests have in hand: a real repository of Git's, behind the
-// published API of a service.
+// forge is a service that tests control: a real Git repository behind the published API of
+// a service.
 type forge struct {
 	*gittest.Repository
 	*providertest.Server
@@ -93,8 +93,8 @@ func (w *world) manifest(env, version string) string {
 	return fmt.Sprintf("kind: HelmRelease\nspec:\n  version: \"%s\" # {\"$promotion\": \"%s:web:%s\"}\n", version, w.ns, env)
 }
 
-// deadly kills the hub that calls at a request: before it takes effect, or after and
-// before the answer is seen.
+// deadly kills the calling hub at a request: before the request takes effect, or after that
+// and before the answer is received.
 func (f *hosted) deadly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k := f.killer.Load()
@@ -139,7 +139,7 @@ func (w *world) pulling(c client.Client) strategy.Registry {
 	return strategy.Registry{pulls}
 }
 
-// pull asks for promotion by pull request.
+// pull configures promotion by pull request.
 func (w *world) pull(change func(*pipelinesv1.PullRequestPromotion)) *pipelinesv1.Promotion {
 	spec := &pipelinesv1.PullRequestPromotion{
 		Type: w.hosted.kind, URL: w.hosted.URL(), BaseBranch: gittest.Base, SecretRef: pipelinesv1.LocalObjectReference{Name: gitSecret},
@@ -183,7 +183,7 @@ func (f *hosted) wants(env string) string {
 
 var idLine = regexp.MustCompile(`(?m)^Promotion-ID: (\S+)$`)
 
-// identities that the pull requests bear, in their order.
+// identities of the pull requests, in their order.
 func (f *hosted) identities() []string {
 	var ids []string
 	for _, pr := range f.PullRequests() {
@@ -194,7 +194,7 @@ func (f *hosted) identities() []string {
 	return ids
 }
 
-// doubled are identities that two pull requests bear.
+// doubled are identities that two pull requests have.
 func (f *hosted) doubled() []string {
 	ids := f.identities()
 	slices.Sort(ids)

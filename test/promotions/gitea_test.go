@@ -28,7 +28,7 @@ import (
 // N1 by pull request against a real Gitea: TestKilledAtRandom, with a repository for
 // each run. Every other run is killed at requests to Git and to Gitea only, and first
 // of all where a second pull request would come from: when one is opened, in turn
-// before Gitea has heard of it and after.
+// before Gitea has received the request and after.
 func TestKilledAtRandomOnGitea(t *testing.T) {
 	t.Parallel()
 	runs := 4
@@ -78,12 +78,12 @@ func openingFirst(random *rand.Rand, after bool) func() *killer {
 	}
 }
 
-// pushes tells whether a request pushes to Git.
+// pushes returns whether a request pushes to Git.
 func pushes(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/git-receive-pack")
 }
 
-// opens tells whether a request opens a pull request at Gitea.
+// opens returns whether a request opens a pull request at Gitea.
 func opens(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/pulls")
 }
@@ -186,7 +186,7 @@ func (r *onGitea) URL() string {
 	return r.front.URL + "/" + r.repository.Owner + "/" + r.repository.Name + ".git"
 }
 
-// PullRequests are asked of Gitea itself, past the proxy.
+// PullRequests reads the pull requests from Gitea directly, not through the proxy.
 func (r *onGitea) PullRequests() []providertest.PullRequest {
 	r.t.Helper()
 	found, err := r.repository.PullRequests(r.t.Context())

@@ -33,7 +33,7 @@ func TestRetryOfARejectedOne(t *testing.T) {
 	p.Status.Phase, p.Status.Reason = capstanv1.PhaseRejected, "PullRequestClosed" // What a closed pull request leads to.
 	g.Expect(w.c.Status().Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
 	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseRejected), "it is not begun again by itself")
+	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseRejected), "it does not start again automatically")
 	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
 	retry(ctx, g, w, w.newest(ctx, "staging"))
 	h.settle(ctx)
@@ -42,8 +42,8 @@ func TestRetryOfARejectedOne(t *testing.T) {
 	g.Expect(w.receiver.ids).To(HaveLen(2), "a retry is another act: it has another id")
 }
 
-// TestRetryWhileNoHubRuns: an environment is brought back by hand and the retry
-// raised while no hub runs. What the hub before saw there does not count as done.
+// TestRetryWhileNoHubRuns: a user rolls an environment back and raises the retry while no
+// hub runs. The observations of the hub before do not mean that the promotion succeeded.
 func TestRetryWhileNoHubRuns(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
@@ -195,7 +195,7 @@ func TestRecreatedPipeline(t *testing.T) {
 	g.Expect(old.Name).To(BeElementOf(all[0].Name, all[1].Name))
 }
 
-func TestSuspendHoldsTheAct(t *testing.T) {
+func TestSuspendBlocksTheAttempt(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "staging"))
@@ -234,7 +234,7 @@ func TestEditedStrategySupersedes(t *testing.T) {
 	g.Expect(all[1].Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
 }
 
-// A receiver that fails is asked again, after a backoff that stands in the status.
+// A receiver that fails is called again, after a backoff that is in the status.
 func TestFailedAttemptsAreRepeated(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
@@ -257,7 +257,7 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 	g.Expect(w.receiver.received()).To(HaveLen(1))
 }
 
-func TestStalledIsSaidOnce(t *testing.T) {
+func TestStalledIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
@@ -298,7 +298,7 @@ func TestRetention(t *testing.T) {
 	g.Expect(kept[1].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
 }
 
-// The status was lost (a restored Pipeline): numbering and sequences go on.
+// The status was lost (a restored Pipeline): numbers and sequences continue.
 func TestLostStatus(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
@@ -323,8 +323,8 @@ func TestConditionsCarryTheClock(t *testing.T) {
 	g.Expect(c.LastTransitionTime.Time).To(BeTemporally("==", w.clock.Now()))
 }
 
-// The caches of Pipelines and Promotions are filled apart. A Promotion that is seen
-// with a Pipeline of before it is not ended for that: nothing would begin it again.
+// The caches of Pipelines and Promotions are filled independently. A Promotion does not end
+// because the cached Pipeline is older than it: nothing would start the promotion again.
 func TestAPipelineThatIsOldInTheCacheEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, old := range map[string]func(context.Context, *world) *pipelinesv1.Pipeline{

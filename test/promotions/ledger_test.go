@@ -13,7 +13,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// C7, C8: a revision goes through all environments in order; and the next one too.
+// C7, C8: a revision is promoted through all environments in order, and then the next one.
 func TestPromotesThroughAllEnvironments(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
@@ -82,7 +82,8 @@ func TestABA(t *testing.T) {
 	g.Expect(w.receiver.received()).To(HaveLen(3))
 }
 
-// C9: mixed or unready targets of the first environment hold everything, and say so.
+// C9: mixed or unready targets of the first environment block all promotions, and the
+// condition says so.
 func TestPromotionPending(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
@@ -142,7 +143,7 @@ func TestManualWaitsForApproval(t *testing.T) {
 	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(BeEmpty())
 }
 
-// An approval that crosses the next revision lets nothing go.
+// An approval that is given while the next revision supersedes the promotion has no effect.
 func TestApproveWhileSuperseding(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
@@ -199,12 +200,12 @@ func TestEnvironmentMovedOn(t *testing.T) {
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging", "prod"))
 	w.runs("dev", "1.1")
 	h.settle(ctx)
-	w.runs("staging", "9.9") // By hand, past the promotion.
+	w.runs("staging", "9.9") // Changed outside the pipeline.
 	h.settle(ctx)
 	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
 	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("EnvironmentMovedOn"))
 	g.Expect(w.into(ctx, "staging")).To(HaveLen(1), "what a person did stays")
-	g.Expect(w.into(ctx, "prod")).To(BeEmpty(), "and does not travel")
+	g.Expect(w.into(ctx, "prod")).To(BeEmpty(), "and is not promoted")
 	w.runs("dev", "1.2")
 	h.settle(ctx)
 	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"), "until there is something new")

@@ -17,8 +17,9 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
 )
 
-// A wrong token stops at once, and the right one goes on by itself, without a restart.
-func TestChangedSecretBeginsAgain(t *testing.T) {
+// A promotion with a wrong token fails at once. With the right token it starts again
+// automatically, without a restart of the hub.
+func TestChangedSecretStartsAgain(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct{ spoil, mend func(context.Context, *world) }{
 		"wrong token": {
@@ -80,8 +81,8 @@ func (w *world) token(ctx context.Context, token string) {
 	}
 }
 
-// A token that expires while a pull request waits, and is renewed: the same pull
-// request goes on.
+// A token expires while a pull request waits, and is renewed: the promotion continues with
+// the same pull request.
 func TestTokenExpiresWhileAPullRequestWaits(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
@@ -97,8 +98,8 @@ func TestTokenExpiresWhileAPullRequestWaits(t *testing.T) {
 	g.Expect(w.forge.PullRequests()).To(HaveLen(1))
 }
 
-// A token that expires while a pull request waits for a revision that the source
-// leaves: nobody is to merge it. It is closed as soon as there is a valid token.
+// A token expires while a pull request waits, and the source moves on to another revision:
+// the pull request must not be merged. It is closed as soon as there is a valid token.
 func TestFailedAndObsoleteIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
@@ -119,15 +120,15 @@ func TestFailedAndObsoleteIsWithdrawn(t *testing.T) {
 	g.Expect(w.newest(ctx, "staging").Status.Withdrawn).To(BeTrue())
 }
 
-// What failed for another reason than its credentials, with its pull request open,
-// takes it back when the source leaves the revision.
+// A promotion that failed for another reason than its credentials closes its open pull
+// request when the source moves on to another revision.
 func TestFailedIsWithdrawnWhenTheSourceMovesOn(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
 	w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
 	w.runs("dev", "1.1")
 	h.settle(ctx)
-	w.forge.Lay(providertest.Fault{Status: 403, Times: 1})
+	w.forge.AddFault(providertest.Fault{Status: 403, Times: 1})
 	h.rest(ctx)
 	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
 	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open), "it may begin again")
@@ -140,8 +141,8 @@ func TestFailedIsWithdrawnWhenTheSourceMovesOn(t *testing.T) {
 	g.Expect(pr.Comments[0]).To(ContainSubstring("agreed on another revision"))
 }
 
-// An environment that is brought to the revision by hand needs the pull request no
-// more: it is closed, with the reason. One that was merged is asked about once at most.
+// An environment that a user changed to the revision does not need the pull request: it is
+// closed, with the reason. A merged pull request is requested once at most.
 func TestSucceededByHandIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -177,17 +178,17 @@ func TestSucceededByHandIsWithdrawn(t *testing.T) {
 	}
 }
 
-// What was mended at the service, or in the repository, is not seen by the hub: the
-// conditions say how it begins again, and so it does.
-func TestConditionsTellHowItBeginsAgain(t *testing.T) {
+// The hub does not observe a fix at the service or in the repository. The conditions say how
+// to start the promotion again, and this works.
+func TestConditionsSayHowToStartAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		spoil, mend  func(w *world)
 		reason, says string
 	}{
 		"rights at the service": {
-			func(w *world) { w.forge.Lay(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.Mend() },
-			"Forbidden", "where something else is mended, as rights at the Git service, raise spec.retry of Promotion ",
+			func(w *world) { w.forge.AddFault(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.ClearFaults() },
+			"Forbidden", "if you fix something else, such as permissions at the Git service, raise spec.retry of Promotion ",
 		},
 		"a marker": {
 			func(w *world) {
@@ -196,7 +197,7 @@ func TestConditionsTellHowItBeginsAgain(t *testing.T) {
 			func(w *world) {
 				w.forge.Commit(gittest.Base, "marker", map[string]string{manifestOf("staging"): w.manifest("staging", "1.0")})
 			},
-			"NoMarker", "once that is mended, raise spec.retry of Promotion ",
+			"NoMarker", "fix this, then raise spec.retry of Promotion ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -223,8 +224,8 @@ func TestConditionsTellHowItBeginsAgain(t *testing.T) {
 	}
 }
 
-// What was edited in the Pipeline begins under the next number.
-func TestEditedPipelineBeginsAgain(t *testing.T) {
+// After an edit of the Pipeline, a promotion with the next number starts.
+func TestEditedPipelineStartsAgain(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
 	w, h := pulled(t, pipelinesv1.Gitea, func(s *pipelinesv1.PullRequestPromotion) { s.BaseBranch = "release" }, "dev", "staging")
@@ -240,9 +241,9 @@ func TestEditedPipelineBeginsAgain(t *testing.T) {
 	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
 }
 
-// A person's commits on the branch are shown on the Promotion and the Pipeline, and
-// the promotion still ends when that person merges.
-func TestAPersonsCommitsStallAndGoOn(t *testing.T) {
+// A user's commits on the branch are shown on the Promotion and the Pipeline, and the
+// promotion still succeeds when the user merges.
+func TestForeignCommitsStallUntilMerged(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
 	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
@@ -264,7 +265,8 @@ func TestAPersonsCommitsStallAndGoOn(t *testing.T) {
 	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
 }
 
-// A service that fails for a minute: bounded attempts, then it goes on.
+// A service that fails for a minute: a bounded number of attempts, then the promotion
+// continues.
 func TestServiceFailsForAMinute(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]providertest.Fault{
@@ -274,7 +276,7 @@ func TestServiceFailsForAMinute(t *testing.T) {
 			t.Parallel()
 			g, ctx := NewWithT(t), t.Context()
 			w, h := pulled(t, pipelinesv1.GitLab, nil, "dev", "staging")
-			w.forge.Lay(fault)
+			w.forge.AddFault(fault)
 			w.runs("dev", "1.1")
 			for range 12 {
 				h.settle(ctx)
@@ -284,7 +286,7 @@ func TestServiceFailsForAMinute(t *testing.T) {
 			g.Expect(p.Status.Phase).To(Equal(capstanv1.PhasePromoting))
 			g.Expect(p.Status.Reason).To(Equal("Retrying"))
 			g.Expect(p.Status.Attempt.Number).To(BeNumerically("<=", 5))
-			w.forge.Mend()
+			w.forge.ClearFaults()
 			h.rest(ctx)
 			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
 			g.Expect(w.forge.PullRequests()).To(HaveLen(1))
@@ -292,7 +294,7 @@ func TestServiceFailsForAMinute(t *testing.T) {
 	}
 }
 
-func TestSuspendHoldsPullRequests(t *testing.T) {
+func TestSuspendBlocksPullRequests(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
 	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")

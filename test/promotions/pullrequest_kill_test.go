@@ -18,9 +18,9 @@ import (
 )
 
 // N1 by pull request: the hub is killed at random outside calls (API server, Git, the
-// service), before a call or after it took effect, again and again while a revision
-// travels to the end, and sometimes while another one comes. Each promotion has one
-// pull request, and the last revision arrives everywhere.
+// service), before a call or after it took effect, many times while a revision is promoted
+// to the last environment, and sometimes while another one appears. Each promotion has one
+// pull request, and all environments run the last revision at the end.
 func TestKilledAtRandom(t *testing.T) {
 	t.Parallel()
 	runs := 10 // two for each service
@@ -133,7 +133,7 @@ func onceEach(ctx context.Context, g Gomega, w *world) {
 	for i := range promotions {
 		known = append(known, strategy.Identity(&promotions[i]))
 	}
-	g.Expect(w.hosted.identities()).To(HaveLen(len(w.hosted.PullRequests())), "every pull request bears an identity")
+	g.Expect(w.hosted.identities()).To(HaveLen(len(w.hosted.PullRequests())), "every pull request has an identity")
 	g.Expect(known).To(ContainElements(w.hosted.identities()), "and it is a promotion's")
 	for i := range promotions {
 		if p := &promotions[i]; p.Status.Phase == capstanv1.PhaseSucceeded {

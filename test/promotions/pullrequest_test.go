@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// pollStep lets an open pull request be looked at.
+	// pollStep is longer than the first interval between checks of a pull request.
 	pollStep = 20 * time.Second
-	// claimStep is longer than an attempt by pull request holds its place, and than
-	// any pull request waits to be looked at.
+	// claimStep is longer than an attempt by pull request blocks others, and than
+	// any pull request waits for its check.
 	claimStep = 7 * time.Minute
 )
 
-// rest settles, and lets the time come for whatever waits for it.
+// rest settles, and moves the clock twice by claimStep, so that waits end.
 func (h *hubUnder) rest(ctx context.Context) {
 	h.w.Helper()
 	for range 2 {
@@ -39,7 +39,7 @@ func pulled(t *testing.T, kind pipelinesv1.GitProviderType, change func(*pipelin
 	return w, w.began(t.Context(), w.newPipeline("web", w.pull(change), envs...))
 }
 
-func TestPullRequestsCarryARevisionToTheEnd(t *testing.T) {
+func TestPullRequestsPromoteToTheLastEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []pipelinesv1.GitProviderType{
 		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
@@ -71,7 +71,7 @@ func TestPullRequestsCarryARevisionToTheEnd(t *testing.T) {
 	}
 }
 
-// An open pull request is a few reads now and then, and no writes to the API server.
+// An open pull request causes a few reads from time to time, and no writes to the API server.
 func TestAnOpenPullRequestWritesNothing(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
@@ -108,14 +108,14 @@ func TestClosedByHandIsRejected(t *testing.T) {
 	g.Expect(w.forge.PullRequests()).To(HaveLen(2), "a retry is another act")
 }
 
-// Superseded: the pull request is closed with the reason, however often that fails.
+// Superseded: the pull request is closed with the reason, also after repeated failures.
 func TestSupersededIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()
 	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
 	w.runs("dev", "1.1")
 	h.settle(ctx)
-	w.forge.Lay(providertest.Fault{Method: "PATCH", Status: 502, Times: 2})
+	w.forge.AddFault(providertest.Fault{Method: "PATCH", Status: 502, Times: 2})
 	w.runs("dev", "1.0")
 	h.rest(ctx)
 	p := w.newest(ctx, "staging")
@@ -144,7 +144,7 @@ func TestDeletedPipelineIsWithdrawn(t *testing.T) {
 	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Closed))
 }
 
-// The next revision takes the last one's place: of one branch, one pull request.
+// The next revision replaces the last one: one branch has one pull request.
 func TestNewerRevisionTakesOver(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()

@@ -41,8 +41,8 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// world is one Pipeline's surroundings: a real API server behind, and observations
-// that the test makes in place of workload clusters.
+// world is the environment of one Pipeline: a real API server, and observations that the
+// test makes in place of workload clusters.
 type world struct {
 	TB
 	c        client.WithWatch
@@ -142,7 +142,7 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 		w:         w,
 		pipelines: pipelines,
 		promotions: promotion.New(promotion.Options{
-			Client: c, APIReader: c, Looked: pipelines.Looked, Holder: name, Recorder: recorder, Clock: w.clock,
+			Client: c, APIReader: c, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
 			Strategies: append(w.pulling(c), notification.New(notification.Options{
 				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
 			})),
@@ -150,8 +150,8 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 	}
 }
 
-// pass reconciles everything in the namespace once. Errors are what a crash or a
-// lost race gives; the queue would come back to them.
+// pass reconciles everything in the namespace once. Errors are the result of a crash or a
+// conflict; a queue would retry them.
 func (h *hubUnder) pass(ctx context.Context) {
 	var pipelines pipelinesv1.PipelineList
 	var promotions capstanv1.PromotionList
@@ -231,14 +231,14 @@ func (w *world) object(env string) index.Object {
 	return index.Object{Cluster: w.cluster(env), Kind: helm, Namespace: "shop", Name: "web"}
 }
 
-// runs has an environment seen at a revision, fresh and ready.
+// runs makes an environment run a revision, fresh and ready.
 func (w *world) runs(env, revision string) {
 	w.x.SetFreshness(w.cluster(env), helm, index.Freshness{Fresh: true})
 	w.x.Observe(w.object(env),
 		index.Observation{Found: true, Ready: true, Revision: revision, At: w.clock.Now()})
 }
 
-// stale has an environment's cluster go silent.
+// stale makes an environment's cluster unreachable.
 func (w *world) stale(env string) {
 	w.x.SetFreshness(w.cluster(env), helm, index.Freshness{Reason: "Silent", Message: "nothing was heard"})
 }
@@ -271,7 +271,7 @@ func (w *world) began(ctx context.Context, p *pipelinesv1.Pipeline) *hubUnder {
 		w.Fatalf("%v", err)
 	}
 	h := w.hub("hub", w.c, nil)
-	h.settle(ctx) // The index is told what the Pipeline uses before it is observed.
+	h.settle(ctx) // The index receives the demand of the Pipeline before the observations.
 	for _, env := range p.Spec.Environments {
 		w.runs(env.Name, "1.0")
 	}

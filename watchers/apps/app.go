@@ -13,19 +13,19 @@ import (
 	"github.com/capstan-hub/capstan/watchers"
 )
 
-// Kinds with a reader of their own. Kustomization's API package is not a dependency: one
+// Kinds that have their own reader. Kustomization's API package is not a dependency: one
 // name does not justify it.
 var (
 	HelmRelease   = schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: helmv2.HelmReleaseKind}
 	Kustomization = schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}
 )
 
-// DefaultKinds are those that Pipelines may follow unless the administrator says
-// otherwise.
+// DefaultKinds returns the kinds that Pipelines may use if the administrator configures
+// none.
 func DefaultKinds() []schema.GroupKind { return []schema.GroupKind{HelmRelease, Kustomization} }
 
-// App is what is stored of an application. Of its metadata only name, namespace,
-// UID, resourceVersion, generation and deletionTimestamp are kept.
+// App is the stored form of an application. Its metadata has only name, namespace, UID,
+// resourceVersion, generation and deletionTimestamp.
 type App struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta
@@ -42,7 +42,7 @@ func (a *App) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// Kind is how a kind of application is read.
+// Kind returns how a kind of application is read.
 func Kind(kind schema.GroupKind) watchers.Kind {
 	versions, read := reading(kind)
 	return watchers.Kind{
@@ -61,7 +61,7 @@ func Kind(kind schema.GroupKind) watchers.Kind {
 	}
 }
 
-// reading is which versions of a kind are preferred, and how any is read.
+// reading returns the preferred versions of a kind, and the function that reads any version.
 func reading(kind schema.GroupKind) ([]string, func(*unstructured.Unstructured) index.Observation) {
 	switch kind {
 	case HelmRelease:

@@ -1,20 +1,29 @@
-// Package apps says what the revision and the health of an application are, for
-// each kind of application.
+// Package apps reads the revision and the health of an application, for each kind of
+// application.
 //
-// Contract: pure functions. Whatever JSON a workload cluster sends, the answer is
-// an observation and never a panic or an error: what cannot be read is not ready,
-// with a message that says so. Foreign texts are cut and hold no control
-// characters.
+// # Purpose
 //
-// HelmRelease v2 has no lastAppliedRevision any more: the revision is the chart
-// version of the newest deployed snapshot of status.history (helm-controller
-// api/v2 Snapshot). Older versions, Kustomization, and any other kind with a Ready
-// condition are read by status.lastAppliedRevision.
+// HelmRelease v2 has no lastAppliedRevision any more: the revision is the chart version of
+// the newest deployed snapshot of status.history (helm-controller api/v2 Snapshot). For
+// older versions, Kustomization, and any other kind with a Ready condition, the revision is
+// status.lastAppliedRevision.
 //
-// A suspended application is as ready as it was when the suspension came, but any
-// later change of its spec (and the suspension is one) is not reconciled, so that
-// it counts as not ready until it is resumed.
+// # Contract
 //
-// Trade-off: of a followed object only App is stored, under a kilobyte in place of
-// eight: the object itself can be had from its cluster.
+// All functions are pure. For any JSON of a workload cluster, the result is an observation,
+// and never a panic or an error. An object that cannot be read is not ready, and the message
+// says so. Texts of the cluster are truncated and have no control characters.
+//
+// A suspended application keeps its Ready condition. But a later change of its spec, such as
+// the suspension itself, is not reconciled, so the application is not ready until it is
+// resumed.
+//
+// # Locking
+//
+// None.
+//
+// # Trade-offs
+//
+// Only App is stored of an observed object: less than 1 KiB instead of about 8 KiB. The full
+// object can be read from its cluster.
 package apps

@@ -25,9 +25,8 @@ const (
 	statusSuperseded = "superseded"
 )
 
-// helmRelease reads a HelmRelease of any version. v2beta1 has lastAppliedRevision;
-// v2beta2 had it too at first, and history alone since helm-controller 1.0 writes
-// it; v2 has history alone.
+// helmRelease reads a HelmRelease of any version. v2beta1 has lastAppliedRevision. v2beta2
+// had it too at first; since helm-controller 1.0 it has only history. v2 has only history.
 func helmRelease(u *unstructured.Unstructured) index.Observation {
 	_, version, _ := strings.Cut(u.GetAPIVersion(), "/")
 	if version == v2beta1 || (version == v2beta2 && text(u.Object, "status", "lastAppliedRevision") != "") {
@@ -41,8 +40,8 @@ func helmRelease(u *unstructured.Unstructured) index.Observation {
 	if newest := history[0]; newest.Status != statusDeployed && o.Ready {
 		o.Ready, o.Message = false, clean("the newest release is "+newest.Status+", not "+statusDeployed)
 	}
-	// What runs is the newest that is deployed. While a failed upgrade is newest,
-	// that is the one before, which Helm may have marked as superseded.
+	// The running release is the newest that is deployed. While the newest release is a
+	// failed upgrade, it is the one before, which Helm may have marked as superseded.
 	runs := slices.IndexFunc(history, func(s helmv2.Snapshot) bool { return s.Status == statusDeployed })
 	if runs < 0 {
 		runs = slices.IndexFunc(history, func(s helmv2.Snapshot) bool { return s.Status == statusSuperseded })
@@ -75,12 +74,12 @@ func snapshots(object map[string]any) []helmv2.Snapshot {
 	return all
 }
 
-// shortDigest is how much of an OCI artifact's digest helm-controller appends to
+// shortDigest is how many characters of an OCI artifact's digest helm-controller appends to
 // the version of its chart.
 const shortDigest = 12
 
-// normalise splits the digest from a chart version: 6.6.1+0cc9a8446c95 is 6.6.1.
-// Build metadata of the chart's own stays: it is part of the version.
+// normalise splits the digest from a chart version: 6.6.1+0cc9a8446c95 becomes 6.6.1. The
+// chart's own build metadata stays: it is part of the version.
 func normalise(version, ociDigest string) (revision, digest string) {
 	base, suffix, found := strings.Cut(version, "+")
 	// A digest is <algorithm>:<hex>, for some sources with <tag>@ before it.

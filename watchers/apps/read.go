@@ -13,12 +13,12 @@ import (
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
-// maxText is how much of a foreign text is kept, in bytes: a message of
-// helm-controller can hold the whole output of a hook.
+// maxText is the largest text of a cluster that is kept, in bytes. A message of
+// helm-controller can contain the whole output of a hook.
 const maxText = 512
 
-// generic reads a kind by its condition Ready and status.lastAppliedRevision. Not
-// every kind has an observedGeneration; where there is one, it counts.
+// generic reads a kind by its condition Ready and status.lastAppliedRevision. Not every kind
+// has an observedGeneration; if there is one, it is compared.
 func generic(u *unstructured.Unstructured) index.Observation {
 	_, has, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	return applied(u, has)
@@ -34,7 +34,7 @@ func applied(u *unstructured.Unstructured, generation bool) index.Observation {
 	return withRevision(o, "status.lastAppliedRevision is empty")
 }
 
-// health is everything but the revision.
+// health reads everything except the revision.
 func health(u *unstructured.Unstructured, generation bool) index.Observation {
 	o := index.Observation{Found: true}
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
@@ -44,7 +44,7 @@ func health(u *unstructured.Unstructured, generation bool) index.Observation {
 	case text(u.Object, "metadata", "deletionTimestamp") != "":
 		o.Message = "is being deleted"
 	case generation && observed != u.GetGeneration() && suspended:
-		// A change of the spec, the suspension itself included, waits for its end.
+		// A change of the spec, such as the suspension itself, waits until the resume.
 		o.Message = fmt.Sprintf("is suspended: generation %d is not reconciled (observed: %d)", u.GetGeneration(), observed)
 	case !ready:
 		o.Message = message
@@ -56,7 +56,7 @@ func health(u *unstructured.Unstructured, generation bool) index.Observation {
 	return o
 }
 
-// withRevision refuses to call ready what has no revision.
+// withRevision makes an observation without a revision not ready.
 func withRevision(o index.Observation, missing string) index.Observation {
 	if o.Ready && o.Revision == "" {
 		o.Ready, o.Message = false, "is Ready, but "+missing
@@ -64,7 +64,7 @@ func withRevision(o index.Observation, missing string) index.Observation {
 	return o
 }
 
-// readyCondition reads the condition Ready, and why it is not True.
+// readyCondition returns whether the condition Ready is True, and if not, why.
 func readyCondition(object map[string]any) (bool, string) {
 	field, _, _ := unstructured.NestedFieldNoCopy(object, "status", "conditions")
 	conditions, _ := field.([]any)
@@ -88,14 +88,15 @@ func readyCondition(object map[string]any) (bool, string) {
 	return false, "has no condition Ready yet"
 }
 
-// text of a field; empty if it is none.
+// text of a field; empty if the field is not a string.
 func text(object map[string]any, fields ...string) string {
 	s, _, _ := unstructured.NestedString(object, fields...)
 	return s
 }
 
-// clean cuts a foreign text, and takes out what would upset a terminal or a log.
-// The answer shares no memory with a long original, which it would keep alive.
+// clean truncates a text of a cluster, and removes control and format characters, which
+// disturb terminals and logs. The result shares no memory with a long original, which would
+// stay in memory otherwise.
 func clean(s string) string {
 	s = truncate.Prefix(s, maxText)
 	return strings.Clone(strings.TrimSpace(strings.Map(func(r rune) rune {

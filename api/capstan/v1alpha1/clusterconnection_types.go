@@ -13,36 +13,37 @@ const ClusterConnectionKind = "ClusterConnection"
 // +kubebuilder:validation:Enum=Unused;Connecting;Ready;Degraded;Unreachable;AuthFailed;Removed
 type ConnectionState string
 
-// States of a connection. These seven are the only ones; what is finer is a
-// reason. The table of how one leads to another is clusters'.
+// States of a connection. The reason gives the details. Package clusters contains the
+// table of transitions.
 const (
-	// ConnectionUnused: nothing demands the cluster.
+	// ConnectionUnused: no Pipeline uses the cluster.
 	ConnectionUnused ConnectionState = "Unused"
-	// ConnectionConnecting: demanded, and not yet heard of.
+	// ConnectionConnecting: the hub connects to the cluster, which has not responded yet.
 	ConnectionConnecting ConnectionState = "Connecting"
-	// ConnectionReady: answers, and every demanded kind is synced.
+	// ConnectionReady: the cluster responds, and every watched kind is synced.
 	ConnectionReady ConnectionState = "Ready"
-	// ConnectionDegraded: answers, with something amiss.
+	// ConnectionDegraded: the cluster responds, but with a problem that the reason names.
 	ConnectionDegraded ConnectionState = "Degraded"
-	// ConnectionUnreachable: does not answer.
+	// ConnectionUnreachable: the cluster does not respond.
 	ConnectionUnreachable ConnectionState = "Unreachable"
-	// ConnectionAuthFailed: the credentials are missing, refused or rejected.
+	// ConnectionAuthFailed: the credentials are missing, or the hub or the cluster rejects
+	// them.
 	ConnectionAuthFailed ConnectionState = "AuthFailed"
-	// ConnectionRemoved: the cluster object is gone or going.
+	// ConnectionRemoved: the cluster object does not exist or is being deleted.
 	ConnectionRemoved ConnectionState = "Removed"
 )
 
 // ClusterConnectionSpec names the cluster.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a ClusterConnection belongs to one cluster for good"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot be changed: each cluster has a ClusterConnection of its own"
 type ClusterConnectionSpec struct {
 	// ClusterRef names the object that the credentials belong to.
 	// +required
 	ClusterRef pipelinesv1.CrossNamespaceClusterReference `json:"clusterRef"`
 }
 
-// ClusterConnectionStatus is what the hub knows of the connection, written only
-// when it changes.
+// ClusterConnectionStatus is the observed state of the connection. The hub writes it
+// only when it changes.
 type ClusterConnectionStatus struct {
 	// State of the connection.
 	// +optional
@@ -52,12 +53,12 @@ type ClusterConnectionStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Message for people: what is wrong and how to mend it.
+	// Message for users: what is wrong and how to fix it.
 	// +optional
 	Message string `json:"message,omitempty"`
 
 	// ObservedGeneration is the generation of the spec that the status was last
-	// worked out from.
+	// computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -84,11 +85,11 @@ type ClusterConnectionStatus struct {
 	// +listMapKey=kind
 	Kinds []WatchedKind `json:"kinds,omitempty"`
 
-	// Apps is how many applications are followed in the cluster.
+	// Apps is the number of applications that the hub watches in the cluster.
 	// +optional
 	Apps int32 `json:"apps,omitempty"`
 
-	// Conditions hold Ready, for tools that wait for it.
+	// Conditions contain Ready, for tools that wait for it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -114,19 +115,19 @@ type WatchedKind struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Synced is whether the initial list is done.
+	// Synced is true when the initial list is complete.
 	Synced bool `json:"synced"`
 
-	// Reason why it is not synced, in one word.
+	// Reason why the kind is not synced, in one word.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Message for people.
+	// Message for users.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// ClusterConnection is what the hub knows of one workload cluster.
+// ClusterConnection shows the state of the hub's connection to one workload cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -1,8 +1,8 @@
-// Package v1alpha1 holds Capstan's own API, group capstan.dev: what the hub
-// records of promotions (Promotion) and of connections (ClusterConnection).
+// Package v1alpha1 contains Capstan's own API of group capstan.dev: the hub's records of
+// promotions (Promotion) and of connections to clusters (ClusterConnection).
 //
-// Both are written by the hub. People write two fields of a Promotion:
-// spec.approval and spec.retry.
+// The hub writes both. Users write two fields of a Promotion: spec.approval and
+// spec.retry.
 //
 // +kubebuilder:object:generate=true
 // +groupName=capstan.dev

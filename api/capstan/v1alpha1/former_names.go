@@ -6,11 +6,11 @@ import (
 )
 
 // Objects that were stored before times were named by the Kubernetes API conventions
-// hold them under their former names. Decoding copies such a time to its present name,
-// so that every reader finds it there, and keeps the former field as the sign that the
-// stored object is of the former shape.
+// contain them under their former names. Decoding copies such a time to its present name,
+// where every reader finds it. It keeps the former field, which shows that the stored
+// object has the former shape.
 //
-// A former name that is present holds the newer value: this version removes former
+// A former name that is present has the newer value: this version removes former
 // names with its first write, so an earlier version wrote it after that.
 
 // UnmarshalJSON decodes the status, of the present or the former shape.
@@ -34,15 +34,15 @@ func (s *PromotionStatus) UnmarshalJSON(data []byte) error {
 // contain the values under their present names.
 func (p *Promotion) PatchBase() *Promotion {
 	s := &p.Status
-	life := s.FormerStartedAt != nil || s.FormerFinishedAt != nil
+	run := s.FormerStartedAt != nil || s.FormerFinishedAt != nil
 	approval := s.Approval != nil && s.Approval.FormerAt != nil
 	attempt := s.Attempt != nil && (s.Attempt.FormerAt != nil || s.Attempt.FormerNotBefore != nil)
-	if !life && !approval && !attempt {
+	if !run && !approval && !attempt {
 		return p
 	}
 	base := p.DeepCopy()
-	if life {
-		// A zero time is null in JSON: the patch removes a value that is no more.
+	if run {
+		// A zero time is null in JSON: the patch removes a value that does not exist any more.
 		base.Status.StartTime, base.Status.FinishTime = &metav1.Time{}, &metav1.Time{}
 	}
 	if approval {

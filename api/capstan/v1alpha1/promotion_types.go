@@ -10,27 +10,27 @@ import (
 // PromotionKind is the kind of a Promotion.
 const PromotionKind = "Promotion"
 
-// Labels of a Promotion, by which the hub and people select them.
+// Labels of a Promotion, for selection by the hub and by users.
 const (
-	// PipelineUIDLabel holds the UID of the Pipeline: the ledger's key.
+	// PipelineUIDLabel contains the UID of the Pipeline. The hub selects by it.
 	PipelineUIDLabel = "capstan.dev/pipeline-uid"
-	// PipelineLabel holds the Pipeline's name, as a slug.
+	// PipelineLabel contains the name of the Pipeline, as a slug.
 	PipelineLabel = "capstan.dev/pipeline"
-	// EnvironmentLabel holds the environment's name, as a slug.
+	// EnvironmentLabel contains the name of the environment, as a slug.
 	EnvironmentLabel = "capstan.dev/environment"
-	// ApprovalSignatureLabel holds the digest of the signed call that approved the
-	// Promotion, so that the same call approves no other.
+	// ApprovalSignatureLabel contains the digest of the signed call that approved the
+	// Promotion. It prevents the same call from approving another Promotion.
 	ApprovalSignatureLabel = "capstan.dev/approval-signature"
 )
 
-// PromotionSpec is the intent, written before any act and complete in itself:
-// nothing of it can change but approval (once) and retry (upwards).
+// PromotionSpec is the complete intent of a promotion. The hub writes it before any
+// action. Only approval (once) and retry (upwards) can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && self.approval == oldSelf.approval)",message="an approval cannot be changed or taken back; set spec.suspend on the Pipeline to hold the promotion"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && self.approval == oldSelf.approval)",message="an approval cannot be changed or removed; set spec.suspend on the Pipeline to stop the promotion"
 // +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
 type PromotionSpec struct {
-	// Pipeline that asked for the promotion, in the same namespace.
+	// Pipeline that the promotion belongs to, in the same namespace.
 	// +required
 	Pipeline PipelineReference `json:"pipeline"`
 
@@ -42,8 +42,8 @@ type PromotionSpec struct {
 	// +required
 	Environment string `json:"environment"`
 
-	// Number of this promotion among those into the environment. Only the one
-	// with the highest number acts.
+	// Number of this promotion among the promotions into the environment. Only the
+	// promotion with the highest number is executed.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Number int64 `json:"number"`
@@ -53,15 +53,15 @@ type PromotionSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	Revision string `json:"revision"`
 
-	// Source is where the revision was seen.
+	// Source is where the revision was observed.
 	// +required
 	Source PromotionSource `json:"source"`
 
-	// From is what the environment ran when the promotion was decided.
+	// From describes what the environment ran when the promotion was created.
 	// +optional
 	From *PromotionBase `json:"from,omitempty"`
 
-	// Strategy that carries the promotion out, as the Pipeline had it.
+	// Strategy that executes the promotion: a copy of the Pipeline's.
 	// +required
 	Strategy pipelinesv1.Strategy `json:"strategy"`
 
@@ -70,19 +70,19 @@ type PromotionSpec struct {
 	// +kubebuilder:default=false
 	Manual bool `json:"manual"`
 
-	// Approval lets a manual promotion go on.
+	// Approval allows a manual promotion to continue.
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
 
-	// Retry, raised by hand, starts a finished promotion again under a new
-	// identity.
+	// Retry starts a finished promotion again, under a new identity, when a user
+	// increases it.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	Retry int64 `json:"retry"`
 }
 
-// PipelineReference names a Pipeline, and which one of that name.
+// PipelineReference identifies a Pipeline by its name and UID.
 type PipelineReference struct {
 	// Name of the Pipeline.
 	// +required
@@ -93,7 +93,7 @@ type PipelineReference struct {
 	UID types.UID `json:"uid"`
 }
 
-// PromotionSource is where the promoted revision was seen.
+// PromotionSource is where the promoted revision was observed.
 type PromotionSource struct {
 	// Environment that agreed on the revision.
 	// +required
@@ -104,9 +104,9 @@ type PromotionSource struct {
 	Sequence int64 `json:"sequence"`
 }
 
-// PromotionBase is what an environment ran when a promotion into it was decided.
+// PromotionBase describes what an environment ran when a promotion into it was created.
 type PromotionBase struct {
-	// Revisions of the targets; an empty string stands for a target that ran none.
+	// Revisions of the targets. An empty string represents a target without a revision.
 	// +optional
 	// +listType=set
 	Revisions []string `json:"revisions,omitempty"`
@@ -115,8 +115,8 @@ type PromotionBase struct {
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
-	// Targets of the environment at that time, for people: "web in namespace shop
-	// of Cluster fleet/prod". The first twenty.
+	// Targets of the environment at that time, for users: "web in namespace shop
+	// of Cluster fleet/prod". At most the first 20.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -131,49 +131,49 @@ type ApprovalMethod string
 const (
 	// ApprovalByKubernetes is an approval written to spec.approval.
 	ApprovalByKubernetes ApprovalMethod = "Kubernetes"
-	// ApprovalByHTTP is an approval that came by a signed call.
+	// ApprovalByHTTP is an approval through a signed call.
 	ApprovalByHTTP ApprovalMethod = "HTTP"
 )
 
-// Approval says who let a promotion go on.
+// Approval records who approved a promotion.
 type Approval struct {
-	// By is the user name of who approves: the caller's own.
+	// By is the user name of the approver. It must be the caller's own name.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	By string `json:"by"`
 
-	// Method of the approval; Kubernetes when empty.
+	// Method of the approval. The default is Kubernetes.
 	// +optional
 	Method ApprovalMethod `json:"method,omitempty"`
 }
 
-// PromotionPhase is a phase of a promotion's life.
+// PromotionPhase is a phase in the lifecycle of a promotion.
 // +kubebuilder:validation:Enum=AwaitingApproval;Promoting;AwaitingMerge;AwaitingRollout;Succeeded;Failed;Rejected;Superseded
 type PromotionPhase string
 
-// Phases of a promotion's life. The table of how one leads to another is
-// hub/pipeline/decision's.
+// Phases in the lifecycle of a promotion. Package hub/pipeline/decision contains the
+// table of transitions.
 const (
-	// PhaseAwaitingApproval waits for spec.approval.
+	// PhaseAwaitingApproval: the promotion waits for spec.approval.
 	PhaseAwaitingApproval PromotionPhase = "AwaitingApproval"
-	// PhasePromoting is being carried out.
+	// PhasePromoting: the strategy executes the promotion.
 	PhasePromoting PromotionPhase = "Promoting"
-	// PhaseAwaitingMerge waits for the pull request to be merged or closed.
+	// PhaseAwaitingMerge: the promotion waits until the pull request is merged or closed.
 	PhaseAwaitingMerge PromotionPhase = "AwaitingMerge"
-	// PhaseAwaitingRollout waits for every target to run the revision.
+	// PhaseAwaitingRollout: the promotion waits until every target runs the revision.
 	PhaseAwaitingRollout PromotionPhase = "AwaitingRollout"
 	// PhaseSucceeded: every target runs the revision.
 	PhaseSucceeded PromotionPhase = "Succeeded"
-	// PhaseFailed: it cannot be carried out until somebody changes something.
+	// PhaseFailed: the promotion cannot be executed until a user fixes the cause.
 	PhaseFailed PromotionPhase = "Failed"
-	// PhaseRejected: a person closed the pull request.
+	// PhaseRejected: a user closed the pull request.
 	PhaseRejected PromotionPhase = "Rejected"
-	// PhaseSuperseded: something newer took its place.
+	// PhaseSuperseded: a newer revision or promotion replaced it.
 	PhaseSuperseded PromotionPhase = "Superseded"
 )
 
-// Finished tells whether the phase ends a promotion's life (spec.retry starts
-// it again).
+// Finished reports whether the promotion has ended in this phase. An increase of
+// spec.retry starts it again.
 func (p PromotionPhase) Finished() bool {
 	switch p {
 	case PhaseSucceeded, PhaseFailed, PhaseRejected, PhaseSuperseded:
@@ -184,9 +184,9 @@ func (p PromotionPhase) Finished() bool {
 	return false
 }
 
-// PromotionStatus is how far a promotion has come.
+// PromotionStatus is the observed state of a promotion.
 type PromotionStatus struct {
-	// Phase of its life.
+	// Phase in the lifecycle of the promotion.
 	// +optional
 	Phase PromotionPhase `json:"phase,omitempty"`
 
@@ -194,7 +194,7 @@ type PromotionStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Message for people.
+	// Message for users.
 	// +optional
 	Message string `json:"message,omitempty"`
 
@@ -204,12 +204,12 @@ type PromotionStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Retry is the spec.retry that the rest of the status is of.
+	// Retry is the value of spec.retry that the other fields of the status belong to.
 	// +optional
 	Retry int64 `json:"retry,omitempty"`
 
 	// ObservedGeneration is the generation of the spec that the status was last
-	// worked out from.
+	// computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -231,12 +231,12 @@ type PromotionStatus struct {
 	// +optional
 	FormerFinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 
-	// Approval as it was found.
+	// Approval as the hub observed it.
 	// +optional
 	Approval *ApprovalRecord `json:"approval,omitempty"`
 
-	// Attempt is the newest attempt to carry the promotion out, written before it
-	// is made.
+	// Attempt is the newest attempt to execute the promotion. The hub writes it before
+	// the attempt begins.
 	// +optional
 	Attempt *Attempt `json:"attempt,omitempty"`
 
@@ -244,59 +244,60 @@ type PromotionStatus struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 
-	// PullRequest that carries the promotion out, if one does.
+	// PullRequest of the promotion, if there is one.
 	// +optional
 	PullRequest *PullRequestStatus `json:"pullRequest,omitempty"`
 
-	// Secret that the promotion failed with, if another version of it may heal the
-	// failure: it begins again by itself then.
+	// Secret that the promotion failed with, if a change of the Secret may fix the
+	// failure. The promotion then starts again when the Secret changes.
 	// +optional
 	Secret *SecretVersion `json:"secret,omitempty"`
 
-	// Withdrawn is set when a promotion that was superseded, succeeded before its pull
-	// request was seen to be merged, or failed and is wanted no more, has nothing open
-	// any more: its pull request is closed, merged, or another promotion's by now.
+	// Withdrawn is true when an ended promotion has no open pull request any more: the
+	// pull request is closed or merged, or belongs to another promotion now. It is set
+	// for a promotion that was superseded, that succeeded before the hub observed the
+	// merge of its pull request, or that failed and is not needed any more.
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
-// PullRequestStatus is what the hub knows of a pull request.
+// PullRequestStatus is the observed state of a pull request.
 type PullRequestStatus struct {
-	// Number by which the service names it.
+	// Number of the pull request at the service.
 	Number int64 `json:"number"`
 
-	// Branch that it asks to merge.
+	// Branch that the pull request merges.
 	Branch string `json:"branch"`
 
-	// HeadSHA is the commit that the hub put at the branch's head.
+	// HeadSHA is the commit that the hub pushed to the head of the branch.
 	// +optional
 	HeadSHA string `json:"headSHA,omitempty"`
 
-	// BaseSHA is the commit of the base branch that the pull request was last found
-	// to fit.
+	// BaseSHA is the commit of the base branch that the pull request was last compared
+	// with and did not need to be rebuilt for.
 	// +optional
 	BaseSHA string `json:"baseSHA,omitempty"`
 
-	// ForeignSHA is the commit at the branch's head when it is not the hub's. The
-	// hub leaves such a branch alone, and waits for the pull request to be merged
-	// or closed.
+	// ForeignSHA is the commit at the head of the branch when the hub did not push it.
+	// The hub does not change such a branch. It waits until the pull request is merged or
+	// closed.
 	// +optional
 	ForeignSHA string `json:"foreignSHA,omitempty"`
 }
 
-// SecretVersion is a Secret as it was at a time.
+// SecretVersion identifies a version of a Secret.
 type SecretVersion struct {
 	// Name of the Secret in the promotion's namespace.
 	Name string `json:"name"`
 
-	// ResourceVersion that it had; empty when it did not exist.
+	// ResourceVersion of the Secret; empty when the Secret did not exist.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// ApprovalRecord is an approval as the hub found it.
+// ApprovalRecord is an approval as the hub observed it.
 type ApprovalRecord struct {
-	// By is who approved.
+	// By is the user name of the approver.
 	By string `json:"by"`
 	// ApprovalTime is when the hub first observed the approval.
 	// +optional
@@ -309,7 +310,7 @@ type ApprovalRecord struct {
 	Method ApprovalMethod `json:"method"`
 }
 
-// Attempt is one attempt to carry a promotion out.
+// Attempt is one attempt to execute a promotion.
 type Attempt struct {
 	// Number of the attempt, from 1.
 	Number int64 `json:"number"`
@@ -318,12 +319,12 @@ type Attempt struct {
 	// +optional
 	StartTime metav1.MicroTime `json:"startTime,omitzero"`
 
-	// Holder is the process that makes it.
+	// Holder is the process that makes the attempt.
 	Holder string `json:"holder"`
 
 	// NextAttemptTime is the earliest time of the next attempt. While this attempt
-	// may still run, it is the end of its deadline; after it failed, the end of the
-	// backoff.
+	// may still run, it is the deadline of this attempt. After this attempt has failed,
+	// it is the end of the backoff.
 	// +optional
 	NextAttemptTime metav1.MicroTime `json:"nextAttemptTime,omitzero"`
 
@@ -341,16 +342,17 @@ type Attempt struct {
 	// +optional
 	Error string `json:"error,omitempty"`
 
-	// Failures are how many attempts in sequence have failed, this one included. The
-	// backoff is by them.
+	// Failures is the number of consecutive failed attempts, including this one. The
+	// backoff depends on it.
 	// +optional
 	Failures int64 `json:"failures,omitempty"`
 }
 
-// Promotion is one promotion of one revision into one environment: intent,
-// approval, attempts and outcome. It is the audit trail; the hub deletes old ones.
+// Promotion is one promotion of one revision into one environment: its intent,
+// approval, attempts and outcome. Promotions are the audit trail; the hub deletes old
+// ones.
 //
-// Other products have a plural of the same name: use promotions.capstan.dev.
+// Other products use the same plural name: use promotions.capstan.dev with kubectl.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -384,10 +386,10 @@ type PromotionList struct {
 
 // Condition types of a Promotion and of a ClusterConnection.
 const (
-	// ReadyCondition of a Promotion is True when it succeeded, False when it ended
-	// otherwise, Unknown while it is under way.
+	// ReadyCondition of a Promotion is True when it has succeeded, False when it has ended
+	// otherwise, and Unknown until it ends.
 	ReadyCondition = "Ready"
-	// StalledCondition of a Promotion is True when it is older than --stall-after
-	// or failed.
+	// StalledCondition of a Promotion is True when the promotion is older than
+	// --stall-after or has failed.
 	StalledCondition = "Stalled"
 )

@@ -7,20 +7,21 @@ import (
 // Condition types of an EventingBackend, as the proposal spells them.
 const (
 	// BackendReadyCondition is True when the configuration is valid, its Secret can
-	// be read and the backend answers.
+	// be read and the backend responds.
 	BackendReadyCondition = "Backend Ready"
 	// PublisherProxyReadyCondition is True when the hub's publisher for the backend
-	// runs and keeps up.
+	// sends events and its queue is not full.
 	PublisherProxyReadyCondition = "Publisher Proxy Ready"
-	// SubscriptionControllerReadyCondition is True when what the hub reads from the
-	// backend is being read.
+	// SubscriptionControllerReadyCondition is True when the hub reads from the
+	// backend without errors.
 	SubscriptionControllerReadyCondition = "Subscription Controller Ready"
-	// ReadyCondition is True when the three others are: a name that tools can wait for.
+	// ReadyCondition is True when the three others are True. Tools can wait for this name,
+	// because it contains no spaces.
 	ReadyCondition = "Ready"
 )
 
-// Reasons of the conditions, as the proposal spells them; and, for what it has no
-// words for, those that Kyma's own controllers used.
+// Reasons of the conditions, as the proposal spells them. For cases that the proposal
+// does not cover, the reasons are those of Kyma's own controllers.
 const (
 	BackendReadyReason           = "Backend ready"
 	BackendNotReadyReason        = "Backend not ready"
@@ -34,16 +35,19 @@ const (
 	PublisherSecretNotSyncReason = "Publisher proxy secret sync failed"
 )
 
-// Messages of conditions that are True because there is nothing to be ready.
+// Messages of conditions that are True because the backend does not have that part.
 const (
-	// SourceOnlyMessage is of Publisher Proxy Ready, where nothing is published.
+	// SourceOnlyMessage is the message of Publisher Proxy Ready when the hub does not
+	// publish to the backend.
 	SourceOnlyMessage = "source-only backend"
-	// PublishOnlyMessage is of Subscription Controller Ready, where nothing is read.
+	// PublishOnlyMessage is the message of Subscription Controller Ready when the hub does
+	// not read from the backend.
 	PublishOnlyMessage = "publish-only backend"
 )
 
-// Condition is one thing that a backend depends on. It is not a metav1.Condition,
-// whose type and reason may hold no spaces: the proposal's do.
+// Condition is the state of one part that a backend depends on. It is not a
+// metav1.Condition: the types and reasons of the proposal contain spaces, which
+// metav1.Condition does not allow.
 type Condition struct {
 	// Type of the condition.
 	// +kubebuilder:validation:MinLength=1
@@ -58,12 +62,12 @@ type Condition struct {
 	// +optional
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
 
-	// Reason for the status, in a few words that stay the same.
+	// Reason for the status: a short constant text for programs.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 
-	// Message for people: what is wrong and how to mend it.
+	// Message for users: what is wrong and how to fix it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message,omitempty"`

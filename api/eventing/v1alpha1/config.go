@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// NewConfig is a spec.config with one item per key, in the order of their names. The
-// error names the key whose value has no JSON.
+// NewConfig returns a spec.config with one item for each key, sorted by key. It returns
+// an error that names the key when its value cannot be encoded as JSON.
 func NewConfig(values map[string]any) ([]ConfigEntry, error) {
 	entries := make([]ConfigEntry, 0, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {

@@ -16,7 +16,7 @@ type ConfigValue struct {
 
 var null = []byte("null")
 
-// MarshalJSON returns the value as it was written.
+// MarshalJSON returns the value unchanged.
 func (v ConfigValue) MarshalJSON() ([]byte, error) {
 	if len(v.Raw) == 0 {
 		return null, nil
@@ -24,7 +24,7 @@ func (v ConfigValue) MarshalJSON() ([]byte, error) {
 	return v.Raw, nil
 }
 
-// UnmarshalJSON keeps the value as it is written.
+// UnmarshalJSON stores the value unchanged.
 func (v *ConfigValue) UnmarshalJSON(data []byte) error {
 	if bytes.Equal(data, null) {
 		v.Raw = nil

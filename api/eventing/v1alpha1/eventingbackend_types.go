@@ -7,53 +7,54 @@ import (
 // EventingBackendKind is the kind of an EventingBackend.
 const EventingBackendKind = "EventingBackend"
 
-// BackendFinalizer is on EventingBackends that are published to, so that what is queued
-// can be sent before the object goes.
+// BackendFinalizer is on EventingBackends that the hub publishes to. It delays the
+// deletion of the object until the queued events are sent.
 const BackendFinalizer = "capstan.dev/eventing-backend"
 
-// The label of EventingBackends. It tells people; nothing is selected by it.
+// The label of EventingBackends. It informs users; Capstan does not select by it.
 const (
 	BackendLabel      = "kyma-project.io/eventing"
 	BackendLabelValue = "backend"
 )
 
 // ConfigEntry is one item of spec.config: a key and its value, such as
-// `maxInFlightMessages: 10`. Several keys in one item are taken as several items.
+// `maxInFlightMessages: 10`. An item with several keys has the same effect as several
+// items.
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=64
 type ConfigEntry map[string]ConfigValue
 
-// EventingBackendSpec says which backend, and how it is configured.
+// EventingBackendSpec contains the type and the configuration of the backend.
 type EventingBackendSpec struct {
 	// Type of the backend: nats, beb, sqs or http. GET /backend lists them.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	Type string `json:"type"`
 
-	// Config of the backend, key by key. GET /backend/{type} lists the keys.
+	// Config of the backend: its keys and values. GET /backend/{type} lists the keys.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	Config []ConfigEntry `json:"config,omitempty"`
 }
 
-// ValidationErrorType says what is wrong with a configured value.
+// ValidationErrorType is the kind of a validation error.
 // +kubebuilder:validation:Enum=invalid-data-type-error;invalid-value-error;unsupported-config-error
 type ValidationErrorType string
 
-// What can be wrong. The proposal has these three.
+// Kinds of validation errors. The proposal has these three.
 const (
-	// InvalidDataType: the value is not of the key's data type.
+	// InvalidDataType: the value does not have the data type of the key.
 	InvalidDataType ValidationErrorType = "invalid-data-type-error"
-	// InvalidValue: the value is of the data type, and may not be set. Also a required
-	// key that is missing, and a key that is set more than once.
+	// InvalidValue: the value has the right data type but is not allowed. Also used for a
+	// required key that is missing, and for a key that is set more than once.
 	InvalidValue ValidationErrorType = "invalid-value-error"
 	// UnsupportedConfig: the backend type has no such key.
 	UnsupportedConfig ValidationErrorType = "unsupported-config-error"
 )
 
-// ValidationError is what is wrong with one key of spec.config, or with spec.type.
+// ValidationError describes an error in one key of spec.config, or in spec.type.
 type ValidationError struct {
 	// Type of the error.
 	Type ValidationErrorType `json:"type"`
@@ -61,27 +62,27 @@ type ValidationError struct {
 	// Config is the key; "type" for spec.type.
 	Config string `json:"config"`
 
-	// Value that was found, as text. It is cut when long, and left out where it may
-	// hold a credential.
+	// Value that was found, as text. A long value is shortened. A value that may
+	// contain a credential is omitted.
 	Value string `json:"value"`
 
-	// Error says what is wrong.
+	// Error describes what is wrong.
 	Error string `json:"error"`
 }
 
-// EventingBackendStatus is what the hub knows of the backend.
+// EventingBackendStatus is the observed state of the backend.
 type EventingBackendStatus struct {
 	// BackendType is the type of the backend that is in use.
 	// +optional
 	BackendType string `json:"backendType,omitempty"`
 
-	// ValidationErrors of the spec. While there are any, the last good
-	// configuration, if there was one, stays in use.
+	// ValidationErrors of the spec. While there are any, the hub continues to use the
+	// last valid configuration, if there was one.
 	// +optional
 	// +listType=atomic
 	ValidationErrors []ValidationError `json:"validationErrors,omitempty"`
 
-	// Conditions tell of the parts that the backend depends on.
+	// Conditions report the state of the parts that the backend depends on.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -91,12 +92,12 @@ type EventingBackendStatus struct {
 	// +optional
 	EventingReady *bool `json:"eventingReady,omitempty"`
 
-	// FixedConfig holds the keys that cannot be changed, and their values, since the
-	// backend was first connected with this type.
+	// FixedConfig contains the keys that cannot be changed, and their values. It is set
+	// when the backend is first connected with this type.
 	// +optional
 	FixedConfig map[string]string `json:"fixedConfig,omitempty"`
 
-	// ObservedGeneration is the generation of the spec that the status tells of.
+	// ObservedGeneration is the generation of the spec that the status belongs to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }

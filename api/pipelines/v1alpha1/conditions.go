@@ -2,14 +2,14 @@ package v1alpha1
 
 // Condition types of a Pipeline.
 const (
-	// ReadyCondition is True when every target could be read; the applications
-	// need not be healthy.
+	// ReadyCondition is True when every target can be read. It does not depend on the
+	// health of the applications.
 	ReadyCondition = "Ready"
 	// PromotionPendingCondition is True while the first environment does not
 	// agree on one ready revision.
 	PromotionPendingCondition = "PromotionPending"
-	// StalledCondition is True while something keeps the pipeline from going on
-	// that it cannot mend by itself (kstatus).
+	// StalledCondition is True while the pipeline cannot advance without a change by a
+	// user (kstatus).
 	StalledCondition = "Stalled"
 )
 
@@ -19,20 +19,21 @@ const (
 	ReconciliationSucceededReason = "ReconciliationSucceeded"
 	// TargetClusterNotFoundReason: a clusterRef names an object that does not exist.
 	TargetClusterNotFoundReason = "TargetClusterNotFound"
-	// TargetClusterNotReadyReason: a GitopsCluster says that it is not ready.
+	// TargetClusterNotReadyReason: a GitopsCluster has the condition Ready=False.
 	TargetClusterNotReadyReason = "TargetClusterNotReady"
-	// TargetNotReadableReason: an application could not be read, or is not fresh.
+	// TargetNotReadableReason: an application could not be read, or its observation is
+	// stale.
 	TargetNotReadableReason = "TargetNotReadable"
-	// ProgressingReason: some targets have not been looked at yet (Unknown).
+	// ProgressingReason: some targets have not been observed yet (Unknown).
 	ProgressingReason = "Progressing"
-	// InvalidSpecReason: the spec cannot be carried out. Also of Stalled.
+	// InvalidSpecReason: the spec cannot be executed. Also a reason of Stalled.
 	InvalidSpecReason = "InvalidSpec"
 )
 
 // Reasons of the PromotionPending condition.
 const (
-	// EnvironmentNotReadyReason: the first environment's targets differ, or are
-	// not ready.
+	// EnvironmentNotReadyReason: the targets of the first environment run different
+	// revisions, or are not ready.
 	EnvironmentNotReadyReason = "EnvironmentNotReady"
 )
 

@@ -1,12 +1,12 @@
-// Package v1alpha1 holds the Pipeline API of group pipelines.weave.works.
+// Package v1alpha1 contains the Pipeline API of group pipelines.weave.works.
 //
-// Purpose: a superset, field for field, of the API of weaveworks
-// pipeline-controller, so that every manifest written for it applies unchanged.
-// Whatever Capstan adds is optional.
+// Purpose: the API is a superset of the API of weaveworks pipeline-controller, with the
+// same field names. Every manifest for it applies unchanged. All fields that Capstan
+// adds are optional.
 //
-// Contract: the schema never refuses an object that the original CRD admitted.
-// What cannot be carried out (two strategies at once, duplicate environment
-// names, no environments) is admitted and answered with a condition.
+// Contract: the schema never rejects an object that the original CRD accepts. A spec
+// that cannot be executed (two strategies, duplicate environment names, no
+// environments) is accepted and reported in a condition.
 //
 // +kubebuilder:object:generate=true
 // +groupName=pipelines.weave.works

@@ -3,8 +3,8 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/util/json"
 
 // UnmarshalJSON decodes the status of a target. A time that an earlier version stored
-// under its former name is copied to the present one; the former field is kept as the
-// sign that the stored object is of the former shape.
+// under its former name is copied to the present name. The former field is kept: it
+// shows that the stored object has the former shape.
 func (s *TargetStatus) UnmarshalJSON(data []byte) error {
 	type plain TargetStatus
 	s.FormerObservedAt = nil

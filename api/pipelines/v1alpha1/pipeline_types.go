@@ -5,33 +5,35 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // PipelineKind is the kind of a Pipeline.
 const PipelineKind = "Pipeline"
 
-// RequestedAtAnnotation of a Pipeline holds when somebody last asked the hub to look
-// at it. Any change of it has the hub look; the value decides nothing.
+// RequestedAtAnnotation of a Pipeline contains the time at which a user last requested a
+// reconciliation. Any change of the annotation triggers one; the value has no meaning.
 const RequestedAtAnnotation = "capstan.dev/requested-at"
 
-// PipelineSpec says which application runs where, and how a revision travels.
+// PipelineSpec defines the application, its environments, and how a revision is
+// promoted from one environment to the next.
 type PipelineSpec struct {
-	// AppRef names the application: one kind and one name for the whole pipeline.
+	// AppRef names the application. Its kind and name are the same in all environments.
 	// +required
 	AppRef LocalAppReference `json:"appRef"`
 
-	// Environments in the order in which a revision travels through them.
+	// Environments in the order in which a revision is promoted through them.
 	// +required
 	Environments []Environment `json:"environments"`
 
-	// Promotion says how a revision is carried into an environment that has no
-	// promotion of its own. Absent: the pipeline only shows what runs where.
+	// Promotion defines how a revision is promoted into an environment that has no
+	// promotion of its own. When it is not set, the pipeline only shows which revision
+	// runs in each target.
 	// +optional
 	Promotion *Promotion `json:"promotion,omitempty"`
 
-	// Suspend stops new promotions and every outside step of those in flight;
-	// observation and status go on.
+	// Suspend stops new promotions and every external action of the current ones.
+	// Capstan continues to observe the targets and to update the status.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
-// Environment is one stop on a revision's way: one or more targets that are
-// expected to run the same revision.
+// Environment is one stage of the pipeline: one or more targets that are expected to
+// run the same revision.
 type Environment struct {
 	// Name of the environment, unique within the pipeline.
 	// +required
@@ -41,47 +43,47 @@ type Environment struct {
 	// +required
 	Targets []Target `json:"targets"`
 
-	// Promotion replaces the pipeline's promotion, as a whole, for promotions
-	// into this environment.
+	// Promotion replaces the whole promotion of the pipeline for promotions into this
+	// environment.
 	// +optional
 	Promotion *Promotion `json:"promotion,omitempty"`
 }
 
-// Target is a namespace of a cluster.
+// Target is a namespace in a cluster.
 type Target struct {
 	// Namespace of the application in the cluster.
 	// +required
 	Namespace string `json:"namespace"`
 
-	// ClusterRef names the cluster. Absent: the management cluster itself.
+	// ClusterRef names the cluster. When it is not set, the target is in the management
+	// cluster.
 	// +optional
 	ClusterRef *CrossNamespaceClusterReference `json:"clusterRef,omitempty"`
 }
 
-// Promotion says how a revision is carried into an environment.
+// Promotion defines how a revision is promoted into an environment.
 type Promotion struct {
 	// Manual makes each promotion wait for an approval.
 	// +optional
 	Manual bool `json:"manual,omitempty"`
 
-	// Strategy that carries the promotion out.
+	// Strategy that executes the promotion.
 	// +required
 	Strategy Strategy `json:"strategy"`
 }
 
-// Strategy is how a promotion is carried out. Exactly one of pull-request and
-// notification has an effect; a pipeline with none or both is Stalled with the
-// reason InvalidSpec.
+// Strategy defines how a promotion is executed. Set exactly one of pull-request and
+// notification. A pipeline with none or both is Stalled with the reason InvalidSpec.
 type Strategy struct {
 	// PullRequest edits the manifest in a Git repository and opens a pull request.
 	// +optional
 	PullRequest *PullRequestPromotion `json:"pull-request,omitempty"`
 
-	// Notification emits an event that something else acts upon.
+	// Notification publishes an event. Another system executes the promotion.
 	// +optional
 	Notification *NotificationPromotion `json:"notification,omitempty"`
 
-	// SecretRef names a Secret in the pipeline's namespace whose key hmac-key
+	// SecretRef names a Secret in the pipeline's namespace. Its key hmac-key
 	// signs calls to the promotion and approval endpoints.
 	// +optional
 	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
@@ -100,17 +102,17 @@ const (
 	AzureDevOps     GitProviderType = "azure-devops"
 )
 
-// PullRequestPromotion carries a promotion out by a pull request.
+// PullRequestPromotion executes a promotion through a pull request.
 type PullRequestPromotion struct {
 	// Type of the Git hosting service.
 	// +required
 	Type GitProviderType `json:"type"`
 
-	// URL of the repository, by HTTPS.
+	// URL of the repository. It must be an HTTPS URL.
 	// +required
 	URL string `json:"url"`
 
-	// BaseBranch that the pull request asks to be merged into.
+	// BaseBranch is the branch that the pull request is merged into.
 	// +required
 	BaseBranch string `json:"baseBranch"`
 
@@ -120,18 +122,19 @@ type PullRequestPromotion struct {
 	// +required
 	SecretRef LocalObjectReference `json:"secretRef"`
 
-	// APIURL of the service where it cannot be told from url: a GitLab under a
-	// relative URL. It must be of the scheme and host of url.
+	// APIURL is the address of the service's API. Set it only when it cannot be derived
+	// from url, as for a GitLab under a relative URL. It must have the scheme and host of
+	// url.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	APIURL string `json:"apiURL,omitempty"`
 
-	// AutoMerge merges the pull request as soon as the service lets it, and only
-	// while nobody else has put commits on its branch.
+	// AutoMerge merges the pull request as soon as the service allows it. A pull request
+	// whose branch contains commits of others is not merged.
 	// +optional
 	AutoMerge bool `json:"autoMerge,omitempty"`
 
-	// Labels that the pull request is given when it is opened.
+	// Labels to add to the pull request when it is opened.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
@@ -139,8 +142,8 @@ type PullRequestPromotion struct {
 	// +kubebuilder:validation:items:MaxLength=100
 	Labels []string `json:"labels,omitempty"`
 
-	// Reviewers that are asked when the pull request is opened: user names; on
-	// Azure DevOps identity ids.
+	// Reviewers to request when the pull request is opened: user names, or identity IDs
+	// on Azure DevOps.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=20
@@ -149,12 +152,12 @@ type PullRequestPromotion struct {
 	Reviewers []string `json:"reviewers,omitempty"`
 }
 
-// NotificationPromotion carries a promotion out by an event.
+// NotificationPromotion executes a promotion by publishing an event.
 type NotificationPromotion struct{}
 
-// PipelineStatus is what was observed of a pipeline.
+// PipelineStatus is the observed state of a pipeline.
 type PipelineStatus struct {
-	// ObservedGeneration is the generation of the spec that this status is of.
+	// ObservedGeneration is the generation of the spec that this status belongs to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -167,9 +170,9 @@ type PipelineStatus struct {
 	Environments map[string]*EnvironmentStatus `json:"environments,omitempty"`
 }
 
-// EnvironmentStatus is what was observed of one environment.
+// EnvironmentStatus is the observed state of one environment.
 type EnvironmentStatus struct {
-	// WaitingApproval is the revision that waits for an approval, if one does.
+	// WaitingApproval is the revision that waits for an approval, if there is one.
 	// +optional
 	WaitingApproval WaitingApproval `json:"waitingApproval,omitempty"`
 
@@ -177,13 +180,13 @@ type EnvironmentStatus struct {
 	// +optional
 	Targets []TargetStatus `json:"targets,omitempty"`
 
-	// Agreed is the last revision that all targets of the environment ran at
-	// once, fresh and ready.
+	// Agreed is the last revision that all targets of the environment ran at the same
+	// time. All targets were ready and their observations current.
 	// +optional
 	Agreed *AgreedRevision `json:"agreed,omitempty"`
 
-	// LastPromotion is the highest number that a promotion into this environment
-	// has had. It keeps numbers from being used twice when Promotions are deleted.
+	// LastPromotion is the highest number of all promotions into this environment. It
+	// prevents a number from being used again after Promotions are deleted.
 	// +optional
 	LastPromotion int64 `json:"lastPromotion,omitempty"`
 
@@ -192,19 +195,19 @@ type EnvironmentStatus struct {
 	Promotion *PromotionSummary `json:"promotion,omitempty"`
 }
 
-// AgreedRevision is a revision that all targets of an environment ran at once.
+// AgreedRevision is a revision that all targets of an environment ran at the same time.
 type AgreedRevision struct {
 	// Revision of the application.
 	// +required
 	Revision string `json:"revision"`
 
-	// Sequence rises by one whenever the agreed revision changes, so that going
-	// back to an earlier revision is told from having stayed there.
+	// Sequence increases by one whenever the agreed revision changes. It distinguishes a
+	// return to an earlier revision from no change.
 	// +required
 	Sequence int64 `json:"sequence"`
 }
 
-// PromotionSummary shows the newest Promotion (promotions.capstan.dev) into an
+// PromotionSummary is a summary of the newest Promotion (promotions.capstan.dev) into an
 // environment.
 type PromotionSummary struct {
 	// Name of the Promotion object in the pipeline's namespace.
@@ -215,7 +218,7 @@ type PromotionSummary struct {
 	// +required
 	Revision string `json:"revision"`
 
-	// Phase of its life.
+	// Phase of the promotion.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 
@@ -223,7 +226,7 @@ type PromotionSummary struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Message for people.
+	// Message for users.
 	// +optional
 	Message string `json:"message,omitempty"`
 
@@ -232,30 +235,30 @@ type PromotionSummary struct {
 	URL string `json:"url,omitempty"`
 }
 
-// WaitingApproval holds the revision that waits for an approval.
+// WaitingApproval contains the revision that waits for an approval.
 type WaitingApproval struct {
-	// Revision that waits; empty when nothing does.
+	// Revision that waits; empty when no revision waits.
 	Revision string `json:"revision"`
 }
 
-// TargetStatus is what was observed at one target.
+// TargetStatus is the observed state of one target.
 type TargetStatus struct {
 	// ClusterAppRef names the application and its cluster.
 	ClusterAppRef ClusterAppReference `json:"clusterAppRef"`
 
-	// Ready is whether the application is ready at the revision shown.
+	// Ready is true when the application is ready at the revision shown.
 	Ready bool `json:"ready"`
 
 	// Revision that the application runs.
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// Error says what kept the application from being read.
+	// Error says why the application could not be read.
 	// +optional
 	Error string `json:"error,omitempty"`
 
-	// Stale is set when the cluster has not been heard of for a while: revision
-	// and ready are then what was last seen, and nothing is decided from them.
+	// Stale is true when the hub has had no contact with the cluster recently. Revision
+	// and ready are then the last observed values, and no decision uses them.
 	// +optional
 	Stale bool `json:"stale,omitempty"`
 
@@ -269,8 +272,7 @@ type TargetStatus struct {
 	FormerObservedAt *metav1.Time `json:"observedAt,omitempty"`
 }
 
-// Pipeline carries the revision of one application from environment to
-// environment.
+// Pipeline promotes the revision of one application from environment to environment.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -300,8 +302,8 @@ type PipelineList struct {
 	Items           []Pipeline `json:"items"`
 }
 
-// PromotionFor is the promotion that applies to an environment: its own, else
-// the pipeline's; nil when there is neither.
+// PromotionFor returns the promotion that applies to an environment: its own, else that
+// of the pipeline. It returns nil when neither is set.
 func (p *Pipeline) PromotionFor(env *Environment) *Promotion {
 	if env.Promotion != nil {
 		return env.Promotion

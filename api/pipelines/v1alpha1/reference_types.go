@@ -1,10 +1,9 @@
 package v1alpha1
 
-// LocalAppReference names an application within a namespace that the context
-// gives.
+// LocalAppReference names an application in a namespace that is defined by the context.
 type LocalAppReference struct {
-	// APIVersion of the application. The version that the cluster serves is found
-	// by discovery; only the group counts.
+	// APIVersion of the application. Only the group is used: Capstan finds the version
+	// that the cluster serves by discovery.
 	// +required
 	APIVersion string `json:"apiVersion"`
 
@@ -40,7 +39,7 @@ type CrossNamespaceClusterReference struct {
 	// +required
 	Name string `json:"name"`
 
-	// Namespace of the cluster object; the pipeline's when empty.
+	// Namespace of the cluster object. The default is the namespace of the pipeline.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
@@ -49,7 +48,7 @@ type CrossNamespaceClusterReference struct {
 type ClusterAppReference struct {
 	LocalAppReference `json:",inline"`
 
-	// ClusterRef names the cluster; absent for the management cluster.
+	// ClusterRef names the cluster. It is not set for the management cluster.
 	// +optional
 	ClusterRef *CrossNamespaceClusterReference `json:"clusterRef,omitempty"`
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
-// annotatorSettings are the flags of the annotator as given.
+// annotatorSettings are the values of the annotator's flags.
 type annotatorSettings struct {
 	on       bool
 	auth     string
 	families []string
 	maxPods  string
 	region   string
-	// parsedAuth is auth, once it was checked.
+	// parsedAuth is the checked form of auth; apply sets it.
 	parsedAuth awsconfig.Auth
 }
 
@@ -34,18 +34,18 @@ func defaultAnnotatorSettings(auth awsconfig.Auth) annotatorSettings {
 	return a
 }
 
-// register binds the flags that say how node groups are annotated.
+// register binds the flags of the annotator.
 func (a *annotatorSettings) register(f *pflag.FlagSet) {
-	f.StringVar(&a.auth, "aws-auth", a.auth, "where credentials for AWS come from: irsa (a web identity alone, IAM Roles for Service Accounts) or default (the SDK's chain: environment, files, web identity, EKS Pod Identity, the node's role)")
-	f.StringSliceVar(&a.families, "annotation-families", a.families, "which annotations are written: upstream (capacity.cluster-autoscaler.kubernetes.io/*, what cluster-autoscaler reads), openshift (machine.openshift.io/*) or both, with a comma between")
-	f.StringVar(&a.maxPods, "max-pods", a.maxPods, "how the pods of a node are counted: off (not at all), eni (as the AWS VPC CNI does), prefix-delegation (as it does with prefixes), fixed or fixed=N; the annotation capstan.dev/max-pods of a Cluster counts instead")
-	f.StringVar(&a.region, "default-region", a.region, "region of AWS, such as eu-west-1, where neither infrastructure, control plane nor annotation names one; when empty, such a node group is not annotated")
+	f.StringVar(&a.auth, "aws-auth", a.auth, "source of the AWS credentials: irsa (only a web identity, IAM Roles for Service Accounts) or default (the SDK's chain: environment, files, web identity, EKS Pod Identity, the node's role)")
+	f.StringSliceVar(&a.families, "annotation-families", a.families, "annotations to write, comma-separated: upstream (capacity.cluster-autoscaler.kubernetes.io/*, which cluster-autoscaler reads), openshift (machine.openshift.io/*) or both")
+	f.StringVar(&a.maxPods, "max-pods", a.maxPods, "how the maximum number of pods of a node is calculated: off (not at all), eni (like the AWS VPC CNI), prefix-delegation (like the AWS VPC CNI with prefixes), fixed or fixed=N; the annotation capstan.dev/max-pods of a Cluster has priority")
+	f.StringVar(&a.region, "default-region", a.region, "AWS region, such as eu-west-1, of node groups whose infrastructure, control plane and annotation name no region; when empty, such a node group is not annotated")
 }
 
-// regionName is how regions are named: eu-west-1, us-gov-east-1.
+// regionName matches the names of AWS regions: eu-west-1, us-gov-east-1.
 var regionName = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
 
-// apply checks the settings, all of them, and puts them into the hub's options.
+// apply checks all settings and sets the hub's options. The error joins all mistakes.
 func (a *annotatorSettings) apply(o *hub.Annotator) error {
 	var errs []error
 	refuse := func(flag string, err error) {
@@ -61,24 +61,25 @@ func (a *annotatorSettings) apply(o *hub.Annotator) error {
 	o.Pods, err = capacity.ParsePodsPolicy(a.maxPods)
 	refuse("max-pods", err)
 	if o.DefaultRegion = strings.TrimSpace(a.region); o.DefaultRegion != "" && !regionName.MatchString(o.DefaultRegion) {
-		refuse("default-region", fmt.Errorf("%q is no region of AWS, such as eu-west-1", a.region))
+		refuse("default-region", fmt.Errorf("%q is not an AWS region, such as eu-west-1", a.region))
 	}
 	return errors.Join(errs...)
 }
 
-// newCapaAnnotator is the program that runs the annotator alone, with the flags and
-// defaults of the tool of that name.
+// newCapaAnnotator returns the command that runs only the annotator, with the flags and
+// defaults of the tool capa-annotator.
 func newCapaAnnotator() *cobra.Command {
 	s := defaultSettings()
 	s.annotator = defaultAnnotatorSettings(awsconfig.AuthIRSA)
 	s.hub.LeaderElectionLease = hub.AnnotatorLease
 	root := &cobra.Command{
 		Use:   "capa-annotator [flags]",
-		Short: "Annotate node groups with what a node of them would be",
-		Long: `capa-annotator writes on the MachineDeployments, MachineSets without owner and
-MachinePools of Cluster API Provider AWS what a node of them would be, from EC2's own
-data, so that cluster-autoscaler can scale them from zero. It is Capstan's annotator
-alone, for the management cluster; capstan itself runs it as well.`,
+		Short: "Annotate node groups with the capacity of a node",
+		Long: `capa-annotator annotates the MachineDeployments, MachineSets without owner and
+MachinePools of Cluster API Provider AWS with the capacity of one of their nodes, so
+that cluster-autoscaler can scale them from zero. It reads the capacity from EC2. This
+program runs only Capstan's annotator, for the management cluster; capstan runs the
+annotator, too.`,
 		Example: `  capa-annotator --leader-elect
   capa-annotator --kubeconfig=$HOME/.kube/management --namespace=team-a --aws-auth=default`,
 		Version:       version(),

@@ -31,7 +31,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// FR8: the seed's flags, by their names and defaults; and no --feature-gates.
+// FR8: the flags have the names and defaults of the requirements; there is no --feature-gates.
 func TestCapaAnnotatorFlags(t *testing.T) {
 	g := NewWithT(t)
 	flags := newCapaAnnotator().Flags()
@@ -48,7 +48,7 @@ func TestCapaAnnotatorFlags(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	g.Expect(CapaAnnotator(t.Context(), []string{"--help"}, &out, &errs)).To(BeZero())
-	g.Expect(out.String()).To(And(HavePrefix("capa-annotator writes on the MachineDeployments"), ContainSubstring("--leader-elect-lease-duration"), Not(ContainSubstring("promotion"))))
+	g.Expect(out.String()).To(And(HavePrefix("capa-annotator annotates the MachineDeployments"), ContainSubstring("--leader-elect-lease-duration"), Not(ContainSubstring("promotion"))))
 	out.Reset()
 	g.Expect(CapaAnnotator(t.Context(), []string{"--version"}, &out, &errs)).To(BeZero())
 	g.Expect(out.String()).To(HavePrefix("capa-annotator "))
@@ -74,13 +74,13 @@ func TestAnnotatorMistakesAreNamed(t *testing.T) {
 	g := NewWithT(t)
 	_, err := parse(t, "--aws-auth=secret", "--annotation-families=aws", "--max-pods=fixed=-1", "--default-region=Ireland", "--app-kinds=MachineDeployment.cluster.x-k8s.io").options()
 	g.Expect(err).To(MatchError(And(
-		ContainSubstring(`--aws-auth: "secret" is no way to authenticate to AWS`), ContainSubstring(`--annotation-families: "aws" is no family`),
-		ContainSubstring(`--max-pods: "fixed=-1"`), ContainSubstring(`--default-region: "Ireland" is no region`),
-		ContainSubstring(`--app-kinds: "MachineDeployment.cluster.x-k8s.io" is read for capacity annotations`))))
+		ContainSubstring(`--aws-auth: "secret" is not a way to authenticate to AWS`), ContainSubstring(`--annotation-families: "aws" is not a family`),
+		ContainSubstring(`--max-pods: "fixed=-1"`), ContainSubstring(`--default-region: "Ireland" is not an AWS region`),
+		ContainSubstring(`--app-kinds: "MachineDeployment.cluster.x-k8s.io" cannot be an application`))))
 }
 
-// FR4.2, FR4.3. Without IRSA it ends before it has contacted anything, and says which
-// variable is missing.
+// FR4.2, FR4.3. Without IRSA it ends before the first connection, and the error names the
+// missing variable.
 func TestIRSAIsRequired(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/x")
@@ -208,7 +208,7 @@ func TestCapaAnnotator(t *testing.T) {
 	g.Eventually(two.get("/metrics", two.metrics)).Should(ContainSubstring(written + " 1"))
 }
 
-// replica is a process that serves metrics as well.
+// replica is a process that also serves metrics.
 type replica struct {
 	*process
 	metrics string
@@ -222,7 +222,7 @@ func startCapaAnnotator(t *testing.T, kubeconfig string) *replica {
 	return &replica{p, metrics}
 }
 
-// get a page of a replica: its body, or what went wrong.
+// get returns the body of a replica's page, or the error.
 func (r *replica) get(path, from string) func() string {
 	return func() string {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

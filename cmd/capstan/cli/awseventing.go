@@ -9,7 +9,7 @@ import (
 func newAWSEventing() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "aws-eventing",
-		Short: "Set up what the hub follows instances by in AWS",
+		Short: "Set up the AWS resources by which the hub follows instances",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -22,14 +22,15 @@ func newAWSEventingPrint() *cobra.Command {
 	var memberOf string
 	c := &cobra.Command{
 		Use:   "print",
-		Short: "Print the CloudFormation template of queue, rules and rights",
-		Long: `Print writes a CloudFormation template to standard output; nothing is contacted.
-By default it is that of the account which has the queue: a queue and its dead letters
-in SQS, who may send there, two rules of EventBridge that fill it, and the few rights
-that the hub needs. With --member-of it is that of an account whose events go to
-another account's queue. Deploy the one to each region that has instances, the other to
-each region of each member: a rule and its queue are always of one region. What an
-EventingBackend then says stands in docs/instance-state.md.`,
+		Short: "Print the CloudFormation template of the queue, its rules and permissions",
+		Long: `Print writes a CloudFormation template to standard output; it makes no connection.
+By default it prints the template of the account that has the queue: an SQS queue, its
+dead-letter queue, the policy for senders, two EventBridge rules that fill the queue,
+and the permissions that the hub needs. With --member-of it prints the template of an
+account that sends its events to another account's queue. A rule and its queue are
+always in one region: deploy the first template to each region that has instances, the
+second one to each region of each member account. docs/instance-state.md shows the
+EventingBackend for the queue.`,
 		Example: `  # One account. The hub runs as the role capstan-hub of it.
   capstan aws-eventing print --hub-role=capstan-hub >queue.yaml
   aws cloudformation deploy --region=eu-west-1 --stack-name=capstan --template-file=queue.yaml --capabilities=CAPABILITY_IAM
@@ -59,12 +60,12 @@ EventingBackend then says stands in docs/instance-state.md.`,
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.Name, "name", provision.DefaultName, "name of the queue, and what the other names begin with; the same for members as for the queue's account")
+	f.StringVar(&o.Name, "name", provision.DefaultName, "name of the queue and prefix of the other names; must be the same in member accounts and in the queue's account")
 	f.StringVar(&memberOf, "member-of", "", "id of the account that has the queue: print the template of an account that sends to it")
-	f.StringSliceVar(&o.Members, "members", nil, "ids of the accounts, beside its own, that may send to the queue, with commas between")
-	f.StringVar(&o.Organization, "organization", "", "id of the organization of which every account may send to the queue, such as o-a1b2c3d4e5; instead of --members")
-	f.StringVar(&o.HubRole, "hub-role", "", "name of the role that the hub runs as, in the queue's account, which gets the rights to read the queue; when empty, attach the policy of the output ConsumerPolicyArn to it")
-	f.StringVar(&o.AssumedBy, "assumed-by", "", "ARN of the role that the hub runs as in another account; a role that it may assume is made, for roleArn of the EventingBackend")
-	f.StringVar(&o.ExternalID, "external-id", "", "external id that is asked for when that role is assumed, for externalId of the EventingBackend")
+	f.StringSliceVar(&o.Members, "members", nil, "ids of further accounts that may send to the queue, comma-separated")
+	f.StringVar(&o.Organization, "organization", "", "id of an organization, such as o-a1b2c3d4e5; each of its accounts may send to the queue; use it instead of --members")
+	f.StringVar(&o.HubRole, "hub-role", "", "name of the hub's role in the queue's account; it gets permission to read the queue; when empty, attach the policy of the output ConsumerPolicyArn to the role")
+	f.StringVar(&o.AssumedBy, "assumed-by", "", "ARN of the hub's role in another account; the template creates a role that it may assume, for roleArn of the EventingBackend")
+	f.StringVar(&o.ExternalID, "external-id", "", "external id that is required to assume that role, for externalId of the EventingBackend")
 	return c
 }

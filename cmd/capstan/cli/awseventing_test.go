@@ -49,9 +49,9 @@ func TestAWSEventingPrintRefuses(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"--members=12", "--name=a b"}, `--members: "12" is no account id`},
+		{[]string{"--members=12", "--name=a b"}, `--members: "12" is not an account id`},
 		{[]string{"--members=12", "--name=a b"}, `--name: "a b" must be`},
-		{[]string{"--member-of="}, `--member-of: "" is no account id`},
+		{[]string{"--member-of="}, `--member-of: "" is not an account id`},
 		{[]string{"eu-west-1"}, "unknown command"},
 		{[]string{"--region=eu-west-1"}, "unknown flag: --region (see capstan --help)"},
 	} {

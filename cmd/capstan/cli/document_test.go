@@ -14,15 +14,15 @@ import (
 
 //go:generate go test . -run TestFlagsAreCurrent -update
 
-var update = flag.Bool("update", false, "write docs/flags.md anew")
+var update = flag.Bool("update", false, "regenerate docs/flags.md")
 
 const flagsDocument = "../../../docs/flags.md"
 
-// docs/flags.md is printed from the commands, so that it cannot tell of others.
+// docs/flags.md is generated from the commands, so that it is always current.
 func TestFlagsAreCurrent(t *testing.T) {
 	g := NewWithT(t)
 	var b strings.Builder
-	b.WriteString("# Commands and flags\n\nGenerated from cmd/capstan/cli by `make generate`. Beside them, `KUBECONFIG` and `RUNTIME_NAMESPACE` (of the lease, outside a\npod) count, and what the AWS SDK reads.\n")
+	b.WriteString("# Commands and flags\n\nGenerated from cmd/capstan/cli by `make generate`. The programs also read the environment variables `KUBECONFIG`\nand `RUNTIME_NAMESPACE` (of the lease, outside a pod), and those of the AWS SDK.\n")
 	for _, program := range []*cobra.Command{newRoot(), newCapaAnnotator()} {
 		describe(&b, program)
 	}

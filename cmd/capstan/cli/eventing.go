@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
-// eventingSettings are the flags of what is told, as given.
+// eventingSettings are the values of the flags about events and their backends.
 type eventingSettings struct {
 	name, natsURL, address, url     string
 	validation, defaulting          string
@@ -31,25 +31,25 @@ func defaultEventingSettings() eventingSettings {
 	}
 }
 
-// register binds the flags that say how events are told.
+// register binds the flags about events and their backends.
 func (e *eventingSettings) register(f *pflag.FlagSet) {
 	f.StringVar(&e.name, "hub-name", e.name, "name of this hub in the source of its events, /hubs/NAME")
-	f.StringVar(&e.natsURL, "nats-url", "", "default of the key url of EventingBackends of type nats, such as nats://nats.nats.svc:4222; when empty, each must have its own")
-	f.StringVar(&e.address, "api-bind-address", e.address, "host:port that serves /backend and /schemas by plain HTTP, such as :8091; 0 for none")
-	f.StringVar(&e.url, "api-url", "", "URL at which receivers of events reach that, such as http://capstan-hub-api.capstan-system.svc; when empty, events do not say where their schema is")
-	f.StringVar(&e.validation, "eventing-validation", e.validation, "what the webhook does about mistakes in an EventingBackend: warn (admit it; its status tells, too) or deny")
-	f.StringVar(&e.defaulting, "eventing-defaulting", e.defaulting, "what the webhook writes into an EventingBackend: required (its label, and required keys that have a default) or off")
-	f.StringVar(&e.webhooks, "webhook-bind-address", e.webhooks, "host:port that serves the webhooks, such as :9443, where one of the next two names a certificate")
-	f.StringVar(&e.secret, "webhook-cert-secret", "", "NAMESPACE/NAME of a Secret in which the hub makes and rotates the certificate of the webhooks; config/webhook has what that needs")
-	f.StringVar(&e.cert, "webhook-cert-file", "", "PEM file with their certificate, in place of that, read again when it changes, as cert-manager keeps it")
+	f.StringVar(&e.natsURL, "nats-url", "", "default of the key url of EventingBackends of type nats, such as nats://nats.nats.svc:4222; when empty, each EventingBackend must set it")
+	f.StringVar(&e.address, "api-bind-address", e.address, "host:port that serves /backend and /schemas over plain HTTP, such as :8091; 0 disables it")
+	f.StringVar(&e.url, "api-url", "", "URL of /schemas for receivers of events, such as http://capstan-hub-api.capstan-system.svc; when empty, events do not name their schema")
+	f.StringVar(&e.validation, "eventing-validation", e.validation, "what the webhook does with an invalid EventingBackend: warn (admit it with a warning; its status reports the mistakes, too) or deny")
+	f.StringVar(&e.defaulting, "eventing-defaulting", e.defaulting, "defaults that the webhook sets in an EventingBackend: required (its label, and required keys that have a default) or off")
+	f.StringVar(&e.webhooks, "webhook-bind-address", e.webhooks, "host:port that serves the webhooks, such as :9443; it needs --webhook-cert-secret or --webhook-cert-file; 0 disables them")
+	f.StringVar(&e.secret, "webhook-cert-secret", "", "NAMESPACE/NAME of a Secret in which the hub creates and rotates the certificate of the webhooks; config/webhook has the permissions for it")
+	f.StringVar(&e.cert, "webhook-cert-file", "", "PEM file with the certificate of the webhooks, instead of a Secret; reloaded when it changes, for example by cert-manager")
 	f.StringVar(&e.certKey, "webhook-key-file", "", "PEM file with the key of that certificate")
-	f.BoolVar(&e.allowLoopback, "allow-loopback-backends", false, "let EventingBackends name loopback addresses, for a fleet on one machine; otherwise they are refused")
+	f.BoolVar(&e.allowLoopback, "allow-loopback-backends", false, "allow EventingBackends with loopback addresses, for a fleet on one machine; by default they are refused")
 }
 
-// hubName is what stands in a URI reference as it is.
+// hubName matches names that need no escaping in a URI reference.
 var hubName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// apply checks the settings, all of them, and puts them into the hub's options.
+// apply checks all settings and sets the hub's options. The error joins all mistakes.
 func (e *eventingSettings) apply(o *hub.Eventing) error {
 	var errs []error
 	refuse := func(flag string, err error) {
@@ -58,13 +58,13 @@ func (e *eventingSettings) apply(o *hub.Eventing) error {
 		}
 	}
 	if !hubName.MatchString(e.name) {
-		refuse("hub-name", fmt.Errorf("%q is not made of letters, digits, dots and hyphens, 63 at most", e.name))
+		refuse("hub-name", fmt.Errorf("%q must consist of at most 63 letters, digits, dots, underscores and hyphens, and begin and end with a letter or digit", e.name))
 	}
 	_, err := schema.Types(schema.Options{NATSURL: e.natsURL})
 	errs = append(errs, err) // It names the flag.
 	for _, a := range []struct{ flag, address string }{{"api-bind-address", e.address}, {"webhook-bind-address", e.webhooks}} {
 		if err := checkAddress(a.address); err != nil {
-			refuse(a.flag, fmt.Errorf("%q is not host:port (such as :8091), nor 0: %w", a.address, err))
+			refuse(a.flag, fmt.Errorf("%q is neither host:port (such as :8091) nor 0: %w", a.address, err))
 		}
 	}
 	if u, err := url.Parse(e.url); e.url != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
@@ -77,12 +77,12 @@ func (e *eventingSettings) apply(o *hub.Eventing) error {
 			refuse("webhook-cert-secret", fmt.Errorf("%q is not NAMESPACE/NAME, such as capstan-system/capstan-hub-webhook", e.secret))
 		}
 		if e.cert != "" || e.certKey != "" {
-			refuse("webhook-cert-secret", errors.New("the certificate is in a Secret or in files; give one of --webhook-cert-secret and --webhook-cert-file"))
+			refuse("webhook-cert-secret", errors.New("the certificate is in a Secret or in files: set only one of --webhook-cert-secret and --webhook-cert-file"))
 		}
 		secret = types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	if (e.cert == "") != (e.certKey == "") {
-		refuse("webhook-cert-file", errors.New("a certificate needs its key and a key its certificate: give --webhook-key-file with it, or neither"))
+		refuse("webhook-cert-file", errors.New("a certificate needs its key and a key its certificate: set both --webhook-cert-file and --webhook-key-file, or neither"))
 	}
 	validated, err := admission.ParseValidation(e.validation)
 	refuse("eventing-validation", err)

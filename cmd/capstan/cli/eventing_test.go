@@ -32,14 +32,14 @@ func TestEventingFlags(t *testing.T) {
 	g.Expect(o.Eventing.Webhooks.Secret.Name).To(BeEmpty(), "off is off")
 
 	for flags, says := range map[string]string{
-		"--hub-name=a b":                                  `--hub-name: "a b" is not made of`,
+		"--hub-name=a b":                                  `--hub-name: "a b" must consist of`,
 		"--nats-url=http://nats":                          "--nats-url must be URLs separated by commas",
 		"--nats-url=nats://me:mine@nats":                  "--nats-url must be URLs separated by commas, without user and password",
-		"--api-bind-address=8091":                         `--api-bind-address: "8091" is not host:port`,
-		"--webhook-bind-address=x":                        `--webhook-bind-address: "x" is not host:port`,
+		"--api-bind-address=8091":                         `--api-bind-address: "8091" is neither host:port`,
+		"--webhook-bind-address=x":                        `--webhook-bind-address: "x" is neither host:port`,
 		"--api-url=hub":                                   `--api-url: "hub" is not an http:// or https:// URL`,
-		"--eventing-validation=maybe":                     `--eventing-validation: "maybe" is no way to validate: want warn or deny`,
-		"--eventing-defaulting=all":                       `--eventing-defaulting: "all" is no way to default: want off or required`,
+		"--eventing-validation=maybe":                     `--eventing-validation: "maybe" is not a validation mode: must be warn or deny`,
+		"--eventing-defaulting=all":                       `--eventing-defaulting: "all" is not a defaulting mode: must be off or required`,
 		"--webhook-cert-secret=b":                         `--webhook-cert-secret: "b" is not NAMESPACE/NAME`,
 		"--webhook-cert-file=c":                           "--webhook-cert-file: a certificate needs its key",
 		"--webhook-cert-secret=a/b|--webhook-cert-file=c": "the certificate is in a Secret or in files",

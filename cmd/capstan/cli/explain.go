@@ -28,7 +28,7 @@ const explainTimeout = 30 * time.Second
 func newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain",
-		Short: "Explain what the hub does, and why it does not go on",
+		Short: "Explain what the hub does, and why it does not continue",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -44,10 +44,11 @@ func newExplainPipeline() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pipeline NAMESPACE/NAME",
 		Short: "Explain a Pipeline",
-		Long: `Explain what each environment of a Pipeline runs, what is in flight, and in one
-sentence why the next thing is not happening. It is told from the Pipeline, its
-Promotions and the ClusterConnections, which you need the right to read; no workload
-cluster is asked. The exit code is 0 when there is an explanation, 1 when there is not.`,
+		Long: `Explain what each environment of a Pipeline runs, which promotions are in progress,
+and in one sentence why the next step does not happen. The command reads the Pipeline,
+its Promotions and the ClusterConnections, which you need permission to read; it
+connects to no workload cluster. The exit code is 0 when there is an explanation, 1 when
+there is not.`,
 		Example: `  capstan explain pipeline apps/shop
   capstan explain pipeline apps/shop --kubeconfig=$HOME/.kube/management`,
 		Args: cobra.ExactArgs(1),
@@ -57,8 +58,8 @@ cluster is asked. The exit code is 0 when there is an explanation, 1 when there 
 	return c
 }
 
-// explaining has an object be explained that the one argument names, by the management
-// cluster of the settings.
+// explaining returns a command that explains the object that its argument names, as read
+// from the management cluster of the settings.
 func (s *settings) explaining(explain func(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		key, err := namespacedName(args[0])
@@ -75,7 +76,7 @@ func (s *settings) explaining(explain func(ctx context.Context, config *rest.Con
 	}
 }
 
-// namespacedName reads an object's name.
+// namespacedName parses NAMESPACE/NAME.
 func namespacedName(given string) (client.ObjectKey, error) {
 	namespace, name, ok := strings.Cut(given, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
@@ -87,15 +88,15 @@ func namespacedName(given string) (client.ObjectKey, error) {
 func explainPipeline(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error {
 	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
 	if err != nil {
-		return fmt.Errorf("asking the API server at %s: %w", config.Host, err)
+		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
 	}
 	f := explain.Facts{Pipeline: &pipelinesv1.Pipeline{}}
 	err = reader.Get(ctx, key, f.Pipeline)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no Pipeline %s at %s: `kubectl get pipelines.pipelines.weave.works -A` shows which there are", key, config.Host)
+		return fmt.Errorf("Pipeline %s does not exist at %s: `kubectl get pipelines.pipelines.weave.works -A` lists the Pipelines", key, config.Host)
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the cluster at %s does not know Pipelines: is it the management cluster, with config/crd applied?", config.Host)
+		return fmt.Errorf("the cluster at %s does not serve Pipelines: check that it is the management cluster and that config/crd is applied", config.Host)
 	case err != nil:
 		return fmt.Errorf("reading Pipeline %s: %w", key, err)
 	}
@@ -105,8 +106,8 @@ func explainPipeline(ctx context.Context, config *rest.Config, key client.Object
 	for _, namespace := range f.Namespaces() {
 		var connections capstanv1.ClusterConnectionList
 		if err := reader.List(ctx, &connections, client.InNamespace(namespace)); err != nil {
-			// The rest is worth telling all the same.
-			_, _ = fmt.Fprintf(errOut, "Without the states of the clusters in namespace %s: %v\n", namespace, err)
+			// The rest is useful without them.
+			_, _ = fmt.Fprintf(errOut, "The states of the clusters in namespace %s are missing: %v\n", namespace, err)
 			continue
 		}
 		f.Connections = append(f.Connections, connections.Items...)

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// What explain says of every state is hub/explain's to test; here it reads the objects.
+// The tests of hub/explain cover the texts of every state; this test covers the reading of objects.
 func TestExplainPipeline(t *testing.T) {
 	g := NewWithT(t)
 	plane, err := controlplane.Start(controlplane.Options{})
@@ -35,7 +35,7 @@ func TestExplainPipeline(t *testing.T) {
 
 	code, _, errOut := explain("default/shop", admin)
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not know Pipelines: is it the management cluster, with config/crd applied?"))
+	g.Expect(errOut).To(ContainSubstring("does not serve Pipelines: check that it is the management cluster and that config/crd is applied"))
 
 	_, err = envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("capstan")})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -88,7 +88,7 @@ func TestExplainPipeline(t *testing.T) {
 	code, out, errOut = explain("default/other", admin)
 	g.Expect(code).To(Equal(1))
 	g.Expect(out).To(BeEmpty())
-	g.Expect(errOut).To(ContainSubstring("there is no Pipeline default/other at https://"))
+	g.Expect(errOut).To(ContainSubstring("Pipeline default/other does not exist at https://"))
 
 	nobody, err := plane.UserKubeconfig("", "nobody")
 	g.Expect(err).NotTo(HaveOccurred())

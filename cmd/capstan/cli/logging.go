@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// Levels and encodings are those of Flux's controllers.
+// Levels and encodings have the names that Flux's controllers use.
 const (
 	levelTrace = "trace"
 	levelDebug = "debug"

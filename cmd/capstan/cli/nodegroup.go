@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// mostEvents of a node group are printed, the newest first.
+	// mostEvents is how many Events of a node group are printed, newest first.
 	mostEvents = 5
 
 	columnGap = 2
 )
 
-// whose says it in a table.
+// whose are the texts of the column WHOSE.
 var whose = map[annotation.Whose]string{
 	annotation.Ours:    "the hub's",
-	annotation.Theirs:  "somebody's own, which stays",
+	annotation.Theirs:  "another writer's, which the hub keeps",
 	annotation.Changed: "changed since the hub wrote it",
 }
 
@@ -42,12 +42,12 @@ func newExplainNodeGroup(kind schema.GroupKind) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   strings.ToLower(kind.Kind) + " NAMESPACE/NAME",
-		Short: "Explain why a " + kind.Kind + " has its capacity annotations, or has not",
-		Long: `Explain what the nodes of a ` + kind.Kind + ` are made of, in which region, whose each of
-its capacity annotations is, and in one sentence why it bears them or does not. It is
-told from the objects of Cluster API in the management cluster and from Events, which
-you need the right to read; neither EC2 nor a workload cluster is asked. The exit code
-is 0 when there is an explanation, 1 when there is not.`,
+		Short: "Explain why a " + kind.Kind + " has capacity annotations or not",
+		Long: `Explain which instance types and region a ` + kind.Kind + ` has, who wrote each of its
+capacity annotations, and in one sentence why it has them or not. The command reads the
+objects of Cluster API in the management cluster and their Events, which you need
+permission to read; it calls neither EC2 nor a workload cluster. The exit code is 0 when
+there is an explanation, 1 when there is not.`,
 		Example: `  capstan explain ` + strings.ToLower(kind.Kind) + ` fleet/workers`,
 		Args:    cobra.ExactArgs(1),
 	}
@@ -55,43 +55,43 @@ is 0 when there is an explanation, 1 when there is not.`,
 		return explainNodeGroup(ctx, config, kind, key, s.annotator.region, out, errOut)
 	})
 	s.registerReading(c.Flags())
-	c.Flags().StringVar(&s.annotator.region, "default-region", "", "what the hub has for it")
+	c.Flags().StringVar(&s.annotator.region, "default-region", "", "value of the hub's flag --default-region")
 	return c
 }
 
 func explainNodeGroup(ctx context.Context, config *rest.Config, kind schema.GroupKind, key client.ObjectKey, defaultRegion string, out, errOut io.Writer) error {
 	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
 	if err != nil {
-		return fmt.Errorf("asking the API server at %s: %w", config.Host, err)
+		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
 	}
 	served, err := reader.RESTMapper().RESTMapping(kind)
 	switch {
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the cluster at %s does not know kind %s: is it the management cluster, with Cluster API installed?", config.Host, kind)
+		return fmt.Errorf("the cluster at %s does not serve kind %s: check that it is the management cluster and that Cluster API is installed", config.Host, kind)
 	case err != nil:
-		return fmt.Errorf("asking the API server at %s: %w", config.Host, err)
+		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
 	}
 	group := &unstructured.Unstructured{}
 	group.SetGroupVersionKind(served.GroupVersionKind)
 	switch err := reader.Get(ctx, key, group); {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no %s %s at %s: `kubectl get %s -A` shows which there are", kind.Kind, key, config.Host, served.Resource.GroupResource())
+		return fmt.Errorf("%s %s does not exist at %s: `kubectl get %s -A` lists the objects of this kind", kind.Kind, key, config.Host, served.Resource.GroupResource())
 	case err != nil:
 		return fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
 	events, err := eventsOf(ctx, reader, group)
 	if err != nil {
-		// The rest is worth telling all the same.
-		_, _ = fmt.Fprintf(errOut, "Without the Events of %s %s: %v\n", kind.Kind, key, err)
+		// The rest is useful without them.
+		_, _ = fmt.Fprintf(errOut, "The Events of %s %s are missing: %v\n", kind.Kind, key, err)
 	}
 	e, err := annotator.Explain(ctx, reader, group, defaultRegion, events)
 	if err != nil {
-		return fmt.Errorf("reading what is behind %s %s: %w", kind.Kind, key, err)
+		return fmt.Errorf("reading the objects that %s %s references: %w", kind.Kind, key, err)
 	}
 	return writeNodeGroup(out, kind.Kind+" "+key.String(), e, events)
 }
 
-// eventsOf an object, the newest first.
+// eventsOf returns the Events of an object, newest first.
 func eventsOf(ctx context.Context, reader client.Reader, of *unstructured.Unstructured) ([]corev1.Event, error) {
 	var list corev1.EventList
 	if err := reader.List(ctx, &list, client.InNamespace(of.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(of.GetUID())}); err != nil {
@@ -101,7 +101,7 @@ func eventsOf(ctx context.Context, reader client.Reader, of *unstructured.Unstru
 	return list.Items, nil
 }
 
-// lastSeen is when an Event was made or last repeated, by whichever API it came.
+// lastSeen is when an Event was created or last repeated, for both Event APIs.
 func lastSeen(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil:

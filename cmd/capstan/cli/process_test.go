@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// asProgram makes this test's binary the program that it names.
+// asProgram is the variable that makes this test's binary run the program that it names.
 const (
 	asProgram       = "CAPSTAN_TEST_AS_PROGRAM"
 	asCapstan       = "capstan"
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	cmd    *exec.Cmd
 	health string
@@ -58,7 +58,7 @@ func start(t *testing.T, kubeconfig string, args ...string) *process {
 	return startAs(t, asCapstan, append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0", "--api-bind-address=127.0.0.1:0", "--dashboard-bind-address=127.0.0.1:0"}, args...)...)
 }
 
-// freeAddress of loopback.
+// freeAddress returns a free loopback address.
 func freeAddress(g *WithT) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -114,7 +114,7 @@ func (p *process) ready() error {
 	return nil
 }
 
-// TestProgram plays the life of two replicas on a real API server.
+// TestProgram runs two replicas against a real API server, from start to end.
 func TestProgram(t *testing.T) {
 	g := NewWithT(t)
 	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller", "helm-controller")})
@@ -176,7 +176,7 @@ func TestProgram(t *testing.T) {
 	})
 }
 
-// take the lease for somebody who keeps it for long.
+// take sets another holder of the lease, with a long duration.
 func take(lease *coordinationv1.Lease) {
 	lease.Spec.HolderIdentity = ptr.To("somebody-else")
 	lease.Spec.LeaseDurationSeconds = ptr.To[int32](3600)

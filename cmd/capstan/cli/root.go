@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
-// Main runs the command of capstan that the arguments name; it returns the exit code.
+// Main runs the capstan command that the arguments name and returns the exit code.
 func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return execute(ctx, newRoot(), args, out, errOut)
 }
 
-// CapaAnnotator is Main of capa-annotator.
+// CapaAnnotator runs capa-annotator with the arguments and returns the exit code.
 func CapaAnnotator(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return execute(ctx, newCapaAnnotator(), args, out, errOut)
 }
@@ -29,7 +29,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 		return fmt.Errorf("%w (see %s --help)", err, c.Root().Name())
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetArgs(append([]string{}, args...)) // Of none cobra would take the process's own.
+	root.SetArgs(append([]string{}, args...)) // When the arguments are nil, cobra reads os.Args.
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
@@ -44,9 +44,8 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "capstan [flags]",
 		Short: "Run the hub in a Cluster API management cluster",
-		Long: `Capstan is one controller, installed once in a Cluster API management cluster,
-that looks after every workload cluster from there. Without a command it runs the
-hub until it is told to stop (SIGTERM, SIGINT).`,
+		Long: `Capstan is one controller in a Cluster API management cluster that serves every
+workload cluster. Without a command it runs the hub until SIGTERM or SIGINT.`,
 		Example: `  capstan --leader-elect --events-addr=http://notification-controller.flux-system/
   capstan --kubeconfig=$HOME/.kube/management --namespace=team-a --log-encoding=console`,
 		Version:       version(),
@@ -62,10 +61,10 @@ hub until it is told to stop (SIGTERM, SIGINT).`,
 	return root
 }
 
-// program is what runs until its context ends.
+// program runs until its context ends.
 type program interface{ Start(context.Context) error }
 
-// run is the life of a program of that name, which wire makes.
+// run starts the program that wire returns and waits until it ends.
 func run(ctx context.Context, name string, s *settings, logs io.Writer, wire func(hub.Options) (program, error)) error {
 	options, err := s.options()
 	if err != nil {

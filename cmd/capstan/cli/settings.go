@@ -27,24 +27,24 @@ import (
 )
 
 const (
-	// minLease is the shortest lease: renewed by two thirds of it, every two
-	// fifteenths, it leaves a slow API server two tries of a second each.
+	// minLease is the shortest lease. A lease is renewed within two thirds of its
+	// duration, every two fifteenths: 5 s leaves a slow API server two tries of 1 s each.
 	minLease = 5 * time.Second
 
-	// runtimeNamespace names the namespace of the lease where the process is not in
-	// a pod, as in Flux's controllers.
+	// runtimeNamespace is the environment variable with the namespace of the lease when
+	// the process is not in a pod, as in Flux's controllers.
 	runtimeNamespace = "RUNTIME_NAMESPACE"
 
-	// podNamespace is the file in which a pod finds the name of its own namespace.
+	// podNamespace is the file with the namespace of the pod.
 	podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 	addressOff = "0"
 
-	// dashboardAddress is loopback: kubectl port-forward reaches it, the network does not.
+	// dashboardAddress is loopback: only kubectl port-forward reaches it.
 	dashboardAddress = "127.0.0.1:8090"
 )
 
-// settings are the flags of the hub as given.
+// settings are the values of the hub's flags.
 type settings struct {
 	hub        hub.Options
 	annotator  annotatorSettings
@@ -53,7 +53,7 @@ type settings struct {
 	kubeconfig string
 	level      string
 	encoding   string
-	// podNamespace is the file that tells it in a pod.
+	// podNamespace is the file with the namespace of the pod.
 	podNamespace string
 }
 
@@ -78,7 +78,7 @@ func defaultSettings() *settings {
 	return s
 }
 
-// register binds the flags of the hub. The values that stand in s are the defaults.
+// register binds the flags of the hub. The values of s are the defaults.
 func (s *settings) register(f *pflag.FlagSet) {
 	s.registerProcess(f)
 	s.registerHub(f)
@@ -88,51 +88,51 @@ func (s *settings) register(f *pflag.FlagSet) {
 	s.registerLogging(f)
 }
 
-// registerProcess binds the flags that each program has.
+// registerProcess binds the flags that all programs share.
 func (s *settings) registerProcess(f *pflag.FlagSet) {
 	o := &s.hub
 	f.SortFlags = false
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
-	f.StringVar(&o.Namespace, "namespace", o.Namespace, "the one namespace of the management cluster to look after, such as team-a; when empty, all of them")
-	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "act only while holding a lease, so that further replicas stand by; losing it ends the process")
-	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease lasts unless renewed, and so how long a crash goes unnoticed, such as 30s; at least "+minLease.String())
-	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics by plain HTTP, such as :8080 or 127.0.0.1:8080; 0 for none")
-	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz by plain HTTP, such as :9440; 0 for none")
+	f.StringVar(&o.Namespace, "namespace", o.Namespace, "the only namespace of the management cluster that the hub serves, such as team-a; when empty, all namespaces")
+	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while this replica holds the lease, so that further replicas stand by; a replica that loses the lease ends")
+	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease is valid without renewal, such as 30s; another replica takes over this long after a crash; at least "+minLease.String())
+	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics over plain HTTP, such as :8080 or 127.0.0.1:8080; 0 disables it")
+	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz over plain HTTP, such as :9440; 0 disables it")
 }
 
-// registerReading binds the flag of commands that read the hub's objects.
+// registerReading binds the flag of the commands that read the hub's objects.
 func (s *settings) registerReading(f *pflag.FlagSet) {
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names")
 }
 
 func (s *settings) registerLogging(f *pflag.FlagSet) {
-	f.StringVar(&s.level, "log-level", s.level, "how much is logged: "+strings.Join(levels, ", "))
-	f.StringVar(&s.encoding, "log-encoding", s.encoding, "how it is logged: "+strings.Join(encodings, ", "))
+	f.StringVar(&s.level, "log-level", s.level, "log level: "+strings.Join(levels, ", "))
+	f.StringVar(&s.encoding, "log-encoding", s.encoding, "log encoding: "+strings.Join(encodings, ", "))
 }
 
 func (s *settings) registerHub(f *pflag.FlagSet) {
 	o := &s.hub
-	f.StringVar(&o.Hook.BindAddress, "promotion-hook-bind-address", o.Hook.BindAddress, "host:port that serves /promotion and /approval, such as :8082; 0 for none")
-	f.StringVar(&o.Hook.CertFile, "promotion-hook-tls-cert-file", "", "PEM file with the certificate chain that serves them by TLS, read again when it changes; when empty, they are served by plain HTTP")
+	f.StringVar(&o.Hook.BindAddress, "promotion-hook-bind-address", o.Hook.BindAddress, "host:port that serves /promotion and /approval, such as :8082; 0 disables them")
+	f.StringVar(&o.Hook.CertFile, "promotion-hook-tls-cert-file", "", "PEM file with the certificate chain that serves /promotion and /approval over TLS; reloaded when it changes; when empty, they are served over plain HTTP")
 	f.StringVar(&o.Hook.KeyFile, "promotion-hook-tls-key-file", "", "PEM file with the key of that certificate")
-	f.IntVar(&o.Hook.RateLimit, "promotion-hook-rate-limit", o.Hook.RateLimit, "how many calls an IPv4 address or an IPv6 /64 may make to them in 30s; raise it where all calls come through one proxy")
-	f.BoolVar(&o.Hook.LegacySignatures, "legacy-signatures", false, "take weave pipeline-controller's signatures there, too: they cover the body at most, an approval's nothing, and can be replayed for ever")
-	f.StringVar(&o.Dashboard.BindAddress, "dashboard-bind-address", o.Dashboard.BindAddress, "host:port that serves the dashboard, such as 127.0.0.1:8090; one that is not loopback needs a certificate; 0 for none")
-	f.StringVar((*string)(&o.Dashboard.Auth), "dashboard-auth", string(o.Dashboard.Auth), "how one signs in to the dashboard: token (a bearer token of the management cluster; one sees what its owner may list) or none (whoever can connect sees everything; for loopback addresses alone)")
-	f.StringVar(&o.Dashboard.CertFile, "dashboard-tls-cert-file", "", "PEM file with the certificate chain that serves the dashboard by TLS, read again when it changes; when empty, it is served by plain HTTP")
+	f.IntVar(&o.Hook.RateLimit, "promotion-hook-rate-limit", o.Hook.RateLimit, "maximum number of calls of /promotion and /approval from one IPv4 address or IPv6 /64 in 30s; raise it when all calls come through one proxy")
+	f.BoolVar(&o.Hook.LegacySignatures, "legacy-signatures", false, "also accept the signatures of weave pipeline-controller, which do not expire: they cover only the body of a promotion and nothing of an approval, so that a client can replay them")
+	f.StringVar(&o.Dashboard.BindAddress, "dashboard-bind-address", o.Dashboard.BindAddress, "host:port that serves the dashboard, such as 127.0.0.1:8090; an address that is not loopback needs a certificate; 0 disables it")
+	f.StringVar((*string)(&o.Dashboard.Auth), "dashboard-auth", string(o.Dashboard.Auth), "how users sign in to the dashboard: token (with a bearer token of the management cluster; a user sees what the token may list) or none (each client that can connect sees everything; only for loopback addresses)")
+	f.StringVar(&o.Dashboard.CertFile, "dashboard-tls-cert-file", "", "PEM file with the certificate chain that serves the dashboard over TLS; reloaded when it changes; when empty, it is served over plain HTTP")
 	f.StringVar(&o.Dashboard.KeyFile, "dashboard-tls-key-file", "", "PEM file with the key of that certificate")
-	f.StringVar(&o.Dashboard.SessionKeyFile, "dashboard-session-key-file", "", "file of 32 random bytes or more that seals sessions, the same on all replicas, read at the start; when empty, a session is good on the replica where it began, until that ends")
-	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL that Flux events are posted to, such as http://notification-controller.flux-system/; when empty, only Kubernetes Events are made")
-	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, with commas between; never kinds of Kubernetes itself")
-	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "keep a Pipeline to the clusters of its own namespace")
-	f.DurationVar(&o.StallAfter, "stall-after", o.StallAfter, "how long a promotion may take before it is called Stalled, such as 30m or 2h")
-	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest into each environment always is")
-	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "let kubeconfigs name loopback addresses, for a fleet on one machine; otherwise they are refused")
-	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "folder for the clones of Git repositories, which live for seconds and are removed; when empty, the system's for temporary files")
-	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "let Pipelines name Git services at loopback addresses, for a fleet on one machine; otherwise they are refused")
+	f.StringVar(&o.Dashboard.SessionKeyFile, "dashboard-session-key-file", "", "file with at least 32 random bytes that encrypt sessions, the same on all replicas, read at the start; when empty, a session is valid only on the replica that created it, until that replica ends")
+	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL to which the hub posts Flux events, such as http://notification-controller.flux-system/; when empty, the hub creates only Kubernetes Events")
+	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, comma-separated; kinds of Kubernetes itself are refused")
+	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "allow a Pipeline to reference only clusters of its own namespace")
+	f.DurationVar(&o.StallAfter, "stall-after", o.StallAfter, "how long a promotion may take before its condition Stalled becomes True, such as 30m or 2h")
+	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest Promotion into each environment is always kept")
+	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "allow kubeconfigs with loopback addresses, for a fleet on one machine; by default they are refused")
+	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "directory for clones of Git repositories, which the hub removes after seconds; when empty, the system's directory for temporary files")
+	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "allow Pipelines with Git services at loopback addresses, for a fleet on one machine; by default they are refused")
 }
 
-// options checks the settings, all of them, and returns the hub's options.
+// options checks all settings and returns the hub's options. The error joins all mistakes.
 func (s *settings) options() (hub.Options, error) {
 	o := s.hub
 	var errs []error
@@ -141,25 +141,25 @@ func (s *settings) options() (hub.Options, error) {
 	}
 	if o.Namespace != "" {
 		if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
-			refuse("namespace", "%q is no namespace's name: %s", o.Namespace, problems[0])
+			refuse("namespace", "%q is not the name of a namespace: %s", o.Namespace, problems[0])
 		}
 	}
 	if o.LeaderElectionLease < minLease {
-		refuse("leader-elect-lease-duration", "%s is too short: the lease would change hands whenever the API server is slow; give %s or more", o.LeaderElectionLease, minLease)
+		refuse("leader-elect-lease-duration", "%s is too short: the leader would lose the lease when the API server is slow; set it to %s or more", o.LeaderElectionLease, minLease)
 	}
 	if o.LeaderElectionLease%time.Second != 0 {
-		refuse("leader-elect-lease-duration", "%s is not in whole seconds, which is how a Lease holds it", o.LeaderElectionLease)
+		refuse("leader-elect-lease-duration", "%s must be whole seconds, the unit of a Lease", o.LeaderElectionLease)
 	}
 	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}, {"promotion-hook-bind-address", o.Hook.BindAddress}, {"dashboard-bind-address", o.Dashboard.BindAddress}} {
 		if err := checkAddress(a.address); err != nil {
-			refuse(a.flag, "%q is not host:port (such as :8080), nor 0: %v", a.address, err)
+			refuse(a.flag, "%q is neither host:port (such as :8080) nor 0: %v", a.address, err)
 		}
 	}
 	if (o.Hook.CertFile == "") != (o.Hook.KeyFile == "") {
-		refuse("promotion-hook-tls-cert-file", "a certificate needs its key and a key its certificate: give --promotion-hook-tls-key-file with it, or neither")
+		refuse("promotion-hook-tls-cert-file", "a certificate needs its key and a key its certificate: set both --promotion-hook-tls-cert-file and --promotion-hook-tls-key-file, or neither")
 	}
 	if (o.Dashboard.CertFile == "") != (o.Dashboard.KeyFile == "") {
-		refuse("dashboard-tls-cert-file", "a certificate needs its key and a key its certificate: give --dashboard-tls-key-file with it, or neither")
+		refuse("dashboard-tls-cert-file", "a certificate needs its key and a key its certificate: set both --dashboard-tls-cert-file and --dashboard-tls-key-file, or neither")
 	}
 	switch auth := o.Dashboard.Auth; {
 	case auth != dashboard.AuthToken && auth != dashboard.AuthNone:
@@ -170,7 +170,7 @@ func (s *settings) options() (hub.Options, error) {
 		}
 	}
 	if o.Hook.RateLimit < 1 {
-		refuse("promotion-hook-rate-limit", "%d calls is none at all; give 1 or more, or turn the hook off with --promotion-hook-bind-address=0", o.Hook.RateLimit)
+		refuse("promotion-hook-rate-limit", "%d is not a positive number of calls: set it to 1 or more, or disable the hook with --promotion-hook-bind-address=0", o.Hook.RateLimit)
 	}
 	if o.EventsAddress != "" {
 		if u, err := url.Parse(o.EventsAddress); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -182,7 +182,7 @@ func (s *settings) options() (hub.Options, error) {
 		value time.Duration
 	}{{"stall-after", o.StallAfter}, {"promotion-retention", o.PromotionRetention}} {
 		if d.value <= 0 {
-			refuse(d.flag, "%s is no time to wait; give more than 0", d.value)
+			refuse(d.flag, "%s must be a positive duration, such as 30m", d.value)
 		}
 	}
 	if !slices.Contains(levels, s.level) {
@@ -199,12 +199,12 @@ func (s *settings) options() (hub.Options, error) {
 	o.AppKinds = kinds
 	o.LeaderElectionNamespace = leaseNamespace(o.Namespace)
 	if o.LeaderElect && o.LeaderElectionNamespace == "" && !s.inPod() {
-		refuse("leader-elect", "outside of a pod nothing says which namespace the lease is in; set %s to one, such as capstan-system, or give --namespace", runtimeNamespace)
+		refuse("leader-elect", "the namespace of the lease is not known outside of a pod: set %s to a namespace, such as capstan-system, or set --namespace", runtimeNamespace)
 	}
 	return o, errors.Join(errs...)
 }
 
-// checkAddress admits what net.Listen does, and 0.
+// checkAddress accepts 0 and host:port with a numeric port, the form of net.Listen.
 func checkAddress(address string) error {
 	if address == addressOff {
 		return nil
@@ -220,9 +220,9 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// parseAppKinds reads Kind.group and refuses what is Kubernetes's own: a Pipeline
-// names any object of an allowed kind, and its author would learn of Secrets,
-// Roles and workloads in clusters that the author may not read.
+// parseAppKinds parses Kind.group and refuses kinds of Kubernetes itself. A Pipeline can
+// name any object of an allowed kind, so its author would get data about Secrets, Roles
+// and workloads in clusters that the author may not read.
 func parseAppKinds(given []string) ([]schema.GroupKind, error) {
 	if len(given) == 0 {
 		return nil, errors.New("name at least one kind")
@@ -234,13 +234,13 @@ func parseAppKinds(given []string) ([]schema.GroupKind, error) {
 		case kind.Kind == "" || strings.ToUpper(kind.Kind[:1]) != kind.Kind[:1] || strings.Contains(g, "*"):
 			return nil, fmt.Errorf("%q is not Kind.group, such as HelmRelease.helm.toolkit.fluxcd.io", g)
 		case !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io"):
-			// Groups of Kubernetes itself have no dot (core, apps, batch) or end so
+			// Groups of Kubernetes itself have no dot (core, apps, batch) or end in .k8s.io
 			// (rbac.authorization.k8s.io); those of Cluster API end in .x-k8s.io.
 			return nil, fmt.Errorf("%q is a kind of Kubernetes itself, which Pipelines may not follow", g)
 		case annotated(kind):
-			return nil, fmt.Errorf("%q is read for capacity annotations, and cannot be an application", g)
+			return nil, fmt.Errorf("%q cannot be an application: the annotator already watches this kind", g)
 		case len(validation.IsDNS1123Subdomain(kind.Group)) > 0:
-			return nil, fmt.Errorf("%q is no API group", kind.Group)
+			return nil, fmt.Errorf("%q is not an API group", kind.Group)
 		}
 		kinds = append(kinds, kind)
 	}
@@ -252,8 +252,8 @@ func annotated(kind schema.GroupKind) bool {
 	return is
 }
 
-// leaseNamespace is where the lease is: the namespace that the hub is kept to, or
-// that the environment names; in a pod, when empty, its own.
+// leaseNamespace is the namespace of the lease: that of --namespace, or that of the
+// environment variable. When it is empty, controller-runtime uses the pod's namespace.
 func leaseNamespace(namespace string) string {
 	if namespace != "" {
 		return namespace
@@ -261,7 +261,7 @@ func leaseNamespace(namespace string) string {
 	return os.Getenv(runtimeNamespace)
 }
 
-// inPod is whether controller-runtime will find a namespace for the lease.
+// inPod reports whether controller-runtime can read the pod's namespace for the lease.
 func (s *settings) inPod() bool {
 	_, err := os.Stat(s.podNamespace)
 	return err == nil
@@ -274,7 +274,7 @@ func (s *settings) config() (*rest.Config, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no credentials of a management cluster: give --kubeconfig, set KUBECONFIG, or run in a pod")
+		return nil, errors.New("no credentials of a management cluster: set --kubeconfig or KUBECONFIG, or run in a pod")
 	case err != nil:
 		return nil, fmt.Errorf("reading the credentials of the management cluster: %w", err)
 	}

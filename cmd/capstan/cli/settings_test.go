@@ -75,25 +75,25 @@ func TestFlagsReachTheHub(t *testing.T) {
 
 func TestMistakesAreNamed(t *testing.T) {
 	for _, tc := range []struct{ flag, says string }{
-		{"--namespace=Team_A", `--namespace: "Team_A" is no namespace's name`},
+		{"--namespace=Team_A", `--namespace: "Team_A" is not the name of a namespace`},
 		{"--leader-elect-lease-duration=1s", "--leader-elect-lease-duration: 1s is too short"},
-		{"--leader-elect-lease-duration=15500ms", "not in whole seconds"},
-		{"--metrics-bind-address=8080", `--metrics-bind-address: "8080" is not host:port`},
-		{"--health-addr=:http", `--health-addr: ":http" is not host:port`},
-		{"--health-addr=:70000", `--health-addr: ":70000" is not host:port`},
+		{"--leader-elect-lease-duration=15500ms", "must be whole seconds"},
+		{"--metrics-bind-address=8080", `--metrics-bind-address: "8080" is neither host:port`},
+		{"--health-addr=:http", `--health-addr: ":http" is neither host:port`},
+		{"--health-addr=:70000", `--health-addr: ":70000" is neither host:port`},
 		{"--events-addr=notification-controller", "--events-addr: \"notification-controller\" is not an http:// or https:// URL"},
 		{"--events-addr=ftp://x/", "is not an http:// or https:// URL"},
-		{"--dashboard-bind-address=8090", `--dashboard-bind-address: "8090" is not host:port`},
-		{"--dashboard-bind-address=:8090", "tokens would travel to it in the clear: serve it on 127.0.0.1, or by TLS"},
-		{"--dashboard-bind-address=[::]:8090 --dashboard-auth=none", "nobody has to sign in"},
+		{"--dashboard-bind-address=8090", `--dashboard-bind-address: "8090" is neither host:port`},
+		{"--dashboard-bind-address=:8090", "would be sent to it unencrypted: serve it on 127.0.0.1 or over TLS"},
+		{"--dashboard-bind-address=[::]:8090 --dashboard-auth=none", "sign-in is disabled"},
 		{"--dashboard-auth=oidc", `--dashboard-auth: "oidc" is not token or none`},
 		{"--dashboard-tls-cert-file=d.crt", "--dashboard-tls-cert-file: a certificate needs its key"},
-		{"--promotion-hook-bind-address=8082", `--promotion-hook-bind-address: "8082" is not host:port`},
+		{"--promotion-hook-bind-address=8082", `--promotion-hook-bind-address: "8082" is neither host:port`},
 		{"--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-cert-file: a certificate needs its key"},
 		{"--promotion-hook-tls-key-file=tls.key", "--promotion-hook-tls-cert-file: a certificate needs its key"},
-		{"--promotion-hook-rate-limit=0", "--promotion-hook-rate-limit: 0 calls is none at all"},
-		{"--stall-after=0s", "--stall-after: 0s is no time to wait"},
-		{"--promotion-retention=-1h", "--promotion-retention: -1h0m0s is no time to wait"},
+		{"--promotion-hook-rate-limit=0", "--promotion-hook-rate-limit: 0 is not a positive number of calls"},
+		{"--stall-after=0s", "--stall-after: 0s must be a positive duration"},
+		{"--promotion-retention=-1h", "--promotion-retention: -1h0m0s must be a positive duration"},
 		{"--log-level=warn", `--log-level: "warn" is not one of trace, debug, info, error`},
 		{"--log-encoding=text", `--log-encoding: "text" is not one of json, console`},
 		{"--app-kinds=", "--app-kinds: name at least one kind"},
@@ -102,7 +102,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--app-kinds=Secret", `"Secret" is a kind of Kubernetes itself`},
 		{"--app-kinds=Deployment.apps", `"Deployment.apps" is a kind of Kubernetes itself`},
 		{"--app-kinds=ClusterRole.rbac.authorization.k8s.io", "is a kind of Kubernetes itself"},
-		{"--app-kinds=Thing.Not_A_Group.io", `"Not_A_Group.io" is no API group`},
+		{"--app-kinds=Thing.Not_A_Group.io", `"Not_A_Group.io" is not an API group`},
 	} {
 		t.Run(strings.TrimPrefix(tc.flag, "--"), func(t *testing.T) {
 			_, err := parse(t, strings.Fields(tc.flag)...).options()
@@ -111,7 +111,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreToldAtOnce(t *testing.T) {
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	_, err := parse(t, "--log-level=warn", "--stall-after=0s").options()
 	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("--log-level"), ContainSubstring("--stall-after"))))
 }
@@ -124,8 +124,8 @@ func TestNamespaceOfTheLease(t *testing.T) {
 	g.Expect(o.LeaderElectionNamespace).To(Equal("capstan-system"))
 }
 
-// Where nothing says which namespace the lease is in, what to set is told, before
-// anything is contacted.
+// When the namespace of the lease is not known, the error says what to set, before the
+// first connection.
 func TestLeaseWithoutNamespace(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "namespace")
@@ -137,7 +137,7 @@ func TestLeaseWithoutNamespace(t *testing.T) {
 	}
 	t.Setenv(runtimeNamespace, "")
 	g.Expect(options("--leader-elect")).To(MatchError(And(
-		ContainSubstring("--leader-elect: outside of a pod"), ContainSubstring(runtimeNamespace), ContainSubstring("--namespace"))))
+		ContainSubstring("--leader-elect: the namespace of the lease is not known outside of a pod"), ContainSubstring(runtimeNamespace), ContainSubstring("--namespace"))))
 	g.Expect(options()).To(Succeed())
 	g.Expect(options("--leader-elect", "--namespace=team-a")).To(Succeed())
 	t.Setenv(runtimeNamespace, "capstan-system")

@@ -24,13 +24,13 @@ const (
 	// stdin is the name of a file that is standard input.
 	stdin = "-"
 
-	// maxKey is far above any HMAC key, and keeps a mistaken file out of memory.
+	// maxKey in bytes is larger than any HMAC key; it bounds the memory for a wrong file.
 	maxKey = 64 << 10
 )
 
 var outputs = []string{outputHeaders, outputCurl}
 
-// signing is what a call of sign was told.
+// signing are the values of sign's flags.
 type signing struct {
 	keyFile, bodyFile, output, method string
 }
@@ -40,17 +40,18 @@ func newSign() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sign URL --key-file=FILE",
 		Short: "Sign a call of the promotion hook",
-		Long: `Sign makes the headers of a call of the hub's /promotion or /approval, valid for
-` + approval.Window.String() + `. The key is what the Secret that promotion.strategy.secretRef names holds under
-` + approval.SecretKey + `, byte for byte: a line break at the end of the file is part of it. It is read
-from a file or from standard input, never from the command line, which others can see.`,
+		Long: `Sign prints the headers of a call of the hub's /promotion or /approval. They are valid
+for ` + approval.Window.String() + `. The key is the value of ` + approval.SecretKey + ` in the Secret that
+promotion.strategy.secretRef names, byte for byte: a line break at the end of the file is
+part of it. Sign reads the key from a file or from standard input, not from the command
+line, which other users of the machine can see.`,
 		Example: `  kubectl -n apps get secret shop-hmac -o jsonpath='{.data.hmac-key}' | base64 -d >key
 
   # Approve 1.2.0 for prod. curl reads the headers from standard input.
   url=https://capstan.example.org/approval/apps/shop/prod/1.2.0
   capstan sign "$url" --key-file=key | curl -i -X POST -H @- "$url"
 
-  # Tell of a revision, or see the command that would.
+  # Print the command that reports a revision.
   capstan sign https://capstan.example.org/promotion/apps/shop/dev --key-file=key --body-file=event.json --output=curl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -60,8 +61,8 @@ from a file or from standard input, never from the command line, which others ca
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&s.keyFile, "key-file", "", "file with the HMAC key; - for standard input")
-	f.StringVar(&s.bodyFile, "body-file", "", "file with the body of the call; - for standard input, none when empty")
-	f.StringVar(&s.output, "output", outputHeaders, "what is printed: "+strings.Join(outputs, ", or the command of "))
+	f.StringVar(&s.bodyFile, "body-file", "", "file with the body of the call; - for standard input; when empty, the call has no body")
+	f.StringVar(&s.output, "output", outputHeaders, "output: "+strings.Join(outputs, ", or the command of "))
 	f.StringVar(&s.method, "method", http.MethodPost, "method of the call")
 	return c
 }
@@ -70,11 +71,11 @@ func (s *signing) run(target string, now time.Time, in io.Reader, out io.Writer)
 	u, err := url.Parse(target)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the URL cannot be read: %w", err)
+		return fmt.Errorf("the URL is invalid: %w", err)
 	case u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
 		return fmt.Errorf("%q is not an http:// or https:// URL, such as http://capstan-hub-hook.capstan-system/approval/NAMESPACE/PIPELINE/ENVIRONMENT/REVISION", target)
 	case u.EscapedPath() == "":
-		return fmt.Errorf("%q has no path: give /approval/NAMESPACE/PIPELINE/ENVIRONMENT/REVISION or /promotion/NAMESPACE/PIPELINE/ENVIRONMENT", target)
+		return fmt.Errorf("%q has no path: append /approval/NAMESPACE/PIPELINE/ENVIRONMENT/REVISION or /promotion/NAMESPACE/PIPELINE/ENVIRONMENT", target)
 	case !slices.Contains(outputs, s.output):
 		return fmt.Errorf("--output: %q is not one of %s", s.output, strings.Join(outputs, ", "))
 	case s.keyFile == "":
@@ -110,7 +111,7 @@ func (s *signing) run(target string, now time.Time, in io.Reader, out io.Writer)
 	return nil
 }
 
-// curl is the command that makes the call.
+// curl returns the command that makes the call.
 func (s *signing) curl(u *url.URL, headers http.Header) string {
 	words := []string{"curl", "-i", "--path-as-is", "-X", quote(s.method)}
 	for _, name := range approval.SignedHeaders {
@@ -122,10 +123,10 @@ func (s *signing) curl(u *url.URL, headers http.Header) string {
 	return strings.Join(append(words, quote(u.String())), " ")
 }
 
-// quote a word for a POSIX shell.
+// quote quotes a word for a POSIX shell.
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// read a file, or standard input, of so many bytes at most.
+// read reads a file, or standard input, of at most limit bytes.
 func read(name string, in io.Reader, limit int64) ([]byte, error) {
 	if name != stdin {
 		file, err := os.Open(name)

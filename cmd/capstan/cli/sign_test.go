@@ -27,7 +27,7 @@ func TestSignPrintsHeaders(t *testing.T) {
 	g.Expect(out.String()).To(Equal("X-Signature: " + want.Get("X-Signature") + "\nX-Signature-Timestamp: 1800000000\n"))
 }
 
-// What sign prints, a shell and curl make of it a call that the hub takes for signed.
+// A shell and curl make a call from the output of sign that the hub accepts as signed.
 func TestSignForCurl(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed")
@@ -93,7 +93,7 @@ func TestSignMistakes(t *testing.T) {
 		{[]string{url}, "--key-file: name the file"},
 		{[]string{"/approval/a/b/c/d", "--key-file=" + empty}, "is not an http:// or https:// URL"},
 		{[]string{"http://hub", "--key-file=" + empty}, "has no path"},
-		{[]string{"http://hub/%zz", "--key-file=" + empty}, "the URL cannot be read"},
+		{[]string{"http://hub/%zz", "--key-file=" + empty}, "the URL is invalid"},
 		{[]string{url, "--key-file=" + empty}, "is empty"},
 		{[]string{url, "--key-file=/does/not/exist"}, "/does/not/exist"},
 		{[]string{url, "--key-file=-", "--body-file=-"}, "cannot both be standard input"},

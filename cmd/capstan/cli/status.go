@@ -21,12 +21,12 @@ func newStatus() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Tell what the hub sees: clusters, Pipelines, and what waits",
-		Long: `Tell the state of the connection to each cluster, the worst first, what each
-environment of each Pipeline runs, and in one sentence each what waits and why. It is
-told from ClusterConnections, Pipelines and Promotions, which you need the right to
-list; no workload cluster is asked. The exit code is 0 when it could be told, however
-the fleet is.`,
+		Short: "Show the clusters and Pipelines of the hub, and what waits",
+		Long: `Show the state of the connection to each cluster, worst first, what each environment
+of each Pipeline runs, and in one sentence each what waits and why. The command reads
+ClusterConnections, Pipelines and Promotions, which you need permission to list; it
+connects to no workload cluster. The exit code is 0 when the objects could be read,
+independent of the state of the fleet.`,
 		Example: `  capstan status
   capstan status --namespace=apps --kubeconfig=$HOME/.kube/management`,
 		Args: cobra.NoArgs,
@@ -41,14 +41,14 @@ the fleet is.`,
 		},
 	}
 	s.registerReading(c.Flags())
-	c.Flags().StringVar(&s.hub.Namespace, "namespace", "", "the one namespace to tell of; when empty, all of them")
+	c.Flags().StringVar(&s.hub.Namespace, "namespace", "", "the only namespace to show; when empty, all namespaces")
 	return c
 }
 
 func status(ctx context.Context, config *rest.Config, namespace string, out, errOut io.Writer) error {
 	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
 	if err != nil {
-		return fmt.Errorf("asking the API server at %s: %w", config.Host, err)
+		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
 	}
 	var (
 		in          = client.InNamespace(namespace)
@@ -58,7 +58,7 @@ func status(ctx context.Context, config *rest.Config, namespace string, out, err
 	)
 	switch err := reader.List(ctx, &pipelines, in); {
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the cluster at %s does not know Pipelines: is it the management cluster, with config/crd applied?", config.Host)
+		return fmt.Errorf("the cluster at %s does not serve Pipelines: check that it is the management cluster and that config/crd is applied", config.Host)
 	case err != nil:
 		return fmt.Errorf("listing Pipelines: %w", err)
 	}
@@ -66,8 +66,8 @@ func status(ctx context.Context, config *rest.Config, namespace string, out, err
 		return fmt.Errorf("listing Promotions: %w", err)
 	}
 	if err := reader.List(ctx, &connections, in); err != nil {
-		// The rest is worth telling all the same.
-		_, _ = fmt.Fprintf(errOut, "Without the states of the clusters: %v\n", err)
+		// The rest is useful without them.
+		_, _ = fmt.Fprintf(errOut, "The states of the clusters are missing: %v\n", err)
 	}
 	fleet := explain.Fleet{Connections: connections.Items, Pipelines: pipelines.Items, Promotions: promotions.Items, Now: time.Now()}
 	return fleet.Write(out)

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// What status says of every state is hub/explain's to test; here it reads the objects.
+// The tests of hub/explain cover the texts of every state; this test covers the reading of objects.
 func TestStatusAndExplainNodeGroup(t *testing.T) {
 	g := NewWithT(t)
 	plane, err := controlplane.Start(controlplane.Options{})
@@ -38,10 +38,10 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 
 	code, _, errOut := run(admin, "status")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not know Pipelines: is it the management cluster, with config/crd applied?"))
+	g.Expect(errOut).To(ContainSubstring("does not serve Pipelines: check that it is the management cluster and that config/crd is applied"))
 	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not know kind MachineDeployment.cluster.x-k8s.io: is it the management cluster, with Cluster API installed?"))
+	g.Expect(errOut).To(ContainSubstring("does not serve kind MachineDeployment.cluster.x-k8s.io: check that it is the management cluster and that Cluster API is installed"))
 
 	_, err = envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("capstan", "cluster-api", "cluster-api-provider-aws")})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -50,7 +50,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 
 	code, out, errOut := run(admin, "status")
 	g.Expect(code).To(BeZero(), errOut)
-	g.Expect(out).To(Equal("Clusters: none that a Pipeline names\n\nPipelines: 0, in 0 of which something waits\n"))
+	g.Expect(out).To(Equal("Clusters: none is used by a Pipeline\n\nPipelines: 0 (0 waiting)\n"))
 
 	for name, state := range map[string]capstanv1.ConnectionState{"dev": capstanv1.ConnectionReady, "prod": capstanv1.ConnectionUnreachable} {
 		connection := &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
@@ -73,8 +73,8 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	g.Expect(out).To(And(
 		HavePrefix("Clusters: 1 Unreachable, 1 Ready\nCLUSTER       STATE        SINCE  APPS  VERSION  CREDENTIALS\ndefault/prod  Unreachable  "),
 		ContainSubstring("default/prod is Unreachable (ProbeFailed): i/o timeout\n"),
-		ContainSubstring("Pipelines: 1, in 1 of which something waits\nPIPELINE      ENVIRONMENT  RUNS"),
-		ContainSubstring("default/shop, dev: nothing travels on from here")))
+		ContainSubstring("Pipelines: 1 (1 waiting)\nPIPELINE      ENVIRONMENT  RUNS"),
+		ContainSubstring("default/shop, dev: there is no revision to promote")))
 
 	nobody, err := plane.UserKubeconfig("", "nobody")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -90,7 +90,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	}
 	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("there is no MachineDeployment default/web at https://"))
+	g.Expect(errOut).To(ContainSubstring("MachineDeployment default/web does not exist at https://"))
 	create := func(kind, apiVersion, name string, spec map[string]any) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"kind": kind, "apiVersion": apiVersion, "metadata": map[string]any{"namespace": "default", "name": name}, "spec": spec}}
 		g.Expect(c.Create(t.Context(), u)).To(Succeed())
@@ -112,7 +112,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	g.Expect(explain()).To(ContainSubstring("Why: RegionUnknown: unable to determine AWS region"))
 	create("AWSCluster", infrastructure+"/v1beta2", "dev", map[string]any{"region": "eu-west-1"})
 	g.Expect(explain()).To(And(ContainSubstring("  made of  m5.large\n  region   eu-west-1, by AWSCluster dev\n"),
-		ContainSubstring("Why: nothing was written yet, and nothing told: the hub waits for what EC2 says of m5.large in eu-west-1")))
+		ContainSubstring("Why: nothing has been written yet, and there is no Event: the hub waits for EC2's answer about m5.large in eu-west-1")))
 
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: "web.1"},
@@ -121,7 +121,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	}
 	g.Expect(c.Create(t.Context(), event)).To(Succeed())
 	g.Expect(explain()).To(And(
-		ContainSubstring("Why: nothing was written yet. Last told: AWSAccessDenied: ec2:DescribeInstanceTypes is not allowed.\n"),
+		ContainSubstring("Why: nothing has been written yet. Last Event: AWSAccessDenied: ec2:DescribeInstanceTypes is not allowed.\n"),
 		MatchRegexp(`\d+s ago  ReconcileError  AWSAccessDenied`)))
 	g.Expect(c.Delete(t.Context(), event)).To(Succeed())
 
@@ -133,12 +133,12 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	})
 	g.Expect(c.Update(t.Context(), group)).To(Succeed())
 	g.Expect(explain()).To(And(
-		MatchRegexp(`/cpu +2 +the hub's\n`), MatchRegexp(`/memory +7Gi +changed since the hub wrote it\n`), MatchRegexp(`/GPU +1 +somebody's own, which stays\n`),
-		ContainSubstring("Why: it bears what EC2 says of m5.large in eu-west-1.")))
+		MatchRegexp(`/cpu +2 +the hub's\n`), MatchRegexp(`/memory +7Gi +changed since the hub wrote it\n`), MatchRegexp(`/GPU +1 +another writer's, which the hub keeps\n`),
+		ContainSubstring("Why: its annotations have the values that EC2 reports for m5.large in eu-west-1.")))
 
 	annotations := group.GetAnnotations()
 	annotations["cluster.x-k8s.io/paused"] = ""
 	group.SetAnnotations(annotations)
 	g.Expect(c.Update(t.Context(), group)).To(Succeed())
-	g.Expect(explain()).To(ContainSubstring("Why: it is paused by the annotation cluster.x-k8s.io/paused, and left alone until it is not."))
+	g.Expect(explain()).To(ContainSubstring("Why: it is paused by the annotation cluster.x-k8s.io/paused: the hub does not annotate it."))
 }

@@ -12,7 +12,7 @@ import (
 // -X github.com/capstan-hub/capstan/cmd/capstan/cli.release=v1.2.3
 var release string
 
-// version of this build: the release, or else the commit that it was built from.
+// version returns the release of this build, or the commit when it is no release.
 func version() string {
 	if release != "" {
 		return release

@@ -19,7 +19,7 @@ const (
 	Labels        = prefixUpstream + "labels"
 )
 
-// Keys of the seed, which OpenShift's fork of cluster-autoscaler reads.
+// Keys that OpenShift's fork of cluster-autoscaler reads. The requirements fix them.
 const (
 	prefixOpenShift = "machine.openshift.io/"
 
@@ -28,7 +28,7 @@ const (
 	LegacyGPU      = prefixOpenShift + "GPU"
 )
 
-// Applied is the record of what was written here.
+// Applied is the annotation that records the written values.
 const Applied = "capstan.dev/capacity-applied"
 
 // Labels of nodes.
@@ -40,7 +40,7 @@ const (
 	LabelZone         = "topology.kubernetes.io/zone"
 )
 
-// Family of keys.
+// Family is a set of annotation keys.
 type Family string
 
 // Families of keys. The labels are written with any of them: OpenShift's fork reads
@@ -50,28 +50,28 @@ const (
 	OpenShift Family = "openshift"
 )
 
-// Families is all of them.
+// Families returns all families.
 func Families() []Family { return []Family{Upstream, OpenShift} }
 
-// ParseFamilies reads names of families. The error names those there are.
+// ParseFamilies parses names of families. The error lists the valid names.
 func ParseFamilies(names []string) ([]Family, error) {
 	var all []Family
 	for _, n := range names {
 		f := Family(strings.TrimSpace(n))
 		if !slices.Contains(Families(), f) {
-			return nil, fmt.Errorf("%q is no family of annotations: want %s, %s or both", n, Upstream, OpenShift)
+			return nil, fmt.Errorf("%q is not a family of annotations: use %s, %s or both", n, Upstream, OpenShift)
 		}
 		if !slices.Contains(all, f) {
 			all = append(all, f)
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no family of annotations is named: want %s, %s or both", Upstream, OpenShift)
+		return nil, fmt.Errorf("no family of annotations is set: use %s, %s or both", Upstream, OpenShift)
 	}
 	return all, nil
 }
 
-// Concerns is whether an annotation of this key is read or written here.
+// Concerns reports whether this package reads or writes an annotation with this key.
 func Concerns(key string) bool {
 	return strings.HasPrefix(key, prefixUpstream) || strings.HasPrefix(key, prefixOpenShift) || key == Applied
 }

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// labelSet is a labels annotation, taken apart.
+// labelSet is the parsed value of a labels annotation.
 type labelSet struct {
 	labels map[string]string
-	// odd are tokens that are no label. Autoscalers skip them; they are somebody's, so
-	// they stay.
+	// odd are tokens that are not labels. Autoscalers skip them. A user set them, so they
+	// stay.
 	odd []string
 }
 
-// parseLabels reads "k=v,k2=v2". A value may hold "="; blanks around a label, which
-// autoscalers would take for a part of it, go; of a label that stands twice the last
-// counts.
+// parseLabels parses "k=v,k2=v2". A value may contain "=". Spaces around a label are removed,
+// because autoscalers would read them as a part of it. If a label occurs twice, the last value
+// is used.
 func parseLabels(s string) labelSet {
 	set := labelSet{labels: map[string]string{}}
 	for token := range strings.SplitSeq(s, ",") {
@@ -35,7 +35,7 @@ func parseLabels(s string) labelSet {
 	return set
 }
 
-// String is sorted, so that equal sets are equal strings.
+// String returns the sorted labels, so that equal sets are equal strings.
 func (s labelSet) String() string {
 	tokens := slices.Clone(s.odd)
 	for k, v := range s.labels {

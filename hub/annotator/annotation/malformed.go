@@ -11,26 +11,26 @@ import (
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
-// leastMemory in bytes is what nothing that runs a kubelet goes below. A smaller
-// quantity was meant otherwise: "500m" is half a byte.
+// leastMemory in bytes is less than any machine with a kubelet has. A smaller quantity is a
+// mistake: "500m" is half a byte.
 const leastMemory = 64 << 20
 
-// Malformed is a value that an autoscaler cannot read, or reads otherwise than meant.
+// Malformed is a value that an autoscaler cannot read, or does not read as the user means it.
 type Malformed struct {
 	Key string
-	// Value is cut to what fits a message.
+	// Value is shortened to fit a message.
 	Value string
 	// Problem completes "the value ...".
 	Problem string
 }
 
-// String is for people.
+// String returns the text for users.
 func (m Malformed) String() string { return fmt.Sprintf("%s=%q %s", m.Key, m.Value, m.Problem) }
 
-// maxValue is how much of a value is shown, in bytes.
+// maxValue is the maximum length of Malformed.Value in bytes.
 const maxValue = 64
 
-// readers are how the autoscalers read each key: what is wrong with a value, or "".
+// readers check values as the autoscalers parse them, by key. They return the problem, or "".
 var readers = map[string]func(string) string{
 	CPU:            quantity(1),
 	Memory:         quantity(leastMemory),
@@ -47,7 +47,7 @@ func quantity(least int64) func(string) string {
 		q, err := resource.ParseQuantity(s)
 		switch {
 		case err != nil:
-			return "is no quantity, such as 4 or 8192Mi"
+			return "is not a quantity such as 4 or 8192Mi"
 		case q.Sign() < 0:
 			return "is below zero"
 		case least == leastMemory && q.Value() < least:
@@ -63,14 +63,14 @@ func integer(s string) string {
 	n, err := strconv.ParseInt(s, 10, 64)
 	switch {
 	case err != nil:
-		return "is no whole number"
+		return "is not a whole number"
 	case n < 0:
 		return "is below zero"
 	}
 	return ""
 }
 
-// malformed are the values that are not as recorded and cannot be read.
+// malformed returns the values that differ from the record and cannot be parsed.
 func malformed(values, recorded map[string]string, odd []string) []Malformed {
 	var all []Malformed
 	add := func(key, value, problem string) {
@@ -86,10 +86,10 @@ func malformed(values, recorded map[string]string, odd []string) []Malformed {
 		}
 	}
 	if n, err := strconv.ParseInt(values[GPUCount], 10, 64); err == nil && n > 0 && values[GPUType] == "" {
-		add(GPUCount, values[GPUCount], "counts for nothing without "+GPUType)
+		add(GPUCount, values[GPUCount], "has no effect without "+GPUType)
 	}
 	for _, token := range odd {
-		add(Labels, token, "is no label (key=value)")
+		add(Labels, token, "is not a label (key=value)")
 	}
 	slices.SortFunc(all, func(a, b Malformed) int { return strings.Compare(a.String(), b.String()) })
 	return all

@@ -2,25 +2,25 @@ package annotation
 
 import "strconv"
 
-// Node is what a node of the group would be.
+// Node is the capacity of a future node of the group.
 type Node struct {
-	// VCPU and MemoryMiB; above 0.
+	// VCPU and MemoryMiB are above 0.
 	VCPU, MemoryMiB int64
 	// GPUs of all vendors, for the legacy key.
 	GPUs int64
-	// Accelerator is the extended resource that pods ask for, and AcceleratorCount how
-	// many there are; empty and 0 for none.
+	// Accelerator is the extended resource that pods request, and AcceleratorCount the number
+	// of devices; empty and 0 for none.
 	Accelerator      string
 	AcceleratorCount int64
-	// Pods that it runs at most; 0 when that is not to be said.
+	// Pods is the maximum number of pods; 0 when it is not written.
 	Pods int64
-	// DiskGiB of its root volume; 0 when not known.
+	// DiskGiB is the size of the root volume; 0 when not known.
 	DiskGiB int64
-	// Labels that it will bear.
+	// Labels of the future node.
 	Labels map[string]string
 }
 
-// values are the annotations of a Node, but for its labels.
+// values returns the annotations of a Node, without its labels.
 func (n Node) values(families []Family) map[string]string {
 	v := map[string]string{}
 	number := func(key string, n int64, unit string) {

@@ -8,23 +8,23 @@ import (
 	"slices"
 )
 
-// Change is what is to be done to an object's annotations.
+// Change is a change of an object's annotations.
 type Change struct {
-	// Set are the annotations to be written, and Remove those to go.
+	// Set are the annotations to write, and Remove those to remove.
 	Set    map[string]string
 	Remove []string
-	// Kept are the keys, of annotations and of labels, where somebody's own value
-	// stands in place of ours; sorted.
+	// Kept are the keys, of annotations and of labels, with a value of a user that differs
+	// from the computed one; sorted.
 	Kept []string
-	// Malformed are values that are not ours and that autoscalers cannot read; sorted.
+	// Malformed are values of users that autoscalers cannot read; sorted.
 	Malformed []Malformed
 }
 
-// Empty is whether there is nothing to write.
+// Empty reports whether there is nothing to write.
 func (c Change) Empty() bool { return len(c.Set) == 0 && len(c.Remove) == 0 }
 
-// Plan says what makes an object's annotations tell of the Node. Applied to its own
-// outcome it is empty.
+// Plan returns the change after which an object's annotations describe the Node. A second Plan
+// after this change is empty.
 func Plan(current map[string]string, node Node, families []Family) Change {
 	r := parseRecord(current[Applied])
 	managed := map[string]string{}
@@ -65,7 +65,7 @@ func Plan(current map[string]string, node Node, families []Family) Change {
 	return c
 }
 
-// managedKeys are those that a Node may have a value for, but the labels'.
+// managedKeys are the keys of Node.values.
 var managedKeys = []string{CPU, Memory, GPUType, GPUCount, EphemeralDisk, MaxPods, LegacyVCPU, LegacyMemoryMb, LegacyGPU}
 
 func legacy(key string) bool {
@@ -76,12 +76,12 @@ func legacy(key string) bool {
 	return false
 }
 
-// Keys of the annotations that it changes; sorted.
+// Keys returns the keys of the annotations that the change sets or removes; sorted.
 func (c Change) Keys() []string {
 	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(c.Set)), c.Remove)))
 }
 
-// Fingerprint is the same for the same change.
+// Fingerprint returns a hash, which is equal for equal changes.
 func (c Change) Fingerprint() string {
 	h := fnv.New128a()
 	for _, key := range c.Keys() {
@@ -90,7 +90,7 @@ func (c Change) Fingerprint() string {
 	return string(h.Sum(nil))
 }
 
-// Apply is what becomes of annotations.
+// Apply returns the annotations after the change.
 func (c Change) Apply(current map[string]string) map[string]string {
 	out := maps.Clone(current)
 	if out == nil {
@@ -103,9 +103,9 @@ func (c Change) Apply(current map[string]string) map[string]string {
 	return out
 }
 
-// MergePatch is the JSON merge patch of the metadata alone. The labels are a string
-// that is read and written, so that a change by somebody else in between must make it
-// fail: hence the resourceVersion.
+// MergePatch returns a JSON merge patch of the metadata only. The labels are one string that is
+// read, changed and written. The resourceVersion makes the patch fail if another client has
+// changed the object in between.
 func (c Change) MergePatch(resourceVersion string) ([]byte, error) {
 	annotations := make(map[string]*string, len(c.Set)+len(c.Remove))
 	for key, value := range c.Set {

@@ -90,8 +90,8 @@ func TestAUsersOwnValueStays(t *testing.T) {
 	g.Expect(after).To(HaveKeyWithValue(annotation.CPU, "4"))
 }
 
-// The seed overwrites the legacy keys whatever is there; what is set after that is
-// somebody's.
+// By the requirements, the first write overwrites any value of the legacy keys. A value that is
+// set after that belongs to a user.
 func TestLegacyKeysAreOverwrittenOnFirstContact(t *testing.T) {
 	g := NewWithT(t)
 	after, c := apply(g, map[string]string{annotation.LegacyVCPU: "99", annotation.LegacyGPU: "banana"}, m5)
@@ -145,7 +145,7 @@ func TestAFamilyThatIsTurnedOffGoes(t *testing.T) {
 	g.Expect(after).To(And(HaveKey(annotation.LegacyVCPU), HaveKey(annotation.Labels)))
 }
 
-// A record that somebody broke does not make strangers of what is ours.
+// With a broken record, values that equal the computed ones still count as ours.
 func TestALostRecord(t *testing.T) {
 	for _, broken := range []string{"{", "[]", `{"values":{"a":1}}`, "null x"} {
 		g := NewWithT(t)
@@ -160,16 +160,16 @@ func TestALostRecord(t *testing.T) {
 
 func TestMalformedValues(t *testing.T) {
 	for name, c := range map[string]struct{ key, value, says string }{
-		"cpu":                    {annotation.CPU, "four", "is no quantity"},
+		"cpu":                    {annotation.CPU, "four", "is not a quantity"},
 		"cpu zero":               {annotation.CPU, "0", "is zero"},
 		"half a byte of memory":  {annotation.Memory, "500m", "is less than 64Mi"},
 		"memory without a unit":  {annotation.Memory, "16384", "is less than 64Mi"},
-		"memory of the proposal": {annotation.Memory, "500mb", "is no quantity"},
-		"a count with a unit":    {annotation.GPUCount, "1Gi", "is no whole number"},
-		"a count without a type": {annotation.GPUCount, "1", "counts for nothing without"},
+		"memory of the proposal": {annotation.Memory, "500mb", "is not a quantity"},
+		"a count with a unit":    {annotation.GPUCount, "1Gi", "is not a whole number"},
+		"a count without a type": {annotation.GPUCount, "1", "has no effect without"},
 		"pods":                   {annotation.MaxPods, "-1", "is below zero"},
-		"disk":                   {annotation.EphemeralDisk, "lots", "is no quantity"},
-		"a label":                {annotation.Labels, "lonely", "is no label"},
+		"disk":                   {annotation.EphemeralDisk, "lots", "is not a quantity"},
+		"a label":                {annotation.Labels, "lonely", "is not a label"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -195,7 +195,7 @@ func TestParseFamilies(t *testing.T) {
 	g.Expect(annotation.ParseFamilies([]string{"upstream", " openshift", "upstream"})).To(Equal(both))
 	for _, wrong := range [][]string{nil, {""}, {"upstream", "both"}} {
 		_, err := annotation.ParseFamilies(wrong)
-		g.Expect(err).To(MatchError(ContainSubstring("want upstream, openshift or both")))
+		g.Expect(err).To(MatchError(ContainSubstring("use upstream, openshift or both")))
 	}
 }
 
@@ -236,8 +236,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// FuzzPlan: whatever stands in the annotations, a second pass changes nothing, what is
-// written can be read, and nothing of somebody's own is lost.
+// FuzzPlan: for any annotations, a second pass changes nothing, the written values can be read,
+// and no value of a user is lost.
 func FuzzPlan(f *testing.F) {
 	f.Add("team=ml", "", "", "")
 	f.Add("a=b=c, d ,=,", "500mb", "1", `{"values":{"capacity.cluster-autoscaler.kubernetes.io/cpu":"4"},"labels":{"a":"b=c"}}`)

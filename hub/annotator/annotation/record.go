@@ -6,11 +6,11 @@ import (
 	"maps"
 )
 
-// record is the content of Applied: what was written here last, by key.
+// record is the content of Applied: the values that were written last, by key.
 type record struct {
 	Values map[string]string `json:"values,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// lost: there is a record, and it cannot be read.
+	// lost says that a record exists and cannot be parsed.
 	lost bool
 }
 
@@ -32,22 +32,22 @@ func parseRecord(s string) record {
 	return r
 }
 
-// String is the same for the same record: JSON sorts the keys.
+// String returns equal texts for equal records: JSON sorts the keys.
 func (r record) String() string {
 	if len(r.Values) == 0 && len(r.Labels) == 0 {
 		return ""
 	}
 	raw, err := json.Marshal(r)
 	if err != nil {
-		return "" // Maps of strings can always be written.
+		return "" // Maps of strings can always be encoded.
 	}
 	return string(raw)
 }
 
-// merge brings what is there to what is wanted, by the rule of the package comment.
-// It changes recorded, and returns what is to be there and the keys that are
-// somebody's own, with another value than wanted. Overwritten tells of a key that it
-// is written though it is not ours, given whether it was ever recorded.
+// merge computes the new values from the existing and the wanted ones, by the rule of the
+// package comment. It changes recorded. It returns the new values, and the keys with a value of
+// a user that differs from the wanted one. overwritten reports whether a key is written
+// although its value is not ours; known says whether the key was ever recorded.
 func merge(there, wanted, recorded map[string]string, lost bool, overwritten func(key string, known bool) bool) (map[string]string, []string) {
 	out := maps.Clone(there)
 	if out == nil {

@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// Whose is whose value an annotation has.
+// Whose says who set the value of an annotation.
 type Whose string
 
-// Whose a value can be. Of Labels, single labels are; it is Ours when any of them is.
+// Values of Whose. The annotation Labels is Ours when any of its labels is.
 const (
 	Ours    Whose = "ours"
 	Theirs  Whose = "theirs"
 	Changed Whose = "changed since"
 )
 
-// Value is an annotation that tells of a node's capacity.
+// Value is a capacity annotation.
 type Value struct {
 	Key, Value string
 	Whose      Whose
 }
 
-// Values are those that an object bears, by key; of Applied, which is the record of
-// them, nothing.
+// Values returns the capacity annotations of an object, sorted by key. It leaves out Applied,
+// which is the record.
 func Values(current map[string]string) []Value {
 	r := parseRecord(current[Applied])
 	var all []Value

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Resource names under which the vendors' device plugins offer accelerators.
+// Resource names of accelerators, as the vendors' device plugins use them.
 const (
 	NvidiaGPU   = "nvidia.com/gpu"
 	AMDGPU      = "amd.com/gpu"
@@ -15,26 +15,26 @@ const (
 	AWSNeuron   = "aws.amazon.com/neuron"
 )
 
-// vendors of GPUs, by EC2's lower-cased name of the manufacturer. Habana's are GPUs to
-// EC2.
+// vendors maps the manufacturers of GPUs, in lower case, to resource names. EC2 lists the
+// accelerators of Habana as GPUs.
 var vendors = map[string]string{
 	"nvidia": NvidiaGPU,
 	"amd":    AMDGPU,
 	"habana": HabanaGaudi,
 }
 
-// Accelerator devices of a node.
+// Accelerator describes the accelerator devices of a node.
 type Accelerator struct {
-	// Resource is the extended resource that pods ask for; empty when there is none.
+	// Resource is the extended resource that pods request; empty when there is none.
 	Resource string
-	// Count of devices that pods can have. A part of a shared GPU counts as one.
+	// Count is the number of devices that pods can use. A part of a shared GPU counts as one.
 	Count int64
 	// NeuronCores of all Neuron devices together, the resource
 	// aws.amazon.com/neuroncore; 0 for GPUs.
 	NeuronCores int64
 }
 
-// GPUs is how many of the devices are GPUs: all but Neuron's.
+// GPUs returns how many of the devices are GPUs: all except Neuron devices.
 func (a Accelerator) GPUs() int64 {
 	if a.Resource == AWSNeuron {
 		return 0
@@ -42,8 +42,8 @@ func (a Accelerator) GPUs() int64 {
 	return a.Count
 }
 
-// accelerator of a type. EC2 lists Neuron devices of Inferentia a second time as
-// inference accelerators, which are not read here for that reason.
+// accelerator returns the accelerators of a type. It does not read inference accelerators: EC2
+// lists the Neuron devices of Inferentia there a second time.
 func accelerator(gpus *types.GpuInfo, neuron *types.NeuronInfo) Accelerator {
 	var a Accelerator
 	if gpus != nil {
@@ -73,7 +73,7 @@ func accelerator(gpus *types.GpuInfo, neuron *types.NeuronInfo) Accelerator {
 	return a
 }
 
-// gpuCount is what a node's device plugin will find. A type with a fraction of a GPU
+// gpuCount returns the number of GPUs that a node's device plugin finds. A type with a fraction of a GPU
 // (g6f, gr6f) has a Count of 0 and a LogicalGpuCount of 1; types that were retired
 // early have no LogicalGpuCount.
 func gpuCount(d types.GpuDeviceInfo) int64 {

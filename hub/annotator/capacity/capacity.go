@@ -14,8 +14,8 @@ const (
 	ARM64 = "arm64"
 )
 
-// Capacity of a node of one instance type. It holds no pointer but its strings, so
-// that thousands are cheap and equal ones can be shared.
+// Capacity is the capacity of a node of one instance type. It contains no pointers except its
+// strings, so that thousands are cheap and equal ones can be shared.
 type Capacity struct {
 	// InstanceType is EC2's name of it, such as "m5.large".
 	InstanceType string
@@ -23,21 +23,21 @@ type Capacity struct {
 	VCPU int64
 	// MemoryMiB is the memory in MiB; above 0.
 	MemoryMiB int64
-	// Architecture as kubernetes.io/arch names it: AMD64, ARM64, or empty where
-	// Kubernetes runs on none that EC2 names, as on a Mac.
+	// Architecture is the value of kubernetes.io/arch: AMD64, ARM64, or empty if Kubernetes
+	// supports none that EC2 lists, as for a Mac.
 	Architecture string
-	// Accelerator is the zero value where there is none.
+	// Accelerator is the zero value if there is none.
 	Accelerator Accelerator
-	// Network is the zero value where EC2 did not say.
+	// Network is the zero value if EC2 does not report it.
 	Network Network
 	// InstanceStoreGB is the size of all disks of the instance store together, in GB
-	// as EC2 counts them; 0 where there are none.
+	// as EC2 counts them; 0 if there are none.
 	InstanceStoreGB int64
 	// BareMetal instances run without EC2's hypervisor.
 	BareMetal bool
 }
 
-// FromInstanceTypeInfo reads what EC2 says of an instance type. The error is an
+// FromInstanceTypeInfo converts EC2's description of an instance type. The error is an
 // *IncompleteError when vCPUs or memory are missing or not above 0.
 func FromInstanceTypeInfo(info types.InstanceTypeInfo) (Capacity, error) {
 	c := Capacity{
@@ -70,8 +70,8 @@ func FromInstanceTypeInfo(info types.InstanceTypeInfo) (Capacity, error) {
 	return c, nil
 }
 
-// IncompleteError says that EC2 knows an instance type but not all that a node of it
-// needs. Asking again soon does not help.
+// IncompleteError says that EC2's description of an instance type lacks required facts. A
+// retry soon does not help.
 type IncompleteError struct {
 	InstanceType string
 	// Missing are the names of the facts that are missing.
@@ -80,14 +80,14 @@ type IncompleteError struct {
 
 // Error implements error.
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("EC2 does not say the %s of instance type %q", strings.Join(e.Missing, " and "), e.InstanceType)
+	return fmt.Sprintf("EC2 does not report %s of instance type %q", strings.Join(e.Missing, " and "), e.InstanceType)
 }
 
-// plausible bounds what EC2 says of devices, cores, interfaces and addresses, each
-// below 200 today, so that no product of them overflows.
+// plausible is the maximum of EC2's counts of devices, cores, interfaces and addresses, so that
+// no product of them overflows. Each count is below 200 today.
 const plausible = 1 << 16
 
-// number of something, or 0 where there is none or EC2 cannot mean it.
+// number returns a count, or 0 if it is missing or not plausible.
 func number(n *int32) int64 {
 	if n == nil || *n < 0 || *n > plausible {
 		return 0
@@ -95,15 +95,15 @@ func number(n *int32) int64 {
 	return int64(*n)
 }
 
-// architecture is the first that Kubernetes runs on: the one that CAPA picks the
-// image by. Types of an old generation name i386 before x86_64; Macs name x86_64_mac
-// or arm64_mac, which are neither.
+// architecture returns the first architecture that Kubernetes supports. CAPA selects the image
+// by the same one. Types of old generations list i386 before x86_64. Macs list x86_64_mac or
+// arm64_mac, which Kubernetes does not support.
 func architecture(info *types.ProcessorInfo) string {
 	if info == nil {
 		return ""
 	}
 	for _, a := range info.SupportedArchitectures {
-		switch a { //nolint:exhaustive // The others are no architecture of a node.
+		switch a { //nolint:exhaustive // Nodes have no other architectures.
 		case types.ArchitectureTypeX8664:
 			return AMD64
 		case types.ArchitectureTypeArm64:

@@ -164,17 +164,17 @@ func TestHalfAnswers(t *testing.T) {
 	}{
 		"no memory": {
 			func(i *types.InstanceTypeInfo) { i.MemoryInfo = nil }, []string{"memory"},
-			`EC2 does not say the memory of instance type "m5.large"`,
+			`EC2 does not report memory of instance type "m5.large"`,
 		},
 		"no vCPUs": {
 			func(i *types.InstanceTypeInfo) { i.VCpuInfo.DefaultVCpus = nil }, []string{"vCPUs"},
-			`EC2 does not say the vCPUs of instance type "m5.large"`,
+			`EC2 does not report vCPUs of instance type "m5.large"`,
 		},
 		"neither": {
 			func(i *types.InstanceTypeInfo) {
 				i.VCpuInfo.DefaultVCpus, i.MemoryInfo.SizeInMiB = aws.Int32(0), aws.Int64(-1)
 			}, []string{"vCPUs", "memory"},
-			`EC2 does not say the vCPUs and memory of instance type "m5.large"`,
+			`EC2 does not report vCPUs and memory of instance type "m5.large"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,24 +1,22 @@
-// Package capacity says what a node of an EC2 instance type would offer to
-// Kubernetes.
+// Package capacity computes the capacity of a Kubernetes node from its EC2 instance type.
 //
-// Purpose: the one place where facts of EC2 become figures of a node: processors,
+// Purpose: it is the only place where facts of EC2 become values of a node: processors,
 // memory, architecture, accelerators, pods, instance store. It is pure: an answer of
 // DescribeInstanceTypes in, a small comparable struct out.
 //
 // # Contract
 //
-// FromInstanceTypeInfo takes whatever EC2 may answer. An answer without vCPUs or
-// memory is half an answer: an IncompleteError, never a zero, for an autoscaler that
-// reads a zero drops the whole group. Everything else that is missing is absent from
-// the Capacity, which then promises less, not more. Capacities are equal (==) when
-// all that they say is.
+// FromInstanceTypeInfo accepts any answer of EC2. For an answer without vCPUs or memory it
+// returns an IncompleteError, never a zero: an autoscaler that reads a zero ignores the whole
+// group. Other missing facts are zero values of the Capacity, which is then lower than the
+// real one, never higher. Capacities with equal content are equal (==).
 //
 // # Trade-offs
 //
-// Memory is what EC2 sells, not what a node reports after its kernel and kubelet
-// took their share: the figure that other tools write as well.
+// Memory is the value that EC2 lists. A node reports less, because its kernel and kubelet
+// reserve a part. Other tools write the same value.
 //
-// An autoscaler can be told of one kind of accelerator only. Vendors whose device
-// plugin has no settled resource name (Qualcomm's AI 100, Xilinx' media accelerators
-// and FPGAs) are left out; a type with GPUs of two vendors is known by the first.
+// The annotations can name only one kind of accelerator. Vendors whose device plugin has no
+// fixed resource name (Qualcomm's AI 100, Xilinx' media accelerators and FPGAs) are left out.
+// For a type with GPUs of two vendors, the first vendor is used.
 package capacity

@@ -9,35 +9,35 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Sources of the numbers: the AWS VPC CNI's arithmetic, and the Amazon EKS user
+// Sources of the numbers: the formula of the AWS VPC CNI, and the Amazon EKS user
 // guide, "Choosing an optimal Amazon EC2 node instance type".
 const (
-	// prefixAddresses is how many addresses are in the /28 that stands for one
-	// address where prefixes are delegated.
+	// prefixAddresses is the number of addresses of a /28. With prefix delegation, an
+	// interface has a /28 in place of each address.
 	prefixAddresses = 16
-	// hostNetworkPods is how many pods EKS counts beside those with an address of
-	// their own: the CNI's and kube-proxy, on the host's network.
+	// hostNetworkPods is the number of pods on the host's network that EKS adds: the CNI's and
+	// kube-proxy.
 	hostNetworkPods = 2
-	// EKS lets a node run smallNodePods, or bigNodePods from bigNodeVCPU on, however
-	// many addresses there are.
+	// EKS limits the pods of a node to smallNodePods, or to bigNodePods from bigNodeVCPU vCPUs,
+	// independent of the number of addresses.
 	smallNodePods, bigNodePods, bigNodeVCPU = 110, 250, 30
 	// KubeletPods is kubelet's own default of --max-pods.
 	KubeletPods = 110
 )
 
-// Network is what bounds a node's pods where each has an address of the VPC.
+// Network limits a node's pods if each pod has an address of the VPC.
 type Network struct {
-	// Interfaces that fit the default network card. The CNI gives pods addresses of
-	// no other card.
+	// Interfaces is the maximum number of interfaces of the default network card. The CNI uses
+	// only this card for pods.
 	Interfaces int64
-	// Addresses is how many IPv4 addresses an interface can have, its own among them.
+	// Addresses is the maximum number of IPv4 addresses of an interface, including its own.
 	Addresses int64
-	// Prefixes says that interfaces may have prefixes in place of addresses: those of
-	// Nitro instances.
+	// Prefixes says that interfaces may have prefixes in place of addresses, as on Nitro
+	// instances.
 	Prefixes bool
 }
 
-// network of a type, or the zero value if it cannot be told.
+// network returns the Network of a type, or the zero value if it is not known.
 func network(info types.InstanceTypeInfo) Network {
 	n := info.NetworkInfo
 	if n == nil {
@@ -57,7 +57,7 @@ func network(info types.InstanceTypeInfo) Network {
 	return Network{
 		Interfaces: interfaces,
 		Addresses:  addresses,
-		// Bare metal has no hypervisor, and the cards of Nitro.
+		// Bare metal has no hypervisor, but has Nitro cards.
 		Prefixes: info.Hypervisor == types.InstanceTypeHypervisorNitro || aws.ToBool(info.BareMetal),
 	}
 }
@@ -67,29 +67,28 @@ type PodsMode string
 
 // Modes of counting pods.
 const (
-	// PodsOff counts none: the autoscaler's own default holds.
+	// PodsOff writes no count: the autoscaler uses its default.
 	PodsOff PodsMode = "off"
 	// PodsENI counts the addresses of the default card's interfaces, as the AWS VPC
 	// CNI does by default.
 	PodsENI PodsMode = "eni"
 	// PodsPrefixDelegation counts a prefix for each address, up to EKS' limits, as the
-	// CNI does with ENABLE_PREFIX_DELEGATION. An instance that can have no prefixes
-	// counts as with PodsENI.
+	// CNI does with ENABLE_PREFIX_DELEGATION. An instance type without prefixes
+	// is counted as with PodsENI.
 	PodsPrefixDelegation PodsMode = "prefix-delegation"
-	// PodsFixed is one number for all nodes, as with a CNI that has addresses of its
-	// own.
+	// PodsFixed is one number for all nodes, as for a CNI with its own address range.
 	PodsFixed PodsMode = "fixed"
 )
 
-// PodsPolicy is a mode with what belongs to it. The zero value is PodsOff.
+// PodsPolicy is a mode with its parameter. The zero value is PodsOff.
 type PodsPolicy struct {
 	Mode PodsMode
-	// Fixed is the number of PodsFixed.
+	// Fixed is the number of pods for PodsFixed.
 	Fixed int64
 }
 
-// ParsePodsPolicy reads "off", "eni", "prefix-delegation", "fixed=<n>", or "fixed" for
-// KubeletPods. The error names all of them.
+// ParsePodsPolicy parses "off", "eni", "prefix-delegation", "fixed=<n>", or "fixed" for
+// KubeletPods. The error lists all of them.
 func ParsePodsPolicy(s string) (PodsPolicy, error) {
 	mode, number, numbered := strings.Cut(s, "=")
 	p := PodsPolicy{Mode: PodsMode(mode)}
@@ -109,12 +108,12 @@ func ParsePodsPolicy(s string) (PodsPolicy, error) {
 			return p, nil
 		}
 	}
-	return PodsPolicy{}, fmt.Errorf("%q does not say how pods are counted: want %s, %s, %s, %s or %s=<number above 0>",
+	return PodsPolicy{}, fmt.Errorf("%q is not a way to count pods: use %s, %s, %s, %s or %s=<number above 0>",
 		s, PodsOff, PodsENI, PodsPrefixDelegation, PodsFixed, PodsFixed)
 }
 
-// Pods that a node of the type runs at most; 0 when the policy counts none, or EC2
-// does not say what to count.
+// Pods returns the maximum number of pods of a node; 0 when the policy is PodsOff, or EC2 does
+// not report the facts.
 func (c Capacity) Pods(p PodsPolicy) int64 {
 	switch p.Mode {
 	case PodsENI:
@@ -131,8 +130,8 @@ func (c Capacity) Pods(p PodsPolicy) int64 {
 	return 0
 }
 
-// ManagedPods is a count of pods cut to what EKS allows on a node of a managed node
-// group without an image of its own.
+// ManagedPods limits a count of pods to the maximum of EKS for a node of a managed node group
+// without a custom image.
 func (c Capacity) ManagedPods(pods int64) int64 {
 	if c.VCPU < bigNodeVCPU {
 		return min(pods, smallNodePods)
@@ -140,8 +139,8 @@ func (c Capacity) ManagedPods(pods int64) int64 {
 	return min(pods, bigNodePods)
 }
 
-// addressPods is the number of pods with per of them to an address. The first address
-// of an interface is the interface's own.
+// addressPods returns the number of pods, with per pods for each address. The first address of
+// an interface is its own.
 func (c Capacity) addressPods(per int64) int64 {
 	if c.Network.Interfaces == 0 {
 		return 0

@@ -114,7 +114,7 @@ func TestMetrics(t *testing.T) {
 	g.Expect(w.gauge(g, "capstan_annotator_catalogue_age_seconds")).To(Equal(3600.0))
 }
 
-// Who asks before the start, or waits at the end, is not left behind.
+// A caller that queries before the start, or waits at the end, gets an answer.
 func TestStartAndStop(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	w.Inject(aws.Rule{Hang: true})

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// pageSize is the most that EC2 gives.
+	// pageSize is the maximum of EC2.
 	pageSize = 100
-	// mostPages of a listing; AWS has some 1,400 types.
+	// mostPages is the maximum length of a listing; AWS has about 1,400 types.
 	mostPages = 100
-	// mostNames in one look-up: an answer of one page.
+	// mostNames is the maximum number of types in one lookup: an answer of one page.
 	mostNames = pageSize
 )
 
@@ -33,7 +33,7 @@ type caller struct {
 
 func newClient(c aws.Config) *ec2.Client { return ec2.NewFromConfig(c) }
 
-// found of a call: whole capacities, and types that EC2 knows by halves.
+// found is the result of a call: complete capacities, and types with missing facts.
 type found struct {
 	whole  []capacity.Capacity
 	halves []*capacity.IncompleteError
@@ -51,14 +51,14 @@ func (f *found) add(infos []types.InstanceTypeInfo) {
 	}
 }
 
-// do a job. The error's Query has no instance type.
+// do runs a job. The error's Query has no instance type.
 func (c *caller) do(ctx context.Context, region string, j job) (found, *Error) {
 	operation, input := "list", &ec2.DescribeInstanceTypesInput{MaxResults: aws.Int32(pageSize)}
-	if len(j.wishes) > 0 {
-		// A filter leaves out what there is not; a list of names with one such fails
+	if len(j.demands) > 0 {
+		// A filter leaves out unknown types. A list of names with an unknown type fails as a
 		// whole.
-		names := make([]string, 0, len(j.wishes))
-		for _, w := range j.wishes {
+		names := make([]string, 0, len(j.demands))
+		for _, w := range j.demands {
 			names = append(names, w.instanceType)
 		}
 		operation, input.Filters = "lookup", []types.Filter{{Name: aws.String("instance-type"), Values: names}}
@@ -76,19 +76,19 @@ func (c *caller) do(ctx context.Context, region string, j job) (found, *Error) {
 			continue
 		}
 		if operation == "list" && len(f.whole) == 0 {
-			return found{}, &Error{Class: ErrUnavailable, Query: query, Err: errors.New("a listing without instance types")}
+			return found{}, &Error{Class: ErrUnavailable, Query: query, Err: errors.New("the listing contains no instance types")}
 		}
 		return f, nil
 	}
-	return found{}, &Error{Class: ErrUnavailable, Query: query, Err: fmt.Errorf("a listing of more than %d pages", mostPages)}
+	return found{}, &Error{Class: ErrUnavailable, Query: query, Err: fmt.Errorf("the listing has more than %d pages", mostPages)}
 }
 
-// page is one call.
+// page requests one page.
 func (c *caller) page(ctx context.Context, q Query, input *ec2.DescribeInstanceTypesInput) (*ec2.DescribeInstanceTypesOutput, *Error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	client := c.clients.In(q.Region, q.Role)
-	// The call would fetch them by itself, but with an error like its own.
+	// The call would fetch the credentials by itself, but its errors would be ambiguous.
 	if _, err := client.Options().Credentials.Retrieve(ctx); err != nil {
 		return nil, classifyCredentials(err).about(q)
 	}
@@ -97,8 +97,8 @@ func (c *caller) page(ctx context.Context, q Query, input *ec2.DescribeInstanceT
 		return out, nil
 	}
 	failure := classify(err).about(q)
-	// EC2 says the same to bad credentials and to good ones in a region that their
-	// account has not enabled. STS tells which.
+	// EC2 returns the same error for bad credentials and for good ones in a region that their
+	// account has not enabled. A call to STS distinguishes them.
 	if failure.Code == codeAuthFailure && errors.Is(failure.Class, ErrCredentials) && c.config.Verify(ctx, q.Role) == nil {
 		failure.Class = ErrRegionNotOptedIn
 	}

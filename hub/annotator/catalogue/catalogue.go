@@ -12,17 +12,17 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
-// mostRegions that are kept. AWS has fewer than 50; what users write can name more.
+// mostRegions is the maximum number of kept regions. AWS has fewer than 50; users can name more.
 const mostRegions = 64
 
-// Names as AWS gives them. What does not look like one is not asked for: a region
-// becomes part of a host's name, and EC2's filters take wildcards.
+// Patterns of AWS' names. Other names are not queried: a region becomes part of a host name, and
+// EC2's filters accept wildcards.
 var (
 	regionName   = regexp.MustCompile(`^[a-z]{2,8}(-[a-z]{1,16}){1,3}-\d{1,2}$`)
 	instanceName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}\.[a-z0-9-]{1,31}$`)
 )
 
-// EC2 is the catalogue that asks EC2.
+// EC2 is the Catalogue that calls EC2.
 type EC2 struct {
 	timings Timings
 	clock   clock.WithTicker
@@ -40,13 +40,13 @@ type EC2 struct {
 // lockedState is guarded by EC2.mu.
 type lockedState struct {
 	regions map[string]*region
-	// run begins a region's keeper; nil before Start and after its end.
+	// run starts a region's keeper; nil before Start and after its end.
 	run func(*region)
 }
 
 var _ Catalogue = &EC2{}
 
-// New returns a catalogue that knows nothing yet. It answers once it is started.
+// New returns an empty catalogue. It answers after Start.
 func New(o Options) (*EC2, error) {
 	c := &EC2{
 		timings:     o.Timings.orDefaults(),
@@ -75,7 +75,7 @@ func New(o Options) (*EC2, error) {
 // Notify implements Catalogue.
 func (c *EC2) Notify(f func(region string)) { c.notify = append(c.notify, f) }
 
-// Start implements manager.Runnable: regions are asked until ctx ends.
+// Start implements manager.Runnable: it runs the keepers of the regions until ctx ends.
 func (c *EC2) Start(ctx context.Context) error {
 	var keepers sync.WaitGroup
 	c.mu.Lock()
@@ -119,7 +119,7 @@ func (c *EC2) Get(ctx context.Context, q Query) (Answer, error) {
 	}
 }
 
-// region of a name, which is kept from now on.
+// region returns the region of a name, and creates it if needed.
 func (c *EC2) region(name string) *region {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +137,8 @@ func (c *EC2) region(name string) *region {
 	return r
 }
 
-// forgetOneLocked removes one region: of those that never answered, or else of all, the one that was
-// asked about longest ago.
+// forgetOneLocked removes the least recently queried region of those that never answered, or
+// else of all.
 func (c *EC2) forgetOneLocked() {
 	var least *region
 	var leastAnswered bool
@@ -153,7 +153,7 @@ func (c *EC2) forgetOneLocked() {
 	close(least.forgotten)
 }
 
-// snapshot of all regions, for metrics.
+// snapshot returns the state of all regions, for metrics.
 func (c *EC2) snapshot() map[string]regionSnapshot {
 	c.mu.Lock()
 	regions := make([]*region, 0, len(c.regions))

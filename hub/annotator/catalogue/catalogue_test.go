@@ -58,7 +58,7 @@ func TestOneListingForAll(t *testing.T) {
 	g.Expect(w.calls(ireland)).To(Equal(14))
 }
 
-// A waiter goes when its context does; the listing goes on, and it is told.
+// A caller returns when its context ends. The listing continues, and Notify reports its end.
 func TestWaitersHonourTheirContexts(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	resume := make(chan struct{})
@@ -86,7 +86,7 @@ func TestWaitersHonourTheirContexts(t *testing.T) {
 	remove()
 }
 
-// Who did not wait is told of the failure as well, once, and need not ask again and again.
+// Notify reports a failure too, once, so that a caller need not poll.
 func TestAFailureIsToldToWhoDidNotWait(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 500 * time.Millisecond})
 	heal := w.Inject(aws.Rule{Match: aws.Match{Region: ireland}, Hang: true})
@@ -100,7 +100,7 @@ func TestAFailureIsToldToWhoDidNotWait(t *testing.T) {
 	g.Eventually(w.toldOf(ireland), patience).Should(Equal(1))
 	g.Expect(ask()).To(MatchError(catalogue.ErrUnavailable))
 
-	// The next failure, of which nobody was told to wait, is told to nobody; the answer is.
+	// No caller got ErrPending before the next failure, so it is not reported; the answer is.
 	w.clock.Step(10 * time.Second)
 	_, err := w.get(t, ireland, "m5.large")
 	g.Expect(err).To(MatchError(catalogue.ErrUnavailable))
@@ -112,13 +112,13 @@ func TestAFailureIsToldToWhoDidNotWait(t *testing.T) {
 	g.Eventually(w.toldOf(ireland), patience).Should(Equal(2))
 }
 
-// A call that hangs is given up, and whoever was turned away is told when it is over.
+// A call without an answer ends after its time limit, and Notify reports it.
 func TestAHangingRegionRecovers(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 3 * time.Second})
 	remove := w.Inject(aws.Rule{Match: aws.Match{Region: ireland}, Hang: true})
 	_, err := w.get(t, ireland, "m5.large")
 	g.Expect(err).To(MatchError(catalogue.ErrUnavailable))
-	g.Expect(err).To(MatchError("EC2 in region eu-west-1 does not answer as it should"))
+	g.Expect(err).To(MatchError("EC2 in region eu-west-1 is unreachable or returned an invalid answer"))
 	remove()
 	w.clock.Step(10 * time.Second)
 	_, err = w.get(t, ireland, "m5.large")
@@ -126,7 +126,8 @@ func TestAHangingRegionRecovers(t *testing.T) {
 	g.Eventually(w.toldOf(ireland), patience).Should(Equal(1))
 }
 
-// While EC2 fails it is called once, then after 10 s, 20 s, ... 10 min, whoever asks.
+// While EC2 fails it is called once, then after 10 s, 20 s, ... 10 min, for any number of
+// queries.
 func TestAFailingRegionIsNotHammered(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	w.Inject(aws.Rule{Fault: &aws.InternalError})
@@ -143,7 +144,7 @@ func TestAFailingRegionIsNotHammered(t *testing.T) {
 	}
 }
 
-// Known types are answered through an outage, for 30 days, and tell when they were seen.
+// Known types are answered during an outage, for 30 days, with the time when they were seen.
 func TestStaleIsServed(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	first, err := w.get(t, ireland, "m5.large")
@@ -163,7 +164,7 @@ func TestStaleIsServed(t *testing.T) {
 	}, patience).Should(MatchError(catalogue.ErrThrottled), "30 days are over")
 }
 
-// The timer lists again after a day, if somebody has asked since; what changed is told.
+// The timer lists again after a day if there were queries. Notify reports changes.
 func TestRefresh(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	_, err := w.get(t, ireland, "m5.large")
@@ -204,15 +205,14 @@ func TestRefresh(t *testing.T) {
 		Should(MatchError(catalogue.ErrInstanceTypeUnknown))
 }
 
-// Unknown types are looked up, those that are wanted together in one call, and not
-// again for 15 minutes.
+// Unknown types are looked up, all requested ones in one call, and not again for 15 minutes.
 func TestUnknownTypes(t *testing.T) {
 	g, w := NewWithT(t), start(t, catalogue.Timings{})
 	_, err := w.get(t, ireland, "m5.large")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(w.calls(ireland)).To(Equal(1))
 
-	// One look-up is under way while fifty more are wanted: they are the next call.
+	// During one lookup, fifty more types are requested: they are the next call.
 	hold := w.Inject(aws.Rule{Match: aws.Match{Region: ireland}, Times: 1, Latency: time.Second})
 	defer hold()
 	var askers sync.WaitGroup
@@ -239,7 +239,7 @@ func TestUnknownTypes(t *testing.T) {
 	g.Expect(err).To(MatchError(`EC2 has no instance type "m9.first" in region eu-west-1`))
 	g.Expect(w.calls(ireland)).To(Equal(calls))
 
-	// It is released, and found by the next who asks after the 15 minutes; all are told.
+	// It is released, and the next query after 15 minutes finds it. Notify reports it.
 	released := ec2.Fixture("m5.large")
 	released.InstanceType = "m9.first"
 	w.ec2.Offer(ireland, append(ec2.Fixtures(), released)...)

@@ -12,11 +12,11 @@ import (
 // action that the hub's IAM policy must allow.
 const action = "ec2:DescribeInstanceTypes"
 
-// codeAuthFailure is EC2's for all that is wrong with whoever calls.
+// codeAuthFailure is EC2's code for all problems of the caller's credentials.
 const codeAuthFailure = "AuthFailure"
 
-// classes of EC2's and STS' error codes. Those that throttle are the SDK's to know;
-// all others are ErrUnavailable.
+// classes maps error codes of EC2 and STS. The SDK has the codes for throttling; all other
+// codes are ErrUnavailable.
 var classes = map[string]error{
 	"UnauthorizedOperation": ErrAccessDenied,
 	"AccessDenied":          ErrAccessDenied,
@@ -36,17 +36,17 @@ var classes = map[string]error{
 	"RequestExpired":              ErrCredentials,
 	"SignatureDoesNotMatch":       ErrCredentials,
 	"UnrecognizedClientException": ErrCredentials,
-	"ValidationError":             ErrCredentials, // Of a role's ARN or session name.
+	"ValidationError":             ErrCredentials, // A role's ARN or session name is not valid.
 }
 
-// classify an error of EC2's.
+// classify converts an error of EC2.
 func classify(err error) *Error {
 	e := &Error{Class: ErrUnavailable, Err: err}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		var dns *net.DNSError
 		if errors.As(err, &dns) && dns.IsNotFound {
-			e.Class = ErrRegionUnknown // ec2.<region>.amazonaws.com is no host.
+			e.Class = ErrRegionUnknown // ec2.<region>.amazonaws.com does not exist.
 		}
 		return e
 	}
@@ -66,8 +66,8 @@ func classify(err error) *Error {
 	return e
 }
 
-// classifyCredentials is classify for what led to no credentials: an error of STS', of
-// the metadata service, or of a file.
+// classifyCredentials converts an error of fetching credentials: of STS, of the metadata service
+// or of a file.
 func classifyCredentials(err error) *Error {
 	e := classify(err)
 	operation := stsOperation(err)
@@ -77,12 +77,12 @@ func classifyCredentials(err error) *Error {
 	case e.Code == "" && operation == "":
 		e.Class = ErrCredentials
 	case errors.Is(e.Class, ErrRegionUnknown):
-		e.Class = ErrUnavailable // It is STS that is not found.
+		e.Class = ErrUnavailable // The host of STS was not found, not that of EC2.
 	}
 	return e
 }
 
-// stsOperation that an error is of; empty if of none.
+// stsOperation returns the STS operation that failed; empty if the error is not from STS.
 func stsOperation(err error) string {
 	for {
 		var operation *smithy.OperationError
@@ -96,7 +96,7 @@ func stsOperation(err error) string {
 	}
 }
 
-// about a query, the same error.
+// about returns a copy of the error with another Query.
 func (e *Error) about(q Query) *Error {
 	about := *e
 	about.Query = q

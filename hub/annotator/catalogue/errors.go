@@ -10,48 +10,47 @@ import (
 
 // Classes of errors, for errors.Is.
 var (
-	// ErrInstanceTypeUnknown: EC2 has no such instance type in the region. Nothing is
-	// wrong with AWS; it is asked again after Timings.Negative.
+	// ErrInstanceTypeUnknown: EC2 has no such instance type in the region. The lookup is
+	// repeated after Timings.Negative.
 	ErrInstanceTypeUnknown = errors.New("instance type unknown")
-	// ErrIncomplete: EC2 knows the type but not its vCPUs or memory. The error wraps a
+	// ErrIncomplete: EC2 has the type but reports no vCPUs or memory. The error wraps a
 	// *capacity.IncompleteError.
 	ErrIncomplete = errors.New("instance type incomplete")
-	// ErrRegionUnknown: the name is not that of a region, or none that answers.
+	// ErrRegionUnknown: the name is not that of a region, or the region has no endpoint.
 	ErrRegionUnknown = errors.New("region unknown")
 	// ErrRegionNotOptedIn: the account has not enabled the region.
 	ErrRegionNotOptedIn = errors.New("region not opted in")
-	// ErrAccessDenied: the credentials may not do what Error.Action names.
+	// ErrAccessDenied: the credentials do not allow Error.Action.
 	ErrAccessDenied = errors.New("access denied")
 	// ErrCredentials: there are no credentials, or AWS does not accept them.
 	ErrCredentials = errors.New("credentials not accepted")
-	// ErrThrottled: AWS asks to be called less often.
+	// ErrThrottled: AWS throttles the account.
 	ErrThrottled = errors.New("throttled")
-	// ErrUnavailable: AWS does not answer, or answers with nonsense.
+	// ErrUnavailable: AWS does not answer, or the answer is not valid.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrPending: AWS is being asked, and the caller's context ended first. Notify tells
-	// when there is an answer or a failure.
+	// ErrPending: the caller's context ended during the call to AWS. Notify reports when there
+	// is an answer or a failure.
 	ErrPending = errors.New("not known yet")
 )
 
-// Error is why there is no answer. Its message is the same for the same trouble: no
-// request id, port or time is in it, so that it can stand in an Event that is made
-// once. What AWS said is what it wraps.
+// Error is why there is no answer. Equal problems have equal messages, without request id, port
+// or time, so that an Event is created once. It wraps the error of AWS.
 type Error struct {
 	// Class is one of the sentinels of this package.
 	Class error
-	// Query that was asked.
+	// Query that failed.
 	Query Query
-	// Action of IAM that was denied, of ErrAccessDenied.
+	// Action is the denied IAM action, for ErrAccessDenied.
 	Action string
-	// Code is AWS' error code; empty where AWS did not answer.
+	// Code is AWS' error code; empty if AWS did not answer.
 	Code string
-	// RetryAfter is how long the same answer will be given without asking AWS.
+	// RetryAfter is how long the same answer is returned without a call to AWS.
 	RetryAfter time.Duration
-	// Err that led to this; may be nil.
+	// Err is the cause; may be nil.
 	Err error
 }
 
-// Unwrap makes errors.Is find the class, and errors.As what AWS said.
+// Unwrap returns the class, for errors.Is, and the error of AWS, for errors.As.
 func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
 
 // Error implements error.
@@ -64,7 +63,7 @@ func (e *Error) Error() string {
 	case is(ErrIncomplete):
 		message = fmt.Sprintf("%v, in region %s", e.Err, region)
 	case is(ErrRegionUnknown):
-		message = fmt.Sprintf("%q is no region of AWS that answers", region)
+		message = fmt.Sprintf("%q is not a region of AWS, or does not answer", region)
 	case is(ErrRegionNotOptedIn):
 		message = fmt.Sprintf("region %s is not enabled for the AWS account%s", region, with)
 	case is(ErrAccessDenied):
@@ -76,7 +75,7 @@ func (e *Error) Error() string {
 	case is(ErrPending):
 		message = fmt.Sprintf("EC2 in region %s has not answered yet", region)
 	default:
-		message = fmt.Sprintf("EC2 in region %s does not answer as it should", region)
+		message = fmt.Sprintf("EC2 in region %s is unreachable or returned an invalid answer", region)
 	}
 	if e.Code != "" {
 		message += " (" + e.Code + ")"
@@ -84,7 +83,7 @@ func (e *Error) Error() string {
 	return message
 }
 
-// as names the role that was assumed.
+// as returns a phrase with the assumed role.
 func as(r awsconfig.Role) string {
 	if r.ARN == "" {
 		return ""

@@ -81,19 +81,19 @@ func TestErrorClasses(t *testing.T) {
 		},
 		"no such region": {
 			region: "eu-nowhere-1", class: catalogue.ErrRegionUnknown, code: "AuthFailure",
-			message: `"eu-nowhere-1" is no region of AWS that answers (AuthFailure)`,
+			message: `"eu-nowhere-1" is not a region of AWS, or does not answer (AuthFailure)`,
 		},
 		"a failure of EC2's": {
 			rule: aws.Rule{Fault: &aws.InternalError}, class: catalogue.ErrUnavailable, code: "InternalError",
-			message: "EC2 in region eu-west-1 does not answer as it should (InternalError)",
+			message: "EC2 in region eu-west-1 is unreachable or returned an invalid answer (InternalError)",
 		},
 		"something in between": {
 			rule: aws.Rule{Fault: &aws.Fault{Status: http.StatusBadGateway}}, class: catalogue.ErrUnavailable, code: "UnknownError",
-			message: "EC2 in region eu-west-1 does not answer as it should (UnknownError)",
+			message: "EC2 in region eu-west-1 is unreachable or returned an invalid answer (UnknownError)",
 		},
 		"an empty listing": {
 			prepare: func(w *world) { w.ec2.Offer(ireland) }, class: catalogue.ErrUnavailable,
-			message: "EC2 in region eu-west-1 does not answer as it should",
+			message: "EC2 in region eu-west-1 is unreachable or returned an invalid answer",
 		},
 		"a role that may not be assumed": {
 			role: awsconfig.Role{ARN: roleB.ARN, ExternalID: "guess"}, class: catalogue.ErrAccessDenied, action: "sts:AssumeRole", code: "AccessDenied",
@@ -163,7 +163,7 @@ func TestHalfAnswers(t *testing.T) {
 	w.ec2.Offer(ireland, half, ec2.Fixture("t3.micro"))
 	_, err := w.get(t, ireland, "m5.large")
 	g.Expect(err).To(MatchError(catalogue.ErrIncomplete))
-	g.Expect(err).To(MatchError(`EC2 does not say the memory of instance type "m5.large", in region eu-west-1`))
+	g.Expect(err).To(MatchError(`EC2 does not report memory of instance type "m5.large", in region eu-west-1`))
 	var incomplete *capacity.IncompleteError
 	g.Expect(errors.As(err, &incomplete)).To(BeTrue())
 

@@ -8,15 +8,15 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// blame is whom a failure is laid to: a role, or all who ask in the region.
+// blame is the scope of a failure: one role, or all roles of the region.
 type blame struct {
 	role     awsconfig.Role
 	everyone bool
 }
 
-// blameFor an error. An account that is throttled or lacks a right is no reason to
-// keep others waiting; an endpoint that does not answer is, or a thousand roles would
-// each wait for it in turn.
+// blameFor returns the scope of an error. A throttle or a missing right of one account must not
+// block other accounts. An endpoint that does not answer blocks all roles: otherwise a thousand
+// roles would wait for it one after the other.
 func blameFor(err *Error, role awsconfig.Role) blame {
 	if errors.Is(err.Class, ErrUnavailable) || errors.Is(err.Class, ErrRegionUnknown) {
 		return blame{everyone: true}
@@ -24,15 +24,15 @@ func blameFor(err *Error, role awsconfig.Role) blame {
 	return blame{role: role}
 }
 
-// failure that is answered with, instead of calling AWS, for a time.
+// failure is returned until a time, without a call to AWS.
 type failure struct {
 	err   *Error
 	until time.Time
-	// wait that ends then; the next is twice as long.
+	// wait is the length of the wait that ends then; the next one is twice as long.
 	wait time.Duration
 }
 
-// failureLocked is the failure that concerns a role now.
+// failureLocked returns the failure that applies to a role now.
 func (r *region) failureLocked(role awsconfig.Role, now time.Time) (failure, bool) {
 	for _, b := range []blame{{everyone: true}, {role: role}} {
 		if f, fails := r.failing[b]; fails && now.Before(f.until) {
@@ -42,8 +42,8 @@ func (r *region) failureLocked(role awsconfig.Role, now time.Time) (failure, boo
 	return failure{}, false
 }
 
-// failLocked records what a call with a role ended in, and returns how long nobody else
-// tries.
+// failLocked records the failure of a call with a role, and returns how long there is no other
+// try.
 func (r *region) failLocked(err *Error, role awsconfig.Role, now time.Time) time.Duration {
 	least := r.timings.RetryDenied
 	if errors.Is(err.Class, ErrThrottled) || errors.Is(err.Class, ErrUnavailable) {
@@ -59,12 +59,11 @@ func (r *region) failLocked(err *Error, role awsconfig.Role, now time.Time) time
 	return drawn
 }
 
-// healLocked removes the failures that a successful call with a role has ended.
-func (r *region) healLocked(role awsconfig.Role) {
+// recoverLocked removes the failures that a successful call with a role has ended.
+func (r *region) recoverLocked(role awsconfig.Role) {
 	delete(r.failing, blame{everyone: true})
 	delete(r.failing, blame{role: role})
 }
 
-// refreshJitter is the share by which the listings of regions are spread that were
-// first queried together.
+// refreshJitter spreads the listings of regions whose first queries came together.
 const refreshJitter = 0.1

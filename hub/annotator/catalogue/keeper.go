@@ -10,15 +10,15 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// job for AWS.
+// job is a call to AWS.
 type job struct {
 	// role to call with.
 	role awsconfig.Role
-	// wishes to look up; empty for a listing of the whole region.
-	wishes []wish
+	// demands are the types to look up; empty for a listing of the whole region.
+	demands []demand
 }
 
-// keep asking for a region until ctx ends or the region is forgotten.
+// keep runs the jobs of a region until ctx ends or the region is forgotten.
 func (c *EC2) keep(ctx context.Context, r *region) {
 	for {
 		j, wait := r.next(c.clock.Now())
@@ -28,35 +28,35 @@ func (c *EC2) keep(ctx context.Context, r *region) {
 			}
 			continue
 		}
-		log := c.log.WithValues("region", r.name, "role", j.role.ARN, "lookedUp", len(j.wishes))
+		log := c.log.WithValues("region", r.name, "role", j.role.ARN, "lookedUp", len(j.demands))
 		result, err := c.calls.do(ctx, r.name, *j)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			retry, news := r.failed(*j, err, c.clock.Now())
-			log.Info("EC2 did not tell what its instance types offer", "error", err.Error(), "cause", err.cause(), "retryAfter", retry.String())
-			if news {
-				c.tell(r.name)
+			retry, changed := r.failed(*j, err, c.clock.Now())
+			log.Info("call to EC2 for instance types failed", "error", err.Error(), "cause", err.cause(), "retryAfter", retry.String())
+			if changed {
+				c.publish(r.name)
 			}
 			continue
 		}
-		log.V(1).Info("EC2 told what its instance types offer", "types", len(result.whole), "halves", len(result.halves))
+		log.V(1).Info("EC2 returned instance types", "types", len(result.whole), "incomplete", len(result.halves))
 		if r.succeeded(*j, result, c.clock.Now()) {
-			c.tell(r.name)
+			c.publish(r.name)
 		}
 	}
 }
 
-// tell who asked to be notified that there are answers in a region.
-func (c *EC2) tell(region string) {
+// publish calls the callbacks of Notify for a region.
+func (c *EC2) publish(region string) {
 	for _, f := range c.notify {
 		f(region)
 	}
 }
 
-// sleep until there may be work: for a time, if it is not 0, or until woken. False
-// when there will be no more.
+// sleep waits until there may be a job: for a time, if it is not 0, or until woken. It returns
+// false when the keeper must end.
 func (c *EC2) sleep(ctx context.Context, r *region, wait time.Duration) bool {
 	var passed <-chan time.Time
 	if wait > 0 {
@@ -68,7 +68,7 @@ func (c *EC2) sleep(ctx context.Context, r *region, wait time.Duration) bool {
 	case <-r.poke:
 	case <-passed:
 	case <-r.forgotten:
-		// Who still waits here finds the region's successor.
+		// Callers that still wait here find the region's successor.
 		r.mu.Lock()
 		close(r.round)
 		r.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *EC2) sleep(ctx context.Context, r *region, wait time.Duration) bool {
 	return true
 }
 
-// next job, or how long there is none if nobody asks; 0 for as long as that.
+// next returns the next job, or how long there is none without queries; 0 for no limit.
 func (r *region) next(now time.Time) (*job, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *region) next(now time.Time) (*job, time.Duration) {
 // giveUpLocked drops the queries of roles that fail, and wakes the callers that wait.
 func (r *region) giveUpLocked(now time.Time) {
 	before := len(r.wanted)
-	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool {
+	maps.DeleteFunc(r.wanted, func(w demand, _ struct{}) bool {
 		_, fails := r.failureLocked(w.role, now)
 		return fails
 	})
@@ -107,15 +107,15 @@ func (r *region) giveUpLocked(now time.Time) {
 	}
 }
 
-// willingLocked is a role that a listing can be tried with: the one that last did it, or
-// another that has queried.
+// willingLocked returns a role for a listing: the one of the last listing, or another one that
+// has queried.
 func (r *region) willingLocked(now time.Time) (awsconfig.Role, bool) {
 	if _, asks := r.askers[r.lister]; asks {
 		if _, fails := r.failureLocked(r.lister, now); !fails {
 			return r.lister, true
 		}
 	}
-	for w := range r.wanted { // None of them fails, after giveUp.
+	for w := range r.wanted { // giveUpLocked has removed failing roles.
 		return w.role, true
 	}
 	for role := range r.askers {
@@ -126,8 +126,8 @@ func (r *region) willingLocked(now time.Time) (awsconfig.Role, bool) {
 	return awsconfig.Role{}, false
 }
 
-// lookUpLocked gathers queries of one role into a job. A region that was never listed is
-// listed first: it costs no more, and answers most.
+// lookUpLocked collects queries of one role into a job. A region that was never listed is
+// listed first: that costs the same, and answers most queries.
 func (r *region) lookUpLocked() *job {
 	if r.listed.IsZero() {
 		return nil
@@ -137,15 +137,16 @@ func (r *region) lookUpLocked() *job {
 		if j == nil {
 			j = &job{role: w.role}
 		}
-		if w.role == j.role && len(j.wishes) < mostNames {
-			j.wishes = append(j.wishes, w)
+		if w.role == j.role && len(j.demands) < mostNames {
+			j.demands = append(j.demands, w)
 		}
 	}
 	return j
 }
 
-// idleLocked is how long nothing is due by itself: until the next listing is due, or, then,
-// until a role that has queried can try. 0 if no role has: a query wakes the keeper.
+// idleLocked returns how long no job is due without a new query: until the next listing, or, if
+// that is due, until a role that has queried can try. 0 if no role has: a query wakes the
+// keeper.
 func (r *region) idleLocked(now time.Time) time.Duration {
 	if now.Before(r.relist) {
 		return r.relist.Sub(now)
@@ -166,51 +167,50 @@ func (r *region) idleLocked(now time.Time) time.Duration {
 	return max(earliest.Sub(now), time.Millisecond)
 }
 
-// failed is the end of a job that AWS did not do. It says whether somebody went away
-// while it was under way, who can be told of the failure now.
-func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, news bool) {
+// failed ends a failed job. changed reports whether a caller got ErrPending during the job:
+// Notify then reports the failure.
+func (r *region) failed(j job, err *Error, now time.Time) (retry time.Duration, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	retry = r.failLocked(err, j.role, now)
 	if r.listed.IsZero() {
-		// Nothing here is in use: whoever still wants it asks again.
+		// No data is in use: callers that still need the region query again.
 		clear(r.askers)
 	}
 	r.giveUpLocked(now)
-	news, r.pending = r.pending, false
-	return retry, news
+	changed, r.pending = r.pending, false
+	return retry, changed
 }
 
-// succeeded is the end of a job that AWS did. It says whether there are answers that
-// there were not.
-func (r *region) succeeded(j job, result found, now time.Time) (news bool) {
+// succeeded ends a successful job. changed reports whether there are new answers.
+func (r *region) succeeded(j job, result found, now time.Time) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.healLocked(j.role)
+	r.recoverLocked(j.role)
 	r.forgetLocked(now)
-	listing := len(j.wishes) == 0
+	listing := len(j.demands) == 0
 	if listing {
 		clear(r.halves)
 	}
-	news = r.learnLocked(result, now)
+	changed = r.learnLocked(result, now)
 	if listing {
 		r.listed, r.relist, r.lister = now, now.Add(backoff.Spread(r.timings.Refresh, refreshJitter, nil)), j.role
 		clear(r.askers)
 	}
-	for _, w := range j.wishes {
+	for _, w := range j.demands {
 		delete(r.wanted, w)
 		if !r.hasLocked(w.instanceType) {
 			r.missLocked(w, now)
 		}
 	}
-	maps.DeleteFunc(r.wanted, func(w wish, _ struct{}) bool { return r.hasLocked(w.instanceType) })
+	maps.DeleteFunc(r.wanted, func(w demand, _ struct{}) bool { return r.hasLocked(w.instanceType) })
 	r.endRoundLocked()
-	news = news || r.owing
+	changed = changed || r.owing
 	r.owing, r.pending = false, false
-	return news
+	return changed
 }
 
-// hasLocked is whether there is an answer for a type, complete or not.
+// hasLocked reports whether there is an answer for a type, complete or not.
 func (r *region) hasLocked(instanceType string) bool {
 	_, known := r.known[instanceType]
 	return known || r.halves[instanceType] != nil
@@ -222,8 +222,8 @@ func (r *region) endRoundLocked() {
 	r.round = make(chan struct{})
 }
 
-// cause of an error, for a log. What an answer of AWS says is not repeated: that to a
-// bad signature holds the request, with its token.
+// cause returns the cause of an error, for the log. It leaves out the text of AWS' answers: the
+// answer to a bad signature contains the request with its token.
 func (e *Error) cause() string {
 	if e.Code != "" || e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
 		return e.Code

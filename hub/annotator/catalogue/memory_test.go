@@ -41,7 +41,7 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// heap in use after what is garbage has gone.
+// heap returns the heap in use after garbage collection.
 func heap() int64 {
 	var m runtime.MemStats
 	// Twice: interned values go a cycle after what held them.

@@ -6,16 +6,15 @@ import (
 
 var (
 	ageMetric = prometheus.NewDesc("capstan_annotator_catalogue_age_seconds",
-		"Time since EC2 last listed the instance types of a region that is asked about; a day is usual, alert above two.", []string{"region"}, nil)
+		"Time since EC2 last listed the instance types of a region in use; up to a day is normal, alert above two days.", []string{"region"}, nil)
 	typesMetric = prometheus.NewDesc("capstan_annotator_catalogue_instance_types",
 		"Instance types of a region whose capacity is known.", []string{"region"}, nil)
 	unknownMetric = prometheus.NewDesc("capstan_annotator_catalogue_unknown_instance_types",
-		"Instance types that were asked for and that EC2 did not have in the region.", []string{"region"}, nil)
+		"Requested instance types that EC2 does not have in the region.", []string{"region"}, nil)
 )
 
-// metrics is the collector of one catalogue. Series by region are made when they are
-// asked for, so none can outlive its region; users name regions, so calls are not
-// counted by them.
+// metrics is the collector of one catalogue. Collect creates the series by region, so none can
+// outlive its region. Calls are not counted by region, because users name regions.
 type metrics struct {
 	catalogue *EC2
 	calls     *prometheus.CounterVec
@@ -26,12 +25,12 @@ func newMetrics(catalogue *EC2) *metrics {
 		catalogue: catalogue,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_annotator_ec2_calls_total",
-			Help: "Calls of DescribeInstanceTypes (a listing takes one for each 100 types), by operation (list, lookup) and result.",
+			Help: "Calls to DescribeInstanceTypes (a listing takes one call per 100 types), by operation (list, lookup) and result.",
 		}, []string{"operation", "result"}),
 	}
 }
 
-// results by class, as labels.
+// results maps classes to values of the label result.
 var results = map[error]string{
 	ErrRegionUnknown:    "region_unknown",
 	ErrRegionNotOptedIn: "region_not_opted_in",
@@ -41,7 +40,7 @@ var results = map[error]string{
 	ErrUnavailable:      "unavailable",
 }
 
-// called once, to a result.
+// called counts a call.
 func (m *metrics) called(operation string, failure *Error) {
 	result := "ok"
 	if failure != nil {

@@ -11,38 +11,38 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
-// Options of an EC2 catalogue.
+// Options are the options of New.
 type Options struct {
-	// AWS is how it is called.
+	// AWS is the configuration of the calls.
 	AWS *awsconfig.Config
 	// Registerer of the metrics; not registered when nil.
 	Registerer prometheus.Registerer
-	// Timings, where they are not zero, replace the defaults.
+	// Timings replace the defaults, where they are not zero.
 	Timings Timings
-	// Clock that ages are told by; the real one when nil.
+	// Clock for ages and waits; the real one when nil.
 	Clock  clock.WithTicker
 	Logger logr.Logger
 }
 
-// Timings of a catalogue. A zero field means its default.
+// Timings are the intervals of a catalogue. A zero field means its default.
 type Timings struct {
-	// Refresh (24 h, ±10 %) between listings of a region that is asked about. New
-	// types are found at once by a look-up; what EC2 says of an old one rarely changes.
+	// Refresh (24 h, ±10 %) is the time between listings of a region with queries. A lookup
+	// finds new types at once; the data of existing types rarely changes.
 	Refresh time.Duration
-	// MostStale (30 d) is how long an answer is given that EC2 has not repeated.
+	// MostStale (30 d) is how long an answer is used that EC2 has not repeated.
 	MostStale time.Duration
-	// Negative (15 min) until EC2 is asked again for a type that it did not have.
+	// Negative (15 min) is the wait until the next lookup of a type that EC2 did not have.
 	Negative time.Duration
-	// Retry (10 s) after a failure doubles up to RetryMost (10 min).
+	// Retry (10 s) is the wait after a failure. It doubles up to RetryMost (10 min).
 	Retry time.Duration
-	// RetryDenied (1 min) is the same for what people must mend, up to RetryMost.
+	// RetryDenied (1 min) is the same for failures that a person must fix, up to RetryMost.
 	RetryDenied time.Duration
 	RetryMost   time.Duration
-	// Call (45 s) to EC2, for one page, with all its attempts.
+	// Call (45 s) is the time limit of a call for one page, with all its attempts.
 	Call time.Duration
 }
 
-// DefaultTimings are those that their fields' comments name.
+// DefaultTimings returns the values in the comments of Timings' fields.
 func DefaultTimings() Timings {
 	return Timings{
 		Refresh:     24 * time.Hour,

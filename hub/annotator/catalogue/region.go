@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
-// Bounds of what a region keeps of what was asked of it: users name instance types and
-// roles. Beyond them a question is still answered, at its turn.
+// Bounds of the queries that a region keeps, because users name instance types and roles. A
+// query beyond them is still answered, but later.
 const (
 	mostWanted  = 2000
 	mostUnknown = 2000
@@ -19,8 +19,7 @@ const (
 	mostFailing = 500
 )
 
-// region is what is known of one region, and what is to be asked of it. Its keeper
-// alone asks.
+// region has the data of one region and the open queries. Only its keeper calls AWS.
 type region struct {
 	name    string
 	timings Timings
@@ -38,38 +37,37 @@ type region struct {
 type lockedRegion struct {
 	// known types by name. A type that EC2 no longer lists stays until it is stale.
 	known map[string]entry
-	// halves are types whose capacity EC2 has never told whole.
+	// halves are types whose capacity EC2 has never reported completely.
 	halves map[string]*capacity.IncompleteError
-	// unknown are types that EC2 did not have, until when. By role, for an account may
-	// be shown types that others are not.
-	unknown map[wish]time.Time
-	// wanted types are to be looked up in the next round.
-	wanted map[wish]struct{}
-	// askers are the roles that have asked since the last listing.
+	// unknown are types that EC2 did not have, with the end of that answer. They are kept by
+	// role, because EC2 may show different types to different accounts.
+	unknown map[demand]time.Time
+	// wanted are the types to look up in the next round.
+	wanted map[demand]struct{}
+	// askers are the roles with queries since the last listing.
 	askers map[awsconfig.Role]struct{}
-	// failing roles.
+	// failing has the current failures.
 	failing map[blame]failure
-	// listed is when EC2 last listed the region, zero if never; relist is when it is
-	// to do so again, and lister the role that could.
+	// listed is the time of the last listing, zero if none; relist is when the next one is
+	// due, and lister the role of the last one.
 	listed, relist time.Time
 	lister         awsconfig.Role
-	// asked is when somebody last asked.
+	// asked is the time of the last query.
 	asked time.Time
 	// round is closed when the keeper has finished a round, and replaced.
 	round chan struct{}
-	// owing: somebody was turned away without an answer; pending: before any, not even
-	// a failure, was there.
+	// owing: a caller got no answer. pending: a caller got neither an answer nor a failure.
 	owing, pending bool
 }
 
-// entry of a known type. Equal capacities, as in every region, are one in memory.
+// entry is a known type. Equal capacities, as in different regions, share memory.
 type entry struct {
 	capacity unique.Handle[capacity.Capacity]
 	seen     time.Time
 }
 
-// wish for a type, with the credentials of a role.
-type wish struct {
+// demand is a query for a type with the credentials of a role.
+type demand struct {
 	role         awsconfig.Role
 	instanceType string
 }
@@ -80,14 +78,14 @@ func newRegion(name string, timings Timings) *region {
 		poke: make(chan struct{}, 1), forgotten: make(chan struct{}),
 		lockedRegion: lockedRegion{
 			known: map[string]entry{}, halves: map[string]*capacity.IncompleteError{},
-			unknown: map[wish]time.Time{}, wanted: map[wish]struct{}{},
+			unknown: map[demand]time.Time{}, wanted: map[demand]struct{}{},
 			askers: map[awsconfig.Role]struct{}{}, failing: map[blame]failure{},
 			round: make(chan struct{}),
 		},
 	}
 }
 
-// ask for a type: an answer, a failure, or a round to wait for.
+// ask queries a type. It returns an answer, a failure, or a round to wait for.
 func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,8 +102,8 @@ func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 	if half := r.halves[q.InstanceType]; half != nil {
 		return Answer{}, &Error{Class: ErrIncomplete, Query: q, RetryAfter: max(r.relist.Sub(now), r.timings.Negative), Err: half}, nil
 	}
-	wish := wish{q.Role, q.InstanceType}
-	if until := r.unknown[wish]; now.Before(until) {
+	demand := demand{q.Role, q.InstanceType}
+	if until := r.unknown[demand]; now.Before(until) {
 		return Answer{}, &Error{Class: ErrInstanceTypeUnknown, Query: q, RetryAfter: until.Sub(now)}, nil
 	}
 	if failure, fails := r.failureLocked(q.Role, now); fails {
@@ -115,14 +113,14 @@ func (r *region) ask(q Query, now time.Time) (Answer, *Error, <-chan struct{}) {
 		return Answer{}, err, nil
 	}
 	if len(r.wanted) < mostWanted {
-		r.wanted[wish] = struct{}{}
+		r.wanted[demand] = struct{}{}
 	}
 	r.wake()
 	return Answer{}, nil, r.round
 }
 
-// owe an answer, be it a failure, to somebody who did not wait for the round. False when
-// the round is over: then there is one.
+// owe records that a caller did not wait for the round, so that Notify reports its answer or
+// failure. It returns false when the round is over: then there is an answer.
 func (r *region) owe(round <-chan struct{}) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +131,7 @@ func (r *region) owe(round <-chan struct{}) bool {
 	return true
 }
 
-// wake the keeper; it looks at everything.
+// wake wakes the keeper, which checks all open work.
 func (r *region) wake() {
 	select {
 	case r.poke <- struct{}{}:
@@ -141,20 +139,20 @@ func (r *region) wake() {
 	}
 }
 
-// dueLocked is whether the region is to be listed again for a caller.
+// dueLocked reports whether a listing is due and a role has queried.
 func (r *region) dueLocked(now time.Time) bool {
 	return len(r.askers) > 0 && !now.Before(r.relist)
 }
 
-// learnLocked stores what a call found. news is true if something is new since the first
+// learnLocked stores what a call found. changed is true if something is new since the first
 // listing.
-func (r *region) learnLocked(f found, now time.Time) (news bool) {
+func (r *region) learnLocked(f found, now time.Time) (changed bool) {
 	for _, c := range f.whole {
 		handle := unique.Make(c)
-		// The name in the handle, so that no copy of it is kept.
+		// The name of the interned value, so that no copy of it is kept.
 		name := handle.Value().InstanceType
 		if r.known[name].capacity != handle {
-			news = true
+			changed = true
 		}
 		r.known[name] = entry{capacity: handle, seen: now}
 		delete(r.halves, name)
@@ -164,7 +162,7 @@ func (r *region) learnLocked(f found, now time.Time) (news bool) {
 			r.halves[half.InstanceType] = half
 		}
 	}
-	return news && !r.listed.IsZero()
+	return changed && !r.listed.IsZero()
 }
 
 // forgetLocked removes types that EC2 has not listed for too long.
@@ -172,17 +170,17 @@ func (r *region) forgetLocked(now time.Time) {
 	maps.DeleteFunc(r.known, func(_ string, e entry) bool { return now.Sub(e.seen) > r.timings.MostStale })
 }
 
-// missLocked notes a query that EC2 could not answer.
-func (r *region) missLocked(w wish, now time.Time) {
+// missLocked records a type that EC2 does not have.
+func (r *region) missLocked(w demand, now time.Time) {
 	if len(r.unknown) >= mostUnknown {
-		maps.DeleteFunc(r.unknown, func(_ wish, until time.Time) bool { return !now.Before(until) })
+		maps.DeleteFunc(r.unknown, func(_ demand, until time.Time) bool { return !now.Before(until) })
 	}
 	makeRoom(r.unknown, mostUnknown)
 	r.unknown[w] = now.Add(r.timings.Negative)
 }
 
-// makeRoom for one in a map of at most so many: any other goes, and is found again if
-// it is asked for.
+// makeRoom removes any entries from a map until there is room for one more. They are queried
+// again when needed.
 func makeRoom[K comparable, V any](m map[K]V, most int) {
 	for k := range m {
 		if len(m) < most {
@@ -192,8 +190,7 @@ func makeRoom[K comparable, V any](m map[K]V, most int) {
 	}
 }
 
-// standing of the region among others: whether it ever answered, and when it was last
-// asked about.
+// standing returns whether the region ever answered, and the time of the last query.
 func (r *region) standing() (answered bool, asked time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,14 +1,14 @@
-// The live part of the dashboard: entries of the page's lists are replaced as the hub
-// sends them. Without it every page is whole, and shows what was so when it was made.
+// Live updates of the dashboard: this script replaces entries of the page's lists when the
+// hub sends changes. Without it every page is complete, as of the time of the request.
 "use strict";
 (() => {
-  const beatLimit = 40000; // ms without a word before the stream is taken for dead: the hub speaks each 15 s
-  const pollEach = 5000; // ms, where the browser has no connection left for a stream
+  const beatLimit = 40000; // ms without an event until the stream is closed: the hub sends a heartbeat each 15 s
+  const pollEach = 5000; // ms between polls when the browser has no connection left for a stream
   const sayEach = 3000; // ms between announcements
   const byId = (id) => document.getElementById(id);
   const body = document.body;
 
-  // Times are shown as ages too; the time itself stays in the text.
+  // Times are also shown as ages; the text keeps the time.
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const age = (seconds) => {
     const [unit, size] = units.find(([, s]) => Math.abs(seconds) >= s) || units[3];
@@ -16,21 +16,21 @@
     return seconds < 0 ? "in " + n : n + " ago";
   };
   let ahead = 0; // how far this machine's clock is ahead of the hub's, in ms
-  const tell = () => {
+  const showAges = () => {
     for (const t of document.querySelectorAll("main time")) {
       t.dataset.at ||= t.textContent;
-      const said = `${age((Date.now() - ahead - Date.parse(t.dateTime)) / 1000)} (${t.dataset.at})`;
-      if (t.textContent !== said) t.textContent = said;
+      const text = `${age((Date.now() - ahead - Date.parse(t.dateTime)) / 1000)} (${t.dataset.at})`;
+      if (t.textContent !== text) t.textContent = text;
     }
   };
-  tell();
-  setInterval(tell, 1000);
+  showAges();
+  setInterval(showAges, 1000);
 
-  // A strict cookie is not sent when a link of another site leads here, but now it is.
+  // After a link from another site the browser does not send a strict cookie; now it does.
   if (body.dataset.signin !== undefined) {
     fetch("/session").then((r) => { if (r.status === 204) location.replace(body.dataset.signin || "/"); }).catch(() => {});
   }
-  // What cannot be shown at the moment is, as soon as it can be.
+  // A page that is not available now reloads as soon as it is.
   if (body.dataset.retry !== undefined) {
     setInterval(() => fetch(location.href).then((r) => { if (r.status !== 503) location.reload(); }).catch(() => {}), 2000);
   }
@@ -39,9 +39,9 @@
   let version = body.dataset.version;
   const notice = (text) => { const n = byId("notice"); if (n.textContent !== text) n.textContent = text; n.hidden = !text; };
   const state = (text) => { byId("live").textContent = text; };
-  const gone = () => notice("The connection to the hub is lost. What is shown is what was last heard; it is tried again.");
+  const lost = () => notice("The connection to the hub is lost. The page shows the last known state. It reconnects automatically.");
 
-  const waiting = new Map(); // what to say of each entry, the last word only
+  const waiting = new Map(); // the next announcement of each entry, only the newest
   setInterval(() => {
     if (!waiting.size) return;
     byId("said").textContent = waiting.size > 3 ? `${waiting.size} entries changed.` : [...waiting.values()].join(". ") + ".";
@@ -50,12 +50,12 @@
 
   const parse = (html) => { const t = document.createElement("template"); t.innerHTML = html.trim(); return t.content.firstElementChild; };
   const listOf = (name) => document.querySelector(`[data-list="${CSS.escape(name)}"]`);
-  // Where the focus is, as what it is: a link by its address, a button by its text.
-  const held = () => {
+  // The focused element: a link by its address, a button by its text.
+  const readFocus = () => {
     const a = document.activeElement, entry = a && a.closest("[data-list] > [id]");
     return entry && { id: entry.id, tag: a.tagName, what: a.getAttribute("href") || a.textContent };
   };
-  const hold = (focus) => {
+  const restoreFocus = (focus) => {
     const entry = focus && byId(focus.id);
     if (!entry || entry.contains(document.activeElement)) return;
     const links = [...entry.querySelectorAll(focus.tag)];
@@ -64,7 +64,7 @@
   };
 
   const apply = (patch) => {
-    const focus = held(), fresh = {};
+    const focus = readFocus(), fresh = {};
     for (const [id, html] of Object.entries(patch.html || {})) {
       const entry = fresh[id] = parse(html), old = byId(id);
       if (old) old.replaceWith(entry);
@@ -83,11 +83,11 @@
         if (entry === at) at = at.nextElementSibling; else list.insertBefore(entry, at);
       }
     }
-    hold(focus);
-    tell();
+    restoreFocus(focus);
+    showAges();
   };
 
-  // The whole page anew: when what was missed is not kept any more, or it is another.
+  // Fetch the whole page: the hub does not keep the missed changes any more, or the frame changed.
   let fetching = false;
   const refetch = async () => {
     if (fetching) return;
@@ -96,26 +96,26 @@
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
       if (answer.redirected) return location.reload();
-      if (answer.status === 503) throw new Error(answer.status); // It is tried again.
+      if (answer.status === 503) throw new Error(answer.status); // The catch block tries again.
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const main = page.getElementById("main");
       if (!main) throw new Error("not a page");
-      const focus = held(), x = scrollX, y = scrollY;
+      const focus = readFocus(), x = scrollX, y = scrollY;
       byId("main").replaceChildren(...main.childNodes);
       document.title = page.title;
       version = page.body.dataset.version || "";
-      tell();
-      hold(focus);
+      showAges();
+      restoreFocus(focus);
       scrollTo(x, y);
-      byId("said").textContent = "The page was renewed.";
+      byId("said").textContent = "The page was reloaded.";
       if (page.body.dataset.live) setTimeout(open, 200); else state("");
-    } catch { gone(); setTimeout(open, 2000); } finally { fetching = false; }
+    } catch { lost(); setTimeout(open, 2000); } finally { fetching = false; }
   };
 
   let stream = null, last = 0, polls = 0, polled = 0;
   const address = (what) => `${what}?page=${encodeURIComponent(location.pathname + location.search)}&from=${encodeURIComponent(version)}`;
   const close = () => { if (stream) stream.close(); stream = null; clearTimeout(polls); polls = 0; };
-  const heard = (e) => {
+  const received = (e) => {
     last = Date.now();
     if (e && e.data) ahead = last - Date.parse(e.data);
     notice("");
@@ -125,12 +125,12 @@
     if (stream || polls || document.hidden) return;
     last = Date.now();
     stream = new EventSource(address("/stream"));
-    stream.addEventListener("beat", heard);
-    stream.addEventListener("patch", (e) => { heard(); version = e.lastEventId; apply(JSON.parse(e.data)); });
+    stream.addEventListener("beat", received);
+    stream.addEventListener("patch", (e) => { received(); version = e.lastEventId; apply(JSON.parse(e.data)); });
     stream.addEventListener("resync", refetch);
     stream.addEventListener("signedout", () => { close(); location.reload(); });
     stream.onerror = () => {
-      if (stream && stream.readyState === EventSource.CLOSED) { close(); poll(); } else gone();
+      if (stream && stream.readyState === EventSource.CLOSED) { close(); poll(); } else lost();
     };
   };
   const poll = async () => {
@@ -142,18 +142,18 @@
       if (changes.resync) return refetch();
       version = changes.version;
       changes.patches.forEach(apply);
-      heard({ data: changes.now });
+      received({ data: changes.now });
       state(`Live, each ${pollEach / 1000} s.`);
-    } catch { gone(); }
-    polls = setTimeout(() => { // Now and then a stream is tried again.
+    } catch { lost(); }
+    polls = setTimeout(() => { // Every twelfth time a stream is tried again.
       polls = 0;
       if (++polled % 12) { if (!document.hidden) poll(); } else open();
     }, pollEach);
   };
-  setInterval(() => { // A machine that slept holds a stream that is dead.
-    if (stream && Date.now() - last > beatLimit) { gone(); close(); open(); }
+  setInterval(() => { // After a machine slept, its stream is dead.
+    if (stream && Date.now() - last > beatLimit) { lost(); close(); open(); }
   }, 5000);
-  // A hidden page takes no connection from the others: a browser has six for plain HTTP.
+  // A hidden page uses no connection: a browser has six for plain HTTP.
   document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else open(); });
   addEventListener("pagehide", close);
   addEventListener("pageshow", open);

@@ -3,24 +3,24 @@ package view
 // AboutPath is the page about this replica.
 const AboutPath = "/about"
 
-// Part of the hub: what it is called, and what it does or where it is served.
+// Part of the hub: its name, and what it does or where it is served.
 type Part struct {
 	Name, Is string
 }
 
-// AboutFacts are what a replica knows of itself, and how much the viewer may see.
+// AboutFacts describe a replica and count what the viewer may see.
 type AboutFacts struct {
 	Version string
 	Leads   bool
-	// Parts that this replica runs, and those that it was told not to.
+	// Parts that this replica runs, and those that are disabled.
 	Parts []Part
 
 	Clusters, Pipelines, Promotions int
-	// Unread are the kinds of machines that it could not read, and why.
+	// Unread are the kinds of machines that could not be read, and why.
 	Unread []string
 }
 
-// AboutPage is the page about this replica.
+// AboutPage returns the page about this replica.
 func AboutPage(f *Facts, scope Scope, version string, parts []Part) Page {
 	a := AboutFacts{Version: version, Leads: f.Leads, Parts: parts, Unread: f.Unread}
 	for i := range f.Connections {

@@ -10,35 +10,35 @@ import (
 // BackendsPath is the page of event backends.
 const BackendsPath = "/backends"
 
-// backendWords can be filtered by, worst first.
-var backendWords = []string{"Invalid", "Not ready", "Not looked at yet", "Ready"}
+// backendWords are the states of the filter, worst first.
+var backendWords = []string{"Invalid", "Not ready", "Not observed yet", "Ready"}
 
-// Backend is an EventingBackend. Its configuration is not shown: it may hold what is
-// not for everybody.
+// Backend is an EventingBackend. Its configuration is not shown: it can contain
+// confidential values.
 type Backend struct {
 	Namespace, Name string
-	// Type that is asked for, and InUse the one that is used, if it is another.
+	// Type is that of the spec. InUse is the type in use when it differs from Type.
 	Type, InUse string
 	Mark        Mark
 	// Errors of its configuration.
 	Errors     []eventingv1.ValidationError
 	Conditions []Condition
-	// Told are Events of it, newest first.
-	Told []Event
+	// Events about it, newest first.
+	Events []Event
 }
 
-// BackendsFrame is what stands around the backends.
+// BackendsFrame is the frame of the page of event backends.
 type BackendsFrame struct {
 	Filters Filters
 }
 
-// BackendsSummary is the page in a line.
+// BackendsSummary is the summary of the page of event backends.
 type BackendsSummary struct {
 	Backends int
 	Counts   []Count
 }
 
-// Backends is the page of event backends, worst first.
+// Backends returns the page of event backends, worst first.
 func Backends(f *Facts, scope Scope, q Query) Page {
 	marks, namespaces := map[Mark]int{}, map[string]bool{}
 	total := 0
@@ -68,7 +68,7 @@ func Backends(f *Facts, scope Scope, q Query) Page {
 		page.Blocks = append(page.Blocks, Block{ID: "backend/" + b.Namespace + "/" + b.Name, List: "entries", Template: "backend", Data: b})
 	}
 	if len(found) == 0 {
-		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Backends, NeedBackends, q, "There is no EventingBackend yet."))
+		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Backends, NeedBackends, q, "No EventingBackend exists yet."))
 	}
 	return page
 }
@@ -82,16 +82,17 @@ func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
 		b.Conditions = append(b.Conditions, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime})
 	}
 	for _, e := range f.events(o.Namespace, scope, regards(eventingv1.EventingBackendKind, o.Name)) {
-		b.Told = append(b.Told, e.Event)
+		b.Events = append(b.Events, e.Event)
 	}
 	return b
 }
 
-// backendMark of what the leader found, of the configuration as it is now.
+// backendMark returns the state of an EventingBackend that the leader observed, if that is
+// of the present generation.
 func backendMark(o *eventingv1.EventingBackend) Mark {
 	switch {
 	case o.Status.EventingReady == nil || o.Status.ObservedGeneration < o.Generation:
-		return Mark{Idle, "Not looked at yet"}
+		return Mark{Idle, "Not observed yet"}
 	case len(o.Status.ValidationErrors) > 0:
 		return Mark{Bad, "Invalid"}
 	case *o.Status.EventingReady:

@@ -13,12 +13,12 @@ import (
 // maxEvents of a cluster that are shown.
 const maxEvents = 50
 
-// ClusterFrame is what stands around a cluster's lists.
+// ClusterFrame is the frame of a cluster's page.
 type ClusterFrame struct {
 	Cluster Cluster
 }
 
-// ClusterHead is a cluster's own state.
+// ClusterHead is the state of a cluster on its page.
 type ClusterHead struct {
 	Card
 	Server     string
@@ -26,23 +26,24 @@ type ClusterHead struct {
 	Kinds      []capstanv1.WatchedKind
 }
 
-// App is an application in a cluster, as a Pipeline shows it.
+// App is an application in a cluster, as a target of a Pipeline.
 type App struct {
 	Kind, Namespace, Name               string
 	Pipeline, PipelineLink, Environment string
 	Target
 }
 
-// Event is what the hub told of an object.
+// Event is an Event of the hub about an object.
 type Event struct {
 	Warning      bool
 	Reason, Note string
-	// At is when it was last told, and Times how often.
+	// At is the time of the latest occurrence; Times is the number of occurrences.
 	At    time.Time
 	Times int32
 }
 
-// ClusterDetail is the page of one; false where there is none that the viewer may see.
+// ClusterDetail returns the page of a cluster; false when it does not exist or the viewer
+// may not see it.
 func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
 	i := slices.IndexFunc(f.Connections, func(o capstanv1.ClusterConnection) bool { return clusterOf(&o) == c })
 	if i < 0 || !scope.Clusters.Has(f.Connections[i].Namespace) {
@@ -62,30 +63,30 @@ func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
 		page.Blocks = append(page.Blocks, Block{ID: "app/" + a.Pipeline + "/" + a.Environment + "/" + a.Namespace, List: "apps", Template: "app", Data: a})
 	}
 	if len(runs) == 0 {
-		page.Blocks = append(page.Blocks, empty("apps", "empty-row", appColumns, scope.Pipelines, NeedPipelines, Query{}, "No Pipeline follows an application here."))
+		page.Blocks = append(page.Blocks, empty("apps", "empty-row", appColumns, scope.Pipelines, NeedPipelines, Query{}, "No Pipeline has a target in this cluster."))
 	}
 	page.Blocks = append(page.Blocks, entries(promotions[:min(len(promotions), maxEntries)], scope)...)
 	if len(promotions) == 0 {
-		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "Nothing was promoted into it yet."))
+		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "No revision was promoted into this cluster yet."))
 	}
 	page.Blocks = append(page.Blocks, f.machinesOf(c, scope)...)
 	connects, itself := regards(capstanv1.ClusterConnectionKind, connection.Name), regards(c.Kind, c.Name)
 	belongs := f.belongs(c)
-	told := f.events(connection.Namespace, scope, func(e *eventsv1.Event) bool { return connects(e) || itself(e) || belongs(e) })
-	for _, e := range told {
+	events := f.events(connection.Namespace, scope, func(e *eventsv1.Event) bool { return connects(e) || itself(e) || belongs(e) })
+	for _, e := range events {
 		page.Blocks = append(page.Blocks, Block{ID: "event/" + e.name, List: "events", Template: "event", Data: e.Event})
 	}
-	if len(told) == 0 {
-		page.Blocks = append(page.Blocks, empty("events", "empty-item", 0, scope.Events, NeedEvents, Query{}, "Kubernetes keeps Events for an hour; there is none."))
+	if len(events) == 0 {
+		page.Blocks = append(page.Blocks, empty("events", "empty-item", 0, scope.Events, NeedEvents, Query{}, "No Event in the last hour: Kubernetes keeps Events for one hour."))
 	}
 	return page, true
 }
 
-// appColumns of the table of applications.
+// appColumns is the number of columns of the table of applications.
 const appColumns = 5
 
-// inCluster are the applications in a cluster, worst first, and the promotions into
-// environments that it is part of.
+// inCluster returns the applications in a cluster, worst first, and the promotions into
+// the environments that have a target in it.
 func (f *Facts) inCluster(c Cluster, known map[Cluster]standing, scope Scope) ([]App, []*capstanv1.Promotion) {
 	type into struct {
 		uid, environment string
@@ -108,7 +109,7 @@ func (f *Facts) inCluster(c Cluster, known map[Cluster]standing, scope Scope) ([
 					Kind: p.Spec.AppRef.Kind, Namespace: t.Namespace, Name: p.Spec.AppRef.Name,
 					Pipeline: p.Namespace + "/" + p.Name, PipelineLink: pipelinePath(p.Namespace, p.Name), Environment: env,
 				}
-				if listed[app] { // A target that is named twice is one.
+				if listed[app] { // A target that a spec names twice is listed once.
 					continue
 				}
 				listed[app] = true
@@ -136,12 +137,12 @@ type namedEvent struct {
 	Event
 }
 
-// regards is whether an Event is of an object of its namespace.
+// regards matches Events about an object in the namespace of the Event.
 func regards(kind, name string) func(*eventsv1.Event) bool {
 	return func(e *eventsv1.Event) bool { return e.Regarding.Kind == kind && e.Regarding.Name == name }
 }
 
-// belongs is whether an Event is of a machine or pool of a cluster.
+// belongs matches Events about the machines and pools of a cluster.
 func (f *Facts) belongs(c Cluster) func(*eventsv1.Event) bool {
 	type object struct{ kind, name string }
 	its := map[object]bool{}
@@ -153,14 +154,14 @@ func (f *Facts) belongs(c Cluster) func(*eventsv1.Event) bool {
 	return func(e *eventsv1.Event) bool { return its[object{e.Regarding.Kind, e.Regarding.Name}] }
 }
 
-// events of a namespace that are wanted, newest first.
-func (f *Facts) events(namespace string, scope Scope, wanted func(*eventsv1.Event) bool) []namedEvent {
+// events returns the Events of a namespace that match, newest first, at most maxEvents.
+func (f *Facts) events(namespace string, scope Scope, match func(*eventsv1.Event) bool) []namedEvent {
 	if !scope.Events.Has(namespace) {
 		return nil
 	}
 	var all []namedEvent
 	for _, e := range f.Events {
-		if e.Namespace == namespace && wanted(e) {
+		if e.Namespace == namespace && match(e) {
 			all = append(all, namedEvent{e.Name, eventOf(e)})
 		}
 	}

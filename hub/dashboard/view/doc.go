@@ -1,22 +1,21 @@
-// Package view makes the dashboard's pages out of the hub's objects.
+// Package view builds the dashboard's pages from the hub's objects.
 //
-// Purpose: one place that says what each page shows: which clusters and Pipelines, in
-// what order, in which state, and what is too old to be believed.
+// Purpose: one place that defines the content of each page: which clusters and Pipelines
+// it shows, in which order, in which state, and which observations are stale.
 //
-// Contract: pure functions of Facts (objects as they are in the caches, which are not
-// changed, and what the leader heard of the clusters), a Scope (what the viewer may
-// see) and a Query (what the address asks for). What is outside the Scope is in no
-// list and in no count. A page has a frame and lists of blocks; a block changes only
-// when what it says changes, so that it can be rendered once for many viewers and sent
-// alone: times are absolute, and the time of the last contact is told only once it is
-// older than FreshFor. Worst comes first.
+// Contract: all functions are pure functions of Facts (the objects of the caches, which
+// they do not change, and the leader's observations of the clusters), a Scope (what the
+// viewer may see) and a Query (the filter in the address). Objects outside the Scope are
+// in no list and in no count. A page has a frame and lists of blocks. A block changes only
+// when its content changes, so that it can be rendered once for many viewers and sent
+// alone. For this, times are absolute, and the time of the last contact is shown only
+// when it is older than FreshFor. Lists begin with the worst state.
 //
-// What was seen in a cluster that is not Ready, or was not heard of for FreshFor, is
-// stale, whatever it looked like: it is never shown as well.
+// The observations of a cluster are stale when it is not Ready, or when the last contact
+// is older than FreshFor. A stale application is never shown as ready.
 //
 // Locking: none.
 //
-// Trade-offs: each page is made anew from all objects, which at 500 clusters and 200
-// Pipelines takes a few milliseconds, and is the reason that nothing here can be out
-// of step with anything else.
+// Trade-offs: each page is built from all objects each time, which takes a few
+// milliseconds for 500 clusters and 200 Pipelines. So all parts of a page are consistent.
 package view

@@ -12,18 +12,18 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// FreshFor is how long what was seen in a cluster is believed after the last contact:
-// the hub's own bound, after which it promotes nothing from it.
+// FreshFor is how long the observations of a cluster are valid after the last contact. It
+// is the hub's own bound, after which the hub promotes nothing from the cluster.
 const FreshFor = 45 * time.Second
 
-// Cluster names the object that a cluster's credentials belong to. The zero value is
-// the management cluster.
+// Cluster is the key of the object that has a cluster's credentials. The zero value is the
+// management cluster.
 type Cluster struct {
 	Kind, Namespace, Name string
 }
 
-// ClusterOf is the Cluster of a reference in an object of the given namespace; nil is
-// the management cluster.
+// ClusterOf returns the Cluster of a reference in an object of the given namespace; nil
+// references the management cluster.
 func ClusterOf(ref *pipelinesv1.CrossNamespaceClusterReference, namespace string) Cluster {
 	if ref == nil {
 		return Cluster{}
@@ -34,10 +34,10 @@ func ClusterOf(ref *pipelinesv1.CrossNamespaceClusterReference, namespace string
 	return Cluster{Kind: ref.Kind, Namespace: namespace, Name: ref.Name}
 }
 
-// Local is whether the management cluster is meant.
+// Local reports whether c is the management cluster.
 func (c Cluster) Local() bool { return c == Cluster{} }
 
-// String is for people: "fleet/prod".
+// String returns the text for users: "fleet/prod".
 func (c Cluster) String() string {
 	if c.Local() {
 		return "management cluster"
@@ -45,69 +45,70 @@ func (c Cluster) String() string {
 	return c.Namespace + "/" + c.Name
 }
 
-// Heard is what the leader knows of a connection beyond its ClusterConnection.
-type Heard struct {
+// Observed is what the leader observes of a connection in addition to its ClusterConnection.
+type Observed struct {
 	State           capstanv1.ConnectionState
 	Reason, Message string
 	Since           time.Time
-	// LastContact is when the API server was last heard; zero for never.
+	// LastContact is when the API server last answered; zero for never.
 	LastContact time.Time
 	Version     string
 }
 
-// Facts are the hub's objects and what it heard, at one moment. They are shared with
-// the caches: nobody changes them.
+// Facts are the hub's objects and its observations at one time. The objects are shared
+// with the caches and must not be changed.
 type Facts struct {
 	Connections []capstanv1.ClusterConnection
 	Pipelines   []pipelinesv1.Pipeline
 	Promotions  []capstanv1.Promotion
 	Backends    []eventingv1.EventingBackend
-	// Events that the hub told.
+	// Events that the hub reported.
 	Events []*eventsv1.Event
-	// NodeGroups and Instances are those of the management cluster. Unread says of
-	// which kinds there may be more, and why.
+	// NodeGroups and Instances are those of the management cluster. Unread has the kinds
+	// that could not be read, and why.
 	NodeGroups []NodeGroup
 	Instances  []Instances
 	Unread     []string
-	// Leads is whether this replica is the one that connects to clusters.
+	// Leads is whether this replica is the leader, which connects to the clusters.
 	Leads bool
-	// Heard of clusters, on the leader; empty on a standby.
-	Heard map[Cluster]Heard
-	Now   time.Time
+	// Observed states of clusters, on the leader; empty on a standby.
+	Observed map[Cluster]Observed
+	Now      time.Time
 }
 
-// standing is the state of a connection as far as it is known.
+// standing is the known state of a connection.
 type standing struct {
 	Known bool
-	Heard
+	Observed
 	// Live is whether LastContact is known.
 	Live bool
 }
 
-// silent is whether a cluster that should be heard was not, for FreshFor.
+// silent reports whether the last contact with a cluster is older than FreshFor.
 func (s standing) silent(now time.Time) bool {
 	return s.Live && !s.LastContact.IsZero() && now.Sub(s.LastContact) >= FreshFor
 }
 
-// standing of a cluster: what the leader heard goes before what it last wrote.
+// standing returns the state of a cluster. The leader's observation has priority over the
+// status that it wrote.
 func (f *Facts) standing(c Cluster, written *capstanv1.ClusterConnectionStatus) standing {
-	if heard, ok := f.Heard[c]; ok {
-		return standing{Known: true, Heard: heard, Live: true}
+	if observed, ok := f.Observed[c]; ok {
+		return standing{Known: true, Observed: observed, Live: true}
 	}
 	if written == nil {
 		return standing{}
 	}
-	s := standing{Known: true, Heard: Heard{State: written.State, Reason: written.Reason, Message: written.Message, Version: written.KubernetesVersion}}
+	s := standing{Known: true, Observed: Observed{State: written.State, Reason: written.Reason, Message: written.Message, Version: written.KubernetesVersion}}
 	if written.LastTransitionTime != nil {
 		s.Since = written.LastTransitionTime.Time
 	}
 	return s
 }
 
-// standings of all clusters that have a ClusterConnection, or were heard of.
+// standings returns the states of all clusters that have a ClusterConnection or are observed.
 func (f *Facts) standings() map[Cluster]standing {
 	all := make(map[Cluster]standing, len(f.Connections)+1)
-	for c := range f.Heard {
+	for c := range f.Observed {
 		all[c] = f.standing(c, nil)
 	}
 	for i := range f.Connections {
@@ -117,19 +118,19 @@ func (f *Facts) standings() map[Cluster]standing {
 	return all
 }
 
-// clusterOf a ClusterConnection.
+// clusterOf returns the Cluster of a ClusterConnection.
 func clusterOf(c *capstanv1.ClusterConnection) Cluster {
 	return ClusterOf(&c.Spec.ClusterRef, c.Namespace)
 }
 
-// Namespaces is a set of them.
+// Namespaces is a set of namespaces.
 type Namespaces struct {
 	All bool
-	// Names, sorted, when not all.
+	// Names are the sorted names; empty when All is set.
 	Names []string
 }
 
-// Has tells whether a namespace is in the set.
+// Has reports whether a namespace is in the set.
 func (n Namespaces) Has(namespace string) bool {
 	if n.All {
 		return true
@@ -138,7 +139,7 @@ func (n Namespaces) Has(namespace string) bool {
 	return found
 }
 
-// And are the namespaces that are in both sets.
+// And returns the namespaces that are in both sets.
 func (n Namespaces) And(m Namespaces) Namespaces {
 	if n.All {
 		return m
@@ -152,7 +153,7 @@ func (n Namespaces) And(m Namespaces) Namespaces {
 	return both
 }
 
-// Empty tells whether nothing is in the set.
+// Empty reports whether the set is empty.
 func (n Namespaces) Empty() bool { return !n.All && len(n.Names) == 0 }
 
 func (n Namespaces) key() string {
@@ -167,13 +168,13 @@ type Scope struct {
 	Clusters, Pipelines, Promotions, Events, Backends, NodeGroups, Instances, Approve Namespaces
 }
 
-// Everything is the Scope of who may see all. It has no right to approve.
+// Everything returns the Scope of a viewer who may see all objects and approve nothing.
 func Everything() Scope {
 	all := Namespaces{All: true}
 	return Scope{Clusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, Instances: all}
 }
 
-// Key is equal for equal Scopes: such viewers are shown the same.
+// Key returns a text that is equal for equal Scopes, whose viewers see the same pages.
 func (s Scope) Key() string {
 	return strings.Join([]string{
 		s.Clusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.Instances.key(), s.Approve.key(),

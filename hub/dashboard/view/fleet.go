@@ -12,7 +12,7 @@ import (
 // FleetPath is the page of all clusters.
 const FleetPath = "/"
 
-// Needs are the rights that pages are shown by, for people.
+// Needs are the permissions that the pages require, as text for users.
 const (
 	NeedClusters   = "list clusterconnections.capstan.dev"
 	NeedPipelines  = "list pipelines.pipelines.weave.works"
@@ -23,18 +23,17 @@ const (
 	NeedInstances  = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
 )
 
-// Apps are how many applications of a cluster are well, of those that the viewer may
-// see.
+// Apps counts the applications of a cluster that the viewer may see.
 type Apps struct {
 	Ready, Stale, Total int
 }
 
-// Moves are promotions into environments that a cluster is part of.
+// Moves counts the promotions into environments that have a target in a cluster.
 type Moves struct {
 	InFlight, Waiting, Failed int
 }
 
-// Card is a cluster at a glance.
+// Card is the summary of a cluster.
 type Card struct {
 	Cluster         Cluster
 	Link            string
@@ -42,37 +41,37 @@ type Card struct {
 	Reason, Message string
 	// Since is when the state was entered.
 	Since time.Time
-	// Contact says how old what is known is.
+	// Contact is how old the observations are.
 	Contact Contact
 	Version string
-	// Expiry of the credentials; zero where it cannot be told.
+	// Expiry of the credentials; zero when it is not known.
 	Expiry time.Time
 	Apps   Apps
 	Moves  Moves
 	Nodes  Nodes
 }
 
-// Contact is when a cluster was last heard.
+// Contact is when the API server of a cluster last answered.
 type Contact struct {
-	// Known is false on a standby, which hears no cluster.
+	// Known is false on a standby, which connects to no cluster.
 	Known bool
-	// Fresh is within FreshFor; At is not told then, so that a heartbeat is no change.
+	// Fresh is set within FreshFor. At is not set then, so that a heartbeat is no change.
 	Fresh bool
 	// At is zero for never.
 	At time.Time
 }
 
-// Attention is what waits for people.
+// Attention counts what needs the action of a person.
 type Attention struct {
 	Waiting, Failed, Stale int
 }
 
-// FleetFrame is what stands around the cards.
+// FleetFrame is the frame of the page of all clusters.
 type FleetFrame struct {
 	Filters Filters
 }
 
-// FleetSummary is the fleet in a line.
+// FleetSummary is the summary of the page of all clusters.
 type FleetSummary struct {
 	Clusters  int
 	Worst     Mark
@@ -82,7 +81,7 @@ type FleetSummary struct {
 
 func clusterPath(c Cluster) string { return path("clusters", c.Kind, c.Namespace, c.Name) }
 
-// Fleet is the page of all clusters.
+// Fleet returns the page of all clusters, worst first.
 func Fleet(f *Facts, scope Scope, q Query) Page {
 	known := f.standings()
 	counts := f.tally(known, scope)
@@ -121,7 +120,7 @@ func Fleet(f *Facts, scope Scope, q Query) Page {
 	}
 	if len(cards) == 0 {
 		page.Blocks = append(page.Blocks, empty("cards", "empty-item", 0, scope.Clusters, NeedClusters, q,
-			"No cluster is known yet. A cluster appears when a Pipeline names it in a clusterRef."))
+			"No cluster is known yet. A cluster is listed when a Pipeline references it in a clusterRef."))
 	}
 	return page
 }
@@ -211,8 +210,8 @@ func (a *Apps) add(tone Tone) {
 	}
 }
 
-// newestPhase of the promotions into an environment, of which the Pipeline tells;
-// Superseded, which nobody counts, when there is none.
+// newestPhase returns the phase of the newest promotion into an environment, from the
+// Pipeline's status. Without a promotion it is Superseded, which no count includes.
 func newestPhase(p *pipelinesv1.Pipeline, environment int) capstanv1.PromotionPhase {
 	status := p.Status.Environments[p.Spec.Environments[environment].Name]
 	if status == nil || status.Promotion == nil {
@@ -233,7 +232,7 @@ func (m *Moves) add(phase capstanv1.PromotionPhase) {
 	}
 }
 
-// attention counts over all Pipelines what waits for people.
+// attention counts what needs the action of a person, for all Pipelines.
 func (f *Facts) attention(known map[Cluster]standing, scope Scope) Attention {
 	var a Attention
 	var m Moves

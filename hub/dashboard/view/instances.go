@@ -7,43 +7,43 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 )
 
-// InstancesPath is the page of what AWS said of instances.
+// InstancesPath is the page of Events about instances.
 const InstancesPath = "/instances"
 
-// actionInstances stands in the Events that hub/instancestate tells.
+// actionInstances is the action of the Events of hub/instancestate.
 const actionInstances = "FollowInstances"
 
-// maxTold is how many Events of instances are shown.
-const maxTold = 200
+// maxInstanceEvents is how many Events about instances are shown.
+const maxInstanceEvents = 200
 
-// instanceReasons can be filtered by: those of hub/instancestate, worst first.
+// instanceReasons are the reasons of the filter: those of hub/instancestate, worst first.
 var instanceReasons = []string{
 	"SpotInterruption", "ScalingActivityFailed", "ScheduledMaintenance", "RebalanceRecommended", "InstanceStateChanged",
 	"ConflictingWriter", "DeadLettersPresent", "MalformedMessage", "ForeignEvent",
 }
 
-// Told is an Event of instances, with the object that it is of.
-type Told struct {
+// InstanceEvent is an Event about instances, with its object.
+type InstanceEvent struct {
 	Event
 	Kind, Object string
-	// Cluster that the object belongs to, and its page; empty where that is not known.
+	// Cluster that the object belongs to, and its page; empty when it is not known.
 	Cluster, ClusterLink string
 }
 
-// InstancesFrame is what stands around the Events.
+// InstancesFrame is the frame of the page of Events about instances.
 type InstancesFrame struct {
 	Filters Filters
 }
 
-// InstancesSummary counts machines and pools by what their labels say.
+// InstancesSummary counts machines and pools by their labels.
 type InstancesSummary struct {
 	Instances int
 	Counts    []Count
-	// Need is the right that is missing to count them.
+	// Need is the missing permission to count them.
 	Need string
 }
 
-// InstanceEvents is the page of what AWS said of instances in the last hour, newest first.
+// InstanceEvents returns the page of Events about instances in the last hour, newest first.
 func InstanceEvents(f *Facts, scope Scope, q Query) Page {
 	summary := InstancesSummary{}
 	if scope.Instances.Empty() {
@@ -62,39 +62,39 @@ func InstanceEvents(f *Facts, scope Scope, q Query) Page {
 	summary.Counts = counted(marks, func(Mark) string { return "" })
 
 	known, namespaces := f.standings(), map[string]bool{}
-	var told []toldEvent
+	var events []instanceEvent
 	for _, e := range f.Events {
 		if e.Action != actionInstances || !scope.Events.Has(e.Namespace) {
 			continue
 		}
 		namespaces[e.Namespace] = true
-		t := toldOf(e, scope, known, clusters)
-		if q.inNamespace(e.Namespace) && q.inState(t.Reason) && q.finds(t.Object, t.Cluster, t.Note) {
-			told = append(told, t)
+		shown := instanceEventOf(e, scope, known, clusters)
+		if q.inNamespace(e.Namespace) && q.inState(shown.Reason) && q.finds(shown.Object, shown.Cluster, shown.Note) {
+			events = append(events, shown)
 		}
 	}
-	slices.SortFunc(told, func(a, b toldEvent) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(events, func(a, b instanceEvent) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.name, b.name)) })
 	page := Page{Template: "instances", Title: "Instances", Frame: InstancesFrame{Filters: Filters{
 		Query: q, Action: InstancesPath, Namespaces: sorted(namespaces), States: instanceReasons,
 	}}}
 	page.Blocks = append(page.Blocks, Block{ID: "instances-summary", List: "summary", Template: "instances-summary", Data: summary})
-	for _, t := range told[:min(len(told), maxTold)] {
-		page.Blocks = append(page.Blocks, Block{ID: "event/" + t.name, List: "events", Template: "told", Data: t.Told})
+	for _, e := range events[:min(len(events), maxInstanceEvents)] {
+		page.Blocks = append(page.Blocks, Block{ID: "event/" + e.name, List: "events", Template: "instance-event", Data: e.InstanceEvent})
 	}
-	if len(told) == 0 {
+	if len(events) == 0 {
 		page.Blocks = append(page.Blocks, empty("events", "empty-item", 0, scope.Events, NeedEvents, q,
-			"AWS said nothing of instances in the last hour, or no EventingBackend of type sqs has the role source."))
+			"No event from AWS about instances in the last hour, or no EventingBackend of type sqs has the role source."))
 	}
 	return page
 }
 
-type toldEvent struct {
+type instanceEvent struct {
 	name string
-	Told
+	InstanceEvent
 }
 
-func toldOf(e *eventsv1.Event, scope Scope, known map[Cluster]standing, clusters map[Instances]Cluster) toldEvent {
-	t := Told{Event: eventOf(e), Kind: e.Regarding.Kind, Object: e.Regarding.Namespace + "/" + e.Regarding.Name}
+func instanceEventOf(e *eventsv1.Event, scope Scope, known map[Cluster]standing, clusters map[Instances]Cluster) instanceEvent {
+	t := InstanceEvent{Event: eventOf(e), Kind: e.Regarding.Kind, Object: e.Regarding.Namespace + "/" + e.Regarding.Name}
 	c, of := clusters[Instances{Kind: e.Regarding.Kind, Namespace: e.Regarding.Namespace, Name: e.Regarding.Name}]
 	if !of && e.Regarding.Kind == "Cluster" {
 		c, of = owned(e.Regarding.Namespace, e.Regarding.Name), true
@@ -105,5 +105,5 @@ func toldOf(e *eventsv1.Event, scope Scope, known map[Cluster]standing, clusters
 			t.ClusterLink = clusterPath(c)
 		}
 	}
-	return toldEvent{e.Namespace + "/" + e.Name, t}
+	return instanceEvent{e.Namespace + "/" + e.Name, t}
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// maxMachines of a cluster that are shown, worst first: the counts tell of all.
+// maxMachines is how many machines of a cluster are shown, worst first. The counts include
+// all of them.
 const maxMachines = 200
 
 // NodeGroup is a MachineDeployment or MachinePool of the management cluster.
@@ -15,7 +16,7 @@ type NodeGroup struct {
 	// Cluster that it belongs to, by spec.clusterName.
 	Cluster        string
 	Ready, Desired int64
-	// Capacity of a node of it, as its annotations say: "cpu: 8".
+	// Capacity of a node, from the annotations: "cpu: 8".
 	Capacity []string
 }
 
@@ -24,18 +25,19 @@ type Instances struct {
 	Kind, Namespace, Name string
 	// Cluster that it belongs to, by Cluster API's label.
 	Cluster string
-	// State is what its label ec2-instance-state or asg-instance-state says; empty
+	// State is the value of its label ec2-instance-state or asg-instance-state; empty
 	// before the first event.
 	State string
 	// Instance is the ID of the instance, or of the group; empty before there is one.
 	Instance string
 }
 
-// Nodes are the node groups of a cluster, in a line.
+// Nodes is the summary of the node groups of a cluster.
 type Nodes struct {
 	Groups         int
 	Ready, Desired int64
-	// Leaving are machines and pools whose instances AWS says are going, or that failed.
+	// Leaving counts the machines and pools whose instances are terminating or failed,
+	// according to AWS.
 	Leaving int
 }
 
@@ -51,7 +53,7 @@ type InstanceRow struct {
 	Mark Mark
 }
 
-// instanceMark of a label's word.
+// instanceMark returns the Mark of the value of a state label.
 func instanceMark(state string) Mark {
 	switch state {
 	case "":
@@ -68,10 +70,10 @@ func instanceMark(state string) Mark {
 	if strings.HasPrefix(state, "spot-interruption-") {
 		return Mark{Bad, state}
 	}
-	return Mark{Idle, state} // "terminated", and what AWS may say one day.
+	return Mark{Idle, state} // "terminated", and states that are not known here.
 }
 
-// leaving is whether a mark tells of what is going, or failed.
+// leaving reports whether a mark is of an instance that is terminating or failed.
 func leaving(m Mark) bool { return m.Tone == Bad || m.Tone == Warning }
 
 func groupMark(n NodeGroup) Mark {
@@ -84,12 +86,12 @@ func groupMark(n NodeGroup) Mark {
 	return Mark{Warning, "Some not ready"}
 }
 
-// owned is the Cluster that an object of Cluster API names.
+// owned returns the Cluster that an object of Cluster API references.
 func owned(namespace, name string) Cluster {
 	return Cluster{Kind: "Cluster", Namespace: namespace, Name: name}
 }
 
-// nodes of each cluster, in a line.
+// nodes returns the summary of the node groups of each cluster.
 func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
 	all := map[Cluster]Nodes{}
 	for _, g := range f.NodeGroups {
@@ -111,7 +113,7 @@ func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
 	return all
 }
 
-// machinesOf a cluster, as blocks: node groups, and what AWS says of their instances.
+// machinesOf returns the blocks of a cluster's node groups and of its machines and pools.
 func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 	var groups []GroupRow
 	for _, g := range f.NodeGroups {
@@ -136,16 +138,17 @@ func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 		blocks = append(blocks, Block{ID: "group/" + g.Kind + "/" + g.Name, List: "groups", Template: "group", Data: g})
 	}
 	if len(groups) == 0 {
-		blocks = append(blocks, empty("groups", "empty-row", groupColumns, scope.NodeGroups, NeedNodeGroups, Query{}, "No MachineDeployment or MachinePool of the management cluster belongs to it."))
+		blocks = append(blocks, empty("groups", "empty-row", groupColumns, scope.NodeGroups, NeedNodeGroups, Query{}, "No MachineDeployment or MachinePool of the management cluster belongs to this cluster."))
 	}
 	for _, i := range instances[:min(len(instances), maxMachines)] {
 		blocks = append(blocks, Block{ID: "instance/" + i.Kind + "/" + i.Name, List: "machines", Template: "machine", Data: i})
 	}
 	if len(instances) == 0 {
-		blocks = append(blocks, empty("machines", "empty-row", machineColumns, scope.Instances, NeedInstances, Query{}, "No AWSMachine or AWSMachinePool of the management cluster belongs to it."))
+		blocks = append(blocks, empty("machines", "empty-row", machineColumns, scope.Instances, NeedInstances, Query{}, "No AWSMachine or AWSMachinePool of the management cluster belongs to this cluster."))
 	}
 	return blocks
 }
 
-// groupColumns and machineColumns of the tables of node groups and of machines.
+// groupColumns and machineColumns are the numbers of columns of the tables of node groups
+// and of machines.
 const groupColumns, machineColumns = 4, 3

@@ -14,7 +14,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
-// machined are facts with machines of two clusters, one of them in a namespace of its own.
+// machined returns facts with machines of two clusters, one of them in a namespace of its own.
 func machined() *Facts {
 	f := facts()
 	f.NodeGroups = []NodeGroup{
@@ -47,8 +47,8 @@ func told(namespace, name, kind, object, reason string, age time.Duration) *even
 
 var fleetOnly = Namespaces{Names: []string{"fleet"}}
 
-// What AWS says of a cluster's machines is on its page and counted on its card, worst
-// first, beside its node groups.
+// The states of a cluster's machines in AWS are on its page, worst first, next to its node
+// groups, and its card counts them.
 func TestMachines(t *testing.T) {
 	g := NewWithT(t)
 	f := machined()
@@ -75,7 +75,7 @@ func TestMachines(t *testing.T) {
 	g.Expect(cardOf(Fleet(f, blind, Query{}), "prod").Nodes).To(BeZero())
 }
 
-// Each word of a label has a tone; what is on its way out, or failed, is told apart.
+// Each value of the state labels has a tone; terminating and failed instances are counted.
 func TestInstanceMarks(t *testing.T) {
 	g := NewWithT(t)
 	for word, tone := range map[string]Tone{
@@ -86,13 +86,13 @@ func TestInstanceMarks(t *testing.T) {
 	}
 }
 
-// Events of instances come newest first, with the cluster that they are of.
+// Events about instances are sorted newest first and have their cluster.
 func TestInstanceEvents(t *testing.T) {
 	g := NewWithT(t)
 	f := machined()
 	f.Events = append(f.Events, &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "other"}, Action: "Promote", Reason: "Promoted"})
 	page := InstanceEvents(f, Everything(), Query{})
-	events := data[Told](page, "events")
+	events := data[InstanceEvent](page, "events")
 	g.Expect(events).To(HaveLen(4))
 	g.Expect(events[1]).To(And(HaveField("Object", "fleet/b"), HaveField("Cluster", "fleet/prod"), HaveField("ClusterLink", "/clusters/Cluster/fleet/prod")))
 	g.Expect(events[3]).To(HaveField("ClusterLink", "/clusters/Cluster/fleet/staging"), "told of the Cluster, as the object is in it")
@@ -100,7 +100,7 @@ func TestInstanceEvents(t *testing.T) {
 		q    Query
 		want int
 	}{{Query{State: "SpotInterruption"}, 1}, {Query{Search: "PROD"}, 3}, {Query{Namespace: "fleet"}, 3}} {
-		g.Expect(data[Told](InstanceEvents(f, Everything(), tc.q), "events")).To(HaveLen(tc.want), "%+v", tc.q)
+		g.Expect(data[InstanceEvent](InstanceEvents(f, Everything(), tc.q), "events")).To(HaveLen(tc.want), "%+v", tc.q)
 	}
 	for _, e := range events {
 		g.Expect(instanceReasons).To(ContainElement(e.Reason), "it can be filtered by")
@@ -112,13 +112,13 @@ func TestInstanceEvents(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(said)).NotTo(ContainSubstring("secret"))
 	g.Expect(data[InstancesSummary](page, "summary")[0].Instances).To(Equal(3))
-	g.Expect(data[Told](page, "events")[0].ClusterLink).To(BeEmpty(), "who may not see clusters is given no way to them")
+	g.Expect(data[InstanceEvent](page, "events")[0].ClusterLink).To(BeEmpty(), "who may not see clusters is given no way to them")
 	page = InstanceEvents(f, Scope{}, Query{})
 	g.Expect(data[InstancesSummary](page, "summary")[0]).To(Equal(InstancesSummary{Need: NeedInstances, Counts: []Count{}}))
 	g.Expect(data[Empty](page, "events")[0].Need).To(Equal(NeedEvents))
 }
 
-// A backend is shown with what is wrong with its configuration, and never with that.
+// A backend is shown with the errors of its configuration, and without the configuration.
 func TestBackends(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
@@ -137,10 +137,10 @@ func TestBackends(t *testing.T) {
 	page := Backends(f, Everything(), Query{})
 	backends := data[Backend](page, "entries")
 	g.Expect(backends).To(HaveLen(4))
-	g.Expect(backends[0]).To(And(HaveField("Name", "down"), HaveField("Mark", Mark{Bad, "Not ready"}), HaveField("Told", HaveLen(1)), HaveField("Conditions", HaveLen(1))))
+	g.Expect(backends[0]).To(And(HaveField("Name", "down"), HaveField("Mark", Mark{Bad, "Not ready"}), HaveField("Events", HaveLen(1)), HaveField("Conditions", HaveLen(1))))
 	g.Expect(backends[1]).To(And(HaveField("Mark", Mark{Bad, "Invalid"}), HaveField("InUse", "beb"), HaveField("Errors", []eventingv1.ValidationError{wrong})))
 	g.Expect(backends[2].Mark).To(Equal(Mark{Good, "Ready"}))
-	g.Expect(backends[3].Mark).To(Equal(Mark{Idle, "Not looked at yet"}))
+	g.Expect(backends[3].Mark).To(Equal(Mark{Idle, "Not observed yet"}))
 	said, err := json.Marshal(page)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(said)).NotTo(ContainSubstring("hunter2"))
@@ -150,12 +150,12 @@ func TestBackends(t *testing.T) {
 	}
 	// What is said of the configuration before is not said of a changed one.
 	f.Backends[0].Generation, f.Backends[0].Status.ObservedGeneration = 2, 1
-	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Idle, "Not looked at yet"}))
+	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Idle, "Not observed yet"}))
 	f.Backends[0].Status.ObservedGeneration = 2
 	g.Expect(data[Backend](Backends(f, Everything(), Query{Search: "well"}), "entries")[0].Mark).To(Equal(Mark{Good, "Ready"}))
 	page = Backends(f, Scope{Backends: Namespaces{Names: []string{"apps"}}}, Query{})
 	g.Expect(data[Backend](page, "entries")).To(HaveLen(3))
-	g.Expect(data[Backend](page, "entries")[0].Told).To(BeEmpty(), "Events are by a right of their own")
+	g.Expect(data[Backend](page, "entries")[0].Events).To(BeEmpty(), "Events are by a right of their own")
 	g.Expect(data[BackendsSummary](page, "summary")[0].Backends).To(Equal(3))
 }
 

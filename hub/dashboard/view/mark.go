@@ -10,14 +10,14 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// Tone is how much a state matters, in the order in which it is shown. It chooses
-// icon and colour; the word beside them says the same.
+// Tone is the severity of a state; lists are sorted by it. It selects icon and colour,
+// which appear next to a word with the same meaning.
 type Tone int
 
 // Tones, worst first.
 const (
 	Bad Tone = iota
-	// Stale: not known any more; last seen is all there is.
+	// Stale: only an outdated observation is known.
 	Stale
 	Warning
 	// Asking waits for a person.
@@ -48,7 +48,7 @@ func (t Tone) String() string {
 	return "idle"
 }
 
-// Mark is a state as it is shown: an icon, by its tone, and a word.
+// Mark is a state on a page: an icon, by its tone, and a word.
 type Mark struct {
 	Tone Tone
 	Word string
@@ -56,7 +56,7 @@ type Mark struct {
 
 func worse(a, b Tone) int { return cmp.Compare(a, b) }
 
-// connectionMark of a standing.
+// connectionMark returns the Mark of a standing.
 func connectionMark(s standing, now time.Time) Mark {
 	switch s.State {
 	case capstanv1.ConnectionReady:
@@ -80,7 +80,7 @@ func connectionMark(s standing, now time.Time) Mark {
 	return Mark{Stale, "Unknown"}
 }
 
-// phaseMark of a promotion.
+// phaseMark returns the Mark of a promotion.
 func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
 	if stalled && !phase.Finished() {
 		return Mark{Warning, "Stalled: " + phaseWord(phase)}
@@ -121,14 +121,14 @@ func stalled(p *capstanv1.Promotion) bool {
 	return meta.IsStatusConditionTrue(p.Status.Conditions, capstanv1.StalledCondition)
 }
 
-// targetMark of what was last seen of a target. What is stale is that and nothing
-// else: least of all well.
+// targetMark returns the Mark of the last observation of a target. A stale target has the
+// Mark Stale, also when it was last observed as ready.
 func targetMark(seen *pipelinesv1.TargetStatus, stale bool) Mark {
 	switch {
 	case stale:
 		return Mark{Stale, "Stale"}
 	case seen == nil:
-		return Mark{Idle, "Not looked at yet"}
+		return Mark{Idle, "Not observed yet"}
 	case seen.Error != "":
 		return Mark{Bad, "Error"}
 	case seen.Ready:
@@ -139,9 +139,9 @@ func targetMark(seen *pipelinesv1.TargetStatus, stale bool) Mark {
 	return Mark{Warning, "Not ready"}
 }
 
-// Words that can be chosen in the filters of lists, worst first.
+// Words are the states of the filters, worst first.
 var (
 	connectionWords = []string{"Unreachable", "Auth failed", "Stale", "Unknown", "Degraded", "Connecting", "Ready", "Unused", "Removed"}
-	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Ready", "Runs nothing", "Not looked at yet", "Nothing runs"}
+	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
 	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Succeeded", "Superseded"}
 )

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// maxSearch is far longer than a name that is looked for.
+	// maxSearch is the longest search text, in characters; names are shorter.
 	maxSearch = 100
-	// perPage promotions of the timeline.
+	// perPage is how many promotions a page of the timeline has.
 	perPage = 50
-	// maxPage bounds what a typed number can ask for.
+	// maxPage bounds the number of a requested page.
 	maxPage = 10_000
 )
 
-// Page is what one address shows.
+// Page is the content of one address.
 type Page struct {
 	// Template of the frame.
 	Template string
 	Title    string
-	// Frame is what stands around the lists. When it changes, the page is another.
+	// Frame is the data around the lists. When it changes, viewers must fetch the page.
 	Frame any
 	// Blocks in the order of their lists.
 	Blocks []Block
@@ -39,9 +39,9 @@ type Block struct {
 	Data     any
 }
 
-// Query is what an address asks for, cut to what can be meant.
+// Query is the filter of an address, with bounded values.
 type Query struct {
-	// Search is looked for in names, revisions and reasons.
+	// Search is text in names, revisions or reasons.
 	Search    string
 	Namespace string
 	// State is a word of a Mark.
@@ -55,7 +55,7 @@ const (
 	paramSearch, paramNamespace, paramState, paramPage = "q", "namespace", "state", "page"
 )
 
-// ParseQuery reads an address' parameters; unknown ones are none.
+// ParseQuery parses the parameters of an address; it ignores unknown ones.
 func ParseQuery(v url.Values) Query {
 	cut := func(s string) string {
 		s = strings.ToValidUTF8(strings.TrimSpace(s), "")
@@ -71,7 +71,7 @@ func ParseQuery(v url.Values) Query {
 	return q
 }
 
-// Encode is the shortest form that ParseQuery reads; equal for equal Queries.
+// Encode returns the shortest form that ParseQuery parses; it is equal for equal Queries.
 func (q Query) Encode() string {
 	v := url.Values{}
 	for name, value := range map[string]string{paramSearch: q.Search, paramNamespace: q.Namespace, paramState: q.State} {
@@ -85,10 +85,10 @@ func (q Query) Encode() string {
 	return v.Encode()
 }
 
-// Filtered is whether something is asked for.
+// Filtered reports whether a filter is set.
 func (q Query) Filtered() bool { return q.Search != "" || q.Namespace != "" || q.State != "" }
 
-// finds is whether one of the texts holds what is searched for.
+// finds reports whether one of the texts contains the search text, in any case.
 func (q Query) finds(texts ...string) bool {
 	if q.Search == "" {
 		return true
@@ -112,8 +112,8 @@ type Filters struct {
 	Query
 	// Action is the address of the list.
 	Action string
-	// Namespaces that there are, and States that there can be: those of the moment would
-	// make another page of each new one.
+	// Namespaces that exist, and all possible States: with only the present states, each
+	// new one would change the frame, and viewers would have to fetch the page.
 	Namespaces, States []string
 }
 
@@ -122,14 +122,14 @@ type Empty struct {
 	// Columns that it spans, in a table.
 	Columns int
 	Text    string
-	// Need is the right that is missing, such as "list pipelines.pipelines.weave.works";
-	// empty when it is not for a right.
+	// Need is the missing permission, such as "list pipelines.pipelines.weave.works";
+	// empty when no permission is missing.
 	Need string
-	// Filtered is whether a filter leaves nothing.
+	// Filtered is set when no entry matches the filter.
 	Filtered bool
 }
 
-// empty is the block of a list without entries.
+// empty returns the block of a list without entries.
 func empty(list, template string, columns int, seen Namespaces, need string, q Query, text string) Block {
 	e := Empty{Columns: columns, Text: text}
 	switch {
@@ -141,14 +141,14 @@ func empty(list, template string, columns int, seen Namespaces, need string, q Q
 	return Block{ID: list + "-empty", List: list, Template: template, Data: e}
 }
 
-// Count is a number with what it is of, and where to find them.
+// Count is the number of entries with a Mark, and the address of their list.
 type Count struct {
 	Mark Mark
 	N    int
 	Link string
 }
 
-// counted are the counts of marks, worst first.
+// counted returns the counts of marks, worst first.
 func counted(marks map[Mark]int, link func(Mark) string) []Count {
 	all := make([]Count, 0, len(marks))
 	for m, n := range marks {
@@ -160,7 +160,7 @@ func counted(marks map[Mark]int, link func(Mark) string) []Count {
 	return all
 }
 
-// sorted are the keys of a set.
+// sorted returns the sorted keys of a set.
 func sorted(set map[string]bool) []string {
 	all := make([]string, 0, len(set))
 	for k := range set {
@@ -170,7 +170,7 @@ func sorted(set map[string]bool) []string {
 	return all
 }
 
-// path of parts, each escaped.
+// path returns the path of parts, each escaped.
 func path(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxRevisions of a Pipeline's history that are shown.
+	// maxRevisions is how many revisions of a Pipeline are shown.
 	maxRevisions = 20
-	// maxEntries of the promotions of one Pipeline or cluster that are shown; the
-	// timeline has the rest.
+	// maxEntries is how many promotions of a Pipeline or cluster its page shows; the
+	// timeline has all.
 	maxEntries = 50
 )
 
-// PipelineFrame is what stands around a Pipeline's lists.
+// PipelineFrame is the frame of a Pipeline's page.
 type PipelineFrame struct {
 	Namespace, Name, App string
 	Columns              []string
@@ -25,7 +25,7 @@ type PipelineFrame struct {
 	All string
 }
 
-// PipelineHead is a Pipeline's own state, and its row of the matrix.
+// PipelineHead is the state of a Pipeline and its row of the matrix.
 type PipelineHead struct {
 	Row
 	Conditions []Condition
@@ -40,20 +40,22 @@ type Condition struct {
 // Line is a revision in a Pipeline's history.
 type Line struct {
 	Revision string
-	// Stops in the order of the environments.
-	Stops []Stop
+	// Cells in the order of the environments.
+	Cells []LineCell
 }
 
-// Stop is what became of a revision in an environment.
-type Stop struct {
+// LineCell is the state of a revision in an environment.
+type LineCell struct {
 	Environment string
-	// Running of Targets run it by what was last seen; Stale of them may not any more.
+	// Running of Targets ran the revision when last observed; the observations of Stale
+	// of these are stale.
 	Running, Stale, Targets int
 	// Promotion is the newest of this revision into the environment.
 	Promotion *Entry
 }
 
-// Pipeline is the page of one; false where there is none that the viewer may see.
+// Pipeline returns the page of a Pipeline; false when it does not exist or the viewer may
+// not see it.
 func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 	i := slices.IndexFunc(f.Pipelines, func(p pipelinesv1.Pipeline) bool { return p.Namespace == namespace && p.Name == name })
 	if i < 0 || !scope.Pipelines.Has(namespace) {
@@ -80,7 +82,7 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 	}
 	page.Blocks = append(page.Blocks, entries(of[:min(len(of), maxEntries)], scope)...)
 	if len(of) == 0 {
-		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "Nothing was promoted yet."))
+		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "No revision was promoted yet."))
 	}
 	return page, true
 }
@@ -93,8 +95,8 @@ func conditions(all []metav1.Condition) []Condition {
 	return shown
 }
 
-// history of revisions, newest first: what runs and is not of a promotion comes where
-// its environment's order puts it, before what is older.
+// history returns the revisions, newest first: those of the first environment, then those
+// of promotions, then those of the other environments in their order.
 func history(cells []Cell, promotions []*capstanv1.Promotion, scope Scope) []Line {
 	var order []string
 	note := func(revision string) {
@@ -104,7 +106,7 @@ func history(cells []Cell, promotions []*capstanv1.Promotion, scope Scope) []Lin
 	}
 	byAge := slices.Clone(promotions)
 	slices.SortStableFunc(byAge, func(a, b *capstanv1.Promotion) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
-	if len(cells) > 0 { // Revisions come into the world in the first environment.
+	if len(cells) > 0 { // New revisions begin in the first environment.
 		for _, t := range cells[0].Targets {
 			note(t.Revision)
 		}
@@ -121,15 +123,15 @@ func history(cells []Cell, promotions []*capstanv1.Promotion, scope Scope) []Lin
 	for _, revision := range order {
 		l := Line{Revision: revision}
 		for _, c := range cells {
-			l.Stops = append(l.Stops, stop(c, revision, byAge, scope))
+			l.Cells = append(l.Cells, lineCell(c, revision, byAge, scope))
 		}
 		lines = append(lines, l)
 	}
 	return lines
 }
 
-func stop(c Cell, revision string, byAge []*capstanv1.Promotion, scope Scope) Stop {
-	s := Stop{Environment: c.Environment, Targets: len(c.Targets)}
+func lineCell(c Cell, revision string, byAge []*capstanv1.Promotion, scope Scope) LineCell {
+	s := LineCell{Environment: c.Environment, Targets: len(c.Targets)}
 	for _, t := range c.Targets {
 		if t.Revision == revision {
 			s.Running++

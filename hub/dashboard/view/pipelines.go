@@ -27,15 +27,15 @@ type Row struct {
 
 // Cell is an environment of a Pipeline.
 type Cell struct {
-	// Environment; empty where the Pipeline has none of the column's name.
+	// Environment; empty when the Pipeline has none with the column's name.
 	Environment string
 	Targets     []Target
-	// Move is the newest promotion into it, if it is not over well.
+	// Move is the newest promotion into it; nil when it succeeded or was superseded.
 	Move *Move
-	// Newer is the revision that the environment before agreed on, if this one does
-	// not run it.
+	// Newer is the agreed revision of the previous environment, if this environment does
+	// not agree on it.
 	Newer string
-	// Differ is whether its targets run different revisions.
+	// Differ is set when its targets run different revisions.
 	Differ bool
 }
 
@@ -45,18 +45,18 @@ type Move struct {
 	Revision, Reason string
 	Message          string
 	URL              string
-	// Approve is where the viewer can approve it; empty where not.
+	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
 }
 
-// MatrixFrame is what stands around the rows.
+// MatrixFrame is the frame of the matrix.
 type MatrixFrame struct {
 	Filters Filters
 	// Columns are the environments' names, in the order of the Pipelines.
 	Columns []string
 }
 
-// MatrixSummary is the matrix in a line.
+// MatrixSummary is the summary of the matrix.
 type MatrixSummary struct {
 	Pipelines int
 	Counts    []Count
@@ -64,12 +64,12 @@ type MatrixSummary struct {
 
 func pipelinePath(namespace, name string) string { return path("pipelines", namespace, name) }
 
-// ApprovePath is where a promotion is approved.
+// ApprovePath returns the address at which a promotion is approved.
 func ApprovePath(namespace, name string) string {
 	return path("promotions", namespace, name, "approve")
 }
 
-// Pipelines is the matrix of Pipelines and environments.
+// Pipelines returns the page with the matrix of Pipelines and environments.
 func Pipelines(f *Facts, scope Scope, q Query) Page {
 	known := f.standings()
 	marks, namespaces := map[Mark]int{}, map[string]bool{}
@@ -105,7 +105,7 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 		page.Blocks = append(page.Blocks, Block{ID: "pipeline/" + r.Namespace + "/" + r.Name, List: "rows", Template: "row", Data: r})
 	}
 	if len(rows) == 0 {
-		page.Blocks = append(page.Blocks, empty("rows", "empty-row", len(columns)+1, scope.Pipelines, NeedPipelines, q, "There is no Pipeline yet."))
+		page.Blocks = append(page.Blocks, empty("rows", "empty-row", len(columns)+1, scope.Pipelines, NeedPipelines, q, "No Pipeline exists yet."))
 	}
 	return page
 }
@@ -131,12 +131,12 @@ func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope S
 		r.Mark, r.Note = Mark{Bad, "Stalled"}, c.Message
 	}
 	if p.Spec.Suspend {
-		r.Note = "Suspended: nothing is promoted."
+		r.Note = "Suspended: the hub promotes nothing."
 	}
 	return r
 }
 
-// worsen the row's mark by a cell's.
+// worsen sets the row's mark to the worst of the cell's marks if that is worse.
 func (r *Row) worsen(c Cell) {
 	take := func(m Mark) {
 		if m.Tone < r.Mark.Tone {
@@ -172,7 +172,7 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 	return cell
 }
 
-// move of a promotion that is not over well.
+// move returns the promotion of a summary; nil when it succeeded or was superseded.
 func move(namespace string, s *pipelinesv1.PromotionSummary, scope Scope) *Move {
 	phase := capstanv1.PromotionPhase(s.Phase)
 	switch phase {
@@ -188,8 +188,8 @@ func move(namespace string, s *pipelinesv1.PromotionSummary, scope Scope) *Move 
 	return m
 }
 
-// columns are the environments of rows: each Pipeline's own order is kept as far as
-// the others' lets it.
+// columns returns the environments of all rows. It keeps the order of each Pipeline as far
+// as the orders of the others permit.
 func columns(rows []Row) []string {
 	var all []string
 	for _, r := range rows {
@@ -206,7 +206,7 @@ func columns(rows []Row) []string {
 	return all
 }
 
-// aligned puts cells under their columns.
+// aligned returns the cells in the order of the columns.
 func aligned(cells []Cell, columns []string) []Cell {
 	all := make([]Cell, len(columns))
 	for _, c := range cells {

@@ -6,29 +6,29 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// Target is what was last seen of an application in one place.
+// Target is the last observation of an application in one target.
 type Target struct {
 	Cluster Cluster
-	// Name of the cluster for people, and its page; empty where the viewer may not
-	// see the cluster.
+	// ClusterName is the name of the cluster for users. ClusterLink is its page; empty
+	// when the viewer may not see the cluster.
 	ClusterName, ClusterLink string
 	Namespace                string
 	Revision                 string
 	Mark                     Mark
-	// Error that kept it from being read, or why it is stale.
+	// Note is the error of reading it, or why it is stale.
 	Note string
-	// At is when this was last seen: of what is stale the last contact, where known.
+	// At is the time of the observation. For a stale one it is the last contact, if known.
 	At time.Time
 }
 
-// placement is an application of a Pipeline in one place.
+// placement is an application of a Pipeline in one target.
 type placement struct {
 	pipeline    *pipelinesv1.Pipeline
 	environment int
 	Target
 }
 
-// placements of a Pipeline's environment, in the order of the spec.
+// placements returns those of a Pipeline's environment, in the order of the spec.
 func (f *Facts) placements(p *pipelinesv1.Pipeline, environment int, known map[Cluster]standing, scope Scope) []placement {
 	env := &p.Spec.Environments[environment]
 	status := p.Status.Environments[env.Name]
@@ -71,15 +71,15 @@ func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen
 	return t
 }
 
-// stale tells why what was seen in a cluster is not known any more, if it is not.
+// stale reports whether the observation of a target is stale, and why.
 func (f *Facts) stale(c Cluster, s standing, seen *pipelinesv1.TargetStatus) (string, bool) {
 	switch {
 	case s.silent(f.Now):
-		return "its cluster is silent", true
+		return "its cluster does not respond", true
 	case s.Known && !c.Local() && connectionMark(s, f.Now).Tone != Good:
 		return "its cluster is " + connectionMark(s, f.Now).Word, true
 	case seen != nil && seen.Stale:
-		return "the hub does not see it at present", true
+		return "the hub does not observe it at present", true
 	}
 	return "", false
 }

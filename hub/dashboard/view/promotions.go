@@ -25,32 +25,32 @@ type Entry struct {
 	Reason, Message            string
 	Who                        string
 	Decided, Started, Finished time.Time
-	// Took is how long it took, where it is over.
+	// Took is how long it took; empty before it finished.
 	Took     string
 	Attempts int64
 	// Failure of the newest attempt.
 	Failure string
-	// Retry is how often it was begun again by hand.
+	// Retry is how often a user restarted it.
 	Retry int64
 	URL   string
-	// Approve is where the viewer can approve it; empty where not.
+	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
 }
 
-// TimelineFrame is what stands around the entries.
+// TimelineFrame is the frame of the timeline.
 type TimelineFrame struct {
 	Filters Filters
-	// Newer and Older are the addresses of the pages beside this one; empty at the ends.
+	// Newer and Older are the addresses of the next pages; empty at the ends.
 	Newer, Older string
 }
 
-// TimelineSummary is the timeline in a line.
+// TimelineSummary is the summary of the timeline.
 type TimelineSummary struct {
 	Promotions int
 	Counts     []Count
 }
 
-// Promotions is the timeline: what is under way first, then the newest.
+// Promotions returns the timeline: promotions in progress first, then the newest.
 func Promotions(f *Facts, scope Scope, q Query) Page {
 	q.Page = max(q.Page, 1)
 	marks, namespaces := map[Mark]int{}, map[string]bool{}
@@ -74,27 +74,27 @@ func Promotions(f *Facts, scope Scope, q Query) Page {
 	counts := counted(marks, func(m Mark) string { return PromotionsPath + "?" + Query{State: m.Word}.Encode() })
 	frame := TimelineFrame{Filters: Filters{Query: q, Action: PromotionsPath, Namespaces: sorted(namespaces), States: promotionWords}}
 	shown := found[min(len(found), (q.Page-1)*perPage):min(len(found), q.Page*perPage)]
-	beside := func(page int) string {
+	addressOf := func(page int) string {
 		other := q
 		other.Page = page
 		return strings.TrimSuffix(PromotionsPath+"?"+other.Encode(), "?")
 	}
 	if q.Page > 1 {
-		frame.Newer = beside(q.Page - 1)
+		frame.Newer = addressOf(q.Page - 1)
 	}
 	if len(found) > q.Page*perPage {
-		frame.Older = beside(q.Page + 1)
+		frame.Older = addressOf(q.Page + 1)
 	}
 	page := Page{Template: "promotions", Title: "Promotions", Frame: frame}
 	page.Blocks = append(page.Blocks, Block{ID: "timeline-summary", List: "summary", Template: "timeline-summary", Data: TimelineSummary{Promotions: total, Counts: counts}})
 	page.Blocks = append(page.Blocks, entries(shown, scope)...)
 	if len(shown) == 0 {
-		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, q, "Nothing was promoted yet."))
+		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, q, "No revision was promoted yet."))
 	}
 	return page
 }
 
-// newestFirst is the order of a timeline; what is under way comes before what is over.
+// newestFirst is the order of a timeline; promotions in progress come before finished ones.
 func newestFirst(a, b *capstanv1.Promotion) int {
 	over := func(p *capstanv1.Promotion) int {
 		if p.Status.Phase.Finished() {
@@ -115,7 +115,7 @@ func entries(promotions []*capstanv1.Promotion, scope Scope) []Block {
 	return blocks
 }
 
-// EntryOf a promotion.
+// EntryOf returns the Entry of a promotion.
 func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 	e := Entry{
 		Namespace: p.Namespace, Name: p.Name, Pipeline: p.Namespace + "/" + p.Spec.Pipeline.Name,
@@ -147,12 +147,12 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 	return e
 }
 
-// Approvable is whether a promotion waits for an approval.
+// Approvable reports whether a promotion waits for an approval.
 func Approvable(p *capstanv1.Promotion) bool {
 	return p.Spec.Manual && p.Spec.Approval == nil && p.Status.Phase == capstanv1.PhaseAwaitingApproval
 }
 
-// who let a promotion go on.
+// who returns the text that says how a promotion was approved.
 func who(p *capstanv1.Promotion) string {
 	switch {
 	case p.Status.Approval != nil && p.Status.Approval.Method == capstanv1.ApprovalByHTTP:

@@ -25,9 +25,9 @@ func ago(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(-d)} 
 
 func cluster(name string) Cluster { return Cluster{Kind: "Cluster", Namespace: "fleet", Name: name} }
 
-// facts are three clusters, one Pipeline of team apps over them and one of team other.
+// facts returns three clusters, one Pipeline of team apps over them and one of team other.
 func facts() *Facts {
-	f := &Facts{Leads: true, Now: now, Heard: map[Cluster]Heard{}}
+	f := &Facts{Leads: true, Now: now, Observed: map[Cluster]Observed{}}
 	for _, name := range []string{"dev", "staging", "prod"} {
 		f.Connections = append(f.Connections, capstanv1.ClusterConnection{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cluster." + name},
@@ -36,7 +36,7 @@ func facts() *Facts {
 				State: capstanv1.ConnectionReady, Reason: "Connected", LastTransitionTime: ago(time.Hour), KubernetesVersion: "v1.36.3", CredentialExpiryTime: ago(-time.Hour),
 			},
 		})
-		f.Heard[cluster(name)] = Heard{State: capstanv1.ConnectionReady, Reason: "Connected", Since: now.Add(-time.Hour), LastContact: now.Add(-10 * time.Second)}
+		f.Observed[cluster(name)] = Observed{State: capstanv1.ConnectionReady, Reason: "Connected", Since: now.Add(-time.Hour), LastContact: now.Add(-10 * time.Second)}
 	}
 	f.Pipelines = []pipelinesv1.Pipeline{pipeline("apps", "shop"), pipeline("other", "billing")}
 	return f
@@ -90,7 +90,7 @@ func cardOf(p Page, name string) Card {
 	return Card{}
 }
 
-// What is not known any more is never shown as well, whatever it was.
+// A stale observation is never shown as ready, for any earlier state.
 func TestStaleIsNeverGood(t *testing.T) {
 	dev := cluster("dev")
 	for name, tc := range map[string]struct {
@@ -99,12 +99,12 @@ func TestStaleIsNeverGood(t *testing.T) {
 		connection, target Mark
 	}{
 		"fresh":        {func(*Facts) {}, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
-		"just-in-time": {func(f *Facts) { heard(f, func(h *Heard) { h.LastContact = now.Add(-FreshFor + time.Millisecond) }) }, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
-		"silent":       {func(f *Facts) { heard(f, func(h *Heard) { h.LastContact = now.Add(-FreshFor) }) }, Mark{Stale, "Stale"}, Mark{Stale, "Stale"}},
-		"degraded":     {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionDegraded }) }, Mark{Warning, "Degraded"}, Mark{Stale, "Stale"}},
-		"unreachable":  {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionUnreachable }) }, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
-		"refused":      {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionAuthFailed }) }, Mark{Bad, "Auth failed"}, Mark{Stale, "Stale"}},
-		"connecting":   {func(f *Facts) { heard(f, func(h *Heard) { h.State = capstanv1.ConnectionConnecting }) }, Mark{Busy, "Connecting"}, Mark{Stale, "Stale"}},
+		"just-in-time": {func(f *Facts) { heard(f, func(h *Observed) { h.LastContact = now.Add(-FreshFor + time.Millisecond) }) }, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
+		"silent":       {func(f *Facts) { heard(f, func(h *Observed) { h.LastContact = now.Add(-FreshFor) }) }, Mark{Stale, "Stale"}, Mark{Stale, "Stale"}},
+		"degraded":     {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionDegraded }) }, Mark{Warning, "Degraded"}, Mark{Stale, "Stale"}},
+		"unreachable":  {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionUnreachable }) }, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
+		"refused":      {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionAuthFailed }) }, Mark{Bad, "Auth failed"}, Mark{Stale, "Stale"}},
+		"connecting":   {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionConnecting }) }, Mark{Busy, "Connecting"}, Mark{Stale, "Stale"}},
 		"hub-says-so":  {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Stale = true }, Mark{Good, "Ready"}, Mark{Stale, "Stale"}},
 		"stale-error": {func(f *Facts) {
 			s := &f.Pipelines[0].Status.Environments["dev"].Targets[0]
@@ -113,13 +113,13 @@ func TestStaleIsNeverGood(t *testing.T) {
 		"error":        {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Error = "not found" }, Mark{Good, "Ready"}, Mark{Bad, "Error"}},
 		"not-ready":    {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Ready = false }, Mark{Good, "Ready"}, Mark{Warning, "Not ready"}},
 		"nothing-runs": {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0] = pipelinesv1.TargetStatus{} }, Mark{Good, "Ready"}, Mark{Idle, "Runs nothing"}},
-		"unseen":       {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"] = nil }, Mark{Good, "Ready"}, Mark{Idle, "Not looked at yet"}},
-		"standby":      {func(f *Facts) { f.Heard, f.Leads = nil, false }, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
+		"unseen":       {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"] = nil }, Mark{Good, "Ready"}, Mark{Idle, "Not observed yet"}},
+		"standby":      {func(f *Facts) { f.Observed, f.Leads = nil, false }, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
 		"standby-sees": {func(f *Facts) {
-			f.Heard, f.Leads = nil, false
+			f.Observed, f.Leads = nil, false
 			f.Connections[0].Status.State = capstanv1.ConnectionUnreachable
 		}, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
-		"never-written": {func(f *Facts) { f.Heard = nil; f.Connections[0].Status = capstanv1.ClusterConnectionStatus{} }, Mark{Stale, "Unknown"}, Mark{Stale, "Stale"}},
+		"never-written": {func(f *Facts) { f.Observed = nil; f.Connections[0].Status = capstanv1.ClusterConnectionStatus{} }, Mark{Stale, "Unknown"}, Mark{Stale, "Stale"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -138,33 +138,34 @@ func TestStaleIsNeverGood(t *testing.T) {
 	}
 }
 
-func heard(f *Facts, edit func(*Heard)) {
-	h := f.Heard[cluster("dev")]
+func heard(f *Facts, edit func(*Observed)) {
+	h := f.Observed[cluster("dev")]
 	edit(&h)
-	f.Heard[cluster("dev")] = h
+	f.Observed[cluster("dev")] = h
 }
 
-// A heartbeat changes no page; silence does, and tells since when.
+// A heartbeat changes no page. A cluster that does not respond changes it, with the time of
+// the last contact.
 func TestHeartbeatIsNoChange(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
 	before := Fleet(f, Everything(), Query{})
-	heard(f, func(h *Heard) { h.LastContact = now })
+	heard(f, func(h *Observed) { h.LastContact = now })
 	f.Now = now.Add(time.Second)
 	g.Expect(Fleet(f, Everything(), Query{})).To(Equal(before))
 	f.Now = now.Add(FreshFor)
 	after := cardOf(Fleet(f, Everything(), Query{}), "dev")
 	g.Expect(after.Contact).To(Equal(Contact{Known: true, At: now}))
 	row := data[Row](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0]
-	g.Expect(row.Cells[0].Targets[0]).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster is silent")))
+	g.Expect(row.Cells[0].Targets[0]).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster does not respond")))
 }
 
-// Worst comes first, and each is counted once, by kind of state.
+// Clusters are sorted worst first, and each is counted once, by state.
 func TestFleet(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
-	f.Heard[cluster("staging")] = Heard{State: capstanv1.ConnectionUnreachable, Reason: "ProbesFailed"}
-	f.Heard[cluster("dev")] = Heard{State: capstanv1.ConnectionReady, LastContact: now.Add(-time.Minute)}
+	f.Observed[cluster("staging")] = Observed{State: capstanv1.ConnectionUnreachable, Reason: "ProbesFailed"}
+	f.Observed[cluster("dev")] = Observed{State: capstanv1.ConnectionReady, LastContact: now.Add(-time.Minute)}
 	f.Pipelines[0].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "x", Phase: "AwaitingApproval"}
 	f.Pipelines[1].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "y", Phase: "Failed"}
 	page := Fleet(f, Everything(), Query{})
@@ -241,7 +242,7 @@ func TestScope(t *testing.T) {
 	g.Expect(data[AboutFacts](AboutPage(f, scope, "v1", nil), "about")[0]).To(And(HaveField("Pipelines", 1), HaveField("Promotions", 1), HaveField("Clusters", 3)))
 
 	// Who may not see clusters sees that a target is stale, without its cluster's page or reason.
-	f.Heard[cluster("dev")] = Heard{State: capstanv1.ConnectionAuthFailed, Reason: "Unauthorized", Message: "secret-message"}
+	f.Observed[cluster("dev")] = Observed{State: capstanv1.ConnectionAuthFailed, Reason: "Unauthorized", Message: "secret-message"}
 	blind := Scope{Pipelines: apps}
 	target := data[Row](Pipelines(f, blind, Query{}), "rows")[0].Cells[0].Targets[0]
 	g.Expect(target).To(And(HaveField("Mark", Mark{Stale, "Stale"}), HaveField("ClusterLink", "")))
@@ -251,7 +252,8 @@ func TestScope(t *testing.T) {
 	g.Expect(data[Row](Pipelines(f, blind, Query{}), "rows")[0].Cells[2].Move).To(BeNil())
 }
 
-// The matrix shows what waits, what is newer, and what differs; approving is for who may.
+// The matrix shows waiting promotions, newer revisions and different revisions. Only users
+// with the permission see how to approve.
 func TestMatrix(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
@@ -296,15 +298,15 @@ func TestPipeline(t *testing.T) {
 	lines := data[Line](page, "revisions")
 	g.Expect(lines).To(HaveLen(3))
 	g.Expect([]string{lines[0].Revision, lines[1].Revision, lines[2].Revision}).To(Equal([]string{"1.2.0", "1.1.0", "1.0.0"}))
-	g.Expect(lines[0].Stops[0]).To(Equal(Stop{Environment: "dev", Running: 1, Targets: 1}))
-	g.Expect(lines[0].Stops[1].Promotion.Approve).To(Equal("/promotions/apps/shop-staging-2/approve"))
-	g.Expect(lines[1].Stops[1].Promotion).To(And(HaveField("Mark", Mark{Bad, "Failed"}), HaveField("Attempts", int64(3)), HaveField("Failure", "no"), HaveField("URL", "https://git/1")))
+	g.Expect(lines[0].Cells[0]).To(Equal(LineCell{Environment: "dev", Running: 1, Targets: 1}))
+	g.Expect(lines[0].Cells[1].Promotion.Approve).To(Equal("/promotions/apps/shop-staging-2/approve"))
+	g.Expect(lines[1].Cells[1].Promotion).To(And(HaveField("Mark", Mark{Bad, "Failed"}), HaveField("Attempts", int64(3)), HaveField("Failure", "no"), HaveField("URL", "https://git/1")))
 	g.Expect(data[Entry](page, "entries")).To(HaveLen(2))
 	g.Expect(data[Entry](page, "entries")[0].Number).To(Equal(int64(2)), "what is under way comes first")
 
-	f.Heard[cluster("prod")] = Heard{State: capstanv1.ConnectionUnreachable}
+	f.Observed[cluster("prod")] = Observed{State: capstanv1.ConnectionUnreachable}
 	page, _ = Pipeline(f, scope, "apps", "shop")
-	g.Expect(data[Line](page, "revisions")[2].Stops[2]).To(And(HaveField("Running", 1), HaveField("Stale", 1)))
+	g.Expect(data[Line](page, "revisions")[2].Cells[2]).To(And(HaveField("Running", 1), HaveField("Stale", 1)))
 }
 
 func TestTimeline(t *testing.T) {
@@ -327,7 +329,7 @@ func TestTimeline(t *testing.T) {
 	g.Expect(data[Entry](Promotions(f, Everything(), Query{Page: 1, State: "Stalled: Promoting"}), "entries")).To(HaveLen(1))
 }
 
-// Every phase can be filtered by.
+// The filter has every phase.
 func TestPhaseWords(t *testing.T) {
 	g := NewWithT(t)
 	for _, phase := range []capstanv1.PromotionPhase{"", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
@@ -354,7 +356,7 @@ func TestWho(t *testing.T) {
 	g.Expect(who(&p)).To(Equal("automatic"))
 }
 
-// Equal queries have one address, and whatever is typed is cut to what can be meant.
+// Equal queries have one address, and ParseQuery bounds all values.
 func TestQuery(t *testing.T) {
 	g := NewWithT(t)
 	for _, tc := range []struct{ typed, means string }{

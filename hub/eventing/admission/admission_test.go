@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, plane))
 }
 
-// world is an API server that asks the webhooks, as config/webhook has it but by a URL:
-// there is no network of Services here.
+// world is an API server that calls the webhooks as in config/webhook, but by URL: the
+// test has no Services.
 type world struct {
 	g *WithT
 	client.Client
@@ -60,7 +60,7 @@ type world struct {
 	server             *Server
 }
 
-// warnings that the API server gave.
+// warnings that the client received.
 type warnings struct {
 	mu  sync.Mutex
 	all []string
@@ -118,7 +118,7 @@ func newWorld(t *testing.T, v Validation, d Defaulting) *world {
 	return w
 }
 
-// start the server; what it returns ends it.
+// start the server; the returned function stops it.
 func (w *world) start(t *testing.T) func() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -137,7 +137,7 @@ func (w *world) create(t *testing.T, o client.Object) {
 	t.Cleanup(func() { w.g.Expect(w.Delete(context.Background(), o)).To(Succeed()) })
 }
 
-// configure one of config/webhook, to call the test's server about the test's namespace.
+// configure creates a webhook configuration of config/webhook that calls the test's server.
 func (w *world) configure(t *testing.T, file string, o client.Object) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../../config/webhook", file))
@@ -162,7 +162,7 @@ func (w *world) object(name, spec string) *eventingv1.EventingBackend {
 	return b
 }
 
-// answered waits until the API server asks the webhooks.
+// answered waits until the API server calls the webhooks.
 func (w *world) answered(t *testing.T) {
 	t.Helper()
 	w.g.Eventually(func() bool {
@@ -183,12 +183,12 @@ func keys(b *eventingv1.EventingBackend) []string {
 	return all
 }
 
-// By default an object with mistakes is admitted, with warnings, and gets what is
-// required and has a default; the hub's certificate is made and trusted meanwhile.
+// By default an invalid object is admitted, with warnings, and gets the required keys with
+// a default. The certificate is created and trusted first.
 func TestWarn(t *testing.T) {
 	w := newWorld(t, Warn, Required)
 	ctx := t.Context()
-	// Nobody answers yet: it is admitted all the same.
+	// The webhooks do not answer yet: the object is admitted.
 	w.create(t, w.object("early", mistaken))
 	lean := w.object("lean", `{type: sqs, config: [{queueName: events}]}`)
 	w.create(t, lean)
@@ -211,7 +211,7 @@ func TestWarn(t *testing.T) {
 	w.g.Expect(w.warnings.take()).To(BeEmpty())
 	w.g.Expect(keys(sqs)).To(Equal([]string{`queueName="events"`, `role="sink"`}), "required keys with a default only")
 
-	// Who changes something else changes nothing but that.
+	// An update of other fields adds no defaults.
 	lean.Finalizers = []string{eventingv1.BackendFinalizer}
 	w.g.Expect(w.Update(ctx, lean)).To(Succeed())
 	w.g.Expect(keys(lean)).To(Equal([]string{`queueName="events"`}))
@@ -219,8 +219,8 @@ func TestWarn(t *testing.T) {
 	lean.Finalizers = nil
 	w.g.Expect(w.Update(ctx, lean)).To(Succeed())
 
-	// What does not change is not complained of again; a label is not put back in place of
-	// another.
+	// An update without a change of the spec has no warnings. A label with another value is
+	// not replaced.
 	b.Labels = map[string]string{eventingv1.BackendLabel: "mine"}
 	b.Finalizers = nil
 	w.g.Expect(w.Update(ctx, b)).To(Succeed())
@@ -231,10 +231,10 @@ func TestWarn(t *testing.T) {
 	w.g.Expect(w.warnings.take()).To(Equal([]string{"spec.type: must be one of nats, beb, sqs, http invalid-value-error"}))
 }
 
-// Replicas that have read different states of the Secret agree on whom to trust.
+// Replicas that have read different versions of the Secret trust the same authorities.
 func TestNewestAuthorities(t *testing.T) {
 	g := NewWithT(t)
-	var authorities [][]byte // The newest last.
+	var authorities [][]byte // The newest is the last.
 	for i := range 5 {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -245,11 +245,11 @@ func TestNewestAuthorities(t *testing.T) {
 	}
 	want := slices.Concat(authorities[4], authorities[3], authorities[2])
 	g.Expect(newest(slices.Concat(authorities...))).To(Equal(want))
-	g.Expect(newest(slices.Concat(authorities[0], authorities[2], want))).To(Equal(want), "an older bundle takes nothing back")
+	g.Expect(newest(slices.Concat(authorities[0], authorities[2], want))).To(Equal(want), "an older bundle removes nothing")
 	g.Expect(newest([]byte("nothing"))).To(BeEmpty())
 }
 
-// Told to, the webhook refuses; what is there already can be labelled and deleted.
+// With deny, the webhook rejects invalid objects. Existing ones can be labelled and deleted.
 func TestDeny(t *testing.T) {
 	w := newWorld(t, Deny, Off)
 	ctx := t.Context()
@@ -281,8 +281,8 @@ func TestDeny(t *testing.T) {
 	w.g.Expect(w.Update(ctx, early)).To(Succeed())
 }
 
-// A certificate that ends soon is replaced; the authority before it stays trusted, for
-// replicas that still serve by it; two replicas agree.
+// A certificate that ends soon is replaced. The previous authority stays trusted, for
+// replicas that still serve it. Two replicas use the same certificate.
 func TestRotation(t *testing.T) {
 	w := newWorld(t, Warn, Required)
 	ctx := t.Context()
@@ -296,15 +296,15 @@ func TestRotation(t *testing.T) {
 	other := &Keeper{Client: w.Client, Secret: w.keeper.Secret, Host: w.keeper.Host, Configuration: configuration, Clock: clock.RealClock{}, Logger: logr.Discard()}
 	errs := make(chan error, 2)
 	for _, k := range []*Keeper{w.keeper, other} {
-		go func() { errs <- k.look(ctx) }()
+		go func() { errs <- k.check(ctx) }()
 	}
 	for range 2 {
 		if err := <-errs; err != nil {
-			w.g.Expect(err).To(MatchError(ContainSubstring("trust the certificate")), "a lost race, which is run again")
+			w.g.Expect(err).To(MatchError(ContainSubstring("adding the authority to")), "a conflict, which is retried")
 		}
 	}
-	w.g.Expect(w.keeper.look(ctx)).To(Succeed())
-	w.g.Expect(other.look(ctx)).To(Succeed())
+	w.g.Expect(w.keeper.check(ctx)).To(Succeed())
+	w.g.Expect(other.check(ctx)).To(Succeed())
 	one, err := w.keeper.GetCertificate(nil)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	two, err := other.GetCertificate(nil)
@@ -323,24 +323,24 @@ func TestRotation(t *testing.T) {
 		w.g.Expect(err).NotTo(HaveOccurred())
 	}
 	version := mutating.ResourceVersion
-	w.g.Expect(w.keeper.look(ctx)).To(Succeed())
+	w.g.Expect(w.keeper.check(ctx)).To(Succeed())
 	w.g.Expect(w.Get(ctx, types.NamespacedName{Name: configuration}, mutating)).To(Succeed())
 	w.g.Expect(mutating.ResourceVersion).To(Equal(version), "nothing is written again")
 
-	// Somebody breaks the Secret, or takes it away.
+	// A user damages the Secret, or deletes it.
 	w.g.Expect(w.Get(ctx, w.keeper.Secret, secret)).To(Succeed())
 	secret.Data = map[string][]byte{corev1.TLSCertKey: []byte("x")}
 	w.g.Expect(w.Update(ctx, secret)).To(Succeed())
-	w.g.Expect(w.keeper.look(ctx)).To(Succeed())
+	w.g.Expect(w.keeper.check(ctx)).To(Succeed())
 	w.start(t)
 	w.answered(t)
 	missing := &Keeper{Client: w.Client, Secret: types.NamespacedName{Namespace: w.namespace, Name: "missing"}, Clock: clock.RealClock{}, Logger: logr.Discard()}
-	w.g.Expect(missing.look(ctx)).To(MatchError(ContainSubstring("reading Secret " + w.namespace + "/missing")))
+	w.g.Expect(missing.check(ctx)).To(MatchError(ContainSubstring("reading Secret " + w.namespace + "/missing")))
 	_, err = missing.GetCertificate(nil)
 	w.g.Expect(err).To(MatchError(errNoCertificate))
 }
 
-// Files that somebody else keeps are served, too; and are wanted.
+// Files of another program are served; a missing file is an error.
 func TestFiles(t *testing.T) {
 	w := newWorld(t, Warn, Required)
 	folder := t.TempDir()
@@ -371,12 +371,12 @@ func TestFlags(t *testing.T) {
 		g.Expect(ParseDefaulting(text)).To(BeEquivalentTo(text))
 	}
 	_, err := ParseValidation("maybe")
-	g.Expect(err).To(MatchError(`"maybe" is no way to validate: want warn or deny`))
+	g.Expect(err).To(MatchError(`"maybe" is not a validation mode: must be warn or deny`))
 	_, err = ParseDefaulting("all")
-	g.Expect(err).To(MatchError(`"all" is no way to default: want off or required`))
+	g.Expect(err).To(MatchError(`"all" is not a defaulting mode: must be off or required`))
 }
 
-// Warnings are bounded.
+// The number of warnings is limited.
 func TestManyMistakes(t *testing.T) {
 	g := NewWithT(t)
 	r, err := schema.Types(schema.Options{})

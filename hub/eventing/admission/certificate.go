@@ -25,32 +25,32 @@ import (
 )
 
 const (
-	// lifetime of a certificate; renewBefore its end another is made. Both leave weeks
-	// to a hub that stands still.
+	// lifetime of a certificate. It is renewed renewBefore its end, so that a stopped hub
+	// has weeks until then.
 	lifetime    = 90 * 24 * time.Hour
 	renewBefore = 30 * 24 * time.Hour
-	// lookEvery is the time between two looks at the Secret; lookAgain after one that
-	// failed.
-	lookEvery = time.Minute
-	lookAgain = 5 * time.Second
+	// checkEvery is the time between two checks of the Secret; retryAfter the time after
+	// one that failed.
+	checkEvery = time.Minute
+	retryAfter = 5 * time.Second
 
-	// keyBundle holds, beside tls.crt and tls.key, the authorities that are trusted: the
-	// present one first.
+	// keyBundle is the key, next to tls.crt and tls.key, of the trusted authorities. The
+	// present one is first.
 	keyBundle = "ca.crt"
-	// maxTrusted authorities: the present one, and those before it that a replica may
-	// still serve.
+	// maxTrusted is the number of trusted authorities: the present one, and previous ones
+	// that a replica may still serve.
 	maxTrusted = 3
 )
 
-// errNoCertificate is what a client is told before there is one.
-var errNoCertificate = errors.New("there is no certificate yet")
+// errNoCertificate is the error of TLS handshakes before there is a certificate.
+var errNoCertificate = errors.New("the certificate of the webhooks does not exist yet")
 
-// Keeper keeps the certificate of the webhooks in a Secret, and has the webhook
-// configurations trust it.
+// Keeper renews the certificate of the webhooks in a Secret, and adds its authority to the
+// webhook configurations.
 type Keeper struct {
-	// Client reads and writes at the API server.
+	// Client reads from the API server and writes to it.
 	Client client.Client
-	// Secret that there is, and that the Keeper writes.
+	// Secret of the certificate. It must exist; the Keeper writes its data.
 	Secret types.NamespacedName
 	// Host that the API server calls, such as capstan-hub-webhook.capstan-system.svc.
 	Host string
@@ -60,11 +60,11 @@ type Keeper struct {
 	Logger        logr.Logger
 
 	certificate atomic.Pointer[tls.Certificate]
-	// said is the newest failure that was logged.
-	said string
+	// logged is the last error that was logged.
+	logged string
 }
 
-// GetCertificate is for a tls.Config.
+// GetCertificate returns the certificate, for a tls.Config.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := k.certificate.Load(); c != nil {
 		return c, nil
@@ -72,22 +72,22 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, errNoCertificate
 }
 
-// Start keeps the certificate until the context ends. What fails is logged once, and
-// tried again.
+// Start checks the certificate until the context ends. An error is logged once, and
+// retried.
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
-		wait := lookEvery
-		switch err := k.look(ctx); {
+		wait := checkEvery
+		switch err := k.check(ctx); {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			wait = lookAgain
-			if k.said != err.Error() {
-				k.said = err.Error()
-				k.Logger.Error(err, "the certificate of the webhooks cannot be kept; EventingBackends are admitted without them")
+			wait = retryAfter
+			if k.logged != err.Error() {
+				k.logged = err.Error()
+				k.Logger.Error(err, "cannot create or renew the certificate of the webhooks; EventingBackends are admitted without validation until then")
 			}
 		default:
-			k.said = ""
+			k.logged = ""
 		}
 		timer := k.Clock.NewTimer(wait)
 		select {
@@ -99,23 +99,23 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// look at the Secret, and do what it calls for.
-func (k *Keeper) look(ctx context.Context) error {
+// check the Secret, and renew its certificate if needed.
+func (k *Keeper) check(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	if err := k.Client.Get(ctx, k.Secret, secret); err != nil {
 		return fmt.Errorf("reading Secret %s: %w", k.Secret, err)
 	}
 	pair, err := k.usable(secret.Data)
 	if err != nil {
-		k.Logger.Info("making a certificate for the webhooks", "why", err.Error())
+		k.Logger.Info("creating a certificate for the webhooks", "reason", err.Error())
 		if err := k.renew(ctx, secret); err != nil {
 			return err
 		}
 		if pair, err = k.usable(secret.Data); err != nil {
-			return fmt.Errorf("the certificate that was made: %w", err)
+			return fmt.Errorf("checking the new certificate: %w", err)
 		}
 	}
-	// Trusted first, served then.
+	// The authority must be trusted before the certificate is served.
 	if err := k.trust(ctx, secret.Data[keyBundle]); err != nil {
 		return err
 	}
@@ -123,28 +123,28 @@ func (k *Keeper) look(ctx context.Context) error {
 	return nil
 }
 
-// usable pair of a Secret; else the reason why it is not.
+// usable returns the certificate of a Secret, or an error when it is missing or ends soon.
 func (k *Keeper) usable(data map[string][]byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return nil, errors.New("the Secret holds no pair of certificate and key")
+		return nil, errors.New("the Secret has no certificate with its key")
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(data[keyBundle])
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: k.Host, Roots: roots, CurrentTime: k.Clock.Now().Add(renewBefore)})
 	if err != nil {
-		return nil, fmt.Errorf("the certificate is not good for %s more: %w", renewBefore, err)
+		return nil, fmt.Errorf("the certificate is not valid for another %s: %w", renewBefore, err)
 	}
 	return &pair, nil
 }
 
-// renew the certificate in a Secret, on its resourceVersion.
+// renew the certificate in a Secret, with its resourceVersion.
 func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) error {
 	chain, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: k.Host, MaxAge: lifetime})
 	if err != nil {
-		return fmt.Errorf("making a certificate: %w", err)
+		return fmt.Errorf("creating a certificate: %w", err)
 	}
-	// The certificate comes first, its authority second.
+	// The chain is the certificate and then its authority.
 	_, authority := pem.Decode(chain)
 	bundle := append(bytes.Clone(authority), secret.Data[keyBundle]...)
 	if secret.Data == nil {
@@ -152,7 +152,7 @@ func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) error {
 	}
 	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], secret.Data[keyBundle] = chain, key, first(bundle, maxTrusted)
 	err = k.Client.Update(ctx, secret)
-	if apierrors.IsConflict(err) { // Another replica was faster.
+	if apierrors.IsConflict(err) { // Another replica has renewed it.
 		err = k.Client.Get(ctx, k.Secret, secret)
 	}
 	if err != nil {
@@ -161,7 +161,7 @@ func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// first n certificates of a bundle.
+// first returns the first n certificates of a bundle.
 func first(bundle []byte, n int) []byte {
 	var kept []byte
 	for range n {
@@ -174,8 +174,8 @@ func first(bundle []byte, n int) []byte {
 	return kept
 }
 
-// newest maxTrusted authorities of a bundle, each once, in an order that all replicas agree on: one
-// that has read the Secret before another renewed it takes nothing back.
+// newest returns the newest maxTrusted authorities of a bundle, each once. All replicas
+// use the same order, so that one that read the Secret before a renewal removes nothing.
 func newest(bundle []byte) []byte {
 	var all []*x509.Certificate
 	for {
@@ -198,7 +198,7 @@ func newest(bundle []byte) []byte {
 	return kept
 }
 
-// trust a bundle in both webhook configurations, those of them that there are.
+// trust adds a bundle to those of the two webhook configurations that exist.
 func (k *Keeper) trust(ctx context.Context, bundle []byte) error {
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := k.patch(ctx, validating, func() {
@@ -221,7 +221,7 @@ func (k *Keeper) trust(ctx context.Context, bundle []byte) error {
 func (k *Keeper) patch(ctx context.Context, o client.Object, edit func()) error {
 	err := k.Client.Get(ctx, types.NamespacedName{Name: k.Configuration}, o)
 	if apierrors.IsNotFound(err) {
-		return nil // Nobody asks.
+		return nil // The API server does not call the webhook.
 	}
 	if err != nil {
 		return fmt.Errorf("reading %T %s: %w", o, k.Configuration, err)
@@ -235,7 +235,7 @@ func (k *Keeper) patch(ctx context.Context, o client.Object, edit func()) error 
 		return nil
 	}
 	if err := k.Client.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("having %T %s trust the certificate: %w", o, k.Configuration, err)
+		return fmt.Errorf("adding the authority to %T %s: %w", o, k.Configuration, err)
 	}
 	return nil
 }

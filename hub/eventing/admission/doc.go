@@ -1,36 +1,36 @@
-// Package admission answers the API server about EventingBackends: what is wrong with
-// one, and which keys it lacks that have a default.
+// Package admission serves the two webhooks for EventingBackends: validation, and
+// defaults of required keys.
 //
-// Purpose: whoever applies an EventingBackend reads its mistakes in the answer, before
-// anything is reconciled.
+// Purpose: a client that applies an EventingBackend gets its errors in the answer, before
+// any reconcile.
 //
-// Contract: both webhooks ask hub/eventing/schema and nothing else, so that they say what
-// the status would. Validation warns or denies. An object whose spec does not change, or
-// that is being deleted, passes, whatever stands in it: finalizers and labels must not
-// depend on a schema that became stricter. Defaulting adds the label of EventingBackends
-// and the required keys that have a default; other defaults are effective values and are
-// not written. What an update does not change, it does not default either.
+// Contract: both webhooks use only hub/eventing/schema, so that their errors equal those
+// in the status. Validation warns or denies. An object whose spec does not change, or
+// that is being deleted, is always admitted: changes of finalizers and labels must not
+// fail because a schema became stricter. Defaulting adds the label of EventingBackends
+// and the required keys that have a default. Other defaults are effective values and are
+// not written. An update that does not change the spec adds no defaults.
 //
-// The hub works without them: their configurations say failurePolicy Ignore, and the
-// reconciler validates again.
+// The hub works without the webhooks: their configurations have failurePolicy Ignore, and
+// the reconciler validates again.
 //
 // # Certificates
 //
-// Either files that somebody else keeps fresh (cert-manager), or a Secret: each replica
-// looks at it, and whoever finds that its certificate is missing or ends within
-// renewBefore makes another one, with an authority of its own (client-go's util/cert; the
-// authority's key is thrown away), and writes it on the version that it read; who loses
-// that race reads again. Certificates are served from memory. Each replica sees to it that
-// the webhook configurations trust the authority of the Secret, and the one before it,
-// which other replicas may serve for lookEvery yet.
+// The certificate comes from files that another program renews (cert-manager), or from a
+// Secret. Each replica reads the Secret. A replica that finds the certificate missing, or
+// valid for less than renewBefore, creates another one with a new authority (client-go's
+// util/cert; the authority's key is discarded). It writes it with the resourceVersion
+// that it read; after a conflict it reads again. Certificates are served from memory.
+// Each replica adds the authority of the Secret to the webhook configurations, and keeps
+// the previous one there, because other replicas may serve it for another checkEvery.
 //
 // # Locking
 //
-// Keeper.certificate is swapped atomically. Everything else belongs to the goroutine of
-// Start.
+// Keeper.certificate is swapped atomically. Only the goroutine of Start uses the other
+// fields.
 //
 // # Trade-offs
 //
-// The Secret is asked for, not watched: it is one read in a minute, and the right to read
-// one Secret by its name suffices.
+// The Secret is polled, not watched: that is one read per minute, and needs only the
+// right to get one Secret by name.
 package admission

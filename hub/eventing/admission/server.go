@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// maxConnections at a time: API servers keep a few each.
+	// maxConnections at a time: each API server keeps a few.
 	maxConnections = 256
-	// timeout of a call, which does no I/O; and of one that is idle.
+	// timeout of a call, which does no I/O. idleTimeout is that of an idle connection.
 	timeout     = 10 * time.Second
 	idleTimeout = 90 * time.Second
-	// maxHeader and maxBody of a call: an object is 1.5 MiB at most, and comes twice.
+	// maxHeader and maxBody limit a call, in bytes. An object has at most 1.5 MiB, and the
+	// call has its old and new version.
 	maxHeader = 16 << 10
 	maxBody   = 4 << 20
 )
 
 // Options of a Server.
 type Options struct {
-	// BindAddress, such as ":9443".
+	// BindAddress is the address to listen on, such as ":9443".
 	BindAddress string
-	// Keeper of the certificate; nil where CertFile and KeyFile, which somebody else
-	// keeps fresh, are served.
+	// Keeper of the certificate; nil when CertFile and KeyFile are set, which another
+	// program renews.
 	Keeper            *Keeper
 	CertFile, KeyFile string
-	// Scheme has EventingBackends.
+	// Scheme contains EventingBackends.
 	Scheme     *runtime.Scheme
 	Registry   *schema.Registry
 	Validation Validation
@@ -48,15 +49,15 @@ var (
 	_ manager.LeaderElectionRunnable = &Server{}
 )
 
-// NewServer makes a Server.
+// NewServer returns a Server with the options.
 func NewServer(o Options) *Server { return &Server{o} }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: a Service sends a call to
-// any replica.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns false, because
+// the Service sends calls to every replica.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start serves until the context ends. That it cannot listen, or cannot read the
-// certificate's files, is an error.
+// Start serves until the context ends. It returns an error when it cannot listen, or
+// cannot read the files of the certificate.
 func (s *Server) Start(ctx context.Context) error {
 	server := serving.Server{
 		Name: "webhooks", BindAddress: s.BindAddress, Handler: s.handler(), CertFile: s.CertFile, KeyFile: s.KeyFile,

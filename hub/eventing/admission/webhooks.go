@@ -23,21 +23,21 @@ const (
 	DefaultPath  = "/default-eventingbackend"
 )
 
-// Validation is what becomes of a mistake.
+// Validation is the treatment of invalid objects.
 type Validation string
 
-// Ways to validate.
+// Values of Validation.
 const (
-	// Warn admits the object, and the client shows what is wrong.
+	// Warn admits the object with warnings, which the client shows.
 	Warn Validation = "warn"
-	// Deny refuses the object.
+	// Deny rejects the object.
 	Deny Validation = "deny"
 )
 
-// Defaulting is what is written into an object.
+// Defaulting selects the defaults that are written into an object.
 type Defaulting string
 
-// Ways to default.
+// Values of Defaulting.
 const (
 	// Off writes nothing.
 	Off Defaulting = "off"
@@ -47,8 +47,8 @@ const (
 
 // Errors of the values of flags.
 var (
-	errValidation = fmt.Errorf("want %s or %s", Warn, Deny)
-	errDefaulting = fmt.Errorf("want %s or %s", Off, Required)
+	errValidation = fmt.Errorf("must be %s or %s", Warn, Deny)
+	errDefaulting = fmt.Errorf("must be %s or %s", Off, Required)
 )
 
 // ParseValidation reads the value of --eventing-validation.
@@ -57,7 +57,7 @@ func ParseValidation(s string) (Validation, error) {
 	case Warn, Deny:
 		return v, nil
 	}
-	return "", fmt.Errorf("%q is no way to validate: %w", s, errValidation)
+	return "", fmt.Errorf("%q is not a validation mode: %w", s, errValidation)
 }
 
 // ParseDefaulting reads the value of --eventing-defaulting.
@@ -66,13 +66,13 @@ func ParseDefaulting(s string) (Defaulting, error) {
 	case Off, Required:
 		return d, nil
 	}
-	return "", fmt.Errorf("%q is no way to default: %w", s, errDefaulting)
+	return "", fmt.Errorf("%q is not a defaulting mode: %w", s, errDefaulting)
 }
 
-// maxWarnings that are given: the API server shows 4 KiB of them.
+// maxWarnings is the number of warnings in an answer: the API server passes on 4 KiB.
 const maxWarnings = 20
 
-// handlers of both webhooks, by path.
+// handlers returns the handlers of both webhooks, by path.
 func handlers(scheme *runtime.Scheme, registry *schema.Registry, v Validation, d Defaulting) map[string]http.Handler {
 	return map[string]http.Handler{
 		ValidatePath: admission.WithValidator(scheme, validator{registry, v}),
@@ -82,7 +82,7 @@ func handlers(scheme *runtime.Scheme, registry *schema.Registry, v Validation, d
 
 type validator struct {
 	registry *schema.Registry
-	how      Validation
+	mode     Validation
 }
 
 var _ admission.Validator[*eventingv1.EventingBackend] = validator{}
@@ -91,7 +91,7 @@ var _ admission.Validator[*eventingv1.EventingBackend] = validator{}
 func (v validator) ValidateCreate(_ context.Context, b *eventingv1.EventingBackend) (admission.Warnings, error) {
 	config, invalid := v.registry.Resolve(b.Spec)
 	if len(invalid) == 0 {
-		invalid = config.Named(b.Name)
+		invalid = config.CheckName(b.Name)
 	}
 	return v.answer(b, invalid)
 }
@@ -104,9 +104,9 @@ func (v validator) ValidateUpdate(_ context.Context, old, b *eventingv1.Eventing
 	config, invalid := v.registry.Resolve(b.Spec)
 	if len(invalid) == 0 {
 		if old.Status.BackendType == config.Type {
-			invalid = config.Moved(old.Status.FixedConfig)
+			invalid = config.CheckFixed(old.Status.FixedConfig)
 		}
-		invalid = append(invalid, config.Named(b.Name)...)
+		invalid = append(invalid, config.CheckName(b.Name)...)
 	}
 	return v.answer(b, invalid)
 }
@@ -120,7 +120,7 @@ func (v validator) answer(b *eventingv1.EventingBackend, invalid []eventingv1.Va
 	if len(invalid) == 0 {
 		return nil, nil
 	}
-	if v.how == Deny {
+	if v.mode == Deny {
 		var all field.ErrorList
 		for _, one := range invalid {
 			all = append(all, fieldError(one))
@@ -156,8 +156,9 @@ func fieldError(one eventingv1.ValidationError) *field.Error {
 	return field.Invalid(pathOf(one), one.Value, one.Error)
 }
 
-// sameSpec tells whether a call is about an update of something else, such as the hub's
-// own of a finalizer: what nobody changes is not defaulted in somebody's name.
+// sameSpec reports whether a call is for an update that does not change the spec, such as
+// the hub's update of a finalizer. Such an update must not add defaults in the name of
+// its client.
 func sameSpec(ctx context.Context, b *eventingv1.EventingBackend) bool {
 	request, err := admission.RequestFromContext(ctx)
 	if err != nil || request.Operation != admissionv1.Update {
@@ -169,14 +170,14 @@ func sameSpec(ctx context.Context, b *eventingv1.EventingBackend) bool {
 
 type defaulter struct {
 	registry *schema.Registry
-	how      Defaulting
+	mode     Defaulting
 }
 
 var _ admission.Defaulter[*eventingv1.EventingBackend] = defaulter{}
 
 // Default implements admission.Defaulter.
 func (d defaulter) Default(ctx context.Context, b *eventingv1.EventingBackend) error {
-	if d.how == Off || b.DeletionTimestamp != nil || sameSpec(ctx, b) {
+	if d.mode == Off || b.DeletionTimestamp != nil || sameSpec(ctx, b) {
 		return nil
 	}
 	if b.Labels[eventingv1.BackendLabel] == "" {

@@ -10,21 +10,21 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// wanted configuration, with the digest of its Secret; that is zero without one.
-type wanted struct {
+// desired is a configuration and the digest of its Secret, which is zero without one.
+type desired struct {
 	config schema.Config
 	secret [32]byte
 }
 
-func (w wanted) equal(other wanted) bool {
+func (w desired) equal(other desired) bool {
 	return w.secret == other.secret && w.config.Equal(other.config)
 }
 
-// connection is a sink that was opened, and what its pings say.
+// connection is an open sink with the result of its pings.
 type connection struct {
-	wanted
+	desired
 	sink sink.Sink
-	// wake has it pinged now.
+	// wake triggers a ping.
 	wake chan struct{}
 	// stop the pings.
 	stop context.CancelFunc
@@ -36,13 +36,13 @@ type connection struct {
 
 // health of a connection.
 type health struct {
-	// asked once at least.
-	asked bool
-	// err of the newest ping; nil when it went well.
+	// checked: it was pinged at least once.
+	checked bool
+	// err of the last ping; nil when it succeeded.
 	err *sink.Error
 }
 
-func (h health) good() bool { return h.asked && h.err == nil }
+func (h health) healthy() bool { return h.checked && h.err == nil }
 
 func (c *connection) health() health {
 	c.mu.Lock()
@@ -50,28 +50,30 @@ func (c *connection) health() health {
 	return c.lockedHealth
 }
 
-func (c *connection) poke() {
+func (c *connection) pingNow() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// learn the outcome of a ping; true when it is news. The text of an error is kept while
-// its code is the same: it may hold ports, or how long something took.
-func (c *connection) learn(err *sink.Error) bool {
+// setHealth stores the result of a ping; true when it differs from the previous one. The
+// text of an error is kept while its code is the same: the text may contain ports or
+// durations.
+func (c *connection) setHealth(err *sink.Error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.lockedHealth
-	if before.asked && (err == nil) == (before.err == nil) && (err == nil || err.Code == before.err.Code) {
+	if before.checked && (err == nil) == (before.err == nil) && (err == nil || err.Code == before.err.Code) {
 		return false
 	}
-	c.lockedHealth = health{asked: true, err: err}
+	c.lockedHealth = health{checked: true, err: err}
 	return true
 }
 
-// pinging asks the broker until the context ends, and calls changed on news.
-func (c *connection) pinging(ctx context.Context, o Options, changed func()) {
+// pingLoop pings the broker until the context ends, and calls changed when the result
+// changes.
+func (c *connection) pingLoop(ctx context.Context, o Options, changed func()) {
 	failures := 0
 	for {
 		err := c.ping(ctx)
@@ -83,12 +85,12 @@ func (c *connection) pinging(ctx context.Context, o Options, changed func()) {
 		default:
 			failures++
 		}
-		if err == nil || lasting(err) || failures >= failuresToTell || !c.health().asked {
-			if c.learn(err) {
+		if err == nil || permanent(err) || failures >= failuresToReport || !c.health().checked {
+			if c.setHealth(err) {
 				changed()
 			}
 		}
-		timer := o.Clock.NewTimer(pause(o.Timings, failures))
+		timer := o.Clock.NewTimer(pingDelay(o.Timings, failures))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -109,8 +111,8 @@ func (c *connection) ping(ctx context.Context) *sink.Error {
 	return nil
 }
 
-// lasting errors do not go by themselves.
-func lasting(err *sink.Error) bool {
+// permanent reports whether an error is reported at once: it does not end by itself.
+func permanent(err *sink.Error) bool {
 	switch err.Class {
 	case sink.Unavailable, sink.Gone, sink.Refused, sink.TooLarge:
 		return true
@@ -119,8 +121,8 @@ func lasting(err *sink.Error) bool {
 	return false
 }
 
-// pause before the next ping, after a number of failures in a row.
-func pause(t Timings, failures int) time.Duration {
+// pingDelay is the time before the next ping, after a number of failures in a row.
+func pingDelay(t Timings, failures int) time.Duration {
 	if failures == 0 {
 		return t.Ping
 	}

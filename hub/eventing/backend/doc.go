@@ -1,47 +1,50 @@
-// Package backend reconciles EventingBackends: what the object says becomes a connection
-// that the publisher publishes through, and how that goes becomes the object's status.
+// Package backend reconciles EventingBackends. It opens a connection for each valid
+// configuration, gives it to the publisher, and writes the object's status.
 //
-// Purpose: an administrator who writes an EventingBackend sees key by key what is wrong
-// with it, whether the broker answers, and whether events reach it.
+// Purpose: the status shows, key by key, which mistakes an EventingBackend has, whether
+// the broker answers, and whether events reach it.
 //
 // # Contract
 //
-// The reconciler runs on every replica, for each has something to tell: what the leader
-// does, and what AWS says of instances, which whichever replica reads the message tells.
-// On the leader it is the only writer of the status of every EventingBackend, of its
-// finalizer, and of Events about it; so the status is how the leader fares. A queue that is read (type sqs, role source) is read by
-// hub/instancestate; the reconciler asks it how that goes (Options.Reading).
+// The reconciler runs on every replica, because every replica publishes events: the
+// leader those of objects, and each replica those of the AWS instances whose messages it
+// reads. On the leader, the reconciler is the only writer of the status of every
+// EventingBackend, of its finalizer, and of Events about it. The status therefore shows
+// the state of the leader. hub/instancestate reads queues (type sqs, role source); the
+// reconciler gets their state from Options.Reading.
 //
 // A configuration is used when the schema allows it and its Secret can be read and
-// understood. The first one is given to the publisher at once, so that events queue from
-// then on; each later one when its broker has answered, and until then the one before it
-// stays in use: so it also does while the newest is wrong. The queue stays over the
-// change. The status is written before: eventingReady is never true while a configuration
-// takes the place of another, nor of one that is not in use.
+// parsed. The publisher gets the first one at once, so that events queue from then on. It
+// gets each later one when its broker has answered. Until then, and while the newest
+// configuration is wrong, the previous one stays in use. The queue is kept when the
+// configuration changes. The status is written before the change: eventingReady is never
+// true while one configuration replaces another, nor for one that is not in use.
 //
-// The Secret is read at each look, and its metadata are watched, so that a change is seen
-// at once. What a Secret holds stays in the sink; here is only its digest.
+// Each reconcile reads the Secret. Its metadata are watched, so that a change triggers a
+// reconcile at once. Only the sink keeps the content of a Secret; this package keeps a
+// digest.
 //
-// Conditions follow from facts by pure functions (status.go). Messages stay the same while
-// a fault lasts, so that the status is written, and an Event made, on transitions only.
-// A replica that takes over leaves the status as it is until it has asked itself.
+// Pure functions derive the conditions from facts (status.go). Messages do not change
+// while a fault lasts, so that the status is written, and an Event created, on
+// transitions only. A new leader does not change the status until it has pinged the
+// broker itself.
 //
-// A deleted EventingBackend is held by a finalizer while the leader's queue empties
-// itself, for drainGrace at most; an Event tells how many events were dropped then.
+// A finalizer keeps a deleted EventingBackend while the leader's queue empties, for
+// drainGrace at most. Then an Event reports how many events were dropped.
 //
 // # Goroutines and locking
 //
-// Each connection has one goroutine that pings (connection.go); it ends when the
-// connection is replaced, or with Start. One worker at a time has an EventingBackend;
-// what it keeps of it (entry) is guarded by Reconciler.mu where callbacks touch it, too.
-// No lock is held over a call of anything.
+// Each connection has one goroutine that pings (connection.go). It ends when the
+// connection is replaced, or with Start. One worker at a time processes an
+// EventingBackend. Reconciler.mu guards those fields of its entry that callbacks also
+// use. No lock is held during a call to another component.
 //
 // # Trade-offs
 //
-// The last good configuration is in the memory of each replica: when all have ended, and
-// the object is still wrong, nothing is published to it.
+// The last good configuration is in the memory of each replica. When all replicas have
+// restarted while the object is wrong, nothing is published to it.
 //
-// A broker that refuses to be pinged and would take events stays without the changed
-// configuration; the status says why. Keys that cannot be changed are remembered in the
-// status (fixedConfig): who restores an object without its status may change them once.
+// A broker that refuses pings but would accept events does not get the changed
+// configuration; the status says why. The status remembers keys that cannot be changed
+// (fixedConfig). An object that is restored without its status can change them once.
 package backend

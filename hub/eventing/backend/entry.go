@@ -12,41 +12,41 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
-// entry is what a Reconciler keeps of one EventingBackend. Its worker alone touches it,
-// but for what is named locked: that is guarded by Reconciler.mu.
+// entry is the state of one EventingBackend in a Reconciler. Only its worker uses it,
+// except the fields named locked, which Reconciler.mu guards.
 type entry struct {
-	// active publishes; the publisher closes its sink. next is to take its place.
+	// active publishes; the publisher closes its sink. next is to replace it.
 	active, next *connection
-	// refused is a configuration that could not be opened, and why.
-	refused *wanted
-	why     string
-	// leaving: the publisher was told to let the queue empty itself.
-	leaving bool
-	// held is the error for which events are held back, as it was at first: its text may
-	// change with every try.
-	held *sink.Error
-	// wrote: the status is of this process.
-	wrote bool
-	// written is the status as this process left it; nil before.
-	written *eventingv1.EventingBackendStatus
-	// told is the readiness that an Event told of last; empty before the first.
-	told metav1.ConditionStatus
-	// toldErrors are those that an Event told of last.
-	toldErrors string
+	// refused is a configuration that could not be opened; refusedReason is the error.
+	refused       *desired
+	refusedReason string
+	// draining: the publisher empties the queue and then removes the backend.
+	draining bool
+	// heldError is the first error since events are held back: its text may change with
+	// every attempt.
+	heldError *sink.Error
+	// statusKnown: this process has checked or written the status.
+	statusKnown bool
+	// lastWritten is the status as this process left it; nil before.
+	lastWritten *eventingv1.EventingBackendStatus
+	// reportedReady is the readiness in the last Event; empty before the first.
+	reportedReady metav1.ConditionStatus
+	// reportedErrors are the validation errors in the last Event.
+	reportedErrors string
 
-	// lockedDeadLetter is the name of the dead letter backend of the one in use.
+	// lockedDeadLetter is the name of the dead letter backend in the configuration in use.
 	lockedDeadLetter string
 
-	// lockedLeft is how many events were in the queue when it ended.
+	// lockedLeft is the number of events in the queue when it ended.
 	lockedLeft int
-	// lockedGivenUp counts events given up since the last Event about that,
-	// lockedCode is why the last was.
-	lockedGivenUp int
-	lockedCode    string
-	lockedTold    time.Time
+	// lockedDropped counts the events dropped since the last Event about it, at
+	// lockedDroppedAt. lockedDropCode is the error code of the last one.
+	lockedDropped   int
+	lockedDropCode  string
+	lockedDroppedAt time.Time
 }
 
-// entry of an object, made if there is none.
+// entry returns the entry of an object, and adds it if it is missing.
 func (r *Reconciler) entry(name types.NamespacedName) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,76 +58,76 @@ func (r *Reconciler) entry(name types.NamespacedName) *entry {
 	return e
 }
 
-// forget an object that is gone.
+// forget deletes the entry of an object that no longer exists.
 func (r *Reconciler) forget(name types.NamespacedName) {
 	e := r.entry(name)
-	r.abandon(e)
-	r.retire(e)
+	r.discardNext(e)
+	r.retireActive(e)
 	r.secrets.Drop(name)
 	r.mu.Lock()
 	delete(r.lockedEntries, name)
 	r.mu.Unlock()
 }
 
-// open a connection and have it pinged.
-func (r *Reconciler) open(name types.NamespacedName, w wanted, secret map[string][]byte) (*connection, error) {
-	c := &connection{wanted: w, wake: make(chan struct{}, 1)}
-	made, err := r.Openers[w.config.Type](Opening{Config: w.config, Secret: secret, Name: name.String(), Changed: c.poke})
+// open a connection and start to ping it.
+func (r *Reconciler) open(name types.NamespacedName, w desired, secret map[string][]byte) (*connection, error) {
+	c := &connection{desired: w, wake: make(chan struct{}, 1)}
+	made, err := r.Openers[w.config.Type](Opening{Config: w.config, Secret: secret, Name: name.String(), Changed: c.pingNow})
 	if err != nil {
 		return nil, err
 	}
 	c.sink = made
-	ctx, stop := context.WithCancel(r.life)
+	ctx, stop := context.WithCancel(r.runContext)
 	c.stop = stop
-	r.runs.Go(func() { c.pinging(ctx, r.Options, func() { r.Look(name) }) })
+	r.goroutines.Go(func() { c.pingLoop(ctx, r.Options, func() { r.Enqueue(name) }) })
 	return c, nil
 }
 
-// use the next connection in place of the active one.
-func (r *Reconciler) use(name types.NamespacedName, e *entry) error {
+// activate replaces the active connection by the next one.
+func (r *Reconciler) activate(name types.NamespacedName, e *entry) error {
 	if err := r.publisher.Set(name.String(), settings(name, e.next)); err != nil {
-		r.abandon(e)
+		r.discardNext(e)
 		return fmt.Errorf("publishing to EventingBackend %s: %w", name, err)
 	}
-	r.retire(e)
-	e.active, e.next, e.leaving = e.next, nil, false
+	r.retireActive(e)
+	e.active, e.next, e.draining = e.next, nil, false
 	r.mu.Lock()
 	e.lockedDeadLetter, e.lockedLeft = e.active.config.String(keyDeadLetter), 0
 	r.mu.Unlock()
 	return nil
 }
 
-// retire the active connection, whose sink is the publisher's.
-func (*Reconciler) retire(e *entry) {
+// retireActive stops to ping the active connection. The publisher closes its sink.
+func (*Reconciler) retireActive(e *entry) {
 	if e.active != nil {
 		e.active.stop()
 		e.active = nil
 	}
 }
 
-// abandon the connection that was to be the next.
-func (r *Reconciler) abandon(e *entry) {
+// discardNext closes the next connection without using it.
+func (r *Reconciler) discardNext(e *entry) {
 	c := e.next
 	if c == nil {
 		return
 	}
 	e.next = nil
 	c.stop()
-	r.runs.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.life), closeTimeout)
+	r.goroutines.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.runContext), closeTimeout)
 		defer cancel()
 		if err := c.sink.Close(ctx); err != nil {
-			r.Logger.Info("closing a connection that was not used failed", "error", err.Error())
+			r.Logger.Info("failed to close an unused connection to a broker", "error", err.Error())
 		}
 	})
 }
 
-// release: stop publishing through the active connection, and let the queue empty itself.
+// release stops to publish through the active connection after its queue is empty.
 func (r *Reconciler) release(name types.NamespacedName, e *entry) {
-	r.abandon(e)
-	if e.active != nil && !e.leaving {
+	r.discardNext(e)
+	if e.active != nil && !e.draining {
 		r.publisher.Remove(name.String(), drainGrace)
-		e.leaving = true
+		e.draining = true
 	}
-	r.retire(e)
+	r.retireActive(e)
 }

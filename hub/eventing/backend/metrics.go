@@ -11,7 +11,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
-// collectTimeout bounds a list of the cache, which may not have started.
+// collectTimeout bounds a list from the cache, which may not have started.
 const collectTimeout = 5 * time.Second
 
 var ready = prometheus.NewDesc("capstan_eventing_backend_ready",
@@ -35,7 +35,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	var list eventingv1.EventingBackendList
 	if err := c.Reader.List(ctx, &list); err != nil {
-		return // The cache has not started: there is nothing to tell yet.
+		return // The cache has not started: there are no values yet.
 	}
 	for i := range list.Items {
 		b := &list.Items[i]

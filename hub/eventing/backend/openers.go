@@ -13,22 +13,22 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink/webhook"
 )
 
-// World is what sinks need beside their configuration.
-type World struct {
-	// Hub is the hub's name, for receivers that are asked whether they want its events.
+// SinkOptions are what sinks need in addition to their configuration.
+type SinkOptions struct {
+	// Hub is the hub's name, for the webhook handshake (abuseProtection).
 	Hub string
-	// AWS is how queues are written to; nil for none.
+	// AWS configures the calls to SQS; nil when it is not configured.
 	AWS *awsconfig.Config
-	// AllowLoopback lets brokers be on this machine.
+	// AllowLoopback allows brokers on this machine.
 	AllowLoopback bool
 	Clock         clock.PassiveClock
 }
 
-// errNoAWS is told of a queue where the hub has no AWS.
-var errNoAWS = errors.New("this hub writes to no queues of AWS")
+// errNoAWS is the error of a queue when AWS is not configured.
+var errNoAWS = errors.New("AWS is not configured for this hub, so it cannot publish to SQS queues")
 
-// Openers of the types that schema.Types has.
-func Openers(w World) map[string]Opener {
+// Openers returns the openers of the types in schema.Types.
+func Openers(w SinkOptions) map[string]Opener {
 	if w.Clock == nil {
 		w.Clock = clock.RealClock{}
 	}

@@ -16,75 +16,77 @@ import (
 )
 
 const (
-	// workers reconcile EventingBackends. None of them waits for a broker.
+	// workers is the number of concurrent reconciles. None of them waits for a broker.
 	workers = 4
 	// DefaultPing is the time between two pings of a broker that answers.
 	DefaultPing = 15 * time.Second
 	// DefaultPingRetry is the time after the first ping that failed; it doubles up to
 	// DefaultPing.
 	DefaultPingRetry = time.Second
-	// DefaultRecheck is the time between two looks at an EventingBackend of which
-	// nothing was heard. It makes up for a Secret that may be read and not watched.
+	// DefaultRecheck is the time between two reconciles of an EventingBackend without
+	// changes. It is needed for a Secret that the hub may read but not watch.
 	DefaultRecheck = 30 * time.Second
-	// drainGrace is how long a deleted EventingBackend is held for its queue.
+	// drainGrace is how long a deleted EventingBackend waits for its queue.
 	drainGrace = 30 * time.Second
-	// endGrace beyond that is for the sink's own end; then the object goes without.
+	// endGrace is the additional time for closing the sink. After it, the finalizer is
+	// removed in any case.
 	endGrace = 10 * time.Second
-	// closeTimeout bounds the end of the connections of a sink that was never used.
+	// closeTimeout bounds closing a sink that was never used.
 	closeTimeout = 5 * time.Second
-	// tellGivenUp is the least time between two Events about events that were given up.
-	tellGivenUp = time.Minute
-	// failuresToTell is how many pings must fail in a row, of errors that come and go.
-	failuresToTell = 2
+	// droppedEventInterval is the least time between two Events about dropped events.
+	droppedEventInterval = time.Minute
+	// failuresToReport is how many pings must fail in a row with a transient error before
+	// it is reported.
+	failuresToReport = 2
 )
 
-// Opening is what a sink is opened with.
+// Opening has the arguments for opening a sink.
 type Opening struct {
-	// Config that the schema allows.
+	// Config is a valid configuration.
 	Config schema.Config
-	// Secret's data; nil when the configuration names none.
+	// Secret is the data of the Secret; nil when the configuration names none.
 	Secret map[string][]byte
 	// Name of the backend, "namespace/name".
 	Name string
-	// Changed may be told that the connection came or went. It does not block.
+	// Changed may be called when the connection was made or lost. It does not block.
 	Changed func()
 }
 
-// Opener opens a sink and makes no connection. Its error is about the Secret.
+// Opener opens a sink without connecting. Its error is about the Secret.
 type Opener func(Opening) (sink.Sink, error)
 
-// Reading is how a queue is read.
+// Reading is the state of a queue that is read.
 type Reading struct {
 	// Config in use.
 	Config schema.Config
-	// Ready when it could be read at the last try.
+	// Ready is true when the last read succeeded.
 	Ready bool
-	// Message says why not; empty when it was not tried yet.
+	// Message is the error; empty before the first read.
 	Message string
 }
 
-// Timings of a Reconciler; defaults where zero.
+// Timings of a Reconciler; zero means the default.
 type Timings struct {
 	Ping, PingRetry, Recheck time.Duration
 }
 
 // Options of a Reconciler.
 type Options struct {
-	// Client reads from the hub's cache, and writes.
+	// Client reads from the hub's cache, and writes to the API server.
 	Client client.Client
-	// APIReader reads Secrets.
+	// APIReader reads Secrets from the API server.
 	APIReader client.Reader
-	// Metadata watches Secrets; nil for none, so that a change is seen at the next look.
+	// Metadata watches Secrets. When it is nil, a change is read at the next reconcile.
 	Metadata metadata.Interface
-	// Registry knows the types, and Openers opens their sinks.
+	// Registry has the types, and Openers opens their sinks.
 	Registry *schema.Registry
 	Openers  map[string]Opener
-	// Publisher options but for the callbacks, which are the Reconciler's.
+	// Publisher has the options of the publisher; New sets its callbacks.
 	Publisher publisher.Options
-	// Reading tells how a queue is read; false when nothing is read. Nil where the hub
+	// Reading returns the state of a queue; false when it is not read. Nil when the hub
 	// reads no queues.
 	Reading func(types.NamespacedName) (Reading, bool)
-	// Elected is closed when this replica leads.
+	// Elected is closed when this replica becomes the leader.
 	Elected <-chan struct{}
 	// Recorder of Events.
 	Recorder events.EventRecorder

@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
-// raceDelay lets the cache catch up with what won a race, or was just begun.
+// raceDelay is the time for the cache to receive a concurrent or a new write.
 const raceDelay = 100 * time.Millisecond
 
 // Reconcile implements reconcile.Reconciler.
@@ -32,37 +32,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case <-ctx.Done():
 		return reconcile.Result{}, ctx.Err()
 	}
-	if !r.enter() {
+	if !r.startReconcile() {
 		return reconcile.Result{}, nil
 	}
 	defer r.busy.Done()
 	name := request.NamespacedName
 	b := &eventingv1.EventingBackend{}
 	if err := r.Client.Get(ctx, name, b); apierrors.IsNotFound(err) {
-		r.publisher.Remove(name.String(), drainGrace) // The finalizer was taken away.
+		r.publisher.Remove(name.String(), drainGrace) // Another client removed the finalizer.
 		r.forget(name)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading EventingBackend %s: %w", name, err)
 	}
 	if b.DeletionTimestamp != nil {
-		return again(r.end(ctx, b))
+		return retryConflict(r.finalize(ctx, b))
 	}
-	return again(r.bring(ctx, b))
+	return retryConflict(r.apply(ctx, b))
 }
 
-// enter a reconcile, which Start waits for; false when it is over.
-func (r *Reconciler) enter() bool {
+// startReconcile counts a reconcile, which Start waits for; false after Start has ended.
+func (r *Reconciler) startReconcile() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.lockedOver {
+	if !r.lockedStopped {
 		r.busy.Add(1)
 	}
-	return !r.lockedOver
+	return !r.lockedStopped
 }
 
-// again turns a lost race into another look, which is no error.
-func again(result reconcile.Result, err error) (reconcile.Result, error) {
+// retryConflict requeues after a write conflict, which is no error.
+func retryConflict(result reconcile.Result, err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: raceDelay}, nil
@@ -72,30 +72,30 @@ func again(result reconcile.Result, err error) (reconcile.Result, error) {
 	return result, client.IgnoreNotFound(err)
 }
 
-// bring about what the object says, and its status up to date.
-func (r *Reconciler) bring(ctx context.Context, b *eventingv1.EventingBackend) (reconcile.Result, error) {
+// apply the spec of an object, and update its status.
+func (r *Reconciler) apply(ctx context.Context, b *eventingv1.EventingBackend) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(b)
 	e := r.entry(name)
 	config, invalid := r.resolve(b)
-	var w *wanted
+	var w *desired
 	var data map[string][]byte
 	var problem string
 	toOpen := false
 	var err error
 	switch {
-	case len(invalid) > 0: // What is in use stays so.
-		r.abandon(e)
+	case len(invalid) > 0: // The configuration in use stays.
+		r.discardNext(e)
 	case isSource(config):
 		r.secrets.Drop(name)
 		r.release(name, e)
 	default:
-		if w, data, problem, err = r.wanted(ctx, name, config); err == nil && w != nil {
-			toOpen, err = r.approach(ctx, b, e, *w)
+		if w, data, problem, err = r.desired(ctx, name, config); err == nil && w != nil {
+			toOpen, err = r.plan(ctx, b, e, *w)
 		}
 		if w == nil {
-			r.abandon(e)
+			r.discardNext(e)
 		} else if e.refused != nil {
-			problem = e.why
+			problem = e.refusedReason
 		}
 	}
 	if err != nil {
@@ -108,34 +108,34 @@ func (r *Reconciler) bring(ctx context.Context, b *eventingv1.EventingBackend) (
 		return reconcile.Result{}, err
 	}
 	if toOpen {
-		if err := r.begin(name, e, *w, data); err != nil {
+		if err := r.connect(name, e, *w, data); err != nil {
 			return reconcile.Result{}, err
 		}
 		return reconcile.Result{RequeueAfter: raceDelay}, nil
 	}
-	return reconcile.Result{RequeueAfter: min(r.Timings.Recheck, r.tellGivenUp(b, e))}, nil
+	return reconcile.Result{RequeueAfter: min(r.Timings.Recheck, r.recordDropped(b, e))}, nil
 }
 
-// resolve a spec: its configuration, or what is wrong with it.
+// resolve a spec to its configuration, or to its validation errors.
 func (r *Reconciler) resolve(b *eventingv1.EventingBackend) (schema.Config, []eventingv1.ValidationError) {
 	config, invalid := r.Registry.Resolve(b.Spec)
 	if len(invalid) > 0 {
 		return config, invalid
 	}
 	if b.Status.BackendType == config.Type {
-		invalid = config.Moved(b.Status.FixedConfig)
+		invalid = config.CheckFixed(b.Status.FixedConfig)
 	}
-	invalid = append(invalid, config.Named(b.Name)...)
+	invalid = append(invalid, config.CheckName(b.Name)...)
 	if len(invalid) > 0 {
 		return schema.Config{}, invalid
 	}
 	return config, nil
 }
 
-// wanted configuration with its Secret; or the problem why it cannot be used. An error is
-// of the API server.
-func (r *Reconciler) wanted(ctx context.Context, name types.NamespacedName, config schema.Config) (*wanted, map[string][]byte, string, error) {
-	w := &wanted{config: config}
+// desired returns a configuration with its Secret, or the problem why it cannot be used.
+// An error is from the API server.
+func (r *Reconciler) desired(ctx context.Context, name types.NamespacedName, config schema.Config) (*desired, map[string][]byte, string, error) {
+	w := &desired{config: config}
 	ref := secretOf(config)
 	if ref == "" {
 		r.secrets.Drop(name)
@@ -154,100 +154,101 @@ func (r *Reconciler) wanted(ctx context.Context, name types.NamespacedName, conf
 	}
 	w.secret = digest(secret.Data)
 	if secret.Data == nil {
-		secret.Data = map[string][]byte{} // There is one, and it is empty.
+		secret.Data = map[string][]byte{} // The Secret exists and is empty.
 	}
 	return w, secret.Data, "", nil
 }
 
-// digest of a Secret's data. fmt prints maps in the order of their keys.
+// digest of a Secret's data. fmt sorts the keys of a map.
 func digest(data map[string][]byte) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q", data))
 }
 
-// approach a wanted configuration; true when it must be opened first.
-func (r *Reconciler) approach(ctx context.Context, b *eventingv1.EventingBackend, e *entry, w wanted) (toOpen bool, err error) {
-	if r.leads() && !controllerutil.ContainsFinalizer(b, eventingv1.BackendFinalizer) {
-		if err := r.hold(ctx, b, true); err != nil {
+// plan the next step to a desired configuration; true when it must be opened.
+func (r *Reconciler) plan(ctx context.Context, b *eventingv1.EventingBackend, e *entry, w desired) (toOpen bool, err error) {
+	if r.isLeader() && !controllerutil.ContainsFinalizer(b, eventingv1.BackendFinalizer) {
+		if err := r.setFinalizer(ctx, b, true); err != nil {
 			return false, err
 		}
 	}
 	if e.refused != nil && e.refused.equal(w) {
-		r.abandon(e)
+		r.discardNext(e)
 		return false, nil
 	}
 	e.refused = nil
 	switch {
 	case e.active != nil && e.active.equal(w):
-		r.abandon(e)
+		r.discardNext(e)
 		return false, nil
 	case e.next == nil || !e.next.equal(w):
-		r.abandon(e)
+		r.discardNext(e)
 		return true, nil
-	case e.next.health().good():
-		return false, r.use(client.ObjectKeyFromObject(b), e)
+	case e.next.health().healthy():
+		return false, r.activate(client.ObjectKeyFromObject(b), e)
 	}
 	return false, nil
 }
 
-// begin a configuration: the first is used at once, so that events queue.
-func (r *Reconciler) begin(name types.NamespacedName, e *entry, w wanted, data map[string][]byte) error {
+// connect a configuration. The first one is used at once, so that events queue.
+func (r *Reconciler) connect(name types.NamespacedName, e *entry, w desired, data map[string][]byte) error {
 	c, err := r.open(name, w, data)
 	if err != nil {
-		e.refused, e.why = &w, err.Error()
+		e.refused, e.refusedReason = &w, err.Error()
 		if ref := secretOf(w.config); ref != "" {
-			e.why = fmt.Sprintf("secretRef %s: %v", ref, err)
+			e.refusedReason = fmt.Sprintf("secretRef %s: %v", ref, err)
 		}
-		return nil //nolint:nilerr // The status tells.
+		return nil //nolint:nilerr // The status shows it.
 	}
 	e.next = c
 	if e.active == nil {
-		return r.use(name, e)
+		return r.activate(name, e)
 	}
 	return nil
 }
 
-// facts as they are now; opening tells that the wanted configuration is about to be opened.
+// facts at present. opening: the desired configuration is about to be opened.
 func (r *Reconciler) facts(ctx context.Context, b *eventingv1.EventingBackend, e *entry, config schema.Config, opening bool) facts {
 	var f facts
 	if s, known := r.Registry.Schema(b.Spec.Type); known {
-		f.wants = s.Type
+		f.specType = s.Type
 	}
 	name := client.ObjectKeyFromObject(b)
 	switch {
 	case e.active != nil:
-		f.uses, f.fixed, f.moving = e.active.config.Type, e.active.config.Fixed(), opening || e.next != nil
+		f.activeType, f.fixed, f.replacing = e.active.config.Type, e.active.config.Fixed(), opening || e.next != nil
 		h := e.active.health()
 		if e.next != nil {
 			h = e.next.health()
 		}
-		f.asked = h.asked
+		f.checked = h.checked
 		if h.err != nil {
 			f.fault = h.err.Error()
 		}
 		if s, known := r.publisher.Status(name.String()); known {
 			f.published = &s
 			if s.Taking || s.LastError == nil {
-				e.held = nil
-			} else if e.held == nil || e.held.Code != s.LastError.Code {
-				e.held = s.LastError
+				e.heldError = nil
+			} else if e.heldError == nil || e.heldError.Code != s.LastError.Code {
+				e.heldError = s.LastError
 			}
-			s.LastError = e.held
+			s.LastError = e.heldError
 		}
 		f.deadLetter = r.deadLetter(ctx, name.Namespace, e.active.config)
 	case config.Type != "" && isSource(config) && r.Reading == nil:
-		f.source, f.problem = true, "this hub reads no queues of AWS"
+		f.source, f.problem = true, "AWS is not configured for this hub, so it cannot read SQS queues"
 	case r.Reading != nil:
 		f.source = config.Type != "" && isSource(config)
 		if reading, known := r.Reading(name); known {
-			f.source, f.uses = true, reading.Config.Type
-			f.moving = config.Type != "" && !reading.Config.Equal(config)
-			f.asked, f.fault = reading.Ready || reading.Message != "", reading.Message
+			f.source, f.activeType = true, reading.Config.Type
+			f.replacing = config.Type != "" && !reading.Config.Equal(config)
+			f.checked, f.fault = reading.Ready || reading.Message != "", reading.Message
 		}
 	}
 	return f
 }
 
-// deadLetter is what is wrong with the dead letter backend of a configuration.
+// deadLetter returns the problem of the dead letter backend of a configuration; empty when
+// there is none.
 func (r *Reconciler) deadLetter(ctx context.Context, namespace string, c schema.Config) string {
 	name := c.String(keyDeadLetter)
 	if name == "" {
@@ -258,13 +259,13 @@ func (r *Reconciler) deadLetter(ctx context.Context, namespace string, c schema.
 		return fmt.Sprintf("EventingBackend %s of deadLetterBackend does not exist in namespace %s", name, namespace)
 	}
 	if config, invalid := r.Registry.Resolve(other.Spec); len(invalid) == 0 && isSource(config) {
-		return fmt.Sprintf("EventingBackend %s of deadLetterBackend is a source: nothing can be published to it", name)
+		return fmt.Sprintf("EventingBackend %s of deadLetterBackend has role source: the hub cannot publish to it", name)
 	}
 	return ""
 }
 
-// namedBy maps an EventingBackend to those whose dead letters it gets.
-func (r *Reconciler) namedBy(_ context.Context, o client.Object) []reconcile.Request {
+// deadLetterUsers maps an EventingBackend to those that send their dead letters to it.
+func (r *Reconciler) deadLetterUsers(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,39 +277,39 @@ func (r *Reconciler) namedBy(_ context.Context, o client.Object) []reconcile.Req
 	return requests
 }
 
-// write the status that follows of the facts, if this replica leads and it is another,
-// and tell of it.
+// write the status of the facts if it has changed and this replica is the leader, and
+// create Events for it.
 func (r *Reconciler) write(ctx context.Context, b *eventingv1.EventingBackend, e *entry, f facts) error {
-	if !r.leads() {
+	if !r.isLeader() {
 		return nil
 	}
 	known := b.Status.ObservedGeneration == b.Generation && len(b.Status.Conditions) > 0
-	if !f.settled() && !e.wrote && known {
-		return nil // Another replica led: what it wrote holds until this one has asked.
+	if !f.settled() && !e.statusKnown && known {
+		return nil // Keep the status of the previous leader until this one has pinged.
 	}
-	if !e.wrote {
-		e.remember(b.Status)
+	if !e.statusKnown {
+		e.restoreReported(b.Status)
 	}
 	next := b.DeepCopy()
 	next.Status = f.status(b.Status, b.Generation, metav1.NewTime(r.Clock.Now().Truncate(time.Second)))
-	// A cache that has not caught up with what was written last may show what is to be
-	// written now: then the patch, though it is empty, conflicts.
-	behind := e.written != nil && !equality.Semantic.DeepEqual(b.Status, *e.written)
+	// A cache that does not have the last write yet may already equal the status to be
+	// written. An empty patch with the old resourceVersion then fails with a conflict.
+	behind := e.lastWritten != nil && !equality.Semantic.DeepEqual(b.Status, *e.lastWritten)
 	if behind || !equality.Semantic.DeepEqual(b.Status, next.Status) {
 		if err := r.Client.Status().Patch(ctx, next, client.MergeFromWithOptions(b, client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("writing the status of EventingBackend %s/%s: %w", b.Namespace, b.Name, err)
 		}
 		*b = *next
 	}
-	e.wrote, e.written = true, b.Status.DeepCopy()
+	e.statusKnown, e.lastWritten = true, b.Status.DeepCopy()
 	if f.settled() {
-		r.tell(b, e)
+		r.recordEvents(b, e)
 	}
 	return nil
 }
 
-// hold an object by the finalizer, or let it go.
-func (r *Reconciler) hold(ctx context.Context, b *eventingv1.EventingBackend, on bool) error {
+// setFinalizer adds or removes the finalizer of an object.
+func (r *Reconciler) setFinalizer(ctx context.Context, b *eventingv1.EventingBackend, on bool) error {
 	before := b.DeepCopy()
 	if on {
 		controllerutil.AddFinalizer(b, eventingv1.BackendFinalizer)

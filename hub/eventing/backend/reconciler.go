@@ -23,32 +23,32 @@ import (
 	"github.com/capstan-hub/capstan/internal/secretwatch"
 )
 
-// withoutWatch is what it means when a Secret cannot be watched.
-const withoutWatch = "a change of it is seen at the next look, within a minute; apply config/rbac/backend-secrets to the namespace"
+// withoutWatch is the log message for a Secret that cannot be watched.
+const withoutWatch = "the hub reads changes of it within a minute; apply config/rbac/backend-secrets to the namespace"
 
-// Reconciler of EventingBackends. It is a Runnable of the manager, too, and has one: the
-// publisher.
+// Reconciler reconciles EventingBackends. It is also a Runnable of the manager, and owns
+// another one: the publisher.
 type Reconciler struct {
 	Options
 	publisher *publisher.Publisher
 	secrets   *secretwatch.Source
 
-	// started is closed when connections may be made; life is theirs, and runs are their
-	// goroutines.
-	started chan struct{}
-	life    context.Context //nolint:containedctx // It is the manager's, given to Start.
-	runs    sync.WaitGroup
+	// started is closed when connections may be opened. They end with runContext;
+	// goroutines are their goroutines.
+	started    chan struct{}
+	runContext context.Context //nolint:containedctx // It is the manager's, given to Start.
+	goroutines sync.WaitGroup
 	// queue is nil until the controller starts.
 	queue atomic.Pointer[requests]
 
-	// busy reconciles; nothing is added once lockedOver is set.
+	// busy counts running reconciles; none is added once lockedStopped is set.
 	busy sync.WaitGroup
 
 	// mu guards the fields that follow.
 	mu            sync.Mutex
 	lockedEntries map[types.NamespacedName]*entry
-	// lockedOver: nothing more is opened.
-	lockedOver bool
+	// lockedStopped: no more connections are opened.
+	lockedStopped bool
 }
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -61,19 +61,19 @@ var (
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Reconciler) NeedLeaderElection() bool { return false }
 
-// New makes a Reconciler and its publisher.
+// New returns a Reconciler with its publisher.
 func New(o Options) *Reconciler {
 	o.defaults()
 	r := &Reconciler{
 		Options: o, secrets: secretwatch.NewSource(o.Metadata, withoutWatch),
 		started: make(chan struct{}), lockedEntries: map[types.NamespacedName]*entry{},
 	}
-	o.Publisher.Changed, o.Publisher.GivenUp, o.Publisher.Ended = r.look, r.givenUp, r.ended
+	o.Publisher.Changed, o.Publisher.GivenUp, o.Publisher.Ended = r.enqueueBackend, r.givenUp, r.ended
 	r.publisher = publisher.New(o.Publisher)
 	return r
 }
 
-// Publisher that the EventingBackends are published through.
+// Publisher returns the publisher of the EventingBackends.
 func (r *Reconciler) Publisher() *publisher.Publisher { return r.publisher }
 
 // SetupWithManager adds the controller, the connections and the publisher to the manager,
@@ -87,7 +87,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("eventingbackend").
 		For(&eventingv1.EventingBackend{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&eventingv1.EventingBackend{}, handler.EnqueueRequestsFromMapFunc(r.namedBy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&eventingv1.EventingBackend{}, handler.EnqueueRequestsFromMapFunc(r.deadLetterUsers), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(r.secrets).
 		WatchesRawSource(source.TypedFunc[reconcile.Request](func(_ context.Context, q requests) error {
 			r.queue.Store(&q)
@@ -102,18 +102,19 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// Start lets connections be made until the context ends, and waits for their goroutines.
+// Start allows connections to be opened until the context ends, and waits for their
+// goroutines.
 func (r *Reconciler) Start(ctx context.Context) error {
-	r.life = ctx
+	r.runContext = ctx
 	close(r.started)
 	select {
-	case <-r.Elected: // Now this replica writes status.
-		r.lookAtAll()
+	case <-r.Elected: // From now on, this replica writes the status.
+		r.enqueueAll()
 	case <-ctx.Done():
 	}
 	<-ctx.Done()
 	r.mu.Lock()
-	r.lockedOver = true
+	r.lockedStopped = true
 	all := make([]*entry, 0, len(r.lockedEntries))
 	for _, e := range r.lockedEntries {
 		all = append(all, e)
@@ -121,23 +122,23 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	r.mu.Unlock()
 	r.busy.Wait()
 	for _, e := range all {
-		r.abandon(e)
+		r.discardNext(e)
 	}
-	r.runs.Wait()
+	r.goroutines.Wait()
 	return nil
 }
 
-func (r *Reconciler) lookAtAll() {
+func (r *Reconciler) enqueueAll() {
 	r.mu.Lock()
 	names := slices.Collect(maps.Keys(r.lockedEntries))
 	r.mu.Unlock()
 	for _, name := range names {
-		r.Look(name)
+		r.Enqueue(name)
 	}
 }
 
-// leads tells whether this replica does.
-func (r *Reconciler) leads() bool {
+// isLeader reports whether this replica is the leader.
+func (r *Reconciler) isLeader() bool {
 	select {
 	case <-r.Elected:
 		return true
@@ -146,8 +147,8 @@ func (r *Reconciler) leads() bool {
 	}
 }
 
-// Look at an EventingBackend soon. It does not block.
-func (r *Reconciler) Look(name types.NamespacedName) {
+// Enqueue requests a reconcile of an EventingBackend. It does not block.
+func (r *Reconciler) Enqueue(name types.NamespacedName) {
 	if q := r.queue.Load(); q != nil {
 		(*q).Add(reconcile.Request{NamespacedName: name})
 	}

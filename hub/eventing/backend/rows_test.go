@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// record every status of a backend from now on; what it returns gives all so far.
+// record every status of a backend from now on. The returned function returns all so far.
 func (w *world) record(name string) func() []map[string]string {
 	w.Helper()
 	c, err := client.NewWithWatch(plane.Get(w.T).Config(), client.Options{Scheme: scheme()})
@@ -35,7 +35,7 @@ func (w *world) record(name string) func() []map[string]string {
 		for e := range changes.ResultChan() {
 			if b, ok := e.Object.(*eventingv1.EventingBackend); ok && e.Type != watch.Deleted {
 				w.mu.Lock()
-				all = append(all, told(b))
+				all = append(all, conditions(b))
 				w.mu.Unlock()
 			}
 		}
@@ -48,9 +48,8 @@ func (w *world) record(name string) func() []map[string]string {
 	}
 }
 
-// Row 3 of reference 2.8 (kyma#12162): while a backend moves from nats to beb and back, no
-// status says that it is ready with a type that has not answered; and what is queued is
-// not lost.
+// Row 3 of reference 2.8 (kyma#12162): while a backend changes from nats to beb and back,
+// it is never ready with a type that has not answered, and no queued event is lost.
 func TestRow3SwitchOfType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,15 +67,15 @@ func TestRow3SwitchOfType(t *testing.T) {
 		HaveKeyWithValue("Backend Ready", And(HavePrefix("False Backend not ready: "), HaveSuffix("; the last good configuration is in use"))),
 		HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy deployment not ready: ")),
 		HaveKeyWithValue("Subscription Controller Ready", HavePrefix("False Subscription controller not ready: "))))
-	w.tell(r, 0, 10)
+	w.publish(r, 0, 10)
 	w.g.Eventually(stored(server, "capstan")).Should(Equal(10), "the last good configuration is in use")
 	m.open.Store(true)
 	w.awaits("b").Should(good("beb"))
-	w.tell(r, 10, 20)
+	w.publish(r, 10, 20)
 	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(10))
 	w.change("b", onNATS)
 	w.awaits("b").Should(good("nats"))
-	w.tell(r, 20, 30)
+	w.publish(r, 20, 30)
 	w.g.Eventually(stored(server, "capstan")).Should(Equal(20))
 
 	states := all()
@@ -96,8 +95,8 @@ func TestRow3SwitchOfType(t *testing.T) {
 	w.noCanary()
 }
 
-// Row 4: two nats and one http at the same time, one of them dead: the others go on, and
-// condition and metrics tell.
+// Row 4: two nats and one http at the same time, one of them failing: the others continue,
+// and condition and metric show the failure.
 func TestRow4SeveralAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +110,7 @@ func TestRow4SeveralAtOnce(t *testing.T) {
 	for _, name := range []string{"one", "two", "dead"} {
 		w.awaits(name).Should(ready())
 	}
-	w.tell(r, 0, 100)
+	w.publish(r, 0, 100)
 	w.g.Eventually(stored(server, "one")).Should(Equal(100))
 	w.g.Eventually(stored(server, "two")).Should(Equal(100))
 	w.awaits("dead").Should(And(
@@ -130,8 +129,8 @@ func TestRow4SeveralAtOnce(t *testing.T) {
 	w.g.Eventually(func() int { return len(dead.got()) }).Should(Equal(100))
 }
 
-// Row 10: what is in a Secret, or is written as a key that none has, is in no status,
-// Event, log or metric, in nothing that is published, and not in discovery's answers.
+// Row 10: the content of a Secret, and the value of an unsupported key, is in no status,
+// Event, log, metric, published event or answer of discovery.
 func TestRow10NoSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,10 +149,10 @@ func TestRow10NoSecrets(t *testing.T) {
 	}
 	w.backend("wrong", "{type: http, config: [{url: 'https://user:"+canary+"@example.org'}, {token: "+canary+"}]}")
 	w.awaits("wrong").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False The provided spec.config has validation errors: ")))
-	w.tell(r, 0, 10)
-	// That receivers refuse is told, too.
+	w.publish(r, 0, 10)
+	// The refusal of a receiver is also reported.
 	hook.answer.Store(http.StatusUnauthorized)
-	w.tell(r, 10, 20)
+	w.publish(r, 10, 20)
 	w.awaits("hook").Should(HaveKeyWithValue("eventingReady", "false"))
 	hook.answer.Store(http.StatusNoContent)
 	w.g.Eventually(func() int { return len(hook.got()) }).Should(Equal(20))
@@ -189,9 +188,9 @@ func (w *world) metric(name, backend string) float64 {
 	return -1
 }
 
-// Row 5: the server is not there at first, ends and comes again (kyma#13609), its stream
-// is full, is deleted behind our back, and a key that cannot be changed is a validation error, also after a restart of
-// the hub.
+// Row 5: the server is missing at first, stops and starts again (kyma#13609), and its
+// stream is full, or deleted by another client. A change of an immutable key is a
+// validation error, also after a restart of the hub.
 func TestRow5NATS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,16 +200,16 @@ func TestRow5NATS(t *testing.T) {
 	server.Stop()
 	w.backend("b", fmt.Sprintf(spec, server.URL(), 3))
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False Backend not ready: unreachable: ")))
-	w.tell(r, 0, 2)
+	w.publish(r, 0, 2)
 	w.g.Expect(server.Restart()).To(Succeed())
 	w.awaits("b").Should(good("nats"))
-	w.g.Eventually(stored(server, "capstan")).Should(Equal(2), "what was told before the first contact")
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(2), "events before the first contact")
 	server.Stop()
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", HavePrefix("False Backend not ready: unreachable: ")))
 	w.g.Expect(server.Restart()).To(Succeed())
 	w.awaits("b").Should(good("nats"))
 
-	w.tell(r, 2, 5)
+	w.publish(r, 2, 5)
 	w.awaits("b").Should(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy deployment not ready: events are held back: stream-full: ")))
 	w.change("b", fmt.Sprintf(spec, server.URL(), 100))
 	w.awaits("b").Should(good("nats"))
@@ -220,8 +219,8 @@ func TestRow5NATS(t *testing.T) {
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(js.DeleteStream(t.Context(), "capstan")).To(Succeed())
 	closed()
-	w.tell(r, 5, 7)
-	w.g.Eventually(stored(server, "capstan")).Should(Equal(2), "made anew, with what was told since")
+	w.publish(r, 5, 7)
+	w.g.Eventually(stored(server, "capstan")).Should(Equal(2), "created again, with the events since")
 	w.awaits("b").Should(good("nats"))
 
 	w.g.Expect(w.get("b").Status.FixedConfig).To(HaveKeyWithValue("streamStorage", "file"))
@@ -240,9 +239,9 @@ func TestRow5NATS(t *testing.T) {
 	}
 }
 
-// Row 7 (kyma#17490): a Secret is missing, malformed, mended, rotated to one that is
-// wrong and to one that is good: each is seen at once, the good one before stays in use,
-// and other backends are not touched.
+// Row 7 (kyma#17490): a Secret is malformed, corrected, changed to a wrong one, deleted,
+// and created again. Each change is seen at once, the last good one stays in use, and
+// other backends do not change.
 func TestRow7SecretChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -254,23 +253,23 @@ func TestRow7SecretChanges(t *testing.T) {
 	others := w.record("other")
 	w.backend("b", "{type: beb, config: [{secretRef: mesh}]}")
 	w.awaits("b").Should(And(
-		HaveKeyWithValue("Backend Ready", "False Backend not ready: secretRef mesh: Secret cannot be used: key messaging is no JSON list of brokers"),
+		HaveKeyWithValue("Backend Ready", "False Backend not ready: secretRef mesh: Secret cannot be used: key messaging is not a JSON list of brokers"),
 		HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False Publisher proxy secret sync failed: secretRef mesh: "))))
 	w.secret("mesh", map[string][]byte{"namespace": []byte("x"), "messaging": []byte(`[{"broker":{"type":"amqp"}}]`)})
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", ContainSubstring("has no element with broker.type saprestmgw")))
 	w.secret("mesh", m.serviceKey(canary))
 	w.awaits("b").Should(good("beb"))
-	w.tell(r, 0, 3)
+	w.publish(r, 0, 3)
 	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(3))
 
 	w.secret("mesh", m.serviceKey("wrong-"+canary))
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", And(HavePrefix("False Backend not ready: unauthorized: "), HaveSuffix("; the last good configuration is in use"))))
 	w.g.Expect(w.status("b")).To(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("True")))
-	w.tell(r, 3, 6)
+	w.publish(r, 3, 6)
 	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(6))
 	w.g.Expect(w.Delete(t.Context(), secretNamed(w.namespace, "mesh"))).To(Succeed())
 	w.awaits("b").Should(HaveKeyWithValue("Backend Ready", And(ContainSubstring("does not exist"), HaveSuffix("; the last good configuration is in use"))))
-	w.tell(r, 6, 9)
+	w.publish(r, 6, 9)
 	w.g.Eventually(m.posts.Load).Should(BeEquivalentTo(9))
 	w.secret("mesh", m.serviceKey(canary))
 	w.awaits("b").Should(good("beb"))
@@ -281,8 +280,9 @@ func TestRow7SecretChanges(t *testing.T) {
 	w.noCanary()
 }
 
-// Row 11: deleted with a backlog. A backend that takes it goes when it is empty; of one
-// that takes nothing the object goes after its time, and an Event says what was dropped.
+// Row 11: deletion with a backlog. An object whose receiver accepts events is deleted when
+// the queue is empty. Another one is deleted after drainGrace, and an Event says how many
+// events were dropped.
 func TestRow11DeletedWithBacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -294,31 +294,31 @@ func TestRow11DeletedWithBacklog(t *testing.T) {
 		w.backend(name, receiver.spec("{retryBackoff: 100ms}", "{retryBackoffMax: 1s}"))
 		w.awaits(name).Should(ready())
 	}
-	w.tell(r, 0, 7)
+	w.publish(r, 0, 7)
 	for _, name := range []string{"slow", "dead"} {
 		w.awaits(name).Should(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False")))
 		w.g.Expect(w.get(name).Finalizers).To(ConsistOf(eventingv1.BackendFinalizer))
 		w.g.Expect(w.Delete(t.Context(), w.get(name))).To(Succeed())
 		w.awaits(name).Should(HaveKeyWithValue("Ready", "False Backend not ready: the backend is being deleted"))
 	}
-	gone := func(name string) func() bool {
+	deleted := func(name string) func() bool {
 		return func() bool {
 			return client.IgnoreNotFound(w.Get(t.Context(), w.key(name), &eventingv1.EventingBackend{})) == nil &&
 				w.Get(t.Context(), w.key(name), &eventingv1.EventingBackend{}) != nil
 		}
 	}
-	w.g.Consistently(gone("slow"), "300ms").Should(BeFalse())
+	w.g.Consistently(deleted("slow"), "300ms").Should(BeFalse())
 	slow.answer.Store(http.StatusNoContent)
-	w.g.Eventually(gone("slow")).Should(BeTrue())
+	w.g.Eventually(deleted("slow")).Should(BeTrue())
 	w.g.Expect(slow.got()).To(HaveLen(7))
 	w.g.Expect(w.events("slow")).NotTo(ContainElement(ContainSubstring("EventsDropped")))
-	w.g.Eventually(gone("dead"), "45s").Should(BeTrue())
+	w.g.Eventually(deleted("dead"), "45s").Should(BeTrue())
 	w.g.Eventually(func() []string { return w.events("dead") }).Should(ContainElement(
 		"Warning EventsDropped 7 events were still queued 30s after the deletion, and were dropped"))
 }
 
-// A queue that is read has its status from who reads it; a role that changes moves it
-// between the two.
+// The status of a source is that of its reader. A changed role or type replaces reading by
+// publishing and the reverse.
 func TestSource(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -335,7 +335,7 @@ func TestSource(t *testing.T) {
 		w.mu.Lock()
 		readings[w.key("b")] = one
 		w.mu.Unlock()
-		r.Look(w.key("b"))
+		r.Enqueue(w.key("b"))
 	}
 	b := w.backend("b", spec)
 	w.awaits("b").Should(Equal(map[string]string{
@@ -379,11 +379,11 @@ func TestSource(t *testing.T) {
 	w.g.Eventually(func() error { return w.Get(t.Context(), w.key("b"), b) }).Should(MatchError(ContainSubstring("not found")))
 }
 
-// Mistakes that are about other objects than the schema's.
+// Errors about the dead letter backend, and its use.
 func TestDeadLetterBackend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.options.Timings.Recheck = 50 * time.Millisecond // The tests' Eventually is not to wait a minute for an Event.
+	w.options.Timings.Recheck = 50 * time.Millisecond // Otherwise Eventually waits a minute for an Event.
 	broken, spare := w.receiver(), w.receiver()
 	broken.answer.Store(http.StatusBadRequest)
 	r := w.start(false)
@@ -396,30 +396,30 @@ func TestDeadLetterBackend(t *testing.T) {
 	w.backend("spare", spare.spec("{eventTypes: [none]}"))
 	w.awaits("b").Should(good("http"))
 	w.awaits("spare").Should(good("http"))
-	w.tell(r, 0, 3)
+	w.publish(r, 0, 3)
 	w.g.Eventually(func() int { return len(spare.got()) }).Should(Equal(3))
-	// None is none: what the receiver only cannot take now goes there, too, as soon as
-	// another event has shown that the receiver lives.
-	broken.failing.Store(w.news(4).Subject())
+	// With retryMaxAttempts 0, a transient failure is also a dead letter, as soon as another
+	// event has shown that the receiver answers.
+	broken.failing.Store(w.sample(4).Subject())
 	broken.answer.Store(http.StatusNoContent)
 	w.change("b", broken.spec("{deadLetterBackend: spare}", "{retryMaxAttempts: 0}", "{retryBackoff: 100ms}"))
 	w.uses("b")
-	w.tell(r, 4, 5)
+	w.publish(r, 4, 5)
 	others := 1000
 	w.g.Eventually(func() int {
 		others++
-		w.tell(r, others, others+1)
+		w.publish(r, others, others+1)
 		return len(spare.got())
 	}).Should(Equal(4))
 	broken.answer.Store(http.StatusBadRequest)
 	w.change("b", broken.spec())
 	w.uses("b")
-	w.tell(r, 3, 4)
-	w.g.Eventually(func() []string { return w.events("b") }).Should(ContainElement("Warning EventsDropped 1 events were given up, the last one for: http-400"))
+	w.publish(r, 3, 4)
+	w.g.Eventually(func() []string { return w.events("b") }).Should(ContainElement("Warning EventsDropped 1 events were dropped, the last one with error http-400"))
 }
 
-// Only the leader writes; a replica that takes over writes nothing as long as all is
-// well. Each publishes what it is told.
+// Only the leader writes the status. A new leader writes nothing while nothing has
+// changed. Each replica publishes its own events.
 func TestReplicas(t *testing.T) {
 	plane.Get(t)
 	leaks.AtEnd(t) // The test is not parallel: no other replica runs.
@@ -431,8 +431,8 @@ func TestReplicas(t *testing.T) {
 	w.backend("b", receiver.spec())
 	w.awaits("b").Should(good("http"))
 	w.g.Eventually(func() bool { _, known := second.Publisher().Status(w.key("b").String()); return known }).Should(BeTrue())
-	w.tell(first, 0, 3)
-	w.tell(second, 3, 6)
+	w.publish(first, 0, 3)
+	w.publish(second, 3, 6)
 	w.g.Eventually(func() int { return len(receiver.got()) }).Should(Equal(6))
 	all := w.record("b")
 	w.g.Eventually(all).Should(HaveLen(1))
@@ -451,7 +451,7 @@ func TestReplicas(t *testing.T) {
 	w.g.Expect(w.get("b").Status.ValidationErrors).To(HaveLen(1))
 }
 
-// A spec that was never valid says so in all conditions.
+// All conditions of a spec that was never valid are False.
 func TestNeverValid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -463,8 +463,8 @@ func TestNeverValid(t *testing.T) {
 	w.awaits("b").Should(Equal(map[string]string{
 		"type": "nats", "eventingReady": "false",
 		"Backend Ready":                 "False The provided spec.config has validation errors: maxInFlightMessages: should be of type int",
-		"Publisher Proxy Ready":         "False Publisher proxy deployment not ready: there was no valid configuration since the hub began",
-		"Subscription Controller Ready": "False Subscription controller not ready: there was no valid configuration since the hub began",
+		"Publisher Proxy Ready":         "False Publisher proxy deployment not ready: there was no valid configuration since the hub started",
+		"Subscription Controller Ready": "False Subscription controller not ready: there was no valid configuration since the hub started",
 		"Ready":                         "False The provided spec.config has validation errors: maxInFlightMessages: should be of type int",
 	}))
 	w.g.Eventually(func() []string { return w.events("b") }).Should(HaveLen(1))

@@ -23,14 +23,14 @@ const (
 // typeSQS is the type that may have role source.
 const typeSQS = "sqs"
 
-// isSource tells whether a configuration is of a queue that is read, not published to.
+// isSource reports whether a configuration reads a queue instead of publishing to it.
 func isSource(c schema.Config) bool {
 	return c.Type == typeSQS && c.String(schema.RoleKey) == schema.RoleSource
 }
 
-// secretOf a configuration; empty when it names none.
+// secretOf returns the name of the Secret of a configuration; empty when it has none.
 func secretOf(c schema.Config) string {
-	if c.Type == typeSQS { // Its credentials are the hub's own.
+	if c.Type == typeSQS { // It uses the hub's own credentials.
 		return ""
 	}
 	return c.String(keySecret)
@@ -49,7 +49,7 @@ func settings(name types.NamespacedName, c *connection) publisher.Settings {
 	return s
 }
 
-// attempts of a configuration, where none means none.
+// attempts converts retryMaxAttempts, where 0 disables retries.
 func attempts(configured int64) int {
 	if configured == 0 {
 		return publisher.NoRetry

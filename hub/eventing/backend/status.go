@@ -14,58 +14,59 @@ import (
 // Messages of conditions, and parts of them.
 const (
 	lastGood      = "; the last good configuration is in use"
-	notAsked      = "the backend has not answered yet"
-	noValidConfig = "there was no valid configuration since the hub began"
-	switching     = "the changed configuration is being connected; the one before it is in use"
+	notAnswered   = "the backend has not answered yet"
+	noValidConfig = "there was no valid configuration since the hub started"
+	switching     = "the hub is connecting to the changed configuration; the previous one is in use"
 	ending        = "the backend is being deleted"
-	queueIsFull   = "the queue is full: what does not fit waits in the objects that it tells of"
-	wantsNoMore   = "the receiver wants no more events (410 Gone); change the configuration or the Secret to begin again"
+	queueIsFull   = "the queue is full: further events of objects are published when there is space again"
+	acceptsNoMore = "the receiver accepts no more events (410 Gone); change the configuration or the Secret to start again"
 )
 
-// facts of an EventingBackend, of which its status follows.
+// facts about an EventingBackend. Its status is a function of them.
 type facts struct {
-	// wants is the type that the spec names; empty when there is none such.
-	wants string
-	// invalid is what is wrong with the spec.
+	// specType is the type in the spec; empty when it is unknown.
+	specType string
+	// invalid are the validation errors of the spec.
 	invalid []eventingv1.ValidationError
 	// problem is why a valid configuration cannot be used.
 	problem string
-	// uses is the type of the configuration in use; empty when there is none.
-	uses string
-	// source: the configuration in use, or else the wanted one, is of a queue that is read.
+	// activeType is the type of the configuration in use; empty when there is none.
+	activeType string
+	// source: the configuration in use, or else the desired one, reads a queue.
 	source bool
-	// moving: another configuration is about to take the place of the one in use.
-	moving bool
-	// health of the wanted configuration, and of a source's queue.
-	asked bool
-	fault string
-	// published is the publisher's status; nil when it does not know the backend.
+	// replacing: another configuration is about to replace the one in use.
+	replacing bool
+	// checked: the broker of the desired configuration was pinged, or the source's queue
+	// was read. fault is the error; empty when there was none.
+	checked bool
+	fault   string
+	// published is the publisher's status; nil when the publisher does not have the backend.
 	published *publisher.Status
-	// deadLetter is what is wrong with the dead letter backend.
+	// deadLetter is the problem of the dead letter backend; empty when there is none.
 	deadLetter string
-	// fixed keys of the configuration in use.
+	// fixed are the immutable keys of the configuration in use.
 	fixed map[string]string
 	// ending: the object is being deleted.
 	ending bool
 }
 
-// settled tells whether nothing is waited for: what the conditions say will last.
+// settled reports whether the conditions are final, and do not wait for a first check.
 func (f facts) settled() bool {
-	return len(f.invalid) > 0 || f.problem != "" || (f.asked && !f.moving) || f.fault != ""
+	return len(f.invalid) > 0 || f.problem != "" || (f.checked && !f.replacing) || f.fault != ""
 }
 
-// none says why no configuration is in use.
-func (f facts) none() string {
+// noConfigReason is the message why no configuration is in use.
+func (f facts) noConfigReason() string {
 	switch {
 	case f.problem != "":
 		return f.problem
 	case len(f.invalid) > 0:
 		return noValidConfig
 	}
-	return notAsked
+	return notAnswered
 }
 
-// condition of a type, not yet timed.
+// condition of a type, without its transition time.
 func condition(kind string, ok bool, reason, message string) eventingv1.Condition {
 	c := eventingv1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	if ok {
@@ -79,7 +80,7 @@ func (f facts) backendReady() eventingv1.Condition {
 		return condition(eventingv1.BackendReadyCondition, false, reason, message)
 	}
 	kept := ""
-	if f.uses != "" {
+	if f.activeType != "" {
 		kept = lastGood
 	}
 	switch {
@@ -89,14 +90,14 @@ func (f facts) backendReady() eventingv1.Condition {
 		return not(eventingv1.InvalidConfigReason, fmt.Sprintf("%s: %s", f.invalid[0].Config, f.invalid[0].Error)+kept)
 	case f.problem != "":
 		return not(eventingv1.BackendNotReadyReason, f.problem+kept)
-	case f.fault != "" && f.moving:
+	case f.fault != "" && f.replacing:
 		return not(eventingv1.BackendNotReadyReason, f.fault+kept)
 	case f.fault != "":
 		return not(eventingv1.BackendNotReadyReason, f.fault)
-	case f.moving:
+	case f.replacing:
 		return not(eventingv1.BackendNotReadyReason, switching)
-	case !f.asked:
-		return not(eventingv1.BackendNotReadyReason, notAsked)
+	case !f.checked:
+		return not(eventingv1.BackendNotReadyReason, notAnswered)
 	}
 	return condition(eventingv1.BackendReadyCondition, true, eventingv1.BackendReadyReason, "")
 }
@@ -108,18 +109,18 @@ func (f facts) publisherReady() eventingv1.Condition {
 	switch {
 	case f.ending:
 		return not(ending)
-	case f.uses == "" && f.problem != "" && !f.source:
+	case f.activeType == "" && f.problem != "" && !f.source:
 		return condition(eventingv1.PublisherProxyReadyCondition, false, eventingv1.PublisherSecretNotSyncReason, f.problem)
-	case f.source && (f.uses != "" || len(f.invalid) == 0):
+	case f.source && (f.activeType != "" || len(f.invalid) == 0):
 		return condition(eventingv1.PublisherProxyReadyCondition, true, eventingv1.PublisherReadyReason, eventingv1.SourceOnlyMessage)
-	case f.uses == "":
-		return not(f.none())
-	case f.moving && f.uses != f.wants:
+	case f.activeType == "":
+		return not(f.noConfigReason())
+	case f.replacing && f.activeType != f.specType:
 		return not(switching)
 	case f.published == nil:
-		return not(notAsked)
+		return not(notAnswered)
 	case f.published.Gone:
-		return not(wantsNoMore)
+		return not(acceptsNoMore)
 	case !f.published.Taking && f.published.LastError != nil:
 		return not("events are held back: " + f.published.LastError.Error())
 	case !f.published.Taking:
@@ -139,31 +140,31 @@ func (f facts) subscriptionsReady() eventingv1.Condition {
 	switch {
 	case f.ending:
 		return not(ending)
-	case f.uses == "":
-		return not(f.none())
-	case f.moving && f.uses != f.wants:
+	case f.activeType == "":
+		return not(f.noConfigReason())
+	case f.replacing && f.activeType != f.specType:
 		return not(switching)
 	case !f.source:
 		return condition(eventingv1.SubscriptionControllerReadyCondition, true, eventingv1.SubscriptionsStartedReason, eventingv1.PublishOnlyMessage)
 	case f.fault != "":
 		return not(f.fault)
-	case !f.asked:
-		return not(notAsked)
+	case !f.checked:
+		return not(notAnswered)
 	}
 	return condition(eventingv1.SubscriptionControllerReadyCondition, true, eventingv1.SubscriptionsStartedReason, "")
 }
 
-// status that follows of the facts, for the generation, after the one before.
+// status of the facts for a generation. It keeps the transition times of before.
 func (f facts) status(before eventingv1.EventingBackendStatus, generation int64, now metav1.Time) eventingv1.EventingBackendStatus {
 	s := *before.DeepCopy()
 	s.ObservedGeneration = generation
 	s.ValidationErrors = f.invalid
-	s.BackendType = f.uses
+	s.BackendType = f.activeType
 	if s.BackendType == "" {
-		s.BackendType = f.wants
+		s.BackendType = f.specType
 	}
 	switch {
-	case f.asked && f.fault == "" && !f.moving && f.uses != "":
+	case f.checked && f.fault == "" && !f.replacing && f.activeType != "":
 		s.FixedConfig = f.fixed
 	case s.BackendType != before.BackendType:
 		s.FixedConfig = nil

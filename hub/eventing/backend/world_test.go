@@ -46,7 +46,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/nats"
 )
 
-// canary is what no status, log, Event or metric may show.
+// canary is a text that no status, log, Event or metric may contain.
 const canary = "S3CR3T-CANARY"
 
 var plane = controlplane.Share("capstan")
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, plane) }))
 }
 
-// world is a namespace and the hub's part of it.
+// world is a namespace with the options of the hubs in it.
 type world struct {
 	*testing.T
 	g *WithT
@@ -96,7 +96,7 @@ func newWorld(t *testing.T) *world {
 	types, err := schema.Types(schema.Options{})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.options = backend.Options{
-		Registry: types, Openers: backend.Openers(backend.World{Hub: "test", AllowLoopback: true}),
+		Registry: types, Openers: backend.Openers(backend.SinkOptions{Hub: "test", AllowLoopback: true}),
 		Timings: backend.Timings{Ping: 300 * time.Millisecond, PingRetry: 20 * time.Millisecond, Recheck: time.Hour},
 	}
 	return w
@@ -109,7 +109,7 @@ type replica struct {
 	elected <-chan struct{}
 }
 
-// start a replica, which ends with the test. With an election, the first one leads.
+// start a replica, which ends with the test. With an election, the first one is the leader.
 func (w *world) start(election bool) *replica {
 	w.Helper()
 	cfg := plane.Get(w.T).Config()
@@ -189,7 +189,7 @@ func (w *world) get(name string) *eventingv1.EventingBackend {
 	return b
 }
 
-// secret of data, made or replaced.
+// secret creates or replaces a Secret.
 func (w *world) secret(name string, data map[string][]byte) {
 	w.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: data}
@@ -200,9 +200,9 @@ func (w *world) secret(name string, data map[string][]byte) {
 
 // status of a backend: its conditions by type, as "status reason: message", its type and
 // eventingReady.
-func (w *world) status(name string) map[string]string { return told(w.get(name)) }
+func (w *world) status(name string) map[string]string { return conditions(w.get(name)) }
 
-func told(b *eventingv1.EventingBackend) map[string]string {
+func conditions(b *eventingv1.EventingBackend) map[string]string {
 	all := map[string]string{"type": b.Status.BackendType}
 	for _, c := range b.Status.Conditions {
 		all[c.Type] = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
@@ -218,7 +218,7 @@ func (w *world) awaits(name string) AsyncAssertion {
 	return w.g.Eventually(func() map[string]string { return w.status(name) })
 }
 
-// uses waits until what the spec says is in use: the status before is as good.
+// uses waits until the present spec is in use: the previous status is also ready.
 func (w *world) uses(name string) {
 	w.Helper()
 	w.g.Eventually(func() bool {
@@ -255,19 +255,19 @@ func (w *world) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.namespace, Name: name}
 }
 
-// news of a cluster of a name: each tells of another.
-func (w *world) news(i int) ce.Event {
+// sample event; each number is another object.
+func (w *world) sample(i int) ce.Event {
 	return w.hub.Backends(types.UID(fmt.Sprint(i)), true, event.Backend{Namespace: "x", Name: fmt.Sprint(i), BackendType: "http"}, time.Now())
 }
 
-// tell a replica's publisher of news.
-func (w *world) tell(r *replica, from, to int) {
+// publish the sample events of a range through a replica.
+func (w *world) publish(r *replica, from, to int) {
 	for i := from; i < to; i++ {
-		r.Publisher().Tell(w.news(i), nil)
+		r.Publisher().Publish(w.sample(i), nil)
 	}
 }
 
-// noCanary is in whatever can be seen.
+// noCanary checks that no status, Event, metric or log contains the canary.
 func (w *world) noCanary() {
 	w.Helper()
 	var list eventingv1.EventingBackendList
@@ -298,7 +298,7 @@ func (w *world) jetstream() *nats.Server {
 	return s
 }
 
-// stored events of a stream, none when it is missing.
+// stored counts the events of a stream; 0 when it does not exist.
 func stored(s *nats.Server, stream string) func() int {
 	return func() int {
 		all, err := s.Messages(context.Background(), stream)
@@ -312,7 +312,7 @@ func stored(s *nats.Server, stream string) func() int {
 // receiver of webhooks over plain HTTP.
 type receiver struct {
 	*httptest.Server
-	// answer is the status of answers; 0 has them wait for the caller's patience.
+	// answer is the status of answers; 0 sends none until the client cancels.
 	answer atomic.Int64
 	// failing is the subject, a string, of events that are answered with 500.
 	failing atomic.Value
@@ -365,7 +365,7 @@ func (r *receiver) spec(more ...string) string {
 // mesh is a stand-in for Event Mesh: tokens, subscriptions and events.
 type mesh struct {
 	*httptest.Server
-	// open is whether subscriptions are shown: the answer to a ping.
+	// open: the list of subscriptions, which is the answer to a ping, succeeds.
 	open  atomic.Bool
 	posts atomic.Int64
 }

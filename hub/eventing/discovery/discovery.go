@@ -14,27 +14,27 @@ const (
 	SchemasPath = "/schemas/"
 )
 
-// methods that are answered.
+// methods that are allowed.
 const methods = http.MethodGet + ", " + http.MethodHead
 
-// problem is the body of every answer but 200.
+// problem is the body of every answer except 200.
 type problem struct {
 	Error string `json:"error"`
-	// Supported types, when another was asked for.
+	// Supported types, in the answer for an unknown type.
 	Supported []string `json:"supported,omitempty"`
 }
 
-// Handler serves what the registry holds.
+// Handler serves the types of the registry and the schemas of events.
 func Handler(registry *schema.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(BackendPath, get(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, registry.Types())
 	}))
 	mux.HandleFunc(BackendPath+"/{type}", get(func(w http.ResponseWriter, r *http.Request) {
-		asked := r.PathValue("type")
-		description, known := registry.Describe(asked)
+		name := r.PathValue("type")
+		description, known := registry.Describe(name)
 		if !known {
-			answer(w, http.StatusNotFound, problem{Error: "unknown backend type " + shown(asked), Supported: registry.Types()})
+			answer(w, http.StatusNotFound, problem{Error: "unknown backend type " + shown(name), Supported: registry.Types()})
 			return
 		}
 		answer(w, http.StatusOK, description)
@@ -48,31 +48,31 @@ func Handler(registry *schema.Registry) http.Handler {
 		answer(w, http.StatusOK, json.RawMessage(text))
 	}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusNotFound, problem{Error: "there is nothing here; try " + BackendPath})
+		answer(w, http.StatusNotFound, problem{Error: "path not found; try " + BackendPath})
 	})
 	return mux
 }
 
-// get lets pass what only asks.
+// get rejects all methods except GET and HEAD.
 func get(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", methods)
-			answer(w, http.StatusMethodNotAllowed, problem{Error: "only " + methods + " are answered"})
+			answer(w, http.StatusMethodNotAllowed, problem{Error: "method not allowed; use " + methods})
 			return
 		}
 		next(w, r)
 	}
 }
 
-// maxShown is how much of what was asked for an answer repeats.
+// maxShown is the length, in bytes, of the longest name that an answer repeats.
 const maxShown = 64
 
-func shown(asked string) string {
-	if len(asked) > maxShown {
-		return "of such a long name"
+func shown(name string) string {
+	if len(name) > maxShown {
+		return "(the name is too long)"
 	}
-	return asked
+	return name
 }
 
 // answer in JSON.
@@ -80,9 +80,9 @@ func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	text, err := json.Marshal(body)
-	if err != nil { // All bodies are of this package's types.
+	if err != nil { // All bodies have types of this package.
 		status, text = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // Who has gone needs no answer.
+	_, _ = w.Write(append(text, '\n')) // The client may have closed the connection.
 }

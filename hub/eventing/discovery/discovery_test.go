@@ -24,7 +24,7 @@ type reply struct {
 	Body        string
 }
 
-func ask(t *testing.T, method, path string) reply {
+func call(t *testing.T, method, path string) reply {
 	t.Helper()
 	g := NewWithT(t)
 	server := httptest.NewServer(Handler(registry))
@@ -39,65 +39,65 @@ func ask(t *testing.T, method, path string) reply {
 	return reply{response.StatusCode, response.Header.Get("Content-Type"), response.Header.Get("Allow"), string(body)}
 }
 
-// TestBackends: the seed's two answers.
+// TestBackends: the two answers of the design proposal.
 func TestBackends(t *testing.T) {
 	g := NewWithT(t)
-	r := ask(t, http.MethodGet, "/backend")
+	r := call(t, http.MethodGet, "/backend")
 	g.Expect(r.Code).To(Equal(http.StatusOK))
 	g.Expect(r.Type).To(Equal("application/json"))
 	g.Expect(r.Body).To(MatchJSON(`["nats","beb","sqs","http"]`))
 	for _, name := range append(registry.Types(), "NATS") {
-		r := ask(t, http.MethodGet, "/backend/"+name)
+		r := call(t, http.MethodGet, "/backend/"+name)
 		g.Expect(r.Code).To(Equal(http.StatusOK))
 		g.Expect(r.Type).To(Equal("application/json"))
 		want, _ := registry.Describe(name)
 		text, err := json.Marshal(want)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(r.Body).To(MatchJSON(text))
-		var seed struct {
+		var answer struct {
 			Type   string
 			Config []map[string]any
 		}
-		g.Expect(json.Unmarshal([]byte(r.Body), &seed)).To(Succeed())
-		g.Expect(seed.Type).To(Equal(strings.ToLower(name)))
-		for _, key := range seed.Config {
+		g.Expect(json.Unmarshal([]byte(r.Body), &answer)).To(Succeed())
+		g.Expect(answer.Type).To(Equal(strings.ToLower(name)))
+		for _, key := range answer.Config {
 			g.Expect(key).To(And(HaveKey("name"), HaveKey("description"), HaveKey("dataType"), HaveKey("required")))
 			if value, has := key["defaultValue"]; has {
 				g.Expect(value).To(BeAssignableToTypeOf(""))
 			}
 		}
 	}
-	g.Expect(ask(t, http.MethodHead, "/backend").Code).To(Equal(http.StatusOK))
+	g.Expect(call(t, http.MethodHead, "/backend").Code).To(Equal(http.StatusOK))
 }
 
-// TestSchemas of all kinds are served.
+// TestSchemas: the schemas of all kinds are served.
 func TestSchemas(t *testing.T) {
 	g := NewWithT(t)
 	for _, entry := range event.Catalogue() {
-		r := ask(t, http.MethodGet, SchemasPath+string(entry.Kind))
+		r := call(t, http.MethodGet, SchemasPath+string(entry.Kind))
 		want, _ := event.Schema(entry.Kind)
 		g.Expect(r.Code).To(Equal(http.StatusOK))
 		g.Expect(r.Body).To(MatchJSON(want))
 	}
-	g.Expect(ask(t, http.MethodGet, "/schemas/no.such.v1").Code).To(Equal(http.StatusNotFound))
+	g.Expect(call(t, http.MethodGet, "/schemas/no.such.v1").Code).To(Equal(http.StatusNotFound))
 }
 
-// TestRefusals are JSON, too.
+// TestRefusals: errors are also JSON.
 func TestRefusals(t *testing.T) {
 	g := NewWithT(t)
-	r := ask(t, http.MethodGet, "/backend/kafka")
+	r := call(t, http.MethodGet, "/backend/kafka")
 	g.Expect(r.Code).To(Equal(http.StatusNotFound))
 	g.Expect(r.Type).To(Equal("application/json"))
 	g.Expect(r.Body).To(MatchJSON(`{"error":"unknown backend type kafka","supported":["nats","beb","sqs","http"]}`))
 	for _, path := range []string{"/", "/backend/", "/backend/nats/x", "/backends", "/schemas/", "/backend/" + strings.Repeat("x", 10_000)} {
-		r := ask(t, http.MethodGet, path)
+		r := call(t, http.MethodGet, path)
 		g.Expect(r.Code).To(Equal(http.StatusNotFound), path[:min(len(path), 80)])
 		g.Expect(r.Type).To(Equal("application/json"))
 		g.Expect(len(r.Body)).To(BeNumerically("<", 200))
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
 		for _, path := range []string{"/backend", "/backend/nats", "/schemas/cluster.ready.v1"} {
-			r := ask(t, method, path)
+			r := call(t, method, path)
 			g.Expect(r.Code).To(Equal(http.StatusMethodNotAllowed))
 			g.Expect(r.Allow).To(Equal("GET, HEAD"))
 			g.Expect(r.Type).To(Equal("application/json"))
@@ -109,8 +109,8 @@ func TestRefusals(t *testing.T) {
 // row of a table in docs/eventing.md.
 var row = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| ([A-Za-z]+) \\| (.*?) \\| (.*?) \\| (.*) \\|$")
 
-// TestDocsEqualDiscovery: the tables of docs/eventing.md tell what GET /backend/{type}
-// does, key by key.
+// TestDocsEqualDiscovery: the tables of docs/eventing.md equal GET /backend/{type}, key by
+// key.
 func TestDocsEqualDiscovery(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("../../../docs/eventing.md")
@@ -120,7 +120,7 @@ func TestDocsEqualDiscovery(t *testing.T) {
 		g.Expect(found).To(BeTrue(), name)
 		table, _, _ := strings.Cut(rest, "\n#")
 		var answer schema.Description
-		g.Expect(json.Unmarshal([]byte(ask(t, http.MethodGet, "/backend/"+name).Body), &answer)).To(Succeed())
+		g.Expect(json.Unmarshal([]byte(call(t, http.MethodGet, "/backend/"+name).Body), &answer)).To(Succeed())
 		rows := row.FindAllStringSubmatch(table, -1)
 		g.Expect(rows).To(HaveLen(len(answer.Config)), name)
 		for i, key := range answer.Config {

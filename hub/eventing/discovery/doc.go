@@ -1,15 +1,20 @@
-// Package discovery answers which event backends there are, what they take, and what
-// events look like.
+// Package discovery serves the types of event backends, their keys, and the schemas of
+// events.
 //
 //	GET /backend          the types: ["nats","beb","sqs","http"]
 //	GET /backend/{type}   {"type": ..., "config": [...]}: the keys of one type
 //	GET /schemas/{kind}   the JSON schema of the data of a kind of event
 //
-// Contract: what is answered is what hub/eventing/schema and hub/eventing/event hold:
-// the same that validates, defaults and is printed to the docs. It holds no secret and
-// nothing of the fleet, so anybody may ask. Any other path is 404, any method but GET and
-// HEAD 405; both answers are JSON objects with the field error, as all answers here are
-// JSON.
+// Purpose: tools find the supported types and keys without the documentation.
 //
-// Locking: none; answers are made from what does not change.
+// Contract: the answers come from hub/eventing/schema and hub/eventing/event, which also
+// validate, set defaults and generate the docs. They contain no secret and no data of the
+// fleet, so that they need no authentication. Any other path is 404, and any method other
+// than GET and HEAD is 405. Errors are JSON objects with the field error, because all
+// answers are JSON.
+//
+// Locking: none; the answers are made from immutable values.
+//
+// Trade-offs: the server has a port of its own, so that a NetworkPolicy can allow it
+// separately.
 package discovery

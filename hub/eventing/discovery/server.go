@@ -15,16 +15,17 @@ import (
 const (
 	// maxConnections at a time, idle ones included.
 	maxConnections = 256
-	// timeout of a call, which does no I/O; and of one that is idle.
+	// timeout of a call, which does no I/O. idleTimeout is that of an idle connection.
 	timeout     = 10 * time.Second
 	idleTimeout = 60 * time.Second
-	// maxHeader is room for a proxy's headers.
+	// maxHeader limits the headers of a call, in bytes; it leaves space for those of a proxy.
 	maxHeader = 16 << 10
 )
 
-// Server answers on a port of its own. It is a Runnable of the manager, on every replica.
+// Server serves discovery on its own port. It is a Runnable of the manager, on every
+// replica.
 type Server struct {
-	// BindAddress, such as ":8091".
+	// BindAddress is the address to listen on, such as ":8091".
 	BindAddress string
 	Registry    *schema.Registry
 	Logger      logr.Logger
@@ -35,10 +36,11 @@ var (
 	_ manager.LeaderElectionRunnable = &Server{}
 )
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas know the same.
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns
+// false, because all replicas give the same answers.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start answers until the context ends. That it cannot listen is an error.
+// Start serves until the context ends. It returns an error when it cannot listen.
 func (s *Server) Start(ctx context.Context) error {
 	return serving.Server{
 		Name: "discovery", BindAddress: s.BindAddress, Handler: http.MaxBytesHandler(Handler(s.Registry), 0),

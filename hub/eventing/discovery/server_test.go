@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// TestServer answers on a port of its own, and ends.
+// TestServer: the server serves on its own port, and stops.
 func TestServer(t *testing.T) {
 	leaks.AtEnd(t)
 	g := NewWithT(t)

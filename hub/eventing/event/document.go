@@ -12,19 +12,19 @@ import (
 func Document() string {
 	var b strings.Builder
 	b.WriteString("# Events\n\n")
-	b.WriteString("Generated from hub/eventing/event by `make generate`. What the hub tells, as CloudEvents 1.0.\n\n")
+	b.WriteString("Generated from hub/eventing/event by `make generate`. The hub publishes these CloudEvents 1.0.\n\n")
 	b.WriteString("The type of an event is the prefix of the backend (`eventTypePrefix`, by default `" + DefaultPrefix + "`) and the\n")
-	b.WriteString("kind. The key `eventTypes` of a backend chooses by kind: `promotion.*`, `cluster.unreachable.v1`, `*`.\n")
-	b.WriteString("News of a level tell of a state: while an object flaps, only the newest is told, at most one in a while.\n\n")
-	b.WriteString("| attribute | is |\n|---|---|\n")
-	b.WriteString("| `id` | the same for the same transition, however often it is sent: remember it to act once |\n")
+	b.WriteString("kind. The key `eventTypes` of a backend selects by kind: `promotion.*`, `cluster.unreachable.v1`, `*`.\n")
+	b.WriteString("Level events report a state: while an object flaps, the hub publishes only the newest one, at a limited rate.\n\n")
+	b.WriteString("| attribute | meaning |\n|---|---|\n")
+	b.WriteString("| `id` | the same each time the event of one transition is sent; remember it to process the event once |\n")
 	b.WriteString("| `source` | `/hubs/` and the name of the hub |\n")
-	b.WriteString("| `time` | when it happened, in whole seconds |\n")
-	b.WriteString("| `subject` | the object: events of one subject come in order |\n")
-	b.WriteString("| `dataschema` | where the JSON schema of the data is served |\n")
-	fmt.Fprintf(&b, "| `%s` | the cluster or Pipeline |\n", PartitionKeyExtension)
+	b.WriteString("| `time` | time of the transition, in whole seconds |\n")
+	b.WriteString("| `subject` | the object; events of one subject are published in order |\n")
+	b.WriteString("| `dataschema` | URL of the JSON schema of the data |\n")
+	fmt.Fprintf(&b, "| `%s` | name of the cluster or Pipeline |\n", PartitionKeyExtension)
 	fmt.Fprintf(&b, "| `%s` | %s, %s or %s |\n", SeverityExtension, Info, Warning, Error)
-	b.WriteString("\n## Kinds\n\n| kind | told when | severity | level |\n|---|---|---|---|\n")
+	b.WriteString("\n## Kinds\n\n| kind | published when | severity | level |\n|---|---|---|---|\n")
 	var objects []string
 	for _, entry := range catalogue {
 		level := ""
@@ -37,13 +37,13 @@ func Document() string {
 		}
 	}
 	for _, object := range objects {
-		fmt.Fprintf(&b, "\n## Data of %s events\n\n| field | type | is |\n|---|---|---|\n", object)
+		fmt.Fprintf(&b, "\n## Data of %s events\n\n| field | type | meaning |\n|---|---|---|\n", object)
 		writeFields(&b, "", schemas[object])
 	}
 	return b.String()
 }
 
-// writeFields of an object, those of its parts after it.
+// writeFields writes the fields of an object, each followed by its own fields.
 func writeFields(b *strings.Builder, prefix string, s *jsonschema.Schema) {
 	for _, name := range s.PropertyOrder {
 		field := s.Properties[name]

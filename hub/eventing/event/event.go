@@ -22,30 +22,30 @@ const (
 	SeverityExtension = "severity"
 )
 
-// maxMessage is how many bytes of a message for people an event carries: an event must
-// fit into every broker beside everything else.
+// maxMessage is the largest size of a message in an event, in bytes. Every broker must
+// accept the whole event.
 const maxMessage = 1024
 
-// Hub that tells.
+// Hub publishes the events.
 type Hub struct {
 	// Name in the source of events: /hubs/<name>.
 	Name string
-	// UID that no other hub has, such as that of the management cluster's namespace
+	// UID is unique among hubs, such as that of the management cluster's namespace
 	// kube-system.
 	UID types.UID
 	// SchemaBase is the URL under which the hub serves the schemas of data, with a
-	// slash at its end; empty leaves the attribute dataschema out.
+	// slash at its end. When it is empty, events have no attribute dataschema.
 	SchemaBase string
 }
 
-// news is what a constructor knows of an event.
-type news struct {
+// details are the input of a constructor for one event.
+type details struct {
 	kind Kind
-	// object's UID, or what stands for one.
+	// object is the object's UID, or another unique name.
 	object string
-	// transition tells this edge of the object from its others of the same kind.
+	// transition identifies this transition among others of the same object and kind.
 	transition string
-	// attempt of the object's life, from 0.
+	// attempt is the number of the retry, from 0.
 	attempt   int64
 	at        time.Time
 	subject   string
@@ -53,15 +53,15 @@ type news struct {
 	data      any
 }
 
-// event of the news.
-func (h Hub) event(n news) ce.Event {
+// event returns the event of the details.
+func (h Hub) event(n details) ce.Event {
 	entry, known := entries[n.kind]
 	if !known {
 		panic(fmt.Sprintf("kind %q is not in the catalogue", n.kind))
 	}
 	data, err := json.Marshal(n.data)
 	if err != nil {
-		panic(fmt.Sprintf("the data of kind %s is no JSON: %v", n.kind, err)) // Its type is a struct of this package.
+		panic(fmt.Sprintf("the data of kind %s cannot be encoded as JSON: %v", n.kind, err)) // Its type is a struct of this package.
 	}
 	e := ce.New(ce.CloudEventsVersionV1)
 	e.SetID(h.id(n))
@@ -79,8 +79,8 @@ func (h Hub) event(n news) ce.Event {
 	return e
 }
 
-// id of the news: the same for the same transition, whoever tells of it and when.
-func (h Hub) id(n news) string {
+// id is the same for the same transition, on every replica and at any time.
+func (h Hub) id(n details) string {
 	return digest(string(h.UID), n.object, string(n.kind), n.transition, fmt.Sprint(n.attempt))
 }
 
@@ -96,7 +96,7 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Prefixed is the event with another prefix before its kind.
+// Prefixed returns the event with another prefix before its kind.
 func Prefixed(e ce.Event, prefix string) ce.Event {
 	k := KindOf(e)
 	if k == "" || prefix == "" || e.Type() == prefix+"."+string(k) {
@@ -107,7 +107,7 @@ func Prefixed(e ce.Event, prefix string) ce.Event {
 	return e
 }
 
-// PartitionKey of an event; its subject when it has none.
+// PartitionKey returns the partition key of an event; its subject when it has none.
 func PartitionKey(e ce.Event) string {
 	if key, ok := e.Extensions()[PartitionKeyExtension].(string); ok && key != "" {
 		return key
@@ -115,11 +115,11 @@ func PartitionKey(e ce.Event) string {
 	return e.Subject()
 }
 
-// second is a time as the API server keeps it.
+// second rounds a time down, as the API server stores it.
 func second(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// stamp of a time, for a transition.
+// stamp formats a time for a transition.
 func stamp(t time.Time) string { return second(t).Format(time.RFC3339) }
 
-// cut shortens a message for people.
+// cut shortens a message to maxMessage.
 func cut(text string) string { return truncate.Bytes(text, maxMessage) }

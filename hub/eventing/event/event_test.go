@@ -31,7 +31,7 @@ func at(seconds int) metav1.Time {
 	return metav1.NewTime(start.Add(time.Duration(seconds) * time.Second))
 }
 
-// promotion that is manual, approved, and has come to an end.
+// promotion that is manual, approved and finished.
 func promotion(phase capstanv1.PromotionPhase) *capstanv1.Promotion {
 	finished := at(90)
 	started := at(1)
@@ -68,9 +68,9 @@ func connection(state capstanv1.ConnectionState) *capstanv1.ClusterConnection {
 func samples(t *testing.T) []ce.Event {
 	t.Helper()
 	var all []ce.Event
-	keep := func(e ce.Event, told bool) {
-		if !told {
-			t.Fatal("there was nothing to tell")
+	keep := func(e ce.Event, published bool) {
+		if !published {
+			t.Fatal("the state has no event")
 		}
 		all = append(all, e)
 	}
@@ -103,7 +103,8 @@ func samples(t *testing.T) []ce.Event {
 	return append(all, hub.Backends("uid-of-backend", true, backend, start), hub.Backends("uid-of-backend", false, backend, start))
 }
 
-// TestGolden: every kind, as it goes over the wire; valid, and its data as the schema says.
+// TestGolden: every kind has its JSON form of testdata, is a valid CloudEvent, and its data
+// matches the schema.
 func TestGolden(t *testing.T) {
 	g := NewWithT(t)
 	seen := map[Kind]bool{}
@@ -137,7 +138,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestSchemas are served for each kind, and allow what a later release may add.
+// TestSchemas: each kind has a schema, which allows fields of a later release.
 func TestSchemas(t *testing.T) {
 	g := NewWithT(t)
 	for _, entry := range Catalogue() {
@@ -145,7 +146,7 @@ func TestSchemas(t *testing.T) {
 		g.Expect(known).To(BeTrue())
 		g.Expect(string(text)).To(And(ContainSubstring(draft), Not(ContainSubstring("additionalProperties"))))
 	}
-	_, known := Schema("promotion.eaten.v1")
+	_, known := Schema("promotion.unknown.v1")
 	g.Expect(known).To(BeFalse())
 }
 
@@ -168,8 +169,8 @@ func ids(events []ce.Event) []string {
 	return all
 }
 
-// TestSameTransitionSameEvent: an event made of an object in memory, with its fractions
-// of a second, is that made of the object read back later, when more has happened to it.
+// TestSameTransitionSameEvent: the event of an object in memory, with fractions of a
+// second, equals that of the object read back after later changes.
 func TestSameTransitionSameEvent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := NewWithT(t)
@@ -188,24 +189,24 @@ func TestSameTransitionSameEvent(t *testing.T) {
 		first, again := hub.Promotions(p), hub.Promotions(later)
 		g.Expect(again).To(Equal(first))
 
-		// What is seen earlier is the beginning of what is seen at the end.
+		// Earlier states have the first of the final events.
 		early := p.DeepCopy()
 		early.Status.Phase, early.Status.FinishTime = capstanv1.PhaseAwaitingRollout, nil
 		g.Expect(hub.Promotions(early)).To(Equal(first[:len(first)-1]))
 
-		// Another hub, object or life is another event.
+		// Another hub, object or retry is another event.
 		other := Hub{Name: hub.Name, UID: "another", SchemaBase: hub.SchemaBase}
 		g.Expect(ids(other.Promotions(p))).NotTo(ContainElements(ids(first)))
 		again2 := p.DeepCopy()
 		again2.Status.Retry++
 		g.Expect(ids(hub.Promotions(again2))).NotTo(ContainElement(first[len(first)-1].ID()))
-		healed := p.DeepCopy() // A Secret changed: the life begins anew under the same retry.
-		healed.Status.StartTime = &metav1.Time{Time: p.Status.StartTime.Add(10 * time.Second)}
-		g.Expect(ids(hub.Promotions(healed))).NotTo(ContainElement(first[len(first)-1].ID()))
+		restarted := p.DeepCopy() // A Secret changed: the promotion starts again in the same retry.
+		restarted.Status.StartTime = &metav1.Time{Time: p.Status.StartTime.Add(10 * time.Second)}
+		g.Expect(ids(hub.Promotions(restarted))).NotTo(ContainElement(first[len(first)-1].ID()))
 	})
 }
 
-// TestDigest: no two lists of parts are read as one.
+// TestDigest: different lists of parts have different digests.
 func TestDigest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(rapid.String(), 1, 5)
@@ -216,7 +217,7 @@ func TestDigest(t *testing.T) {
 	})
 }
 
-// TestEverySampleHasItsOwnID but Ready and recovered, which are one edge.
+// TestEverySampleHasItsOwnID, except Ready and recovered, which are one transition.
 func TestEverySampleHasItsOwnID(t *testing.T) {
 	g := NewWithT(t)
 	seen := map[string]Kind{}
@@ -232,15 +233,15 @@ func TestEverySampleHasItsOwnID(t *testing.T) {
 func TestClusterStates(t *testing.T) {
 	g := NewWithT(t)
 	for _, quiet := range []capstanv1.ConnectionState{"", capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting} {
-		_, told := hub.ClusterState(connection(quiet), "")
-		g.Expect(told).To(BeFalse(), string(quiet))
+		_, published := hub.ClusterState(connection(quiet), "")
+		g.Expect(published).To(BeFalse(), string(quiet))
 	}
-	_, told := hub.ClusterState(connection(capstanv1.ConnectionReady), capstanv1.ConnectionReady)
-	g.Expect(told).To(BeFalse(), "the state that was told is no news")
+	_, published := hub.ClusterState(connection(capstanv1.ConnectionReady), capstanv1.ConnectionReady)
+	g.Expect(published).To(BeFalse(), "the state was already published")
 	e, _ := hub.ClusterState(connection(capstanv1.ConnectionReady), capstanv1.ConnectionAuthFailed)
 	g.Expect(KindOf(e)).To(Equal(ClusterRecovered))
-	_, told = hub.ClusterCredentialsExpiring(connection(capstanv1.ConnectionReady), time.Minute, start)
-	g.Expect(told).To(BeFalse(), "an hour is left")
+	_, published = hub.ClusterCredentialsExpiring(connection(capstanv1.ConnectionReady), time.Minute, start)
+	g.Expect(published).To(BeFalse(), "the credentials expire in an hour")
 }
 
 func TestPrefix(t *testing.T) {
@@ -248,7 +249,7 @@ func TestPrefix(t *testing.T) {
 	e := hub.ClusterRegistered(connection(""))
 	other := Prefixed(e, "sap.kyma.custom.hub")
 	g.Expect(other.Type()).To(Equal("sap.kyma.custom.hub.cluster.registered.v1"))
-	g.Expect(e.Type()).To(Equal("dev.capstan.cluster.registered.v1"), "the event itself is left alone")
+	g.Expect(e.Type()).To(Equal("dev.capstan.cluster.registered.v1"), "the event itself does not change")
 	g.Expect(KindOf(other)).To(Equal(ClusterRegistered))
 	g.Expect(other.ID()).To(Equal(e.ID()))
 	foreign := ce.New()
@@ -268,7 +269,7 @@ func TestMatches(t *testing.T) {
 	g.Expect(PromotionFailed.Matches(nil)).To(BeFalse())
 }
 
-// TestMessagesAreCut at the end of a character, and are UTF-8.
+// TestMessagesAreCut: messages are cut at the end of a character, and are UTF-8.
 func TestMessagesAreCut(t *testing.T) {
 	g := NewWithT(t)
 	p := promotion(capstanv1.PhaseFailed)

@@ -10,10 +10,10 @@ import (
 // DefaultPrefix stands before the kind in the type of an event.
 const DefaultPrefix = "dev.capstan"
 
-// Kind of news: object, operation and version of its data.
+// Kind of an event: object, operation and version of its data.
 type Kind string
 
-// Kinds of news.
+// Kinds of events.
 const (
 	PromotionDetected   Kind = "promotion.detected.v1"
 	PromotionWaiting    Kind = "promotion.waiting.v1"
@@ -60,45 +60,45 @@ const (
 type Entry struct {
 	Kind     Kind
 	Severity Severity
-	// Level news tell of a state: the newest of an object makes those before it
-	// worthless, and a flapping object may be told of less often. All other news are
-	// told one by one.
+	// Level events report a state: the newest one of an object replaces the previous
+	// ones, and those of a flapping object are published less often. All other events
+	// are published one by one.
 	Level bool
-	// When it is told.
+	// When describes when it is published.
 	When string
 }
 
 // catalogue of all kinds, in the order of docs/events.md.
 var catalogue = []Entry{
-	{PromotionDetected, Info, false, "a promotion was decided upon and recorded"},
-	{PromotionWaiting, Info, false, "a manual promotion waits for its approval"},
-	{PromotionApproved, Info, false, "somebody approved it"},
-	{PromotionStarted, Info, false, "it begins to be carried out"},
+	{PromotionDetected, Info, false, "a Promotion was created"},
+	{PromotionWaiting, Info, false, "a manual promotion waits for an approval"},
+	{PromotionApproved, Info, false, "a user approved the promotion"},
+	{PromotionStarted, Info, false, "the hub starts the promotion"},
 	{PromotionSucceeded, Info, false, "every target runs the revision"},
-	{PromotionFailed, Error, false, "it cannot be carried out until somebody changes something"},
-	{PromotionRejected, Warning, false, "a person closed its pull request"},
-	{PromotionSuperseded, Info, false, "something newer took its place"},
+	{PromotionFailed, Error, false, "the promotion failed; it needs a change by a user"},
+	{PromotionRejected, Warning, false, "a user closed its pull request"},
+	{PromotionSuperseded, Info, false, "a newer promotion replaced it"},
 
-	{ClusterRegistered, Info, false, "the hub was asked to connect to a cluster for the first time"},
-	{ClusterReady, Info, true, "a cluster answers, and every watched kind is synced"},
-	{ClusterDegraded, Warning, true, "a cluster answers, with something amiss"},
+	{ClusterRegistered, Info, false, "the hub connects to a cluster for the first time"},
+	{ClusterReady, Info, true, "a cluster answers, and all watched kinds are synced"},
+	{ClusterDegraded, Warning, true, "a cluster answers, but with a problem; the reason names it"},
 	{ClusterUnreachable, Error, true, "a cluster does not answer"},
 	{ClusterAuthFailed, Error, true, "the credentials for a cluster are missing, refused or rejected"},
 	{ClusterRecovered, Info, true, "a cluster is Ready again after it was Degraded, Unreachable or AuthFailed"},
-	{ClusterCredentialsRotated, Info, false, "the credentials for a cluster have another end"},
-	{ClusterCredentialsExpiring, Warning, false, "the credentials for a cluster end soon"},
-	{ClusterRemoved, Info, true, "the cluster object is gone or going"},
+	{ClusterCredentialsRotated, Info, false, "the credentials for a cluster have a new expiry time"},
+	{ClusterCredentialsExpiring, Warning, false, "the credentials for a cluster expire soon"},
+	{ClusterRemoved, Info, true, "the cluster object is deleted or is being deleted"},
 
-	{InstanceStateChanged, Info, false, "an instance or its group changed its state"},
-	{InstanceSpotInterruption, Warning, false, "a spot instance is about to be taken back"},
+	{InstanceStateChanged, Info, false, "the state of an instance or its Auto Scaling group changed"},
+	{InstanceSpotInterruption, Warning, false, "AWS is going to interrupt a spot instance"},
 	{InstanceLifecycleHook, Info, false, "an instance waits in a lifecycle hook of its group"},
 	{InstanceScheduledChange, Warning, false, "AWS announced maintenance of an instance"},
 
-	{MachineDeploymentAnnotated, Info, false, "capacity annotations were written"},
-	{MachineDeploymentAnnotationFailed, Warning, false, "the capacity could not be told"},
+	{MachineDeploymentAnnotated, Info, false, "the hub wrote capacity annotations"},
+	{MachineDeploymentAnnotationFailed, Warning, false, "the hub could not find out the capacity"},
 
-	{BackendReady, Info, true, "an event backend is ready; told to the other ones"},
-	{BackendNotReady, Warning, true, "an event backend is not ready; told to the other ones"},
+	{BackendReady, Info, true, "an EventingBackend is ready; published to the others"},
+	{BackendNotReady, Warning, true, "an EventingBackend is not ready; published to the others"},
 }
 
 var entries = func() map[Kind]Entry {
@@ -109,19 +109,19 @@ var entries = func() map[Kind]Entry {
 	return m
 }()
 
-// Catalogue of all kinds, which the caller may not change.
+// Catalogue returns all kinds. The caller must not change them.
 func Catalogue() []Entry { return catalogue }
 
-// EntryOf a kind; false when the catalogue has none such.
+// EntryOf returns the entry of a kind; false when the catalogue has no such kind.
 func EntryOf(k Kind) (Entry, bool) {
 	entry, known := entries[k]
 	return entry, known
 }
 
-// kindSegments are the dots' parts of a kind: object, operation, version.
+// kindSegments is the number of parts of a kind: object, operation, version.
 const kindSegments = 3
 
-// KindOf an event, whatever its prefix; empty when it is none of the catalogue's.
+// KindOf returns the kind of an event with any prefix; empty when it is not in the catalogue.
 func KindOf(e ce.Event) Kind {
 	parts := strings.Split(e.Type(), ".")
 	if len(parts) < kindSegments {
@@ -134,8 +134,8 @@ func KindOf(e ce.Event) Kind {
 	return k
 }
 
-// Matches tells whether one of the patterns (such as *, promotion.* and
-// cluster.unreachable.v1) fits the kind; a malformed one fits none.
+// Matches reports whether one of the patterns (such as *, promotion.* and
+// cluster.unreachable.v1) matches the kind. A malformed pattern matches none.
 func (k Kind) Matches(patterns []string) bool {
 	for _, pattern := range patterns {
 		if fits, err := path.Match(pattern, string(k)); err == nil && fits {

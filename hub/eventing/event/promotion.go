@@ -16,40 +16,39 @@ type Promotion struct {
 	Pipeline          string   `json:"pipeline" jsonschema:"name of the Pipeline"`
 	Promotion         string   `json:"promotion" jsonschema:"name of the Promotion"`
 	Number            int64    `json:"number" jsonschema:"number of the promotion among those into the environment"`
-	Attempt           int64    `json:"attempt" jsonschema:"how often the promotion was started again by hand"`
+	Attempt           int64    `json:"attempt" jsonschema:"number of manual retries (spec.retry)"`
 	App               App      `json:"app" jsonschema:"the application that is promoted"`
-	FromEnvironment   string   `json:"fromEnvironment" jsonschema:"environment where the revision was seen"`
+	FromEnvironment   string   `json:"fromEnvironment" jsonschema:"environment where the revision was observed"`
 	ToEnvironment     string   `json:"toEnvironment" jsonschema:"environment that the revision is promoted into"`
-	Targets           []string `json:"targets,omitempty" jsonschema:"targets of the environment, for people"`
+	Targets           []string `json:"targets,omitempty" jsonschema:"targets of the environment, as readable text"`
 	Revision          string   `json:"revision" jsonschema:"the revision that is promoted"`
-	PreviousRevisions []string `json:"previousRevisions,omitempty" jsonschema:"what the targets ran before; empty for a target that ran nothing"`
-	Strategy          string   `json:"strategy,omitempty" jsonschema:"how the promotion is carried out: pull-request or notification"`
-	Manual            bool     `json:"manual" jsonschema:"whether an approval is needed"`
-	Actor             string   `json:"actor,omitempty" jsonschema:"user name of who approved"`
-	PullRequestURL    string   `json:"pullRequestURL,omitempty" jsonschema:"address of the pull request"`
-	Reason            string   `json:"reason,omitempty" jsonschema:"reason for the end, in one word"`
-	Message           string   `json:"message,omitempty" jsonschema:"the same for people"`
+	PreviousRevisions []string `json:"previousRevisions,omitempty" jsonschema:"previous revision of each target; an empty string when a target had none"`
+	Strategy          string   `json:"strategy,omitempty" jsonschema:"strategy of the promotion: pull-request or notification"`
+	Manual            bool     `json:"manual" jsonschema:"whether the promotion needs an approval"`
+	Actor             string   `json:"actor,omitempty" jsonschema:"name of the user who approved"`
+	PullRequestURL    string   `json:"pullRequestURL,omitempty" jsonschema:"URL of the pull request"`
+	Reason            string   `json:"reason,omitempty" jsonschema:"reason for the result, in CamelCase"`
+	Message           string   `json:"message,omitempty" jsonschema:"explanation of the reason"`
 }
 
 // App names an application.
 type App struct {
-	APIVersion string `json:"apiVersion" jsonschema:"group and version of its kind"`
-	Kind       string `json:"kind" jsonschema:"its kind"`
-	Name       string `json:"name" jsonschema:"its name"`
+	APIVersion string `json:"apiVersion" jsonschema:"API group and version of the application"`
+	Kind       string `json:"kind" jsonschema:"kind of the application"`
+	Name       string `json:"name" jsonschema:"name of the application"`
 }
 
-// Promotions are the events of what a Promotion shows to have happened in its present
-// life (spec.retry), in order. An event is the same whenever it is made: later changes of
-// the object add events but alter none.
+// Promotions returns the events of a Promotion in its present retry (spec.retry), in
+// order. Later changes of the object add events and do not change earlier ones.
 func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	s := &p.Status
-	tell := func(events []ce.Event, k Kind, attempt int64, at time.Time, transition string, with func(*Promotion)) []ce.Event {
+	add := func(events []ce.Event, k Kind, attempt int64, at time.Time, transition string, with func(*Promotion)) []ce.Event {
 		data := promotionData(p)
 		data.Attempt = attempt
 		if with != nil {
 			with(&data)
 		}
-		return append(events, h.event(news{
+		return append(events, h.event(details{
 			kind: k, object: string(p.UID), transition: transition, attempt: attempt, at: at,
 			subject: "pipelines/" + p.Namespace + "/" + p.Spec.Pipeline.Name, partition: p.Namespace + "/" + p.Spec.Pipeline.Name, data: data,
 		}))
@@ -59,24 +58,24 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 			data.Actor = s.Approval.By
 		}
 	}
-	events := tell(nil, PromotionDetected, 0, p.CreationTimestamp.Time, "", nil)
+	events := add(nil, PromotionDetected, 0, p.CreationTimestamp.Time, "", nil)
 	if s.StartTime == nil {
 		return events
 	}
-	// A life may begin anew under the same retry, when a Secret has changed.
-	life := stamp(s.StartTime.Time)
+	// A promotion may start again in the same retry, when a Secret has changed.
+	run := stamp(s.StartTime.Time)
 	if p.Spec.Manual && s.Retry == 0 {
-		events = tell(events, PromotionWaiting, 0, s.StartTime.Time, "", nil)
+		events = add(events, PromotionWaiting, 0, s.StartTime.Time, "", nil)
 	}
 	if s.Approval != nil {
-		// Approved once for good, in whichever life.
-		events = tell(events, PromotionApproved, 0, s.Approval.ApprovalTime.Time, "", actor)
+		// An approval is valid in all retries.
+		events = add(events, PromotionApproved, 0, s.Approval.ApprovalTime.Time, "", actor)
 	}
 	if s.Attempt != nil {
-		events = tell(events, PromotionStarted, s.Retry, begun(s), life, actor)
+		events = add(events, PromotionStarted, s.Retry, startOf(s), run, actor)
 	}
 	if k := ending(s.Phase); k != "" && s.FinishTime != nil {
-		events = tell(events, k, s.Retry, s.FinishTime.Time, life+" "+stamp(s.FinishTime.Time), func(data *Promotion) {
+		events = add(events, k, s.Retry, s.FinishTime.Time, run+" "+stamp(s.FinishTime.Time), func(data *Promotion) {
 			actor(data)
 			data.PullRequestURL, data.Reason, data.Message = s.URL, s.Reason, cut(s.Message)
 		})
@@ -84,15 +83,15 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	return events
 }
 
-// begun is when nothing but the hub was to be waited for.
-func begun(s *capstanv1.PromotionStatus) time.Time {
+// startOf is the time from which the promotion waited only for the hub.
+func startOf(s *capstanv1.PromotionStatus) time.Time {
 	if s.Approval != nil && s.Approval.ApprovalTime.After(s.StartTime.Time) {
 		return s.Approval.ApprovalTime.Time
 	}
 	return s.StartTime.Time
 }
 
-// ending is the kind for a phase that ends a life; empty for any other.
+// ending is the kind for a phase that ends a promotion; empty for any other.
 func ending(phase capstanv1.PromotionPhase) Kind {
 	switch phase {
 	case capstanv1.PhaseSucceeded:
@@ -108,7 +107,7 @@ func ending(phase capstanv1.PromotionPhase) Kind {
 	return ""
 }
 
-// promotionData is what of the data the intent holds.
+// promotionData returns the data of the spec.
 func promotionData(p *capstanv1.Promotion) Promotion {
 	data := Promotion{
 		Namespace: p.Namespace, Pipeline: p.Spec.Pipeline.Name, Promotion: p.Name, Number: p.Spec.Number,

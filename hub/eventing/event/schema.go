@@ -10,7 +10,7 @@ import (
 
 //go:generate go test . -run TestDocumentIsCurrent -update
 
-// schemas of the data, by the object that a kind begins with.
+// schemas of the data, by the first part of a kind: the object.
 var schemas = map[string]*jsonschema.Schema{
 	"promotion":         schemaOf[Promotion](),
 	"cluster":           schemaOf[Cluster](),
@@ -19,10 +19,11 @@ var schemas = map[string]*jsonschema.Schema{
 	"backend":           schemaOf[Backend](),
 }
 
-// draft is the version of JSON schema that the schemas are written in.
+// draft is the JSON schema version of the schemas.
 const draft = "https://json-schema.org/draft/2020-12/schema"
 
-// schemaOf a data type. It is strict as the library makes it: tests check events by it.
+// schemaOf returns the schema of a data type. It allows no additional fields: tests
+// validate events with it.
 func schemaOf[T any]() *jsonschema.Schema {
 	s, err := jsonschema.For[T](nil)
 	if err != nil {
@@ -31,7 +32,8 @@ func schemaOf[T any]() *jsonschema.Schema {
 	return s
 }
 
-// Schema of a kind's data, as it is served; false when the catalogue has no such kind.
+// Schema returns the JSON schema of a kind's data, as the hub serves it; false when the
+// catalogue has no such kind.
 func Schema(k Kind) ([]byte, bool) {
 	entry, known := entries[k]
 	if !known {
@@ -41,18 +43,18 @@ func Schema(k Kind) ([]byte, bool) {
 	s.Schema, s.Title, s.Description = draft, string(k), entry.When
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		panic(fmt.Sprintf("the schema of kind %s is no JSON: %v", k, err)) // It was made from a Go type.
+		panic(fmt.Sprintf("the schema of kind %s cannot be encoded as JSON: %v", k, err)) // It was made from a Go type.
 	}
 	return text, true
 }
 
-// Object of a kind, such as promotion.
+// Object returns the object of a kind, such as promotion.
 func (k Kind) Object() string {
 	object, _, _ := strings.Cut(string(k), ".")
 	return object
 }
 
-// open is a copy of a schema that allows fields which a later release may add.
+// open copies a schema and allows additional fields, which a later release may add.
 func open(s *jsonschema.Schema) *jsonschema.Schema {
 	c := s.CloneSchemas()
 	for _, part := range c.Properties {

@@ -1,55 +1,57 @@
-// Package outbox tells the publisher what happens to the hub's own objects, and after a
-// restart tells again what nobody is recorded to have got.
+// Package outbox publishes events about the hub's own objects. After a restart it publishes
+// again every event that no record shows as settled.
 //
-// Purpose: Promotions, ClusterConnections and EventingBackends are the only journal.
-// What happened to an object is derived from it, under the same ids by every process
-// (package event); who got it stands in one annotation of the object, ToldAnnotation.
+// Purpose: Promotions, ClusterConnections and EventingBackends are the only journal. The
+// events of an object are derived from the object, and every process derives the same ids
+// (package event). One annotation of the object, RecordAnnotation, records which backends
+// have settled which events.
 //
 // # Contract
 //
-// An Outbox acts while its process leads: Start sees the objects, has every queue of the
-// publisher walked once, and tells of edges as the watch brings them. On a standby
-// Pending names nothing.
+// An Outbox acts while its process leads. Start reads the objects, makes the publisher
+// walk every queue once, and publishes each edge that the watch delivers. On a standby,
+// Pending returns no events.
 //
-// Pending names, for one backend, the events of all objects that are not recorded to be
-// settled there, the oldest first. It leaves out what happened before the EventingBackend
-// was created, so that a new backend is not told of the past (but for some seconds by
-// which clocks may differ), and what is older than Options.Horizon. Events of one object
-// keep its order, whatever their times.
+// Pending returns, for one backend, the events of all objects that are not recorded as
+// settled there, the oldest first. It omits events from before the EventingBackend was
+// created, so that a new backend does not get the past. 10 seconds are added for clocks
+// that differ. It also omits events that are older than Options.Horizon. Events of one
+// object keep the order of the object, whatever their times are.
 //
-// What a backend does not want is noted, and recorded with what else it settles of the
-// object: when it wants more kinds one day, it does not get old events after newer ones.
+// An event of a kind that a backend does not select is noted. The note is recorded together
+// with the next event that the backend settles of the object. If the backend selects more
+// kinds later, it does not get old events after newer ones.
 //
-// Settled notes what a backend is done with; the record is written a moment later, one
-// patch for all that was settled of an object in between. In a burst those of Promotions
-// are written at leisure, within a minute or so: each costs the API server as much as the
-// edge that it is of. What was published and not recorded when the process died is
-// published again, under the same id.
+// Settled notes that a backend is done with an event. The record is written later, after
+// Options.RecordDelay, in one patch for all events of the object. In a burst, the records of
+// Promotions are written within about a minute, because each write costs the API server as
+// much as the edge itself. An event that was published but not recorded when the process
+// died is published again under the same id.
 //
-// States (of a cluster's connection, of a backend) are told when they change, and the
-// record says which one was told last: a hub that dies between Unreachable and Ready
-// tells of a recovery afterwards, not of a first contact.
+// States (of a cluster's connection, of a backend) are published when they change. The
+// record holds the state that was published last. A hub that dies between Unreachable and
+// Ready therefore publishes a recovery after its restart, not a first contact.
 //
 // # Why an annotation
 //
-// A cursor for each backend would cost fewer writes, but it needs times that only grow,
-// and these come from several machines' clocks: whatever is behind the cursor when it
-// appears is lost. A record on the object says of each event whether it was settled. It
-// is written beside the status' owners, whose patches do not touch it, and nobody else
-// writes it; a write that is lost, or is overtaken by that of an earlier leader, makes an
-// event come twice and never not at all. It goes with its object.
+// A cursor for each backend would cost fewer writes. But a cursor needs times that only
+// increase, and these times come from the clocks of several machines: an event that appears
+// behind the cursor is lost. A record on the object says of each event whether it was
+// settled. Only the outbox writes it, and the owners of the status do not touch it in their
+// patches. If a write is lost, or an earlier leader overwrites it, an event is published
+// twice; it is never lost. The record is deleted with its object.
 //
 // # Locking
 //
-// Outbox.mu guards all that is known of the objects; nothing is called while it is held.
-// Outbox.telling keeps news behind what is pending; it is held over the publisher's Tell
-// and Ask, which do not block, and is taken before mu.
-// The recorder's workers and the look at expiring credentials end with Start.
+// Outbox.mu guards all data about the objects; nothing is called while it is held.
+// Outbox.publishing keeps new events behind pending ones. It is held over the publisher's
+// Publish and Resync, which do not block, and is taken before mu.
+// The recorder's workers and the check for expiring credentials end with Start.
 //
 // # Trade-offs
 //
-// An object that is deleted takes what was not told of it along, but for what is in the
-// publisher's queues. Of a Promotion the events of its present life are known: those of
-// an earlier one that no backend got in time are not told any more. A cluster that
-// flaps within one second while the hub dies may be told of once too few.
+// If an object is deleted, its unpublished events are lost, except those in the publisher's
+// queues. A Promotion shows only the events of its current run: events of an earlier run
+// that no backend got in time are not published any more. If a cluster flaps within one
+// second while the hub dies, one event may be missing.
 package outbox

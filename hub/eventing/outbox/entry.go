@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// credentialLead is how long before their end credentials are told of.
+	// credentialLead is how long before their expiry the event about credentials is published.
 	credentialLead = 7 * 24 * time.Hour
-	// Of credentials that live shorter, the last quarter is the lead: EKS tokens live for
-	// 15 minutes and are renewed after 10.
+	// shortLived is the divisor for credentials with a shorter lifetime: their lead is the
+	// last quarter. EKS tokens are valid for 15 minutes and are renewed after 10.
 	shortLived = 4
 )
 
@@ -31,28 +31,28 @@ const (
 	stateNotReady = "NotReady"
 )
 
-// entry is what is known of one object. Outbox.mu guards it.
+// entry is the outbox's data about one object. Outbox.mu guards it.
 type entry struct {
-	// object as the informer's cache has it, which nobody changes.
+	// object is the one in the informer's cache, which must not be changed.
 	object client.Object
 	level  level
-	// edges are the ids of the level's events at the second that edgeAt is.
+	// edges are the ids of the level's events within the second edgeAt.
 	edges  []string
 	edgeAt time.Time
 
 	credentials credentials
-	// offered are the present events that the publisher was told of, or that were there
-	// at the start.
+	// offered are the current events that the publisher got, or that existed at the
+	// start.
 	offered []string
-	// tracked are the ids that Settled may come for.
+	// tracked are the ids for which Settled may be called.
 	tracked []string
-	// settled by a backend, and not yet seen in the record.
+	// settled are ids that a backend has settled and the record does not show yet.
 	settled map[string][]string
-	// unwanted by a backend, and not yet seen in the record.
+	// unwanted are ids that a backend does not select and the record does not show yet.
 	unwanted map[string][]string
 }
 
-// newEntry of an object that was not known to this process.
+// newEntry makes the entry of an object that is new to this process.
 func newEntry(o client.Object) *entry {
 	e := &entry{settled: map[string][]string{}, unwanted: map[string][]string{}}
 	r := recordOf(o)
@@ -65,8 +65,9 @@ func newEntry(o client.Object) *entry {
 	return e
 }
 
-// see the object as it is now; uid is that of the backend of a name, empty for none.
-func (e *entry) see(hub event.Hub, o client.Object, uid func(backend string) types.UID, now time.Time) {
+// observe updates the entry from the object's current state. uid returns the UID of a backend
+// by name, empty if there is none.
+func (e *entry) observe(hub event.Hub, o client.Object, uid func(backend string) types.UID, now time.Time) {
 	e.object = o
 	r := recordOf(o)
 	e.forget(func(backend, id string) bool {
@@ -74,7 +75,7 @@ func (e *entry) see(hub event.Hub, o client.Object, uid func(backend string) typ
 		return of == "" || r.has(of, id)
 	})
 	if c, ok := o.(*capstanv1.ClusterConnection); ok {
-		e.seeCredentials(c, now)
+		e.observeCredentials(c, now)
 	}
 	state, at := stateOf(o)
 	if state == "" || at.IsZero() || state == e.level.State {
@@ -95,7 +96,7 @@ func (e *entry) see(hub event.Hub, o client.Object, uid func(backend string) typ
 	e.edges = append(e.edges, edge.ID())
 }
 
-// forget what need not be remembered of a backend any more.
+// forget removes the notes for which over returns true.
 func (e *entry) forget(over func(backend, id string) bool) {
 	for _, notes := range []map[string][]string{e.settled, e.unwanted} {
 		for backend, ids := range notes {
@@ -107,7 +108,8 @@ func (e *entry) forget(over func(backend, id string) bool) {
 	}
 }
 
-func (e *entry) seeCredentials(c *capstanv1.ClusterConnection, now time.Time) {
+// observeCredentials updates when the credentials expire and were rotated.
+func (e *entry) observeCredentials(c *capstanv1.ClusterConnection, now time.Time) {
 	if c.Status.CredentialExpiryTime == nil {
 		return
 	}
@@ -121,8 +123,8 @@ func (e *entry) seeCredentials(c *capstanv1.ClusterConnection, now time.Time) {
 	}
 }
 
-// stateOf an object that is told of by level, and since when; empty for none, and for one
-// that says nothing.
+// stateOf returns the state of an object whose state changes are published, and since when.
+// It returns an empty state for other objects, and while the state is not known.
 func stateOf(o client.Object) (string, time.Time) {
 	switch o := o.(type) {
 	case *capstanv1.ClusterConnection:
@@ -153,8 +155,8 @@ func readyOf(b *eventingv1.EventingBackend) *eventingv1.Condition {
 	return nil
 }
 
-// edge is the event of the level, also while the object says nothing of its state; false
-// when it is not told of.
+// edge returns the event of the level, also while the object shows no state; false if the
+// level has no event.
 func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
 	if e.level.State == "" {
 		return ce.Event{}, false
@@ -166,7 +168,7 @@ func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
 		shown := o.DeepCopy()
 		since := metav1.NewTime(e.level.At)
 		shown.Status.State, shown.Status.LastTransitionTime = capstanv1.ConnectionState(e.level.State), &since
-		if state != e.level.State { // They are another state's.
+		if state != e.level.State { // They belong to another state.
 			shown.Status.Reason, shown.Status.Message = "", ""
 		}
 		made, ok := hub.ClusterState(shown, capstanv1.ConnectionState(e.level.From))
@@ -176,7 +178,7 @@ func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
 		edge = made
 	case *eventingv1.EventingBackend:
 		if e.level.State == stateNotReady && e.level.From != stateReady {
-			return ce.Event{}, false // It never was: its author sees to it.
+			return ce.Event{}, false // It was never ready: its author reads the condition.
 		}
 		data := event.Backend{Namespace: o.Namespace, Name: o.Name, BackendType: o.Status.BackendType}
 		if state == e.level.State {
@@ -191,7 +193,7 @@ func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
 	return edge, true
 }
 
-// events that the object shows, in order.
+// events returns the events that the object shows, in order.
 func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 	var all []ce.Event
 	add := func(one ce.Event, ok bool) {
@@ -211,7 +213,7 @@ func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 			}
 			add(hub.ClusterCredentialsExpiring(o, c.End.Sub(c.WarnAt), now))
 		}
-		// Nothing of it is before its registration; the rest does not follow of one another.
+		// The registration is first; the other events are independent, so their times order them.
 		slices.SortStableFunc(all[1:], func(x, y ce.Event) int { return x.Time().Compare(y.Time()) })
 	case *eventingv1.EventingBackend:
 		add(e.edge(hub))
@@ -219,8 +221,8 @@ func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 	return all
 }
 
-// news are the events that were not offered yet; they are now.
-func (e *entry) news(present []ce.Event) []ce.Event {
+// fresh returns the events that were not offered yet, and marks them as offered.
+func (e *entry) fresh(present []ce.Event) []ce.Event {
 	var fresh []ce.Event
 	ids := make([]string, 0, len(present))
 	for _, one := range present {

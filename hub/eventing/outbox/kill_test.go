@@ -41,12 +41,13 @@ import (
 // as JSON.
 const doomedEnv = "CAPSTAN_OUTBOX_DOOMED"
 
-// doomed says where the process that is killed finds everything.
+// doomed is the configuration of the process that is killed.
 type doomed struct {
 	Kubeconfig, Namespace, NATS, Hook string
 }
 
-// child is whether this program is the process that is killed. It runs until it is.
+// child returns false unless this program is the process that is killed: then it runs until
+// it is killed.
 func child() bool {
 	raw := os.Getenv(doomedEnv)
 	if raw == "" {
@@ -62,7 +63,7 @@ func child() bool {
 	return true
 }
 
-// run what the hub runs of eventing.
+// run starts the parts of eventing that the hub runs.
 func (d doomed) run(ctx context.Context) error {
 	ctrl.SetLogger(logr.Discard())
 	config, err := clientcmd.BuildConfigFromFlags("", d.Kubeconfig)
@@ -77,7 +78,7 @@ func (d doomed) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	box := outbox.New(outbox.Options{Hub: teller, Cache: informers, Client: writer, RecordDelay: 100 * time.Millisecond, Clock: clock.RealClock{}, Logger: logr.Discard()})
+	box := outbox.New(outbox.Options{Hub: hub, Cache: informers, Client: writer, RecordDelay: 100 * time.Millisecond, Clock: clock.RealClock{}, Logger: logr.Discard()})
 	p := publisher.New(publisher.Options{Clock: clock.RealClock{}, Logger: logr.Discard(), Sources: []publisher.Source{box}})
 	box.PublishTo(p)
 	bus, err := nats.Open(nats.Options{Config: configOf(schema.NATS(d.NATS), nil), AllowLoopback: true})
@@ -183,12 +184,12 @@ func TestKilledAtRandom(t *testing.T) {
 	process := d.start(w)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range kills {
-		// Not before it has told something, or its death would show nothing.
+		// Kill it only after it has published an event, otherwise the test proves nothing.
 		before := hook.distinct()
 		w.g.Eventually(hook.distinct).Should(Or(BeNumerically(">", before), Equal(edges)))
 		w.lasts(time.Duration(random.IntN(1000)) * time.Millisecond)
 		w.g.Expect(process.Process.Kill()).To(Succeed())
-		_ = process.Wait() // It says that it was killed.
+		_ = process.Wait() // The error is that it was killed.
 		process = d.start(w)
 	}
 	<-done
@@ -213,7 +214,7 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 	again := 0
 	for _, p := range promotions {
-		want := teller.Promotions(p)
+		want := hub.Promotions(p)
 		w.g.Expect(want).To(HaveLen(each))
 		last := -1
 		for _, e := range want {
@@ -254,15 +255,15 @@ func (d doomed) start(w *world) *exec.Cmd {
 	return process
 }
 
-// lasts waits for a moment of the real time.
+// lasts waits for a time on the real clock.
 func (w *world) lasts(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
 }
 
-// whole life of the i-th manual promotion, of one of twenty Pipelines. It may be called
-// from any goroutine.
+// whole writes the complete lifecycle of the i-th manual promotion, of one of twenty
+// Pipelines. It may be called from any goroutine.
 func (w *world) whole(i int) *capstanv1.Promotion {
 	ctx := w.Context()
 	p := newPromotion(w.ns, fmt.Sprintf("web-%d", i), int64(i+1), true)

@@ -21,38 +21,38 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 )
 
-// DefaultHorizon is as long as a stream keeps its events by default: what is older is
-// history, not news.
+// DefaultHorizon is as long as a stream keeps its events by default. Older events are not
+// published.
 const DefaultHorizon = 7 * 24 * time.Hour
 
-// Publisher that is told; *publisher.Publisher is one.
+// Publisher takes the events. *publisher.Publisher implements it.
 type Publisher interface {
-	// Tell every backend of an event. It never blocks.
-	Tell(e ce.Event, from publisher.Source)
-	// Ask the Sources again, for every backend, what is pending. It never blocks.
-	Ask()
+	// Publish queues an event for every backend. It never blocks.
+	Publish(e ce.Event, from publisher.Source)
+	// Resync makes every backend ask the Sources for pending events. It never blocks.
+	Resync()
 }
 
 // Options of an Outbox.
 type Options struct {
-	// Hub that tells.
+	// Hub makes the events.
 	Hub event.Hub
-	// Cache of the management cluster. It is asked for informers of Promotions,
-	// ClusterConnections and EventingBackends.
+	// Cache of the management cluster has the informers of Promotions, ClusterConnections and
+	// EventingBackends.
 	Cache Informers
 	// Client writes the records, as metadata.
 	Client client.Writer
-	// Horizon is the age beyond which nothing is told any more; DefaultHorizon when 0.
+	// Horizon is the age beyond which events are not published; DefaultHorizon when 0.
 	Horizon time.Duration
-	// RecordDelay gathers what is settled of an object into one patch;
+	// RecordDelay is how long settled events of an object are collected for one patch;
 	// DefaultRecordDelay when 0.
 	RecordDelay time.Duration
 	Clock       clock.WithTicker
 	Logger      logr.Logger
 }
 
-// skew of the clocks that objects' times come from: a backend is told of what is said to
-// have happened that long before it was created.
+// skew is how far the clocks that set the times of objects may differ: a backend also gets
+// events that have a time this long before its creation.
 const skew = 10 * time.Second
 
 // key of an object.
@@ -61,30 +61,30 @@ type key struct {
 	types.NamespacedName
 }
 
-// Outbox is a publisher.Source of what happens to the hub's objects. It is to be among
-// publisher.Options.Sources, PublishTo is to be called with that publisher, and Start is to
-// run while the process leads: manager.Add(outbox).
+// Outbox is a publisher.Source of the events of the hub's objects. It must be one of
+// publisher.Options.Sources. Call PublishTo with that publisher, and run Start while the
+// process leads: manager.Add(outbox).
 type Outbox struct {
 	options   Options
 	publisher Publisher
 
-	// telling is held from when it is known what is new until the publisher knows it, and
-	// while it is asked to walk: neither blocks. Otherwise what is new could come before
-	// what is pending of the same object.
-	telling sync.Mutex
+	// publishing is held from when new events are found until the publisher has them, and
+	// over Resync; neither blocks. Otherwise a new event could overtake a pending one of the
+	// same object.
+	publishing sync.Mutex
 
 	mu          sync.Mutex
 	lockedState struct {
-		// leading is set while Start sees all objects.
+		// leading is set when Start has seen all objects, until it ends.
 		leading bool
-		// prompt and leisurely are the queues of objects whose record is to be written;
-		// nil before Start.
-		prompt, leisurely workqueue.TypedDelayingInterface[key]
+		// prompt and paced are the queues of objects whose record must be written; nil
+		// before Start.
+		prompt, paced workqueue.TypedDelayingInterface[key]
 
 		entries map[key]*entry
 		// backends are the entries of EventingBackends, by "namespace/name".
 		backends map[string]*entry
-		// byID says whose event it is that Settled may come for.
+		// byID maps the id of a tracked event to its object.
 		byID map[string]key
 	}
 }
@@ -104,12 +104,12 @@ func New(o Options) *Outbox {
 	return b
 }
 
-// PublishTo sets the publisher, before Start. It is a setter because the two know each
+// PublishTo sets the publisher, before Start. It is a setter because the two refer to each
 // other: the publisher is made with this Outbox as one of its Sources.
 func (b *Outbox) PublishTo(p Publisher) { b.publisher = p }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: two who tell the same
-// would tell it twice.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: two active outboxes would
+// publish every event twice.
 func (b *Outbox) NeedLeaderElection() bool { return true }
 
 func keyOf(o client.Object) key {
@@ -125,10 +125,11 @@ func keyOf(o client.Object) key {
 	return k
 }
 
-// see an object that is there. Before the Outbox leads nobody is told, as Pending will.
-func (b *Outbox) see(o client.Object) {
-	b.telling.Lock()
-	defer b.telling.Unlock()
+// observe handles an object that exists, and publishes its new events. Before the Outbox
+// leads it publishes nothing: Pending returns these events later.
+func (b *Outbox) observe(o client.Object) {
+	b.publishing.Lock()
+	defer b.publishing.Unlock()
 	now, k := b.options.Clock.Now(), keyOf(o)
 	b.mu.Lock()
 	e := b.lockedState.entries[k]
@@ -140,13 +141,13 @@ func (b *Outbox) see(o client.Object) {
 			b.lockedState.backends[k.String()] = e
 		}
 	}
-	e.see(b.options.Hub, o, b.uidLocked, now)
-	fresh := b.newsLocked(k, e, now)
+	e.observe(b.options.Hub, o, b.uidLocked, now)
+	fresh := b.freshLocked(k, e, now)
 	b.mu.Unlock()
-	b.tell(fresh)
+	b.publish(fresh)
 }
 
-// uidLocked of the backend of a name; empty for none.
+// uidLocked returns the UID of a backend by name, empty if there is none.
 func (b *Outbox) uidLocked(backend string) types.UID {
 	if e := b.lockedState.backends[backend]; e != nil {
 		return e.object.GetUID()
@@ -154,24 +155,24 @@ func (b *Outbox) uidLocked(backend string) types.UID {
 	return ""
 }
 
-// look at an object again, as it was last seen: time has passed.
-func (b *Outbox) look(k key) {
-	b.telling.Lock()
-	defer b.telling.Unlock()
+// recheck publishes events of an object that are due because time has passed.
+func (b *Outbox) recheck(k key) {
+	b.publishing.Lock()
+	defer b.publishing.Unlock()
 	now := b.options.Clock.Now()
 	var fresh []ce.Event
 	b.mu.Lock()
 	if e := b.lockedState.entries[k]; e != nil {
-		fresh = b.newsLocked(k, e, now)
+		fresh = b.freshLocked(k, e, now)
 	}
 	b.mu.Unlock()
-	b.tell(fresh)
+	b.publish(fresh)
 }
 
-// newsLocked are the events to tell of an object.
-func (b *Outbox) newsLocked(k key, e *entry, now time.Time) []ce.Event {
+// freshLocked returns the events of an object that must be published now.
+func (b *Outbox) freshLocked(k key, e *entry, now time.Time) []ce.Event {
 	present := e.events(b.options.Hub, now)
-	fresh := e.news(present)
+	fresh := e.fresh(present)
 	e.tracked = slices.DeleteFunc(e.tracked, func(id string) bool {
 		over := !slices.ContainsFunc(present, func(one ce.Event) bool { return one.ID() == id })
 		if over {
@@ -196,13 +197,13 @@ func (b *Outbox) trackLocked(k key, e *entry, id string) {
 	}
 }
 
-func (b *Outbox) tell(events []ce.Event) {
+func (b *Outbox) publish(events []ce.Event) {
 	for _, one := range events {
-		b.publisher.Tell(one, b)
+		b.publisher.Publish(one, b)
 	}
 }
 
-// forget an object that is gone.
+// forget removes the entry of an object that was deleted.
 func (b *Outbox) forget(o client.Object) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +222,7 @@ func (b *Outbox) forgetLocked(k key) {
 		delete(b.lockedState.byID, id)
 	}
 	delete(b.lockedState.entries, k)
-	if k.kind == eventingv1.EventingBackendKind { // Another one of its name has settled nothing.
+	if k.kind == eventingv1.EventingBackendKind { // A new backend of the same name has settled nothing.
 		delete(b.lockedState.backends, k.String())
 		for _, e := range b.lockedState.entries {
 			delete(e.settled, k.String())
@@ -230,11 +231,11 @@ func (b *Outbox) forgetLocked(k key) {
 	}
 }
 
-// waiting is an event that a backend is not recorded to have.
+// waiting is an event that the record does not show as settled by a backend.
 type waiting struct {
 	key key
 	id  string
-	// time of the event, or of one before it that has a later one.
+	// time of the event, or of an earlier event of the object if that one is later.
 	time time.Time
 	// number orders the Promotions of one Pipeline.
 	number int64
@@ -267,24 +268,25 @@ func (b *Outbox) Pending(ctx context.Context, backend string, yield func(ce.Even
 		return int(x.number - y.number)
 	})
 	for _, w := range all {
-		if one, ok := b.again(w); ok && !yield(one) {
+		if one, ok := b.rebuild(w); ok && !yield(one) {
 			break
 		}
 	}
 	return nil
 }
 
-// ErrUnknownBackend is returned for a backend that is no EventingBackend, or not seen yet.
-var ErrUnknownBackend = errors.New("there is no such EventingBackend")
+// ErrUnknownBackend is returned for a backend without an EventingBackend, or whose
+// EventingBackend the watch has not delivered yet.
+var ErrUnknownBackend = errors.New("the EventingBackend does not exist, or was not read yet")
 
-// pendingOf one object.
+// pendingOf returns the waiting events of one object.
 func (b *Outbox) pendingOf(k key, backend string) ([]waiting, error) {
 	now := b.options.Clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	to := b.lockedState.backends[backend]
 	if to == nil {
-		return nil, fmt.Errorf("what is pending for %s: %w", backend, ErrUnknownBackend)
+		return nil, fmt.Errorf("listing the pending events of EventingBackend %s: %w", backend, ErrUnknownBackend)
 	}
 	e := b.lockedState.entries[k]
 	if e == nil {
@@ -295,15 +297,15 @@ func (b *Outbox) pendingOf(k key, backend string) ([]waiting, error) {
 		since = oldest
 	}
 	var found []waiting
-	told := recordOf(e.object)
+	settled := recordOf(e.object)
 	var last time.Time
 	for _, one := range e.events(b.options.Hub, now) {
 		id := one.ID()
-		// The object knows the order; its times come from several machines.
+		// The object gives the order, because its times come from several machines.
 		if one.Time().After(last) {
 			last = one.Time()
 		}
-		if one.Time().Before(since) || told.has(to.object.GetUID(), id) || slices.Contains(e.settled[backend], id) || slices.Contains(e.unwanted[backend], id) {
+		if one.Time().Before(since) || settled.has(to.object.GetUID(), id) || slices.Contains(e.settled[backend], id) || slices.Contains(e.unwanted[backend], id) {
 			continue
 		}
 		w := waiting{key: k, id: id, time: last}
@@ -315,8 +317,8 @@ func (b *Outbox) pendingOf(k key, backend string) ([]waiting, error) {
 	return found, nil
 }
 
-// again makes an event that waits; false when its object has gone on.
-func (b *Outbox) again(w waiting) (ce.Event, bool) {
+// rebuild makes a waiting event; false if its object does not show it any more.
+func (b *Outbox) rebuild(w waiting) (ce.Event, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.lockedState.entries[w.key]
@@ -332,9 +334,9 @@ func (b *Outbox) again(w waiting) (ce.Event, bool) {
 	return ce.Event{}, false
 }
 
-// Settled implements publisher.Source. Whatever became of the event, it is not told to
-// the backend again. That it was unwanted is recorded with what is settled later of the
-// object: it is not worth a write.
+// Settled implements publisher.Source. The event is not published to the backend again,
+// whatever the outcome was. An unwanted event causes no write of its own: it is recorded with
+// the next event of the object that is settled.
 func (b *Outbox) Settled(backend, id string, how publisher.Outcome) {
 	b.mu.Lock()
 	k, tracked := b.lockedState.byID[id]
@@ -349,7 +351,7 @@ func (b *Outbox) Settled(backend, id string, how publisher.Outcome) {
 	}
 	queue := b.queueLocked(k)
 	b.mu.Unlock()
-	if tracked && how != publisher.Unwanted { // So Start has made the queue.
+	if tracked && how != publisher.Unwanted { // The queue exists: only Start makes events tracked.
 		queue.AddAfter(k, b.options.RecordDelay)
 	}
 }

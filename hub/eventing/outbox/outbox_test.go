@@ -22,13 +22,13 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// ids that are recorded of an object, for a backend.
+// recorded returns the ids in the record of an object, for a backend.
 func (w *world) recorded(o client.Object, b *eventingv1.EventingBackend) func() []string {
 	return func() []string {
 		var r struct {
 			To map[types.UID][]string `json:"to"`
 		}
-		if raw := w.told(o); raw != "" {
+		if raw := w.record(o); raw != "" {
 			w.g.Expect(json.Unmarshal([]byte(raw), &r)).To(Succeed())
 		}
 		return r.To[b.UID]
@@ -37,9 +37,9 @@ func (w *world) recorded(o client.Object, b *eventingv1.EventingBackend) func() 
 
 var life3 = []string{"promotion.detected.v1", "promotion.started.v1", "promotion.succeeded.v1"}
 
-// TestTold: what happens to an object is told in order, recorded on it, and not told
-// again by the next process.
-func TestTold(t *testing.T) {
+// TestPublishedAndRecorded: the events of an object are published in order and recorded on it.
+// The next process does not publish them again.
+func TestPublishedAndRecorded(t *testing.T) {
 	shared.Get(t)
 	leaks.AtEnd(t) // The test is not parallel: no other outbox runs.
 	w := newWorld(t)
@@ -60,9 +60,10 @@ func TestTold(t *testing.T) {
 	w.g.Expect(second.kinds()).To(Equal([]string{"promotion.detected.v1"}), "of the second promotion")
 }
 
-// TestToldAgain: a process dies with a broker down, and one after a broker's yes that it
-// did not record. The next tells the same, under the same ids.
-func TestToldAgain(t *testing.T) {
+// TestPublishedAgainAfterRestart: one process dies while the broker is down, and another after
+// an acknowledgement that it did not record. The next publishes the same events, with the
+// same ids.
+func TestPublishedAgainAfterRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.backend("bus")
@@ -74,14 +75,14 @@ func TestToldAgain(t *testing.T) {
 	w.state(c, capstanv1.ConnectionUnreachable, time.Now())
 	w.g.Eventually(func() int { s, _ := l.p.Status(w.name("bus")); return s.Queued }).Should(Equal(4))
 	l.end()
-	w.g.Expect(w.told(p)).To(BeEmpty())
+	w.g.Expect(w.record(p)).To(BeEmpty())
 
 	forgetful := &broker{}
 	l = w.live(how{silent: true}, map[string]sink.Sink{"bus": forgetful})
 	all := []string{"promotion.detected.v1", "promotion.started.v1", "cluster.registered.v1", "cluster.unreachable.v1"}
 	w.g.Eventually(forgetful.kinds).Should(ConsistOf(all))
 	l.end()
-	w.g.Expect(w.told(p)).To(BeEmpty())
+	w.g.Expect(w.record(p)).To(BeEmpty())
 
 	next := &broker{}
 	l = w.live(how{}, map[string]sink.Sink{"bus": next})
@@ -91,8 +92,8 @@ func TestToldAgain(t *testing.T) {
 	w.g.Eventually(w.recorded(c, b)).Should(HaveLen(2))
 }
 
-// TestOrderAfterRestart: promotions of one Pipeline are one subject, told in the order of
-// their numbers.
+// TestOrderAfterRestart: the promotions of one Pipeline have one subject, and are published in
+// the order of their numbers.
 func TestOrderAfterRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -102,7 +103,7 @@ func TestOrderAfterRestart(t *testing.T) {
 		p := w.promotion(name, int64(n+1), false)
 		w.started(p)
 		w.ended(p, capstanv1.PhaseSucceeded)
-		for _, e := range teller.Promotions(p) {
+		for _, e := range hub.Promotions(p) {
 			want = append(want, e.ID())
 		}
 	}
@@ -122,8 +123,8 @@ func TestOrderAfterRestart(t *testing.T) {
 	}
 }
 
-// TestRecovery: the hub dies while a cluster is unreachable; that it is Ready again is a
-// recovery to the next, too.
+// TestRecovery: the hub dies while a cluster is unreachable. The next hub publishes a recovery
+// when the cluster is Ready again.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -144,7 +145,7 @@ func TestRecovery(t *testing.T) {
 	w.g.Eventually(next.kinds).Should(Equal([]string{"cluster.recovered.v1"}))
 }
 
-// TestFlapsWithinOneSecond are several edges, though their times are the same.
+// TestFlapsWithinOneSecond: several edges with the same time are several events.
 func TestFlapsWithinOneSecond(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,9 +170,9 @@ func TestFlapsWithinOneSecond(t *testing.T) {
 	}
 }
 
-// TestFlappingFleet: clusters flap as fast as the API server takes it. The queues hold
-// no more than they may, and when it is over each backend knows how every cluster is: also
-// one that was dead all the while.
+// TestFlappingFleet: clusters flap as fast as the API server accepts it. The queues stay
+// within their limits. At the end each backend has the last state of every cluster, also the
+// backend that was down all the time.
 func TestFlappingFleet(t *testing.T) {
 	clusters, flaps, room := 250, 2, 100
 	if soaks() {
@@ -207,7 +208,7 @@ func TestFlappingFleet(t *testing.T) {
 		}
 	}
 	s, _ := l.p.Status(w.name("dead"))
-	w.g.Expect(s.Deferring).To(BeTrue(), "what does not fit waits in its objects")
+	w.g.Expect(s.Deferring).To(BeTrue(), "events that do not fit wait in their objects")
 	dead.dies(nil)
 	for _, b := range []*broker{bus, dead} {
 		w.g.Eventually(func() int {
@@ -225,7 +226,7 @@ func TestFlappingFleet(t *testing.T) {
 	}
 }
 
-// TestNoPast: a backend is not told of what was before it.
+// TestNoPast: a backend gets no events from before its creation.
 func TestNoPast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -238,9 +239,9 @@ func TestNoPast(t *testing.T) {
 	w.g.Expect(bus.kinds()).To(Equal([]string{"cluster.registered.v1"}))
 }
 
-// TestWidened: a backend that is to get more kinds from now on does not get old events of
-// an object after newer ones, also not from the next process.
-func TestWidened(t *testing.T) {
+// TestMoreKindsLater: a backend that selects more kinds later does not get old events of an
+// object after newer ones, also not from the next process.
+func TestMoreKindsLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.backend("bus")
@@ -251,11 +252,11 @@ func TestWidened(t *testing.T) {
 	done := w.promotion("web-prod-1", 1, false)
 	w.started(done)
 	w.ended(done, capstanv1.PhaseSucceeded)
-	w.g.Eventually(w.recorded(done, b)).Should(HaveLen(3), "also what it did not want")
+	w.g.Eventually(w.recorded(done, b)).Should(HaveLen(3), "also the kinds that it does not select")
 	running := w.promotion("web-prod-2", 2, false)
 	w.started(running)
 	w.g.Expect(bus.kinds()).To(Equal([]string{"promotion.succeeded.v1"}))
-	w.g.Expect(w.told(running)).To(BeEmpty(), "what nobody wants is not worth a write")
+	w.g.Expect(w.record(running)).To(BeEmpty(), "an event that no backend selects causes no write")
 	l.end()
 	next := &broker{}
 	w.live(how{}, map[string]sink.Sink{"bus": next})
@@ -263,7 +264,7 @@ func TestWidened(t *testing.T) {
 	w.g.Eventually(next.kinds).Should(Equal([]string{"promotion.detected.v1", "promotion.started.v1", "promotion.failed.v1"}))
 }
 
-// TestStandby tells nothing until it leads, and then all.
+// TestStandby: a standby publishes nothing until it leads, and then everything.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -277,8 +278,8 @@ func TestStandby(t *testing.T) {
 	w.g.Eventually(bus.kinds).Should(Equal([]string{"promotion.detected.v1"}))
 }
 
-// TestBackends: that a backend is ready, or not any more, is told to the others; one that
-// never was is not told of.
+// TestBackends: the other backends get an event when a backend becomes ready or not ready. A
+// backend that was never ready has no event.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,8 +306,8 @@ func TestBackends(t *testing.T) {
 	w.g.Eventually(one.kinds).Should(Equal([]string{"backend.ready.v1"}), "of the other")
 }
 
-// TestCredentials: another end of a cluster's credentials is told, and once that they end
-// soon, in the last quarter of a short life.
+// TestCredentials: an event is published when the credentials of a cluster are rotated, and
+// one before they expire: in the last quarter of a short lifetime.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -342,7 +343,8 @@ func TestCredentials(t *testing.T) {
 	w.g.Eventually(next.kinds).Should(Equal([]string{"cluster.credentialsrotated.v1"}))
 }
 
-// TestTwoBackends have a record each: one that is down does not hold up the other's.
+// TestTwoBackends: each backend has its own record. One that is down does not delay the
+// record of the other.
 func TestTwoBackends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -361,25 +363,26 @@ func TestTwoBackends(t *testing.T) {
 	w.g.Expect(broken.kinds()).To(Equal([]string{"promotion.detected.v1"}))
 }
 
-// TestRecordsOfBackendsThatAreGone do not pile up, and a broken one is overcome.
+// TestRecords: a record that is not valid JSON is replaced, and entries of backends that were
+// deleted are removed.
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.backend("bus")
 	p := w.promotion("web-prod-1", 1, false)
 	before := p.DeepCopy()
-	p.Annotations = map[string]string{outbox.ToldAnnotation: `{"to":{"gone":["0123456789abcdef"]}`}
+	p.Annotations = map[string]string{outbox.RecordAnnotation: `{"to":{"gone":["0123456789abcdef"]}`}
 	w.g.Expect(w.c.Patch(t.Context(), p, client.MergeFrom(before))).To(Succeed())
 	bus := &broker{}
 	w.live(how{}, map[string]sink.Sink{"bus": bus})
-	w.g.Eventually(func() error { return json.Unmarshal([]byte(w.told(p)), &struct{}{}) }).Should(Succeed())
+	w.g.Eventually(func() error { return json.Unmarshal([]byte(w.record(p)), &struct{}{}) }).Should(Succeed())
 	w.g.Eventually(w.recorded(p, b)).Should(HaveLen(1))
-	w.g.Expect(w.told(p)).NotTo(ContainSubstring("gone"))
+	w.g.Expect(w.record(p)).NotTo(ContainSubstring("gone"))
 }
 
-// TestALevelDoesNotWaitForPromotions: the record is all that the next leader knows of a
-// level, so it does not queue up behind a burst of Promotions.
-func TestALevelDoesNotWaitForPromotions(t *testing.T) {
+// TestALevelIsRecordedAtOnce: the record is the only memory of a level for the next leader, so
+// it does not wait behind a burst of Promotions.
+func TestALevelIsRecordedAtOnce(t *testing.T) {
 	t.Parallel()
 	const promotions, few = 200, 50
 	w := newWorld(t)
@@ -388,10 +391,10 @@ func TestALevelDoesNotWaitForPromotions(t *testing.T) {
 	fake := testclock.NewFakeClock(began)
 	bus := &broker{}
 	w.live(how{clock: fake}, map[string]sink.Sink{"bus": bus})
-	told := func() int {
+	written := func() int {
 		var list capstanv1.PromotionList
 		w.g.Expect(w.c.List(t.Context(), &list, client.InNamespace(w.ns))).To(Succeed())
-		return len(slices.DeleteFunc(list.Items, func(p capstanv1.Promotion) bool { return p.Annotations[outbox.ToldAnnotation] == "" }))
+		return len(slices.DeleteFunc(list.Items, func(p capstanv1.Promotion) bool { return p.Annotations[outbox.RecordAnnotation] == "" }))
 	}
 	for i := range promotions {
 		w.promotion(fmt.Sprint("web-", i), int64(i+1), true)
@@ -399,7 +402,7 @@ func TestALevelDoesNotWaitForPromotions(t *testing.T) {
 	w.g.Eventually(bus.ids).Should(HaveLen(promotions))
 	w.g.Eventually(func() int {
 		fake.Step(10 * time.Millisecond)
-		return told()
+		return written()
 	}).Should(BeNumerically(">=", few))
 	c := w.connection("edge")
 	w.state(c, capstanv1.ConnectionUnreachable, began)
@@ -407,8 +410,8 @@ func TestALevelDoesNotWaitForPromotions(t *testing.T) {
 	since := fake.Now()
 	w.g.Eventually(func() string {
 		fake.Step(time.Millisecond)
-		return w.told(c)
+		return w.record(c)
 	}).Should(ContainSubstring(`"state":"Unreachable"`))
-	w.g.Expect(fake.Since(since)).To(BeNumerically("<", time.Second), "or the Promotions had their turn")
-	w.g.Expect(told()).To(BeNumerically("<", promotions))
+	w.g.Expect(fake.Since(since)).To(BeNumerically("<", time.Second), "the record must not wait for those of the Promotions")
+	w.g.Expect(written()).To(BeNumerically("<", promotions))
 }

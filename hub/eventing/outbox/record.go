@@ -9,50 +9,51 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ToldAnnotation of an object says who was told what of it: JSON, the hub's own.
-const ToldAnnotation = "capstan.dev/told"
+// RecordAnnotation records, on an object, which backends have settled which of its events.
+// Its value is JSON that only the hub writes.
+const RecordAnnotation = "capstan.dev/told"
 
-// idLength is how much of an id is recorded: 64 bits tell the few events of one object
-// apart.
+// idLength is how many characters of an id are recorded: 64 bits distinguish the few events
+// of one object.
 const idLength = 16
 
-// record is the value of ToldAnnotation.
+// record is the value of RecordAnnotation.
 type record struct {
 	// To holds, by the UID of an EventingBackend, the ids that are settled there, each
 	// cut to idLength.
 	To map[types.UID][]string `json:"to,omitempty"`
-	// Level that was told last.
+	// Level that was published last.
 	Level *level `json:"level,omitempty"`
-	// Credentials that were told of, or taken as given, last.
+	// Credentials that were published, or seen without an event, last.
 	Credentials *credentials `json:"credentials,omitempty"`
 }
 
-// level is a state that is told of when it changes.
+// level is a state whose changes are published.
 type level struct {
-	// From which state it came; empty for none that is known.
+	// From is the state before; empty if it is not known.
 	From  string `json:"from,omitempty"`
 	State string `json:"state"`
-	// At is since when, as its object said then: what leads back to the state without
-	// being told of is no edge.
+	// At is since when, as the object showed it then. A way back to the same state over
+	// states that are not published is no edge.
 	At time.Time `json:"at"`
-	// Repeat tells apart edges to one state within one second, which is all that the
-	// times of objects tell.
+	// Repeat distinguishes edges to one state within one second, the resolution of the
+	// times of objects.
 	Repeat int `json:"repeat,omitempty"`
 }
 
 // credentials of a cluster.
 type credentials struct {
-	// End, and from when on it is told that they end.
+	// End is when they expire; WarnAt is when the event about it is published.
 	End    time.Time `json:"end"`
 	WarnAt time.Time `json:"warnAt"`
-	// RotatedAt is when this end was first seen after another; zero for never.
+	// RotatedAt is when this End was first seen after another; zero for never.
 	RotatedAt time.Time `json:"rotatedAt,omitzero"`
 }
 
-// recordOf an object. What somebody has made unreadable counts as nothing told.
+// recordOf reads the record of an object. A value that is not valid JSON counts as no record.
 func recordOf(o client.Object) record {
 	var r record
-	if err := json.Unmarshal([]byte(o.GetAnnotations()[ToldAnnotation]), &r); err != nil {
+	if err := json.Unmarshal([]byte(o.GetAnnotations()[RecordAnnotation]), &r); err != nil {
 		return record{}
 	}
 	return r
@@ -65,7 +66,7 @@ func (r record) has(backend types.UID, id string) bool {
 // String is the annotation's value.
 func (r record) String() string {
 	raw, err := json.Marshal(r)
-	if err != nil { // Texts, numbers and times have a JSON form.
+	if err != nil { // Cannot happen: strings, numbers and times have a JSON form.
 		return ""
 	}
 	return string(raw)

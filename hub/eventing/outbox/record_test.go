@@ -25,31 +25,31 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 )
 
-// told keeps what the publisher was told.
-type told struct{ kinds []string }
+// published is a Publisher that keeps the kinds of the events.
+type published struct{ kinds []string }
 
-func (p *told) Tell(e ce.Event, _ publisher.Source) {
+func (p *published) Publish(e ce.Event, _ publisher.Source) {
 	p.kinds = append(p.kinds, string(event.KindOf(e)))
 }
 
-func (p *told) Ask() {}
+func (p *published) Resync() {}
 
-// box is an Outbox that leads, without an API server: the test says in which order
-// records and their echoes come.
+// box is an Outbox that leads, without an API server: the test decides in which order
+// records are written and observed.
 type box struct {
 	*Outbox
-	told *told
-	now  time.Time
+	published *published
+	now       time.Time
 }
 
 func newBox(t *testing.T, backends ...string) *box {
 	t.Helper()
-	b := &box{told: &told{}, now: time.Now().Truncate(time.Second)}
+	b := &box{published: &published{}, now: time.Now().Truncate(time.Second)}
 	b.Outbox = New(Options{Hub: event.Hub{Name: "fleet", UID: "hub"}, Clock: clock.RealClock{}, Logger: logr.Discard()})
-	b.PublishTo(b.told)
+	b.PublishTo(b.published)
 	queue := workqueue.NewTypedDelayingQueue[key]()
 	t.Cleanup(queue.ShutDown)
-	b.lockedState.leading, b.lockedState.prompt, b.lockedState.leisurely = true, queue, queue
+	b.lockedState.leading, b.lockedState.prompt, b.lockedState.paced = true, queue, queue
 	for _, name := range backends {
 		b.backend(name, types.UID("uid-"+name))
 	}
@@ -57,12 +57,12 @@ func newBox(t *testing.T, backends ...string) *box {
 }
 
 func (b *box) backend(name string, uid types.UID) {
-	b.see(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{
+	b.observe(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: uid, CreationTimestamp: metav1.NewTime(b.now.Add(-time.Hour)),
 	}})
 }
 
-// pending kinds for a backend.
+// pending returns the kinds of the pending events of a backend.
 func (b *box) pending(g *WithT, backend string) []string {
 	kinds := []string{}
 	g.Expect(b.Pending(context.Background(), "ns/"+backend, func(e ce.Event) bool {
@@ -72,7 +72,7 @@ func (b *box) pending(g *WithT, backend string) []string {
 	return kinds
 }
 
-// settles all that is pending for a backend.
+// settles all pending events of a backend.
 func (b *box) settles(g *WithT, backend string) {
 	g.Expect(b.Pending(context.Background(), "ns/"+backend, func(e ce.Event) bool {
 		b.Settled("ns/"+backend, e.ID(), publisher.Published)
@@ -80,12 +80,12 @@ func (b *box) settles(g *WithT, backend string) {
 	})).To(Succeed())
 }
 
-// recorded is an object with the record that is written now.
+// recorded returns the object with the record that is due now.
 func (b *box) recorded(g *WithT, o client.Object) client.Object {
 	_, value, ok := b.outdated(keyOf(o))
 	g.Expect(ok).To(BeTrue(), "there is something to record")
 	o, _ = o.DeepCopyObject().(client.Object)
-	o.SetAnnotations(map[string]string{ToldAnnotation: value})
+	o.SetAnnotations(map[string]string{RecordAnnotation: value})
 	return o
 }
 
@@ -93,21 +93,22 @@ func promotionAt(at time.Time) *capstanv1.Promotion {
 	return &capstanv1.Promotion{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p", CreationTimestamp: metav1.NewTime(at)}}
 }
 
-// TestARecordIsOfOneBackend: a second backend settles an event between the write of the
-// first one's record and its echo. It is not told again, and its own record is written.
+// TestARecordIsOfOneBackend: a second backend settles an event after the record of the first
+// is written and before the outbox observes it. The second gets no event again, and its own
+// record is written.
 func TestARecordIsOfOneBackend(t *testing.T) {
 	g := NewWithT(t)
 	b := newBox(t, "a", "b")
 	p := promotionAt(b.now)
-	b.see(p)
+	b.observe(p)
 	b.settles(g, "a")
 	written := b.recorded(g, p)
 	b.settles(g, "b")
-	b.see(written)
+	b.observe(written)
 	g.Expect(b.pending(g, "b")).To(BeEmpty())
 	both := b.recorded(g, written)
 	g.Expect(recordOf(both).To).To(And(HaveLen(2), HaveKey(types.UID("uid-a")), HaveKey(types.UID("uid-b"))))
-	b.see(both)
+	b.observe(both)
 	g.Expect(b.pending(g, "a")).To(BeEmpty())
 	g.Expect(b.pending(g, "b")).To(BeEmpty())
 	g.Expect(b.lockedState.entries[keyOf(p)].settled).To(BeEmpty())
@@ -117,8 +118,8 @@ func connectionAt(at time.Time) *capstanv1.ClusterConnection {
 	return &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c", CreationTimestamp: metav1.NewTime(at)}}
 }
 
-// TestWaysBackAreNoEdges: a connection that nobody demanded for a while, or that tried
-// again what it could not, is told of once; also when the hub restarts in between.
+// TestWaysBackAreNoEdges: a connection that was unused for a while, or that failed again in
+// the same way, has one event, also if the hub restarts in between.
 func TestWaysBackAreNoEdges(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
@@ -132,21 +133,21 @@ func TestWaysBackAreNoEdges(t *testing.T) {
 				since := metav1.NewTime(b.now.Add(time.Duration(i) * time.Second))
 				c = c.DeepCopy()
 				c.Status.State, c.Status.LastTransitionTime = state, &since
-				b.see(c)
+				b.observe(c)
 				if state == "Connecting" {
 					g.Expect(b.pending(g, "dead")).To(HaveLen(2), "registered, and the edge before")
 				}
-				all = append(all, b.told.kinds...)
-				b.told.kinds = nil
+				all = append(all, b.published.kinds...)
+				b.published.kinds = nil
 				if len(b.pending(g, "a")) > 0 {
 					b.settles(g, "a")
 					c, _ = b.recorded(g, c).(*capstanv1.ClusterConnection)
-					b.see(c)
+					b.observe(c)
 				}
 				if restarts {
 					b = newBox(t, "a", "dead")
 					b.lockedState.leading = false
-					b.see(c)
+					b.observe(c)
 					b.lockedState.leading = true
 					g.Expect(b.pending(g, "a")).To(BeEmpty())
 				}
@@ -159,8 +160,8 @@ func TestWaysBackAreNoEdges(t *testing.T) {
 	}
 }
 
-// TestRotationOutlivesTheHub: a backend that was down when credentials were rotated is
-// told by the next process, and when they end soon is what it was before.
+// TestRotationOutlivesTheHub: a backend that was down when credentials were rotated gets
+// the event from the next process. The time of the event about their expiry does not change.
 func TestRotationOutlivesTheHub(t *testing.T) {
 	g := NewWithT(t)
 	b := newBox(t, "a", "dead")
@@ -168,28 +169,28 @@ func TestRotationOutlivesTheHub(t *testing.T) {
 	for _, hours := range []int{1, 2} {
 		c = c.DeepCopy()
 		c.Status.CredentialExpiryTime = &metav1.Time{Time: b.now.Add(time.Duration(hours) * time.Hour)}
-		b.see(c)
+		b.observe(c)
 	}
 	b.settles(g, "a")
 	c, _ = b.recorded(g, c).(*capstanv1.ClusterConnection)
 	warnAt := b.lockedState.entries[keyOf(c)].credentials.WarnAt
 	next := newBox(t, "a", "dead")
-	next.see(c)
+	next.observe(c)
 	g.Expect(next.pending(g, "a")).To(BeEmpty())
 	g.Expect(next.pending(g, "dead")).To(Equal([]string{"cluster.registered.v1", "cluster.credentialsrotated.v1"}))
 	g.Expect(next.lockedState.entries[keyOf(c)].credentials.WarnAt).To(BeTemporally("==", warnAt))
 }
 
-// TestClocksDiffer: the API server's, which says when an object was made, and the hub's,
-// which says when it began. The object's order holds, and nothing is taken for the past.
+// TestClocksDiffer: the API server's clock sets when an object was created, the hub's clock
+// when it started. The events keep the object's order, and none counts as the past.
 func TestClocksDiffer(t *testing.T) {
 	g := NewWithT(t)
 	b := newBox(t)
-	b.see(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a", CreationTimestamp: metav1.NewTime(b.now)}})
+	b.observe(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a", CreationTimestamp: metav1.NewTime(b.now)}})
 	p := promotionAt(b.now)
 	behind := metav1.NewTime(b.now.Add(-3 * time.Second))
 	p.Status.StartTime, p.Status.Attempt = &behind, &capstanv1.Attempt{Number: 1}
-	b.see(p)
+	b.observe(p)
 	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.detected.v1", "promotion.started.v1"}))
 
 	old := promotionAt(b.now.Add(-time.Minute))
@@ -197,22 +198,22 @@ func TestClocksDiffer(t *testing.T) {
 	now := metav1.NewTime(b.now.Add(time.Second))
 	old.Status.StartTime, old.Status.Attempt = &now, &capstanv1.Attempt{Number: 1}
 	b.forget(p)
-	b.see(old)
+	b.observe(old)
 	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.started.v1"}), "the rest was before the backend")
 }
 
-// TestTheNextBackendOfAName has settled nothing yet.
+// TestTheNextBackendOfAName: a new backend with the same name has settled nothing.
 func TestTheNextBackendOfAName(t *testing.T) {
 	g := NewWithT(t)
 	b := newBox(t, "a")
-	b.see(promotionAt(b.now))
+	b.observe(promotionAt(b.now))
 	b.settles(g, "a")
 	g.Expect(b.pending(g, "a")).To(BeEmpty())
 	b.backend("a", "another")
 	g.Expect(b.pending(g, "a")).To(Equal([]string{"promotion.detected.v1"}))
 }
 
-// patches counts them.
+// patches counts the patches.
 type patches struct {
 	client.Writer
 	made atomic.Int64
@@ -223,9 +224,9 @@ func (p *patches) Patch(context.Context, client.Object, client.Patch, ...client.
 	return nil
 }
 
-// TestRecordsGiveWayToNews: few are written at once; many take their time, but the last
-// not more than a minute.
-func TestRecordsGiveWayToNews(t *testing.T) {
+// TestRecordsDoNotDelayEdges: a few records are written at once. Many are written slowly, but
+// the last after a minute at most.
+func TestRecordsDoNotDelayEdges(t *testing.T) {
 	for _, objects := range []int{recordBurst, 10 * recordRate, 2 * recordRate * int(recordWithin/time.Second)} {
 		t.Run(fmt.Sprint(objects), func(t *testing.T) {
 			g := NewWithT(t)
@@ -233,12 +234,12 @@ func TestRecordsGiveWayToNews(t *testing.T) {
 			fake := clocktesting.NewFakeClock(time0)
 			b.options.Clock, b.options.Client = fake, written
 			queue := newQueue(fake)
-			others := fake.Waiters() // The queue's own.
+			others := fake.Waiters() // Those of the queue.
 			for i := range objects {
 				p := promotionAt(b.now)
 				p.Name = fmt.Sprint("p-", i)
 				p.UID = types.UID(p.Name)
-				b.see(p)
+				b.observe(p)
 				b.lockedState.entries[keyOf(p)].settled["ns/bus"] = []string{event.Hub{Name: "fleet", UID: "hub"}.Promotions(p)[0].ID()}
 				queue.Add(keyOf(p))
 			}

@@ -20,23 +20,23 @@ import (
 )
 
 const (
-	// DefaultRecordDelay has one patch do for what several backends settle.
+	// DefaultRecordDelay lets one patch record what several backends settle.
 	DefaultRecordDelay = time.Second
-	// recordRate a second is written of Promotions, after a first recordBurst: a record
-	// costs the API server as much as the edge it is of, and news are not to wait for it.
+	// recordRate is how many records of Promotions are written per second, after a first
+	// recordBurst. A record costs the API server as much as the edge that it records, and new
+	// edges must not wait for records.
 	recordRate, recordBurst = 40, 40
-	// recordWithin is how long a record should wait for those before it: the more wait,
-	// the more are written a second. A process that dies has the next one publish again
-	// what waited; a stream knows that again for ten minutes by default.
+	// recordWithin is how long a record should wait at most: the more records wait, the
+	// more are written per second. If the process dies, the next one publishes the events of
+	// the waiting records again. A stream detects such duplicates for ten minutes by default.
 	recordWithin = time.Minute
-	// recorders write from each queue at a time, and flushers at the end.
+	// recorders is the number of workers of each queue; flushers is their number at the end.
 	recorders, flushers = 4, 16
-	// recordTimeout of one patch.
+	// recordTimeout bounds one patch.
 	recordTimeout = 10 * time.Second
-	// flushTimeout bounds what is recorded at the end.
+	// flushTimeout bounds the writes at the end.
 	flushTimeout = 5 * time.Second
-	// A patch that failed is tried again after recordRetry, which doubles up to
-	// recordRetryMax.
+	// A patch that failed is retried after recordRetry, which doubles up to recordRetryMax.
 	recordRetry, recordRetryMax = 100 * time.Millisecond, time.Minute
 )
 
@@ -47,17 +47,19 @@ func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[key] {
 	)
 }
 
-// queueLocked of an object's record. Without it a Promotion is told again what was told;
-// of a level it is the only memory, and the next leader would not know that it changed
-// back. So levels are written at once.
+// queueLocked returns the queue for the record of an object. Without its record, the events
+// of a Promotion are published again. The record of a level is the only memory of it: without
+// it, the next leader would not know that the level changed back. So levels are written at
+// once.
 func (b *Outbox) queueLocked(k key) workqueue.TypedDelayingInterface[key] {
 	if k.kind == capstanv1.PromotionKind {
-		return b.lockedState.leisurely
+		return b.lockedState.paced
 	}
 	return b.lockedState.prompt
 }
 
-// record what is settled, until the queue is shut down; at leisure when there is a pace.
+// record writes the records of a queue until it is shut down, at the rate of pace if that is
+// not nil.
 func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingInterface[key], pace *rate.Limiter) {
 	for {
 		k, over := queue.Get()
@@ -65,16 +67,16 @@ func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingIn
 			return
 		}
 		if pace != nil {
-			if _, _, due := b.outdated(k); due { // What is not written takes no turn.
+			if _, _, due := b.outdated(k); due { // An unchanged record does not count.
 				b.pause(ctx, pace, queue.Len())
 			}
 		}
-		if ctx.Err() != nil { // What waits is the flush's.
+		if ctx.Err() != nil { // flush writes what waits.
 			queue.Done(k)
 			continue
 		}
 		if err := b.write(ctx, k); err != nil {
-			b.options.Logger.V(1).Info("recording what was told failed, and is tried again", "kind", k.kind, "namespace", k.Namespace, "name", k.Name, "error", err.Error())
+			b.options.Logger.V(1).Info("recording the published events of an object failed; it is retried", "kind", k.kind, "namespace", k.Namespace, "name", k.Name, "error", err.Error())
 			queue.AddRateLimited(k)
 		} else {
 			queue.Forget(k)
@@ -83,10 +85,10 @@ func (b *Outbox) record(ctx context.Context, queue workqueue.TypedRateLimitingIn
 	}
 }
 
-// pause before a record, while so many others wait.
+// pause waits before a record; others is how many more wait.
 func (b *Outbox) pause(ctx context.Context, pace *rate.Limiter, others int) {
 	limit := rate.Limit(recordRate)
-	if others > 0 { // Once raised, it stays: the last of those that wait has a minute, too.
+	if others > 0 { // The limit is not lowered: the last that waits also has a minute.
 		limit = max(pace.Limit(), rate.Limit(float64(others)/recordWithin.Seconds()))
 	}
 	now := b.options.Clock.Now()
@@ -103,8 +105,8 @@ func (b *Outbox) pause(ctx context.Context, pace *rate.Limiter, others int) {
 	}
 }
 
-// flush what is settled and not recorded when the leader ends: the next one would
-// publish it again.
+// flush records what is settled and not recorded when the leader ends. Otherwise the next
+// leader would publish it again.
 func (b *Outbox) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
@@ -116,7 +118,7 @@ func (b *Outbox) flush(ctx context.Context) {
 		}
 	}
 	b.mu.Unlock()
-	var writing errgroup.Group // One that fails does not end the others.
+	var writing errgroup.Group // A failed write does not stop the others.
 	writing.SetLimit(flushers)
 	var failed atomic.Int64
 	for _, k := range keys {
@@ -129,18 +131,18 @@ func (b *Outbox) flush(ctx context.Context) {
 		})
 	}
 	if err := writing.Wait(); err != nil {
-		b.options.Logger.Info("recording what was told failed; it is told again", "objects", failed.Load(), "error", err.Error())
+		b.options.Logger.Info("recording the published events of some objects failed; the next leader publishes them again", "objects", failed.Load(), "error", err.Error())
 	}
 }
 
-// write the record of an object, if it is another.
+// write patches the record of an object if it has changed.
 func (b *Outbox) write(ctx context.Context, k key) error {
 	o, value, ok := b.outdated(k)
 	if !ok {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.GetUID(), "annotations": map[string]any{ToldAnnotation: value},
+		"uid": o.GetUID(), "annotations": map[string]any{RecordAnnotation: value},
 	}})
 	if err != nil {
 		return err
@@ -148,13 +150,13 @@ func (b *Outbox) write(ctx context.Context, k key) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	err = b.options.Client.Patch(ctx, blank(o), client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // It is gone, or another one of that name.
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // It is deleted, or replaced by another with the same name.
 		return nil
 	}
 	return err
 }
 
-// blank is an object with nothing but the name of another.
+// blank returns an object of the same kind with only its name and namespace set.
 func blank(o client.Object) client.Object {
 	var made client.Object
 	switch o.(type) {
@@ -170,7 +172,7 @@ func blank(o client.Object) client.Object {
 	return made
 }
 
-// outdated is an object, and what its record is to be; false when that stands.
+// outdated returns an object and the record that it should have; false if it has it.
 func (b *Outbox) outdated(k key) (client.Object, string, bool) {
 	now := b.options.Clock.Now()
 	b.mu.Lock()
@@ -181,11 +183,11 @@ func (b *Outbox) outdated(k key) (client.Object, string, bool) {
 	}
 	next := b.recordLocked(e, now)
 	value := next.String()
-	return e.object, value, value != e.object.GetAnnotations()[ToldAnnotation]
+	return e.object, value, value != e.object.GetAnnotations()[RecordAnnotation]
 }
 
-// recordLocked is what the record of an object is to be: of its present events, those
-// that are settled, by the backends that there are.
+// recordLocked returns the record that an object should have: for each existing backend, the
+// current events of the object that are settled there.
 func (b *Outbox) recordLocked(e *entry, now time.Time) record {
 	before := recordOf(e.object)
 	next := record{To: map[types.UID][]string{}}

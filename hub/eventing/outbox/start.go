@@ -16,34 +16,33 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
-// credentialLook is how often it is looked whether credentials end soon.
-const credentialLook = 30 * time.Second
+// credentialCheckInterval is the time between two checks for credentials that expire soon.
+const credentialCheckInterval = 30 * time.Second
 
-// Informers of a manager's cache.
+// Informers is the part of a manager's cache that the outbox uses.
 type Informers interface {
 	GetInformer(ctx context.Context, o client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// Start tells of what happens until the context ends. It is run once, while the process
-// leads.
+// Start publishes events until the context ends. It is run once, while the process leads.
 func (b *Outbox) Start(ctx context.Context) error {
 	if b.publisher == nil {
-		return errors.New("the outbox has no publisher: PublishTo was not called")
+		return errors.New("the outbox has no publisher: call PublishTo before Start")
 	}
-	prompt, leisurely := newQueue(b.options.Clock), newQueue(b.options.Clock)
+	prompt, paced := newQueue(b.options.Clock), newQueue(b.options.Clock)
 	b.mu.Lock()
-	b.lockedState.prompt, b.lockedState.leisurely = prompt, leisurely
+	b.lockedState.prompt, b.lockedState.paced = prompt, paced
 	b.mu.Unlock()
 	var workers sync.WaitGroup
 	pace := rate.NewLimiter(recordRate, recordBurst)
 	for range recorders {
 		workers.Go(func() { b.record(ctx, prompt, nil) })
-		workers.Go(func() { b.record(ctx, leisurely, pace) })
+		workers.Go(func() { b.record(ctx, paced, pace) })
 	}
 	defer workers.Wait()
 	defer prompt.ShutDown()
-	defer leisurely.ShutDown()
-	// Backends come first: they are what the records are of.
+	defer paced.ShutDown()
+	// Backends come first: the records refer to them.
 	for _, o := range []client.Object{&eventingv1.EventingBackend{}, &capstanv1.ClusterConnection{}, &capstanv1.Promotion{}} {
 		stop, err := b.watch(ctx, o)
 		if err != nil {
@@ -55,12 +54,12 @@ func (b *Outbox) Start(ctx context.Context) error {
 		return nil
 	}
 	b.begin()
-	ticker := b.options.Clock.NewTicker(credentialLook)
+	ticker := b.options.Clock.NewTicker(credentialCheckInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C():
-			b.lookAtCredentials()
+			b.checkCredentials()
 		case <-ctx.Done():
 			b.lead(false)
 			b.flush(ctx)
@@ -69,12 +68,12 @@ func (b *Outbox) Start(ctx context.Context) error {
 	}
 }
 
-// begin to lead: all objects were seen.
+// begin starts to lead, when all objects were seen.
 func (b *Outbox) begin() {
-	b.telling.Lock()
-	defer b.telling.Unlock()
+	b.publishing.Lock()
+	defer b.publishing.Unlock()
 	b.lead(true)
-	b.publisher.Ask()
+	b.publisher.Resync()
 }
 
 func (b *Outbox) lead(leading bool) {
@@ -83,7 +82,7 @@ func (b *Outbox) lead(leading bool) {
 	b.lockedState.leading = leading
 }
 
-// watch objects of a kind; it returns when those that there are were seen.
+// watch observes the objects of a kind. It returns when all existing objects were observed.
 func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err error) {
 	informer, err := b.options.Cache.GetInformer(ctx, o)
 	if err != nil {
@@ -92,17 +91,17 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
 			if o, ok := o.(client.Object); ok {
-				b.see(o)
+				b.observe(o)
 			}
 		},
 		UpdateFunc: func(_, o any) {
 			if o, ok := o.(client.Object); ok {
-				b.see(o)
+				b.observe(o)
 			}
 		},
 		DeleteFunc: func(o any) {
-			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
+			if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = deleted.Obj
 			}
 			if o, ok := o.(client.Object); ok {
 				b.forget(o)
@@ -120,8 +119,8 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 	}, nil
 }
 
-// lookAtCredentials that end soon.
-func (b *Outbox) lookAtCredentials() {
+// checkCredentials publishes the events about credentials that expire soon.
+func (b *Outbox) checkCredentials() {
 	now := b.options.Clock.Now()
 	b.mu.Lock()
 	var due []key
@@ -132,6 +131,6 @@ func (b *Outbox) lookAtCredentials() {
 	}
 	b.mu.Unlock()
 	for _, k := range due {
-		b.look(k)
+		b.recheck(k)
 	}
 }

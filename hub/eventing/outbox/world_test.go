@@ -33,7 +33,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// patience with what happens by itself: a cold machine of two cores is slow.
+// patience is how long Eventually waits: a cold machine with two cores is slow.
 const patience = time.Minute
 
 var shared = controlplane.Share("capstan")
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, shared) }))
 }
 
-var teller = event.Hub{Name: "fleet", UID: "0b5a5a2e-hub"}
+var hub = event.Hub{Name: "fleet", UID: "0b5a5a2e-hub"}
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -60,14 +60,14 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// unlimited calls to an API server: a test is not to wait for its own client.
+// unlimited removes the client's rate limit, so that a test does not wait for it.
 func unlimited(config *rest.Config) *rest.Config {
 	config.QPS = -1
 	return config
 }
 
-// world is a namespace of a real API server. The test writes what the hub's reconcilers
-// would.
+// world is a namespace of a real API server. The test writes the statuses that the hub's
+// reconcilers would write.
 type world struct {
 	*testing.T
 	g  *WithT
@@ -86,7 +86,7 @@ func newWorld(t *testing.T) *world {
 	return &world{T: t, g: g, c: c, ns: ns.Name}
 }
 
-// backend that is declared.
+// backend creates an EventingBackend.
 func (w *world) backend(name string) *eventingv1.EventingBackend {
 	w.Helper()
 	b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}, Spec: eventingv1.EventingBackendSpec{Type: "http"}}
@@ -96,7 +96,7 @@ func (w *world) backend(name string) *eventingv1.EventingBackend {
 
 func (w *world) name(backend string) string { return w.ns + "/" + backend }
 
-// status of an object becomes what change makes of it.
+// status patches the status of an object with a change.
 func (w *world) status(o client.Object, change func()) {
 	w.Helper()
 	before, _ := o.DeepCopyObject().(client.Object)
@@ -185,14 +185,14 @@ func (b *broker) Publish(_ context.Context, e ce.Event) error {
 
 func (b *broker) Close(context.Context) error { return nil }
 
-// dies, or is well again when err is nil.
+// dies makes each call fail with err, or succeed again if it is nil.
 func (b *broker) dies(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fail = err
 }
 
-// kinds and subjects of what came.
+// kinds of the received events, in order.
 func (b *broker) kinds() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +213,7 @@ func (b *broker) ids() []string {
 	return all
 }
 
-// last kind that came of each subject.
+// last returns the last kind that was received for each subject.
 func (b *broker) last() map[string]event.Kind {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,7 +226,7 @@ func (b *broker) last() map[string]event.Kind {
 
 var errDown = &sink.Error{Class: sink.Unavailable, Code: "down", Err: fmt.Errorf("the broker is down")}
 
-// life of a process.
+// life is one process with its outbox and publisher.
 type life struct {
 	w       *world
 	outbox  *outbox.Outbox
@@ -234,24 +234,24 @@ type life struct {
 	stopAll []func()
 }
 
-// how a life is.
+// how configures a life.
 type how struct {
 	clock clock.WithTicker
-	// silent has it record nothing: it dies before.
+	// silent makes every write of a record fail, as if the process died before.
 	silent bool
 	// standby does not lead.
 	standby bool
 	dwell   time.Duration
 }
 
-// mute is a client of a process that dies before it writes.
+// mute is a client whose patches fail.
 type mute struct{ client.Writer }
 
 func (mute) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	return errors.New("this process is dead")
 }
 
-// live a process with backends.
+// live starts a process with backends.
 func (w *world) live(h how, sinks map[string]sink.Sink) *life {
 	w.Helper()
 	if h.clock == nil {
@@ -267,7 +267,7 @@ func (w *world) live(h how, sinks map[string]sink.Sink) *life {
 	informers, err := cache.New(unlimited(shared.Get(w).Config()), cache.Options{Scheme: scheme(), DefaultNamespaces: map[string]cache.Config{w.ns: {}}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	l := &life{w: w}
-	l.outbox = outbox.New(outbox.Options{Hub: teller, Cache: informers, Client: writer, RecordDelay: 10 * time.Millisecond, Clock: h.clock, Logger: logr.Discard()})
+	l.outbox = outbox.New(outbox.Options{Hub: hub, Cache: informers, Client: writer, RecordDelay: 10 * time.Millisecond, Clock: h.clock, Logger: logr.Discard()})
 	l.p = publisher.New(publisher.Options{Clock: clock.RealClock{}, Logger: logr.Discard(), Sources: []publisher.Source{l.outbox}, Dwell: h.dwell, Drain: time.Nanosecond})
 	l.outbox.PublishTo(l.p)
 	w.Cleanup(l.end)
@@ -283,7 +283,7 @@ func (w *world) live(h how, sinks map[string]sink.Sink) *life {
 	return l
 }
 
-// run until the end; what is run last ends first.
+// run starts a component until the end. The last one started ends first.
 func (l *life) run(start func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -303,9 +303,9 @@ func (l *life) end() {
 	l.stopAll = nil
 }
 
-// told is the record of an object.
-func (w *world) told(o client.Object) string {
+// record returns the record of an object.
+func (w *world) record(o client.Object) string {
 	w.Helper()
 	w.g.Expect(w.c.Get(w.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
-	return o.GetAnnotations()[outbox.ToldAnnotation]
+	return o.GetAnnotations()[outbox.RecordAnnotation]
 }

@@ -20,9 +20,9 @@ type backend struct {
 	log     logr.Logger
 	options *Options
 	metrics *metrics
-	// wake has the goroutine look again; a second wake before that changes nothing.
+	// wake makes the goroutine check the queue again. Several wakes before that count once.
 	wake chan struct{}
-	// dead takes what is given up to another backend.
+	// dead hands an event that is given up to another backend.
 	dead func(to string, it *item) verdict
 
 	// mu guards lockedQueue.
@@ -30,6 +30,7 @@ type backend struct {
 	lockedQueue *queue
 }
 
+// poke wakes the goroutine.
 func (b *backend) poke() {
 	select {
 	case b.wake <- struct{}{}:
@@ -37,7 +38,7 @@ func (b *backend) poke() {
 	}
 }
 
-// offer an event that the backend wants.
+// offer queues an event that the backend selects.
 func (b *backend) offer(e ce.Event, from Source, walk bool) verdict {
 	entry, _ := event.EntryOf(event.KindOf(e))
 	return b.take(&item{event: e, from: from, size: sizeOf(e), level: entry.Level, since: b.clock.Now()}, walk)
@@ -54,7 +55,7 @@ func (b *backend) take(it *item, walk bool) verdict {
 	return o.verdict
 }
 
-// taken does what follows of an offer.
+// taken handles the result of an offer.
 func (b *backend) taken(o offered) {
 	switch o.verdict {
 	case queued:
@@ -66,14 +67,14 @@ func (b *backend) taken(o offered) {
 		b.metrics.deferred.WithLabelValues(b.name).Inc()
 		b.poke()
 	case repeated:
-		if o.settled != DeadLettered { // Which is settled when the other backend has it.
+		if o.settled != DeadLettered { // The other backend settles it.
 			b.settle(o.item, o.settled)
 		}
 	case tooLarge:
 		b.drop(o.item, string(tooLarge))
 		b.settle(o.item, GivenUp)
 	case full:
-		if !o.item.dead { // Who gives it up keeps it.
+		if !o.item.dead { // The backend that gave it up keeps it.
 			b.drop(o.item, string(full))
 		}
 	case known, closed:
@@ -86,14 +87,14 @@ func (b *backend) settle(it *item, how Outcome) {
 	}
 }
 
-// drop counts an event that nobody will get.
+// drop counts and logs an event that is dropped.
 func (b *backend) drop(it *item, reason string) {
 	b.metrics.dropped.WithLabelValues(b.name, reason).Inc()
 	b.log.Info("event dropped", "reason", reason, "type", it.event.Type(), "subject", it.event.Subject(), "id", it.event.ID())
 }
 
-// run hands out events until the queue has ended, and returns how many are left in it.
-// publishing ends what is on its way; walking ends the walks.
+// run starts attempts until the queue has ended, and returns how many events are left in it.
+// The end of publishing cancels the attempts; the end of walking cancels the walks.
 func (b *backend) run(publishing, walking context.Context) (left int) {
 	var busy sync.WaitGroup
 	defer func() {
@@ -124,14 +125,14 @@ func (b *backend) run(publishing, walking context.Context) (left int) {
 		}
 		switch {
 		case ended:
-			return 0 // Counted at the end.
+			return 0 // The deferred end sets the count.
 		case a == nil && !walk:
 			b.sleep(publishing, at, now)
 		}
 	}
 }
 
-// sleep until something happens, or at a time.
+// sleep until a wake, a time, or the end of publishing.
 func (b *backend) sleep(publishing context.Context, at, now time.Time) {
 	var due <-chan time.Time
 	if !at.IsZero() {
@@ -141,7 +142,7 @@ func (b *backend) sleep(publishing context.Context, at, now time.Time) {
 	}
 	cancelled := publishing.Done()
 	if publishing.Err() != nil {
-		cancelled = nil // Known; what is on its way pokes when it is back.
+		cancelled = nil // Already handled; each attempt wakes the goroutine when it returns.
 	}
 	select {
 	case <-b.wake:
@@ -150,7 +151,7 @@ func (b *backend) sleep(publishing context.Context, at, now time.Time) {
 	}
 }
 
-// attempt to send one event, or to ping.
+// attempt sends one event, or a ping.
 func (b *backend) attempt(publishing context.Context, a *attempt) {
 	ctx, cancel := context.WithTimeout(publishing, a.settings.Timeout)
 	begun := b.clock.Now()
@@ -174,7 +175,7 @@ func (b *backend) attempt(publishing context.Context, a *attempt) {
 	b.poke()
 }
 
-// fail ends an attempt that has failed: the event is kept, or given up.
+// fail ends an attempt that has failed: the event stays in the queue, or is given up.
 func (b *backend) fail(a *attempt, err *sink.Error) {
 	b.mu.Lock()
 	exhausted := b.lockedQueue.exhausted(a, err)
@@ -198,16 +199,16 @@ func (b *backend) fail(a *attempt, err *sink.Error) {
 	b.turned(before, after, err)
 }
 
-// turned tells when the backend has begun or ceased to take events, or its queue to.
+// turned logs and reports when a backend, or its queue, starts or stops accepting events.
 func (b *backend) turned(before, after standing, err *sink.Error) {
 	if before == after {
 		return
 	}
 	switch {
 	case err != nil && (after.open && !before.open || after.gone && !before.gone):
-		b.log.Info("backend takes no events", "class", err.Class, "code", err.Code, "error", err.Error())
+		b.log.Info("the backend accepts no events; they wait in its queue", "class", err.Class, "code", err.Code, "error", err.Error())
 	case before.open && !after.open:
-		b.log.Info("backend takes events again")
+		b.log.Info("the backend accepts events again")
 	}
 	if b.options.Changed != nil {
 		b.options.Changed(b.name)
@@ -237,7 +238,7 @@ func (b *backend) finish(a *attempt, how Outcome, err *sink.Error) {
 		if b.options.GivenUp != nil {
 			b.options.GivenUp(b.name, a.item.event, err.Code)
 		}
-	case DeadLettered: // Settled when the other backend has it.
+	case DeadLettered: // The other backend settles it.
 		b.metrics.deadLetters.WithLabelValues(b.name, a.settings.DeadLetter).Inc()
 	case Superseded, Unwanted:
 	}
@@ -259,18 +260,18 @@ func (b *backend) end(publishing context.Context) int {
 	b.mu.Unlock()
 	b.metrics.dropped.WithLabelValues(b.name, "stopped").Add(float64(lost))
 	if left > 0 {
-		b.log.Info("backend ended with events in its queue", "events", left, "lost", lost)
+		b.log.Info("the backend ended with events in its queue", "events", left, "lost", lost)
 	}
 	b.close(publishing, h)
 	return left
 }
 
-// close a sink when nothing is on its way through it.
+// close a sink when none of its calls is in progress.
 func (b *backend) close(ctx context.Context, h *handle) {
 	h.inUse.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := h.sink.Close(ctx); err != nil {
-		b.log.Info("closing the connection to a backend failed", "error", err.Error())
+		b.log.Info("closing the connections of a backend failed", "error", err.Error())
 	}
 }

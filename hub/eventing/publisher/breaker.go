@@ -7,48 +7,48 @@ import (
 )
 
 const (
-	// breakAfter failures in a row, over all subjects, a broker is taken for dead: one
-	// is chance, a handful within a backoff is not.
+	// breakAfter is how many failures in a row, over all subjects, open the breaker: one
+	// failure may be chance, five within a backoff are not.
 	breakAfter = 5
-	// probeMax bounds the time between two tries of a dead broker, beside the backend's own
-	// bound: nobody wants to wait longer for what was mended.
+	// probeMax bounds the time between two probes, in addition to Settings.BackoffMax: a
+	// repaired broker is tested again within 30 s.
 	probeMax = 30 * time.Second
 )
 
-// breaker keeps events away from a broker that is dead. It is guarded by backend.mu.
+// breaker stops sending events to a broker that fails. backend.mu guards it.
 type breaker struct {
 	failures int       // in a row, while closed
-	open     bool      // nothing passes but probes
-	probing  bool      // a probe is on its way
-	probes   int       // that failed in a row
-	until    time.Time // nothing is sent before
-	gone     bool      // nothing is ever sent
+	open     bool      // only probes are sent
+	probing  bool      // a probe is in flight
+	probes   int       // failed probes in a row
+	until    time.Time // nothing is sent before this time
+	gone     bool      // nothing is sent until the sink is replaced
 }
 
-// next is when something may be sent: at (or before) now that it may. There is no time
-// while a probe is on its way, or when the broker is gone.
+// next returns when the next attempt may start; a time that is not after now means at once. It
+// returns false while a probe is in flight, and if the broker is gone.
 func (b *breaker) next() (time.Time, bool) {
 	return b.until, !b.gone && !b.probing
 }
 
-// begin an attempt; true when it is a probe.
+// begin an attempt; it returns true if the attempt is a probe.
 func (b *breaker) begin() bool {
 	b.probing = b.open
 	return b.open
 }
 
-// succeeded closes it, whatever the attempt was.
+// succeeded closes the breaker after any successful attempt.
 func (b *breaker) succeeded() { *b = breaker{until: b.until, gone: b.gone} }
 
-// failed counts a failure; the settings' backoff is the first time between two probes, and
-// they are as far apart as it may grow, or probeMax.
+// failed counts a failure; atOnce opens the breaker without counting. The time between two
+// probes starts with Settings.Backoff and grows up to BackoffMax or probeMax.
 func (b *breaker) failed(now time.Time, probe, atOnce bool, s Settings) {
 	switch {
 	case probe && b.open:
 		b.probing = false
 		b.probes++
 	case b.open:
-		return // It was on its way when the breaker opened.
+		return // It was in flight when the breaker opened.
 	default:
 		if b.failures++; b.failures < breakAfter && !atOnce {
 			return
@@ -58,16 +58,16 @@ func (b *breaker) failed(now time.Time, probe, atOnce bool, s Settings) {
 	b.rest(now, delay(s.Backoff, min(s.BackoffMax, probeMax), b.probes))
 }
 
-// rest has nothing sent for a while.
+// rest pauses all attempts for a time.
 func (b *breaker) rest(now time.Time, wait time.Duration) {
 	if until := now.Add(wait); until.After(b.until) {
 		b.until = until
 	}
 }
 
-// delay before the next attempt, after a number of failed ones: first, doubled each time
-// up to most. Up to a quarter is taken off at random, so events that failed together are
-// not sent together.
+// delay returns the time before the next attempt after a number of failed ones: first, doubled
+// each time up to most. Up to a quarter is subtracted at random, so that events that failed
+// together are not sent together.
 func delay(first, most time.Duration, attempts int) time.Duration {
 	return backoff.Policy{First: first, Max: most, Jitter: 0.25}.Wait(int64(attempts))
 }

@@ -10,18 +10,18 @@ import (
 
 // Extension attributes of a dead letter.
 const (
-	// ErrorCodeExtension says why the event was given up.
+	// ErrorCodeExtension is the code of the error for which the event was given up.
 	ErrorCodeExtension = "capstanerrorcode"
 	// AttemptsExtension is how often it was sent.
 	AttemptsExtension = "capstanattempts"
-	// BackendExtension names the backend that would not have it.
+	// BackendExtension names the backend that gave it up.
 	BackendExtension = "capstanbackend"
-	// OriginalIDExtension is the id that the event had there.
+	// OriginalIDExtension is the id of the original event.
 	OriginalIDExtension = "capstanoriginalid"
 )
 
-// letter tells the Source of a dead letter of the original event, at the backend that
-// gave it up, when the other backend has it.
+// letter is the originator of a dead letter. When the dead letter is settled, it reports the
+// original event as settled, for the backend that gave it up, to the Source.
 type letter struct {
 	of      *item
 	backend string
@@ -29,7 +29,7 @@ type letter struct {
 
 var _ originator = letter{}
 
-// originator is what an item needs of where it comes from.
+// originator is the part of a Source that an item needs.
 type originator interface {
 	Settled(backend, id string, how Outcome)
 }
@@ -45,8 +45,9 @@ func (l letter) Settled(_, _ string, how Outcome) {
 	l.of.from.Settled(l.backend, l.of.event.ID(), how)
 }
 
-// giveUp an event: to the dead letter backend, or for good. When there is one that does
-// not take it, it is neither: the event keeps its place, and is tried again.
+// giveUp hands an event to the dead letter backend, or drops it if there is none. If the dead
+// letter backend does not accept it, the outcome is empty: the event keeps its place and is
+// sent again.
 func (b *backend) giveUp(a *attempt, err *sink.Error) Outcome {
 	to := a.settings.DeadLetter
 	if a.item.dead || to == "" || to == b.name {
@@ -61,7 +62,7 @@ func (b *backend) giveUp(a *attempt, err *sink.Error) Outcome {
 	e.SetExtension(ErrorCodeExtension, err.Code)
 	e.SetExtension(AttemptsExtension, int32(min(tries, math.MaxInt32))) //nolint:gosec // Bounded.
 	e.SetExtension(BackendExtension, b.name)
-	// Another id: the other backend may get the event itself, too.
+	// A new id, because the other backend may also get the event itself.
 	e.SetID(hex.EncodeToString(sum[:]))
 	switch b.dead(to, &item{event: e, from: letter{of: a.item, backend: b.name}, size: sizeOf(e), dead: true, since: b.clock.Now()}) {
 	case queued, known, repeated:
@@ -70,6 +71,6 @@ func (b *backend) giveUp(a *attempt, err *sink.Error) Outcome {
 		return GivenUp
 	case replacing, deferred, full, closed:
 	}
-	b.log.Info("dead letter not taken; the event is tried again", "by", to, "type", e.Type(), "subject", e.Subject(), "id", a.item.event.ID())
+	b.log.Info("the dead letter backend does not accept an event; it is sent again to the first backend", "deadLetterBackend", to, "type", e.Type(), "subject", e.Subject(), "id", a.item.event.ID())
 	return ""
 }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// spread is the time of an answer in the paired runs: a broker on the same network.
+	// spread is how long the broker takes to answer in the paired runs, as on the same network.
 	spread = time.Millisecond
-	// paired runs at most.
+	// paired is the maximum number of paired runs.
 	paired = 5
 )
 
-// latency is the middle and the highest but one in a hundred of the time from Tell to
-// the broker's yes, for two live backends, beside so many dead ones.
+// latency returns the 50th and 99th percentile of the time from Publish to the broker's
+// acknowledgement, for two live backends next to a number of dead ones.
 func latency(tb testing.TB, p *Publisher, events, dead int) (p50, p99 time.Duration) {
 	tb.Helper()
 	answer := func(ctx context.Context, _ ce.Event, _ int) error {
@@ -47,16 +47,16 @@ func latency(tb testing.TB, p *Publisher, events, dead int) (p50, p99 time.Durat
 	for i, b := range live {
 		set(fmt.Sprint("ns/live-", i), b)
 	}
-	for i := range dead { // Takes the call and never answers.
+	for i := range dead { // Accepts the call and never answers.
 		set(fmt.Sprint("ns/dead-", i), &broker{on: func(ctx context.Context, _ ce.Event, _ int) error { <-ctx.Done(); return ctx.Err() }})
 	}
 	told := map[string]time.Time{}
 	pace := time.NewTicker(2 * time.Millisecond)
 	defer pace.Stop()
 	for i := range events {
-		e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%50), i)
+		e := newEvent(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%50), i)
 		told[e.ID()] = time.Now()
-		p.Tell(e, nil)
+		p.Publish(e, nil)
 		<-pace.C
 	}
 	var took []time.Duration
@@ -80,8 +80,8 @@ func latency(tb testing.TB, p *Publisher, events, dead int) (p50, p99 time.Durat
 	return took[len(took)/2], took[len(took)*99/100]
 }
 
-// TestOneDeadBackend changes the others' latency by nothing that can be measured: most
-// pairs of runs show it, while a busy neighbour on the machine spoils some.
+// TestOneDeadBackend: a dead backend does not measurably change the latency of the others.
+// Most pairs of runs must show it; other load on the machine may disturb some.
 func TestOneDeadBackend(t *testing.T) {
 	middle := func(dead int) time.Duration {
 		p, stop := run(t, Options{})
@@ -91,9 +91,9 @@ func TestOneDeadBackend(t *testing.T) {
 	}
 	good := 0
 	for run := range paired {
-		alone, beside := middle(0), middle(1)
-		t.Logf("from Tell to the broker's yes (which takes %s): %s alone, %s beside a dead backend", spread, alone, beside)
-		if beside <= alone+alone/10+2*time.Millisecond {
+		alone, together := middle(0), middle(1)
+		t.Logf("from Publish to the broker's acknowledgement (which takes %s): %s alone, %s next to a dead backend", spread, alone, together)
+		if together <= alone+alone/10+2*time.Millisecond {
 			good++
 		}
 		if bad := run + 1 - good; good > paired/2 || bad > paired/2 {
@@ -101,7 +101,7 @@ func TestOneDeadBackend(t *testing.T) {
 		}
 	}
 	if good <= paired/2 {
-		t.Fatal("the live backends were slower in most of the runs beside a dead one")
+		t.Fatal("the live backends were slower in most of the runs next to a dead one")
 	}
 }
 
@@ -130,7 +130,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 	n := 0
 	for b.Loop() {
-		p.Tell(news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", n%200), n), nil)
+		p.Publish(newEvent(event.PromotionStarted, fmt.Sprint("pipelines/shop/", n%200), n), nil)
 		n++
 	}
 	for s, _ := p.Status("ns/b"); s.Queued > 0; s, _ = p.Status("ns/b") {

@@ -11,40 +11,40 @@ import (
 // item is one event in a queue.
 type item struct {
 	event ce.Event
-	from  originator // nil when nobody can emit it again
+	from  originator // nil if nothing can emit it again
 	size  int64
 	level bool
 	since time.Time
-	// attempts that failed while others passed; tries is all of them.
+	// attempts that failed while others succeeded; tries counts all attempts.
 	attempts, tries int
-	// failedAt is when it first failed; zero when it has not.
+	// failedAt is when it first failed; zero if it has not failed.
 	failedAt time.Time
 	// dead is set for a dead letter.
 	dead bool
 }
 
-// again tells whether the event is emitted again when it is not taken.
-func (it *item) again() bool { return it.from != nil && !it.dead }
+// repeatable returns whether a Source emits the event again if it is not queued.
+func (it *item) repeatable() bool { return it.from != nil && !it.dead }
 
 // lane holds the events of one subject, in order.
 type lane struct {
 	subject string
 	items   []*item
-	// due is when the first item may be sent, or the lane forgotten if it is empty.
+	// due is when the first item may be sent, or an empty lane may be deleted.
 	due time.Time
 	// retry is when the first item may be sent again after it failed.
 	retry time.Time
 	// quiet is when the next level event may be sent.
 	quiet time.Time
-	// busy is set while the first item is on its way.
+	// busy is set while the first item is in flight.
 	busy bool
-	// place in the heap; -1 when it is not there.
+	// place in the heap; -1 if it is not in it.
 	place int
-	// turn orders lanes that are due at one time: the one that waits longest first.
+	// turn orders lanes that are due at the same time: the one that waits longest is first.
 	turn uint64
 }
 
-// dueAt is what due should be. Draining, nobody waits for quiet.
+// dueAt returns the value for due. While the queue drains, quiet is ignored.
 func (l *lane) dueAt(now time.Time, draining bool) time.Time {
 	due := now
 	if len(l.items) == 0 || (l.items[0].level && !draining) {
@@ -53,7 +53,7 @@ func (l *lane) dueAt(now time.Time, draining bool) time.Time {
 	return later(due, l.retry)
 }
 
-// waiting is the item of an id that is queued and not on its way; -1 when there is none.
+// waiting returns the index of the last item that is not in flight; -1 if there is none.
 func (l *lane) waiting() int {
 	last := len(l.items) - 1
 	if last < 0 || (last == 0 && l.busy) {
@@ -77,7 +77,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// schedule is the lanes that are not busy, by when they are due.
+// schedule is a heap of the lanes that are not busy, sorted by due.
 type schedule []*lane
 
 var _ heap.Interface = &schedule{}
@@ -116,7 +116,7 @@ func (s *schedule) Pop() any {
 	return l
 }
 
-// put a lane where it belongs.
+// put adds a lane, or moves it to its new place.
 func (s *schedule) put(l *lane) {
 	if l.place >= 0 {
 		heap.Fix(s, l.place)
@@ -125,7 +125,7 @@ func (s *schedule) put(l *lane) {
 	heap.Push(s, l)
 }
 
-// take a lane out.
+// take removes a lane.
 func (s *schedule) take(l *lane) {
 	if l.place >= 0 {
 		heap.Remove(s, l.place)

@@ -16,12 +16,12 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		published:   counter("publish_attempts_total", "Attempts to publish an event, by result: ok, or the class of the error.", "type", "result"),
-		dropped:     counter("dropped_total", "Events that nobody got, by reason: an error's code, full (the queue), stopped.", "reason"),
-		deferred:    counter("deferred_total", "Events that found the queue full and are emitted again by their source."),
-		coalesced:   counter("coalesced_total", "Events whose place a newer one of the same object took before they were sent."),
-		deadLetters: counter("dead_letters_total", "Events given to the dead letter backend.", "to"),
+		dropped:     counter("dropped_total", "Dropped events, by reason: the code of an error, full (the queue), or stopped.", "reason"),
+		deferred:    counter("deferred_total", "Events that did not fit into the queue; their source emits them again."),
+		coalesced:   counter("coalesced_total", "Events that a newer event of the same object replaced before they were sent."),
+		deadLetters: counter("dead_letters_total", "Events handed to the dead letter backend.", "to"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "capstan_eventing_publish_seconds", Help: "Time that an attempt to publish took.",
+			Name: "capstan_eventing_publish_seconds", Help: "Duration of an attempt to publish.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 3, 9),
 		}, []string{"backend"}),
 	}
@@ -37,7 +37,7 @@ func (m *metrics) all() []interface {
 	}{m.published, m.dropped, m.deferred, m.coalesced, m.deadLetters, m.seconds}
 }
 
-// forget a backend that has ended.
+// forget deletes the series of a backend that has ended.
 func (m *metrics) forget(backend string) {
 	for _, one := range m.all() {
 		one.DeletePartialMatch(prometheus.Labels{"backend": backend})
@@ -46,9 +46,9 @@ func (m *metrics) forget(backend string) {
 
 var (
 	backlog      = prometheus.NewDesc("capstan_eventing_backlog", "Events in the queue of a backend.", []string{"backend"}, nil)
-	backlogBytes = prometheus.NewDesc("capstan_eventing_backlog_bytes", "Bytes of the events in the queue of a backend, about.", []string{"backend"}, nil)
-	oldest       = prometheus.NewDesc("capstan_eventing_oldest_seconds", "Age of the oldest event in the queue of a backend; alert on it.", []string{"backend"}, nil)
-	taking       = prometheus.NewDesc("capstan_eventing_taking", "1 when a backend takes events, 0 when its circuit breaker is open.", []string{"backend"}, nil)
+	backlogBytes = prometheus.NewDesc("capstan_eventing_backlog_bytes", "Approximate size of the events in the queue of a backend, in bytes.", []string{"backend"}, nil)
+	oldest       = prometheus.NewDesc("capstan_eventing_oldest_seconds", "Age of the oldest event in the queue of a backend, in seconds; alert on it.", []string{"backend"}, nil)
+	taking       = prometheus.NewDesc("capstan_eventing_taking", "1 if a backend accepts events, 0 if its circuit breaker is open.", []string{"backend"}, nil)
 )
 
 var _ prometheus.Collector = &Publisher{}

@@ -13,31 +13,31 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrStopped is returned to who sets a backend after the end.
+// ErrStopped is returned by Set after Start has ended.
 var ErrStopped = errors.New("the publisher has stopped")
 
 // Options of a Publisher.
 type Options struct {
 	Clock  clock.WithTicker
 	Logger logr.Logger
-	// Sources are asked for what is pending, in their order.
+	// Sources return pending events; they are called in this order.
 	Sources []Source
 	// Dwell is the least time between two level events of one subject.
 	Dwell time.Duration
-	// Drain is how long Start goes on after the end of its context.
+	// Drain is how long Start continues to publish after its context has ended.
 	Drain time.Duration
-	// GivenUp is told of an event that nobody will get, and the code of the error. It
-	// must not block.
+	// GivenUp is called with an event that is dropped, and the code of the error. It must not
+	// block.
 	GivenUp func(backend string, e ce.Event, code string)
-	// Changed is told when a backend, or its queue, begins or ceases to take events. It
-	// must not block.
+	// Changed is called when a backend, or its queue, starts or stops accepting events. It must
+	// not block.
 	Changed func(backend string)
-	// Ended is told when a backend has ended, with how many events were left in its
-	// queue. It must not block.
+	// Ended is called when a backend has ended, with the number of events left in its queue.
+	// It must not block.
 	Ended func(backend string, left int)
 }
 
-// Publisher of events. Start must be called, or no sink is ever closed.
+// Publisher publishes events to backends. Start must be called, or no sink is ever closed.
 type Publisher struct {
 	options Options
 	metrics *metrics
@@ -62,8 +62,8 @@ func New(o Options) *Publisher {
 	return p
 }
 
-// Set a backend by its name ("namespace/name"): a new one, or another sink for a known
-// one, whose old sink is closed when what is on its way has come back.
+// Set adds a backend by its name ("namespace/name"), or replaces the sink of an existing one.
+// The old sink is closed when all its calls have returned.
 func (p *Publisher) Set(name string, s Settings) error {
 	s = s.withDefaults()
 	p.mu.Lock()
@@ -92,7 +92,7 @@ func (p *Publisher) Set(name string, s Settings) error {
 	return nil
 }
 
-// replace the sink, unless the backend has ended.
+// replace the sink, unless the backend has ended; then it returns false.
 func (b *backend) replace(s Settings) (*handle, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *Publisher) startLocked(b *backend) {
 	})
 }
 
-// Remove a backend: it gets no more events and ends when its queue is empty, or after
-// grace. Known tells when it has ended.
+// Remove stops a backend: it gets no more events and ends when its queue is empty, or after
+// grace. Options.Ended is called when it has ended.
 func (p *Publisher) Remove(name string, grace time.Duration) {
 	p.mu.RLock()
 	b := p.lockedState.backends[name]
@@ -138,9 +138,9 @@ func (p *Publisher) Remove(name string, grace time.Duration) {
 	b.poke()
 }
 
-// Tell every backend that wants it of an event; from can emit it again, and is nil when
-// nobody can.
-func (p *Publisher) Tell(e ce.Event, from Source) {
+// Publish queues an event for every backend that selects it. From can emit the event again;
+// nil if nothing can.
+func (p *Publisher) Publish(e ce.Event, from Source) {
 	for _, b := range p.all() {
 		b.mu.Lock()
 		wants := b.lockedQueue.settings.wants(b.name, e)
@@ -153,9 +153,9 @@ func (p *Publisher) Tell(e ce.Event, from Source) {
 	}
 }
 
-// Ask the Sources again what is pending, for every backend: a Source has more to emit
-// than what it told.
-func (p *Publisher) Ask() {
+// Resync makes every backend ask the Sources for their pending events: a Source has more
+// events than it has published.
+func (p *Publisher) Resync() {
 	for _, b := range p.all() {
 		b.mu.Lock()
 		b.lockedQueue.deferring, b.lockedQueue.walkAt = true, time.Time{}
@@ -164,7 +164,7 @@ func (p *Publisher) Ask() {
 	}
 }
 
-// all backends, by name.
+// all returns the backends, sorted by name.
 func (p *Publisher) all() []*backend {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -191,8 +191,7 @@ func (p *Publisher) deadLetter(to string, it *item) verdict {
 // events that it has.
 func (*Publisher) NeedLeaderElection() bool { return false }
 
-// Start publishes until ctx ends, and then for as long as Options.Drain, or until
-// nothing is left.
+// Start publishes until ctx ends. Then it empties the queues for at most Options.Drain.
 func (p *Publisher) Start(ctx context.Context) error {
 	publishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
-// perSubject are the numbers of the events that arrived, by subject.
+// perSubject returns the numbers of the received events, by subject.
 func perSubject(events []ce.Event) map[string][]string {
 	all := map[string][]string{}
 	for _, e := range events {
@@ -32,8 +32,8 @@ func perSubject(events []ce.Event) map[string][]string {
 	return all
 }
 
-// TestInOrderPerSubject: a third of all attempts fails; still every event arrives once,
-// those of a subject in order, no more than MaxInFlight at a time.
+// TestInOrderPerSubject: a third of all attempts fails. Every event still arrives once, those
+// of a subject in order, and no more than MaxInFlight are in flight at a time.
 func TestInOrderPerSubject(t *testing.T) {
 	g := NewWithT(t)
 	const subjects, each = 40, 25
@@ -48,9 +48,9 @@ func TestInOrderPerSubject(t *testing.T) {
 	want := map[string][]string{}
 	for n := range each {
 		for s := range subjects {
-			e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", s), n)
+			e := newEvent(event.PromotionStarted, fmt.Sprint("pipelines/shop/", s), n)
 			want[e.Subject()] = append(want[e.Subject()], e.ID())
-			p.Tell(e, nil)
+			p.Publish(e, nil)
 		}
 	}
 	g.Eventually(b.ids).Should(HaveLen(subjects * each))
@@ -60,7 +60,7 @@ func TestInOrderPerSubject(t *testing.T) {
 	g.Expect(b.closed).To(BeTrue())
 }
 
-// TestSubjectsAtOnce: as many subjects as may be are served at a time, one event of each.
+// TestSubjectsAtOnce: MaxInFlight subjects are served at a time, with one event of each.
 func TestSubjectsAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	hold := make(chan struct{})
@@ -71,7 +71,7 @@ func TestSubjectsAtOnce(t *testing.T) {
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
 	for n := range 3 {
 		for subject := range 20 {
-			p.Tell(news(event.PromotionStarted, fmt.Sprint(subject), n), nil)
+			p.Publish(newEvent(event.PromotionStarted, fmt.Sprint(subject), n), nil)
 		}
 	}
 	g.Eventually(b.total).Should(Equal(8))
@@ -85,8 +85,8 @@ func TestSubjectsAtOnce(t *testing.T) {
 	g.Eventually(b.ids).Should(HaveLen(60))
 }
 
-// TestWhoIsTold: by patterns, under the backend's prefix, and not of oneself.
-func TestWhoIsTold(t *testing.T) {
+// TestSelection: a backend gets events by patterns, with its prefix, and none about itself.
+func TestSelection(t *testing.T) {
 	g := NewWithT(t)
 	all, clusters := &broker{}, &broker{}
 	p, _ := run(t, Options{})
@@ -94,16 +94,16 @@ func TestWhoIsTold(t *testing.T) {
 	s.EventTypes, s.Prefix = []string{"cluster.*", "backend.*"}, "sap.kyma"
 	g.Expect(p.Set("ns/clusters", s)).To(Succeed())
 	g.Expect(p.Set("ns/all", fast(all))).To(Succeed())
-	p.Tell(started(1), nil)
-	p.Tell(news(event.ClusterReady, "clusters/Cluster/fleet/prod", 1), nil)
-	p.Tell(news(event.BackendReady, event.BackendSubject("ns/clusters"), 1), nil)
+	p.Publish(started(1), nil)
+	p.Publish(newEvent(event.ClusterReady, "clusters/Cluster/fleet/prod", 1), nil)
+	p.Publish(newEvent(event.BackendReady, event.BackendSubject("ns/clusters"), 1), nil)
 	g.Eventually(all.ids).Should(HaveLen(3))
 	g.Eventually(clusters.ids).Should(Equal([]string{"clusters/Cluster/fleet/prod#1"}))
 	g.Expect(clusters.got[0].Type()).To(Equal("sap.kyma.cluster.ready.v1"))
 }
 
-// TestRetryAfter: the whole backend is left alone for as long as it asks, but no longer
-// than maxRetryAfter.
+// TestRetryAfter: the whole backend is paused for as long as it requests, but no longer than
+// maxRetryAfter.
 func TestRetryAfter(t *testing.T) {
 	g := NewWithT(t)
 	now := clocktesting.NewFakeClock(time.Now())
@@ -115,10 +115,10 @@ func TestRetryAfter(t *testing.T) {
 	}}
 	p, _ := run(t, Options{Clock: now})
 	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
-	p.Tell(news(event.PromotionStarted, "a", 1), nil)
+	p.Publish(newEvent(event.PromotionStarted, "a", 1), nil)
 	g.Eventually(func() int { return b.tries("a#1") }).Should(Equal(1))
 	g.Eventually(func() string { return lastCode(p) }).Should(Equal("slow-down"))
-	p.Tell(news(event.PromotionStarted, "b", 1), nil)
+	p.Publish(newEvent(event.PromotionStarted, "b", 1), nil)
 	now.Step(maxRetryAfter - time.Second)
 	g.Consistently(b.ids, 50*time.Millisecond).Should(BeEmpty())
 	g.Eventually(func() []string { now.Step(time.Second); return b.ids() }).Should(ConsistOf("a#1", "b#1"))
@@ -131,8 +131,8 @@ func lastCode(p *Publisher) string {
 	return ""
 }
 
-// TestBreaker: a dead broker is tried with one event at a time, and none is given up for
-// it however long it takes; then everything arrives in order.
+// TestBreaker: a dead broker is tested with one event at a time. No event is given up because
+// of it, however long it takes. Afterwards everything arrives in order.
 func TestBreaker(t *testing.T) {
 	g := NewWithT(t)
 	now := clocktesting.NewFakeClock(time.Now())
@@ -152,7 +152,7 @@ func TestBreaker(t *testing.T) {
 	s.MaxAttempts = 3
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
 	for i := range 50 {
-		p.Tell(news(event.PromotionStarted, fmt.Sprint(i%10), i), nil)
+		p.Publish(newEvent(event.PromotionStarted, fmt.Sprint(i%10), i), nil)
 	}
 	g.Eventually(func() bool { now.Step(time.Millisecond); return status(p, "ns/b")().Taking }).Should(BeFalse())
 	g.Eventually(func() int { return status(p, "ns/b")().InFlight }).Should(BeZero())
@@ -181,8 +181,8 @@ func TestBreaker(t *testing.T) {
 	g.Expect(status(p, "ns/b")().LastError).To(BeNil())
 }
 
-// TestADeadBrokerLosesNothing however few attempts are configured, also when there is one
-// subject only: the breaker opens before anything is given up.
+// TestADeadBrokerLosesNothing: with few attempts, and also with only one subject, the breaker
+// opens before any event is given up.
 func TestADeadBrokerLosesNothing(t *testing.T) {
 	const events = 50
 	for name, row := range map[string]struct{ attempts, subjects int }{
@@ -204,13 +204,13 @@ func TestADeadBrokerLosesNothing(t *testing.T) {
 			s.MaxAttempts = row.attempts
 			g.Expect(p.Set("ns/b", s)).To(Succeed())
 			g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
-			p.Tell(news(event.PromotionStarted, "before", 0), nil)
+			p.Publish(newEvent(event.PromotionStarted, "before", 0), nil)
 			g.Eventually(b.ids).Should(HaveLen(1))
 			dead.Store(true)
 			for i := range events {
-				e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%row.subjects), i)
+				e := newEvent(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%row.subjects), i)
 				box.add(e)
-				p.Tell(e, box)
+				p.Publish(e, box)
 			}
 			g.Eventually(func() bool { now.Step(time.Millisecond); return status(p, "ns/b")().Taking }).Should(BeFalse())
 			for range 10 {
@@ -225,16 +225,16 @@ func TestADeadBrokerLosesNothing(t *testing.T) {
 	}
 }
 
-// TestGivenUpForNowOpensTheBreaker: what is given up because it fails for now is a failure
-// of the broker, too.
-func TestGivenUpForNowOpensTheBreaker(t *testing.T) {
+// TestTransientFailuresOpenTheBreaker: an event that is given up after transient failures also
+// counts as a failure of the broker.
+func TestTransientFailuresOpenTheBreaker(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
 	q := newQueue("ns/b", Settings{MaxAttempts: NoRetry}.withDefaults(), DefaultDwell)
 	broken := &sink.Error{Class: sink.Transient}
 	for i := range breakAfter {
 		g.Expect(q.breaker.open).To(BeFalse())
-		g.Expect(q.take(&item{event: news(event.PromotionStarted, fmt.Sprint(i), i)}, now, false).verdict).To(Equal(queued))
+		g.Expect(q.take(&item{event: newEvent(event.PromotionStarted, fmt.Sprint(i), i)}, now, false).verdict).To(Equal(queued))
 		a := q.next(now)
 		a.item.failedAt, q.lastPublish = now, now.Add(time.Millisecond)
 		g.Expect(q.exhausted(a, broken)).To(BeTrue())
@@ -245,7 +245,7 @@ func TestGivenUpForNowOpensTheBreaker(t *testing.T) {
 	g.Expect(q.lastError).To(Equal(broken))
 }
 
-// TestTimeBetweenProbes grows from the backoff to its most, and never beyond probeMax.
+// TestTimeBetweenProbes: it grows from Backoff to BackoffMax, and never beyond probeMax.
 func TestTimeBetweenProbes(t *testing.T) {
 	for _, row := range []struct{ most, want time.Duration }{{time.Minute, probeMax}, {2 * time.Second, 2 * time.Second}} {
 		g := NewWithT(t)
@@ -271,8 +271,8 @@ func number(id string) int {
 	return n
 }
 
-// TestUnavailableAndGone: the first opens the breaker at once and is tried again; the
-// second is not, until the sink is replaced.
+// TestUnavailableAndGone: after an error of class unavailable the breaker opens at once and
+// probes follow. After one of class gone nothing is sent until the sink is replaced.
 func TestUnavailableAndGone(t *testing.T) {
 	g := NewWithT(t)
 	now := clocktesting.NewFakeClock(time.Now())
@@ -283,7 +283,7 @@ func TestUnavailableAndGone(t *testing.T) {
 	}}
 	p, _ := run(t, Options{Clock: now})
 	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
-	p.Tell(started(1), nil)
+	p.Publish(started(1), nil)
 	g.Eventually(func() bool { return status(p, "ns/b")().Taking }).Should(BeFalse())
 	g.Expect(b.tries(started(1).ID())).To(Equal(1))
 	class.Store(sink.Gone)
@@ -297,7 +297,7 @@ func TestUnavailableAndGone(t *testing.T) {
 	g.Eventually(b.isClosed).Should(BeTrue())
 }
 
-// TestIdleBreakerPings: with nothing to publish, the breaker closes by a ping.
+// TestIdleBreakerPings: without events, a ping closes the breaker.
 func TestIdleBreakerPings(t *testing.T) {
 	g := NewWithT(t)
 	now := clocktesting.NewFakeClock(time.Now())
@@ -313,8 +313,9 @@ func TestIdleBreakerPings(t *testing.T) {
 	g.Expect(b.total()).To(BeZero())
 }
 
-// TestDeadLetters: what is refused, too large or failed too often while others pass goes
-// to the other backend with what happened; the next event of its subject follows.
+// TestDeadLetters: an event that is refused, too large, or failed too often while others
+// succeed goes to the dead letter backend, with the failure as extensions. The next event of
+// its subject follows.
 func TestDeadLetters(t *testing.T) {
 	g := NewWithT(t)
 	poison := map[string]error{
@@ -329,20 +330,20 @@ func TestDeadLetters(t *testing.T) {
 	s.MaxAttempts, s.DeadLetter = 2, "ns/dead"
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
 	other := fast(dead)
-	other.EventTypes = []string{"nothing.at.all"} // Dead letters come whatever is chosen.
+	other.EventTypes = []string{"nothing.at.all"} // Dead letters arrive in spite of it.
 	g.Expect(p.Set("ns/dead", other)).To(Succeed())
 	for n := 1; n <= 2; n++ {
 		for _, subject := range []string{"a", "b", "c"} {
-			e := news(event.PromotionStarted, subject, n)
+			e := newEvent(event.PromotionStarted, subject, n)
 			box.add(e)
-			p.Tell(e, box)
+			p.Publish(e, box)
 		}
 	}
-	// Others pass all the time.
+	// Other events succeed all the time.
 	passing := 0
 	g.Eventually(func() int {
 		passing++
-		p.Tell(news(event.PromotionStarted, "others", passing), nil)
+		p.Publish(newEvent(event.PromotionStarted, "others", passing), nil)
 		return len(dead.ids())
 	}).Should(Equal(3))
 	codes := map[string]string{}
@@ -361,10 +362,10 @@ func TestDeadLetters(t *testing.T) {
 	g.Eventually(func() Outcome { return box.outcome("ns/b", "a#2") }).Should(Equal(Published))
 }
 
-// TestHowOftenAnEventIsSentAgain: after its failures, between which others pass, an event
-// makes place for the next of its subject. That others passed is known at its second
-// failure at the earliest.
-func TestHowOftenAnEventIsSentAgain(t *testing.T) {
+// TestMaxAttempts: after MaxAttempts failures, between which others succeed, an event is given
+// up and the next of its subject follows. That others succeeded is known at the second failure
+// at the earliest.
+func TestMaxAttempts(t *testing.T) {
 	for name, row := range map[string]struct{ configured, attempts int }{
 		"by default": {0, 1 + DefaultMaxAttempts}, "never": {NoRetry, 2}, "twice": {2, 3},
 	} {
@@ -374,14 +375,14 @@ func TestHowOftenAnEventIsSentAgain(t *testing.T) {
 			p, _ := run(t, Options{Sources: []Source{box}})
 			tell := func(e ce.Event) {
 				box.add(e)
-				p.Tell(e, box)
+				p.Publish(e, box)
 			}
 			poison := started(1)
 			b := &broker{on: func(ctx context.Context, e ce.Event, attempt int) error {
 				if e.ID() != poison.ID() {
 					return nil
 				}
-				other := news(event.PromotionStarted, "others", attempt)
+				other := newEvent(event.PromotionStarted, "others", attempt)
 				tell(other)
 				for box.outcome("ns/b", other.ID()) != Published {
 					if ctx.Err() != nil {
@@ -403,8 +404,8 @@ func TestHowOftenAnEventIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestTwoThatDeadLetterToEachOther: each event goes there, not back, and is counted.
-func TestTwoThatDeadLetterToEachOther(t *testing.T) {
+// TestMutualDeadLetterBackends: each event goes to the other backend, not back, and is counted.
+func TestMutualDeadLetterBackends(t *testing.T) {
 	g := NewWithT(t)
 	refuse := func(context.Context, ce.Event, int) error { return sink.Errorf(sink.Refused, "http-400", "no") }
 	one, two := &broker{on: refuse}, &broker{on: refuse}
@@ -416,7 +417,7 @@ func TestTwoThatDeadLetterToEachOther(t *testing.T) {
 		g.Expect(p.Set(name, settings)).To(Succeed())
 	}
 	for i := range 10 {
-		p.Tell(started(i), nil)
+		p.Publish(started(i), nil)
 	}
 	empty := func() int { return status(p, "ns/one")().Queued + status(p, "ns/two")().Queued }
 	g.Eventually(func() int { return one.total() + two.total() }).Should(Equal(40))
@@ -427,8 +428,8 @@ func TestTwoThatDeadLetterToEachOther(t *testing.T) {
 	g.Expect(seen).To(Equal(20))
 }
 
-// TestDeadLetterBackendIsNotThereYet: the event keeps its place until it is.
-func TestDeadLetterBackendIsNotThereYet(t *testing.T) {
+// TestDeadLetterBackendIsMissing: the event keeps its place until the backend exists.
+func TestDeadLetterBackendIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	b, dead := &broker{on: func(_ context.Context, e ce.Event, _ int) error {
 		if e.ID() == started(1).ID() {
@@ -440,8 +441,8 @@ func TestDeadLetterBackendIsNotThereYet(t *testing.T) {
 	s := fast(b)
 	s.DeadLetter = "ns/dead"
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
-	p.Tell(started(1), nil)
-	p.Tell(started(2), nil)
+	p.Publish(started(1), nil)
+	p.Publish(started(2), nil)
 	g.Eventually(func() int { return b.tries(started(1).ID()) }).Should(BeNumerically(">", 2))
 	g.Expect(b.ids()).To(BeEmpty())
 	g.Expect(p.Set("ns/dead", fast(dead))).To(Succeed())
@@ -449,8 +450,8 @@ func TestDeadLetterBackendIsNotThereYet(t *testing.T) {
 	g.Eventually(b.ids).Should(Equal([]string{started(2).ID()}))
 }
 
-// TestMemoryIsBounded: of what a Source can emit again nothing is lost and the order is
-// kept; the rest is dropped and counted; the queue never holds more than it may.
+// TestMemoryIsBounded: the queue never exceeds its limit. Events of a Source are not lost and
+// keep their order; the others are dropped and counted.
 func TestMemoryIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	const events, subjects = 1000, 7
@@ -465,18 +466,18 @@ func TestMemoryIsBounded(t *testing.T) {
 	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse(), "the first walk")
 	want := map[string][]string{}
 	for i := range events {
-		e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%subjects), i)
+		e := newEvent(event.PromotionStarted, fmt.Sprint("pipelines/shop/", i%subjects), i)
 		want[e.Subject()] = append(want[e.Subject()], e.ID())
 		box.add(e)
-		p.Tell(e, box)
+		p.Publish(e, box)
 		g.Expect(status(p, "ns/b")().Queued).To(BeNumerically("<=", 75))
 	}
 	g.Expect(status(p, "ns/b")().Deferring).To(BeTrue())
 	g.Expect(status(p, "ns/b")().Full).To(BeTrue())
 	g.Expect(changes.Load()).To(BeEquivalentTo(1))
-	// The last quarter is for what nobody can emit again.
+	// The last quarter is reserved for events without a Source.
 	for i := range 100 {
-		p.Tell(news(event.InstanceStateChanged, "instances/i-1", i), nil)
+		p.Publish(newEvent(event.InstanceStateChanged, "instances/i-1", i), nil)
 	}
 	g.Expect(status(p, "ns/b")().Queued).To(Equal(100))
 	g.Expect(testutil.ToFloat64(p.metrics.dropped.WithLabelValues("ns/b", "full"))).To(Equal(75.0))
@@ -491,8 +492,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	g.Expect(got).To(Equal(want), "each once and in order")
 }
 
-// TestAskedIsNotFull: that the Sources are to be asked again says nothing of the room.
-func TestAskedIsNotFull(t *testing.T) {
+// TestResyncIsNotFull: a pending Resync does not mean that the queue is full.
+func TestResyncIsNotFull(t *testing.T) {
 	g := NewWithT(t)
 	hold := make(chan struct{})
 	b := &broker{on: func(context.Context, ce.Event, int) error { <-hold; return nil }}
@@ -502,16 +503,16 @@ func TestAskedIsNotFull(t *testing.T) {
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
 	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
 	for i := range 6 {
-		p.Tell(started(i), nil)
+		p.Publish(started(i), nil)
 	}
-	p.Ask() // More than half of the room is taken, so nobody is asked for now.
+	p.Resync() // More than half of the queue is used, so no Source is called yet.
 	g.Expect(status(p, "ns/b")().Deferring).To(BeTrue())
 	g.Expect(status(p, "ns/b")().Full).To(BeFalse())
 	close(hold)
 	g.Eventually(func() bool { return status(p, "ns/b")().Deferring }).Should(BeFalse())
 }
 
-// TestBytesAreBounded as events are, and one that fits into no queue is given up.
+// TestBytesAreBounded: an event that is larger than the whole queue is given up.
 func TestBytesAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	hold := make(chan struct{})
@@ -525,20 +526,20 @@ func TestBytesAreBounded(t *testing.T) {
 	for i := range 100 {
 		e := started(i)
 		e.DataEncoded = []byte(strings.Repeat("x", 4<<10))
-		p.Tell(e, nil)
+		p.Publish(e, nil)
 		g.Expect(status(p, "ns/b")().Bytes).To(BeNumerically("<=", 64<<10))
 	}
-	huge := news(event.PromotionStarted, "huge", 1)
+	huge := newEvent(event.PromotionStarted, "huge", 1)
 	huge.DataEncoded = []byte(strings.Repeat("x", 60<<10))
-	p.Tell(huge, box)
+	p.Publish(huge, box)
 	g.Expect(box.outcome("ns/b", huge.ID())).To(Equal(GivenUp))
 	close(hold)
 	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
 }
 
-// TestFlappingFleet: 500 clusters each flap once a second for a minute. A broker that
-// lives gets one event of each for each Dwell, the newest one; while it is dead, the
-// queue holds two of each at most.
+// TestFlappingFleet: 500 clusters each flap once a second for a minute. A live broker gets one
+// event of each per Dwell, the newest one. While the broker is dead, the queue holds at most
+// two of each.
 func TestFlappingFleet(t *testing.T) {
 	g := NewWithT(t)
 	const clusters, seconds = 500, 60
@@ -553,7 +554,7 @@ func TestFlappingFleet(t *testing.T) {
 	states := []event.Kind{event.ClusterUnreachable, event.ClusterRecovered}
 	for second := range seconds {
 		for c := range clusters {
-			p.Tell(news(states[second%2], fmt.Sprint("clusters/Cluster/fleet/", c), second), nil)
+			p.Publish(newEvent(states[second%2], fmt.Sprint("clusters/Cluster/fleet/", c), second), nil)
 		}
 		if second == 0 { // At once, without a wait.
 			g.Eventually(live.ids).Should(HaveLen(clusters))
@@ -582,8 +583,8 @@ func TestFlappingFleet(t *testing.T) {
 	g.Eventually(func() int { now.Step(10 * time.Second); return status(p, "ns/dead")().Queued }).Should(BeZero())
 }
 
-// TestReplace: another sink takes over the queue in its order; the old one is closed when
-// its last event has come back.
+// TestReplace: a new sink gets the queue in its order. The old sink is closed when its last
+// call has returned.
 func TestReplace(t *testing.T) {
 	g := NewWithT(t)
 	hold, begun := make(chan struct{}), make(chan struct{}, 1)
@@ -595,12 +596,12 @@ func TestReplace(t *testing.T) {
 	p, _ := run(t, Options{})
 	g.Expect(p.Set("ns/b", fast(old))).To(Succeed())
 	for i := range 20 {
-		p.Tell(started(i), nil)
+		p.Publish(started(i), nil)
 	}
 	<-begun
 	fresh := &broker{}
 	g.Expect(p.Set("ns/b", fast(fresh))).To(Succeed())
-	p.Tell(news(event.PromotionStarted, "other", 1), nil)
+	p.Publish(newEvent(event.PromotionStarted, "other", 1), nil)
 	g.Eventually(fresh.ids).Should(Equal([]string{"other#1"}), "another subject does not wait")
 	g.Expect(old.isClosed()).To(BeFalse())
 	close(hold)
@@ -614,8 +615,8 @@ func TestReplace(t *testing.T) {
 	g.Expect(status(p, "ns/b")().Taking).To(BeTrue(), "the old sink's failure is not the new one's")
 }
 
-// TestRemove: what is queued is delivered; what comes later is not; a dead backend is
-// waited for no longer than grace.
+// TestRemove: queued events are delivered and later ones are not. A dead backend ends after
+// grace.
 func TestRemove(t *testing.T) {
 	g := NewWithT(t)
 	hold := make(chan struct{})
@@ -628,11 +629,11 @@ func TestRemove(t *testing.T) {
 	g.Expect(p.Set("ns/b", s)).To(Succeed())
 	g.Expect(p.Set("ns/dead", fast(dead))).To(Succeed())
 	for i := range 5 {
-		p.Tell(started(i), nil)
+		p.Publish(started(i), nil)
 	}
 	p.Remove("ns/b", time.Hour)
 	p.Remove("ns/dead", 20*time.Millisecond)
-	p.Tell(started(5), nil)
+	p.Publish(started(5), nil)
 	known := func(name string) func() bool {
 		return func() bool { _, known := p.Status(name); return known }
 	}
@@ -648,8 +649,8 @@ func TestRemove(t *testing.T) {
 	g.Expect(p.Set("ns/b", fast(&broker{}))).To(Succeed(), "it may come again")
 }
 
-// TestDrain: Start ends when all is delivered, does not wait for a dead backend, and for
-// a slow one no longer than Drain.
+// TestDrain: Start ends when everything is delivered. It does not wait for a dead backend, and
+// waits for a slow one no longer than Drain.
 func TestDrain(t *testing.T) {
 	g := NewWithT(t)
 	slow := &broker{on: func(ctx context.Context, _ ce.Event, _ int) error { <-ctx.Done(); return ctx.Err() }}
@@ -662,17 +663,17 @@ func TestDrain(t *testing.T) {
 	g.Expect(p.Set("ns/dead", fast(dead))).To(Succeed())
 	g.Expect(p.Set("ns/good", fast(good))).To(Succeed())
 	for i := range 100 {
-		p.Tell(started(i), nil)
-		p.Tell(news(event.ClusterReady, "clusters/Cluster/fleet/a", i), nil)
+		p.Publish(started(i), nil)
+		p.Publish(newEvent(event.ClusterReady, "clusters/Cluster/fleet/a", i), nil)
 	}
 	stop()
-	g.Expect(good.ids()).To(ContainElements(started(99).ID(), "clusters/Cluster/fleet/a#99"), "Dwell is not waited for")
+	g.Expect(good.ids()).To(ContainElements(started(99).ID(), "clusters/Cluster/fleet/a#99"), "Dwell is ignored")
 	g.Expect([]bool{slow.isClosed(), dead.isClosed(), good.isClosed()}).To(Equal([]bool{true, true, true}))
 	g.Expect(p.Set("ns/late", fast(&broker{}))).To(MatchError(ErrStopped))
 }
 
-// TestOutboxSurvivesRestarts: the process ends at random moments; nothing is missing, and
-// what comes twice has the same id.
+// TestOutboxSurvivesRestarts: the process ends at random moments. No event is missing, and
+// duplicates have the same id.
 func TestOutboxSurvivesRestarts(t *testing.T) {
 	g := NewWithT(t)
 	const events = 2000
@@ -687,9 +688,9 @@ func TestOutboxSurvivesRestarts(t *testing.T) {
 		g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
 		for range 1 + rand.IntN(events/3) {
 			if told < events {
-				e := news(event.PromotionStarted, fmt.Sprint("pipelines/shop/", told%50), told)
-				box.add(e) // The object is written, then told of.
-				p.Tell(e, box)
+				e := newEvent(event.PromotionStarted, fmt.Sprint("pipelines/shop/", told%50), told)
+				box.add(e) // The object is written before its event is published.
+				p.Publish(e, box)
 				told++
 			}
 		}
@@ -713,7 +714,7 @@ func distinct(all []*broker, seen map[string]bool) map[string]bool {
 	return seen
 }
 
-// TestMetrics have help, and go with their backend.
+// TestMetrics: metrics have help texts, and are deleted with their backend.
 func TestMetrics(t *testing.T) {
 	g := NewWithT(t)
 	registry := prometheus.NewPedanticRegistry()
@@ -721,7 +722,7 @@ func TestMetrics(t *testing.T) {
 	g.Expect(registry.Register(p)).To(Succeed())
 	b := &broker{}
 	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
-	p.Tell(started(1), nil)
+	p.Publish(started(1), nil)
 	g.Eventually(b.ids).Should(HaveLen(1))
 	g.Eventually(func() (int, error) {
 		return testutil.GatherAndCount(registry, "capstan_eventing_publish_attempts_total")

@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// reserve of a queue is kept for events that nobody can emit again: a quarter.
+	// reserve is the divisor for the part of a queue that is kept for events without a
+	// Source: a quarter.
 	reserve = 4
-	// maxAside is how many events wait for the end of a walk; it lasts milliseconds.
+	// maxAside is how many new events wait for the end of a walk, which lasts milliseconds.
 	maxAside = 1000
-	// remembered ids of events that are settled: a walk may name what a Source has not
-	// recorded yet.
+	// remembered is how many ids of settled events are kept: a walk may return events that a
+	// Source has not recorded yet.
 	remembered = 4096
 )
 
-// handle is a sink and the events that are on their way through it.
+// handle is a sink and the count of its calls in progress.
 type handle struct {
 	sink  sink.Sink
 	inUse sync.WaitGroup
 }
 
-// queue is all that a backend knows. backend.mu guards it; nothing here blocks.
+// queue is the state of a backend. backend.mu guards it; no method blocks.
 type queue struct {
 	name     string
 	settings Settings
@@ -43,17 +44,17 @@ type queue struct {
 	inFlight int
 	breaker  breaker
 
-	// deferring since an event of a Source did not fit, or to walk the Sources anyway.
+	// deferring is set when an event of a Source did not fit, and to request a walk.
 	deferring bool
-	// full since an event did not fit, until it is half empty.
+	// full is set when an event did not fit, until the queue is half empty.
 	full bool
-	// walking over the Sources; aside is what was told meanwhile.
+	// walking is set during a walk; aside holds the events published during it.
 	walking bool
 	aside   []*item
 	// walkAt is when the next walk may begin, after one that failed.
 	walkAt time.Time
 
-	// draining before the end; leaving at deadline at the latest.
+	// draining is set when Start ends; leaving when the backend is removed, until deadline.
 	draining, leaving bool
 	deadline          time.Time
 	ended             bool
@@ -75,16 +76,16 @@ type verdict string
 
 const (
 	queued    verdict = "queued"
-	known     verdict = "known"     // it is queued already
-	repeated  verdict = "repeated"  // it was settled already
-	replacing verdict = "replacing" // it took the place of an older one
+	known     verdict = "known"     // it is already queued
+	repeated  verdict = "repeated"  // it was already settled
+	replacing verdict = "replacing" // it replaced an older one
 	deferred  verdict = "deferred"
-	tooLarge  verdict = "too-large" // it fits into no queue of this size
+	tooLarge  verdict = "too-large" // it is larger than the whole queue
 	full      verdict = "full"
 	closed    verdict = "closed"
 )
 
-// offered is what became of an offer.
+// offered is the result of an offer.
 type offered struct {
 	verdict verdict
 	item    *item
@@ -92,7 +93,7 @@ type offered struct {
 	settled Outcome // with repeated
 }
 
-// take an event, if there is room; walk tells that it comes from a walk.
+// take queues an event if there is room; walk is set for events from a walk.
 func (q *queue) take(it *item, now time.Time, walk bool) offered {
 	v, older := q.offer(it, now, walk)
 	o := offered{verdict: v, item: it, older: older}
@@ -114,7 +115,7 @@ func (q *queue) offer(it *item, now time.Time, walk bool) (verdict, *item) {
 	if _, done := q.settled.Get(id); done {
 		return repeated, nil
 	}
-	if it.again() && !walk {
+	if it.repeatable() && !walk {
 		switch {
 		case q.walking && len(q.aside) < maxAside:
 			q.aside = append(q.aside, it)
@@ -140,7 +141,7 @@ func (q *queue) offer(it *item, now time.Time, walk bool) (verdict, *item) {
 	}
 	if !q.fits(it) {
 		q.full = true
-		if !it.again() {
+		if !it.repeatable() {
 			return full, nil
 		}
 		q.deferring = true
@@ -158,9 +159,9 @@ func (q *queue) offer(it *item, now time.Time, walk bool) (verdict, *item) {
 	return queued, nil
 }
 
-// limits of bytes and events for an event of its sort.
+// limits returns the limits of bytes and events that apply to an event.
 func (q *queue) limits(it *item) (int64, int) {
-	if !it.again() {
+	if !it.repeatable() {
 		return q.settings.MaxBytes, q.settings.MaxEvents
 	}
 	return q.settings.MaxBytes - q.settings.MaxBytes/reserve, q.settings.MaxEvents - q.settings.MaxEvents/reserve
@@ -184,7 +185,7 @@ func (q *queue) forget(it *item) {
 	q.full = q.full && !q.halfEmpty()
 }
 
-// standing is what others are told of when it changes.
+// standing is the part of the state whose changes are reported.
 type standing struct{ open, gone, full bool }
 
 func (q *queue) standing() standing { return standing{q.breaker.open, q.breaker.gone, q.full} }
@@ -209,7 +210,7 @@ type attempt struct {
 	probe    bool
 }
 
-// next attempt that may be made now; nil for none.
+// next returns an attempt that may start now; nil for none.
 func (q *queue) next(now time.Time) *attempt {
 	at, may := q.breaker.next()
 	late := q.leaving && !now.Before(q.deadline)
@@ -239,8 +240,8 @@ func (q *queue) begin(a *attempt) *attempt {
 	return a
 }
 
-// wakeAt is when next or walk should be asked again, if nothing happens before; zero for
-// never.
+// wakeAt returns when next or mayWalk must be called again if nothing happens before; zero
+// for never.
 func (q *queue) wakeAt() time.Time {
 	var at time.Time
 	sooner := func(t time.Time) {
@@ -264,12 +265,12 @@ func (q *queue) wakeAt() time.Time {
 	return at
 }
 
-// failed ends an attempt whose event stays, with the error.
+// failed ends an attempt whose event stays in the queue.
 func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
 	q.inFlight--
 	q.lastError = err
 	if a.handle != q.handle {
-		// It failed at a sink that was replaced meanwhile: that says nothing of the new one.
+		// It failed at a sink that was replaced meanwhile: the new one is not affected.
 		q.release(a, now)
 		return
 	}
@@ -292,16 +293,16 @@ func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
 	q.release(a, now)
 }
 
-// judge the broker by how an attempt went; what a sink met that was replaced says nothing.
+// judge updates the breaker with the result of an attempt, unless its sink was replaced.
 func (q *queue) judge(a *attempt, err *sink.Error, now time.Time) {
 	switch {
 	case a.handle != q.handle:
 		return
-	case err == nil, err.Class == sink.Refused, err.Class == sink.TooLarge: // It answers.
+	case err == nil, err.Class == sink.Refused, err.Class == sink.TooLarge: // The broker answers.
 		q.breaker.succeeded()
 	case err.Class == sink.Gone:
 		q.breaker = breaker{gone: true, open: true}
-	default: // Also of an event that is given up: a dead broker is known by many of them.
+	default: // Also for an event that is given up: it may fail because the broker fails.
 		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings)
 	}
 	if err != nil && err.RetryAfter > 0 {
@@ -309,9 +310,9 @@ func (q *queue) judge(a *attempt, err *sink.Error, now time.Time) {
 	}
 }
 
-// exhausted tells whether the event is to be given up after this failure. What fails for
-// now is, once others have passed since it first failed: until then it may be the broker
-// that is dead, which is for the breaker to find.
+// exhausted returns whether the event must be given up after this failure. A transient failure
+// counts only if other events were published since the event first failed. Before that, the
+// broker itself may fail, which the breaker detects.
 func (q *queue) exhausted(a *attempt, err *sink.Error) bool {
 	switch err.Class {
 	case sink.Refused, sink.TooLarge:
@@ -324,8 +325,7 @@ func (q *queue) exhausted(a *attempt, err *sink.Error) bool {
 	return false
 }
 
-// finished ends an attempt whose event leaves the queue: published, or given up for an
-// error.
+// finished ends an attempt whose event leaves the queue: published, or given up with err.
 func (q *queue) finished(a *attempt, how Outcome, err *sink.Error, now time.Time) {
 	q.inFlight--
 	q.judge(a, err, now)
@@ -361,18 +361,18 @@ func (q *queue) release(a *attempt, now time.Time) {
 	q.place(l, now)
 }
 
-// replace the sink; the old one is returned. What failed there is tried at once.
+// replace the sink and return the old one. Events that failed there are sent again at once.
 func (q *queue) replace(s Settings, now time.Time) *handle {
 	old := q.handle
 	q.settings, q.handle = s, &handle{sink: s.Sink}
 	q.breaker, q.lastError = breaker{}, nil
 	q.leaving = false
-	q.settled = lru.New(remembered) // It may be another broker, which has seen nothing.
+	q.settled = lru.New(remembered) // The new sink may have another broker without these events.
 	q.reschedule(now, true)
 	return old
 }
 
-// reschedule all lanes, after what they wait for has changed.
+// reschedule updates when all lanes are due; forgive resets the failures of their items.
 func (q *queue) reschedule(now time.Time, forgive bool) {
 	for _, l := range q.lanes {
 		if forgive {
@@ -388,12 +388,12 @@ func (q *queue) reschedule(now time.Time, forgive bool) {
 	heap.Init(&q.schedule)
 }
 
-// mayWalk tells whether it is time to ask the Sources for what is pending.
+// mayWalk returns whether a walk may start now.
 func (q *queue) mayWalk(now time.Time) bool {
 	return q.deferring && !q.walking && !q.draining && !q.leaving && !q.breaker.gone && !now.Before(q.walkAt) && q.halfEmpty()
 }
 
-// over tells whether a queue that is to end has nothing more to wait for.
+// over returns whether a queue that drains or leaves has nothing more to wait for.
 func (q *queue) over(now time.Time) bool {
 	if q.inFlight > 0 || q.walking {
 		return false

@@ -8,27 +8,28 @@ import (
 
 // Status of a backend.
 type Status struct {
-	// Queued events, and their bytes, about; InFlight are those of them on their way.
+	// Queued is the number of queued events, Bytes about their size, InFlight how many of
+	// them are being sent.
 	Queued   int
 	Bytes    int64
 	InFlight int
-	// Oldest is since when the oldest of them waits; zero when there is none.
+	// Oldest is since when the oldest of them waits; zero if there is none.
 	Oldest time.Time
 	// Taking is false while the circuit breaker is open.
 	Taking bool
-	// Gone is a broker that wants nothing any more.
+	// Gone is true if the broker has answered that it accepts no more events.
 	Gone bool
-	// Deferring is whether what Sources emit waits with them.
+	// Deferring is whether events of Sources wait there and not in the queue.
 	Deferring bool
 	// Full is whether an event did not fit since the queue was last half empty.
 	Full bool
-	// LastError since the last event that was published; nil for none.
+	// LastError since the last published event; nil for none.
 	LastError *sink.Error
-	// LastPublish is when the broker last took an event; zero for never.
+	// LastPublish is when the broker last acknowledged an event; zero for never.
 	LastPublish time.Time
 }
 
-// Status of a backend; false when it has ended or was never set.
+// Status returns the status of a backend; false if it has ended or was never set.
 func (p *Publisher) Status(name string) (Status, bool) {
 	p.mu.RLock()
 	b := p.lockedState.backends[name]

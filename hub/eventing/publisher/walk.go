@@ -7,11 +7,11 @@ import (
 	ce "github.com/cloudevents/sdk-go/v2/event"
 )
 
-// walkRetry is the time after a walk that failed: the hub's own cache is read, which is
-// either there or not yet.
+// walkRetry is the time after a walk that failed. A walk reads the hub's own cache, and fails
+// only until the cache has the backend.
 const walkRetry = 5 * time.Second
 
-// walk asks every Source for what the backend does not have.
+// walk queues the pending events of every Source.
 func (b *backend) walk(ctx context.Context) {
 	fits, err := true, error(nil)
 	b.mu.Lock()
@@ -33,7 +33,7 @@ func (b *backend) walk(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		b.log.Error(err, "asking for pending events failed; they are asked for again", "after", walkRetry)
+		b.log.Error(err, "listing the pending events of a backend failed; the list is retried", "after", walkRetry)
 	}
 	now := b.clock.Now()
 	b.mu.Lock()
@@ -45,7 +45,7 @@ func (b *backend) walk(ctx context.Context) {
 	}
 	before := q.standing()
 	offers := make([]offered, 0, len(aside))
-	for _, it := range aside { // In order: once one is deferred, so is the rest.
+	for _, it := range aside { // In order: after a deferred one, the rest is deferred as well.
 		offers = append(offers, q.take(it, now, false))
 	}
 	after := q.standing()

@@ -17,9 +17,9 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// broker is a sink in memory that does what a test has it do.
+// broker is a sink in memory whose behaviour a test sets.
 type broker struct {
-	// on is asked for each attempt, outside the lock.
+	// on is called for each attempt, outside the lock, and returns its error.
 	on func(ctx context.Context, e ce.Event, attempt int) error
 
 	mu       sync.Mutex
@@ -105,7 +105,7 @@ func (b *broker) isClosed() bool {
 	return b.closed
 }
 
-// outbox is a Source that keeps everything and records what is settled.
+// outbox is a Source that keeps all events and records which are settled.
 type outbox struct {
 	mu      sync.Mutex
 	events  []ce.Event
@@ -153,8 +153,8 @@ func (o *outbox) outcome(backend, id string) Outcome {
 	return o.settled[backend][id]
 }
 
-// news makes an event of a kind.
-func news(k event.Kind, subject string, n int) ce.Event {
+// newEvent makes an event of a kind.
+func newEvent(k event.Kind, subject string, n int) ce.Event {
 	e := ce.New()
 	e.SetID(fmt.Sprintf("%s#%d", subject, n))
 	e.SetType(event.DefaultPrefix + "." + string(k))
@@ -164,9 +164,9 @@ func news(k event.Kind, subject string, n int) ce.Event {
 	return e
 }
 
-func started(i int) ce.Event { return news(event.PromotionStarted, "pipelines/shop/web", i) }
+func started(i int) ce.Event { return newEvent(event.PromotionStarted, "pipelines/shop/web", i) }
 
-// fast settings for tests on the real clock.
+// fast returns settings for tests on the real clock.
 func fast(s *broker) Settings {
 	return Settings{
 		Type: "memory", Sink: s, MaxInFlight: 8, Timeout: time.Second, MaxAttempts: 1000,
@@ -174,8 +174,8 @@ func fast(s *broker) Settings {
 	}
 }
 
-// run a publisher until the test ends, and returns how to end it before. No goroutine is
-// left then.
+// run a publisher until the test ends. The returned function ends it earlier and checks that
+// no goroutine is left.
 func run(t *testing.T, o Options) (*Publisher, func()) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -200,7 +200,7 @@ func run(t *testing.T, o Options) (*Publisher, func()) {
 	return p, stop
 }
 
-// quiet options on the real clock.
+// quiet returns options without logs, on the real clock.
 func quiet() Options { return Options{Clock: clock.RealClock{}, Logger: logr.Discard()} }
 
 func status(p *Publisher, name string) func() Status {

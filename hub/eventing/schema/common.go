@@ -2,14 +2,14 @@ package schema
 
 import "time"
 
-// What the types have in common. Numbers that are not explained here are those of
-// reference implementations: 10 events in flight and 10 attempts are Kyma's defaults.
+// Patterns of several types. The defaults of 10 events in flight and 10 attempts are
+// those of Kyma.
 const (
 	secretName = `^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`
 	prefix     = `^[A-Za-z0-9]+(\.[A-Za-z0-9]+){0,3}$`
 )
 
-// publishing are the keys of everything that is published to.
+// publishing returns the keys of all types that can be published to.
 func publishing(only ...string) []Key {
 	return []Key{
 		{
@@ -19,44 +19,44 @@ func publishing(only ...string) []Key {
 		},
 		{
 			Name: "eventTypes", Type: List, Default: `["*"]`, Example: `["promotion.*"]`, Only: only,
-			Description: "Which events are sent: patterns of the type without its prefix, where * stands for anything.",
+			Description: "Which events are sent: patterns of the type without its prefix, where * matches any text.",
 			Constraints: []Constraint{NotEmpty(), Matching(`^[A-Za-z0-9.*]{1,128}$`, "entries must hold letters, digits, dots and * only")},
 		},
 		{
 			Name: "eventTypePrefix", Type: String, Default: "dev.capstan", Only: only,
-			Description: "What the type of every event begins with.",
-			// Event Mesh takes seven segments of letters and digits; three are the event's own.
+			Description: "First part of the type of every event.",
+			// Event Mesh allows seven segments of letters and digits; the kind has three.
 			Constraints: []Constraint{Matching(prefix, "must be one to four words of letters and digits, separated by dots")},
 		},
 		{
 			Name: "requestTimeout", Type: Duration, Default: "5s", Only: only,
-			Description: "How long one attempt to send may take.",
+			Description: "Timeout of one attempt to send an event.",
 			Constraints: []Constraint{DurationBetween(100*time.Millisecond, time.Minute)},
 		},
 		{
 			Name: "retryMaxAttempts", Type: Int, Default: "10", Only: only,
-			Description: "How often an event is tried again before it is dead-lettered.",
+			Description: "Number of retries of an event before it goes to the dead letter backend.",
 			Constraints: []Constraint{Between(0, 100)},
 		},
 		{
 			Name: "retryBackoff", Type: Duration, Default: "1s", Only: only,
-			Description: "How long to wait before the first retry; it doubles from there.",
+			Description: "Time before the first retry; it doubles with each retry.",
 			Constraints: []Constraint{DurationBetween(100*time.Millisecond, time.Hour)},
 		},
 		{
 			Name: "retryBackoffMax", Type: Duration, Default: "5m", Only: only,
-			Description: "What the wait does not grow beyond.",
+			Description: "Longest time between two retries.",
 			Constraints: []Constraint{DurationBetween(100*time.Millisecond, time.Hour)},
 		},
 		{
 			Name: "deadLetterBackend", Type: String, Only: only, Example: "spare",
-			Description: "Name of the EventingBackend, in the same namespace, that gets the events that could not be sent.",
+			Description: "Name of the EventingBackend, in the same namespace, that receives events that could not be sent.",
 			Constraints: []Constraint{Matching(secretName, "must be the name of an EventingBackend")},
 		},
 	}
 }
 
-// backoffGrows is the rule of the two retry keys.
+// backoffGrows: retryBackoffMax is not less than retryBackoff.
 func backoffGrows(c Config) (key, text string) {
 	if c.Duration("retryBackoffMax") < c.Duration("retryBackoff") {
 		return "retryBackoffMax", "must not be less than retryBackoff"
@@ -64,7 +64,7 @@ func backoffGrows(c Config) (key, text string) {
 	return "", ""
 }
 
-// secretKey is a reference to a Secret; holds says what must be in it.
+// secretKey is the reference to a Secret; holds describes its keys.
 func secretKey(required bool, holds string) Key {
 	return Key{
 		Name: "secretRef", Type: SecretRef, Required: required, Example: "some-secret",

@@ -13,14 +13,14 @@ import (
 
 // Constraint on a value of the right data type.
 type Constraint struct {
-	// Text says what must be, and is the error when it is not.
+	// Text describes the allowed values, and is the text of the error.
 	Text string
-	// Allowed values, where they can be counted.
+	// Allowed are the values of an enumeration; nil for other constraints.
 	Allowed []string
 	ok      func(value any) bool
 }
 
-// Between bounds an Int, both ends included.
+// Between limits an Int, both ends included.
 func Between(low, high int64) Constraint {
 	return Constraint{
 		Text: fmt.Sprintf("must be set between %d and %d", low, high),
@@ -28,7 +28,7 @@ func Between(low, high int64) Constraint {
 	}
 }
 
-// UnlimitedOrFrom bounds an Int from below and allows -1, for no limit.
+// UnlimitedOrFrom requires an Int of at least low, or -1 for no limit.
 func UnlimitedOrFrom(low int64) Constraint {
 	return Constraint{
 		Text: fmt.Sprintf("must be -1 (no limit) or at least %d", low),
@@ -36,7 +36,7 @@ func UnlimitedOrFrom(low int64) Constraint {
 	}
 }
 
-// DurationBetween bounds a Duration, both ends included.
+// DurationBetween limits a Duration, both ends included.
 func DurationBetween(low, high time.Duration) Constraint {
 	return Constraint{
 		Text: fmt.Sprintf("must be set between %s and %s", short(low), short(high)),
@@ -44,7 +44,7 @@ func DurationBetween(low, high time.Duration) Constraint {
 	}
 }
 
-// short spells a duration as people do: 5m, not 5m0s.
+// short formats a duration without zero units: 5m, not 5m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -56,7 +56,7 @@ func short(d time.Duration) string {
 	return text
 }
 
-// QuantityBetween bounds a Quantity of bytes, both ends included.
+// QuantityBetween limits a Quantity of bytes, both ends included.
 func QuantityBetween(low, high string) Constraint {
 	from, to := resource.MustParse(low), resource.MustParse(high)
 	return Constraint{
@@ -65,7 +65,7 @@ func QuantityBetween(low, high string) Constraint {
 	}
 }
 
-// UnlimitedOrBytes bounds a Quantity from below and allows -1, for no limit.
+// UnlimitedOrBytes requires a Quantity of at least low, or -1 for no limit.
 func UnlimitedOrBytes(low string) Constraint {
 	from := resource.MustParse(low)
 	return Constraint{
@@ -74,7 +74,7 @@ func UnlimitedOrBytes(low string) Constraint {
 	}
 }
 
-// OneOf lists what an Enum, or each entry of a List, may be.
+// OneOf lists the allowed values of an Enum, or of each entry of a List.
 func OneOf(allowed ...string) Constraint {
 	return Constraint{
 		Text:    "must be one of " + strings.Join(allowed, ", "),
@@ -83,18 +83,19 @@ func OneOf(allowed ...string) Constraint {
 	}
 }
 
-// Matching has a String, or each entry of a List, match a pattern, which text explains.
+// Matching requires that a String, or each entry of a List, matches a pattern. text is the
+// error.
 func Matching(pattern, text string) Constraint {
 	compiled := regexp.MustCompile(pattern)
 	return Constraint{Text: text, ok: each(compiled.MatchString)}
 }
 
-// NotEmpty has a List hold something.
+// NotEmpty requires that a List has an entry.
 func NotEmpty() Constraint {
 	return Constraint{Text: "must not be empty", ok: func(v any) bool { return len(v.([]string)) > 0 }}
 }
 
-// each string of a String, Enum, URL, SecretRef or List.
+// each applies ok to the string of a String, Enum, URL or SecretRef, or to all of a List.
 func each(ok func(string) bool) func(any) bool {
 	return func(v any) bool {
 		if list, several := v.([]string); several {
@@ -104,8 +105,8 @@ func each(ok func(string) bool) func(any) bool {
 	}
 }
 
-// Schemes has a URL be of one of the schemes, with a host, and without credentials and
-// fragment: what is secret belongs into a Secret.
+// Schemes requires a URL with one of the schemes and a host, without credentials and
+// fragment: credentials belong in a Secret.
 func Schemes(schemes ...string) Constraint {
 	return Constraint{
 		Text: "must be a URL without user and password, of scheme " + strings.Join(schemes, ", "),
@@ -113,7 +114,7 @@ func Schemes(schemes ...string) Constraint {
 	}
 }
 
-// SeveralOf is Schemes for a URL key that takes several, separated by commas.
+// SeveralOf is Schemes for several URLs, separated by commas.
 func SeveralOf(schemes ...string) Constraint {
 	return Constraint{
 		Text: "must be URLs separated by commas, without user and password, of scheme " + strings.Join(schemes, ", "),

@@ -4,14 +4,14 @@ import (
 	"strings"
 )
 
-// Description of a backend type, as GET /backend/{type} answers it.
+// Description of a backend type: the answer of GET /backend/{type}.
 type Description struct {
 	Type   string           `json:"type"`
 	Config []KeyDescription `json:"config"`
 }
 
-// KeyDescription tells of one key. DefaultValue is text for every data type, so that
-// no client needs to know how to read it; it is left out when there is no default.
+// KeyDescription describes one key. DefaultValue is a string for every data type, so that
+// clients need no parser for it; it is omitted when there is no default.
 type KeyDescription struct {
 	Name          string   `json:"name"`
 	Description   string   `json:"description"`
@@ -25,7 +25,7 @@ type KeyDescription struct {
 	Example       string   `json:"example,omitempty"`
 }
 
-// Describe the schema.
+// Describe returns the description of the schema.
 func (s Schema) Describe() Description {
 	d := Description{Type: s.Type, Config: make([]KeyDescription, len(s.Keys))}
 	for i, key := range s.Keys {
@@ -47,7 +47,7 @@ func (s Schema) Describe() Description {
 	return d
 }
 
-// Describe a backend type; false when it is not registered.
+// Describe returns the description of a backend type; false when it is not registered.
 func (r *Registry) Describe(backendType string) (Description, bool) {
 	s, known := r.Schema(backendType)
 	if !known {

@@ -17,7 +17,7 @@ const (
 	end      = "\n<!-- end of generated: config -->"
 )
 
-// The tables are printed from the schemas, so that they cannot tell of others.
+// The tables are generated from the schemas.
 func TestDocumentIsCurrent(t *testing.T) {
 	g := NewWithT(t)
 	want := types(t, "").Document()

@@ -29,17 +29,17 @@ const (
 	SecretRef DataType = "secretRef"
 )
 
-// Key that may stand in spec.config.
+// Key of spec.config.
 type Key struct {
 	Name string
 	// Description in one sentence, for discovery and docs.
 	Description string
 	Type        DataType
-	// Default is the effective value when the key is not set, spelt as in a manifest;
-	// empty when there is none.
+	// Default is the effective value when the key is not set, in the notation of a
+	// manifest; empty when there is none.
 	Default string
-	// Required keys are missed when they have no default. One that has a default is
-	// written into the object by the defaulting webhook.
+	// Required: a missing key without a default is an error. The defaulting webhook writes
+	// one with a default into the object.
 	Required bool
 	// Immutable keys may not change while the backend exists.
 	Immutable bool
@@ -47,12 +47,12 @@ type Key struct {
 	Example string
 	// Only lists the values of the role key for which this key may be set; nil for all.
 	Only []string
-	// Constraints that a value of the right data type must keep.
+	// Constraints on a value of the right data type.
 	Constraints []Constraint
 }
 
-// Rule is what must hold between several keys. It is asked when each key for itself is
-// right, and returns the key that is to blame and the text of the error; or "", "".
+// Rule checks several keys together. It is called when each single key is valid. It
+// returns the key with the error and the text of the error, or "", "".
 type Rule func(Config) (key, text string)
 
 // Schema of one backend type.
@@ -89,5 +89,5 @@ func (s Schema) key(name string) *Key {
 	return nil
 }
 
-// RoleKey is the key whose value Key.Only speaks of.
+// RoleKey is the key whose values are in Key.Only.
 const RoleKey = "role"

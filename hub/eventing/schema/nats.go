@@ -2,8 +2,8 @@ package schema
 
 import "time"
 
-// NATS is the schema of type nats: a stream of NATS JetStream. defaultURL is that of
-// --nats-url; empty when the flag is not set.
+// NATS returns the schema of type nats: a stream of NATS JetStream. defaultURL is the
+// value of --nats-url; empty when the flag is not set.
 func NATS(defaultURL string) Schema {
 	keys := []Key{
 		{
@@ -19,7 +19,7 @@ func NATS(defaultURL string) Schema {
 		},
 		{
 			Name: "subjectPrefix", Type: String, Default: "capstan",
-			Description: "What the subject of every event begins with.",
+			Description: "First part of the subject of every event.",
 			Constraints: []Constraint{Matching(`^[^\s.*>]+(\.[^\s.*>]+)*$`, "must be words separated by dots, without space, * and >")},
 		},
 		{
@@ -29,52 +29,52 @@ func NATS(defaultURL string) Schema {
 		},
 		{
 			Name: "streamReplicas", Type: Int, Default: "1",
-			Description: "How many servers keep the stream; more than one needs a NATS cluster.",
+			Description: "Number of replicas of the stream; more than one needs a NATS cluster.",
 			Constraints: []Constraint{Between(1, 5)},
 		},
 		{
 			Name: "streamRetention", Type: Enum, Default: "limits", Immutable: true,
-			Description: "Whether events are kept until a limit is reached, or until all consumers have them.",
+			Description: "Whether events are kept until a limit is reached, or until all consumers have received them.",
 			Constraints: []Constraint{OneOf("limits", "interest")},
 		},
 		{
 			Name: "streamDiscard", Type: Enum, Default: "old",
-			Description: "What a full stream does: drop the oldest events, or refuse new ones.",
+			Description: "Behaviour of a full stream: drop the oldest events (old), or refuse new ones (new).",
 			Constraints: []Constraint{OneOf("old", "new")},
 		},
 		{
 			Name: "streamMaxBytes", Type: Quantity, Default: "256Mi",
-			Description: "How large the stream may grow.",
+			Description: "Largest size of the stream.",
 			Constraints: []Constraint{UnlimitedOrBytes("1Mi")},
 		},
 		{
 			Name: "streamMaxMsgs", Type: Int, Default: "-1",
-			Description: "How many events the stream may hold.",
+			Description: "Largest number of events in the stream.",
 			Constraints: []Constraint{UnlimitedOrFrom(1)},
 		},
 		{
 			Name: "streamMaxMsgsPerSubject", Type: Int, Default: "-1",
-			Description: "How many events of one subject the stream may hold.",
+			Description: "Largest number of events of one subject in the stream.",
 			Constraints: []Constraint{UnlimitedOrFrom(1)},
 		},
 		{
 			Name: "streamMaxAge", Type: Duration, Default: "168h",
-			Description: "How long events are kept.",
+			Description: "Time for which events are kept.",
 			Constraints: []Constraint{DurationBetween(100*time.Millisecond, 10*365*24*time.Hour)},
 		},
 		{
 			Name: "streamDuplicateWindow", Type: Duration, Default: "10m",
-			Description: "For how long the stream drops an event that it has already. It should be longer than all retries of one event.",
+			Description: "Time within which the stream drops duplicates of an event. It should be longer than all retries of one event.",
 			Constraints: []Constraint{DurationBetween(100*time.Millisecond, 24*time.Hour)},
 		},
 		{
 			Name: "maxReconnects", Type: Int, Default: "-1",
-			Description: "How often a lost connection is tried again before it is made anew.",
+			Description: "Number of attempts to restore a lost connection before a new one is opened.",
 			Constraints: []Constraint{UnlimitedOrFrom(0)},
 		},
 		{
 			Name: "reconnectWait", Type: Duration, Default: "5s",
-			Description: "How long to wait between such tries.",
+			Description: "Time between two such attempts.",
 			Constraints: []Constraint{DurationBetween(100*time.Millisecond, 5*time.Minute)},
 		},
 	}
@@ -84,7 +84,8 @@ func NATS(defaultURL string) Schema {
 	}
 }
 
-// windowWithinAge: the server refuses a stream that forgets before it stops comparing.
+// windowWithinAge: the server refuses a stream that deletes events before the end of the
+// duplicate window.
 func windowWithinAge(c Config) (key, text string) {
 	if c.Duration("streamDuplicateWindow") > c.Duration("streamMaxAge") {
 		return "streamDuplicateWindow", "must not be longer than streamMaxAge"

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantity is how a Quantity may be spelt. ParseQuantity takes exponents, too, and computes
-// ten to whatever power one names: "1e-999999999" would keep it busy for good.
+// quantity is the syntax of a Quantity. ParseQuantity also accepts exponents, and computes
+// any power of ten: "1e-999999999" would take unlimited CPU time.
 var quantity = regexp.MustCompile(`^-?[0-9]{1,15}(\.[0-9]{1,3})?([kMGT]|[KMGT]i)?$`)
 
-// parse a JSON value as a data type. The text says what is wrong; empty when nothing is.
+// parse a JSON value as a data type. The text is the error; empty for a valid value.
 func parse(t DataType, raw []byte) (value any, text string) {
 	wrong := "should be of type " + string(t)
 	if string(bytes.TrimSpace(raw)) == "null" || len(bytes.TrimSpace(raw)) == 0 {

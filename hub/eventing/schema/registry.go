@@ -7,13 +7,13 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
-// Registry knows the backend types.
+// Registry has the schemas of the backend types.
 type Registry struct {
 	schemas []Schema
 }
 
-// NewRegistry of schemas, in the order in which they are shown. It panics when one of
-// them contradicts itself: that is a fault of the program.
+// NewRegistry returns a Registry of schemas, in the order of documents and answers. It
+// panics when one of them is inconsistent: that is a bug of the program.
 func NewRegistry(schemas ...Schema) *Registry {
 	r := &Registry{}
 	for _, s := range schemas {
@@ -24,18 +24,18 @@ func NewRegistry(schemas ...Schema) *Registry {
 		for i := range s.Keys {
 			key := &s.Keys[i]
 			if names[key.Name] || key.Name == "" || key.Description == "" {
-				panic(fmt.Sprintf("key %q of backend type %s is there twice, or has no name or description", key.Name, s.Type))
+				panic(fmt.Sprintf("key %q of backend type %s is a duplicate, or has no name or description", key.Name, s.Type))
 			}
 			names[key.Name] = true
-			for _, spelt := range []string{key.Default, key.Example} {
-				if spelt != "" {
-					sample := Key{Type: key.Type, Default: spelt}
-					value, text := parse(key.Type, sample.defaultJSON())
+			for _, sample := range []string{key.Default, key.Example} {
+				if sample != "" {
+					k := Key{Type: key.Type, Default: sample}
+					value, text := parse(key.Type, k.defaultJSON())
 					if text == "" {
 						text = key.check(value)
 					}
 					if text != "" {
-						panic(fmt.Sprintf("key %s of backend type %s: %q %s", key.Name, s.Type, spelt, text))
+						panic(fmt.Sprintf("key %s of backend type %s: %q %s", key.Name, s.Type, sample, text))
 					}
 				}
 			}
@@ -45,7 +45,7 @@ func NewRegistry(schemas ...Schema) *Registry {
 	return r
 }
 
-// Types that are registered, in their order.
+// Types returns the registered types, in their order.
 func (r *Registry) Types() []string {
 	types := make([]string, len(r.schemas))
 	for i, s := range r.schemas {
@@ -54,7 +54,7 @@ func (r *Registry) Types() []string {
 	return types
 }
 
-// Schema of a type, whose case does not matter.
+// Schema returns the schema of a type, in any case.
 func (r *Registry) Schema(backendType string) (Schema, bool) {
 	if s := r.find(strings.ToLower(backendType)); s != nil {
 		return *s, true
@@ -71,7 +71,8 @@ func (r *Registry) find(backendType string) *Schema {
 	return nil
 }
 
-// Resolve the spec of an EventingBackend: its configuration, or what is wrong with it.
+// Resolve returns the configuration of the spec of an EventingBackend, or its validation
+// errors.
 func (r *Registry) Resolve(spec eventingv1.EventingBackendSpec) (Config, []eventingv1.ValidationError) {
 	s, known := r.Schema(spec.Type)
 	if !known {
@@ -83,14 +84,14 @@ func (r *Registry) Resolve(spec eventingv1.EventingBackendSpec) (Config, []event
 	return s.Resolve(spec.Config)
 }
 
-// Options of the types that the hub has.
+// Options of the hub's types.
 type Options struct {
-	// NATSURL is --nats-url.
+	// NATSURL is the value of --nats-url.
 	NATSURL string
 }
 
-// Types is the registry of the types that the hub has. It fails when an option is not
-// what the schema would take.
+// Types returns the registry of the hub's types. It fails when an option violates the
+// schema.
 func Types(o Options) (*Registry, error) {
 	nats := NATS("")
 	if o.NATSURL != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
-// Texts of errors that no constraint has.
+// Texts of errors that are not of a constraint, and limits of errors.
 const (
 	twice = "is set more than once"
 	// maxValue is how many bytes of a value an error shows.
@@ -22,7 +22,7 @@ const (
 	redacted  = "<redacted>"
 )
 
-// Resolve a spec.config: the configuration, or what is wrong with it.
+// Resolve returns the configuration of a spec.config, or its validation errors.
 func (s Schema) Resolve(entries []eventingv1.ConfigEntry) (Config, []eventingv1.ValidationError) {
 	c := Config{Type: s.Type, schema: s, values: map[string]any{}, set: map[string]bool{}}
 	var found []eventingv1.ValidationError
@@ -31,28 +31,28 @@ func (s Schema) Resolve(entries []eventingv1.ConfigEntry) (Config, []eventingv1.
 	}
 	pairs := flatten(entries)
 	role := s.role(pairs)
-	blamed := map[string]bool{}
+	reported := map[string]bool{}
 	for _, p := range pairs {
 		key := s.key(p.name)
 		switch {
-		case key == nil && !blamed[p.name]:
-			blamed[p.name] = true
+		case key == nil && !reported[p.name]:
+			reported[p.name] = true
 			refuse(eventingv1.UnsupportedConfig, p.name, p.raw, "config does not exist for backend type "+s.Type)
-		case key == nil || blamed[p.name]:
+		case key == nil || reported[p.name]:
 		case c.set[p.name]:
-			blamed[p.name] = true
+			reported[p.name] = true
 			refuse(eventingv1.InvalidValue, p.name, p.raw, twice)
-		case !key.of(role):
-			blamed[p.name] = true
+		case !key.allowedIn(role):
+			reported[p.name] = true
 			refuse(eventingv1.InvalidValue, p.name, p.raw, "may only be set for role "+strings.Join(key.Only, ", "))
 		default:
 			c.set[p.name] = true
 			value, text := parse(key.Type, p.raw)
 			if text != "" {
-				blamed[p.name] = true
+				reported[p.name] = true
 				refuse(eventingv1.InvalidDataType, p.name, p.raw, text)
 			} else if text = key.check(value); text != "" {
-				blamed[p.name] = true
+				reported[p.name] = true
 				refuse(eventingv1.InvalidValue, p.name, p.raw, text)
 			} else {
 				c.values[p.name] = value
@@ -65,8 +65,8 @@ func (s Schema) Resolve(entries []eventingv1.ConfigEntry) (Config, []eventingv1.
 	}
 	if len(found) == 0 {
 		for _, rule := range s.Rules {
-			if key, text := rule(c); text != "" && !blamed[key] {
-				blamed[key] = true
+			if key, text := rule(c); text != "" && !reported[key] {
+				reported[key] = true
 				refuse(eventingv1.InvalidValue, key, rawOf(pairs, key), text)
 			}
 		}
@@ -77,7 +77,7 @@ func (s Schema) Resolve(entries []eventingv1.ConfigEntry) (Config, []eventingv1.
 	return c, nil
 }
 
-// Defaults are the entries that the defaulting webhook adds: required keys that are
+// Defaults returns the entries that the defaulting webhook adds: required keys that are
 // not set and have a default, by name.
 func (s Schema) Defaults(entries []eventingv1.ConfigEntry) []eventingv1.ConfigEntry {
 	set := map[string]bool{}
@@ -99,7 +99,7 @@ type pair struct {
 	raw  []byte
 }
 
-// flatten the list: the keys of one item, which have no order, by name.
+// flatten the list. The keys of one item have no order and are sorted by name.
 func flatten(entries []eventingv1.ConfigEntry) []pair {
 	var pairs []pair
 	for _, entry := range entries {
@@ -125,7 +125,8 @@ func sorted(keys []Key) []Key {
 	return keys
 }
 
-// check a value of the right data type: the text of the first constraint it breaks.
+// check a value of the right data type; returns the text of the first constraint that it
+// violates.
 func (k *Key) check(value any) string {
 	for _, constraint := range k.Constraints {
 		if !constraint.ok(value) {
@@ -135,12 +136,12 @@ func (k *Key) check(value any) string {
 	return ""
 }
 
-// of tells whether the key may be set in a role.
-func (k *Key) of(role string) bool {
+// allowedIn reports whether the key may be set in a role.
+func (k *Key) allowedIn(role string) bool {
 	return k.Only == nil || role == "" || slices.Contains(k.Only, role)
 }
 
-// defaultJSON is the default as it would stand in a manifest.
+// defaultJSON is the default in the notation of a manifest.
 func (k *Key) defaultJSON() []byte {
 	if raw := []byte(k.Default); json.Valid(raw) {
 		if _, text := parse(k.Type, raw); text == "" {
@@ -154,13 +155,13 @@ func (k *Key) defaultJSON() []byte {
 // applyDefaults to the keys that are not set and may be set in the role.
 func (c Config) applyDefaults(role string) {
 	for i := range c.schema.Keys {
-		if key := &c.schema.Keys[i]; key.Default != "" && !c.set[key.Name] && key.of(role) {
+		if key := &c.schema.Keys[i]; key.Default != "" && !c.set[key.Name] && key.allowedIn(role) {
 			c.values[key.Name], _ = parse(key.Type, key.defaultJSON()) // NewRegistry has parsed it.
 		}
 	}
 }
 
-// role that is configured, or the default; empty for a type without roles.
+// role returns the configured role, or the default; empty for a type without roles.
 func (s Schema) role(pairs []pair) string {
 	key := s.key(RoleKey)
 	if key == nil {
@@ -170,7 +171,7 @@ func (s Schema) role(pairs []pair) string {
 		return role
 	}
 	if rawOf(pairs, RoleKey) != nil {
-		return "" // It is wrong: nothing is said of the keys of roles.
+		return "" // It is invalid: keys are not checked by role.
 	}
 	return key.Default
 }
@@ -179,18 +180,19 @@ func (s Schema) role(pairs []pair) string {
 func (s Schema) missing(c Config, role string) []string {
 	var names []string
 	for _, key := range sorted(s.Keys) {
-		if _, has := c.values[key.Name]; key.Required && !has && !c.set[key.Name] && key.of(role) {
+		if _, has := c.values[key.Name]; key.Required && !has && !c.set[key.Name] && key.allowedIn(role) {
 			names = append(names, key.Name)
 		}
 	}
 	return names
 }
 
-// credential is what a key is called that holds one. Such a key is not known here,
-// because credentials come from Secrets; but people try.
+// credential lists parts of key names that indicate a credential. No schema has such a key,
+// because credentials come from Secrets; but users may set one by mistake.
 var credential = []string{"password", "passwd", "token", "secret", "credential", "accesskey", "privatekey", "apikey", "nkey", "creds", "hmac", "tls.key"}
 
-// show a value in an error: scalars without quotes, what may be a credential not at all.
+// show formats a value for an error: scalars without quotes, and possible credentials
+// redacted.
 func (s Schema) show(name string, raw []byte) string {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 {
 		return ""
@@ -209,12 +211,12 @@ func (s Schema) show(name string, raw []byte) string {
 		}
 		text = compact.String()
 	}
-	// user:password@host, in whatever key.
+	// user:password@host, in any key.
 	if strings.Contains(text, "@") && strings.Contains(text, ":") {
 		return redacted
 	}
 	return cut(text)
 }
 
-// cut shortens a value to what an error shows.
+// cut shortens a value to maxValue.
 func cut(text string) string { return truncate.Bytes(text, maxValue) }

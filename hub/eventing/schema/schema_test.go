@@ -23,7 +23,7 @@ func types(t *testing.T, natsURL string) *schema.Registry {
 	return r
 }
 
-// spec as a manifest would have it.
+// spec of a manifest.
 func spec(t testing.TB, manifest string) eventingv1.EventingBackendSpec {
 	t.Helper()
 	var s eventingv1.EventingBackendSpec
@@ -67,7 +67,7 @@ validationErrors:
 	g.Expect(found).To(Equal(want.ValidationErrors))
 }
 
-// The specs of the design proposal are valid as they stand there.
+// The specs of the design proposal are valid without changes.
 func TestSpecsOfTheProposal(t *testing.T) {
 	g := NewWithT(t)
 	r := types(t, "nats://nats.nats.svc:4222")
@@ -160,7 +160,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A quantity is read at once, whatever power of ten somebody wants of it.
+// A quantity is parsed quickly, also with a huge exponent.
 func TestQuantitiesAreBounded(t *testing.T) {
 	for text, want := range map[string]int64{"256Mi": 256 << 20, "1.5Gi": 3 << 29, "2M": 2_000_000, "1048576": 1 << 20, "-1": -1} {
 		g := NewWithT(t)
@@ -184,7 +184,7 @@ func TestQuantitiesAreBounded(t *testing.T) {
 	}
 }
 
-// Effective values of what the issue says of a source.
+// Effective values of a source.
 func TestSourceDefaults(t *testing.T) {
 	g := NewWithT(t)
 	c, found := types(t, "").Resolve(spec(t, "type: sqs\nconfig: [{role: source}, {queueName: capstan}, {visibilityTimeout: 30}]"))
@@ -205,7 +205,7 @@ func TestSourceDefaults(t *testing.T) {
 	g.Expect(c.String("role")).To(Equal(schema.RoleSink))
 	g.Expect(c.Int("maxMessageBytes")).To(Equal(int64(256 << 10)))
 	g.Expect(c.Duration("retryBackoffMax")).To(Equal(5 * time.Minute))
-	g.Expect(c.Int("waitTimeSeconds")).To(BeZero(), "a sink waits for nothing")
+	g.Expect(c.Int("waitTimeSeconds")).To(BeZero(), "a sink has no waitTimeSeconds")
 }
 
 // Only required keys that have a default are written into the object.
@@ -253,7 +253,7 @@ func TestDiscovery(t *testing.T) {
 	g.Expect(known).To(BeFalse())
 }
 
-// What a registry may not hold is seen when it is made.
+// NewRegistry panics on inconsistent schemas.
 func TestRegistryRefusesContradictions(t *testing.T) {
 	g := NewWithT(t)
 	key := schema.Key{Name: "n", Description: "N.", Type: schema.Int}
@@ -268,8 +268,8 @@ func TestRegistryRefusesContradictions(t *testing.T) {
 	}
 }
 
-// Whatever is configured: no panic, at most one error for a key, bounded, and what
-// is resolved resolves again with the defaults written.
+// For any configuration: no panic, at most one error for a key, bounded errors, and a
+// valid configuration stays valid with its defaults written.
 func FuzzResolve(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"nats","config":[{"maxInFlightMessages":10}]}`,
@@ -317,7 +317,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// What a configuration means counts, not how it is spelt; and some keys stay as they are.
+// Equal compares values in any notation; immutable keys cannot be changed.
 func TestEqualAndFixed(t *testing.T) {
 	g := NewWithT(t)
 	r := types(t, "nats://nats:4222")
@@ -333,14 +333,14 @@ func TestEqualAndFixed(t *testing.T) {
 	g.Expect(plain.Fixed()).To(Equal(map[string]string{"streamName": "capstan", "streamStorage": "file", "streamRetention": "limits"}))
 	g.Expect(resolve(`{type: http, config: [{url: "https://example.com"}]}`).Fixed()).To(BeNil())
 
-	g.Expect(plain.Named("bus")).To(BeEmpty())
-	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: spare}]}`).Named("bus")).To(BeEmpty())
-	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: bus}]}`).Named("bus")).To(Equal(
+	g.Expect(plain.CheckName("bus")).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: spare}]}`).CheckName("bus")).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: bus}]}`).CheckName("bus")).To(Equal(
 		one(eventingv1.InvalidValue, "deadLetterBackend", "bus", "must be the name of another EventingBackend")))
 
-	g.Expect(plain.Moved(nil)).To(BeEmpty())
-	g.Expect(resolve(`{type: nats, config: [{streamName: capstan}, {streamDiscard: new}]}`).Moved(plain.Fixed())).To(BeEmpty())
-	g.Expect(resolve(`{type: nats, config: [{streamStorage: memory}, {streamName: other}]}`).Moved(plain.Fixed())).To(Equal([]eventingv1.ValidationError{
+	g.Expect(plain.CheckFixed(nil)).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{streamName: capstan}, {streamDiscard: new}]}`).CheckFixed(plain.Fixed())).To(BeEmpty())
+	g.Expect(resolve(`{type: nats, config: [{streamStorage: memory}, {streamName: other}]}`).CheckFixed(plain.Fixed())).To(Equal([]eventingv1.ValidationError{
 		{Type: eventingv1.InvalidValue, Config: "streamName", Value: "other", Error: "cannot be changed from capstan while the backend exists"},
 		{Type: eventingv1.InvalidValue, Config: "streamStorage", Value: "memory", Error: "cannot be changed from file while the backend exists"},
 	}))

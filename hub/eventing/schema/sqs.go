@@ -10,13 +10,13 @@ import (
 
 // Roles of an sqs backend.
 const (
-	// RoleSource: the hub reads AWS' events of instances from the queue.
+	// RoleSource: the hub reads the events of AWS instances from the queue.
 	RoleSource = "source"
 	// RoleSink: the hub publishes its own events to the queue.
 	RoleSink = "sink"
 )
 
-// Kinds of notices that the remediate key may name.
+// Kinds of notices, for the key remediate.
 const (
 	RemediateSpot        = "spot-interruption"
 	RemediateReservation = "capacity-reservation-interruption"
@@ -27,7 +27,8 @@ const (
 
 const fifo = ".fifo"
 
-// SQS is the schema of type sqs: one queue of Amazon SQS, to read from or to publish to.
+// SQS returns the schema of type sqs: one queue of Amazon SQS, to read from or to publish
+// to.
 func SQS() Schema {
 	keys := []Key{
 		{
@@ -63,7 +64,7 @@ func SQS() Schema {
 		},
 		{
 			Name: "externalId", Type: String, Example: "capstan",
-			Description: "External id that the role's trust policy asks for.",
+			Description: "External id that the role's trust policy requires.",
 			Constraints: []Constraint{Matching(`^[A-Za-z0-9_+=,.@:/-]{2,1000}$`, "must be 2 to 1000 letters, digits and _+=,.@:/-")},
 		},
 		{
@@ -85,32 +86,32 @@ func sourceKeys() []Key {
 	return []Key{
 		{
 			Name: "accounts", Type: List, Only: only, Example: `["111122223333"]`,
-			Description: "Accounts whose events are taken; by default those of the clusters that the hub knows.",
+			Description: "Accounts whose events the hub accepts; by default those of the clusters of the hub.",
 			Constraints: []Constraint{NotEmpty(), account},
 		},
 		{
 			Name: "waitTimeSeconds", Type: Int, Default: "10", Only: only,
-			Description: "How long a receive waits for a message.",
+			Description: "Seconds for which a receive call waits for a message.",
 			Constraints: []Constraint{Between(1, 20)},
 		},
 		{
 			Name: "visibilityTimeout", Type: Int, Default: "60", Only: only,
-			Description: "Seconds for which a message that was read is hidden from other readers. It is extended while work goes on.",
+			Description: "Seconds for which a received message is hidden from other readers. The hub extends it while it processes the message.",
 			Constraints: []Constraint{Between(10, 43200)},
 		},
 		{
 			Name: "pollersMin", Type: Int, Default: "2", Only: only,
-			Description: "How many receives are always under way.",
+			Description: "Least number of concurrent receive calls.",
 			Constraints: []Constraint{Between(1, 32)},
 		},
 		{
 			Name: "pollersMax", Type: Int, Default: "8", Only: only,
-			Description: "How many receives are under way when the queue is full.",
+			Description: "Largest number of concurrent receive calls, used while the queue has many messages.",
 			Constraints: []Constraint{Between(1, 32)},
 		},
 		{
 			Name: "deadLetterQueueUrl", Type: URL, Only: only, Example: "https://sqs.eu-west-1.amazonaws.com/111122223333/capstan-dead",
-			Description: "Where messages go that cannot be read, when the queue has no redrive policy.",
+			Description: "Queue for messages that the hub cannot parse, when the queue has no redrive policy.",
 			Constraints: []Constraint{secureURL},
 		},
 		{
@@ -126,17 +127,17 @@ func sinkKeys() []Key {
 	return []Key{
 		{
 			Name: "delaySeconds", Type: Int, Default: "0", Only: only,
-			Description: "Seconds for which an event is hidden from its readers.",
+			Description: "Seconds for which a new event is hidden from readers.",
 			Constraints: []Constraint{Between(0, 900)},
 		},
 		{
 			Name: "messageGroupId", Type: String, Only: only, Example: "capstan",
-			Description: "Message group of a FIFO queue; by default the cluster that the event is of.",
+			Description: "Message group of a FIFO queue; by default the cluster of the event.",
 			Constraints: []Constraint{Matching("^[!-~]{1,128}$", "must be 1 to 128 visible ASCII characters")},
 		},
 		{
 			Name: "maxMessageBytes", Type: Quantity, Default: "1Mi", Only: only,
-			Description: "The largest event that the queue takes.",
+			Description: "Size of the largest event that the queue accepts.",
 			Constraints: []Constraint{QuantityBetween("1Ki", "1Mi")},
 		},
 	}
@@ -144,8 +145,8 @@ func sinkKeys() []Key {
 
 var account = Matching("^[0-9]{12}$", "must be an account id of 12 digits, in quotes")
 
-// secureURL wants https, so that neither messages nor signatures are seen on the way;
-// what stays on the machine, such as a simulator, may be plain.
+// secureURL requires https, so that messages and signatures are encrypted. A URL of this
+// machine, such as a simulator, may be plain http.
 var secureURL = Constraint{
 	Text: "must be an https URL without user and password; http only to the machine itself",
 	ok: func(v any) bool {
@@ -194,7 +195,7 @@ func pollersGrow(c Config) (key, text string) {
 	return "", ""
 }
 
-// deadLettersAlike: SQS moves messages of a FIFO queue into none but a FIFO queue.
+// deadLettersAlike: SQS moves messages of a FIFO queue only into a FIFO queue.
 func deadLettersAlike(c Config) (key, text string) {
 	queue, dead := c.String("queueUrl")+c.String("queueName"), c.String("deadLetterQueueUrl")
 	switch {

@@ -2,7 +2,7 @@ package schema
 
 import "strings"
 
-// BEB is the schema of type beb: SAP Event Mesh, once called Business Event Bus.
+// BEB returns the schema of type beb: SAP Event Mesh, formerly Business Event Bus.
 func BEB() Schema {
 	keys := []Key{
 		secretKey(true, "a service key of Event Mesh: `messaging` and `namespace`"),
@@ -14,7 +14,7 @@ func BEB() Schema {
 		},
 		{
 			Name: "qos", Type: Enum, Default: "AT_LEAST_ONCE",
-			Description: "Quality of service that Event Mesh is asked for.",
+			Description: "Quality of service that the hub requests from Event Mesh.",
 			Constraints: []Constraint{orDashes(OneOf("AT_LEAST_ONCE", "AT_MOST_ONCE"))},
 		},
 		{
@@ -26,24 +26,24 @@ func BEB() Schema {
 	return Schema{Type: "beb", Title: "SAP Event Mesh", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows}}
 }
 
-// orDashes also takes what has dashes for underscores, as Kyma did.
+// orDashes also allows dashes in place of underscores, as Kyma did.
 func orDashes(c Constraint) Constraint {
 	strict := c.ok
 	c.ok = func(v any) bool { return strict(strings.ReplaceAll(v.(string), "-", "_")) }
 	return c
 }
 
-// HTTP is the schema of type http: a receiver of CloudEvents by webhook.
+// HTTP returns the schema of type http: a webhook that receives CloudEvents.
 func HTTP() Schema {
 	keys := []Key{
 		{
 			Name: "url", Type: URL, Required: true, Example: "https://events.example.com/hub",
-			Description: "Where events are posted to.",
+			Description: "URL to which the hub posts events.",
 			Constraints: []Constraint{Schemes("https", "http")},
 		},
 		{
 			Name: "insecureHttp", Type: Bool, Default: "false",
-			Description: "Whether url may be plain http, so that anybody on the way can read the events.",
+			Description: "Whether url may be plain http. Then the events are not encrypted on the network.",
 		},
 		secretKey(false, "`token`, or `username` and `password`; `hmac-key` to sign with; and `ca.crt`, `tls.crt` and `tls.key`"),
 		{
@@ -53,11 +53,11 @@ func HTTP() Schema {
 		},
 		{
 			Name: "abuseProtection", Type: Bool, Default: "false",
-			Description: "Whether the receiver is asked first if it wants events (OPTIONS with WebHook-Request-Origin).",
+			Description: "Whether the hub first requests the receiver's permission to send events (OPTIONS with WebHook-Request-Origin).",
 		},
 		{
 			Name: "proxyUrl", Type: URL, Example: "http://proxy.example.com:3128",
-			Description: "Proxy to go through.",
+			Description: "Proxy for all requests to url.",
 			Constraints: []Constraint{Schemes("https", "http")},
 		},
 	}

@@ -1,17 +1,17 @@
-// Package sink is what the publisher knows of a broker: a Sink, and what its errors
-// mean.
+// Package sink is the interface between the publisher and a broker: a Sink, and the classes
+// of its errors.
 //
-// Purpose: each broker's own words (a status code, an error of its client) become one
-// of five classes, each of which the publisher treats alike for all brokers.
+// Purpose: the answers of each broker (a status code, an error of its client) are mapped to
+// one of five classes. The publisher treats a class the same way for all brokers.
 //
-// Contract: a Sink is safe for use by several goroutines. Its methods end with their
-// context. Publish returns nil when, and only when, the broker has said that it keeps
-// the event; whoever does not know whether it arrived returns an error, and the event is
-// sent again under the same id. A sink does not retry by itself, but where the broker's
-// protocol is made of two steps (a token that has expired is fetched anew, once).
+// Contract: a Sink is safe for concurrent use. Its methods return when their context ends.
+// Publish returns nil if, and only if, the broker has acknowledged the event. If the sink
+// does not know whether the event arrived, it returns an error, and the event is sent again
+// under the same id. A sink does not retry by itself. The only exception is a protocol of two
+// steps: an expired token is fetched again once.
 //
-// An Error's text and code are shown in conditions, logs and dead letters: no byte of a
-// Secret, no body of an answer and no query of a URL may stand in it.
+// The text and code of an Error are shown in conditions, logs and dead letters. They must not
+// contain any byte of a Secret, the body of an answer, or the query of a URL.
 //
 // Locking: none here.
 package sink

@@ -9,42 +9,42 @@ import (
 	ce "github.com/cloudevents/sdk-go/v2/event"
 )
 
-// Sink takes events to one broker.
+// Sink publishes events to one broker.
 type Sink interface {
-	// Ping asks whether the broker would take events now.
+	// Ping checks whether the broker accepts events now.
 	Ping(ctx context.Context) error
-	// Publish returns when the broker keeps the event.
+	// Publish returns nil when the broker has acknowledged the event.
 	Publish(ctx context.Context, e ce.Event) error
-	// Close ends all connections. Nothing is published after it.
+	// Close ends all connections. Publish must not be called after it.
 	Close(ctx context.Context) error
 }
 
-// Class of an error: what is to be done about it.
+// Class of an error decides what the publisher does with the event.
 type Class string
 
 // Classes.
 const (
-	// Transient heals by itself: send the event again, later.
+	// Transient errors end by themselves: the event is sent again later.
 	Transient Class = "transient"
-	// Refused is an event that the broker will never take. Others may pass.
+	// Refused means that the broker never accepts this event. It may accept others.
 	Refused Class = "refused"
-	// TooLarge is an event that is larger than the broker takes.
+	// TooLarge means that the event is larger than the broker accepts.
 	TooLarge Class = "too-large"
-	// Unavailable is a broker that takes no event until somebody mends something: wrong
-	// credentials, no stream, no space. The event is not to blame.
+	// Unavailable means that the broker accepts no events until a user fixes something, such
+	// as wrong credentials, a missing stream, or no space. The event is not the cause.
 	Unavailable Class = "unavailable"
-	// Gone is a broker that wants nothing any more: it is not asked again.
+	// Gone means that the broker accepts no more events (HTTP 410). It is not called again.
 	Gone Class = "gone"
 )
 
 // Error of a sink.
 type Error struct {
 	Class Class
-	// Code tells in one word what happened, such as stream-full.
+	// Code says in one word what happened, such as stream-full.
 	Code string
-	// RetryAfter is how long the broker asked to be left alone; 0 when it did not.
+	// RetryAfter is the delay that the broker requests; 0 if it requests none.
 	RetryAfter time.Duration
-	// Err is the cause, for people.
+	// Err is the cause, as text for users.
 	Err error
 }
 
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Errorf makes an Error.
@@ -72,17 +72,17 @@ const (
 	CodeUnreachable = "unreachable"
 	// CodeUnauthorized: the credentials are missing or rejected.
 	CodeUnauthorized = "unauthorized"
-	// CodeForbidden: the credentials do not suffice.
+	// CodeForbidden: the credentials lack a permission.
 	CodeForbidden = "forbidden"
 	// CodeForbiddenAddress: the broker's address is one that the hub must not call.
 	CodeForbiddenAddress = "forbidden-address"
-	// CodeTooLarge: the event is larger than the broker takes.
+	// CodeTooLarge: the event is larger than the broker accepts.
 	CodeTooLarge = "too-large"
 	// CodeUnknown: an error of no class.
 	CodeUnknown = "unknown"
 )
 
-// Of is the Error in err. What is none is transient.
+// Of returns the Error in err. An error without one becomes a Transient Error.
 func Of(err error) *Error {
 	var known *Error
 	switch {

@@ -1,25 +1,26 @@
-// Package guard decides whether a fact changes a label: it is what is remembered
-// beside the label, and how facts are merged into it.
+// Package guard decides whether a fact changes a label. It defines the records that are
+// stored with the label, and how facts are merged into them.
 //
-// Purpose: AWS delivers in any order, more than once, and after a restart again. The
-// label must come out the same.
+// Purpose: AWS delivers events in any order, more than once, and again after a restart.
+// The label must always be the same.
 //
-// Contract: merging is commutative, associative and idempotent: what a State says
-// depends on the set of facts that were merged, never on their order or number. So a
-// label moves forward only, redelivery changes nothing, and two replicas that merge
-// different halves agree once each has seen both. All is pure; the State is stored as
-// an annotation in the same patch as the label, under the object's resourceVersion.
+// Contract: merging is commutative, associative and idempotent: an Instance or Group
+// depends on the set of merged facts, never on their order or number. So a label only
+// moves forward, redelivery changes nothing, and two replicas that merge different halves
+// agree when each has merged both. All functions are pure. The caller stores the result as
+// an annotation in the same patch as the label, with the object's resourceVersion.
 //
-// All of it is of one instance: an object that gets another begins anew with that one's
-// first fact, and one that is moved or restored with its instance keeps what is known.
-// Which instance an object stands for, and so whose facts are merged, its caller knows.
+// An Instance is about one instance. When an object gets another instance, the first fact
+// of that instance replaces what was known. An object that is moved or restored with its
+// instance keeps what is known. The caller decides which instance an object has, and so
+// which facts are merged.
 //
-// The rules of an instance: the newest state wins, by time and, in one second, by
-// rank; terminated is the last word; a notice counts until a newer state; of notices
-// that count the gravest is shown. A group shows its newest event.
+// The rules of an instance: the newest state wins, by time and, within one second, by
+// rank; terminated is final; a notice is valid until a newer state; the label shows the
+// valid notice of the highest rank. A group shows its newest event.
 //
-// Trade-offs: the single mark (time, rank) of the last event would not do: where a spot
-// notice hides a newer recommendation to rebalance, and an older state then comes in
-// between, the label would depend on the order. Hence the newest state and, of each kind
-// of notice, the newest that is newer than it: five records at most.
+// Trade-offs: the time and rank of the last event alone are not enough. When a spot
+// notice hides a newer rebalance recommendation, and a state arrives that is between
+// them, the label would depend on the order. So an Instance has the newest state and, of
+// each kind of notice, the newest one that is newer than the state: at most five records.
 package guard

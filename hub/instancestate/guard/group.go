@@ -7,15 +7,14 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
-// Group is what is remembered of an Auto Scaling group. The zero value knows nothing.
+// Group is the merged state of an Auto Scaling group. The zero value has no facts.
 type Group struct {
-	// Newest event of the group, or of one of its instances that has no object of its
-	// own.
+	// Newest event of the group, or of one of its instances without an own object.
 	Newest *Record `json:"newest,omitempty"`
 }
 
-// Merge a fact of the group, or of one of its instances. It returns the receiver, and
-// false, when the fact says nothing new.
+// Merge merges a fact of the group, or of one of its instances. It returns the receiver
+// and false when the fact changes nothing.
 func (g Group) Merge(f message.Fact) (Group, bool) {
 	r := recordOf(f)
 	r.Instance = f.InstanceID
@@ -25,7 +24,7 @@ func (g Group) Merge(f message.Fact) (Group, bool) {
 	return Group{Newest: &r}, true
 }
 
-// Current is the record that the label shows; false when nothing is known.
+// Current returns the record that the label shows; false without facts.
 func (g Group) Current() (Record, bool) {
 	if g.Newest == nil {
 		return Record{}, false
@@ -33,16 +32,16 @@ func (g Group) Current() (Record, bool) {
 	return *g.Newest, true
 }
 
-// Label is the value of the label; empty when nothing is known.
+// Label returns the value of the label; empty without facts.
 func (g Group) Label() string {
 	current, _ := g.Current()
-	return current.Word
+	return current.Label
 }
 
-// String is the annotation.
+// String returns the annotation.
 func (g Group) String() string { return encode(g) }
 
-// ParseGroup reads an annotation; an empty one knows nothing.
+// ParseGroup parses an annotation; an empty one has no facts.
 func ParseGroup(annotation string) (Group, error) {
 	var g Group
 	if annotation == "" {
@@ -51,8 +50,8 @@ func ParseGroup(annotation string) (Group, error) {
 	if err := json.Unmarshal([]byte(annotation), &g); err != nil {
 		return Group{}, fmt.Errorf("annotation of a group's events: %w", err)
 	}
-	if g.Newest != nil && !g.Newest.tellable() {
-		return Group{}, fmt.Errorf("annotation of a group's events: %w", errWord)
+	if g.Newest != nil && !g.Newest.validLabel() {
+		return Group{}, fmt.Errorf("annotation of a group's events: %w", errLabel)
 	}
 	return g, nil
 }

@@ -69,7 +69,7 @@ func TestRules(t *testing.T) {
 	}{
 		"nothing":                                 {nil, ""},
 		"one second: the later in life wins":      {[]message.Fact{state(t, "terminated", 5), state(t, "shutting-down", 5)}, "terminated"},
-		"terminated is the last word":             {[]message.Fact{state(t, "terminated", 5), state(t, "running", 9), notice(t, "spot", 9)}, "terminated"},
+		"terminated is final":                     {[]message.Fact{state(t, "terminated", 5), state(t, "running", 9), notice(t, "spot", 9)}, "terminated"},
 		"terminated comes late with an old time":  {[]message.Fact{state(t, "running", 9), state(t, "terminated", 5)}, "terminated"},
 		"a stopped instance starts again":         {[]message.Fact{state(t, "stopped", 5), state(t, "pending", 9)}, "pending"},
 		"a late start does not":                   {[]message.Fact{state(t, "stopped", 5), state(t, "pending", 1)}, "stopped"},
@@ -88,8 +88,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// What was known of another instance, its end too, counts for nothing; what is read from
-// an object that was moved with its instance counts as before.
+// The state of another instance, including an end, does not apply. The state in an object
+// that was moved with its instance does.
 func TestAnotherInstance(t *testing.T) {
 	g := NewWithT(t)
 	ended := merge(state(t, "shutting-down", 4), state(t, "terminated", 5))
@@ -106,7 +106,7 @@ func TestAnotherInstance(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, changed = moved.Merge(state(t, "running", 9))
 	g.Expect(changed).To(BeFalse())
-	moved.ID = "" // As it was written before instances had their ids there.
+	moved.ID = "" // The format of older versions, without the id.
 	_, changed = moved.Merge(state(t, "running", 9))
 	g.Expect(changed).To(BeFalse())
 }
@@ -174,7 +174,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			got, _ = got.Merge(f)
 			for _, before := range mixed[:n+1] {
 				if again, changed := got.Merge(before); changed || again.String() != got.String() {
-					t.Fatalf("%s was merged and changes %s to %s", before.Word, got, again)
+					t.Fatalf("%s was merged and changes %s to %s", before.Label, got, again)
 				}
 			}
 			read, err := guard.ParseInstance(got.String())
@@ -189,8 +189,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-// What the label says moves forward: no fact takes back the state, and no notice goes
-// but by a state.
+// The label moves forward: no fact reverts the state, and only a state removes a notice.
 func TestStateIsMonotonic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var now guard.Instance
@@ -199,7 +198,7 @@ func TestStateIsMonotonic(t *testing.T) {
 			if !changed && next.String() != now.String() {
 				t.Fatal("changed without saying so")
 			}
-			if now.State != nil && now.State.Word != message.WordTerminated && next.State.Word != message.WordTerminated &&
+			if now.State != nil && now.State.Label != message.LabelTerminated && next.State.Label != message.LabelTerminated &&
 				next.State.Time.Before(now.State.Time) {
 				t.Fatalf("%s goes back to %s", now, next)
 			}
@@ -211,7 +210,7 @@ func TestStateIsMonotonic(t *testing.T) {
 	})
 }
 
-// Of a group the newest event counts, in whatever order they come.
+// The label of a group is its newest event, in any order of delivery.
 func TestGroup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		facts := history(t)
@@ -243,7 +242,7 @@ func TestParse(t *testing.T) {
 		_, err := guard.ParseInstance(bad)
 		g.Expect(err).To(HaveOccurred(), bad)
 	}
-	// A word that no label takes would be refused by the API server for ever.
+	// The API server would reject a patch with an invalid label value each time.
 	const at = `"time":"2026-01-10T10:00:00Z","rank":90,"id":"1"}`
 	for _, word := range []string{`""`, `"no label"`, `"` + strings.Repeat("a", 64) + `"`} {
 		_, err := guard.ParseInstance(`{"state":{"kind":"state-change","word":` + word + `,` + at + `}`)

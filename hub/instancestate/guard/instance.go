@@ -9,23 +9,23 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
-// Instance is what is remembered of one instance. The zero value knows nothing.
+// Instance is the merged state of one instance. The zero value has no facts.
 type Instance struct {
 	// ID of the instance; empty before the first fact.
 	ID string `json:"instance,omitempty"`
-	// State is the newest state that EC2 told of.
+	// State is the newest state that EC2 reported.
 	State *Record `json:"state,omitempty"`
 	// Notices that are newer than State: of each kind the newest, ordered by kind.
 	Notices []Record `json:"notices,omitempty"`
 }
 
-// Merge a fact of the instance. It returns the receiver, and false, when the fact says
-// nothing new; the receiver itself never changes. A fact of another instance, which the
-// object stands for now, begins anew: what was known, an end too, is not of that one.
+// Merge merges a fact of the instance. It returns the receiver and false when the fact
+// changes nothing; it never changes the receiver. A fact of another instance, which the
+// object has now, replaces all that was known, including an end.
 func (i Instance) Merge(f message.Fact) (Instance, bool) {
 	i = i.Of(f.InstanceID)
 	r := recordOf(f)
-	if i.terminated() && r.Word != message.WordTerminated {
+	if i.terminated() && r.Label != message.LabelTerminated {
 		return i, false
 	}
 	if f.Kind.Notice() {
@@ -60,8 +60,8 @@ func (i Instance) notice(r Record) (Instance, bool) {
 	return i, true
 }
 
-// Of is what is known of an instance: all of it, if it is the one that was remembered, or
-// if it was not said which that was, and else nothing.
+// Of returns what is known of the instance with an id: i, if i has this id or none, else
+// an Instance without facts.
 func (i Instance) Of(id string) Instance {
 	if i.ID != "" && i.ID != id {
 		return Instance{ID: id}
@@ -70,28 +70,28 @@ func (i Instance) Of(id string) Instance {
 	return i
 }
 
-// Outlived is whether the instance was alive after a fact: it has started again, or has
-// another in its place.
+// Outlived reports whether the instance was alive after a fact: it has started again, or
+// another instance has replaced it.
 func (i Instance) Outlived(f message.Fact) bool {
 	if i.ID != f.InstanceID {
 		return true
 	}
-	return i.State != nil && !message.Ending(i.State.Word) && age(*i.State, recordOf(f)) > 0
+	return i.State != nil && !message.Ending(i.State.Label) && age(*i.State, recordOf(f)) > 0
 }
 
-// counts tells whether a notice is newer than the state.
+// counts reports whether a notice is newer than the state.
 func (i Instance) counts(n Record) bool {
 	return i.State == nil || !i.terminated() && age(n, *i.State) > 0
 }
 
 func (i Instance) terminated() bool {
-	return i.State != nil && i.State.Word == message.WordTerminated
+	return i.State != nil && i.State.Label == message.LabelTerminated
 }
 
 // stateOrder is order, with terminated after everything else.
 func stateOrder(a, b Record) int {
 	last := func(r Record) int {
-		if r.Word == message.WordTerminated {
+		if r.Label == message.LabelTerminated {
 			return 1
 		}
 		return 0
@@ -99,7 +99,7 @@ func stateOrder(a, b Record) int {
 	return cmp.Or(cmp.Compare(last(a), last(b)), order(a, b))
 }
 
-// Current is the record that the label shows; false when nothing is known.
+// Current returns the record that the label shows; false without facts.
 func (i Instance) Current() (Record, bool) {
 	if len(i.Notices) > 0 {
 		return slices.MaxFunc(i.Notices, func(a, b Record) int { return cmp.Or(cmp.Compare(a.Rank, b.Rank), order(a, b)) }), true
@@ -110,16 +110,16 @@ func (i Instance) Current() (Record, bool) {
 	return *i.State, true
 }
 
-// Label is the value of the label; empty when nothing is known.
+// Label returns the value of the label; empty without facts.
 func (i Instance) Label() string {
 	current, _ := i.Current()
-	return current.Word
+	return current.Label
 }
 
-// String is the annotation.
+// String returns the annotation.
 func (i Instance) String() string { return encode(i) }
 
-// ParseInstance reads an annotation; an empty one knows nothing.
+// ParseInstance parses an annotation; an empty one has no facts.
 func ParseInstance(annotation string) (Instance, error) {
 	var i Instance
 	if annotation == "" {
@@ -128,20 +128,20 @@ func ParseInstance(annotation string) (Instance, error) {
 	if err := json.Unmarshal([]byte(annotation), &i); err != nil {
 		return Instance{}, fmt.Errorf("annotation of an instance's events: %w", err)
 	}
-	if i.State != nil && !i.State.tellable() || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.tellable() }) {
-		return Instance{}, fmt.Errorf("annotation of an instance's events: %w", errWord)
+	if i.State != nil && !i.State.validLabel() || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.validLabel() }) {
+		return Instance{}, fmt.Errorf("annotation of an instance's events: %w", errLabel)
 	}
 	sortedByKind := slices.IsSortedFunc(i.Notices, func(a, b Record) int { return cmp.Compare(a.Kind, b.Kind) })
 	twice := len(slices.CompactFunc(slices.Clone(i.Notices), func(a, b Record) bool { return a.Kind == b.Kind })) < len(i.Notices)
 	if !sortedByKind || twice || slices.ContainsFunc(i.Notices, func(n Record) bool { return !n.Kind.Notice() || !i.counts(n) }) {
-		return Instance{}, fmt.Errorf("annotation of an instance's events: its notices contradict each other or its state")
+		return Instance{}, fmt.Errorf("annotation of an instance's events: its notices contradict each other or the state")
 	}
 	return i, nil
 }
 
 func encode(v any) string {
 	raw, err := json.Marshal(v)
-	if err != nil { // A time beyond the year 9999, which RFC 3339 cannot spell.
+	if err != nil { // A time after the year 9999, which RFC 3339 cannot represent.
 		return "{}"
 	}
 	return string(raw)

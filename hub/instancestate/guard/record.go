@@ -9,37 +9,37 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
-// Record is what is remembered of a fact.
+// Record is the part of a fact that is stored.
 type Record struct {
-	// Word for the label.
-	Word string       `json:"word"`
-	Kind message.Kind `json:"kind"`
-	Time time.Time    `json:"time"`
-	Rank int          `json:"rank"`
+	// Label is the value for the label. The key in the annotation is older than the name.
+	Label string       `json:"word"`
+	Kind  message.Kind `json:"kind"`
+	Time  time.Time    `json:"time"`
+	Rank  int          `json:"rank"`
 	// ID of the event.
 	ID string `json:"id"`
-	// Instance that a group's event is about.
+	// Instance is the instance of a group's event.
 	Instance string `json:"instance,omitempty"`
 }
 
 func recordOf(f message.Fact) Record {
-	return Record{Word: f.Word, Kind: f.Kind, Time: f.Time.UTC(), Rank: f.Rank, ID: f.ID}
+	return Record{Label: f.Label, Kind: f.Kind, Time: f.Time.UTC(), Rank: f.Rank, ID: f.ID}
 }
 
-var errWord = errors.New("it has a word that no label takes")
+var errLabel = errors.New("it has a value that is no valid label value")
 
-// labelValue that is not empty.
+// labelValue matches label values that are not empty.
 var labelValue = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// tellable is whether a label takes the word.
-func (r Record) tellable() bool { return labelValue.MatchString(r.Word) }
+// validLabel reports whether Label is a valid label value.
+func (r Record) validLabel() bool { return labelValue.MatchString(r.Label) }
 
 // age compares records by time and, at the same time, by rank.
 func age(a, b Record) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Rank, b.Rank))
 }
 
-// order is age, made total: of two different records one always comes first.
+// order is age as a total order: two different records are never equal.
 func order(a, b Record) int {
-	return cmp.Or(age(a, b), cmp.Compare(a.Word, b.Word), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(age(a, b), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 }

@@ -14,8 +14,8 @@ const (
 	testNotification    = "autoscaling:TEST_NOTIFICATION"
 )
 
-// groupDetail is what the details of aws.autoscaling have, and the notifications that
-// a group sends itself.
+// groupDetail has the fields of the details of aws.autoscaling, and of the notifications
+// that a group sends directly.
 type groupDetail struct {
 	Event         string `json:"Event"`
 	Transition    string `json:"LifecycleTransition"`
@@ -49,7 +49,7 @@ func test() Message {
 	return m
 }
 
-// hook of a group's lifecycle.
+// hook decodes an event of a lifecycle hook of a group.
 func (d decoder) hook(e EventBridgeEvent) (Message, error) {
 	detail, err := readGroup(e)
 	if err != nil {
@@ -58,25 +58,26 @@ func (d decoder) hook(e EventBridgeEvent) (Message, error) {
 	if detail.test() {
 		return test(), nil
 	}
-	kind, word := GroupLaunchHook, WordLaunching
+	kind, label := GroupLaunchHook, LabelLaunching
 	if e.DetailType == detailTerminateHook {
-		kind, word = GroupTerminateHook, WordTerminating
+		kind, label = GroupTerminateHook, LabelTerminating
 		if detail.Destination == "WarmPool" {
-			word = WordWarmPool
+			label = LabelWarmPool
 		}
 	}
 	if !instanceID.MatchString(detail.InstanceID) {
 		return Message{}, malformed("%s without EC2InstanceId", e.DetailType)
 	}
-	return d.group(e, detail, kind, word)
+	return d.group(e, detail, kind, label)
 }
 
-// activities that ended. Their StatusCode is InProgress also when they succeeded.
+// activities are the detail-types of finished activities. Their StatusCode is InProgress even
+// when they succeeded.
 var activities = map[string]string{
-	"EC2 Instance Launch Successful":      WordLaunched,
-	"EC2 Instance Launch Unsuccessful":    WordLaunchFailed,
-	"EC2 Instance Terminate Successful":   WordTerminated,
-	"EC2 Instance Terminate Unsuccessful": WordTerminateFailed,
+	"EC2 Instance Launch Successful":      LabelLaunched,
+	"EC2 Instance Launch Unsuccessful":    LabelLaunchFailed,
+	"EC2 Instance Terminate Successful":   LabelTerminated,
+	"EC2 Instance Terminate Unsuccessful": LabelTerminateFailed,
 }
 
 func (d decoder) activity(e EventBridgeEvent) (Message, error) {
@@ -94,14 +95,14 @@ func (d decoder) activity(e EventBridgeEvent) (Message, error) {
 	return d.group(e, detail, GroupActivity, activities[e.DetailType])
 }
 
-func (d decoder) group(e EventBridgeEvent, detail groupDetail, kind Kind, word string) (Message, error) {
+func (d decoder) group(e EventBridgeEvent, detail groupDetail, kind Kind, label string) (Message, error) {
 	if detail.Group == "" {
 		return Message{}, malformed("%s without AutoScalingGroupName", e.DetailType)
 	}
 	if err := short(detail.Group); err != nil {
 		return Message{}, err
 	}
-	f := d.fact(e, kind, word, groupRanks[word])
+	f := d.fact(e, kind, label, groupRanks[label])
 	f.InstanceID, f.GroupName = detail.InstanceID, detail.Group
 	for _, resource := range e.Resources {
 		if parts := strings.SplitN(resource, ":", 6); len(parts) == 6 && parts[2] == "autoscaling" && strings.HasPrefix(parts[5], "autoScalingGroup:") {
@@ -114,7 +115,7 @@ func (d decoder) group(e EventBridgeEvent, detail groupDetail, kind Kind, word s
 	return apply(f), nil
 }
 
-// notifications of a group that are no hooks, and the detail-type of the same event.
+// notifications: type of a direct notification of a group → detail-type of the same event.
 var notifications = map[string]string{
 	"autoscaling:EC2_INSTANCE_LAUNCH":          "EC2 Instance Launch Successful",
 	"autoscaling:EC2_INSTANCE_LAUNCH_ERROR":    "EC2 Instance Launch Unsuccessful",
@@ -124,7 +125,7 @@ var notifications = map[string]string{
 	terminateTransition:                        detailTerminateHook,
 }
 
-// direct notification of a group: it is put in the form of the same event.
+// direct decodes a direct notification of a group: it converts it to the same event first.
 func (d decoder) direct(body []byte) (Message, error) {
 	var detail groupDetail
 	if err := json.Unmarshal(body, &detail); err != nil {

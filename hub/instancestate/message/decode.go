@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Disposition of a message.
+// Disposition is what to do with a message.
 type Disposition string
 
 // Dispositions.
@@ -18,26 +18,25 @@ const (
 	Apply Disposition = "delete-after-apply"
 	// Ignore and delete the message.
 	Ignore Disposition = "delete-ignored"
-	// DeadLetter what is malformed.
+	// DeadLetter a malformed message.
 	DeadLetter Disposition = "dead-letter"
 )
 
-// Message is what a body says.
+// Message is a decoded body.
 type Message struct {
 	Kind        Kind
 	Disposition Disposition
-	// Reason, in one word, for a message that is ignored.
+	// Reason why a message is ignored: a short key.
 	Reason string
-	// Event behind the facts. One that did not come from EventBridge is put in its form.
+	// Event behind the facts. An event that is not from EventBridge is converted to its format.
 	Event EventBridgeEvent
 	// Facts to apply; at least one when the disposition is Apply.
 	Facts []Fact
-	// Test says that the message is Auto Scaling's test of a new notification target.
+	// Test is set for Auto Scaling's test of a new notification target.
 	Test bool
 }
 
-// ErrMalformed is wrapped by every error of Decode: no reading of the body again will
-// help.
+// ErrMalformed is wrapped by every error of Decode: the body can never be decoded.
 var ErrMalformed = errors.New("malformed message")
 
 func malformed(format string, args ...any) error {
@@ -47,16 +46,17 @@ func malformed(format string, args ...any) error {
 const (
 	// maxWraps is how many SNS envelopes may be around an event: a topic may feed one.
 	maxWraps = 2
-	// fromFuture is how far an event's time may be after SQS got it: clocks differ.
+	// fromFuture is how far an event's time may be after its receipt by SQS: clocks differ.
 	fromFuture = 5 * time.Minute
 	// firstYear of EC2.
 	firstYear = 2006
-	// What AWS names things by is short: ids are of 36 bytes, groups' names of 255 and ARNs
-	// of 2,048 at most. All of it is kept in memory and in annotations.
+	// Names of AWS are short: ids have 36 bytes, names of groups at most 255 and ARNs at most
+	// 2,048. All of them are kept in memory and in annotations.
 	maxName, maxARN = 512, 2048
 )
 
-// Decode the body of a message that SQS got at a time.
+// Decode decodes the body of a message that SQS received at a time. Errors: of class
+// ErrMalformed.
 func Decode(body []byte, sent time.Time) (Message, error) {
 	d := decoder{sent: sent}
 	m, err := d.decode(body, 0)
@@ -76,7 +76,7 @@ type decoder struct {
 func (d decoder) decode(body []byte, wraps int) (Message, error) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(body, &keys); err != nil {
-		return Message{}, malformed("no JSON object: %w", err)
+		return Message{}, malformed("not a JSON object: %w", err)
 	}
 	has := func(key string) bool { _, ok := keys[key]; return ok }
 	switch {
@@ -90,7 +90,7 @@ func (d decoder) decode(body []byte, wraps int) (Message, error) {
 	return Message{}, malformed("neither an event of EventBridge nor a notification of Auto Scaling or SNS")
 }
 
-// unwrap what SNS delivered.
+// unwrap decodes the message in an envelope of SNS.
 func (d decoder) unwrap(keys map[string]json.RawMessage, wraps int) (Message, error) {
 	var kind, inner string
 	if err := json.Unmarshal(keys["Type"], &kind); err != nil {
@@ -100,7 +100,7 @@ func (d decoder) unwrap(keys map[string]json.RawMessage, wraps int) (Message, er
 	case "Notification":
 	case "SubscriptionConfirmation", "UnsubscribeConfirmation":
 		return ignore(Ignored, "sns-"+kind), nil
-	default: // Reasons are counted by: they are not for senders to make up.
+	default: // Reasons are values of a metric's label: senders must not choose them.
 		return ignore(Ignored, "sns-other"), nil
 	}
 	if wraps == maxWraps {
@@ -112,7 +112,7 @@ func (d decoder) unwrap(keys map[string]json.RawMessage, wraps int) (Message, er
 	return d.decode([]byte(inner), wraps+1)
 }
 
-// event of EventBridge.
+// event decodes an event of EventBridge.
 func (d decoder) event(body []byte) (Message, error) {
 	var e EventBridgeEvent
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -129,7 +129,7 @@ func (d decoder) event(body []byte) (Message, error) {
 	return m, err
 }
 
-// digest stands in for the id of what has none.
+// digest returns an id for an event without one.
 func digest(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "sha256-" + hex.EncodeToString(sum[:16])
@@ -154,7 +154,7 @@ func (d decoder) facts(e EventBridgeEvent) (Message, error) {
 	return read(d, e)
 }
 
-// short is whether all of some names and ids are as short as AWS' are.
+// short returns an error if a name or id is longer than those of AWS.
 func short(names ...string) error {
 	for _, name := range names {
 		if len(name) > maxName {
@@ -164,7 +164,7 @@ func short(names ...string) error {
 	return nil
 }
 
-// readers of details, by source and detail-type.
+// readers decode details, by source and detail-type.
 var readers = map[string]map[string]func(decoder, EventBridgeEvent) (Message, error){
 	"aws.ec2": {
 		"EC2 Instance State-change Notification":                 decoder.stateChange,
@@ -193,14 +193,15 @@ func apply(facts ...Fact) Message {
 	return Message{Kind: facts[0].Kind, Disposition: Apply, Facts: facts}
 }
 
-// fact of an event, as far as every event says it.
-func (d decoder) fact(e EventBridgeEvent, kind Kind, word string, rank int) Fact {
-	f := Fact{ID: e.ID, Kind: kind, Word: word, Rank: rank, Account: e.Account, Region: e.Region}
+// fact returns a fact with the fields that all events have.
+func (d decoder) fact(e EventBridgeEvent, kind Kind, label string, rank int) Fact {
+	f := Fact{ID: e.ID, Kind: kind, Label: label, Rank: rank, Account: e.Account, Region: e.Region}
 	f.Time, f.Guessed = d.time(e.Time)
 	return f
 }
 
-// time of an event; that of SQS when it is missing, wrong, or in the future.
+// time parses the time of an event; it returns that of SQS, and true, when the time is
+// missing, wrong, or in the future.
 func (d decoder) time(text string) (at time.Time, guessed bool) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil || at.Year() < firstYear || !d.sent.IsZero() && at.After(d.sent.Add(fromFuture)) {

@@ -54,7 +54,7 @@ func body(t testing.TB, file string) []byte {
 	return raw
 }
 
-// Row 1 of the test matrix, as far as a message alone can tell.
+// Row 1 of the test matrix, for the decoder.
 func TestFixtures(t *testing.T) {
 	all := manifest(t)
 	NewWithT(t).Expect(len(all)).To(BeNumerically(">=", 21))
@@ -81,7 +81,7 @@ func TestFixtures(t *testing.T) {
 				if fact.Kind.Group() {
 					label = "asg-instance-state"
 				}
-				g.Expect(map[string]string{label: fact.Word}).To(Equal(f.ExpectLabels))
+				g.Expect(map[string]string{label: fact.Label}).To(Equal(f.ExpectLabels))
 				g.Expect(fact.GroupName).To(Equal(f.ASGName))
 				g.Expect(fact.Time.Format(time.RFC3339)).To(Equal(f.EventTime))
 				g.Expect(fact.Guessed).To(BeFalse())
@@ -118,7 +118,7 @@ func TestDetails(t *testing.T) {
 	g.Expect(fact("ec2-state-running.json").Urgent()).To(BeFalse())
 }
 
-// What the fixtures lack.
+// Cases that the fixtures do not have.
 func TestDecode(t *testing.T) {
 	const (
 		envelope = `"id":"1","account":"123456789012","time":"2026-01-10T10:00:00Z","region":"us-east-1","resources":[]`
@@ -203,7 +203,7 @@ func TestDecode(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			var words []string
 			for _, f := range m.Facts {
-				words = append(words, f.Word)
+				words = append(words, f.Label)
 			}
 			g.Expect(strings.Join(words, ",")).To(Equal(c.words))
 			g.Expect(m.Reason).To(Equal(c.reason))
@@ -211,7 +211,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A direct notification is seen in the form of EventBridge.
+// A direct notification is converted to an EventBridge event.
 func TestDirectEvent(t *testing.T) {
 	g := NewWithT(t)
 	raw := `{"LifecycleTransition":"autoscaling:EC2_INSTANCE_LAUNCHING","AutoScalingGroupName":"g","EC2InstanceId":"i-1234567890abcdef0","Time":"2026-01-10T10:00:00.5Z",` +
@@ -226,7 +226,7 @@ func TestDirectEvent(t *testing.T) {
 	g.Expect(m.Facts[0].Time).To(Equal(time.Date(2026, 1, 10, 10, 0, 0, 5e8, time.UTC)))
 }
 
-// A time that cannot be true does not let an event win: SQS' own is taken.
+// An implausible time is replaced by that of SQS, so that the event does not win.
 func TestTime(t *testing.T) {
 	g := NewWithT(t)
 	for text, guessed := range map[string]bool{
@@ -242,7 +242,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// The envelope of the ADR survives a round trip, whatever resources are.
+// EventBridgeEvent is unchanged after a round trip, for all forms of resources.
 func TestEventBridgeEvent(t *testing.T) {
 	g := NewWithT(t)
 	var e, again message.EventBridgeEvent
@@ -255,7 +255,7 @@ func TestEventBridgeEvent(t *testing.T) {
 	g.Expect(string(raw)).To(ContainSubstring(`"detail-type":"EC2 Capacity Reservation Instance Interruption Warning"`))
 }
 
-// Whatever the body: no panic, one of three outcomes, valid labels, the same twice.
+// For any body: no panic, one of three results, valid labels, and the same result twice.
 func FuzzDecode(f *testing.F) {
 	for _, fixture := range manifest(f) {
 		f.Add(body(f, fixture.File))
@@ -280,7 +280,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%+v", m)
 		}
 		for _, fact := range m.Facts {
-			if !labelValue.MatchString(fact.Word) || fact.Rank == 0 || fact.ID == "" || fact.InstanceID == "" && fact.GroupName == "" || fact.Time.IsZero() {
+			if !labelValue.MatchString(fact.Label) || fact.Rank == 0 || fact.ID == "" || fact.InstanceID == "" && fact.GroupName == "" || fact.Time.IsZero() {
 				t.Fatalf("%+v", fact)
 			}
 		}

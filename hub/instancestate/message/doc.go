@@ -1,20 +1,19 @@
-// Package message reads what AWS puts into a queue: it makes facts of a message's body.
+// Package message decodes the messages that AWS sends to a queue into facts.
 //
-// Purpose: the one place that knows the shapes of AWS' events. EventBridge events,
-// notifications that an Auto Scaling group sends to a queue directly, and both of them
-// wrapped by SNS become the same Facts: which instance or group, which label word,
-// when, and how grave.
+// Purpose: this is the only package that knows the formats of AWS' events. Inputs are
+// EventBridge events, notifications that an Auto Scaling group sends to a queue directly,
+// and both of them wrapped by SNS. All become the same Facts: the instance or group, the
+// label value, the time and the rank.
 //
-// Contract: Decode is a pure function of the body and of the time at which SQS got it,
-// so that a message delivered twice says the same twice. A body is one of three
-// things: facts to apply, something to ignore, or malformed (ErrMalformed), and only
-// the last may be dead-lettered. Nothing is read from the ARNs of instances, which come
-// in several shapes; that of a group is taken whole, as a key. Label words are valid
-// label values; AWS' free text is cut, and goes into Details only.
+// Contract: Decode is a pure function of the body and of the time at which SQS received
+// it, so that a message that is delivered twice decodes to the same facts. A body is one of
+// three things: facts to apply, a message to ignore, or malformed (ErrMalformed). Only
+// malformed messages may be dead-lettered. Decode does not parse the ARNs of instances,
+// which have several formats; the ARN of a group is used whole, as a key. Facts have valid
+// label values. Free text of AWS is cut, and only used in Details.
 //
-// What the events look like, and what each label word means, stands in
-// docs/instance-state.md.
+// docs/instance-state.md describes the events and the meaning of each label value.
 //
-// Trade-offs: an event that AWS invents tomorrow is ignored, not guessed at; but a spot
-// notice with a new action is still a spot notice.
+// Trade-offs: an event of an unknown type is ignored. A spot notice with an unknown action
+// is still a spot notice.
 package message

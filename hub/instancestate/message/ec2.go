@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ec2Detail is what the details of aws.ec2 have.
+// ec2Detail has the fields of the details of aws.ec2.
 type ec2Detail struct {
 	InstanceID      string `json:"instance-id"`
 	State           string `json:"state"`
@@ -42,7 +42,7 @@ func (d decoder) stateChange(e EventBridgeEvent) (Message, error) {
 	return apply(f), nil
 }
 
-// action of an interruption, of which EC2 has terminate, stop and hibernate so far.
+// action of an interruption. EC2 has terminate, stop and hibernate so far.
 var action = regexp.MustCompile(`^[a-z]([a-z-]{0,30}[a-z])?$`)
 
 func (d decoder) spot(e EventBridgeEvent) (Message, error) {
@@ -53,9 +53,9 @@ func (d decoder) spot(e EventBridgeEvent) (Message, error) {
 	if !action.MatchString(detail.Action) {
 		return Message{}, malformed("%s without instance-action", e.DetailType)
 	}
-	f := d.fact(e, SpotInterruption, wordSpot+detail.Action, rankSpot)
+	f := d.fact(e, SpotInterruption, labelSpot+detail.Action, rankSpot)
 	f.InstanceID = detail.InstanceID
-	if detail.Action != "hibernate" { // It begins at once.
+	if detail.Action != "hibernate" { // Hibernation begins at once.
 		f.Deadline = f.Time.Add(noticeBeforeSpotStop)
 	}
 	return apply(f), nil
@@ -66,7 +66,7 @@ func (d decoder) rebalance(e EventBridgeEvent) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	f := d.fact(e, Rebalance, WordRebalance, rankRebalance)
+	f := d.fact(e, Rebalance, LabelRebalance, rankRebalance)
 	f.InstanceID = detail.InstanceID
 	return apply(f), nil
 }
@@ -76,7 +76,7 @@ func (d decoder) reservation(e EventBridgeEvent) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	f := d.fact(e, CapacityReservation, WordReservation, rankReservation)
+	f := d.fact(e, CapacityReservation, LabelReservation, rankReservation)
 	f.InstanceID = detail.InstanceID
 	if at, err := time.Parse(time.RFC3339, detail.TerminationTime); err == nil {
 		f.Deadline = at.UTC()

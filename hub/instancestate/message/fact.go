@@ -26,36 +26,36 @@ const (
 	noticeBeforeSpotStop      = 2 * time.Minute
 )
 
-// Notice says that the kind announces something that has not happened yet; the other
-// kinds of instances tell what is.
+// Notice reports whether the kind announces something that has not happened yet. The other
+// kinds of instances report the current state.
 func (k Kind) Notice() bool {
 	return k == SpotInterruption || k == CapacityReservation || k == Rebalance || k == ScheduledChange
 }
 
-// Group says that the kind tells of an Auto Scaling group, not of an instance.
+// Group reports whether the kind is about an Auto Scaling group, not an instance.
 func (k Kind) Group() bool {
 	return k == GroupLaunchHook || k == GroupTerminateHook || k == GroupActivity
 }
 
-// Label words that are not AWS' own state names.
+// Label values that are not AWS' own state names.
 const (
-	wordSpot        = "spot-interruption-" // and the action
-	WordRebalance   = "rebalance-recommended"
-	WordReservation = "capacity-reservation-interruption"
-	WordMaintenance = "scheduled-maintenance"
-	// WordTerminated is the last word on an instance.
-	WordTerminated = "terminated"
-	// Words of groups.
-	WordLaunching       = "launching"
-	WordTerminating     = "terminating"
-	WordWarmPool        = "warm-pool"
-	WordLaunched        = "launched"
-	WordLaunchFailed    = "launch-failed"
-	WordTerminateFailed = "terminate-failed"
+	labelSpot        = "spot-interruption-" // The action follows.
+	LabelRebalance   = "rebalance-recommended"
+	LabelReservation = "capacity-reservation-interruption"
+	LabelMaintenance = "scheduled-maintenance"
+	// LabelTerminated is final for an instance.
+	LabelTerminated = "terminated"
+	// Values of groups.
+	LabelLaunching       = "launching"
+	LabelTerminating     = "terminating"
+	LabelWarmPool        = "warm-pool"
+	LabelLaunched        = "launched"
+	LabelLaunchFailed    = "launch-failed"
+	LabelTerminateFailed = "terminate-failed"
 )
 
-// Ranks order facts of one second, for EC2 tells time to the second: what comes later
-// in an instance's life, or is graver, ranks higher.
+// Ranks order facts of the same second, as times of EC2 have a precision of one second.
+// A later phase of an instance's lifecycle, or a more severe notice, has a higher rank.
 const (
 	rankSpot        = 70
 	rankReservation = 70
@@ -66,56 +66,56 @@ const (
 )
 
 var stateRanks = map[string]int{
-	"pending": 10, "running": 20, "stopping": 50, "stopped": 60, "shutting-down": 80, WordTerminated: RankTerminated,
+	"pending": 10, "running": 20, "stopping": 50, "stopped": 60, "shutting-down": 80, LabelTerminated: RankTerminated,
 }
 
-// Ending is whether a word is a state of an instance that stops or has stopped.
-func Ending(word string) bool {
-	switch word {
-	case "stopping", "stopped", "shutting-down", WordTerminated:
+// Ending reports whether a label value is the state of an instance that stops or has stopped.
+func Ending(label string) bool {
+	switch label {
+	case "stopping", "stopped", "shutting-down", LabelTerminated:
 		return true
 	}
 	return false
 }
 
 var groupRanks = map[string]int{
-	WordLaunching: 12, WordLaunched: 22, WordLaunchFailed: 24,
-	WordTerminating: 82, WordWarmPool: 82, WordTerminateFailed: 84, WordTerminated: RankTerminated,
+	LabelLaunching: 12, LabelLaunched: 22, LabelLaunchFailed: 24,
+	LabelTerminating: 82, LabelWarmPool: 82, LabelTerminateFailed: 84, LabelTerminated: RankTerminated,
 }
 
-// Fact is what a message says of one instance or group.
+// Fact is the information of a message about one instance or group.
 type Fact struct {
-	// ID of the event; the same for every delivery of it, whatever the message.
+	// ID of the event; the same for every delivery of it, also in different messages.
 	ID   string
 	Kind Kind
-	// Word for the label.
-	Word string
+	// Label is the value for the label.
+	Label string
 	// Rank among facts of the same time.
 	Rank int
-	// Time of the event. Guessed is set where the event's own is missing or cannot be
-	// true, and the time at which SQS got the message is taken.
+	// Time of the event. Guessed is set when the event's own time is missing or implausible,
+	// so that Time is when SQS received the message.
 	Time    time.Time
 	Guessed bool
-	// Account and Region that the event is of; empty when it does not say.
+	// Account and Region of the event; empty when it has none.
 	Account, Region string
 	// InstanceID, such as i-0123456789abcdef0; may be empty with a group.
 	InstanceID string
 	// GroupARN and GroupName of the Auto Scaling group, if the kind is a group's.
 	GroupARN, GroupName string
-	// Deadline of a notice: when it will happen. Zero when nothing is said of it.
+	// Deadline of a notice: when it will happen. Zero when the event has no such time.
 	Deadline time.Time
-	// Details for people: short texts by name.
+	// Details for users: short texts by name.
 	Details map[string]string
 }
 
-// Urgent facts go before others: a node is about to be taken away.
+// Urgent reports whether a fact is written before others: AWS is about to terminate a node.
 func (f Fact) Urgent() bool {
-	return f.Kind == SpotInterruption || f.Kind == CapacityReservation || f.Word == "shutting-down"
+	return f.Kind == SpotInterruption || f.Kind == CapacityReservation || f.Label == "shutting-down"
 }
 
 var instanceID = regexp.MustCompile(`^i-[0-9a-z]{8,40}$`)
 
-// detail adds a text, if there is one, cut to what an annotation can take.
+// detail adds a text that is not empty, cut at maxDetail characters.
 func (f *Fact) detail(name, text string) {
 	if text == "" {
 		return

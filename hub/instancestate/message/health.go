@@ -28,8 +28,9 @@ const (
 	closed   = "closed"
 )
 
-// health event. The envelope says only where it was delivered, which may be the backup
-// region and the organisation's account: what is affected stands in the detail.
+// health decodes an event of AWS Health. The envelope only has the region and account of
+// the delivery, which may be the backup region and the organization's account. The detail
+// has the affected ones.
 func (d decoder) health(e EventBridgeEvent) (Message, error) {
 	var detail healthDetail
 	if err := json.Unmarshal(e.Detail, &detail); err != nil {
@@ -64,14 +65,14 @@ func (d decoder) health(e EventBridgeEvent) (Message, error) {
 	return apply(facts...), nil
 }
 
-// EntityInstance is the id of an instance, if that is what the value of an affected entity
-// is: an id or an ARN.
+// EntityInstance returns the id of an instance from the value of an affected entity, which
+// is an id or an ARN. For other entities the result is no id of an instance.
 func EntityInstance(value string) string {
 	return value[strings.LastIndexByte(value, '/')+1:]
 }
 
 func (d decoder) maintenance(e EventBridgeEvent, detail healthDetail, id string) Fact {
-	f := d.fact(e, ScheduledChange, WordMaintenance, rankMaintenance)
+	f := d.fact(e, ScheduledChange, LabelMaintenance, rankMaintenance)
 	f.InstanceID = id
 	if detail.Account != "" {
 		f.Account = detail.Account

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// EventTypes are the detail-types that are read, by their source in EventBridge; sorted.
+// EventTypes returns the detail-types that Decode reads, by their source in EventBridge;
+// sorted.
 func EventTypes() map[string][]string {
 	types := make(map[string][]string, len(readers))
 	for source, read := range readers {
@@ -14,7 +15,7 @@ func EventTypes() map[string][]string {
 	return types
 }
 
-// Of AWS Health, the events that are read are of this service and category.
+// Service and category of the AWS Health events that Decode reads.
 const (
 	HealthService  = "EC2"
 	HealthCategory = "scheduledChange"

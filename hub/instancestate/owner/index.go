@@ -11,54 +11,55 @@ import (
 
 // Key of an object.
 type Key struct {
-	// Cluster that the object lives in; empty for the management cluster.
+	// Cluster that has the object; empty for the management cluster.
 	Cluster string
-	// Pool says that it is an AWSMachinePool, not an AWSMachine.
+	// Pool is true for an AWSMachinePool, false for an AWSMachine.
 	Pool            bool
 	Namespace, Name string
 }
 
-// Object that stands for an instance or a group.
+// Object represents an instance or a group.
 type Object struct {
 	Key
-	// ClusterName is the Cluster that it belongs to, in its namespace.
+	// ClusterName is the name of its Cluster, in the same namespace.
 	ClusterName string
 	// Region that an annotation of the object itself names; empty when there is none.
 	Region string
 	// Instances are the ids of its instances.
 	Instances []string
-	// GroupARN of a pool, once it is known, and GroupName.
+	// GroupARN of a pool, empty until it is known, and GroupName.
 	GroupARN, GroupName string
 }
 
-// Place is where an object's instances are; what is not known is empty.
+// Place is the account and region of an object's instances; empty when not known.
 type Place struct{ Account, Region string }
 
-// Verdict on a fact.
+// Verdict is the result of Find for a fact.
 type Verdict int
 
 // Verdicts.
 const (
-	// Unknown: no object stands for it, or not yet.
+	// Unknown: no object represents the instance or group, or not yet.
 	Unknown Verdict = iota
 	// Owned: there are objects to label.
 	Owned
-	// Foreign: an object does, and the fact is of another account or region.
+	// Foreign: there are objects, but the fact is of another account or region.
 	Foreign
 )
 
-// Index of objects by what they stand for. The zero value is empty.
+// Index has objects by their instances and groups. The zero value is empty.
 type Index struct {
 	mu          sync.RWMutex
 	lockedState struct {
 		objects map[Key]*Object
-		// byInstance, byARN and byName: id, ARN and name of a group → who stands for it.
+		// byInstance: id of an instance → its objects. byARN and byName: ARN and name of a
+		// group → its objects.
 		byInstance, byARN, byName map[string][]*Object
 	}
 }
 
-// InstanceID that a provider id names, such as aws:///eu-west-1a/i-0123456789abcdef0;
-// empty when it names none.
+// InstanceID returns the id of the instance in a provider id, such as
+// aws:///eu-west-1a/i-0123456789abcdef0; empty when there is none.
 func InstanceID(providerID string) string {
 	id := providerID[strings.LastIndexByte(providerID, '/')+1:]
 	if !strings.HasPrefix(providerID, "aws://") || !strings.HasPrefix(id, "i-") {
@@ -67,7 +68,7 @@ func InstanceID(providerID string) string {
 	return id
 }
 
-// Set an object in the place of what was known of it.
+// Set adds or replaces an object.
 func (x *Index) Set(o Object) {
 	o.Instances = slices.Clip(slices.Clone(o.Instances))
 	x.mu.Lock()
@@ -82,14 +83,14 @@ func (x *Index) Set(o Object) {
 	x.each(&o, func(in map[string][]*Object, key string) { in[key] = append(in[key], &o) })
 }
 
-// Delete an object.
+// Delete removes an object.
 func (x *Index) Delete(key Key) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.drop(key)
 }
 
-// In are the keys of all objects in a cluster.
+// In returns the keys of all objects in a cluster.
 func (x *Index) In(cluster string) []Key {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -118,7 +119,7 @@ func (x *Index) drop(key Key) {
 	delete(x.lockedState.objects, key)
 }
 
-// each thing that an object stands for.
+// each calls do for each map and key that an object is indexed by.
 func (x *Index) each(o *Object, do func(in map[string][]*Object, key string)) {
 	for _, id := range o.Instances {
 		do(x.lockedState.byInstance, id)
@@ -131,8 +132,8 @@ func (x *Index) each(o *Object, do func(in map[string][]*Object, key string)) {
 	}
 }
 
-// Find the objects that a fact is to be told on, in a fixed order; where says in which
-// account and region an object's instances are.
+// Find returns the objects to merge a fact into, in a fixed order. where returns the
+// account and region of an object's instances.
 func (x *Index) Find(f message.Fact, where func(Object) Place) ([]Object, Verdict) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -153,7 +154,7 @@ func (x *Index) Find(f message.Fact, where func(Object) Place) ([]Object, Verdic
 	case len(own) == 0:
 		return nil, Foreign
 	case len(own) > 1 && f.Kind.Group() && !known(own, f.GroupARN):
-		return nil, Unknown // Which of them is meant cannot be told yet.
+		return nil, Unknown // It is not known yet which of them is meant.
 	}
 	slices.SortFunc(own, func(a, b Object) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -161,7 +162,7 @@ func (x *Index) Find(f message.Fact, where func(Object) Place) ([]Object, Verdic
 	return own, Owned
 }
 
-// instance's owners: its machines or, when it has none, its pools.
+// instance returns the objects of an instance: its machines or, when it has none, its pools.
 func (x *Index) instance(f message.Fact) []*Object {
 	all := x.lockedState.byInstance[f.InstanceID]
 	machines := make([]*Object, 0, len(all))
@@ -176,7 +177,8 @@ func (x *Index) instance(f message.Fact) []*Object {
 	return all
 }
 
-// group's owners: by its ARN, else pools of its name that are not known to have another.
+// group returns the objects of a group: by its ARN, else the pools of its name whose ARN is
+// not known to differ.
 func (x *Index) group(f message.Fact) []*Object {
 	if all := x.lockedState.byARN[f.GroupARN]; len(all) > 0 {
 		return all
@@ -190,10 +192,10 @@ func (x *Index) group(f message.Fact) []*Object {
 	return named
 }
 
-// known says that the group was found by its ARN.
+// known reports whether the group was found by its ARN.
 func known(found []Object, arn string) bool { return arn != "" && found[0].GroupARN == arn }
 
-// placeOf an object: its group's ARN says it, if it is known.
+// placeOf returns the place of an object: from its group's ARN if it is known, else from where.
 func placeOf(o *Object, where func(Object) Place) Place {
 	if parts := strings.SplitN(o.GroupARN, ":", 6); len(parts) == 6 {
 		return Place{Account: parts[4], Region: parts[3]}
@@ -201,6 +203,6 @@ func placeOf(o *Object, where func(Object) Place) Place {
 	return where(*o)
 }
 
-// foreign tells whether what a fact says is not an owner's. A fact that does not say is
-// foreign to an owner who knows: it could be anybody's.
+// foreign reports whether the account or region of a fact is not that of an owner. A fact
+// without it is foreign to an owner whose value is known.
 func foreign(owner, said string) bool { return owner != "" && owner != said }

@@ -76,12 +76,12 @@ func TestFind(t *testing.T) {
 		"of another account":                    {state("i-9", there, region), []string{"b/m1"}, owner.Owned},
 		"row 15: spoofed account":               {state("i-1", there, region), nil, owner.Foreign},
 		"row 15: spoofed region":                {state("i-1", here, "us-east-1"), nil, owner.Foreign},
-		"no account is nobody's":                {state("i-1", "", region), nil, owner.Foreign},
+		"no account is foreign":                 {state("i-1", "", region), nil, owner.Foreign},
 		"cluster of no known account":           {state("i-4", there, region), []string{"b/nowhere"}, owner.Owned},
 		"instance of a pool":                    {state("i-2", here, region), []string{"a/pool"}, owner.Owned},
 		"of a pool whose ARN says another":      {state("i-2", there, region), nil, owner.Foreign},
 		"instance of a pool that has a machine": {state("i-3", here, region), []string{"a/of-pool"}, owner.Owned},
-		"nobody's":                              {state("i-8", here, region), nil, owner.Unknown},
+		"unknown":                               {state("i-8", here, region), nil, owner.Unknown},
 		"group by ARN":                          {activity(arn, "pool", here, region), []string{"a/pool"}, owner.Owned},
 		"group by ARN, spoofed account":         {activity(arn, "pool", there, region), nil, owner.Foreign},
 		"group by name, ARN not yet known":      {activity(arn+"x", "new", here, region), []string{"a/new"}, owner.Owned},
@@ -101,7 +101,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What changes or goes is not found any more.
+// Changed and deleted objects are not found by their old keys.
 func TestSetAndDelete(t *testing.T) {
 	g := NewWithT(t)
 	var x owner.Index
@@ -135,8 +135,8 @@ func TestInstanceID(t *testing.T) {
 	}
 }
 
-// Row 11 of the test matrix: what comes before its object waits for it, the newest of
-// each instance, for a while.
+// Row 11 of the test matrix: a fact that arrives before its object waits for it, for a
+// limited time. The newest of each instance is kept.
 func TestRing(t *testing.T) {
 	g := NewWithT(t)
 	begin := time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)

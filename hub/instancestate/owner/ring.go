@@ -11,26 +11,26 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
-// Bounds of a Ring. Cluster API Provider AWS looks at its pools every 3 minutes, and a
-// machine bears its instance's id within seconds of its launch.
+// Bounds of a Ring. Cluster API Provider AWS reconciles its pools every 3 minutes, and a
+// machine has its instance's id within seconds of its launch.
 const (
 	DefaultTTL   = 15 * time.Minute
 	DefaultCount = 50_000
 	DefaultBytes = 32 << 20
-	// overhead of what waits, beside its event.
+	// overhead of a waiting fact in bytes, in addition to its event.
 	overhead = 512
 )
 
-// Waiting fact, and what comes with it.
+// Waiting is a fact that waits for its object, with a value of the caller.
 type Waiting[V any] struct {
 	Fact message.Fact
 	With V
 }
 
-// Ring of facts that no object stands for. New ones push out the oldest.
+// Ring keeps facts without an object. New facts replace the oldest ones.
 type Ring[V any] struct {
 	Clock clock.PassiveClock
-	// TTL, Count and Bytes; the defaults when 0.
+	// TTL of a fact, Count of facts and Bytes of their events; the defaults when 0.
 	TTL   time.Duration
 	Count int
 	Bytes int
@@ -50,7 +50,7 @@ type waiting[V any] struct {
 	until time.Time
 }
 
-// keyOf what a fact is about.
+// keyOf returns the instance or group of a fact.
 func keyOf(f message.Fact) string {
 	switch {
 	case !f.Kind.Group():
@@ -61,8 +61,8 @@ func keyOf(f message.Fact) string {
 	return f.GroupName
 }
 
-// Put a fact, whose event has a size in bytes. Of two of one instance or group the newer
-// one stays.
+// Put adds a fact, whose event has a size in bytes. Of two facts of one instance or group
+// the newer one is kept.
 func (r *Ring[V]) Put(f message.Fact, with V, size int) {
 	key, now := keyOf(f), r.Clock.Now()
 	r.mu.Lock()
@@ -90,7 +90,7 @@ func (r *Ring[V]) Put(f message.Fact, with V, size int) {
 	}
 }
 
-// Take what waits for an object.
+// Take removes and returns the facts that wait for an object.
 func (r *Ring[V]) Take(o Object) []Waiting[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *Ring[V]) Take(o Object) []Waiting[V] {
 	return taken
 }
 
-// Len is how many wait.
+// Len returns how many facts wait.
 func (r *Ring[V]) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,19 +10,21 @@ import (
 
 // Properties of the queues.
 const (
-	// retention of the queue, a day: it outlasts an outage of the hub, and what is older
-	// is no news.
+	// retention of the queue in seconds: a day. It is longer than an outage of the hub, and
+	// older events are outdated.
 	retention = 24 * 60 * 60
-	// deadRetention is the longest that there is. Dead letters keep the time at which they
-	// were first sent, so that it must be longer than retention.
+	// deadRetention is the maximum of SQS, in seconds. Dead letters keep the time at which
+	// they were first sent, so it must be longer than retention.
 	deadRetention = 14 * 24 * 60 * 60
-	// waitTime of a receive that does not say: the longest. The hub's say.
+	// waitTime in seconds of a receive without a wait time: the maximum. The hub's receives
+	// have one.
 	waitTime = 20
-	// visibility as by default in an EventingBackend.
+	// visibility in seconds: the default of an EventingBackend.
 	visibility = 60
-	// maxReceiveCount is after how many receives a message is dead. What cannot be read is
-	// so within a second or two; what is put off, as while the API server is away, waits
-	// longer each time, and is received as often in three hours (queue's lastRetry).
+	// maxReceiveCount is the number of receives after which SQS dead-letters a message. A
+	// message that cannot be decoded reaches it within two seconds. A message that is retried,
+	// for example while the API server is unreachable, has growing delays and reaches it after
+	// three hours (queue's lastRetry).
 	maxReceiveCount = 20
 )
 
@@ -56,8 +58,8 @@ const (
 	sendMessage     = "sqs:SendMessage"
 )
 
-// Hub is the template of the account with the queue, for each region. Errors: of class
-// ErrInvalid.
+// Hub returns the template of the account with the queue, for each region. Errors: of
+// class ErrInvalid.
 func Hub(o Options) ([]byte, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -65,7 +67,7 @@ func Hub(o Options) ([]byte, error) {
 	}
 	t := template{
 		Version:     templateVersion,
-		Description: "Capstan: the queue of what AWS says of instances in this region, its dead letters, and this account's rules.",
+		Description: "Capstan: the queue for the events of instances in this region, its dead-letter queue, and the rules of this account.",
 		Resources: map[string]resource{
 			logicalQueue: {Type: "AWS::SQS::Queue", Properties: queue{
 				QueueName: o.Name, MessageRetentionPeriod: retention, ReceiveMessageWaitTimeSeconds: waitTime,
@@ -83,20 +85,21 @@ func Hub(o Options) ([]byte, error) {
 				[]any{ref(logicalDead)}, policy(o.ownRules(logicalDead), onlyTLS(logicalDead)),
 			}},
 			logicalConsume: {Type: "AWS::IAM::ManagedPolicy", Properties: managedPolicy{
+				// A change of this text makes CloudFormation replace the policy: the ARN would change.
 				Description:    "What the hub of Capstan needs to read the queue " + o.Name + ".",
 				PolicyDocument: consume(), Roles: o.hubRoles(),
 			}},
 		},
 		Outputs: map[string]output{
 			"QueueUrl":           {"For queueUrl of the EventingBackend.", ref(logicalQueue)},
-			"QueueArn":           {"Where rules of members send to.", arnOf(logicalQueue)},
-			"DeadLetterQueueUrl": {"What could not be read, and what this account's rules could not send.", ref(logicalDead)},
-			"ConsumerPolicyArn":  {"The rights of a consumer, for the role of the hub.", ref(logicalConsume)},
+			"QueueArn":           {"The queue that the rules of members send to.", arnOf(logicalQueue)},
+			"DeadLetterQueueUrl": {"The queue of messages that could not be decoded, and of events that the rules of this account could not send.", ref(logicalDead)},
+			"ConsumerPolicyArn":  {"The permissions of a consumer, for the role of the hub.", ref(logicalConsume)},
 		},
 	}
 	if o.AssumedBy != "" {
 		t.Resources[logicalConsumer] = resource{Type: "AWS::IAM::Role", Properties: role{
-			Description: "Reads the queue " + o.Name + " for the hub of Capstan.", AssumeRolePolicyDocument: o.trust(),
+			Description: "Reads the queue " + o.Name + " for the Capstan hub.", AssumeRolePolicyDocument: o.trust(),
 			ManagedPolicyArns: []any{ref(logicalConsume)},
 		}}
 		t.Outputs["ConsumerRoleArn"] = output{"For roleArn of the EventingBackend.", arnOf(logicalConsumer)}
@@ -105,15 +108,15 @@ func Hub(o Options) ([]byte, error) {
 	return t.write("# Deploy this to each region of the account that has the queue.\n")
 }
 
-// Member is the template of an account whose events go to the queue of another, for each
-// region. Errors: of class ErrInvalid.
+// Member returns the template of an account that sends events to the queue of another
+// account, for each region. Errors: of class ErrInvalid.
 func Member(o Options, hub string) ([]byte, error) {
 	o, err := o.complete()
 	if err == nil && !accounts.MatchString(hub) {
-		err = fmt.Errorf("%w: --member-of: %q is no account id of 12 digits", ErrInvalid, hub)
+		err = fmt.Errorf("%w: --member-of: %q is not an account id of 12 digits", ErrInvalid, hub)
 	}
 	if err == nil && (len(o.Members) > 0 || o.Organization != "" || o.HubRole != "" || o.AssumedBy != "") {
-		err = fmt.Errorf("%w: --member-of: members have no queue; leave out --members, --organization, --hub-role and --assumed-by, which are for the account that has it", ErrInvalid)
+		err = fmt.Errorf("%w: --member-of: members have no queue; remove --members, --organization, --hub-role and --assumed-by, which are for the account with the queue", ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
@@ -121,7 +124,7 @@ func Member(o Options, hub string) ([]byte, error) {
 	target := sub(queueARN(hub, o.Name))
 	t := template{
 		Version:     templateVersion,
-		Description: "Capstan: sends what AWS says of this account's instances in this region to the queue of account " + hub + ".",
+		Description: "Capstan: sends the events of this account's instances in this region to the queue of account " + hub + ".",
 		Resources: map[string]resource{
 			logicalSend: {Type: "AWS::IAM::Role", Properties: role{
 				RoleName: sub(o.Name + roleMiddle + "${AWS::Region}"), Description: "EventBridge sends to the queue " + o.Name + " of account " + hub + ".",
@@ -138,16 +141,17 @@ func Member(o Options, hub string) ([]byte, error) {
 			}},
 		},
 		Outputs: map[string]output{
-			"DeadLetterQueueUrl": {"What this account's rules could not send.", ref(logicalDead)},
-			"EventsRoleArn":      {"What the policy of the queue lets in.", arnOf(logicalSend)},
+			"DeadLetterQueueUrl": {"The queue of events that the rules of this account could not send.", ref(logicalDead)},
+			"EventsRoleArn":      {"The role that the policy of the queue allows to send.", arnOf(logicalSend)},
 		},
 	}
 	o.addRules(t, target, arnOf(logicalSend), logicalDeadPolicy)
 	return t.write("# Deploy this to each region of each member; the account " + hub + " has the queue.\n")
 }
 
-// addRules of an account and region: one for what is all of interest, and one for
-// AWS Health, which is narrowed further, as a pattern narrows all of its sources.
+// addRules adds the rules of an account and region: one for sources whose types are read
+// completely, and one for AWS Health, whose events are filtered by detail. A filter applies
+// to all sources of a pattern, so it needs its own rule.
 func (o Options) addRules(t template, queue, role any, after ...string) {
 	types := message.EventTypes()
 	sources := slices.DeleteFunc(slices.Sorted(maps.Keys(types)), func(source string) bool { return source == sourceHealth })
@@ -158,10 +162,10 @@ func (o Options) addRules(t template, queue, role any, after ...string) {
 	add := func(logical, suffix, description string, p pattern) {
 		t.Resources[logical] = resource{Type: "AWS::Events::Rule", DependsOn: after, Properties: rule{
 			Name: o.Name + suffix, Description: description, State: "ENABLED", EventPattern: p,
-			Targets: []aim{{ID: "capstan", Arn: queue, RoleArn: role, DeadLetterConfig: deadLetter{arnOf(logicalDead)}}},
+			Targets: []target{{ID: "capstan", Arn: queue, RoleArn: role, DeadLetterConfig: deadLetter{arnOf(logicalDead)}}},
 		}}
 	}
-	add(logicalInstances, instancesSuffix, "States and interruptions of instances, and what Auto Scaling groups do, for Capstan.",
+	add(logicalInstances, instancesSuffix, "States and interruptions of instances, and activities of Auto Scaling groups, for Capstan.",
 		pattern{Source: sources, DetailType: others})
 	add(logicalHealth, healthSuffix, "Scheduled maintenance of instances, for Capstan.", pattern{
 		Source: []string{sourceHealth}, DetailType: types[sourceHealth],

@@ -90,8 +90,8 @@ func TestTwoRules(t *testing.T) {
 	}
 }
 
-// Of the fixtures, the rules let through what is for labels, each by one rule, and
-// nothing else that EventBridge delivers.
+// The rules match the fixtures that change labels, each by one rule, and no other events
+// that EventBridge delivers.
 func TestRulesMatchTheFixtures(t *testing.T) {
 	g := NewWithT(t)
 	rules := deploy(t, made(t, "hub"), hubAccount, region).of("AWS::Events::Rule")
@@ -132,7 +132,7 @@ func TestRulesMatchTheFixtures(t *testing.T) {
 	g.Expect(passed).To(BeNumerically(">=", 1))
 }
 
-// The rules let through every type of event that is read, and no other.
+// The rules match every type of event that is read, and no other.
 func TestRulesAndDecoderAgree(t *testing.T) {
 	g := NewWithT(t)
 	var through []string
@@ -150,7 +150,7 @@ func TestRulesAndDecoderAgree(t *testing.T) {
 	g.Expect(through).To(ConsistOf(read))
 }
 
-// Who may send to the queue: the two rules, the members' roles, and nobody in the clear.
+// The senders to the queue: the two rules and the members' roles, only with TLS.
 func TestQueuePolicies(t *testing.T) {
 	rules := []any{
 		"arn:aws:events:" + region + ":" + hubAccount + ":rule/capstan-instances",
@@ -201,7 +201,7 @@ func TestQueuePolicies(t *testing.T) {
 	}
 }
 
-// What a member's rules send with: one action, on the hub's queue of the same region.
+// The role of a member's rules: one action, on the hub's queue of the same region.
 func TestMembersRole(t *testing.T) {
 	g := NewWithT(t)
 	s := deploy(t, made(t, "member"), member, region)
@@ -219,7 +219,7 @@ func TestMembersRole(t *testing.T) {
 	}
 }
 
-// A role for a hub elsewhere trusts that hub alone, under the external id.
+// The role for a hub of another account only trusts that hub, with the external id.
 func TestConsumerRole(t *testing.T) {
 	g := NewWithT(t)
 	s := deploy(t, made(t, "hub-members"), hubAccount, region)
@@ -236,7 +236,7 @@ func TestConsumerRole(t *testing.T) {
 	g.Expect(alone.of("AWS::IAM::Role")).To(BeEmpty())
 }
 
-// The longest that options may be stays within what AWS takes.
+// Options of the maximum length stay within the limits of AWS.
 func TestBounds(t *testing.T) {
 	g := NewWithT(t)
 	o := provision.Options{Name: strings.Repeat("n", 32)}
@@ -249,7 +249,7 @@ func TestBounds(t *testing.T) {
 	sender, err := provision.Member(o, hubAccount)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, out := range [][]byte{hub, sender} {
-		g.Expect(len(out)).To(BeNumerically("<", 51200), "what a template may have without a bucket")
+		g.Expect(len(out)).To(BeNumerically("<", 51200), "the limit of a template without a bucket")
 		s := deploy(t, out, hubAccount, region)
 		for _, rule := range s.of("AWS::Events::Rule") {
 			g.Expect(len(rule["Name"].(string))).To(BeNumerically("<=", 64))
@@ -282,15 +282,15 @@ func TestMistakesAreNamed(t *testing.T) {
 		{provision.Options{Name: "my queue"}, `--name: "my queue" must be 1 to 32 letters, digits and hyphens`},
 		{provision.Options{Name: strings.Repeat("n", 33)}, "--name:"},
 		{provision.Options{Name: "events.fifo"}, "--name:"},
-		{provision.Options{Members: []string{"12345"}}, `--members: "12345" is no account id of 12 digits`},
-		{provision.Options{Members: []string{member, member}}, "--members: account " + member + " stands there twice"},
-		{provision.Options{Members: many}, "--members: 41 accounts do not fit into the policy of a queue, 40 do; name the --organization"},
-		{provision.Options{Organization: "acme"}, `--organization: "acme" is no id of an organization, such as o-a1b2c3d4e5`},
-		{provision.Options{Organization: "o-a1b2c3d4e5", Members: []string{member}}, "leave out --members"},
-		{provision.Options{HubRole: hubRole}, "--hub-role: \"" + hubRole + "\" is no name of a role"},
-		{provision.Options{AssumedBy: "capstan-hub"}, `--assumed-by: "capstan-hub" is no ARN of a role or user`},
-		{provision.Options{AssumedBy: hubRole, HubRole: "capstan-hub"}, "leave one out"},
-		{provision.Options{ExternalID: "capstan"}, "--external-id: it is asked for when a role is assumed; give --assumed-by"},
+		{provision.Options{Members: []string{"12345"}}, `--members: "12345" is not an account id of 12 digits`},
+		{provision.Options{Members: []string{member, member}}, "--members: account " + member + " is listed twice"},
+		{provision.Options{Members: many}, "--members: 41 accounts exceed the limit of 40 in the policy of a queue; set --organization"},
+		{provision.Options{Organization: "acme"}, `--organization: "acme" is not the id of an organization, such as o-a1b2c3d4e5`},
+		{provision.Options{Organization: "o-a1b2c3d4e5", Members: []string{member}}, "remove --members"},
+		{provision.Options{HubRole: hubRole}, "--hub-role: \"" + hubRole + "\" is not the name of a role"},
+		{provision.Options{AssumedBy: "capstan-hub"}, `--assumed-by: "capstan-hub" is not the ARN of a role or user`},
+		{provision.Options{AssumedBy: hubRole, HubRole: "capstan-hub"}, "remove one of the two"},
+		{provision.Options{ExternalID: "capstan"}, "--external-id: it is only used when a role is assumed; also set --assumed-by"},
 		{provision.Options{AssumedBy: hubRole, ExternalID: "a b"}, `--external-id: "a b" must be`},
 	} {
 		g := NewWithT(t)
@@ -306,7 +306,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		o    provision.Options
 		says string
 	}{
-		{"", provision.Options{}, `--member-of: "" is no account id of 12 digits`},
+		{"", provision.Options{}, `--member-of: "" is not an account id of 12 digits`},
 		{hubAccount, provision.Options{Members: []string{member}}, "--member-of: members have no queue"},
 		{hubAccount, provision.Options{HubRole: "capstan-hub"}, "--member-of: members have no queue"},
 		{hubAccount, provision.Options{Name: "?"}, "--name"},
@@ -317,7 +317,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// What is given in another order is the same template; what is given is not changed.
+// Members in another order result in the same template. The options are not changed.
 func TestMembersInAnyOrder(t *testing.T) {
 	g := NewWithT(t)
 	given := []string{"777788889999", member}

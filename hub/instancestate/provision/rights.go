@@ -1,13 +1,13 @@
 package provision
 
-// Actions of a consumer: on the queue, and on its dead letters, which it counts. (A batch
-// needs the right to its single action.)
+// Actions of a consumer: on the queue, and on its dead-letter queue, whose messages it
+// counts. (A batch needs the permission for its single action.)
 var (
 	queueActions = []string{"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:ReceiveMessage"}
 	deadActions  = []string{"sqs:GetQueueAttributes", "sqs:GetQueueUrl"}
 )
 
-// consume is what a consumer may do.
+// consume returns the permissions of a consumer.
 func consume() document {
 	return policy(
 		statement{Sid: "ReadTheQueue", Effect: allow, Action: queueActions, Resource: arnOf(logicalQueue)},
@@ -15,7 +15,7 @@ func consume() document {
 	)
 }
 
-// trust of the role that a hub of another account assumes.
+// trust returns the trust policy of the role that a hub of another account assumes.
 func (o Options) trust() document {
 	s := statement{Sid: "Hub", Effect: allow, Principal: map[string]string{"AWS": o.AssumedBy}, Action: []string{"sts:AssumeRole"}}
 	if o.ExternalID != "" {
@@ -31,14 +31,15 @@ func (o Options) hubRoles() []string {
 	return []string{o.HubRole}
 }
 
-// senders to the queue: the rules of its account, and the roles of members' rules.
+// senders returns the statements for senders to the queue: the rules of its account, and
+// the roles of the rules of members.
 func (o Options) senders(logical string) []statement {
 	all := []statement{o.ownRules(logical)}
 	if len(o.Members) == 0 && o.Organization == "" {
 		return all
 	}
-	// The accounts are principals, not their roles: a policy that names a role which is not
-	// there yet is refused.
+	// The accounts are principals, not their roles: AWS rejects a policy with a role that does
+	// not exist yet.
 	members := statement{
 		Sid: "RulesOfMembers", Effect: allow, Principal: map[string]any{"AWS": "*"}, Action: []string{sendMessage}, Resource: arnOf(logical),
 		Condition: map[string]map[string]any{"ArnLike": {
@@ -57,7 +58,7 @@ func (o Options) senders(logical string) []statement {
 	return append(all, members)
 }
 
-// ownRules may send to a queue of their account.
+// ownRules allows the two rules to send to a queue of their account.
 func (o Options) ownRules(logical string) statement {
 	return statement{
 		Sid: "RulesOfThisAccount", Effect: allow, Principal: service(eventBridge), Action: []string{sendMessage},
@@ -65,7 +66,7 @@ func (o Options) ownRules(logical string) statement {
 	}
 }
 
-// fromOwnRules is the condition that EventBridge acts for one of the two rules.
+// fromOwnRules returns the condition that EventBridge acts for one of the two rules.
 func (o Options) fromOwnRules() map[string]map[string]any {
 	const arn = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:rule/"
 	return map[string]map[string]any{
@@ -74,7 +75,7 @@ func (o Options) fromOwnRules() map[string]map[string]any {
 	}
 }
 
-// onlyTLS lets nobody speak to a queue in the clear.
+// onlyTLS denies calls of a queue without TLS.
 func onlyTLS(logical string) statement {
 	return statement{
 		Sid: "OnlyByTLS", Effect: deny, Principal: "*", Action: []string{"sqs:*"}, Resource: arnOf(logical),

@@ -28,9 +28,9 @@ import (
 
 var sent = time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
 
-// The consumer's policy names the actions that a consumer calls, of the very queues, and
-// no other: what a real one does with queues of the template, until it has done all that
-// it ever does, is held against it.
+// The consumer's policy has exactly the actions that a consumer calls, on exactly these
+// queues. A real consumer makes all of its calls on the queues of the template, and the test
+// compares them with the policy.
 func TestConsumerCallsWhatItMay(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	g := NewWithT(t)
@@ -125,10 +125,10 @@ func create(t *testing.T, client *api.Client, properties map[string]any) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// right that an operation needs: a batch that of its single action.
+// right returns the permission of an operation: for a batch, that of its single action.
 func right(operation string) string { return "sqs:" + strings.TrimSuffix(operation, "Batch") }
 
-// recorder of which rights are used on which queue.
+// recorder records the permissions that are used on each queue.
 type recorder struct {
 	next http.RoundTripper
 

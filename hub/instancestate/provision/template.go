@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// template of CloudFormation, as far as it is used.
+// template of CloudFormation, with the fields that are used.
 type template struct {
 	Version     string              `yaml:"AWSTemplateFormatVersion"`
 	Description string              `yaml:"Description"`
@@ -52,11 +52,11 @@ type queuePolicy struct {
 }
 
 type rule struct {
-	Name         any     `yaml:"Name"`
-	Description  string  `yaml:"Description"`
-	State        string  `yaml:"State"`
-	EventPattern pattern `yaml:"EventPattern"`
-	Targets      []aim   `yaml:"Targets"`
+	Name         any      `yaml:"Name"`
+	Description  string   `yaml:"Description"`
+	State        string   `yaml:"State"`
+	EventPattern pattern  `yaml:"EventPattern"`
+	Targets      []target `yaml:"Targets"`
 }
 
 // pattern of EventBridge.
@@ -66,8 +66,8 @@ type pattern struct {
 	Detail     map[string][]string `yaml:"detail,omitempty"`
 }
 
-// aim is a rule's target.
-type aim struct {
+// target is a rule's target.
+type target struct {
 	ID               string     `yaml:"Id"`
 	Arn              any        `yaml:"Arn"`
 	RoleArn          any        `yaml:"RoleArn,omitempty"`
@@ -118,7 +118,7 @@ func policy(statements ...statement) document {
 
 const allow, deny = "Allow", "Deny"
 
-// sub has CloudFormation put the account, region and partition of the stack into a text.
+// sub makes CloudFormation insert the account, region and partition of the stack into a text.
 func sub(text string) any { return map[string]string{"Fn::Sub": text} }
 
 func ref(logical string) any { return map[string]string{"Ref": logical} }
@@ -127,7 +127,7 @@ func arnOf(logical string) any {
 	return map[string][]string{"Fn::GetAtt": {logical, "Arn"}}
 }
 
-// write a template, after lines of comment.
+// write encodes a template, after lines of comment.
 func (t template) write(comment string) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(comment)

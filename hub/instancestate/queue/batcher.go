@@ -11,32 +11,33 @@ import (
 )
 
 const (
-	// firstAgain and lastAgain bound the wait before what failed is tried again.
-	firstAgain = 100 * time.Millisecond
-	lastAgain  = 5 * time.Second
-	// maxTries of one message, over about 20 s. Then it is left to come again: by that
-	// time its receipt may well be void.
+	// firstCallRetry and lastCallRetry bound the delay before a failed job is retried.
+	firstCallRetry = 100 * time.Millisecond
+	lastCallRetry  = 5 * time.Second
+	// maxTries of one message, over about 20 s. Then SQS delivers it again: by that time its
+	// receipt may be invalid.
 	maxTries = 8
 )
 
 // job is one entry of a batch.
 type job struct {
 	d *Delivery
-	// visibility to set, where that is the batch's business.
+	// visibility to set, in a batch that changes visibility.
 	visibility time.Duration
-	// last says that the message leaves the window with it.
+	// last is set when the message leaves the window with this job.
 	last bool
 	// tries that failed.
 	tries int
 }
 
-// batcher makes batches of jobs: at once while nothing is under way, so that one alone
-// does not wait, and full ones beside that, so that many take few calls.
+// batcher makes batches of jobs. While no call is in progress it makes a batch at once, so
+// that a single job does not wait. Otherwise it makes full batches, so that many jobs need
+// few calls.
 type batcher struct {
 	clock clock.Clock
 	// call returns the jobs that failed and may be tried again.
 	call func(context.Context, []job) (again []job)
-	// done is told of the jobs that are over, well or not.
+	// done is called with the jobs that have ended, with success or not.
 	done func([]job)
 	wake chan struct{}
 
@@ -50,18 +51,18 @@ func newBatcher(c clock.Clock, call func(context.Context, []job) []job, done fun
 	return &batcher{clock: c, call: call, done: done, wake: make(chan struct{}, settlers)}
 }
 
-// put jobs; it never blocks. The window bounds how many there are.
+// put adds jobs. It never blocks: the window bounds their number.
 func (b *batcher) put(jobs ...job) {
 	b.mu.Lock()
 	b.pending = append(b.pending, jobs...)
 	b.mu.Unlock()
 	select {
 	case b.wake <- struct{}{}:
-	default: // As many as there are workers are already called.
+	default: // All workers are already called.
 	}
 }
 
-// take a batch, if one is due.
+// take returns a batch if one is due.
 func (b *batcher) take(draining bool) []job {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +78,7 @@ func (b *batcher) take(draining bool) []job {
 	return batch
 }
 
-// work until drain is closed and nothing is left, or the context ends.
+// work makes calls until drain is closed and no job is left, or the context ends.
 func (b *batcher) work(ctx context.Context, drain <-chan struct{}) {
 	draining := false
 	for ctx.Err() == nil {
@@ -102,7 +103,7 @@ func (b *batcher) work(ctx context.Context, drain <-chan struct{}) {
 	}
 }
 
-// finish a batch: what failed is put back after a while.
+// finish ends the jobs of a batch, and puts those to retry back after a delay.
 func (b *batcher) finish(ctx context.Context, drain <-chan struct{}, batch, again []job) {
 	draining := false
 	select {
@@ -131,7 +132,7 @@ func (b *batcher) finish(ctx context.Context, drain <-chan struct{}, batch, agai
 	if len(retry) == 0 {
 		return
 	}
-	timer := b.clock.NewTimer(backoff.Policy{First: firstAgain, Max: lastAgain}.Doubled(int64(tries - 1)))
+	timer := b.clock.NewTimer(backoff.Policy{First: firstCallRetry, Max: lastCallRetry}.Doubled(int64(tries - 1)))
 	defer timer.Stop()
 	select {
 	case <-timer.C():

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// API is what is called of SQS; *sqs.Client has it.
+// API has the operations of SQS that a Consumer calls; *sqs.Client implements it.
 type API interface {
 	GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
@@ -20,46 +20,46 @@ type API interface {
 	SendMessage(context.Context, *sqs.SendMessageInput, ...func(*sqs.Options)) (*sqs.SendMessageOutput, error)
 }
 
-// Handler takes a message. It is called by a poller, which reads on when it returns:
-// to block is to slow the queue down.
+// Handler gets a message. A poller calls it, and continues to read when it returns. A
+// Handler that blocks delays the queue.
 type Handler func(ctx context.Context, d *Delivery)
 
 const (
-	// batchSize is the most that one call of SQS takes or gives.
+	// batchSize is the largest number of messages in one call of SQS.
 	batchSize = 10
-	// settlers are how many calls of one kind settle messages at a time: with ten
+	// settlers is how many calls of one kind settle messages at the same time: with ten
 	// messages each, and 10 ms a call, four of them settle 4,000 messages a second.
 	settlers = 4
 	// DefaultWindow is how many messages may be received and not yet settled.
 	DefaultWindow = 10_000
-	// DefaultWindowBytes is how large they may be together. EventBridge's events are of 1
-	// to 2 KB, those of Health larger.
+	// DefaultWindowBytes is the total size of their bodies. Events of EventBridge have 1 to
+	// 2 KB, those of AWS Health more.
 	DefaultWindowBytes = 64 << 20
-	// callTimeout of every call, beyond the time that a receive waits by itself.
+	// callTimeout of every call, in addition to the wait time of a receive.
 	callTimeout = 15 * time.Second
-	// stopTimeout of all that is done when Run ends; a pod has 30 s in all.
+	// stopTimeout of everything that Run does at its end. A pod has 30 s to stop.
 	stopTimeout = 5 * time.Second
-	// receiveGrace is how long a receive may go on when Run ends. To cut it off while
-	// messages are on their way would hide them from other readers for VisibilityTimeout;
-	// with messages in the queue it is back within that time.
+	// receiveGrace is how long a receive may continue when Run ends. If it were canceled while
+	// SQS sends messages, these would be hidden from other readers for VisibilityTimeout. A
+	// receive of a queue with messages ends within this time.
 	receiveGrace = 500 * time.Millisecond
-	// hangUp is how long what is released waits for SQS to see that a receive was cut off:
-	// else it would be handed to that receive, and be hidden.
-	hangUp = 200 * time.Millisecond
+	// abortDelay is the delay between a canceled receive and the release of messages. It lets
+	// SQS detect the end of the connection, or it would deliver them to that receive, hidden.
+	abortDelay = 200 * time.Millisecond
 )
 
 // Options of a Consumer.
 type Options struct {
 	Client API
-	// QueueURL or, when it is empty, QueueName; Account owns the latter, when it is not
-	// that of the credentials.
+	// QueueURL or, when it is empty, QueueName. Account owns the queue of that name; empty for
+	// the account of the credentials.
 	QueueURL, QueueName, Account string
-	// WaitTime of a receive, and VisibilityTimeout of what it gets; whole seconds.
+	// WaitTime of a receive, and VisibilityTimeout of its messages; whole seconds.
 	WaitTime, VisibilityTimeout time.Duration
-	// PollersMin are always there; up to PollersMax while receives come back full.
+	// PollersMin always run; up to PollersMax run while receives are full.
 	PollersMin, PollersMax int
-	// DeadLetterQueueURL is where undecodable messages go when the queue has no redrive
-	// policy; they are deleted when it is empty.
+	// DeadLetterQueueURL gets the messages that cannot be decoded when the queue has no
+	// redrive policy. They are deleted when it is empty.
 	DeadLetterQueueURL string
 	// Window and WindowBytes; the defaults when 0.
 	Window      int
@@ -71,29 +71,31 @@ type Options struct {
 	Log      logr.Logger
 }
 
-// Consumer of one queue.
+// Consumer reads one queue.
 type Consumer struct {
 	Options
 	deletes, changes *batcher
 	pollers          sync.WaitGroup
-	// reading ends a moment after the context of Run. It is set before the first poller.
+	// reading ends up to receiveGrace after the context of Run. It is set before the first
+	// poller starts.
 	reading context.Context
 
 	// mu guards the fields that follow, and what the Deliveries share.
 	mu sync.Mutex
-	// url of the queue, once it is known.
+	// url of the queue; empty until it is known.
 	url string
-	// window holds what was received and is not settled.
+	// window has the messages that were received and are not settled.
 	window map[*Delivery]struct{}
 	bytes  int64
-	// often is how many of them were received often, and grown that there may be many.
-	often int
-	grown bool
-	// reserved is room for what receives under way may bring.
+	// manyReceives is how many of them were received manyReceives times or more. startupOver
+	// is set when their number is no longer limited.
+	manyReceives int
+	startupOver  bool
+	// reserved is the room for the messages of receives in progress.
 	reserved int
-	// room is closed, and made anew, when the window shrinks.
+	// room is closed and replaced when the window shrinks.
 	room chan struct{}
-	// stopped says that nothing more is settled.
+	// stopped is set when Ack, Retry and Release have no effect any more.
 	stopped bool
 	status  Status
 	// failures in a row.
@@ -101,7 +103,7 @@ type Consumer struct {
 	redrive  redrive
 }
 
-// New Consumer. Run must be called, once.
+// New returns a Consumer. The caller must call Run once.
 func New(o Options) *Consumer {
 	if o.Window == 0 {
 		o.Window = DefaultWindow
@@ -111,7 +113,7 @@ func New(o Options) *Consumer {
 		o.WindowBytes = DefaultWindowBytes
 	}
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = noObserver{}
 	}
 	c := &Consumer{Options: o, url: o.QueueURL, window: map[*Delivery]struct{}{}, room: make(chan struct{})}
 	c.deletes = newBatcher(o.Clock, c.deleteBatch, c.settled)
@@ -121,7 +123,7 @@ func New(o Options) *Consumer {
 
 // Run reads the queue until the context ends, and returns when everything has stopped.
 func (c *Consumer) Run(ctx context.Context) {
-	// What settles messages goes on for a while after the context has ended.
+	// Calls that settle messages continue for up to stopTimeout after the context has ended.
 	calls, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	drain := make(chan struct{})
@@ -132,7 +134,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	}
 	watching.Go(func() { c.extendVisibility(ctx) })
 	watching.Go(func() { c.watchAttributes(ctx) })
-	watching.Go(func() { c.grow(ctx) })
+	watching.Go(func() { c.endStartup(ctx) })
 	reading, stopReading := context.WithCancel(calls)
 	defer stopReading()
 	c.reading = reading
@@ -149,7 +151,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	c.pollers.Wait()
 	watching.Wait()
 	if reading.Err() != nil {
-		hung, cancel := context.WithTimeout(calls, hangUp)
+		hung, cancel := context.WithTimeout(calls, abortDelay)
 		defer cancel()
 		<-hung.Done()
 	}
@@ -158,7 +160,7 @@ func (c *Consumer) Run(ctx context.Context) {
 	settling.Wait()
 }
 
-// release to other readers what is not acknowledged.
+// release makes the messages that are not acknowledged visible to other readers.
 func (c *Consumer) release() {
 	c.mu.Lock()
 	c.stopped = true

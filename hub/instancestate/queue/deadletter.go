@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// lookEvery is how often the queue's attributes are read: for numbers that people
-	// look at, and a redrive policy that changes once a year.
-	lookEvery = time.Minute
-	// lookAgain after a look that failed.
-	lookAgain = 5 * time.Second
-	// maxSample of a malformed body.
+	// attributesEvery is the interval at which the queue's attributes are read: for metrics,
+	// and for the redrive policy, which rarely changes.
+	attributesEvery = time.Minute
+	// attributesRetry is the interval after a failed read.
+	attributesRetry = 5 * time.Second
+	// maxSample is the size of a sample of a malformed body, in bytes.
 	maxSample = 256
 	// fifoSuffix ends the name, and so the URL, of every FIFO queue.
 	fifoSuffix = ".fifo"
 )
 
-// redrive is what is known of the queue's dead letters.
+// redrive is the known state of the queue's redrive policy.
 type redrive struct {
-	// known is set when the queue's attributes could be read.
+	// known is set when the queue's attributes were read.
 	known bool
 	// arn of the dead-letter queue of the queue's redrive policy; empty without one.
 	arn string
 	// receives after which the policy moves a message there.
 	receives int
-	// url of that queue; empty while it is not found.
+	// url of that queue; empty until it is found.
 	url string
 }
 
-// malformed message: it goes to the dead letters.
+// malformed dead-letters a message that cannot be decoded.
 func (c *Consumer) malformed(ctx context.Context, d *Delivery, reason error, body string) {
 	if d.Receives <= 1 {
 		c.Observer.Malformed(reason, sample(body))
@@ -46,12 +46,12 @@ func (c *Consumer) malformed(ctx context.Context, d *Delivery, reason error, bod
 	c.mu.Unlock()
 	switch {
 	case !redrive.known:
-		// Better again than lost: the policy may be known by then.
+		// A retry loses nothing: the policy may be known by then.
 		d.Retry()
 	case redrive.arn != "" && d.Receives > redrive.receives:
-		d.Retry() // That queue takes nothing, as when it is gone.
+		d.Retry() // The dead-letter queue does not accept it, for example because it was deleted.
 	case redrive.arn != "":
-		// The queue moves it when it was received often enough: at once, as far as we can.
+		// SQS moves it after maxReceiveCount receives: make it visible at once.
 		if d.settle() {
 			if d.Receives <= 1 {
 				c.Observer.Count(DeadLettered, 1)
@@ -59,21 +59,21 @@ func (c *Consumer) malformed(ctx context.Context, d *Delivery, reason error, bod
 			c.changes.put(job{d: d, last: true})
 		}
 	case c.DeadLetterQueueURL != "":
-		c.bury(ctx, d, body)
+		c.sendToDeadLetters(ctx, d, body)
 	default:
 		c.Observer.Count(Discarded, 1)
 		d.Ack()
 	}
 }
 
-// bury a message in the configured queue.
-func (c *Consumer) bury(ctx context.Context, d *Delivery, body string) {
+// sendToDeadLetters sends a message to the configured queue and deletes it.
+func (c *Consumer) sendToDeadLetters(ctx context.Context, d *Delivery, body string) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	in := &sqs.SendMessageInput{QueueUrl: aws.String(c.DeadLetterQueueURL), MessageBody: aws.String(body)}
 	if strings.HasSuffix(c.DeadLetterQueueURL, fifoSuffix) {
-		// SQS takes nothing there without. Dead letters have no order; one that is sent
-		// again, as it could not be deleted, is the same.
+		// A FIFO queue requires both. Dead letters have no order. A message that is sent again
+		// because its delete failed has the same deduplication id.
 		in.MessageGroupId, in.MessageDeduplicationId = aws.String(d.MessageID), aws.String(d.MessageID)
 	}
 	if _, err := c.Client.SendMessage(ctx, in); err != nil {
@@ -85,7 +85,7 @@ func (c *Consumer) bury(ctx context.Context, d *Delivery, body string) {
 	d.Ack()
 }
 
-// sample of a body, at the end of a character.
+// sample returns the begin of a body, cut between characters.
 func sample(body string) string {
 	if len(body) > maxSample {
 		body = body[:maxSample]
@@ -93,12 +93,13 @@ func sample(body string) string {
 	return strings.ToValidUTF8(body, "")
 }
 
-// watchAttributes of the queue and of its dead letters.
+// watchAttributes reads the attributes of the queue and of its dead-letter queue until the
+// context ends.
 func (c *Consumer) watchAttributes(ctx context.Context) {
 	for ctx.Err() == nil {
-		again := lookEvery
-		if !c.look(ctx) {
-			again = lookAgain
+		again := attributesEvery
+		if !c.checkAttributes(ctx) {
+			again = attributesRetry
 		}
 		timer := c.Clock.NewTimer(again)
 		select {
@@ -109,8 +110,8 @@ func (c *Consumer) watchAttributes(ctx context.Context) {
 	}
 }
 
-// look at the queue once. It returns false when that failed.
-func (c *Consumer) look(ctx context.Context) bool {
+// checkAttributes reads them once. It returns false when that failed.
+func (c *Consumer) checkAttributes(ctx context.Context) bool {
 	url, err := c.resolve(ctx)
 	if err != nil {
 		return false
@@ -159,8 +160,8 @@ func (c *Consumer) attributes(ctx context.Context, url string) (map[string]strin
 	return out.Attributes, nil
 }
 
-// deadLetterURL of a redrive policy's queue, which is in the same region; empty when it
-// cannot be found.
+// deadLetterURL returns the URL of a redrive policy's queue, which is in the same region;
+// empty when it is not found.
 func (c *Consumer) deadLetterURL(ctx context.Context, arn string) string {
 	parts := strings.Split(arn, ":")
 	if len(parts) != 6 {
@@ -175,7 +176,7 @@ func (c *Consumer) deadLetterURL(ctx context.Context, arn string) string {
 	return aws.ToString(out.QueueUrl)
 }
 
-// policyOf a queue: where it moves messages, and after how many receives.
+// policyOf parses a redrive policy: the queue that gets messages, and after how many receives.
 func policyOf(text string) (arn string, receives int) {
 	var read struct {
 		ARN string      `json:"deadLetterTargetArn"`

@@ -7,48 +7,48 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// Delivery of a message that could be decoded.
+// Delivery is a received message that could be decoded.
 type Delivery struct {
 	message.Message
 	// MessageID of SQS.
 	MessageID string
-	// Sent is when SQS got the message, and Received when it was received here.
+	// Sent is when SQS received the message, and Received when the Consumer received it.
 	Sent, Received time.Time
-	// Receives is how often it was received so far, this time included.
+	// Receives is how often the message was received so far, including this time.
 	Receives int
-	// More says that the receive that brought it was full: there is more to be read.
+	// More is set when its receive was full: the queue has more messages.
 	More bool
 
 	consumer *Consumer
 	receipt  string
 	size     int64
-	// The rest is guarded by Consumer.mu.
+	// Consumer.mu protects the fields that follow.
 	state settlement
-	// until is when it becomes visible to others.
+	// until is when it becomes visible to other readers.
 	until time.Time
-	// fixed says that its visibility can be extended no more.
+	// fixed is set when its visibility can no longer be extended.
 	fixed bool
 }
 
-// settlement is how far a Delivery has come.
+// settlement is the state of a Delivery.
 type settlement int
 
 const (
 	// handed: the Handler has it.
 	handed settlement = iota
-	// settling: it was acknowledged, or is to come again.
+	// settling: Ack, Retry or Release was called.
 	settling
 )
 
-// Ack has the message deleted: all that it says is done. Only the first Ack, Retry or
-// Release of a Delivery counts.
+// Ack deletes the message: all of its facts are processed. Only the first call of Ack,
+// Retry or Release has an effect.
 func (d *Delivery) Ack() {
 	if d.settle() {
 		d.consumer.deletes.put(job{d: d, last: true})
 	}
 }
 
-// Retry has the message come again, after a time that grows with Receives.
+// Retry makes SQS deliver the message again, after a delay that grows with Receives.
 func (d *Delivery) Retry() {
 	if d.settle() {
 		d.consumer.Observer.Count(Retried, 1)
@@ -56,9 +56,9 @@ func (d *Delivery) Retry() {
 	}
 }
 
-// Release has the message come again for whoever reads it next: it is not this reader's
-// to handle. It comes at once at first, and then later from time to time, should nobody
-// be there to handle it.
+// Release makes SQS deliver the message again to any reader, as this reader cannot handle
+// it. The first deliveries have no delay. Then the delay grows with Receives, in case no
+// reader can handle it.
 func (d *Delivery) Release() {
 	if d.settle() {
 		d.consumer.Observer.Count(Released, 1)
@@ -77,16 +77,16 @@ func (d *Delivery) settle() bool {
 }
 
 const (
-	// firstRetry doubles with every receive, up to lastRetry: an outage of the API server
-	// is mostly over in minutes, and a notice of two minutes should not sleep through it.
-	// With both, twenty receives, after which a queue as it is advised dead-letters a
-	// message, take more than three hours.
+	// firstRetry doubles with every receive, up to lastRetry. Most outages of the API server
+	// end within minutes, and a notice of two minutes must not be delayed longer than that.
+	// With both, twenty receives take more than three hours. A queue with the recommended
+	// settings dead-letters a message after that number.
 	firstRetry = 5 * time.Second
 	lastRetry  = 15 * time.Minute
-	// releasedAtOnce is how many receives a released message is visible at once after:
-	// where two readers take turns at random, the other has it by then seven times of
-	// eight. Then firstRelease doubles with every receive up to lastRetry, so that the
-	// quarter of an hour that a message is released for takes 13 receives.
+	// releasedAtOnce is the number of receives after which a released message is visible
+	// without a delay. With two readers that receive at random, the other one has it by then
+	// in seven of eight cases. Then firstRelease doubles with every receive up to lastRetry,
+	// so that a message that is released for a quarter of an hour takes 13 receives.
 	releasedAtOnce = 3
 	firstRelease   = time.Second
 )

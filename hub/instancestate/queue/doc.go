@@ -1,30 +1,32 @@
-// Package queue reads one queue of SQS: it hands out what the messages say and deletes
-// them when they are done with.
+// Package queue reads one SQS queue: it passes decoded messages to a Handler, and deletes
+// them when the Handler has acknowledged them.
 //
-// Purpose: nothing is lost and nothing is done for nothing, whatever SQS, the network or
-// the reader do: that is one job, and it knows no Kubernetes.
+// Purpose: no message is lost when SQS, the network or the reader fails, and no call is
+// made without need. The package does not depend on Kubernetes.
 //
-// Contract: a Handler gets every message that can be decoded, as a Delivery, and calls
-// exactly one of Ack, Retry and Release, at any time and from any goroutine. A message is
-// deleted only after Ack. Until then it is kept invisible, however long that takes; after
-// Retry it comes again, later from time to time; after Release too, at once at first. A
-// message outlives three hours of either before twenty receives are used up, however
-// often it is tried. A message that cannot be decoded is
-// dead-lettered, and no other ever is: by the queue's redrive policy, if it has one;
-// else into the configured queue; else it is deleted, and shown to the Observer. A
-// Handler that panics has asked for a Retry.
+// Contract: a Handler gets every message that can be decoded, as a Delivery. It calls
+// exactly one of Ack, Retry and Release, at any time and from any goroutine. The Consumer
+// deletes a message only after Ack. Until then it keeps the message invisible, for any
+// time. After Retry, SQS delivers the message again with a growing delay. After Release it
+// does so too, at first without a delay. With either, twenty receives of a message take
+// more than three hours. A Handler that panics causes a Retry.
 //
-// The same message may be handed out more than once: SQS does so by itself, and a delete
-// that does not reach it is one more reason. When Run ends, what was acknowledged is
-// deleted and everything else is made visible to other readers at once, both within
-// stopTimeout; what is missed then comes again by itself. After that, Ack does nothing.
+// Only a message that cannot be decoded is dead-lettered by the Consumer: by the queue's
+// redrive policy if it has one, else by a send to the configured queue. Without either, the
+// Consumer deletes it and passes a sample to the Observer.
 //
-// Errors of calls are told apart by Class and repeated with a bounded backoff, without
-// end: a queue that is created, or a permission that is given, heals the Consumer.
+// A Handler may get the same message more than once: SQS delivers at least once, and a
+// delete may fail. When Run ends, acknowledged messages are deleted and all others are made
+// visible to other readers, within stopTimeout. A message for which that fails becomes
+// visible when its timeout ends. After that, Ack has no effect.
 //
-// Locking: Consumer.mu guards the window (what was received and is not yet settled) and
-// the status; each batcher has a lock of its own. No call and no Handler is under one.
+// Errors of calls have a Class. Calls are retried with a bounded backoff, without a limit:
+// when the queue is created, or a permission is granted, the Consumer recovers.
 //
-// Trade-offs: at least once, not exactly once: SQS cannot. The window's bound on bytes is
-// looked at before a receive, so it may be exceeded by one receive of each poller.
+// Locking: Consumer.mu protects the window (messages that were received and are not yet
+// settled) and the status. Each batcher has its own mutex. No call of SQS and no Handler
+// runs under a mutex.
+//
+// Trade-offs: delivery is at least once, as SQS does not support exactly once. The limit of
+// the window in bytes is checked before a receive, so each poller may exceed it by one receive.
 package queue

@@ -19,19 +19,19 @@ type Class string
 const (
 	// None: there is no error.
 	None Class = ""
-	// Denied: the credentials are good and may not do this.
+	// Denied: the credentials are valid but lack a permission.
 	Denied Class = "Denied"
 	// Credentials are missing, wrong or expired.
 	Credentials Class = "Credentials"
-	// NoSuchQueue in this region and account.
+	// NoSuchQueue: the queue does not exist in this region and account.
 	NoSuchQueue Class = "NoSuchQueue"
-	// Throttled by SQS.
+	// Throttled: SQS limits the rate of calls.
 	Throttled Class = "Throttled"
-	// Network: there was no answer.
+	// Network: there was no response.
 	Network Class = "Network"
-	// Server: SQS has a failure of its own.
+	// Server: SQS failed.
 	Server Class = "Server"
-	// Other refusals, such as of a wrong parameter.
+	// Other errors, for example an invalid parameter.
 	Other Class = "Other"
 )
 
@@ -48,13 +48,13 @@ var classes = map[string]Class{
 	"RequestExpired": Credentials, "InvalidAccessKeyId": Credentials,
 }
 
-// lasting errors do not go away by themselves.
+// lasting reports whether a user must fix the error.
 func (c Class) lasting() bool { return c == Denied || c == Credentials || c == NoSuchQueue }
 
-// identity begins the errors of getting credentials, for which the SDK has no type.
+// identity is the prefix of errors of getting credentials, for which the SDK has no type.
 const identity = "get identity: "
 
-// ClassOf an error.
+// ClassOf returns the class of an error.
 func ClassOf(err error) Class {
 	var api smithy.APIError
 	var answer interface{ HTTPStatusCode() int }
@@ -81,28 +81,28 @@ func ClassOf(err error) Class {
 	return Other
 }
 
-// remedies tell people what to do.
+// remedies say what a user must do.
 var remedies = map[Class]string{
 	None:        "nothing",
 	Denied:      "allow sqs:ReceiveMessage, sqs:DeleteMessage, sqs:ChangeMessageVisibility, sqs:GetQueueAttributes and sqs:GetQueueUrl on the queue",
 	Credentials: "check the hub's credentials, or the role to assume and its trust policy",
 	NoSuchQueue: "create the queue, or correct queueUrl or queueName, region and account",
-	Throttled:   "nothing: it is tried again",
-	Network:     "check that the region's endpoint of SQS can be reached from the hub",
-	Server:      "nothing: it is tried again",
+	Throttled:   "no action is needed: the call is retried",
+	Network:     "check that the hub can reach the SQS endpoint of the region",
+	Server:      "no action is needed: the call is retried",
 	Other:       "check the configuration of the source",
 }
 
-// passing are parts of an error's text that are others at every try: ids of requests, and
-// addresses with ports.
-var passing = regexp.MustCompile(`(RequestID|HostID): [^,]*,? ?| (\[[^]]*\]|[0-9.]*):[0-9]+(->(\[[^]]*\]|[0-9.]*):[0-9]+)?`)
+// variable are the parts of an error's text that change with every call: ids of requests,
+// and addresses with ports.
+var variable = regexp.MustCompile(`(RequestID|HostID): [^,]*,? ?| (\[[^]]*\]|[0-9.]*):[0-9]+(->(\[[^]]*\]|[0-9.]*):[0-9]+)?`)
 
-// describe an error in words that stay the same while it lasts.
+// describe returns the message of an error. It stays the same while the error lasts.
 func describe(action string, err error) string {
 	text := err.Error()
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		text = api.ErrorCode() + ": " + api.ErrorMessage()
 	}
-	return fmt.Sprintf("%s: %s; %s", action, passing.ReplaceAllString(text, ""), remedies[ClassOf(err)])
+	return fmt.Sprintf("%s: %s; %s", action, variable.ReplaceAllString(text, ""), remedies[ClassOf(err)])
 }

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// firstBackoff and lastBackoff bound the wait after a receive that failed. A spot
-	// notice lives for two minutes: a queue that heals is read again well within.
+	// firstBackoff and lastBackoff bound the delay after a failed receive. A spot notice is
+	// valid for two minutes: a queue that recovers is read again within that time.
 	firstBackoff = time.Second
 	lastBackoff  = 30 * time.Second
 )
 
-// startPoller, unless there are as many as may be. An extra one ends when there is
-// nothing left to read.
+// startPoller starts a poller, unless PollersMax run. An extra one ends when the queue is
+// empty.
 func (c *Consumer) startPoller(ctx context.Context, extra bool) {
 	c.mu.Lock()
 	full := c.status.Pollers >= max(c.PollersMax, c.PollersMin) || ctx.Err() != nil
@@ -44,7 +44,7 @@ func (c *Consumer) startPoller(ctx context.Context, extra bool) {
 }
 
 func (c *Consumer) poll(ctx context.Context, extra bool) {
-	// The first receive does not wait, so that the source shows at once whether it works.
+	// The first receive does not wait, so that the status shows at once whether it succeeds.
 	wait, retry := time.Duration(0), backoff.Sequence{Policy: backoff.Policy{First: firstBackoff, Max: lastBackoff}}
 	for c.waitForRoom(ctx) {
 		n, err := c.receive(ctx, wait)
@@ -68,10 +68,11 @@ func (c *Consumer) poll(ctx context.Context, extra bool) {
 	}
 }
 
-// receive messages and hand them out.
+// receive receives messages and passes them to the Handler.
 func (c *Consumer) receive(ctx context.Context, wait time.Duration) (int, error) {
 	messages, err := c.fetch(wait)
-	// What is in the window is extended, so all are entered before any is handled.
+	// The visibility of messages in the window is extended: so all are entered before the
+	// first is handled.
 	given := make([]*Delivery, len(messages))
 	for i := range messages {
 		given[i] = c.delivery(&messages[i])
@@ -79,7 +80,7 @@ func (c *Consumer) receive(ctx context.Context, wait time.Duration) (int, error)
 	}
 	c.received()
 	if ctx.Err() != nil {
-		return 0, ctx.Err() // They are released with the rest.
+		return 0, ctx.Err() // They are released with the others.
 	}
 	for i, d := range given {
 		c.handle(ctx, d, aws.ToString(messages[i].Body))
@@ -87,7 +88,7 @@ func (c *Consumer) receive(ctx context.Context, wait time.Duration) (int, error)
 	return len(messages), err
 }
 
-// fetch messages from SQS.
+// fetch calls SQS for messages.
 func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 	url, err := c.resolve(c.reading)
 	if c.reading.Err() != nil {
@@ -117,14 +118,14 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 		c.failed("ReceiveMessage", err)
 		return nil, err
 	}
-	c.works(asked)
+	c.receiveSucceeded(asked)
 	if len(out.Messages) > 0 {
 		c.Observer.Count(Received, len(out.Messages))
 	}
 	return out.Messages, nil
 }
 
-// delivery of a received message, in the window.
+// delivery returns the Delivery of a received message, in the window.
 func (c *Consumer) delivery(m *types.Message) *Delivery {
 	now := c.Clock.Now()
 	d := &Delivery{
@@ -143,13 +144,13 @@ func (c *Consumer) delivery(m *types.Message) *Delivery {
 	return d
 }
 
-// handle a message, or have it go to the dead letters. What panics on it, at reading its
-// body or later, has asked for a Retry.
+// handle decodes a message and passes it to the Handler, or dead-letters it. A panic of the
+// decoder or the Handler causes a Retry.
 func (c *Consumer) handle(ctx context.Context, d *Delivery, body string) {
 	defer func() {
 		if r := recover(); r != nil {
 			c.Observer.Count(Panicked, 1)
-			c.Log.Error(fmt.Errorf("panic: %v", r), "Handling a message failed", "messageID", d.MessageID)
+			c.Log.Error(fmt.Errorf("panic: %v", r), "Handling a message failed; SQS delivers it again", "messageID", d.MessageID)
 			d.Retry()
 		}
 	}()
@@ -162,7 +163,7 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery, body string) {
 	c.Handler(ctx, d)
 }
 
-// resolve the queue's URL.
+// resolve returns the queue's URL.
 func (c *Consumer) resolve(ctx context.Context) (string, error) {
 	if url := c.knownURL(); url != "" {
 		return url, nil
@@ -189,7 +190,7 @@ func (c *Consumer) knownURL() string {
 	return c.url
 }
 
-// forgetURL of a queue that was found by name, and is gone.
+// forgetURL forgets the URL of a queue that was found by name and was deleted.
 func (c *Consumer) forgetURL() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

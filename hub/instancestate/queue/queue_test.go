@@ -34,7 +34,7 @@ import (
 
 const (
 	region = "eu-west-1"
-	// patience with a machine that is busy.
+	// patience is the timeout of waits, for a busy machine.
 	patience = 2 * time.Minute
 )
 
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a simulated SQS with one queue, by a clock.
+// world is a simulated SQS with one queue and a clock.
 type world struct {
 	*aws.Server
 	sqs    *sqs.Service
@@ -82,7 +82,7 @@ func (w *world) create(t testing.TB, name string, attributes map[string]string) 
 	return *out.QueueUrl
 }
 
-// observer counts what it is told.
+// observer counts notifications.
 type observer struct {
 	mu      sync.Mutex
 	counts  map[queue.Count]int
@@ -163,7 +163,7 @@ func TestConsumes(t *testing.T) {
 	queuetest.Consumes(t, w.client, queuetest.Lacks{})
 }
 
-// Full receives call up pollers, up to the most; with nothing to read they go.
+// Full receives start pollers, up to the maximum; they end when the queue is empty.
 func TestPollersFollowTheLoad(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -196,7 +196,7 @@ func TestPollersFollowTheLoad(t *testing.T) {
 	g.Expect(calls).To(BeNumerically("<", 2000), "deletes go in batches: %d calls", calls)
 }
 
-// The window bounds what is read and not settled, in number and in bytes.
+// The window limits the messages that are read and not settled, in number and in bytes.
 func TestWindow(t *testing.T) {
 	for name, edit := range map[string]func(*queue.Options){
 		"messages": func(o *queue.Options) { o.Window = 100 },
@@ -222,7 +222,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A window of ten thousand messages is kept invisible as long as work goes on.
+// A window of ten thousand messages is kept invisible until they are settled.
 func TestTenThousandInFlight(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -231,7 +231,7 @@ func TestTenThousandInFlight(t *testing.T) {
 	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
 	held := make(chan *queue.Delivery, 2*n)
 	o := w.options(func(_ context.Context, d *queue.Delivery) { held <- d })
-	o.PollersMax = 1000 // So that the window, and not they, is what bounds.
+	o.PollersMax = 1000 // So that the window is the limit, not the pollers.
 	consumer, _ := run(t, o)
 	g.Eventually(consumer.InFlight).Should(Equal(n))
 	for range 3 {
@@ -248,7 +248,7 @@ func TestTenThousandInFlight(t *testing.T) {
 	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(n))
 }
 
-// backsOff hands a message back again and again, and looks at when it is visible.
+// backsOff returns a message repeatedly, and checks when it is visible again.
 func backsOff(t *testing.T, back func(*queue.Delivery), waits []time.Duration) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -274,19 +274,20 @@ func backsOff(t *testing.T, back func(*queue.Delivery), waits []time.Duration) {
 	}
 }
 
-// A message whose work fails comes again after 5 s, 10 s, 20 s, up to a quarter of an hour.
+// After a failure a message is delivered again after 5 s, 10 s, 20 s, up to a quarter of an
+// hour.
 func TestRetryBacksOff(t *testing.T) {
 	backsOff(t, (*queue.Delivery).Retry, []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 900, 900})
 }
 
-// What nobody is there to handle does not spin: it lasts a quarter of an hour with fewer
-// receives than it is dead-lettered after.
+// A message that no reader can handle is not received in a tight loop: in a quarter of an
+// hour it has fewer receives than the redrive policy allows.
 func TestReleaseBacksOff(t *testing.T) {
 	waits := []time.Duration{0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
 	backsOff(t, (*queue.Delivery).Release, waits)
 }
 
-// With a redrive policy, SQS itself moves what cannot be read, and nothing else.
+// With a redrive policy, SQS itself moves malformed messages, and no others.
 func TestMalformedWithRedrivePolicy(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -305,15 +306,15 @@ func TestMalformedWithRedrivePolicy(t *testing.T) {
 	g.Eventually(func() []string { return w.sqs.Bodies(region, "dead") }).Should(ConsistOf("abcd"))
 	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(9))
 	seen.mu.Lock()
-	g.Expect(seen.samples).To(Equal([]string{"abcd"}), "it is told of once")
+	g.Expect(seen.samples).To(Equal([]string{"abcd"}), "it is reported once")
 	seen.mu.Unlock()
 	g.Expect(seen.of(queue.DeadLettered)()).To(Equal(1))
 	c.Step(time.Minute)
 	g.Eventually(consumer.Status).Should(And(HaveField("DeadLetters", 1), HaveField("HasDeadLetters", true)))
 }
 
-// The queue of the redrive policy is gone, and takes nothing: what cannot be read stays,
-// and is not read again and again without a pause.
+// The queue of the redrive policy was deleted: a malformed message stays in the queue, and
+// is retried with delays.
 func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -332,7 +333,7 @@ func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
 	g.Eventually(func() int {
 		c.Step(time.Second)
 		return w.Count(aws.Match{Action: "GetQueueAttributes"}, "")
-	}, "10s").Should(BeNumerically(">", 1), "what it looked at first is known")
+	}, "10s").Should(BeNumerically(">", 1), "the first attributes are known")
 	g.Expect(w.sqs.Put(region, "q", "abcd")).To(BeNil())
 	g.Eventually(seen.of(queue.Retried)).Should(Equal(1))
 	g.Eventually(w.UnderWayReceives).Should(Equal(2))
@@ -340,8 +341,8 @@ func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
 	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
 }
 
-// fifo is SQS with a dead-letter queue that is FIFO, which playground/aws has not: it
-// refuses what SQS refuses, and keeps what was sent.
+// fifo is SQS with a FIFO dead-letter queue, which playground/aws does not have. It has the
+// checks of SQS, and stores the sent messages.
 type fifo struct {
 	queue.API
 	mu   sync.Mutex
@@ -365,8 +366,8 @@ func (f *fifo) GetQueueAttributes(ctx context.Context, in *api.GetQueueAttribute
 	return f.API.GetQueueAttributes(ctx, in, o...)
 }
 
-// A FIFO queue of dead letters takes what cannot be read, too: two of the same body are
-// two.
+// A FIFO dead-letter queue accepts malformed messages: two with the same body are two
+// messages.
 func TestMalformedGoesToFIFO(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, clock.RealClock{}, nil)
@@ -382,12 +383,12 @@ func TestMalformedGoesToFIFO(t *testing.T) {
 	g.Expect(*dead.sent[0].MessageDeduplicationId).NotTo(Equal(*dead.sent[1].MessageDeduplicationId))
 }
 
-// shaky panics at what cannot be read.
+// shaky panics at malformed messages.
 type shaky struct{ observer }
 
 func (*shaky) Malformed(error, string) { panic("on purpose") }
 
-// A panic on what cannot be read is that message's alone, as is one of a Handler.
+// A panic on a malformed message affects only that message, like a panic of a Handler.
 func TestPanicOnWhatCannotBeRead(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, clock.RealClock{}, nil)
@@ -401,7 +402,7 @@ func TestPanicOnWhatCannotBeRead(t *testing.T) {
 	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
 }
 
-// Without any place for it, what cannot be read is deleted, and shown.
+// Without a dead-letter queue, a malformed message is deleted and reported.
 func TestMalformedIsDiscarded(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, testclock.NewFakeClock(time.Now()), nil)
@@ -416,11 +417,11 @@ func TestMalformedIsDiscarded(t *testing.T) {
 	g.Expect(seen.of(queue.Discarded)()).To(Equal(1))
 }
 
-// UnderWayReceives is how many receives wait.
+// UnderWayReceives returns how many receives wait.
 func (w *world) UnderWayReceives() int { return w.UnderWay(aws.Match{Action: "ReceiveMessage"}) }
 
-// As long as it is not known whether there is a redrive policy, nothing is deleted for
-// being malformed.
+// While it is not known whether the queue has a redrive policy, no malformed message is
+// deleted.
 func TestMalformedIsKeptWhileAttributesAreDenied(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, testclock.NewFakeClock(time.Now()), nil)
@@ -435,7 +436,7 @@ func TestMalformedIsKeptWhileAttributesAreDenied(t *testing.T) {
 	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
 }
 
-// A Handler that panics harms nobody.
+// A panic of a Handler does not affect other messages.
 func TestPanic(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, testclock.NewFakeClock(time.Now()), nil)
@@ -454,9 +455,9 @@ func TestPanic(t *testing.T) {
 	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf(queuetest.Body(3)))
 }
 
-// Row 13 of the test matrix: whatever is wrong with the queue is told by its class, and
-// heals without a restart.
-func TestErrorsAreToldAndHeal(t *testing.T) {
+// Row 13 of the test matrix: the status shows the class of every error of the queue, and the
+// consumer recovers without a restart.
+func TestErrorsAreReportedAndRecover(t *testing.T) {
 	for _, c := range []struct {
 		class queue.Class
 		fault *aws.Fault
@@ -485,7 +486,7 @@ func TestErrorsAreToldAndHeal(t *testing.T) {
 	}
 }
 
-// A queue known by its name is found when it is created, also again.
+// A queue with a name in the configuration is found when it is created, also a second time.
 func TestQueueByName(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -506,8 +507,8 @@ func TestQueueByName(t *testing.T) {
 	}
 }
 
-// Everything goes wrong at once, for a while: no message is lost, and all of them are
-// deleted in the end.
+// All faults occur at the same time for a while: no message is lost, and all of them are
+// deleted at the end.
 func TestNothingIsLostUnderFaults(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -541,7 +542,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 	g.Expect(seen).To(HaveLen(n))
 }
 
-// A consumer that is stopped in the middle of a burst, again and again, loses nothing.
+// A consumer that is stopped repeatedly during a burst loses no message.
 func TestStoppedAtRandom(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, clock.RealClock{}, nil)
@@ -560,7 +561,7 @@ func TestStoppedAtRandom(t *testing.T) {
 				close(enough)
 			}
 			if count%3 == 0 {
-				return // It was on the way when the process ended.
+				return // The call was in progress when the process ended.
 			}
 			done[d.Event.ID] = true
 			d.Ack()
@@ -582,9 +583,9 @@ func TestStoppedAtRandom(t *testing.T) {
 	g.Expect(done).To(HaveLen(n))
 }
 
-// A reader that dies again and again, and does a little each time, does all of it before
-// receives are used up: it does not read everything over and over.
-func TestDiesAgainAndAgain(t *testing.T) {
+// A reader that crashes repeatedly and processes a few messages each time processes all of
+// them before maxReceiveCount: it does not receive all messages each time.
+func TestCrashesRepeatedly(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
@@ -614,7 +615,7 @@ func TestDiesAgainAndAgain(t *testing.T) {
 	g.Expect(w.sqs.Stats(region, "q").Deleted).To(Equal(n))
 }
 
-// What the SDK says when there are no credentials, and when nobody answers.
+// Errors of the SDK without credentials, and without a response.
 func TestClassOf(t *testing.T) {
 	g := NewWithT(t)
 	c := api.New(api.Options{
@@ -633,9 +634,9 @@ func TestClassOf(t *testing.T) {
 	g.Expect(queue.ClassOf(errors.New("x"))).To(Equal(queue.Other))
 }
 
-// What a message says of an error that lasts stays the same, though every try has
-// another port and another request id: status is written on transitions only.
-func TestMessagesOfErrorsStay(t *testing.T) {
+// The message of a lasting error stays the same, although each call has another port and
+// another request id: so the status is written on transitions only.
+func TestErrorMessageIsStable(t *testing.T) {
 	for name, fail := range map[string]func(try int) error{
 		"connection": func(try int) error {
 			return &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 40000 + try}, Addr: &net.TCPAddr{Port: 443}, Err: syscall.ECONNRESET}
@@ -669,7 +670,7 @@ func TestMessagesOfErrorsStay(t *testing.T) {
 	}
 }
 
-// failing has every receive fail in its own way.
+// failing returns a different error for each receive.
 type failing struct {
 	queue.API
 	tries atomic.Int32

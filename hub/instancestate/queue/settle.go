@@ -58,7 +58,7 @@ func (c *Consumer) changeBatch(ctx context.Context, jobs []job) []job {
 		if mine, bad := failed[j.d]; !bad {
 			j.d.until = asked.Add(j.visibility)
 		} else if mine {
-			// The receipt is void, or twelve hours are over: the message comes again.
+			// The receipt is invalid, or twelve hours are over: SQS delivers the message again.
 			j.d.fixed = true
 		}
 	}
@@ -66,7 +66,7 @@ func (c *Consumer) changeBatch(ctx context.Context, jobs []job) []job {
 	return failedOf(jobs, out.Failed)
 }
 
-// failedOf a batch are the jobs that may succeed when they are tried again.
+// failedOf returns the jobs of a batch that may succeed when they are retried.
 func failedOf(jobs []job, failed []types.BatchResultErrorEntry) []job {
 	var again []job
 	for _, f := range failed {
@@ -77,10 +77,11 @@ func failedOf(jobs []job, failed []types.BatchResultErrorEntry) []job {
 	return again
 }
 
-// extendVisibility of what is in the window, as long as it is.
+// extendVisibility extends the visibility of the messages in the window until the context
+// ends.
 func (c *Consumer) extendVisibility(ctx context.Context) {
-	// A message is extended when half of its time is over; looking four times in it leaves
-	// a quarter of it for a call that fails.
+	// A message is extended when half of its time is over. Four checks in that time leave a
+	// quarter of it to retry a failed call.
 	ticker := c.Clock.NewTicker(c.VisibilityTimeout / 4)
 	defer ticker.Stop()
 	for {
@@ -94,7 +95,7 @@ func (c *Consumer) extendVisibility(ctx context.Context) {
 		c.mu.Lock()
 		for d := range c.window {
 			if d.state == handed && !d.fixed && d.until.Sub(now) <= c.VisibilityTimeout/2 {
-				// Not again before the call is over.
+				// So the message is not extended again before the call has ended.
 				d.until = now.Add(c.VisibilityTimeout)
 				due = append(due, job{d: d, visibility: c.VisibilityTimeout})
 			}

@@ -6,24 +6,24 @@ import (
 
 // Status of a Consumer.
 type Status struct {
-	// Ready when the last receive went well.
+	// Ready reports whether the last receive succeeded.
 	Ready bool
 	// Class and Message of the error, when it is not Ready. Message stays the same while
 	// the error lasts.
 	Class   Class
 	Message string
-	// LastReceive that went well; also one that brought nothing.
+	// LastReceive is the time of the last successful receive, including empty ones.
 	LastReceive time.Time
 	// Pollers that run.
 	Pollers int
 	// Visible and NotVisible messages in the queue, and DeadLetters in its dead-letter
-	// queue, as of the last look, once a minute. HasDeadLetters says that there is such a
-	// queue and that it could be looked at.
+	// queue, as read once a minute. HasDeadLetters reports that there is such a queue and
+	// that its attributes could be read.
 	Visible, NotVisible, DeadLetters int
 	HasDeadLetters                   bool
 }
 
-// Count is what an Observer counts messages by.
+// Count is the key that an Observer counts messages by.
 type Count string
 
 // Counts.
@@ -40,51 +40,51 @@ const (
 	Panicked     Count = "panicked"
 )
 
-// Observer is told what happens. Its methods are called by several goroutines at a time
-// and must not block.
+// Observer gets notifications of a Consumer. Several goroutines call its methods at the same
+// time. They must not block.
 type Observer interface {
 	// Count messages.
 	Count(what Count, n int)
-	// Waited is how long a message was in SQS.
+	// Waited reports how long a message was in SQS.
 	Waited(time.Duration)
-	// Malformed message: why it cannot be decoded, and how its body begins. Told once for
-	// a message, not for each receive of it.
+	// Malformed reports a message that cannot be decoded, with a sample of its body. It is
+	// called once for a message, not for each receive of it.
 	Malformed(reason error, sample string)
-	// StatusChanged: Ready, Class, Message or the presence of dead letters did. Whoever
-	// wants to know asks for the Status: another change may have come since.
+	// StatusChanged reports a change of Ready, Class, Message or the presence of dead letters.
+	// The observer calls Status for the current values.
 	StatusChanged()
 }
 
-// Status now.
+// Status returns the current status.
 func (c *Consumer) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.status
 }
 
-// works notes a receive that went well.
-func (c *Consumer) works(at time.Time) {
+// receiveSucceeded records a successful receive.
+func (c *Consumer) receiveSucceeded(at time.Time) {
 	c.change(func(s *Status) {
 		c.failures = 0
 		s.Ready, s.Class, s.Message, s.LastReceive = true, None, "", at
 	})
 }
 
-// failed notes an error of a call.
+// failed records an error of a call.
 func (c *Consumer) failed(action string, err error) {
 	class := ClassOf(err)
-	c.Log.V(1).Info("A call of SQS failed", "action", action, "class", class, "error", err.Error())
+	c.Log.V(1).Info("Calling SQS failed", "action", action, "class", class, "error", err.Error())
 	if action != "ReceiveMessage" && action != "GetQueueUrl" {
 		return
 	}
 	c.change(func(s *Status) {
-		if c.failures++; class.lasting() || c.failures >= failuresToTell {
+		if c.failures++; class.lasting() || c.failures >= failuresToReport {
 			s.Ready, s.Class, s.Message = false, class, describe(action, err)
 		}
 	})
 }
 
-// change the status, and tell of it when it is a transition.
+// change edits the status, and notifies the Observer of a transition.
 func (c *Consumer) change(edit func(*Status)) {
 	c.mu.Lock()
 	before := c.status
@@ -97,20 +97,21 @@ func (c *Consumer) change(edit func(*Status)) {
 	}
 }
 
-// failuresToTell is how many receives must fail in a row, of errors that come and go.
-const failuresToTell = 3
+// failuresToReport is how many receives in a row must fail with an error that is not lasting
+// before the status shows it.
+const failuresToReport = 3
 
-// nobody observes.
-type nobody struct{}
+// noObserver ignores all notifications.
+type noObserver struct{}
 
 // Count implements Observer.
-func (nobody) Count(Count, int) {}
+func (noObserver) Count(Count, int) {}
 
 // Waited implements Observer.
-func (nobody) Waited(time.Duration) {}
+func (noObserver) Waited(time.Duration) {}
 
 // Malformed implements Observer.
-func (nobody) Malformed(error, string) {}
+func (noObserver) Malformed(error, string) {}
 
 // StatusChanged implements Observer.
-func (nobody) StatusChanged() {}
+func (noObserver) StatusChanged() {}

@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// A reader that dies again and again reads all that waits each time, and does little
-	// of it: the receives of what it never comes to are used up, and it is dead-lettered.
-	// So while a reader is young, it reads no more when it holds messages that were
-	// received often times or more, but for fewOften in all: about as many as can be
-	// patched at once.
-	youth    = 30 * time.Second
-	often    = 5
-	fewOften = 20
+	// A reader that crashes repeatedly receives all messages each time and processes only a
+	// few. Messages that it never processes would reach maxReceiveCount and be dead-lettered.
+	// So during startup, while the window has a message that was received manyReceives times
+	// or more, the window is limited to maxManyReceives: about as many as can be patched at
+	// the same time.
+	startup         = 30 * time.Second
+	manyReceives    = 5
+	maxManyReceives = 20
 )
 
-// enter a received message into the window.
+// enter puts a received message into the window.
 func (c *Consumer) enter(d *Delivery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.window[d] = struct{}{}
 	c.bytes += d.size
-	if d.Receives >= often {
-		c.often++
+	if d.Receives >= manyReceives {
+		c.manyReceives++
 	}
 }
 
-// settled messages leave the window.
+// settled removes messages from the window.
 func (c *Consumer) settled(jobs []job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,21 +35,21 @@ func (c *Consumer) settled(jobs []job) {
 		if _, there := c.window[j.d]; there && j.last {
 			delete(c.window, j.d)
 			c.bytes -= j.d.size
-			if j.d.Receives >= often {
-				c.often--
+			if j.d.Receives >= manyReceives {
+				c.manyReceives--
 			}
 		}
 	}
 	c.makeRoomLocked()
 }
 
-// makeRoomLocked wakes the pollers that wait for room.
+// makeRoomLocked wakes pollers that wait for room.
 func (c *Consumer) makeRoomLocked() {
 	close(c.room)
 	c.room = make(chan struct{})
 }
 
-// received is called when what a receive brought has entered the window.
+// received is called when the messages of a receive have entered the window.
 func (c *Consumer) received() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +57,8 @@ func (c *Consumer) received() {
 	c.makeRoomLocked()
 }
 
-// waitForRoom until a receive may bring a whole batch, and reserve it. It returns false
-// when the context has ended.
+// waitForRoom waits until the window has room for a whole batch, and reserves it. It returns
+// false when the context has ended.
 func (c *Consumer) waitForRoom(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		c.mu.Lock()
@@ -78,18 +78,18 @@ func (c *Consumer) waitForRoom(ctx context.Context) bool {
 	return false
 }
 
-// hasRoomLocked is whether there is room for one batch more.
+// hasRoomLocked reports whether there is room for one more batch.
 func (c *Consumer) hasRoomLocked() bool {
 	most := c.Window
-	if c.often > 0 && !c.grown {
-		most = min(most, fewOften)
+	if c.manyReceives > 0 && !c.startupOver {
+		most = min(most, maxManyReceives)
 	}
 	return len(c.window)+c.reserved+batchSize <= most && c.bytes < c.WindowBytes
 }
 
-// grow up, unless the context ends before.
-func (c *Consumer) grow(ctx context.Context) {
-	timer := c.Clock.NewTimer(youth)
+// endStartup ends the startup phase after its time, or when the context ends.
+func (c *Consumer) endStartup(ctx context.Context) {
+	timer := c.Clock.NewTimer(startup)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -97,11 +97,11 @@ func (c *Consumer) grow(ctx context.Context) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.grown = true
+	c.startupOver = true
 	c.makeRoomLocked()
 }
 
-// InFlight is how many messages were received and are not settled.
+// InFlight returns how many messages were received and are not settled.
 func (c *Consumer) InFlight() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,18 +4,18 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// Target is what is known of one target of an environment.
+// Target is the observed state of one target of an environment.
 type Target struct {
-	// Fresh is whether the rest can be relied upon now.
+	// Fresh is whether the other fields are current.
 	Fresh bool
 	// Ready is whether the application is ready at Revision.
 	Ready bool
-	// Revision that the application was last seen to run; empty for none.
+	// Revision that the application was last observed to run; empty for none.
 	Revision string
 }
 
-// Agree returns the revision that all targets run at this moment, fresh and
-// ready; false when there is none, or there are no targets.
+// Agree returns the revision that all targets run now, fresh and ready, and true; false if
+// there is no such revision, or there are no targets.
 func Agree(targets []Target) (string, bool) {
 	if len(targets) == 0 {
 		return "", false
@@ -52,12 +52,12 @@ func Revisions(targets []Target) []string {
 	return revisions
 }
 
-// Record returns the agreement to be kept in Pipeline.status: the last one, with
-// its sequence raised by one when the revision is another. Mixed, unready and
-// stale targets never count, so the last agreement stays through a roll-out.
+// Record returns the agreement to be kept in Pipeline.status: the last one, or the new
+// revision with the sequence raised by one. Mixed, unready and stale targets do not agree,
+// so the last agreement stays during a roll-out.
 //
-// Where the status was lost, the Promotions that were decided from the
-// environment (outbound) tell where its numbering stood.
+// If the status was lost, the highest sequence is read from outbound: the Promotions whose
+// source is the environment.
 func Record(last *pipelinesv1.AgreedRevision, targets []Target, outbound []Entry) *pipelinesv1.AgreedRevision {
 	revision, ok := Agree(targets)
 	if !ok {

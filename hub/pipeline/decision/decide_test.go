@@ -29,7 +29,7 @@ func entry(n int64, revision string, sequence int64, phase capstanv1.PromotionPh
 	return Entry{Number: n, Revision: revision, Sequence: sequence, Source: "dev", Intent: notify, Phase: phase}
 }
 
-// question asks about staging: dev agreed on 1.1 (its second), staging runs 1.0.
+// question is about staging: dev agreed on 1.1 (its second), staging runs 1.0.
 func question(edit ...func(*Question)) Question {
 	dev := Environment{Name: "dev", Targets: []Target{at("1.1")}, Agreed: agreed("1.1", 2)}
 	q := Question{
@@ -46,7 +46,7 @@ func with(entries ...Entry) func(*Question) {
 	return func(q *Question) { q.Into.Ledger = NewLedger(entries, 0) }
 }
 
-// fromStaging turns the question to prod: staging agreed on a revision, dev on another.
+// fromStaging makes the question about prod: staging agreed on a revision, dev on another.
 func fromStaging(revision string, entries ...Entry) func(*Question) {
 	return func(q *Question) {
 		q.Source = Environment{Name: "staging", Targets: []Target{at(revision)}, Agreed: agreed(revision, 7), Ledger: NewLedger(entries, 0)}
@@ -148,6 +148,6 @@ func TestLedger(t *testing.T) {
 	g.Expect(l.Next()).To(Equal(int64(10)))
 	g.Expect(l.Newest().Number).To(Equal(int64(9)))
 	g.Expect(l.NewestSucceeded().Number).To(Equal(int64(3)))
-	g.Expect(l.Brought("c", 9)).To(BeTrue())
-	g.Expect(l.Brought("d", 9)).To(BeFalse(), "not its own")
+	g.Expect(l.HasEarlier("c", 9)).To(BeTrue())
+	g.Expect(l.HasEarlier("d", 9)).To(BeFalse(), "not its own")
 }

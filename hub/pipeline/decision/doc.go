@@ -1,12 +1,12 @@
-// Package decision decides, and does nothing else: whether a Promotion is due (Decide),
-// what the next phase of a promotion is (Next), and on which revision an environment
-// agrees (Agree, Record).
+// Package decision contains the decisions about promotions as pure functions: whether a
+// Promotion is due (Decide), the next phase of a promotion (Next), and the revision on
+// which an environment agrees (Agree, Record).
 //
 // # Purpose
 //
-// Every rule that could promote twice, lose a revision or carry a state that was changed
-// outside the pipeline is in two tables, which a person can read in one sitting. A test
-// of this package prints them as docs/promotion-life.md.
+// A wrong rule could promote a revision twice, lose one, or promote a state that was
+// changed outside the pipeline. All these rules are in two tables, which a person can
+// read in one sitting. A test of this package prints them as docs/promotion-life.md.
 //
 // input.go makes the arguments of the tables from the hub's objects: QuestionOf,
 // TargetsOf, LedgerOf. The reconcilers and the explanations both use it, so an
@@ -14,9 +14,9 @@
 //
 // # Contract
 //
-// All functions are pure: no clock, no client, no state. The first row of a table that
-// fits decides. The arguments may be old; the caller reads them again, uncached, before
-// it acts on the result.
+// All functions are pure: no clock, no client, no state. The first matching row of a
+// table decides. The arguments may be stale; the caller reads them again, uncached,
+// before it acts on the result.
 //
 // # Locking
 //
@@ -24,6 +24,6 @@
 //
 // # Trade-offs
 //
-// One promotion per environment is in flight, and the newest wins. A queue that carries
-// every revision in turn would starve a slow environment under a fast one.
+// One promotion per environment is in flight, and the newest wins. A queue that promotes
+// every revision in turn would starve a slow environment behind a fast one.
 package decision

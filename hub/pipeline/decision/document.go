@@ -12,11 +12,12 @@ import (
 // Document returns both tables as Markdown, for docs/promotion-life.md.
 func Document() string {
 	var b strings.Builder
-	b.WriteString("# When a promotion is due, and its life\n\n")
-	b.WriteString("Generated from hub/pipeline/decision by `make generate`. The first row that fits wins.\n\n")
+	b.WriteString("# When a promotion is due, and its lifecycle\n\n")
+	b.WriteString("Generated from hub/pipeline/decision by `make generate`. The first matching row decides.\n\n")
 	b.WriteString("## Is a promotion due?\n\n")
-	b.WriteString("Asked for each environment but the first, whenever something is observed. The candidate is the revision\n")
-	b.WriteString("that the environment before it (the source) agreed on, with the sequence of that agreement.\n\n")
+	b.WriteString("The hub decides this for each environment except the first, at each reconciliation of the Pipeline.\n")
+	b.WriteString("The source is the environment before it. The candidate is the revision that the source agreed on, with\n")
+	b.WriteString("the sequence of that agreement.\n\n")
 	b.WriteString("| # | when | a Promotion is created | reason | why |\n|---|---|---|---|---|\n")
 	for i, row := range decisionTable {
 		create := "no"
@@ -25,22 +26,24 @@ func Document() string {
 		}
 		fmt.Fprintf(&b, "| %d | %s | %s | `%s` | %s |\n", i+1, row.when, create, row.reason, row.why)
 	}
-	b.WriteString("\n## The life of a promotion\n\n")
-	b.WriteString("Where no row fits, the promotion stays in its phase. Held by `spec.suspend`, it stays in Promoting and does\n")
-	b.WriteString("not act. An attempt that fails in a way that heals is repeated in Promoting, after a backoff that doubles.\n")
-	b.WriteString("In AwaitingMerge the pull request is looked at, at a pace that slows with its age; an act that is due then\n")
-	b.WriteString("(a branch to be rebuilt, a merge) is an attempt as in Promoting. The pull request of a superseded promotion,\n")
-	b.WriteString("or of a failed one that nobody wants any more, is closed, by attempts that are repeated until it is, or until it\n")
-	b.WriteString("is another promotion's.\n\n")
-	b.WriteString("| # | phase | what is observed | next phase | reason |\n|---|---|---|---|---|\n")
-	for i, row := range lifeTable {
+	b.WriteString("\n## The lifecycle of a promotion\n\n")
+	b.WriteString("If no row matches, the promotion stays in its phase.\n\n")
+	b.WriteString("- `spec.suspend` of the Pipeline blocks a promotion in Promoting: it makes no attempt.\n")
+	b.WriteString("- The hub repeats an attempt that fails temporarily. The promotion stays in Promoting, and the backoff doubles.\n")
+	b.WriteString("- In AwaitingMerge the hub checks the pull request, less often as it gets older. If the branch must be rebuilt\n")
+	b.WriteString("  or the pull request must be merged, the hub makes an attempt as in Promoting.\n")
+	b.WriteString("- The hub closes the pull request of a superseded promotion, of one that succeeded without it, and of a failed\n")
+	b.WriteString("  one that a row below would supersede if it were in flight. It repeats this until the pull request is closed,\n")
+	b.WriteString("  or until the pull request belongs to another promotion.\n\n")
+	b.WriteString("| # | phase | observed | next phase | reason |\n|---|---|---|---|---|\n")
+	for i, row := range lifecycleTable {
 		from := make([]string, len(row.from))
 		for j, phase := range row.from {
 			from[j] = phaseText(phase)
 		}
 		fmt.Fprintf(&b, "| %d | %s | %s | %s | `%s` |\n", i+1, strings.Join(from, ", "), row.when, phaseText(row.to), row.reason)
 	}
-	b.WriteString("\nThe reason of Failed is the strategy's own word where it gives one.\n")
+	b.WriteString("\nIf the strategy gives a reason for Failed, that reason replaces `Impossible`.\n")
 	return b.String()
 }
 

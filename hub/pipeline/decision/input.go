@@ -39,9 +39,9 @@ func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []cap
 // each target of the spec, in its order. status may be nil.
 //
 // A target is fresh if it was observed, is not stale, and was read without an error. An
-// error about a target that was observed and is not stale says that the application does
-// not exist: that is known, so the target is fresh and runs nothing. A target that the
-// status does not show yet is not fresh.
+// error about a target that was observed and is not stale means that the application does
+// not exist. This is a known state, so the target is fresh and runs nothing. A target that
+// the status does not show yet is not fresh.
 func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStatus) []Target {
 	targets := make([]Target, len(env.Targets))
 	if status == nil {
@@ -56,8 +56,8 @@ func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStat
 }
 
 // LedgerOf returns the ledger of one environment. promotions are those of one Pipeline,
-// into any environment; mark is the highest number that Pipeline.status keeps for the
-// environment, 0 for none.
+// into any environment. mark is the highest number that Pipeline.status keeps for the
+// environment; 0 if it keeps none.
 func LedgerOf(promotions []capstanv1.Promotion, environment string, mark int64) Ledger {
 	var entries []Entry
 	for i := range promotions {
@@ -68,8 +68,7 @@ func LedgerOf(promotions []capstanv1.Promotion, environment string, mark int64) 
 	return NewLedger(entries, mark)
 }
 
-// Outbound returns the promotions that were decided from an environment, of those of one
-// Pipeline.
+// Outbound returns the promotions of one Pipeline whose source is an environment.
 func Outbound(promotions []capstanv1.Promotion, environment string) []Entry {
 	var entries []Entry
 	for i := range promotions {
@@ -80,8 +79,8 @@ func Outbound(promotions []capstanv1.Promotion, environment string) []Entry {
 	return entries
 }
 
-// NewestOf returns the promotion into an environment that has the highest number, of
-// those of one Pipeline; nil when there is none.
+// NewestOf returns the promotion with the highest number into an environment, from the
+// promotions of one Pipeline; nil if there is none.
 func NewestOf(promotions []capstanv1.Promotion, environment string) *capstanv1.Promotion {
 	var newest *capstanv1.Promotion
 	for i := range promotions {

@@ -9,18 +9,18 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// Intent is what of a Promotion follows from the Pipeline's spec alone: when it
-// changes under a promotion that is not done, the next number takes its place.
+// Intent is the part of a Promotion that follows from the Pipeline's spec alone. If it
+// changes while a promotion is not done, a promotion with the next number replaces that.
 type Intent struct {
 	App      pipelinesv1.LocalAppReference
 	Strategy pipelinesv1.Strategy
 	Manual   bool
 }
 
-// Equal compares two intents by their meaning.
+// Equal returns whether two intents are semantically equal.
 func (i Intent) Equal(j Intent) bool { return equality.Semantic.DeepEqual(i, j) }
 
-// Entry is one Promotion, as the tables see it.
+// Entry is one Promotion, with the fields that the tables read.
 type Entry struct {
 	Number   int64
 	Revision string
@@ -32,7 +32,7 @@ type Entry struct {
 	Reason   string
 }
 
-// EntryOf reads a Promotion.
+// EntryOf returns the Entry of a Promotion.
 func EntryOf(p *capstanv1.Promotion) Entry {
 	return Entry{
 		Number:   p.Spec.Number,
@@ -45,15 +45,15 @@ func EntryOf(p *capstanv1.Promotion) Entry {
 	}
 }
 
-// Ledger is what is known of the promotions into one environment.
+// Ledger holds the known promotions into one environment.
 type Ledger struct {
 	// entries in the order of their numbers, the highest first.
 	entries []Entry
 	mark    int64
 }
 
-// NewLedger makes a ledger of the promotions into one environment and the mark
-// that Pipeline.status keeps of their highest number.
+// NewLedger makes a ledger from the promotions into one environment and the mark: the
+// highest number that Pipeline.status keeps.
 func NewLedger(entries []Entry, mark int64) Ledger {
 	sorted := slices.Clone(entries)
 	slices.SortFunc(sorted, func(a, b Entry) int {
@@ -69,8 +69,9 @@ func NewLedger(entries []Entry, mark int64) Ledger {
 	return Ledger{entries: sorted, mark: mark}
 }
 
-// Newest is the promotion with the highest number; nil when there is none.
-// Creation times do not tell: they tie, and a late create may land after a newer one.
+// Newest returns the promotion with the highest number; nil if there is none. Creation
+// times do not give the order: they can be equal, and a delayed create request may take
+// effect after a newer one.
 func (l Ledger) Newest() *Entry {
 	if len(l.entries) == 0 {
 		return nil
@@ -78,8 +79,8 @@ func (l Ledger) Newest() *Entry {
 	return &l.entries[0]
 }
 
-// Highest is the highest number ever seen: of the promotions there are, and of
-// those deleted since the mark was written.
+// Highest returns the highest number ever used: by the promotions that exist, and by
+// those that were deleted since the mark was written.
 func (l Ledger) Highest() int64 {
 	if n := l.Newest(); n != nil && n.Number > l.mark {
 		return n.Number
@@ -87,11 +88,11 @@ func (l Ledger) Highest() int64 {
 	return l.mark
 }
 
-// Next is the number of the next promotion.
+// Next returns the number of the next promotion.
 func (l Ledger) Next() int64 { return l.Highest() + 1 }
 
-// NewestSucceeded is the succeeded promotion with the highest number; nil when
-// there is none.
+// NewestSucceeded returns the succeeded promotion with the highest number; nil if there
+// is none.
 func (l Ledger) NewestSucceeded() *Entry {
 	for i := range l.entries {
 		if l.entries[i].Phase == capstanv1.PhaseSucceeded {
@@ -101,8 +102,7 @@ func (l Ledger) NewestSucceeded() *Entry {
 	return nil
 }
 
-// Brought tells whether a promotion with a lower number than n was to bring the
-// revision.
-func (l Ledger) Brought(revision string, n int64) bool {
+// HasEarlier returns whether a promotion with a lower number than n is for the revision.
+func (l Ledger) HasEarlier(revision string, n int64) bool {
 	return slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Number < n && e.Revision == revision })
 }

@@ -21,7 +21,7 @@ func (a Address) Host() string {
 	return host[:len(host)-1]
 }
 
-// Forbidden are refused whatever the options are.
+// Forbidden addresses are refused with all options.
 var Forbidden = []Address{
 	{"unspecified", "0.0.0.0", "unspecified"},
 	{"unspecified, IPv6", "::", "unspecified"},

@@ -1,11 +1,11 @@
-// Package ec2 is EC2's query API of the playground's AWS: DescribeInstanceTypes.
+// Package ec2 simulates the query API of EC2 for playground/aws: DescribeInstanceTypes.
 //
-// Contract: each region offers the instance types that it was given, by default those
-// of Fixtures, which are real ones (instance_types.json; the file says where each is
-// from). A region that was not given does not exist. Pages, filters and the errors
-// for bad parameters are EC2's; what every service can suffer (throttling, denial,
-// silence) is injected into the Server.
+// Contract: each region offers the instance types of New or Offer. New uses Fixtures,
+// which are real instance types (instance_types.json, with the source of each). Other
+// regions do not exist. Pages, filters and the errors for invalid parameters are those of
+// EC2. Faults of any service (throttling, denied calls, hanging calls) are Rules of the
+// aws.Server.
 //
-// Trade-offs: of the filters there is instance-type alone, the one that the hub sends;
-// another is an error, never ignored.
+// Trade-offs: instance-type is the only filter, as the hub uses no other one. Another
+// filter is an error; it is never ignored.
 package ec2

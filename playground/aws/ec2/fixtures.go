@@ -12,7 +12,7 @@ import (
 //go:embed instance_types.json
 var fixtures []byte
 
-// Derived is what was worked out by hand, and by others, from a fixture.
+// Derived has the expected values for a fixture, computed by hand and by other programs.
 type Derived struct {
 	CPU           string  `json:"cpu"`
 	Memory        string  `json:"memory"`
@@ -36,18 +36,18 @@ type file struct {
 func read() file {
 	var f file
 	if err := json.Unmarshal(fixtures, &f); err != nil {
-		panic(fmt.Sprintf("playground/aws/ec2: instance_types.json: %v", err)) // It is part of the program.
+		panic(fmt.Sprintf("playground/aws/ec2: instance_types.json: %v", err)) // The file is embedded in the program.
 	}
 	return f
 }
 
-// Fixtures are real instance types, each new for the caller.
+// Fixtures returns real instance types, as new copies.
 func Fixtures() []types.InstanceTypeInfo { return read().InstanceTypes }
 
-// DerivedFixtures are what follows from Fixtures, by name.
+// DerivedFixtures returns the expected values for Fixtures, by name.
 func DerivedFixtures() map[string]Derived { return read().Derived }
 
-// Fixture is one of Fixtures.
+// Fixture returns one of Fixtures.
 func Fixture(name string) types.InstanceTypeInfo {
 	for _, info := range Fixtures() {
 		if string(info.InstanceType) == name {
@@ -57,8 +57,7 @@ func Fixture(name string) types.InstanceTypeInfo {
 	panic(fmt.Sprintf("playground/aws/ec2: instance_types.json has no %s", name))
 }
 
-// Many returns the fixtures and as many variants of them, under names of their own, as
-// make n types in all.
+// Many returns n types: the fixtures, and variants of them with other names.
 func Many(n int) []types.InstanceTypeInfo {
 	originals := Fixtures()
 	many := make([]types.InstanceTypeInfo, 0, n)

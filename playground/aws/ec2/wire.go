@@ -17,21 +17,21 @@ const (
 	contentType = "text/xml;charset=UTF-8"
 )
 
-// Elements of EC2 that are not named as the others are.
+// Elements of EC2 with names that do not follow the rule.
 var (
 	oddFields = map[string]string{"GpuDeviceInfo.Workloads": "workloadSet"}
 	oddItems  = map[string]string{"InferenceAcceleratorInfo.Accelerators": "member"}
 )
 
-// write an answer as EC2 does: an element for each field that is set, named as the
-// field with a small first letter; a list is a run of elements "item".
+// write writes a response as EC2 does: an element for each field that is set, with the name
+// of the field and a lower-case first letter. The elements of a list are named "item".
 func write(w http.ResponseWriter, root string, answer any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8"?><%s xmlns="%s"><requestId>%s</requestId>`, root, namespace, rand.Text())
 	fields(&b, reflect.ValueOf(answer))
 	fmt.Fprintf(&b, "</%s>", root)
 	w.Header().Set("Content-Type", contentType)
-	_, _ = w.Write([]byte(b.String())) // A caller that has gone is not told.
+	_, _ = w.Write([]byte(b.String())) // The caller may have closed the connection.
 }
 
 func fields(b *strings.Builder, v reflect.Value) {
@@ -72,7 +72,7 @@ func element(b *strings.Builder, name string, v reflect.Value) {
 	if v.Kind() == reflect.Struct {
 		fields(b, v)
 	} else {
-		_ = xml.EscapeText(b, []byte(fmt.Sprint(v.Interface()))) // A Builder takes everything.
+		_ = xml.EscapeText(b, []byte(fmt.Sprint(v.Interface()))) // A Builder returns no errors.
 	}
 	fmt.Fprintf(b, "</%s>", name)
 }

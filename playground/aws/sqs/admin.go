@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws"
 )
 
-// Attributes of queues that something here depends on.
+// Attributes of queues that change the simulation.
 const (
 	delayAttribute      = "DelaySeconds"
 	sizeAttribute       = "MaximumMessageSize"
@@ -21,10 +21,10 @@ const (
 	redriveAttribute    = "RedrivePolicy"
 )
 
-// bounds of an attribute that is a number, and its default.
+// bounds are the limits of a numeric attribute, and its default.
 type bounds struct{ low, high, otherwise int }
 
-// numbers are the attributes that are numbers, with AWS' bounds and defaults.
+// numbers are the numeric attributes, with the limits and defaults of AWS.
 var numbers = map[string]bounds{
 	delayAttribute:      {0, 900, 0},
 	sizeAttribute:       {1024, maxBytes, maxBytes},
@@ -33,7 +33,7 @@ var numbers = map[string]bounds{
 	visibilityAttribute: {0, 43200, 30},
 }
 
-// texts are the attributes that are kept and given back.
+// texts are the attributes that are only stored and returned.
 var texts = []string{"Policy", redriveAttribute, "RedriveAllowPolicy", "SqsManagedSseEnabled", "KmsMasterKeyId"}
 
 func (q *queue) number(name string) int {
@@ -43,7 +43,7 @@ func (q *queue) number(name string) int {
 	return numbers[name].otherwise
 }
 
-// within reads a parameter that may be missing; -1 says that it may not.
+// within checks a parameter. otherwise is its default; a negative one makes it required.
 func within(name string, given *int, otherwise, low, high int) (int, *aws.Fault) {
 	switch {
 	case given == nil && otherwise < 0:
@@ -89,7 +89,7 @@ func (s *Service) createQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 	return map[string]string{"QueueUrl": q.url}, nil
 }
 
-// checkLocked checks attributes that are to be set.
+// checkLocked checks new attributes.
 func (s *Service) checkLocked(region string, attributes map[string]string) *aws.Fault {
 	for name, value := range attributes {
 		if bound, isNumber := numbers[name]; isNumber {
@@ -120,7 +120,7 @@ func (s *Service) deleteQueue(c *aws.Call, in *input) (any, *aws.Fault) {
 		return nil, fault
 	}
 	delete(s.queues, q.address)
-	q.gone = true
+	q.deleted = true
 	q.wake()
 	return map[string]any{}, nil
 }
@@ -226,16 +226,16 @@ func (s *Service) setQueueAttributes(c *aws.Call, in *input) (any, *aws.Fault) {
 
 // Faults of one queue. Rates are from 0 to 1.
 type Faults struct {
-	// Refuse every call of the queue, at RefuseRate.
+	// Refuse is the response to calls of the queue, at RefuseRate.
 	Refuse     *aws.Fault
 	RefuseRate float64
-	// Drop messages that were sent, as one that never came.
+	// Drop loses sent messages.
 	Drop float64
-	// Delay before a sent message can be received.
+	// Delay is the time before a sent message can be received.
 	Delay time.Duration
-	// Reorder has any message come first.
+	// Reorder returns messages in random order.
 	Reorder bool
-	// Duplicate leaves a message that is received where it was.
+	// Duplicate keeps a received message visible.
 	Duplicate float64
 	// LoseReceive fails a receive after it has hidden the messages.
 	LoseReceive float64
@@ -250,7 +250,7 @@ type Stats struct {
 	// Sent, Dropped of these, Received, Deleted, moved to the dead letters (DeadLettered)
 	// and Expired messages, since the queue was created.
 	Sent, Dropped, Received, Deleted, DeadLettered, Expired int
-	// Empty receives, and changes of a message's visibility.
+	// Empty receives, and VisibilityChanges of messages.
 	Empty, VisibilityChanges int
 	// Visible, InFlight and Delayed messages now.
 	Visible, InFlight, Delayed int
@@ -270,7 +270,7 @@ func (q *queue) count(now time.Time) Stats {
 	return stats
 }
 
-// SetFaults of a queue in the place of those it had. Nothing happens without a queue.
+// SetFaults replaces the faults of a queue. It has no effect if the queue does not exist.
 func (s *Service) SetFaults(region, name string, f Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +279,7 @@ func (s *Service) SetFaults(region, name string, f Faults) {
 	}
 }
 
-// Stats of a queue; zero without one.
+// Stats returns the statistics of a queue; zero if it does not exist.
 func (s *Service) Stats(region, name string) Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +289,7 @@ func (s *Service) Stats(region, name string) Stats {
 	return Stats{}
 }
 
-// Bodies of all messages in a queue, hidden ones too, in no order.
+// Bodies returns the bodies of all messages in a queue, including hidden ones, in any order.
 func (s *Service) Bodies(region, name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,7 +302,7 @@ func (s *Service) Bodies(region, name string) []string {
 	return bodies
 }
 
-// Put messages into a queue, as fast as the machine can; the fault says why not.
+// Put adds messages to a queue without a call. It returns a fault if that fails.
 func (s *Service) Put(region, name string, bodies ...string) *aws.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,5 +318,5 @@ func (s *Service) Put(region, name string, bodies ...string) *aws.Fault {
 	return nil
 }
 
-// Missing is the answer for a queue that does not exist, for Faults.Refuse.
+// Missing is the fault of a queue that does not exist, for Faults.Refuse.
 var Missing = noSuchQueue

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Bounds of AWS, and of a queue's memory here.
+// Limits of AWS, and of a queue's memory.
 const (
 	maxBatch    = 10
 	maxBytes    = 1 << 20
@@ -14,7 +14,7 @@ const (
 	maxStored   = 1 << 30
 )
 
-// queue of messages. All of it is guarded by Service.mu.
+// queue has messages. Service.mu protects it.
 type queue struct {
 	address
 	url        string
@@ -24,18 +24,18 @@ type queue struct {
 	faults     Faults
 	stats      Stats
 
-	// messages that are there, by id.
+	// messages of the queue, by id.
 	messages map[string]*message
 	bytes    int
-	// ready to be received, oldest first; those of which deleted is set are skipped.
+	// ready are the visible messages, oldest first. Messages with deleted set are skipped.
 	ready []*message
-	// hidden until a time: delayed, or in flight.
+	// hidden are the messages that are delayed or in flight.
 	hidden   byTime
 	inFlight int
-	// changed is closed, and made anew, when there is something to receive or the queue
-	// is gone.
+	// changed is closed and replaced when there is a message to receive or the queue was
+	// deleted.
 	changed chan struct{}
-	gone    bool
+	deleted bool
 }
 
 // message in a queue.
@@ -44,15 +44,15 @@ type message struct {
 	body       string
 	attributes map[string]attribute
 	sent       time.Time
-	// visible again at; meaningful while it is hidden.
+	// visible is when a hidden message becomes visible.
 	visible  time.Time
 	first    time.Time
 	receives int
-	// receipt of the newest receive; older ones delete nothing.
+	// receipt of the newest receive; older ones have no effect.
 	receipt string
 	flying  bool
 	deleted bool
-	// place in hidden; -1 when it is not there.
+	// place in hidden; -1 when it is not hidden.
 	place int
 }
 
@@ -67,7 +67,7 @@ func (m *message) size() int {
 	return n
 }
 
-// add a message, visible from a time on.
+// add adds a message that becomes visible at a time.
 func (q *queue) add(m *message, now, visible time.Time) {
 	m.place = -1
 	q.messages[m.id] = m
@@ -98,34 +98,34 @@ func (q *queue) hide(m *message, until time.Time) {
 	heap.Push(&q.hidden, m)
 }
 
-// surface what has been hidden long enough.
+// surface makes messages visible whose time is over.
 func (q *queue) surface(now time.Time) {
 	for len(q.hidden) > 0 && !q.hidden[0].visible.After(now) {
 		m := heap.Pop(&q.hidden).(*message)
-		q.land(m)
+		q.endFlight(m)
 		q.ready = append(q.ready, m)
 	}
 }
 
-func (q *queue) land(m *message) {
+func (q *queue) endFlight(m *message) {
 	if m.flying {
 		m.flying = false
 		q.inFlight--
 	}
 }
 
-// remove a message for good.
+// remove deletes a message.
 func (q *queue) remove(m *message) {
 	if m.place >= 0 {
 		heap.Remove(&q.hidden, m.place)
 	}
-	q.land(m)
+	q.endFlight(m)
 	m.deleted = true
 	delete(q.messages, m.id)
 	q.bytes -= m.size()
 }
 
-// next ready message; nil when there is none.
+// next returns the next visible message; nil when there is none.
 func (q *queue) next() *message {
 	for len(q.ready) > 0 {
 		m := q.ready[0]

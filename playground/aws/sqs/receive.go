@@ -47,20 +47,20 @@ func (s *Service) receiveMessage(c *aws.Call, in *input) (any, *aws.Fault) {
 		changed := q.changed
 		timer := s.clock.NewTimer(wake.Sub(now))
 		s.mu.Unlock()
-		gone := s.wait(c.Request.Context(), changed, timer)
+		canceled := s.wait(c.Request.Context(), changed, timer)
 		s.mu.Lock()
 		switch {
-		case gone:
+		case canceled:
 			s.mu.Unlock()
-			return map[string]any{}, nil // Nobody listens.
-		case q.gone:
+			return map[string]any{}, nil // The caller has closed the connection.
+		case q.deleted:
 			s.mu.Unlock()
 			return nil, noSuchQueue
 		}
 	}
 }
 
-// takeLocked takes messages from a queue's front.
+// takeLocked receives messages from a queue.
 func (s *Service) takeLocked(q *queue, count int, hide time.Duration, now time.Time, in *input) ([]received, *aws.Fault) {
 	q.surface(now)
 	if q.faults.Reorder {
@@ -96,7 +96,7 @@ func (s *Service) takeLocked(q *queue, count int, hide time.Duration, now time.T
 		out = append(out, s.hand(m, now, in))
 		q.stats.Received++
 		if hide == 0 || s.chanceLocked(q.faults.Duplicate) {
-			left = append(left, m) // Not before the others: a receive has no message twice.
+			left = append(left, m) // Visible again after this receive, which has no message twice.
 			continue
 		}
 		m.flying = true
@@ -112,7 +112,7 @@ func (s *Service) takeLocked(q *queue, count int, hide time.Duration, now time.T
 	return out, nil
 }
 
-// hand a message out, with a new receipt.
+// hand returns a message for a response, with a new receipt.
 func (s *Service) hand(m *message, now time.Time, in *input) received {
 	m.receives++
 	if m.first.IsZero() {
@@ -130,20 +130,20 @@ func (s *Service) hand(m *message, now time.Time, in *input) received {
 	maps.DeleteFunc(system, func(name, _ string) bool { return !slices.Contains(asked, name) && !slices.Contains(asked, "All") })
 	r.Attributes = system
 	r.MessageAttributes = maps.Clone(m.attributes)
-	maps.DeleteFunc(r.MessageAttributes, func(name string, _ attribute) bool { return !wanted(name, in.MessageAttributeNames) })
+	maps.DeleteFunc(r.MessageAttributes, func(name string, _ attribute) bool { return !requested(name, in.MessageAttributeNames) })
 	r.MD5OfMessageAttributes = sumOf(r.MessageAttributes)
 	return r
 }
 
-// wanted tells whether a name is asked for: All, the name, or prefix.*.
-func wanted(name string, asked []string) bool {
+// requested reports whether a name is requested: by All, the name, or prefix.*.
+func requested(name string, asked []string) bool {
 	return slices.ContainsFunc(asked, func(a string) bool {
 		prefix, many := strings.CutSuffix(a, ".*")
 		return a == "All" || a == name || many && strings.HasPrefix(name, prefix)
 	})
 }
 
-// redriveLocked is the redrive policy of a queue: the dead-letter queue, and after how many receives.
+// redriveLocked returns the redrive policy of a queue: the dead-letter queue, and the number of receives.
 func (s *Service) redriveLocked(q *queue) (*queue, int) {
 	arn, limit := policyOf(q)
 	if arn == "" {
@@ -160,11 +160,11 @@ func policyOf(q *queue) (arn string, limit int) {
 	if json.Unmarshal([]byte(q.attributes[redriveAttribute]), &policy) != nil {
 		return "", 0
 	}
-	limit, _ = strconv.Atoi(policy.Max.String()) // It was looked at when it was set.
+	limit, _ = strconv.Atoi(policy.Max.String()) // It was checked when it was set.
 	return policy.Target, limit
 }
 
-// message of a receipt: nil when it is no more there, or was received again since.
+// of returns the message of a receipt; nil when it was deleted or received again since.
 func (q *queue) of(receipt string) (*message, *aws.Fault) {
 	raw, err := base64.StdEncoding.DecodeString(receipt)
 	id, _, found := strings.Cut(string(raw), "/")
@@ -204,7 +204,7 @@ func (s *Service) change(q *queue, e entry) (any, *aws.Fault) {
 	}
 	q.stats.VisibilityChanges++
 	q.hide(m, now.Add(time.Duration(seconds)*time.Second))
-	// Pollers wait for the time that was: they look again.
+	// Pollers wait for the old time: wake them.
 	q.wake()
 	return did{ID: e.ID}, nil
 }
@@ -225,7 +225,7 @@ func (s *Service) changeVisibilityBatch(c *aws.Call, in *input) (any, *aws.Fault
 	return s.each(c, in, s.change)
 }
 
-// one entry, the call itself.
+// one runs an operation on the entry of a call that is no batch.
 func (s *Service) one(c *aws.Call, in *input, do func(*queue, entry) (any, *aws.Fault)) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *Service) one(c *aws.Call, in *input, do func(*queue, entry) (any, *aws.
 	return map[string]any{}, nil
 }
 
-// each entry of a batch.
+// each runs an operation on each entry of a batch.
 func (s *Service) each(c *aws.Call, in *input, do func(*queue, entry) (any, *aws.Fault)) (any, *aws.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ func (s *Service) sendLocked(q *queue, e entry) (any, *aws.Fault) {
 	return sent{ID: e.ID, MessageID: m.id, MD5OfMessageBody: sum(m.body), MD5OfMessageAttributes: sumOf(m.attributes)}, nil
 }
 
-// writable tells whether SQS takes all characters of a body: those of XML 1.0.
+// writable reports whether SQS accepts all characters of a body: those of XML 1.0.
 func writable(body string) bool {
 	for _, r := range body {
 		if r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {

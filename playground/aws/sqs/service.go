@@ -18,15 +18,15 @@ import (
 type Options struct {
 	// Clock of all queues; the real one when nil.
 	Clock clock.Clock
-	// Seed of everything that faults do by chance.
+	// Seed of the random choices of faults.
 	Seed uint64
 }
 
-// Service is SQS.
+// Service simulates SQS.
 type Service struct {
 	clock clock.Clock
 
-	// mu guards the fields that follow, and the queues.
+	// mu protects the fields that follow, and the queues.
 	mu     sync.Mutex
 	random *rand.Rand
 	// queues by region and name.
@@ -37,7 +37,7 @@ type address struct{ region, name string }
 
 var _ aws.Service = &Service{}
 
-// New SQS without queues.
+// New returns an SQS without queues.
 func New(o Options) *Service {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -51,7 +51,7 @@ func (s *Service) Name() string { return "sqs" }
 // Anonymous implements aws.Service.
 func (s *Service) Anonymous(string) bool { return false }
 
-// action answers a call: it returns what becomes JSON.
+// action answers a call. It returns the value to encode as JSON.
 type action func(s *Service, c *aws.Call, in *input) (any, *aws.Fault)
 
 var actions = map[string]action{
@@ -93,7 +93,7 @@ func (s *Service) Serve(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 	return nil
 }
 
-// refusal of a call by its queue's Faults.
+// refusal returns the fault for a call from its queue's Faults, or nil.
 func (s *Service) refusal(c *aws.Call, in *input) *aws.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,10 +104,10 @@ func (s *Service) refusal(c *aws.Call, in *input) *aws.Fault {
 	return q.faults.Refuse
 }
 
-// chanceLocked is true at a rate of 0 to 1.
+// chanceLocked returns true at a rate of 0 to 1.
 func (s *Service) chanceLocked(rate float64) bool { return rate > 0 && s.random.Float64() < rate }
 
-// addressOf a queue's URL, which ends with account and name.
+// addressOf parses a queue's URL, which ends with account and name.
 func addressOf(region, queueURL string) address {
 	u, err := url.Parse(queueURL)
 	if err != nil {
@@ -127,16 +127,16 @@ func (s *Service) findLocked(c *aws.Call, in *input) (*queue, *aws.Fault) {
 	return nil, noSuchQueue
 }
 
-// URL of a queue on a server.
+// URL returns the URL of a queue on a server.
 func URL(server *aws.Server, name string) string {
 	return server.URL() + "/" + aws.Account + "/" + name
 }
 
-// ARN of a queue.
+// ARN returns the ARN of a queue.
 func ARN(region, name string) string { return "arn:aws:sqs:" + region + ":" + aws.Account + ":" + name }
 
-// wait for a change, a time, or the end of a call.
-func (s *Service) wait(ctx context.Context, changed <-chan struct{}, timer clock.Timer) (gone bool) {
+// wait returns after a change or a time, or when the call is canceled.
+func (s *Service) wait(ctx context.Context, changed <-chan struct{}, timer clock.Timer) (canceled bool) {
 	defer timer.Stop()
 	select {
 	case <-changed:

@@ -95,7 +95,7 @@ func TestBehaves(t *testing.T) {
 	sqstest.Behaves(t, start(t, clock.RealClock{}).Client, sqstest.Lacks{})
 }
 
-// Time is the clock's alone: visibility, delay, long polls, retention, age.
+// All times use the clock: visibility, delay, long polls, retention, age.
 func TestClock(t *testing.T) {
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
@@ -152,7 +152,7 @@ func TestReceipts(t *testing.T) {
 	g.Expect(codeOf(err)).To(Equal("InvalidParameterValue"))
 }
 
-// What is asked wrongly is refused as AWS does, by codes and types.
+// Invalid requests are rejected as by AWS, with the same codes and types.
 func TestRefusals(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, nil)
@@ -211,7 +211,7 @@ func TestQueueIsDeletedUnderAPoll(t *testing.T) {
 	g.Eventually(done).Should(Receive(HaveOccurred()))
 }
 
-// Attributes of messages survive, and the SDK finds their sums right.
+// Attributes of messages are unchanged, and the SDK accepts their sums.
 func TestMessageAttributes(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, nil)
@@ -221,7 +221,7 @@ func TestMessageAttributes(t *testing.T) {
 	}
 	out, err := w.SendMessage(t.Context(), &api.SendMessageInput{QueueUrl: sdk.String(url), MessageBody: sdk.String("m"), MessageAttributes: given})
 	g.Expect(err).NotTo(HaveOccurred())
-	// The sum that AWS' documented algorithm has for these two, worked out by hand:
+	// The result of AWS' documented algorithm for these two, computed by hand:
 	// md5 of 00000001 61 00000006 "String" 01 00000001 78 00000001 62 00000006 "Binary" 02 00000002 0001.
 	g.Expect(*out.MD5OfMessageAttributes).To(Equal("fa20e2def088daf7b14bc51e836c5547"))
 	got, err := w.ReceiveMessage(t.Context(), &api.ReceiveMessageInput{QueueUrl: sdk.String(url), MessageAttributeNames: []string{"All"}})
@@ -230,7 +230,7 @@ func TestMessageAttributes(t *testing.T) {
 	g.Expect(*got.Messages[0].MessageAttributes["a"].StringValue).To(Equal("x"))
 }
 
-// Each fault does what it says, and no other.
+// Each fault has its documented effect, and no other.
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults sqs.Faults
@@ -287,7 +287,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Fifteen thousand messages go through in seconds, each once, by eight readers.
+// Eight readers process fifteen thousand messages in seconds, each message once.
 func TestManyMessages(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t, nil)

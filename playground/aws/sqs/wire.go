@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws"
 )
 
-// input of all actions.
+// input has the parameters of all actions.
 type input struct {
 	QueueURL                    string `json:"QueueUrl"`
 	QueueName                   string
@@ -29,7 +29,7 @@ type input struct {
 	entry
 }
 
-// entry of a batch, and what is an action of its own without one.
+// entry of a batch, and the parameters of the same action without a batch.
 type entry struct {
 	ID                string `json:"Id"`
 	MessageBody       string
@@ -63,7 +63,7 @@ type sent struct {
 	MD5OfMessageAttributes string `json:",omitempty"`
 }
 
-// batch is the answer to a batch: an entry is in one of the lists.
+// batch is the response to a batch: each entry is in one of the lists.
 type batch struct {
 	Successful []any
 	Failed     []failed
@@ -76,7 +76,7 @@ type failed struct {
 	Message     string
 }
 
-// did is the answer for an entry without anything more to say.
+// did is the response for an entry without other values.
 type did struct {
 	ID string `json:"Id"`
 }
@@ -91,43 +91,43 @@ func write(w http.ResponseWriter, status int, out any) {
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // A caller that has gone is not told.
+	_, _ = w.Write(body) // The caller may have closed the connection.
 }
 
-// legacy are the codes of SQS' older protocol, which AWS sends beside the new ones.
+// legacy is the prefix of codes of SQS' older protocol, which AWS sends with the new ones.
 const legacy = "AWS.SimpleQueueService."
 
-// codes of the older protocol whose names differ in the new one.
+// modern: code of the older protocol → its name in the new one, where they differ.
 var modern = map[string]string{
 	legacy + "NonExistentQueue": "QueueDoesNotExist",
 	"QueueAlreadyExists":        "QueueNameExists",
 }
 
-// Refuse implements aws.Service. A fault of EC2's wording is told in SQS' own.
+// Refuse implements aws.Service. It translates faults of EC2 to those of SQS.
 func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) {
-	told := *f
+	translated := *f
 	switch f.Code {
 	case aws.AuthFailure.Code:
-		told = aws.Fault{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: "The security token included in the request is invalid."}
+		translated = aws.Fault{Status: http.StatusForbidden, Code: "InvalidClientTokenId", Message: "The security token included in the request is invalid."}
 	case aws.Throttled.Code:
-		told = *Throttled
+		translated = *Throttled
 	case aws.Denied.Code:
-		told = *Denied
+		translated = *Denied
 	case aws.InternalError.Code:
-		told = aws.Fault{Status: http.StatusInternalServerError, Code: "InternalFailure", Message: "We encountered an internal error. Please try again."}
+		translated = aws.Fault{Status: http.StatusInternalServerError, Code: "InternalFailure", Message: "We encountered an internal error. Please try again."}
 	case "RequestExpired":
-		told = *Expired
+		translated = *Expired
 	}
-	name := cmp.Or(modern[told.Code], strings.TrimPrefix(told.Code, legacy))
+	name := cmp.Or(modern[translated.Code], strings.TrimPrefix(translated.Code, legacy))
 	party := "Sender"
-	if told.Status >= http.StatusInternalServerError {
+	if translated.Status >= http.StatusInternalServerError {
 		party = "Receiver"
 	}
-	w.Header().Set("X-Amzn-Query-Error", told.Code+";"+party)
-	write(w, told.Status, map[string]string{"__type": "com.amazonaws.sqs#" + name, "message": told.Message})
+	w.Header().Set("X-Amzn-Query-Error", translated.Code+";"+party)
+	write(w, translated.Status, map[string]string{"__type": "com.amazonaws.sqs#" + name, "message": translated.Message})
 }
 
-// Faults that a queue may be told to answer with, beside those of package aws.
+// Faults for Faults.Refuse, in addition to those of package aws.
 var (
 	Throttled = &aws.Fault{Status: http.StatusForbidden, Code: "RequestThrottled", Message: "The request was denied due to request throttling."}
 	Denied    = &aws.Fault{Status: http.StatusForbidden, Code: "AccessDenied", Message: "Access to the resource is denied."}
@@ -156,8 +156,8 @@ func sum(text string) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// sumOf attributes as AWS does: each of name, type and value with its length before it,
-// by name.
+// sumOf returns AWS' MD5 sum of attributes: name, type and value, each with its length
+// before it, sorted by name.
 func sumOf(attributes map[string]attribute) string {
 	if len(attributes) == 0 {
 		return ""

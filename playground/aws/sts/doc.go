@@ -1,7 +1,7 @@
-// Package sts is the Security Token Service of the playground's AWS: AssumeRole,
+// Package sts simulates the Security Token Service for playground/aws: AssumeRole,
 // AssumeRoleWithWebIdentity and GetCallerIdentity.
 //
-// Contract: a role that was added can be assumed by whoever fulfils its trust: the
-// external id for AssumeRole, the token for AssumeRoleWithWebIdentity. What is given
-// out is known to the Server until it expires by its clock.
+// Contract: a caller can assume a role that was added if it has the external id (for
+// AssumeRole) or the token (for AssumeRoleWithWebIdentity) of the role. The Server accepts
+// the issued credentials until they expire by its clock.
 package sts

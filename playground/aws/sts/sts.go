@@ -17,7 +17,7 @@ import (
 const (
 	namespace   = "https://sts.amazonaws.com/doc/2011-06-15/"
 	contentType = "text/xml"
-	// How long a session lasts: STS' default, and the bounds of what may be asked for.
+	// Lifetime of a session: the default, minimum and maximum of STS.
 	defaultSession, shortest, longest = time.Hour, 15 * time.Minute, 12 * time.Hour
 )
 
@@ -25,12 +25,12 @@ const (
 type Role struct {
 	// ARN of the role: arn:aws:iam::<account>:role/<name>.
 	ARN string
-	// ExternalID that AssumeRole must bring; any when empty.
+	// ExternalID that AssumeRole must have; any when empty.
 	ExternalID string
-	// Token that AssumeRoleWithWebIdentity must bring; it is refused when empty.
+	// Token that AssumeRoleWithWebIdentity must have; the call is denied when empty.
 	Token string
-	// Lasts is how long its sessions do, whatever is asked for; what is asked for when
-	// 0.
+	// Lasts is the lifetime of its sessions, instead of the requested one; the requested one
+	// when 0.
 	Lasts time.Duration
 }
 
@@ -43,7 +43,7 @@ type Service struct {
 
 var _ aws.Service = &Service{}
 
-// New STS that knows roles.
+// New returns an STS with roles.
 func New(roles ...Role) *Service {
 	s := &Service{roles: map[string]Role{}}
 	for _, r := range roles {
@@ -52,14 +52,14 @@ func New(roles ...Role) *Service {
 	return s
 }
 
-// Put a role in the place of one with the same ARN.
+// Put adds a role, or replaces the one with the same ARN.
 func (s *Service) Put(r Role) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.roles[r.ARN] = r
 }
 
-// Delete a role. Sessions of it last until they expire, as with AWS.
+// Delete removes a role. Its sessions are valid until they expire, as with AWS.
 func (s *Service) Delete(arn string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Service) Delete(arn string) {
 // Name implements aws.Service.
 func (s *Service) Name() string { return "sts" }
 
-// Anonymous implements aws.Service: the token says who calls.
+// Anonymous implements aws.Service: the token identifies the caller.
 func (s *Service) Anonymous(action string) bool { return action == "AssumeRoleWithWebIdentity" }
 
 // Serve implements aws.Service.
@@ -119,7 +119,7 @@ func (s *Service) assume(w http.ResponseWriter, c *aws.Call) *aws.Fault {
 	return nil
 }
 
-// trusts says whether a role's trust policy lets the caller in.
+// trusts returns a fault if a role's trust policy denies the call.
 func trusts(role Role, known bool, c *aws.Call) *aws.Fault {
 	denied := &aws.Fault{
 		Status: http.StatusForbidden, Code: "AccessDenied",
@@ -160,7 +160,7 @@ type (
 	}
 )
 
-// write an answer as the query protocol does: <XResponse><XResult>...
+// write writes a response of the query protocol: <XResponse><XResult>...
 func write(w http.ResponseWriter, action string, result any) {
 	body, err := xml.Marshal(response{
 		XMLName:   xml.Name{Space: namespace, Local: action + "Response"},
@@ -172,7 +172,7 @@ func write(w http.ResponseWriter, action string, result any) {
 		return
 	}
 	w.Header().Set("Content-Type", contentType)
-	_, _ = w.Write(body) // A caller that has gone is not told.
+	_, _ = w.Write(body) // The caller may have closed the connection.
 }
 
 type response struct {
@@ -181,7 +181,7 @@ type response struct {
 	RequestID string `xml:"ResponseMetadata>RequestId"`
 }
 
-// named is an element whose name is known at run time.
+// named is an element with a name that is set at run time.
 type named struct {
 	name  string
 	value any
@@ -192,7 +192,7 @@ func (n named) MarshalXML(e *xml.Encoder, _ xml.StartElement) error {
 	return e.EncodeElement(n.value, xml.StartElement{Name: xml.Name{Local: n.name}})
 }
 
-// Refuse implements aws.Service. A fault of EC2's wording is told in STS' own.
+// Refuse implements aws.Service. It translates the codes of EC2 to those of STS.
 func (s *Service) Refuse(w http.ResponseWriter, f *aws.Fault) {
 	code := f.Code
 	switch code {

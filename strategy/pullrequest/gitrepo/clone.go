@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// objectCache keeps the bases of deltas while blobs are read.
+	// objectCache bounds the cache of delta bases while blobs are read, in bytes.
 	objectCache = 4 * cache.MiByte
 
-	// largeObject is from where on an object is read as a stream.
+	// largeObject is the size from which an object is read as a stream, in bytes.
 	largeObject = 1 << 20
 )
 
@@ -37,12 +37,12 @@ type Clone struct {
 	dir     string
 	storage *filesystem.Storage
 
-	door      *door
+	guard     *guard
 	transport transport.Transport
 	endpoint  *transport.Endpoint
 	auth      transport.AuthMethod
 
-	// branches of the remote as they were when the clone was made.
+	// branches of the remote when the clone was made.
 	branches map[string]Hash
 	offered  *capability.List
 }
@@ -50,15 +50,15 @@ type Clone struct {
 func (w *Workspace) open(remote Remote, origin *url.URL) (*Clone, error) {
 	endpoint, err := transport.NewEndpoint(remote.URL)
 	if err != nil {
-		return nil, failed(Invalid, "the repository's URL cannot be used")
+		return nil, failed(Invalid, "the repository's URL is invalid")
 	}
 	dir, err := os.MkdirTemp(w.dir, "")
 	if err != nil {
-		return nil, failed(Transient, "making a clone's folder: %v", err)
+		return nil, failed(Transient, "creating the folder of a clone: %v", err)
 	}
-	d := &door{next: remote.Transport, origin: origin, left: w.limits.MaxPack, max: w.limits.MaxPack, secrets: secretsOf(remote)}
+	d := &guard{next: remote.Transport, origin: origin, left: w.limits.MaxPack, max: w.limits.MaxPack, secrets: secretsOf(remote)}
 	return &Clone{
-		limits: w.limits, dir: dir, door: d,
+		limits: w.limits, dir: dir, guard: d,
 		storage: filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(objectCache),
 			filesystem.Options{ExclusiveAccess: true, KeepDescriptors: true, LargeObjectThreshold: largeObject}),
 		transport: githttp.NewClient(&http.Client{Transport: d}),
@@ -71,7 +71,7 @@ func (c *Clone) remove() error {
 	return errors.Join(c.storage.Close(), os.RemoveAll(c.dir))
 }
 
-// list the remote's branches.
+// list reads the remote's branches.
 func (c *Clone) list(ctx context.Context) error {
 	session, err := c.transport.NewUploadPackSession(c.endpoint, c.auth)
 	if err != nil {
@@ -94,15 +94,15 @@ func (c *Clone) list(ctx context.Context) error {
 	return nil
 }
 
-// Branch returns the commit at a branch of the remote as it was when the clone was
-// made; false when there is no such branch.
+// Branch returns the head commit of a branch of the remote at the time of the clone; false
+// when there was no such branch.
 func (c *Clone) Branch(name string) (Hash, bool) {
 	hash, ok := c.branches[name]
 	return hash, ok
 }
 
-// Fetch commits, with depth of history each, and their files. Those that are here
-// already are not fetched again.
+// Fetch fetches commits and their files, each with a history of depth commits. It does not
+// fetch what the clone already has.
 func (c *Clone) Fetch(ctx context.Context, depth int, commits ...Hash) error {
 	return c.fetch(ctx, depth, commits, nil)
 }
@@ -132,7 +132,7 @@ func (c *Clone) fetch(ctx context.Context, depth int, wants, haves []Hash) error
 	answer, err := session.UploadPack(ctx, request)
 	switch {
 	case errors.Is(err, transport.ErrEmptyUploadPackRequest):
-		return nil // all wants are haves
+		return nil // The clone has all of them.
 	case err != nil:
 		return c.explain(ctx, "fetch", err)
 	}
@@ -157,17 +157,17 @@ func demultiplexed(agreed *capability.List, r io.Reader) io.Reader {
 	}
 }
 
-// Commit is what is read of a commit.
+// Commit is a commit as this package reads it.
 type Commit struct {
 	Hash    Hash
 	Parents []Hash
 	Tree    Hash
-	// Author and Committer of it.
+	// Author and Committer of the commit.
 	Author, Committer Person
 	Message           string
 }
 
-// Person is who made a commit.
+// Person is the author or committer of a commit.
 type Person struct{ Name, Email string }
 
 // Commit reads a commit that was fetched.

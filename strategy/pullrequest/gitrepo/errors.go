@@ -11,33 +11,33 @@ type Class string
 
 // Classes of errors.
 const (
-	// NotFound: no such repository, or none that the credentials may see.
+	// NotFound: the repository does not exist, or the credentials may not read it.
 	NotFound Class = "NotFound"
 	// Empty: the repository has no branch at all.
 	Empty Class = "Empty"
 	// Unauthorized: the credentials are wrong or expired.
 	Unauthorized Class = "Unauthorized"
-	// Forbidden: the credentials are good, but lack a right.
+	// Forbidden: the credentials are valid, but lack a right.
 	Forbidden Class = "Forbidden"
 	// Untrusted: the server's certificate is not signed by a trusted CA.
 	Untrusted Class = "Untrusted"
-	// Invalid: the URL leads where the hub does not go.
+	// Invalid: the URL leads to an address that the hub must not call.
 	Invalid Class = "Invalid"
 	// TooLarge: the repository is over a limit.
 	TooLarge Class = "TooLarge"
-	// Refused: a rule of the server stands against the push: a protected branch, a
+	// Refused: a rule of the server refuses the push, such as a protected branch or a
 	// hook.
 	Refused Class = "Refused"
-	// Moved: the branch is not at the commit that was to be replaced.
+	// Moved: the head of the branch is not the commit to be replaced.
 	Moved Class = "Moved"
 	// RateLimited: too many requests.
 	RateLimited Class = "RateLimited"
-	// Transient: network, 5xx, an answer that is not Git's, or the context's end. A
+	// Transient: network, 5xx, a response that is not Git's, or the context's end. A
 	// push may have taken effect.
 	Transient Class = "Transient"
 )
 
-// Terminal tells whether no repetition heals errors of the class.
+// Terminal reports whether no repetition fixes errors of the class.
 func (c Class) Terminal() bool {
 	switch c {
 	case NotFound, Empty, Unauthorized, Forbidden, Untrusted, Invalid, TooLarge, Refused:
@@ -49,22 +49,22 @@ func (c Class) Terminal() bool {
 	}
 }
 
-// Error of an operation. It holds no secret.
+// Error is the error of an operation. It contains no secret.
 type Error struct {
 	// Class of the error.
 	Class Class
 	// Op in a few words, as "push".
 	Op string
-	// Status of the HTTP answer; 0 when there was none.
+	// Status of the HTTP response; 0 when there was none.
 	Status int
-	// Message says what went wrong.
+	// Message says what failed.
 	Message string
-	// RetryAfter is how long the server asked to wait; 0 when it did not.
+	// RetryAfter is the wait that the server requested; 0 when it requested none.
 	RetryAfter time.Duration
-	// TimedOut is set when the server did not answer, or not to the end, in time: the
-	// transport's, or the context's. The wait for a slot is no such time.
+	// TimedOut is set when the server did not respond completely within the time of the
+	// transport or of the context. The wait for a slot does not count.
 	TimedOut bool
-	// Err is the cause, if it says more: the context's error when the context ended.
+	// Err is the cause, if it adds information: the context's error when the context ended.
 	Err error
 }
 
@@ -87,7 +87,7 @@ func failed(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Message: fmt.Sprintf(format, args...)}
 }
 
-// ClassOf an error; Transient for those that are no *Error.
+// ClassOf returns the class of an error; Transient if it is not an *Error.
 func ClassOf(err error) Class {
 	var e *Error
 	if errors.As(err, &e) {

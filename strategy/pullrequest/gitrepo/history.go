@@ -8,14 +8,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// Leads tells whether a branch's commit leads back to an earlier one. It fetches the
-// commits in between, if they are not too many for a clone.
+// Leads reports whether an earlier commit is in the history of a branch's commit. It
+// fetches the commits between them, if the limits of a clone allow it.
 func (c *Clone) Leads(ctx context.Context, from, back Hash) (bool, error) {
 	if from == back {
 		return true, nil
 	}
-	// What the server sends to one who has the earlier commit is what lies between;
-	// if the way leads there, one of those has it as its parent.
+	// To a client that has the earlier commit, the server sends the commits between. If the
+	// earlier commit is in the history, one of them has it as its parent.
 	if err := c.fetch(ctx, 0, []Hash{from}, []Hash{back}); err != nil {
 		return false, err
 	}
@@ -35,19 +35,19 @@ func (c *Clone) Leads(ctx context.Context, from, back Hash) (bool, error) {
 		seen[hash] = true
 		commit, err := object.GetCommit(c.storage, hash)
 		if err != nil {
-			continue // the other has it: it is on another way back
+			continue // The clone has this commit; the path is another one.
 		}
 		next = append(next, commit.ParentHashes...)
 	}
 	return false, nil
 }
 
-// Foreign looks through the commits of a branch that base does not have, from its head
-// down, for one that known does not take for its own. Those below a commit that is over,
-// as one that was merged, are not looked at. It looks at so many at most, and returns
-// the one after them then; nil when there is none.
+// Foreign searches the commits of a branch that base does not have, from its head down,
+// for one for which known returns false. It does not search below a commit for which over
+// returns true, such as a merged one. After most commits it stops and returns the next
+// one. It returns nil when there is none.
 func (c *Clone) Foreign(ctx context.Context, head, base Hash, most int, known, over func(Commit) bool) (*Commit, error) {
-	// The server leaves out what base has.
+	// The server does not send what base has.
 	if err := c.fetch(ctx, 0, []Hash{head}, []Hash{base}); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (c *Clone) Foreign(ctx context.Context, head, base Hash, most int, known, o
 			next = append(next, commit.Parents...)
 			continue
 		}
-		// It may be here since base has it.
+		// It may be in the clone because base has it.
 		if in, err := c.Leads(ctx, base, hash); err != nil || in {
 			if err != nil {
 				return nil, err

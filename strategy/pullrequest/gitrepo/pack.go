@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// DefaultMaxObject is the largest file, folder or commit that a repository may
-	// have, in bytes: go-git inflates each whole to index it, into a buffer that
-	// doubles. With as many clones as there may be, that is below a GiB for a moment.
+	// DefaultMaxObject is the size limit of one file, folder or commit, in bytes. go-git
+	// inflates each completely to index it, into a buffer that doubles. With the largest
+	// number of clones, that is below one GiB for a moment.
 	DefaultMaxObject = 64 << 20
 
-	// DefaultMaxInflated bounds what all objects of a clone come to, in bytes, and so
-	// the time that inflating them takes: four times DefaultMaxPack, some ten seconds.
+	// DefaultMaxInflated bounds the total size of the objects of a clone, in bytes, and so
+	// the time to inflate them: four times DefaultMaxPack, about ten seconds.
 	DefaultMaxInflated = 4 * DefaultMaxPack
 
-	// commitsKept is how many commits' entries a pack is expected to hold: those of the
-	// base and of the branch, each with its parent.
+	// commitsKept is the number of commits whose entries a pack should contain: those of
+	// the base and of the branch, each with its parent.
 	commitsKept = 2
 
-	// maxDeltaHead is how long the two lengths are that a delta begins with.
+	// maxDeltaHead is the size of the two lengths at the beginning of a delta, in bytes.
 	maxDeltaHead = 2 * binary.MaxVarintLen64
 )
 
-// receive a pack: onto the disk first, and into the storage when it has been weighed.
+// receive writes a pack onto the disk, checks its sizes, and adds it to the storage.
 func (c *Clone) receive(ctx context.Context, r io.Reader) (err error) {
 	f, err := os.CreateTemp(c.dir, "received-")
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Clone) receive(ctx context.Context, r io.Reader) (err error) {
 	}()
 	n, err := io.Copy(f, r)
 	if err != nil || n == 0 {
-		return err // Without a byte, there is nothing that is not here already.
+		return err // An empty pack: the clone has everything already.
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -57,9 +57,9 @@ func (c *Clone) receive(ctx context.Context, r io.Reader) (err error) {
 	return packfile.UpdateObjectStorage(c.storage, f)
 }
 
-// weigh a pack by the lengths that its objects state (gitformat-pack(5)), which the
-// scanner holds them to. Of a delta, that is the length of what it makes. Nothing of
-// an object is kept but a delta's beginning.
+// weigh checks the sizes of a pack by the lengths that its objects state
+// (gitformat-pack(5)); the scanner enforces these. For a delta, that is the length of its
+// result. Only the beginning of a delta is kept in memory.
 func (l *Limits) weigh(ctx context.Context, r io.Reader) error {
 	scanner := packfile.NewScanner(r)
 	_, count, err := scanner.Header()
@@ -67,15 +67,15 @@ func (l *Limits) weigh(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	if int64(count) > commitsKept*int64(l.MaxEntries) {
-		return failed(TooLarge, "the repository has %d files, folders and commits to be fetched; give Flux' manifests a repository of their own", count)
+		return failed(TooLarge, "the repository has %d files, folders and commits to fetch, which is too many; move Flux' manifests into a repository of their own", count)
 	}
 	total := int64(0)
 	add := func(length int64) error {
 		if length < 0 || length > l.MaxObject {
-			return failed(TooLarge, "the repository has a file, or another object, of %d MiB, more than %d MiB: take it out of the branch, or keep it with Git LFS", length>>20, l.MaxObject>>20)
+			return failed(TooLarge, "the repository has a file, or another object, of %d MiB, more than %d MiB: remove it from the branch, or store it with Git LFS", length>>20, l.MaxObject>>20)
 		}
 		if total += length; total > l.MaxInflated {
-			return failed(TooLarge, "the repository has files of more than %d MiB in all; give Flux' manifests a repository of their own", l.MaxInflated>>20)
+			return failed(TooLarge, "the files of the repository have more than %d MiB in total; move Flux' manifests into a repository of their own", l.MaxInflated>>20)
 		}
 		return nil
 	}
@@ -105,7 +105,7 @@ func (l *Limits) weigh(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// beginning of what is written to it. It ends with its context.
+// beginning keeps the beginning of what is written to it. It ends with its context.
 type beginning struct {
 	ctx   context.Context
 	bytes []byte
@@ -120,10 +120,10 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// errDelta means that a delta does not begin as one does.
+// errDelta is returned for a delta with an invalid beginning.
 var errDelta = errors.New("a delta without its lengths")
 
-// target is the length of what a delta makes: the second of two numbers.
+// target returns the length of the result of a delta: the second of two numbers.
 func (b *beginning) target() (int64, error) {
 	_, n := binary.Uvarint(b.bytes)
 	if n <= 0 {

@@ -13,11 +13,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 )
 
-// maxSaid is how much of what a server says during a push is kept, in bytes.
+// maxSaid bounds the output of a server during a push that is kept, in bytes.
 const maxSaid = 4 << 10
 
-// Push puts a commit at the head of a branch whose head is old, or which does not
-// exist when old is zero. Moved when that is not so at the moment of the push.
+// Push makes a commit the head of a branch. old is the expected head, zero if the branch
+// must not exist. The error is Moved if that does not hold at the time of the push.
 func (c *Clone) Push(ctx context.Context, branch string, old Hash, made Made) error {
 	session, err := c.transport.NewReceivePackSession(c.endpoint, c.auth)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Clone) Push(ctx context.Context, branch string, old Hash, made Made) er
 	request.Commands = []*packp.Command{{Name: ref, Old: old, New: made.Hash}}
 	pack := &bytes.Buffer{}
 	if _, err := packfile.NewEncoder(pack, c.storage, false).Encode(made.objects, 0); err != nil {
-		return &Error{Class: Transient, Op: "push", Message: c.door.clean(err.Error())}
+		return &Error{Class: Transient, Op: "push", Message: c.guard.clean(err.Error())}
 	}
 	request.Packfile = io.NopCloser(pack)
 	report, err := session.ReceivePack(ctx, request)
@@ -53,19 +53,19 @@ func (c *Clone) Push(ctx context.Context, branch string, old Hash, made Made) er
 	case err != nil:
 		return c.explain(ctx, "push", err)
 	default:
-		return &Error{Class: Transient, Op: "push", Message: "the server did not say what became of it"}
+		return &Error{Class: Transient, Op: "push", Message: "the server did not report the result of the push"}
 	}
 }
 
 func moved(branch string) error {
-	return &Error{Class: Moved, Op: "push", Message: "branch " + branch + " was changed meanwhile"}
+	return &Error{Class: Moved, Op: "push", Message: "branch " + branch + " was changed in the meantime"}
 }
 
-// reported judges what the server says of the push. Git gives reasons as plain
-// words; builtin/receive-pack.c and refs/ are where they stand.
+// reported classifies the server's report of the push. Git gives reasons as plain text,
+// defined in builtin/receive-pack.c and refs/ of its source.
 func (c *Clone) reported(report *packp.ReportStatus, branch string, said *said) error {
 	if report.UnpackStatus != "ok" {
-		return &Error{Class: Transient, Op: "push", Message: c.door.clean("the server could not unpack it: " + report.UnpackStatus + " " + said.String())}
+		return &Error{Class: Transient, Op: "push", Message: c.guard.clean("the server could not unpack the commit: " + report.UnpackStatus + " " + said.String())}
 	}
 	for _, status := range report.CommandStatuses {
 		if status.Error() == nil {
@@ -77,12 +77,12 @@ func (c *Clone) reported(report *packp.ReportStatus, branch string, said *said) 
 				return moved(branch)
 			}
 		}
-		return &Error{Class: Refused, Op: "push", Message: c.door.clean(status.Status + " " + said.String())}
+		return &Error{Class: Refused, Op: "push", Message: c.guard.clean(status.Status + " " + said.String())}
 	}
 	return nil
 }
 
-// said keeps the beginning of what a server says.
+// said keeps the beginning of a server's output.
 type said struct{ bytes.Buffer }
 
 // Write implements io.Writer.
@@ -93,7 +93,7 @@ func (s *said) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// IsMoved tells whether an error is of the class Moved.
+// IsMoved reports whether an error has the class Moved.
 func IsMoved(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Class == Moved

@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// slots are the right to have a clone. As soon as more than one server is known, no
-// server has all of them at once, so that one that hangs leaves room for the others.
+// slots bound the number of clones. When more than one server is known, no server gets all
+// slots, so that a server that hangs does not block the others.
 type slots struct {
 	all int
 
 	// mu guards the fields that follow.
 	mu sync.Mutex
-	// lockedHeld counts the slots that are taken, by server; none is 0.
+	// lockedHeld counts the slots in use, by server; no count is 0.
 	lockedHeld  map[string]int
 	lockedTaken int
-	// lockedFirst is the first server that was asked for, and lockedSeveral whether
+	// lockedFirst is the first requested server; lockedSeveral is true if
 	// there was another since.
 	lockedFirst   string
 	lockedSeveral bool
-	// lockedQueue is who waits, in the order in which they came.
+	// lockedQueue has the waiters in the order of their requests.
 	lockedQueue []*waiter
 }
 
-// waiter for a slot. ready is closed when it has one.
+// waiter waits for a slot. ready is closed when it has one.
 type waiter struct {
 	server string
 	ready  chan struct{}
@@ -32,8 +32,8 @@ type waiter struct {
 
 func newSlots(n int) *slots { return &slots{all: n, lockedHeld: map[string]int{}} }
 
-// take a slot for a clone from a server, waiting for one until the context ends. done
-// gives it back.
+// take waits for a slot for a clone from a server, until the context ends. done returns
+// the slot.
 func (s *slots) take(ctx context.Context, server string) (done func(), err error) {
 	w := &waiter{server: server, ready: make(chan struct{})}
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *slots) take(ctx context.Context, server string) (done func(), err error
 	}
 }
 
-// leave the queue, or give the slot back that was got in the meantime.
+// leave removes a waiter from the queue, or returns the slot that it got meanwhile.
 func (s *slots) leave(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *slots) leave(w *waiter) {
 	s.grantLocked()
 }
 
-// grantLocked gives free slots to those who came first, passing over those whose
-// server has its share.
+// grantLocked gives free slots to the first waiters, except those whose server has its
+// share.
 func (s *slots) grantLocked() {
 	share := s.all
 	if s.lockedSeveral {

@@ -18,7 +18,7 @@ import (
 type File struct {
 	// Path from the repository's root.
 	Path string
-	// Hash of its content.
+	// Hash of the content.
 	Hash Hash
 	// Content; nil when the file is over the limit.
 	Content []byte
@@ -47,7 +47,7 @@ func (c *Clone) walk(ctx context.Context, tree Hash, dir string, left *int, visi
 		return failed(Transient, "folder %q cannot be read: %v", dir, err)
 	}
 	if *left -= len(found.Entries); *left < 0 {
-		return &Error{Class: TooLarge, Op: "read", Message: "the repository has too many files; give Flux' manifests a repository of their own"}
+		return &Error{Class: TooLarge, Op: "read", Message: "the repository has too many files; move Flux' manifests into a repository of their own"}
 	}
 	for _, e := range found.Entries {
 		at := path.Join(dir, e.Name)
@@ -107,7 +107,8 @@ func (c *Clone) reader(hash Hash) (io.ReadCloser, error) {
 	return blob.Reader()
 }
 
-// Contains tells whether a text stands in a file, however large, without holding it.
+// Contains reports whether a file of any size contains a text. It reads the file as a
+// stream.
 func (c *Clone) Contains(f File, text string) (bool, error) {
 	r, err := c.reader(f.Hash)
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *Clone) Contains(f File, text string) (bool, error) {
 		if err != nil {
 			return false, failed(Transient, "file %q cannot be read: %v", f.Path, err)
 		}
-		// What may be the text's beginning is kept.
+		// Keep the last bytes, which may be the beginning of the text.
 		from := max(0, kept+n-len(text)+1)
 		kept = copy(window, window[from:kept+n])
 	}
@@ -151,13 +152,13 @@ func (c *Clone) FileHash(commit Hash, at string) (Hash, bool) {
 	return entry.Hash, true
 }
 
-// Change is a commit to be made: equal ones have equal hashes.
+// Change is a commit to be made. Equal changes have equal hashes.
 type Change struct {
-	// Parent that it changes.
+	// Parent commit.
 	Parent Hash
 	// Files by path, with their new content. All of them exist in Parent.
 	Files map[string][]byte
-	// By is author and committer.
+	// By is the author and the committer.
 	By Person
 	// At is the time of the commit.
 	At time.Time
@@ -165,7 +166,7 @@ type Change struct {
 	Message string
 }
 
-// Made is a commit that stands in the clone and is not pushed yet.
+// Made is a commit in the clone that is not pushed yet.
 type Made struct {
 	// Hash of the commit.
 	Hash Hash
@@ -173,7 +174,7 @@ type Made struct {
 	objects []Hash
 }
 
-// Make the commit.
+// Make writes the commit into the clone.
 func (c *Clone) Make(ctx context.Context, change Change) (Made, error) {
 	parent, err := c.Commit(change.Parent)
 	if err != nil {
@@ -190,7 +191,7 @@ func (c *Clone) Make(ctx context.Context, change Change) (Made, error) {
 	return made, err
 }
 
-// rewrite a folder with the files below it that change.
+// rewrite writes a folder with the changed files below it.
 func (c *Clone) rewrite(ctx context.Context, tree Hash, dir string, files map[string][]byte, made *Made) (Hash, error) {
 	if ctx.Err() != nil {
 		return Hash{}, c.explain(ctx, "commit", ctx.Err())
@@ -234,7 +235,7 @@ func encodeBlob(o plumbing.EncodedObject, content []byte) error {
 	return errors.Join(err, w.Close())
 }
 
-// store an object, and note that it is new.
+// store writes an object and records that it is new.
 func (c *Clone) store(made *Made, encode func(plumbing.EncodedObject) error) (Hash, error) {
 	o := c.storage.NewEncodedObject()
 	if err := encode(o); err != nil {

@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	// DefaultClones at once. A clone is disk, network and a core for inflating; four
-	// of them keep a hub of four cores busy and its memory small. Where there are
-	// several servers, each has one less at most.
+	// DefaultClones is the number of clones at once. A clone needs disk, network and a core
+	// to inflate objects. Four clones use the cores of a hub with four, and keep its
+	// memory small. With several servers, each gets at most one less.
 	DefaultClones = 4
 
-	// DefaultMaxPack bounds what one clone takes over the network, in bytes; on disk it
-	// is there twice while it is indexed. A repository with 100 MB of files fits well; one that does not belongs
-	// split from what Flux reads.
+	// DefaultMaxPack bounds what one clone receives, in bytes. On disk it needs twice that
+	// while it is indexed. A repository with 100 MB of files fits well; a larger one should
+	// be split, so that Flux reads a small one.
 	DefaultMaxPack = 512 << 20
 
-	// DefaultMaxFile is the largest manifest that is edited, in bytes. An object of
-	// Kubernetes has at most 1.5 MiB, and one that people write by hand some KiB.
+	// DefaultMaxFile is the size of the largest manifest that is edited, in bytes. An
+	// object of Kubernetes has at most 1.5 MiB, and a hand-written one some KiB.
 	DefaultMaxFile = 1 << 20
 
 	// DefaultMaxEntries bounds the files and folders of one commit.
 	DefaultMaxEntries = 500_000
 
-	// ownedPrefix names the folder of one process, claimFile the file in it that the
-	// process holds locked for as long as it lives.
+	// ownedPrefix begins the name of the folder of one process. claimFile is the file in it
+	// that the process keeps locked while it runs.
 	ownedPrefix = "capstan-clones-"
 	claimFile   = "claim"
 )
 
-// Limits of clones; each its default when 0.
+// Limits of clones. A field that is 0 means its default.
 type Limits struct {
 	// Clones at once; DefaultClones.
 	Clones int
@@ -73,7 +73,7 @@ func (l *Limits) defaults() {
 	}
 }
 
-// Workspace is where clones live.
+// Workspace is the folder of the clones of this process.
 type Workspace struct {
 	limits Limits
 	dir    string
@@ -81,22 +81,22 @@ type Workspace struct {
 	slots  *slots
 }
 
-// NewWorkspace makes a folder for this process's clones in dir (the system's for
-// temporary files when empty) and removes those of processes that are no more.
+// NewWorkspace creates a folder for this process's clones in dir, which defaults to the
+// system's directory for temporary files. It removes the folders of ended processes.
 func NewWorkspace(dir string, limits Limits) (*Workspace, error) {
 	limits.defaults()
 	if dir == "" {
 		dir = os.TempDir()
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder for clones: %w", err)
+		return nil, fmt.Errorf("creating the folder for clones: %w", err)
 	}
 	if err := removeLeftovers(dir); err != nil {
 		return nil, err
 	}
 	own, err := os.MkdirTemp(dir, ownedPrefix)
 	if err != nil {
-		return nil, fmt.Errorf("making the folder for clones: %w", err)
+		return nil, fmt.Errorf("creating the folder for clones: %w", err)
 	}
 	claim, err := os.OpenFile(filepath.Join(own, claimFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
@@ -108,9 +108,9 @@ func NewWorkspace(dir string, limits Limits) (*Workspace, error) {
 	return &Workspace{limits: limits, dir: own, claim: claim, slots: newSlots(limits.Clones)}, nil
 }
 
-// removeLeftovers of processes that ended without closing their Workspace. The
-// kernel gives up a dead process's locks; a folder without its file is one that
-// another process is just making, or removing.
+// removeLeftovers removes the folders of processes that ended without closing their
+// Workspace. The kernel releases the locks of an ended process. A folder without its file
+// is being created or removed by another process.
 func removeLeftovers(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -130,13 +130,13 @@ func removeLeftovers(dir string) error {
 		}
 		_ = claim.Close()
 		if err != nil {
-			return fmt.Errorf("removing the clones of a process that is no more: %w", err)
+			return fmt.Errorf("removing the clones of an ended process: %w", err)
 		}
 	}
 	return nil
 }
 
-// Close removes the folder. No Clone may be under way.
+// Close removes the folder. It must not be called while a Clone is in use.
 func (w *Workspace) Close() error {
 	err := os.RemoveAll(w.dir)
 	return errors.Join(err, w.claim.Close())
@@ -148,21 +148,21 @@ type Remote struct {
 	URL string
 	// Username and Password for basic authentication.
 	Username, Password string
-	// Transport carries the requests: trusted CAs and guarded addresses are its
-	// business.
+	// Transport sends the requests. It is responsible for trusted CAs and address
+	// guards.
 	Transport http.RoundTripper
 }
 
-// Clone asks the remote for its branches and gives a Clone without objects to act.
-// It waits for a slot first. The Clone is gone when Clone returns.
+// Clone waits for a slot, reads the remote's branches, and calls act with a Clone that has
+// no objects yet. The Clone is removed when Clone returns.
 func (w *Workspace) Clone(ctx context.Context, remote Remote, act func(context.Context, *Clone) error) (err error) {
 	origin, err := url.Parse(remote.URL)
 	if err != nil || origin.User != nil {
-		return failed(Invalid, "the repository's URL is not one without credentials")
+		return failed(Invalid, "the repository's URL is invalid or contains credentials")
 	}
 	done, err := w.slots.take(ctx, origin.Host)
 	if err != nil {
-		return &Error{Class: Transient, Op: "clone", Message: "waiting for the clones before it: " + err.Error(), Err: err}
+		return &Error{Class: Transient, Op: "clone", Message: "waiting for a slot for the clone: " + err.Error(), Err: err}
 	}
 	defer done()
 	c, err := w.open(remote, origin)

@@ -5,32 +5,32 @@ import (
 	"fmt"
 )
 
-// MaxBytes of a file that is edited. A manifest with a marker is written by hand
-// and has some kilobytes; Kubernetes itself takes no object over 1.5 MiB. A file
-// of this size takes about 60 MiB of memory while it is edited, as two trees of
-// nodes; one of nothing but digits and commas four times that.
+// MaxBytes is the size of the largest file that is edited. A manifest with a marker is
+// written by hand and has some kilobytes; Kubernetes accepts no object over 1.5 MiB. A
+// file of this size needs about 60 MiB of memory during the edit, for two trees of nodes;
+// a file that consists only of digits and commas needs four times that.
 const MaxBytes = 1 << 20
 
-// Change is what an edit did to one scalar.
+// Change describes the edit of one scalar.
 type Change struct {
 	// Line of the scalar, from 1.
 	Line int
-	// From is what was there, for people: the string as it was read, or, where it was
-	// not a string, the text with its kind, such as "1.10 (number)". It may contain
-	// any character. It equals To when the scalar was left as it is.
+	// From is the earlier value, for people: the string as it was read or, if it was not
+	// a string, the text with its kind, such as "1.10 (number)". It may contain any
+	// character. It equals To when the scalar is unchanged.
 	From string
-	// To is the value.
+	// To is the new value.
 	To string
-	// Object that the scalar is of, such as "HelmRelease apps/podinfo"; empty when
+	// Object that contains the scalar, such as "HelmRelease apps/podinfo"; empty when
 	// the document is not a Kubernetes object.
 	Object string
 }
 
-// Edit puts the value into every scalar of the content that bears the marker.
+// Edit writes the value into every scalar of the content that has the marker.
 //
-// edited is content itself when the value is there already; changes tells of every
-// marked scalar, of one that was left as well, and is never empty without an error.
-// content is not written to. Every error is an *Error.
+// edited is content itself when all marked scalars have the value already. changes has an
+// entry for every marked scalar, also for an unchanged one, and is never empty without an
+// error. content is not modified. Every error is an *Error.
 func Edit(content []byte, m Marker, value string) (edited []byte, changes []Change, err error) {
 	if err := check(value); err != nil {
 		return nil, nil, err
@@ -40,7 +40,7 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 	}
 	if len(content) > MaxBytes {
 		return nil, nil, &Error{Err: ErrTooLarge, Detail: fmt.Sprintf(
-			"it has %d bytes, and at most %d are edited; put the marked object into a file of its own", len(content), MaxBytes)}
+			"it has %d bytes, more than the limit of %d; move the marked object into a file of its own", len(content), MaxBytes)}
 	}
 	documents, err := parse(content)
 	if err != nil {
@@ -87,20 +87,20 @@ func noMarker(m Marker) error {
 		`put the comment # {%q: %q} behind the version, on its line; it must be a comment of its own`, key, m)}
 }
 
-// replace returns the text that puts the value in a scalar's place, empty when it
-// is there already, and what was there, for people. Errors are sentinels.
+// replace returns the text that replaces a scalar, empty when the scalar has the value
+// already, and its earlier value for people. Errors are sentinels.
 func replace(content []byte, l *lexeme, value string) (replacement, from string, err error) {
 	properties, text := content[l.from:l.start], l.text(content)
 	old, err := read(properties, text)
 	if err != nil {
-		return "", "", ErrNotString // by a tag that has its handle in a directive
+		return "", "", ErrNotString // The handle of its tag is defined in a directive.
 	}
 	if old.is(value) {
 		return "", value, nil
 	}
 	replacement = written(value, l, old.text)
 	if len(text) == 0 || len(properties) > 0 && len(bytes.TrimSpace(properties[len(properties)-1:])) > 0 {
-		replacement = " " + replacement // what is before it ends without a blank
+		replacement = " " + replacement // The text before it does not end with a blank.
 	}
 	if now, err := read(properties, []byte(replacement)); err != nil || !now.is(value) {
 		return "", "", ErrUnverified

@@ -5,40 +5,40 @@ import (
 	"fmt"
 )
 
-// Sentinels for errors.Is. No repetition heals any of them: the file, or the
+// Sentinels for errors.Is. No repetition fixes any of them: the file, or the
 // revision, must change.
 var (
 	// ErrNoMarker: no comment of the file is the marker.
 	ErrNoMarker = errors.New("no marker")
-	// ErrUnparsable: the file bears the marker, but is not YAML.
+	// ErrUnparsable: the file has the marker, but is not YAML.
 	ErrUnparsable = errors.New("not parsable as YAML")
-	// ErrTooLarge: the file bears the marker, but has more than MaxBytes.
+	// ErrTooLarge: the file has the marker, but is larger than MaxBytes.
 	ErrTooLarge = errors.New("file too large")
-	// ErrTwoMarkers: two scalars of one document bear the marker, or one scalar
-	// bears the markers of two environments.
+	// ErrTwoMarkers: two scalars of one document have the marker, or one scalar
+	// has the markers of two environments.
 	ErrTwoMarkers = errors.New("two markers")
-	// ErrNotScalar: the marker stands at a mapping, a list, an alias, or at nothing.
+	// ErrNotScalar: the marker is at a mapping, a list, an alias, or at nothing.
 	ErrNotScalar = errors.New("marker is not at a scalar")
-	// ErrMultiline: the marked scalar is a block scalar, or goes over several lines.
+	// ErrMultiline: the marked scalar is a block scalar, or has several lines.
 	ErrMultiline = errors.New("marked scalar spans lines")
-	// ErrNotString: the marked scalar's tag makes it something else than a string.
-	ErrNotString = errors.New("marked scalar is tagged as no string")
-	// ErrValue: the revision is empty or has characters that do not print.
+	// ErrNotString: the marked scalar has a tag of a type other than string.
+	ErrNotString = errors.New("the tag of the marked scalar is not that of a string")
+	// ErrValue: the revision is empty or has unprintable characters.
 	ErrValue = errors.New("revision cannot be written")
-	// ErrUnverified: the edited file did not read back as it should. No edit was
-	// made; it is a fault of this package or of the parser.
-	ErrUnverified = errors.New("edit does not read back")
+	// ErrUnverified: the edited file, parsed again, differs from the expected one. No edit
+	// was made; this is a defect of this package or of the parser.
+	ErrUnverified = errors.New("the edited file does not parse as expected")
 )
 
-// Error is every error of this package: a sentinel and where it was met. It says
-// nothing of the file but lines, and names of anchors where the parser does.
+// Error is the type of every error of this package: a sentinel and its place. It shows
+// nothing of the file but line numbers, and names of anchors if the parser names them.
 type Error struct {
-	// Line of the file, from 1; 0 when it is not about one line. Of ErrUnparsable
-	// it is the parser's, who may name the line before.
+	// Line of the file, from 1; 0 when it does not concern one line. Of ErrUnparsable
+	// it is the parser's, which may name the line before.
 	Line int
 	// Err is the sentinel.
 	Err error
-	// Detail is what was found there, and the mend.
+	// Detail says what was found there, and what to change.
 	Detail string
 }
 

@@ -9,47 +9,47 @@ import (
 
 var byteOrderMark = []byte("\ufeff")
 
-// lexeme is a scalar or an alias as it stands in the file.
+// lexeme is a scalar or an alias with its position in the file.
 type lexeme struct {
 	node *yaml.Node
-	// document of the file that it is in, from 0.
+	// document is the index of its document in the file, from 0.
 	document int
-	// flow tells whether it is between brackets or braces.
+	// flow is true if it is between brackets or braces.
 	flow bool
-	// value is the pair's, when the lexeme is a key; nil otherwise.
+	// value is the value of the pair when the lexeme is a key; nil otherwise.
 	value *yaml.Node
-	// from is where its anchor and tag begin, start where its own text does (an
-	// opening quote is part of it); end is behind its last byte. An empty one has
-	// all three where it begins.
+	// from is the offset of its anchor and tag, start that of its own text (an opening
+	// quote is part of it), end the offset behind its last byte. In an empty lexeme all
+	// three are equal.
 	from, start, end int
 }
 
-// text of the lexeme in the file, without anchor and tag.
+// text returns the text of the lexeme in the file, without anchor and tag.
 func (l *lexeme) text(content []byte) []byte { return content[l.start:l.end] }
 
-// tagged tells whether it has a tag of its own.
+// tagged reports whether it has an explicit tag.
 func (l *lexeme) tagged(content []byte) bool {
 	return bytes.ContainsRune(content[l.from:l.start], '!')
 }
 
-// empty tells whether it is no text at all, but perhaps an anchor and a tag.
+// empty reports whether it has no text. It may have an anchor and a tag.
 func (l *lexeme) empty() bool {
 	const written = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	return l.node.Kind == yaml.ScalarNode && l.node.Value == "" && l.node.Style&written == 0
 }
 
-// block tells whether it is a literal or folded scalar.
+// block reports whether it is a literal or folded scalar.
 func (l *lexeme) block() bool {
 	return l.node.Kind == yaml.ScalarNode && l.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
 
 // locate returns the lexemes of the documents in the order of the file. The parser
-// tells lines and columns of their beginnings, in characters; their ends are read
-// off the content.
+// gives line and column of each beginning, in characters; the ends are read from the
+// content.
 func locate(content []byte, documents []*yaml.Node) ([]lexeme, error) {
 	r := reader{content: content}
 	if bytes.HasPrefix(content, byteOrderMark) {
-		r.offset = len(byteOrderMark) // which the parser does not count as a column
+		r.offset = len(byteOrderMark) // The parser does not count it as a column.
 	}
 	for i, document := range documents {
 		r.document = i
@@ -62,19 +62,19 @@ func locate(content []byte, documents []*yaml.Node) ([]lexeme, error) {
 	return r.lexemes, nil
 }
 
-// reader walks nodes and content side by side.
+// reader walks nodes and content in parallel.
 type reader struct {
 	content  []byte
 	document int
 	lexemes  []lexeme
 
-	// Where it is: an offset, and the line and column that the parser would tell,
-	// here from 0. It moves forward only, so that a file of one long line is read once.
+	// The current position: an offset, and the parser's line and column, here from 0. It
+	// only moves forward, so that a file of one long line is read once.
 	offset, line, column int
 }
 
-// read reads a node and what is in it. value is the pair's, when the node is a
-// key; in is where it stands.
+// read reads a node and its children. value is the value of the pair when the node is a
+// key; in is the position of the node.
 func (r *reader) read(n *yaml.Node, value *yaml.Node, in place) error {
 	in.flow = in.flow || n.Style&yaml.FlowStyle != 0
 	switch n.Kind {
@@ -98,12 +98,12 @@ func (r *reader) read(n *yaml.Node, value *yaml.Node, in place) error {
 				return err
 			}
 		}
-	case yaml.DocumentNode: // has none inside
+	case yaml.DocumentNode: // Documents are not nested.
 	}
 	return nil
 }
 
-// place is where a node stands.
+// place is the position of a node.
 type place struct {
 	column int  // of the collection around it, from 0
 	flow   bool // in brackets or braces
@@ -148,14 +148,14 @@ func misplaced(n *yaml.Node) error {
 	return &Error{Line: n.Line, Err: ErrUnparsable, Detail: misplacedDetail}
 }
 
-const misplacedDetail = "a scalar is not where the parser saw it; write it in a plainer form"
+const misplacedDetail = "a scalar is not at the position that the parser reports; write it in a simpler form"
 
-// seek moves to a line and a column, both from 0; false when there is no such
+// seek moves to a line and a column, both from 0. It returns false when there is no such
 // place ahead.
 func (r *reader) seek(line, column int) bool {
 	for r.line < line || r.line == line && r.column < column {
 		if r.offset == len(r.content) {
-			// The parser ends the last line if the file does not.
+			// The parser adds a missing line end at the end of the file.
 			return line == r.line+1 && column == 0
 		}
 		if width := lineBreak(r.content[r.offset:]); width > 0 {

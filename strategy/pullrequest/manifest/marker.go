@@ -6,29 +6,29 @@ import (
 	"iter"
 )
 
-// Marker says which environment's revision a scalar is.
+// Marker names the environment whose revision a scalar holds.
 type Marker struct {
 	// Namespace and name of the Pipeline.
 	Namespace, Pipeline string
-	// Environment of it, as spelt in its spec.
+	// Environment of the Pipeline, as written in its spec.
 	Environment string
 }
 
-// String returns "<namespace>:<pipeline>:<environment>", as it stands in comments.
+// String returns "<namespace>:<pipeline>:<environment>", as written in comments.
 func (m Marker) String() string {
 	return m.Namespace + ":" + m.Pipeline + ":" + m.Environment
 }
 
-// key of the marker's JSON object; weaveworks' word.
+// key is the key of the marker's JSON object, as defined by weaveworks.
 const key = "$promotion"
 
-// needle is what every marker contains. It is searched for before anything else
-// is done with a file, so a key that is spelt with escapes is no marker.
+// needle is contained in every marker. It is searched for before a file is parsed, so a
+// key that is written with escapes is not a marker.
 var needle = []byte(`"` + key + `"`)
 
-// Mentions tells whether a line of the content ends in a comment that reads as the
-// marker. It does not parse YAML: that the comment is one, and where it stands, is
-// known only to Edit. No file without a mention has a marker.
+// Mentions reports whether a line of the content ends in text that has the form of the
+// marker. It does not parse YAML: only Edit determines whether the text is a comment, and
+// its position. A file without a mention has no marker.
 func Mentions(content []byte, m Marker) bool {
 	for mention := range mentions(content) {
 		if mention.identity == m.String() {
@@ -38,15 +38,15 @@ func Mentions(content []byte, m Marker) bool {
 	return false
 }
 
-// mention is a piece of text that reads as a marker.
+// mention is text that has the form of a marker.
 type mention struct {
-	// offset of its "#"; begin is that of its line.
+	// offset of its "#"; begin is the offset of its line.
 	offset, begin int
-	// identity that it names.
+	// identity is the value of the marker.
 	identity string
 }
 
-// mentions yields them in the order of the content, one a line at most.
+// mentions yields the mentions in the order of the content, at most one per line.
 func mentions(content []byte) iter.Seq[mention] {
 	return func(yield func(mention) bool) {
 		for at := 0; ; {
@@ -65,7 +65,7 @@ func mentions(content []byte) iter.Seq[mention] {
 	}
 }
 
-// line returns the bounds of the line around an offset, without its end. A byte
+// line returns the bounds of the line around an offset, without its line end. A byte
 // order mark at the beginning belongs to no line.
 func line(content []byte, offset int) (begin, end int) {
 	begin = bytes.LastIndexAny(content[:offset], "\r\n") + 1
@@ -79,8 +79,8 @@ func line(content []byte, offset int) (begin, end int) {
 	return begin, end
 }
 
-// trailer finds the comment at the end of a line that is a marker's JSON object
-// and nothing else.
+// trailer finds the comment at the end of a line that consists only of a marker's JSON
+// object.
 func trailer(line []byte) (offset int, identity string, ok bool) {
 	for at := range line {
 		if line[at] != '#' || at > 0 && !blank(line[at-1]) {

@@ -30,17 +30,17 @@ func parse(content []byte) ([]*yaml.Node, error) {
 	}
 }
 
-// parserError is how the parser words its errors.
+// parserError matches the beginning of the parser's errors.
 var parserError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 func unparsable(content []byte, err error) error {
 	e := &Error{Err: ErrUnparsable, Detail: err.Error()}
 	if match := parserError.FindStringSubmatch(e.Detail); match != nil {
-		e.Line, _ = strconv.Atoi(match[1]) // 0 when it tells none
+		e.Line, _ = strconv.Atoi(match[1]) // 0 when it names no line
 		e.Detail = e.Detail[len(match[0]):]
 	}
 	if bytes.Contains(content, []byte("{{")) {
-		e.Detail += "; a template cannot be edited: put the marker into the values that it is rendered from"
+		e.Detail += "; a template cannot be edited: put the marker into the values from which it is rendered"
 	}
 	return e
 }

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// targets returns the scalars that bear the marker, in the order of the file.
+// targets returns the scalars that have the marker, in the order of the file.
 func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
 	p := places{content: content, lexemes: lexemes, below: -1}
 	var found []*lexeme
@@ -17,7 +17,7 @@ func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
 	for mention := range mentions(content) {
 		target, err := p.target(mention)
 		if mention.identity != m.String() {
-			// Where others' markers stand is theirs to see, unless it is a scalar of ours.
+			// Markers of other environments are ignored, unless they are at one of these scalars.
 			if target != nil {
 				foreign[target] = mention.identity
 			}
@@ -32,11 +32,11 @@ func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
 		if len(found) > 0 {
 			last := found[len(found)-1]
 			if last == target {
-				continue // above it and behind it: one place
+				continue // One scalar, with markers above it and behind it.
 			}
 			if last.document == target.document {
 				return nil, p.err(target.start, ErrTwoMarkers, fmt.Sprintf(
-					"line %d of the same document bears it too; keep one, and let the other place refer to it by an anchor and an alias",
+					"line %d of the same document has it too; keep one, and refer to that scalar from the other place by an anchor and an alias",
 					lineOf(content, last.start)))
 			}
 		}
@@ -45,24 +45,24 @@ func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
 	for _, target := range found {
 		if other, ok := foreign[target]; ok {
 			return nil, p.err(target.start, ErrTwoMarkers, fmt.Sprintf(
-				"the scalar bears the marker of %q too, but can be one environment's only; remove one of them", other))
+				"the scalar also has the marker of %q, but can belong to one environment only; remove one of them", other))
 		}
 	}
 	return found, nil
 }
 
-// places finds what stands where in a file.
+// places finds the scalars that markers refer to.
 type places struct {
 	content []byte
 	lexemes []lexeme
 
-	// The lexeme last asked about by above, and where the comments above it begin:
-	// many markers above one value cost no more than one.
+	// The index of the lexeme in the last call of above, and the offset of the comments
+	// above it, so that many markers above one value cost no more than one.
 	below, top int
 }
 
-// target returns the scalar that a mention marks; nil when it is not a comment of
-// its own; an error when no revision can be put at what it marks.
+// target returns the scalar that a mention marks. It returns nil when the mention is not a
+// comment of its own, and an error when no revision can be written at what it marks.
 func (p *places) target(m mention) (*lexeme, error) {
 	next := sort.Search(len(p.lexemes), func(i int) bool { return p.lexemes[i].from >= m.offset })
 	if next == 0 {
@@ -87,8 +87,8 @@ func (p *places) target(m mention) (*lexeme, error) {
 	}
 }
 
-// behind is the target of a mention that follows something on its line: the
-// lexeme at an index, or -1, and from an offset on what is no lexeme.
+// behind returns the target of a mention that follows other text on its line. previous is
+// the index of the lexeme before it, or -1; from is the offset behind that lexeme.
 func (p *places) behind(m mention, previous, from int) (*lexeme, error) {
 	between := string(trim(p.content[from:m.offset]))
 	sameLine := previous >= 0 && p.lexemes[previous].end >= m.begin
@@ -104,7 +104,7 @@ func (p *places) behind(m mention, previous, from int) (*lexeme, error) {
 	}
 }
 
-// above is the target of a mention on a line of its own; next is the index of the
+// above returns the target of a mention on a line of its own; next is the index of the
 // first lexeme behind it.
 func (p *places) above(m mention, next int) (*lexeme, error) {
 	if next == len(p.lexemes) {
@@ -129,8 +129,8 @@ func (p *places) above(m mention, next int) (*lexeme, error) {
 	}
 }
 
-// topOfComments returns where the lines begin that are nothing but a comment and
-// stand, without a gap, above the line that begins at an offset.
+// topOfComments returns the offset of the block of comment lines directly above the line
+// that begins at an offset.
 func topOfComments(content []byte, begin int) int {
 	for begin > 0 {
 		end := begin - 1
@@ -156,7 +156,7 @@ func (p *places) scalarOfKey(m mention, key int) (*lexeme, error) {
 	return nil, p.notScalar(m)
 }
 
-// scalar returns the lexeme at an index, if a revision can be put there.
+// scalar returns the lexeme at an index, if a revision can be written there.
 func (p *places) scalar(m mention, i int) (*lexeme, error) {
 	l := &p.lexemes[i]
 	before := p.content[max(0, l.end-1):l.end]
@@ -164,7 +164,7 @@ func (p *places) scalar(m mention, i int) (*lexeme, error) {
 	case l.value != nil: // a key
 		return nil, p.notScalar(m)
 	case l.node.Kind == yaml.AliasNode:
-		return nil, p.err(m.offset, ErrNotScalar, "it is the alias *"+l.node.Value+"; put the marker behind the value that is anchored there")
+		return nil, p.err(m.offset, ErrNotScalar, "it is the alias *"+l.node.Value+"; put the marker behind the value that has this anchor")
 	case l.block():
 		return nil, p.err(m.offset, ErrMultiline, "it is a block scalar; write the value behind its key, in quotes")
 	case multiline(l.text(p.content)):
@@ -172,7 +172,7 @@ func (p *places) scalar(m mention, i int) (*lexeme, error) {
 	case l.tagged(p.content) && l.node.ShortTag() != stringTag:
 		return nil, p.err(m.offset, ErrNotString, "a revision is a string; remove the tag")
 	case l.empty() && (l.flow || !bytes.ContainsAny(before, ":-")):
-		return nil, p.err(m.offset, ErrNotScalar, `there is no value; write "" for it to be filled`)
+		return nil, p.err(m.offset, ErrNotScalar, `there is no value; write "" there`)
 	}
 	return l, nil
 }

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// The text of YAML, as far as it must be read off the content: where line breaks,
-// the properties of a node and the five styles of scalars end. Each takes text
-// that begins with the thing; a negative length says that it does not.
+// These functions read YAML text: they return where line breaks, the properties of a node
+// and the five styles of scalars end. Each takes text that begins with the element, and
+// returns a negative length if it does not.
 
 func blank(b byte) bool { return b == ' ' || b == '\t' }
 
-// trim removes blanks at both ends, and no break, however rare.
+// trim removes blanks at both ends, but no line break of any kind.
 func trim(text []byte) []byte { return bytes.Trim(text, " \t") }
 
-// lineBreak returns how many bytes of the line break that the text begins with;
-// 0 when it does not. YAML 1.1, and the parser, know six of them.
+// lineBreak returns the length of the line break at the beginning of the text, in bytes; 0
+// if there is none. YAML 1.1 and the parser have six kinds.
 func lineBreak(text []byte) int {
 	if len(text) == 0 {
 		return 0
@@ -40,13 +40,13 @@ func lineBreak(text []byte) int {
 	return 0
 }
 
-// multiline tells whether a line break is in the text.
+// multiline reports whether the text contains a line break.
 func multiline(text []byte) bool {
 	return bytes.ContainsAny(text, "\r\n\u0085\u2028\u2029")
 }
 
-// behindProperties returns where the text of a node begins whose anchor and tag
-// begin at an offset; comments may stand between.
+// behindProperties returns the offset of the text of a node whose anchor and tag begin at
+// an offset; comments may be between them.
 func behindProperties(content []byte, at int) int {
 	for at < len(content) && (content[at] == '&' || content[at] == '!') {
 		at += property(content[at:])
@@ -59,8 +59,8 @@ func behindProperties(content []byte, at int) int {
 	return at
 }
 
-// property returns the length of the anchor or tag that the text begins with. A tag
-// ends at a blank, an anchor at what can be in no name.
+// property returns the length of the anchor or tag at the beginning of the text. A tag
+// ends at a blank, an anchor at a character that no name contains.
 func property(text []byte) int {
 	at := 1
 	for at < len(text) && !blank(text[at]) && lineBreak(text[at:]) == 0 {

@@ -2,7 +2,7 @@ package manifest
 
 import "go.yaml.in/yaml/v3"
 
-// verify parses the edited file and compares it with what it was.
+// verify parses the edited file and compares it with the original.
 func verify(edited []byte, before []*yaml.Node, marked []*lexeme, value string) error {
 	after, err := parse(edited)
 	if err != nil || len(after) != len(before) {
@@ -20,9 +20,9 @@ func verify(edited []byte, before []*yaml.Node, marked []*lexeme, value string) 
 	return nil
 }
 
-// difference returns the first node that is not what it was, or, if it is marked,
-// is not the value. Aliases are compared by name and not followed: the file says
-// how deep the comparison goes, not what it would expand to.
+// difference returns the first node that changed or, if it is marked, does not have the
+// value. Aliases are compared by name and not followed, so that the depth of the comparison
+// is that of the file, not of its expansion.
 func difference(before, after *yaml.Node, marked map[*yaml.Node]bool, value string) *yaml.Node {
 	if before.Kind != after.Kind || before.Anchor != after.Anchor || len(before.Content) != len(after.Content) {
 		return before
@@ -46,5 +46,5 @@ func difference(before, after *yaml.Node, marked map[*yaml.Node]bool, value stri
 }
 
 func unverified(line int) error {
-	return &Error{Line: line, Err: ErrUnverified, Detail: "nothing was changed; write the marked line in a plainer form, and report this"}
+	return &Error{Line: line, Err: ErrUnverified, Detail: "nothing was changed; write the marked line in a simpler form, and report this"}
 }

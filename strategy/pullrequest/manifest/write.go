@@ -12,19 +12,19 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// Short tags of what a marked scalar may be after an edit.
+// Short tags that a marked scalar may have after an edit.
 const (
 	stringTag  = "!!str"
 	integerTag = "!!int"
 )
 
-// maxDigits of a number that every reader keeps exact: JSON's are read as float64,
-// which holds each integer below 2^53, and so each of 15 digits.
+// maxDigits is the length of a number that every reader reads exactly. JSON numbers are
+// read as float64, which holds each integer below 2^53, and so each of 15 digits.
 const maxDigits = 15
 
-// check returns an error for a value that is not to be written into a file. YAML
-// could carry any character in double quotes, but no revision has one that does
-// not print, and such a one would hide from the people who review.
+// check returns an error for a value that must not be written into a file. YAML can hold
+// any character in double quotes, but no revision has an unprintable character, and
+// reviewers could not see it.
 func check(value string) error {
 	if value == "" {
 		return &Error{Err: ErrValue, Detail: "it is empty"}
@@ -40,7 +40,7 @@ func check(value string) error {
 	return nil
 }
 
-// written returns the value as it replaces a lexeme's text, in the same style.
+// written returns the text of the value that replaces a lexeme, in the same style.
 func written(value string, l *lexeme, old string) string {
 	style := l.node.Style
 	switch {
@@ -53,15 +53,15 @@ func written(value string, l *lexeme, old string) string {
 	}
 }
 
-// stringWhenPlain tells whether the value, written without quotes, is the same
-// string to all readers: those of YAML 1.1, those of 1.2, and those that read
-// numbers as JSON does. It is when the writers of both libraries leave it plain.
+// stringWhenPlain reports whether all readers read the unquoted value as the same string:
+// those of YAML 1.1, those of 1.2, and those that read numbers as JSON does. That is so
+// when the writers of both libraries leave it plain.
 func stringWhenPlain(value string, flow bool) bool {
-	if value == "<<" { // which would merge
+	if value == "<<" { // It is the merge key.
 		return false
 	}
 	if _, err := strconv.ParseFloat(value, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		return false // such as NaN, or the commit 1234e567, which Go finds too large for a number
+		return false // Such as NaN, or the commit 1234e567, a number that is out of range in Go.
 	}
 	if flow {
 		line, err := yaml.Marshal(inFlow{Values: []string{value}})
@@ -77,12 +77,12 @@ func stringWhenPlain(value string, flow bool) bool {
 	return err == nil && string(older) == value+"\n"
 }
 
-// inFlow is written between brackets, where fewer texts are plain.
+// inFlow is written between brackets, where fewer texts can be plain.
 type inFlow struct {
 	Values []string `yaml:"values,flow"`
 }
 
-// integer tells whether a plain text is a number whose digits every reader keeps.
+// integer reports whether a plain text is a number that every reader reads exactly.
 func integer(text string) bool {
 	if text == "" || len(text) > maxDigits || text[0] == '0' && text != "0" {
 		return false
@@ -90,20 +90,20 @@ func integer(text string) bool {
 	return strings.Trim(text, "0123456789") == ""
 }
 
-// reading of a scalar, as Kubernetes and Flux read it.
+// reading is a scalar as Kubernetes and Flux read it.
 type reading struct {
-	text  string // as it stands in the file
+	text  string // as in the file
 	value any    // a string, a number, a bool or nil
 }
 
-// read reads a scalar by itself. properties are its anchor and tag.
+// read reads a single scalar. properties are its anchor and tag.
 func read(properties, text []byte) (reading, error) {
 	r := reading{text: string(text)}
 	err := sigsyaml.Unmarshal([]byte(string(properties)+r.text), &r.value)
 	return r, err
 }
 
-// is tells whether it is the value already.
+// is reports whether the scalar has the value already.
 func (r reading) is(value string) bool {
 	if s, ok := r.value.(string); ok {
 		return s == value
@@ -111,7 +111,7 @@ func (r reading) is(value string) bool {
 	return r.text == value && integer(value)
 }
 
-// String is for people; what is no string says so.
+// String returns the value for people; a value that is not a string has its type behind it.
 func (r reading) String() string {
 	switch v := r.value.(type) {
 	case string:

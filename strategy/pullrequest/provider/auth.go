@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// struckOut stands for a credential in a text.
+	// struckOut replaces a credential in a text.
 	struckOut = "[redacted]"
 
-	// minSecret is the shortest text that is struck out. Shorter ones are no
-	// credentials of any service, and would strike out half of every message.
+	// minSecret is the length of the shortest text that is removed, in bytes. No service
+	// has shorter credentials, and their removal would delete half of every message.
 	minSecret = 6
 
-	// jwtBackdated is how far back a GitHub App's own token is dated, against clocks
-	// that differ, and jwtLife how long it holds: GitHub's documentation asks for 60 s
-	// and at most ten minutes.
+	// jwtBackdated is the time by which a GitHub App's own token is backdated, because
+	// clocks differ. jwtLife is its validity. GitHub's documentation requires 60 s and at
+	// most ten minutes.
 	jwtBackdated = 60 * time.Second
 	jwtLife      = 9 * time.Minute
 
-	// appTokenReserve is how long before its end (an hour after its making) an
-	// installation's token is replaced: a clone and a push must fit in.
+	// appTokenReserve is the time before its expiry (one hour after its creation) at which
+	// an installation's token is replaced. A clone and a push must fit into it.
 	appTokenReserve = 5 * time.Minute
 )
 
@@ -45,8 +45,7 @@ const (
 	basic
 )
 
-// authorizer adds the credentials to requests, and knows them to strike them out
-// of texts.
+// authorizer adds the credentials to requests, and removes them from texts.
 type authorizer struct {
 	kind     pipelinesv1.GitProviderType
 	scheme   scheme
@@ -56,11 +55,11 @@ type authorizer struct {
 	plain    gitCredentials
 	secrets  []string
 
-	// A GitHub App: the key, and the installation's token as it was fetched last.
+	// A GitHub App: the key, and the last token of the installation.
 	app       *GitHubApp
 	key       *rsa.PrivateKey
 	installed atomic.Pointer[appToken]
-	// client and api fetch it; set once by New, before first use.
+	// client and api are used to fetch the token; New sets them before the first use.
 	client *http.Client
 	api    string
 }
@@ -76,7 +75,7 @@ func newAuthorizer(t pipelinesv1.GitProviderType, c Credentials) (*authorizer, e
 	c.Token, c.Password = strings.TrimSpace(c.Token), strings.TrimRight(c.Password, "\r\n")
 	c.Username = strings.TrimSpace(c.Username)
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return nil, invalid(t, "the token contains characters that no token has")
+		return nil, invalid(t, "the token contains characters that are invalid in a token")
 	}
 	a := &authorizer{kind: t, token: c.Token, username: c.Username, password: c.Password}
 	switch t {
@@ -87,7 +86,7 @@ func newAuthorizer(t pipelinesv1.GitProviderType, c Credentials) (*authorizer, e
 		}
 		a.token = first(c.Token, c.Password)
 	case pipelinesv1.GitLab:
-		// Personal, project, group and OAuth tokens are all taken as bearer tokens:
+		// Personal, project, group and OAuth tokens are all accepted as bearer tokens:
 		// https://docs.gitlab.com/api/rest/authentication/
 		a.plain.username = "oauth2"
 		a.token = first(c.Token, c.Password)
@@ -117,7 +116,7 @@ func newAuthorizer(t pipelinesv1.GitProviderType, c Credentials) (*authorizer, e
 		return nil, unknownType(t)
 	}
 	if a.scheme != basic && a.token == "" || a.scheme == basic && a.password == "" {
-		return nil, invalid(t, "no credentials: the Secret needs the key token")
+		return nil, invalid(t, "no credentials: add the key token to the Secret")
 	}
 	a.plain.password = first(c.Password, c.Token)
 	if c.Username != "" && c.Password != "" {
@@ -136,7 +135,7 @@ func first(texts ...string) string {
 	return ""
 }
 
-// remember makes redact strike secrets out, as they are and as they travel.
+// remember makes redact remove secrets, plain and encoded as in requests.
 func (a *authorizer) remember(secrets ...string) {
 	for _, s := range secrets {
 		if len(s) < minSecret {
@@ -164,8 +163,8 @@ func (a *authorizer) useApp(app GitHubApp) error {
 	}
 	key, err := jwt.ParseRSAPrivateKeyFromPEM(app.PrivateKey)
 	if err != nil {
-		// The parser's own words may hold parts of the key.
-		return invalid(a.kind, "the GitHub App's private key is no RSA key in PEM")
+		// The parser's error may contain parts of the key.
+		return invalid(a.kind, "the GitHub App's private key is not an RSA key in PEM format")
 	}
 	a.app, a.key = &app, key
 	return nil
@@ -174,7 +173,7 @@ func (a *authorizer) useApp(app GitHubApp) error {
 // authorize adds the Authorization header.
 func (a *authorizer) authorize(request *http.Request, now time.Time) error {
 	if request.Header.Get("Authorization") != "" {
-		return nil // the App's own, for the request below
+		return nil // The App's own token is set, by installation.
 	}
 	token := a.token
 	if a.app != nil {
@@ -194,11 +193,11 @@ func (a *authorizer) authorize(request *http.Request, now time.Time) error {
 	return nil
 }
 
-// forget the installation's token, which was refused: an App that was installed
-// anew gets another.
+// forget removes the installation's token after the service refused it. A reinstalled App
+// gets another.
 func (a *authorizer) forget() { a.installed.Store(nil) }
 
-// git returns what Git's basic authentication wants.
+// git returns the credentials for Git's basic authentication.
 func (a *authorizer) git(ctx context.Context, now time.Time) (username, password string, err error) {
 	if a.app == nil {
 		return a.plain.username, a.plain.password, nil
@@ -207,7 +206,7 @@ func (a *authorizer) git(ctx context.Context, now time.Time) (username, password
 	return a.plain.username, token, err
 }
 
-// installation returns the token of the App's installation, fetching it if need be.
+// installation returns the token of the App's installation, and fetches it if necessary.
 // https://docs.github.com/en/rest/apps/apps#create-an-installation-access-token-for-an-app
 func (a *authorizer) installation(ctx context.Context, now time.Time) (string, error) {
 	if t := a.installed.Load(); t != nil && now.Add(appTokenReserve).Before(t.expires) {
@@ -219,12 +218,12 @@ func (a *authorizer) installation(ctx context.Context, now time.Time) (string, e
 		ExpiresAt: jwt.NewNumericDate(now.Add(jwtLife)),
 	}).SignedString(a.key)
 	if err != nil {
-		return "", invalid(a.kind, "the GitHub App's private key does not sign")
+		return "", invalid(a.kind, "the GitHub App's private key cannot sign")
 	}
 	address := a.api + "app/installations/" + strconv.FormatInt(a.app.InstallationID, 10) + "/access_tokens"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, http.NoBody)
 	if err != nil {
-		return "", invalid(a.kind, "the API's URL is not a URL")
+		return "", invalid(a.kind, "apiURL is not a valid URL")
 	}
 	request.Header.Set("Authorization", "Bearer "+signed)
 	request.Header.Set("Accept", "application/vnd.github+json")
@@ -237,9 +236,9 @@ func (a *authorizer) installation(ctx context.Context, now time.Time) (string, e
 		Token   string    `json:"token"`
 		Expires time.Time `json:"expires_at"`
 	}
-	// Not the decoder's words: they may hold parts of the token.
+	// Without the decoder's error, which may contain parts of the token.
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Token == "" {
-		return "", refused(Transient, "the answer holds no installation token")
+		return "", refused(Transient, "the response contains no installation token")
 	}
 	a.installed.Store(&appToken{token: answer.Token, expires: answer.Expires})
 	return answer.Token, nil

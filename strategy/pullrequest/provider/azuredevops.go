@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// azureListedBody is where Azure DevOps cuts descriptions in lists; one that is
-	// as long is read again by itself.
+	// azureListedBody is the length to which Azure DevOps cuts descriptions in lists. A
+	// pull request with a description of this length is read again separately.
 	azureListedBody = 400
 
-	// azureReads bounds those reads in one Find. Beyond them bodies would be cut, so
-	// the older pull requests are left out.
+	// azureReads bounds those reads in one Find. The older pull requests beyond them are
+	// left out, because their bodies would be cut.
 	azureReads = 30
 
 	headsPrefix = "refs/heads/"
 )
 
-// azurePullRequests is the resource that the client must find in the service's
-// table of resources.
+// azurePullRequests is the id of the resource that must be in the service's table of
+// resources.
 var azurePullRequests = uuid.MustParse("9946fd70-0d40-406e-b686-b4744cbbcc37")
 
-// azureBackend speaks
+// azureBackend implements
 // https://learn.microsoft.com/rest/api/azure/devops/git/pull-requests.
 type azureBackend struct {
 	client git.Client
 	r      Repository
 }
 
-// azureTable lets only a usable table of resources through. The client remembers
-// the first that it gets for as long as the process lives, and follows its fields
-// without looking: a proxy's page taken for one would last until a restart.
+// azureTable passes only a usable table of resources. The client keeps the first table
+// until the process ends, and does not check its fields. A proxy's page in its place would
+// be used until a restart.
 type azureTable struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -50,7 +50,7 @@ func (t azureTable) RoundTrip(request *http.Request) (*http.Response, error) {
 	var table struct {
 		Value []azuredevops.ApiResourceLocation `json:"value"`
 	}
-	// The wire has read the body: it can be read here and given back.
+	// The wire has buffered the body, so it can be read here and restored.
 	decodeErr := json.NewDecoder(response.Body).Decode(&table)
 	_ = response.Body.Close()
 	usable := table.Value[:0]
@@ -64,7 +64,7 @@ func (t azureTable) RoundTrip(request *http.Request) (*http.Response, error) {
 		usable = append(usable, l)
 	}
 	if decodeErr != nil || !found {
-		return nil, refused(Transient, "the answer is no table of Azure DevOps' resources")
+		return nil, refused(Transient, "the response is not a table of Azure DevOps' resources")
 	}
 	table.Value = usable
 	body, err := json.Marshal(table)
@@ -79,8 +79,8 @@ func (t azureTable) RoundTrip(request *http.Request) (*http.Response, error) {
 func newAzureDevOps(_ Options, r Repository, c *http.Client) backend {
 	guarded := *c
 	guarded.Transport = azureTable{next: c.Transport}
-	// The git area lives under the organization's URL itself, so the client needs not
-	// be led there, nor have the URL lowercased.
+	// The git area is at the organization's URL itself, so the client needs no location
+	// lookup, and no lowercased URL.
 	connection := azuredevops.NewAnonymousConnection(r.Server)
 	client := azuredevops.NewClientWithOptions(connection, r.Server, azuredevops.WithHTTPClient(&guarded))
 	return &azureBackend{client: &git.ClientImpl{Client: *client}, r: r}
@@ -192,7 +192,7 @@ func (b *azureBackend) close(ctx context.Context, pr PullRequest) error {
 	return err
 }
 
-// merge asks to complete it; the service does so in the background.
+// merge requests the completion, which the service does in the background.
 func (b *azureBackend) merge(ctx context.Context, pr PullRequest, m MergeOptions) error {
 	change := &git.GitPullRequest{
 		Status:                &git.PullRequestStatusValues.Completed,
@@ -216,7 +216,7 @@ func (b *azureBackend) edit(ctx context.Context, number int64, change *git.GitPu
 }
 
 // comment: https://learn.microsoft.com/rest/api/azure/devops/git/pull-request-threads/create.
-// The thread is closed at once: an open one may stand against completion.
+// The thread is closed at once: an open one may block the completion.
 func (b *azureBackend) comment(ctx context.Context, number int64, text string) error {
 	_, err := b.client.CreateThread(ctx, git.CreateThreadArgs{
 		RepositoryId: &b.r.Name, Project: &b.r.Project, PullRequestId: ptr(int(number)),
@@ -246,7 +246,7 @@ func (b *azureBackend) addLabels(ctx context.Context, number int64, labels []str
 func (b *azureBackend) requestReviews(ctx context.Context, number int64, reviewers []string) error {
 	for _, id := range reviewers {
 		if _, err := uuid.Parse(id); err != nil {
-			return refused(Validation, "%q is no identity's id; Azure DevOps knows reviewers by GUID", id)
+			return refused(Validation, "%q is not the id of an identity; Azure DevOps names reviewers by GUID", id)
 		}
 	}
 	for _, id := range reviewers {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// bitbucketBackend speaks
+// bitbucketBackend implements
 // https://developer.atlassian.com/server/bitbucket/rest/ (Pull Requests), of
 // Bitbucket Server and Data Center.
 type bitbucketBackend struct {
@@ -23,7 +23,7 @@ func newBitbucketServer(r Repository, c *http.Client) backend {
 	return &bitbucketBackend{http: c, r: r}
 }
 
-// bitbucketPullRequest is what is used of RestPullRequest.
+// bitbucketPullRequest has the used fields of RestPullRequest.
 type bitbucketPullRequest struct {
 	ID          int64               `json:"id,omitempty"`
 	Version     int                 `json:"version"`
@@ -73,7 +73,7 @@ type bitbucketUser struct {
 // limits: a title has at most 255 characters, a description 32,768.
 func (*bitbucketBackend) limits() Limits { return Limits{Title: 255, Body: 32768} }
 
-// call one resource under the repository's pull requests.
+// call calls one resource under the repository's pull requests.
 func (b *bitbucketBackend) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	address := b.r.APIURL + "projects/" + url.PathEscape(b.r.Owner) + "/repos/" + url.PathEscape(b.r.Name) + "/pull-requests" + path
 	if len(query) > 0 {
@@ -94,7 +94,8 @@ func (b *bitbucketBackend) call(ctx context.Context, method, path string, query 
 	if method != http.MethodGet {
 		request.Body, request.ContentLength = newBody(encoded), int64(len(encoded))
 		request.Header.Set("Content-Type", "application/json")
-		// Without it, the service's guard against forged requests refuses some writes.
+		// Without this header, the service's protection against forged requests refuses some
+		// writes.
 		request.Header.Set("X-Atlassian-Token", "no-check")
 	}
 	response, err := b.http.Do(request)
@@ -110,7 +111,7 @@ func (b *bitbucketBackend) call(ctx context.Context, method, path string, query 
 
 func newBody(b []byte) *body { return &body{Reader: bytes.NewReader(b)} }
 
-// body of a message that is in memory.
+// body is a message body in memory.
 type body struct{ *bytes.Reader }
 
 // Close implements io.Closer.
@@ -139,7 +140,7 @@ func (b *bitbucketBackend) pullRequest(pr *bitbucketPullRequest) PullRequest {
 	return p
 }
 
-// list: GET …/pull-requests, of those that go out from the branch.
+// list: GET …/pull-requests, with the branch as source.
 func (b *bitbucketBackend) list(ctx context.Context, q Query) ([]PullRequest, error) {
 	var found []PullRequest
 	start := 0
@@ -157,7 +158,7 @@ func (b *bitbucketBackend) list(ctx context.Context, q Query) ([]PullRequest, er
 			return nil, err
 		}
 		if page.IsLastPage == nil {
-			return nil, refused(Transient, "the answer is no page of the service's API")
+			return nil, refused(Transient, "the response is not a page of the service's API")
 		}
 		for _, pr := range page.Values {
 			p := b.pullRequest(&pr)
@@ -207,8 +208,8 @@ func (b *bitbucketBackend) create(ctx context.Context, n NewPullRequest) (PullRe
 	return b.pullRequest(&pr), nil
 }
 
-// update: PUT …/pull-requests/{id}, which takes what is left out for emptied, the
-// reviewers too.
+// update: PUT …/pull-requests/{id}, which empties fields that are left out, also the
+// reviewers.
 func (b *bitbucketBackend) update(ctx context.Context, number int64, e Edit) (PullRequest, error) {
 	pr, err := b.read(ctx, number)
 	if err != nil {
@@ -234,8 +235,8 @@ func (b *bitbucketBackend) put(ctx context.Context, number int64, pr *bitbucketP
 	return b.pullRequest(&after), nil
 }
 
-// merge: POST …/pull-requests/{id}/merge. It has no guard by commit; the version
-// that the head was read with stands in for it: a push raises it.
+// merge: POST …/pull-requests/{id}/merge. It has no guard by commit. The
+// version that was read with the head replaces it, because a push increments the version.
 func (b *bitbucketBackend) merge(ctx context.Context, pr PullRequest, m MergeOptions) error {
 	var body any
 	if m.Message != "" {
@@ -257,10 +258,10 @@ func (b *bitbucketBackend) comment(ctx context.Context, number int64, text strin
 }
 
 func (*bitbucketBackend) addLabels(context.Context, int64, []string) error {
-	return refused(Unsupported, "Bitbucket Server has no labels on pull requests")
+	return refused(Unsupported, "Bitbucket Server does not support labels on pull requests")
 }
 
-// requestReviews: PUT …/pull-requests/{id} with one reviewer more for each.
+// requestReviews: PUT …/pull-requests/{id} with the added reviewers.
 func (b *bitbucketBackend) requestReviews(ctx context.Context, number int64, reviewers []string) error {
 	pr, err := b.read(ctx, number)
 	if err != nil {

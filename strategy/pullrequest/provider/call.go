@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// defaultTimeout of one request. Services answer within seconds; GitLab gives
-	// up on its own side after 60.
+	// defaultTimeout of one request. Services respond within seconds; GitLab aborts a
+	// request after 60 s.
 	defaultTimeout = 30 * time.Second
 
-	// maxCall bounds one call of the interface, however many pages it takes.
+	// maxCall bounds one call of the interface, with all its pages.
 	maxCall = 2 * time.Minute
 
-	// pageSize is the most that all but Gitea (50) and Bitbucket Server (1000, its
-	// operators may lower it) give at a time.
+	// pageSize is the largest page of all services except Gitea (50) and Bitbucket Server
+	// (1000; its operators may lower it).
 	pageSize = 100
 
-	// maxPages of one list: a thousand promotions into one environment, and for
-	// Gitea, which cannot filter, the newest 2,000 pull requests of the repository.
+	// maxPages bounds one list: a thousand promotions into one environment or, for Gitea,
+	// which cannot filter, the newest 2,000 pull requests of the repository.
 	maxPages = 40
 
-	// maxNames of labels or reviewers in one call; more is a mistake, and some are
-	// a request each.
+	// maxNames bounds the labels or reviewers of one call. More is a mistake, and some
+	// services need a request for each.
 	maxNames = 50
 )
 
-// backend is what differs between the services. Its methods may panic, and return
-// errors of any kind: guarded makes them fit.
+// backend is the part that differs between the services. Its methods may panic, and return
+// errors of any type: guarded converts both.
 type backend interface {
 	limits() Limits
 	list(ctx context.Context, q Query) ([]PullRequest, error)
@@ -49,7 +49,7 @@ type backend interface {
 	requestReviews(ctx context.Context, number int64, reviewers []string) error
 }
 
-// guarded is the Provider over every backend.
+// guarded implements Provider with any backend.
 type guarded struct {
 	kind       pipelinesv1.GitProviderType
 	repository Repository
@@ -128,7 +128,7 @@ func (p *guarded) Update(ctx context.Context, number int64, e Edit) (PullRequest
 func (p *guarded) Merge(ctx context.Context, number int64, m MergeOptions) (PullRequest, error) {
 	return p.one(ctx, "merge pull request", func(ctx context.Context) (PullRequest, error) {
 		if m.HeadSHA == "" {
-			return PullRequest{}, refused(Validation, "the commit that is to be merged is required")
+			return PullRequest{}, refused(Validation, "the commit to merge is required")
 		}
 		pr, err := p.backend.get(ctx, number)
 		if err != nil {
@@ -138,11 +138,11 @@ func (p *guarded) Merge(ctx context.Context, number int64, m MergeOptions) (Pull
 		case Merged:
 			return pr, nil
 		case Closed:
-			return PullRequest{}, refused(Conflict, "it is closed")
+			return PullRequest{}, refused(Conflict, "the pull request is closed")
 		case Open:
 		}
 		if !strings.EqualFold(pr.HeadSHA, m.HeadSHA) {
-			return PullRequest{}, refused(HeadMoved, "its head is %.12q, not %.12q", pr.HeadSHA, m.HeadSHA)
+			return PullRequest{}, refused(HeadMoved, "the head of the pull request is %.12q, not %.12q", pr.HeadSHA, m.HeadSHA)
 		}
 		if err := p.backend.merge(ctx, pr, m); err != nil {
 			return PullRequest{}, err
@@ -201,14 +201,14 @@ func (p *guarded) names(ctx context.Context, op string, names []string, act func
 	case len(names) == 0:
 		return nil
 	case len(names) > maxNames:
-		return p.explain(ctx, op, refused(Validation, "%d names are more than %d", len(names), maxNames))
+		return p.explain(ctx, op, refused(Validation, "%d names were given, and the limit is %d", len(names), maxNames))
 	}
 	return p.do(ctx, op, act)
 }
 
-// one is do for what returns a pull request. A vendor's client that decodes an
-// answer of another shape leaves fields empty rather than fail; a pull request
-// without a number, a state or branches is such an answer.
+// one is do for calls that return a pull request. A vendor's client that decodes a response
+// of another form leaves fields empty instead of failing. A pull request without a number,
+// a state or branches is such a response.
 func (p *guarded) one(ctx context.Context, op string, act func(context.Context) (PullRequest, error)) (PullRequest, error) {
 	var pr PullRequest
 	err := p.do(ctx, op, func(ctx context.Context) error {
@@ -226,12 +226,12 @@ func (p *guarded) one(ctx context.Context, op string, act func(context.Context) 
 
 func (pr PullRequest) check() error {
 	if pr.Number <= 0 || pr.State == "" || pr.Head == "" || pr.Base == "" {
-		return refused(Transient, "the answer is no pull request of the service's API")
+		return refused(Transient, "the response is not a pull request of the service's API")
 	}
 	return nil
 }
 
-// do runs an act within its time, and turns whatever comes of it into an *Error.
+// do runs an act within maxCall, and converts its error or panic into an *Error.
 func (p *guarded) do(parent context.Context, op string, act func(context.Context) error) (err error) {
 	if parent.Err() != nil {
 		return p.explain(parent, op, parent.Err())
@@ -240,8 +240,8 @@ func (p *guarded) do(parent context.Context, op string, act func(context.Context
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			// The vendors' clients follow pointers that an odd answer leaves nil.
-			err = p.explain(parent, op, refused(Transient, "the answer could not be read: %v", r))
+			// The vendors' clients use pointers that an unexpected response leaves nil.
+			err = p.explain(parent, op, refused(Transient, "the response could not be read: %v", r))
 		}
 	}()
 	if err := act(ctx); err != nil {
@@ -250,7 +250,7 @@ func (p *guarded) do(parent context.Context, op string, act func(context.Context
 	return nil
 }
 
-// explain makes an *Error of any error that an act ended with.
+// explain makes an *Error of any error of an act.
 func (p *guarded) explain(parent context.Context, op string, err error) error {
 	var known *Error
 	explained := &Error{Class: Transient}
@@ -261,8 +261,8 @@ func (p *guarded) explain(parent context.Context, op string, err error) error {
 		explained.TimedOut = true
 		explained.Message = fmt.Sprintf("did not end within %s", maxCall)
 	case parent.Err() == nil:
-		// What is left are errors of decoding.
-		explained.Message = "the answer could not be read: " + p.wire.clean(err.Error())
+		// All other errors are of decoding.
+		explained.Message = "the response could not be read: " + p.wire.clean(err.Error())
 	}
 	if parent.Err() != nil {
 		explained.Class, explained.Err = Transient, parent.Err()

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// limitedFor is how long to stay away where a service limits without saying for
-	// how long. GitHub asks for a minute at least:
+	// limitedFor is the wait after a rate limit whose response has no duration. GitHub
+	// requires at least one minute:
 	// https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api
 	limitedFor = time.Minute
 
-	// minRetryAfter is the shortest wait that a service may ask for, so that promotions
-	// never repeat at once. backoff.MaxRetryAfter is the longest, which is GitHub's own
+	// minRetryAfter is the shortest wait that a service may request, so that promotions
+	// are never repeated at once. backoff.MaxRetryAfter is the longest, which is GitHub's own
 	// window.
 	minRetryAfter = time.Second
 )
 
-// classify an answer that is neither a success nor a redirect.
+// classify returns the class of a response that is neither a success nor a redirect.
 func classify(t pipelinesv1.GitProviderType, status int, body []byte) (Class, string) {
 	message, kind := messageOf(t, body)
 	class := classOf(status, message, kind)
@@ -68,7 +68,7 @@ func classOf(status int, message, kind string) Class {
 	}
 }
 
-// alreadyExists: of GitHub with 422, of the others with 409.
+// alreadyExists: GitHub responds with 422, the others with 409.
 func alreadyExists(message, kind string) bool {
 	lower := strings.ToLower(message)
 	return strings.Contains(lower, "pull request already exists") || // GitHub, Gitea
@@ -96,8 +96,8 @@ func conflict(message, kind string) Class {
 	}
 }
 
-// messageOf reads what a service says in an error: its message and, of those that
-// have one, the kind of its exception. Foreign bytes: whatever they are, it returns.
+// messageOf reads the message of a service's error and, where it has one, the type of its
+// exception. It accepts any bytes.
 func messageOf(t pipelinesv1.GitProviderType, body []byte) (message, kind string) {
 	var answer map[string]any
 	if json.Unmarshal(body, &answer) != nil {
@@ -105,7 +105,7 @@ func messageOf(t pipelinesv1.GitProviderType, body []byte) (message, kind string
 	}
 	var parts []string
 	if _, ok := answer["StdErr"]; ok && t == pipelinesv1.Gitea {
-		parts = append(parts, "merge conflict") // the bare output of git
+		parts = append(parts, "merge conflict") // the plain output of git
 	}
 	if t == pipelinesv1.AzureDevOps {
 		kind, _ = answer["typeKey"].(string)
@@ -129,7 +129,7 @@ func messageOf(t pipelinesv1.GitProviderType, body []byte) (message, kind string
 	return strings.Join(parts, ": "), kind
 }
 
-// detail of GitHub's and Bitbucket Server's lists of errors.
+// detail reads GitHub's and Bitbucket Server's lists of errors.
 func detail(e map[string]any) []string {
 	if message, ok := e["message"].(string); ok && message != "" {
 		return []string{message}
@@ -142,7 +142,7 @@ func detail(e map[string]any) []string {
 	return []string{strings.TrimSpace(field + " " + code)}
 }
 
-// flatten GitLab's messages, which are a string, a list or lists by field.
+// flatten joins GitLab's messages, which are a string, a list or lists by field.
 func flatten(value any) []string {
 	switch v := value.(type) {
 	case string:
@@ -169,7 +169,7 @@ func flatten(value any) []string {
 	return nil
 }
 
-// rateLimit tells whether an answer limits the rate, and for how long.
+// rateLimit reports whether a response is a rate limit, and its duration.
 //
 // GitHub limits with 403 or 429: https://docs.github.com/en/rest/using-the-rest-api/rate-limits-for-the-rest-api#exceeding-the-rate-limit
 // GitLab with 429: https://docs.gitlab.com/security/rate_limits/
@@ -196,8 +196,8 @@ func rateLimit(t pipelinesv1.GitProviderType, response *http.Response, message s
 	return limitedFor, true
 }
 
-// retryAfter is how long the service asks to wait; 0 without the header Retry-After, and
-// limitedFor where it cannot be read.
+// retryAfter returns the wait that the service requests; 0 without the header Retry-After,
+// and limitedFor if the header cannot be parsed.
 func retryAfter(response *http.Response, now time.Time) time.Duration {
 	if strings.TrimSpace(response.Header.Get("Retry-After")) == "" {
 		return 0
@@ -210,13 +210,13 @@ func retryAfter(response *http.Response, now time.Time) time.Duration {
 
 func bounded(d time.Duration) time.Duration { return min(max(d, minRetryAfter), backoff.MaxRetryAfter) }
 
-// mend says what people can do about an error of a class.
-func mend(t pipelinesv1.GitProviderType, class Class, h http.Header) string {
+// remedy says how a user can fix an error of a class.
+func remedy(t pipelinesv1.GitProviderType, class Class, h http.Header) string {
 	switch class {
 	case Unauthorized:
 		return "the token is wrong or has expired: put a valid one under the key token of the Secret"
 	case NotFound:
-		return "check the repository's URL and the branches, and that the token may see them"
+		return "check the repository's URL and the branches, and that the token may read them"
 	case Forbidden:
 		if h.Get("X-GitHub-SSO") != "" {
 			return "authorise the token for the organization's single sign-on"
@@ -229,7 +229,7 @@ func mend(t pipelinesv1.GitProviderType, class Class, h http.Header) string {
 	}
 }
 
-// rights that the token needs.
+// rights returns the rights that the token needs.
 func rights(t pipelinesv1.GitProviderType) string {
 	switch t {
 	case pipelinesv1.GitHub:

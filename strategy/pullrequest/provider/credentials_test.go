@@ -62,7 +62,7 @@ func TestFormsOfCredentials(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {
 				g.Expect(err).To(MatchError(provider.ErrUnauthorized))
-				g.Expect(refusal(t, err).Mend).NotTo(BeEmpty())
+				g.Expect(refusal(t, err).Remedy).NotTo(BeEmpty())
 			}
 			username, password, err := p.GitCredentials(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
@@ -96,7 +96,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 			{Status: 302, Header: header("Location", "https://"+url.PathEscape(providertest.Token)+".example/"+providertest.Token)},
 			{Reset: true},
 		} {
-			s.Lay(fault)
+			s.AddFault(fault)
 			for name, call := range calls(p, 1) {
 				err := call(t.Context())
 				if name != "review" || fault.Status != 200 { // whose answer has nothing to read
@@ -108,7 +108,7 @@ func TestNoErrorShowsASecret(t *testing.T) {
 					}
 				}
 			}
-			s.Mend()
+			s.ClearFaults()
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestWrongCA(t *testing.T) {
 			g.Expect(err).To(MatchError(provider.ErrUntrusted))
 			e := refusal(t, err)
 			g.Expect(e.Class.Terminal()).To(BeTrue())
-			g.Expect(e.Mend).To(ContainSubstring("caFile"))
+			g.Expect(e.Remedy).To(ContainSubstring("caFile"))
 			g.Expect(s.Requests()).To(BeEmpty())
 		})
 	}
@@ -272,10 +272,10 @@ func TestGitHubApp(t *testing.T) {
 	s.ForgetAppTokens()
 	_, err = p.Get(t.Context(), created.Number)
 	g.Expect(err).To(HaveOccurred())
-	s.Lay(providertest.Fault{Path: "/app/", Status: 404, Times: 1})
+	s.AddFault(providertest.Fault{Path: "/app/", Status: 404, Times: 1})
 	_, err = p.Get(t.Context(), created.Number)
 	g.Expect(err).To(MatchError(provider.ErrNotFound))
-	s.Lay(providertest.Fault{Path: "/app/", Status: 201, Times: 1, Body: []byte(`{"token":`)})
+	s.AddFault(providertest.Fault{Path: "/app/", Status: 201, Times: 1, Body: []byte(`{"token":`)})
 	_, err = p.Get(t.Context(), created.Number)
 	g.Expect(err).To(MatchError(provider.ErrTransient))
 }

@@ -14,32 +14,32 @@ type Class string
 
 // Classes of errors.
 const (
-	// Invalid: the options are wrong: URL, credentials' form, CA bundle.
+	// Invalid: the options are wrong: URL, form of the credentials, CA bundle.
 	Invalid Class = "Invalid"
-	// NotFound: no such repository or pull request, or none that the credentials
-	// may see: services do not tell the two apart.
+	// NotFound: the repository or pull request does not exist, or the credentials may not
+	// read it. Services do not distinguish the two.
 	NotFound Class = "NotFound"
 	// Unauthorized: the credentials are wrong or expired.
 	Unauthorized Class = "Unauthorized"
-	// Forbidden: the credentials are good, but lack a right.
+	// Forbidden: the credentials are valid, but lack a right.
 	Forbidden Class = "Forbidden"
 	// Untrusted: the service's certificate is not signed by a trusted CA.
 	Untrusted Class = "Untrusted"
-	// Validation: the service understood and will not have it.
+	// Validation: the service understood the request and refuses it.
 	Validation Class = "Validation"
-	// Unsupported: the service has no such thing.
+	// Unsupported: the service does not have this feature.
 	Unsupported Class = "Unsupported"
 	// AlreadyExists: a pull request is open for the same branches.
 	AlreadyExists Class = "AlreadyExists"
-	// HeadMoved: the head is another commit than the one to be merged.
+	// HeadMoved: the head is not the commit to be merged.
 	HeadMoved Class = "HeadMoved"
-	// Conflict: it was changed meanwhile, or is in a state that forbids the act.
+	// Conflict: the pull request was changed meanwhile, or its state does not allow the act.
 	Conflict Class = "Conflict"
-	// NotMergeable: checks, reviews, conflicts or rules stand against merging now.
+	// NotMergeable: checks, reviews, conflicts or rules block the merge now.
 	NotMergeable Class = "NotMergeable"
-	// RateLimited: too many requests; RetryAfter says when to come back.
+	// RateLimited: too many requests; RetryAfter is the wait.
 	RateLimited Class = "RateLimited"
-	// Transient: network, 5xx, an answer that is not the service's API, or the
+	// Transient: network, 5xx, a response that is not the service's API, or the
 	// context's end. The act may have taken effect.
 	Transient Class = "Transient"
 )
@@ -94,8 +94,8 @@ func (c Class) sentinel() error {
 	}
 }
 
-// Terminal tells whether no repetition heals errors of the class: the Pipeline,
-// its Secret or the rights at the service must be changed first.
+// Terminal reports whether no repetition fixes errors of the class: the Pipeline, its
+// Secret or the rights at the service must be changed first.
 func (c Class) Terminal() bool {
 	switch c {
 	case Invalid, NotFound, Unauthorized, Forbidden, Untrusted, Validation, Unsupported:
@@ -107,8 +107,8 @@ func (c Class) Terminal() bool {
 	}
 }
 
-// Error of a call. It holds no secret: what a service said is bounded, and every
-// credential is struck out of it.
+// Error is the error of a call. It contains no secret: the service's message is bounded,
+// and every credential is removed from it.
 type Error struct {
 	// Class of the error; errors.Is finds its sentinel.
 	Class Class
@@ -116,19 +116,19 @@ type Error struct {
 	Provider pipelinesv1.GitProviderType
 	// Op in a few words, as "create pull request".
 	Op string
-	// Status of the HTTP answer; 0 when there was none.
+	// Status of the HTTP response; 0 when there was none.
 	Status int
-	// Message of the service, or what went wrong.
+	// Message of the service, or what failed.
 	Message string
-	// Mend says what to do about it; empty where time heals it.
-	Mend string
-	// RetryAfter is how long to wait at least; 0 when the service did not say and
-	// the caller's own backoff holds. Never 0 for RateLimited, never over an hour.
+	// Remedy says how to fix it; empty if no action is needed.
+	Remedy string
+	// RetryAfter is the shortest wait; 0 when the service requested none, and the caller
+	// uses its own backoff. Never 0 for RateLimited, never over one hour.
 	RetryAfter time.Duration
-	// TimedOut is set when the service did not answer in time, be it the time of one
-	// request or the caller's that had passed.
+	// TimedOut is set when the service did not respond within the time of one request or of
+	// the caller's context.
 	TimedOut bool
-	// Err is the cause, if it says more: the context's error when the caller's
+	// Err is the cause, if it adds information: the context's error when the caller's
 	// context ended.
 	Err error
 }
@@ -147,8 +147,8 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		b.WriteString(": " + e.Message)
 	}
-	if e.Mend != "" {
-		b.WriteString("; " + e.Mend)
+	if e.Remedy != "" {
+		b.WriteString("; " + e.Remedy)
 	}
 	return b.String()
 }

@@ -42,12 +42,12 @@ func header(pairs ...string) http.Header {
 func TestAnswersAreClassified(t *testing.T) {
 	html := []byte("<html><body>something else</body></html>")
 	for name, tc := range map[string]struct {
-		status int
-		header http.Header
-		body   []byte
-		class  provider.Class
-		after  time.Duration
-		mended bool
+		status    int
+		header    http.Header
+		body      []byte
+		class     provider.Class
+		after     time.Duration
+		hasRemedy bool
 	}{
 		"unauthorized":             {401, nil, []byte(`{"message":"no"}`), provider.Unauthorized, 0, true},
 		"forbidden":                {403, nil, []byte(`{"message":"Resource not accessible by integration"}`), provider.Forbidden, 0, true},
@@ -91,7 +91,7 @@ func TestAnswersAreClassified(t *testing.T) {
 			each(t, func(t *testing.T, s *providertest.Server, p provider.Provider) {
 				g := NewWithT(t)
 				created := open(t, p)
-				s.Lay(providertest.Fault{Status: tc.status, Header: tc.header, Body: tc.body})
+				s.AddFault(providertest.Fault{Status: tc.status, Header: tc.header, Body: tc.body})
 				for _, act := range []func() error{
 					func() error { _, err := p.Get(t.Context(), created.Number); return err },
 					func() error {
@@ -104,10 +104,10 @@ func TestAnswersAreClassified(t *testing.T) {
 					e := refusal(t, err)
 					g.Expect(e.Class).To(Equal(tc.class), "%v", err)
 					g.Expect(e.RetryAfter).To(Equal(tc.after))
-					g.Expect(e.Mend != "").To(Equal(tc.mended))
+					g.Expect(e.Remedy != "").To(Equal(tc.hasRemedy))
 					g.Expect(len(err.Error())).To(BeNumerically("<", 800))
 				}
-				s.Mend()
+				s.ClearFaults()
 				_, err := p.Get(t.Context(), created.Number)
 				g.Expect(err).NotTo(HaveOccurred(), "it heals when the cause goes away")
 			})
@@ -133,7 +133,7 @@ func TestGitHubLimitsWith403(t *testing.T) {
 			g := NewWithT(t)
 			s := providertest.New(t, providertest.Options{Type: pipelinesv1.GitHub})
 			p := connect(t, pipelinesv1.GitHub, s, nil)
-			s.Lay(providertest.Fault{Status: http.StatusForbidden, Header: tc.header, Body: []byte(`{"message":` + strconv.Quote(tc.body) + `}`)})
+			s.AddFault(providertest.Fault{Status: http.StatusForbidden, Header: tc.header, Body: []byte(`{"message":` + strconv.Quote(tc.body) + `}`)})
 			_, err := p.Get(t.Context(), 1)
 			e := refusal(t, err)
 			g.Expect(e.Class).To(Equal(tc.class))
@@ -147,7 +147,7 @@ func TestGitHubSingleSignOn(t *testing.T) {
 	g := NewWithT(t)
 	s := providertest.New(t, providertest.Options{Type: pipelinesv1.GitHub})
 	p := connect(t, pipelinesv1.GitHub, s, nil)
-	s.Lay(providertest.Fault{Status: http.StatusForbidden, Header: header("X-GitHub-SSO", "required; url=https://github.test/sso")})
+	s.AddFault(providertest.Fault{Status: http.StatusForbidden, Header: header("X-GitHub-SSO", "required; url=https://github.test/sso")})
 	_, err := p.Get(t.Context(), 1)
 	g.Expect(err).To(MatchError(ContainSubstring("single sign-on")))
 }
@@ -160,7 +160,7 @@ func TestGitLabMayNotMerge(t *testing.T) {
 	s.SetBranch(head, "sha-1")
 	p := connect(t, pipelinesv1.GitLab, s, nil)
 	created := open(t, p)
-	s.Lay(providertest.Fault{Method: http.MethodPut, Status: http.StatusUnauthorized, Body: []byte(`{"message":"401 Unauthorized"}`)})
+	s.AddFault(providertest.Fault{Method: http.MethodPut, Status: http.StatusUnauthorized, Body: []byte(`{"message":"401 Unauthorized"}`)})
 	_, err := p.Merge(t.Context(), created.Number, provider.MergeOptions{HeadSHA: "sha-1"})
 	g.Expect(err).To(MatchError(provider.ErrForbidden))
 	g.Expect(err).NotTo(MatchError(provider.ErrUnauthorized))
@@ -192,7 +192,7 @@ func TestGiteaMergeConflict(t *testing.T) {
 	s.SetBranch(head, "sha-1")
 	p := connect(t, pipelinesv1.Gitea, s, nil)
 	created := open(t, p)
-	s.Lay(providertest.Fault{Method: http.MethodPost, Status: http.StatusConflict, Body: []byte(`{"Style":"merge","StdOut":"CONFLICT","StdErr":"","Err":{}}`)})
+	s.AddFault(providertest.Fault{Method: http.MethodPost, Status: http.StatusConflict, Body: []byte(`{"Style":"merge","StdOut":"CONFLICT","StdErr":"","Err":{}}`)})
 	_, err := p.Merge(t.Context(), created.Number, provider.MergeOptions{HeadSHA: "sha-1"})
 	g.Expect(err).To(MatchError(provider.ErrNotMergeable))
 }
@@ -206,7 +206,7 @@ func TestAzureDevOpsAsksToSignIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := providertest.New(t, providertest.Options{Type: pipelinesv1.AzureDevOps})
 			p := connect(t, pipelinesv1.AzureDevOps, s, nil)
-			s.Lay(fault)
+			s.AddFault(fault)
 			_, err := p.Get(t.Context(), 1)
 			NewWithT(t).Expect(err).To(MatchError(provider.ErrUnauthorized))
 		})
@@ -229,7 +229,7 @@ func TestAzureDevOpsBadTableOfResourcesIsNotKept(t *testing.T) {
 			s.SetBranch(base, "base-1")
 			s.SetBranch(head, "sha-1")
 			p := connect(t, pipelinesv1.AzureDevOps, s, nil)
-			s.Lay(providertest.Fault{Method: http.MethodOptions, Times: 1, Status: http.StatusOK, Body: []byte(body)})
+			s.AddFault(providertest.Fault{Method: http.MethodOptions, Times: 1, Status: http.StatusOK, Body: []byte(body)})
 			_, err := p.Create(t.Context(), provider.NewPullRequest{Head: head, Base: base, Title: "t"})
 			g.Expect(err).To(MatchError(provider.ErrTransient))
 			g.Expect(open(t, p).State).To(Equal(provider.Open))
@@ -251,7 +251,7 @@ func TestAcceptedButAnsweredWithAnError(t *testing.T) {
 				g := NewWithT(t)
 				fault.After, fault.Times = true, 1
 				fault.Method = http.MethodPost
-				s.Lay(fault)
+				s.AddFault(fault)
 				_, err := p.Create(t.Context(), provider.NewPullRequest{Head: head, Base: base, Title: "t", Body: "identity"})
 				g.Expect(err).To(MatchError(provider.ErrTransient))
 				found := find(t, p)
@@ -268,7 +268,7 @@ func TestMergedButAnsweredWithAnError(t *testing.T) {
 		g := NewWithT(t)
 		created := open(t, p)
 		for _, method := range []string{http.MethodPut, http.MethodPost, http.MethodPatch} {
-			s.Lay(providertest.Fault{Method: method, After: true, Reset: true})
+			s.AddFault(providertest.Fault{Method: method, After: true, Reset: true})
 		}
 		_, err := p.Merge(t.Context(), created.Number, provider.MergeOptions{HeadSHA: "sha-1"})
 		g.Expect(err).To(MatchError(provider.ErrTransient))
@@ -314,8 +314,8 @@ func TestNoCallOutlivesItsContext(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				g := NewWithT(t)
 				before := len(s.Requests())
-				s.Lay(providertest.Fault{Hang: true})
-				defer s.Mend()
+				s.AddFault(providertest.Fault{Hang: true})
+				defer s.ClearFaults()
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- call(ctx) }()
@@ -339,10 +339,10 @@ func TestEachRequestHasItsTime(t *testing.T) {
 			g := NewWithT(t)
 			s := providertest.New(t, providertest.Options{Type: kind})
 			p := connect(t, kind, s, func(o *provider.Options) { o.Timeout = 50 * time.Millisecond })
-			s.Lay(providertest.Fault{Hang: true})
+			s.AddFault(providertest.Fault{Hang: true})
 			_, err := p.Get(t.Context(), 1)
 			g.Expect(err).To(MatchError(provider.ErrTransient))
-			g.Expect(err).To(MatchError(ContainSubstring("did not answer within 50ms")))
+			g.Expect(err).To(MatchError(ContainSubstring("did not respond within 50ms")))
 			g.Expect(err).NotTo(MatchError(context.DeadlineExceeded), "that would be the caller's")
 			var e *provider.Error
 			g.Expect(errors.As(err, &e)).To(BeTrue())
@@ -379,22 +379,22 @@ func TestRedirects(t *testing.T) {
 			p := connect(t, kind, s, nil)
 			created := open(t, p)
 			for _, status := range []int{301, 302, 303, 307, 308} {
-				s.Lay(providertest.Fault{Status: status, Header: header("Location", elsewhere.URL+"/x")})
+				s.AddFault(providertest.Fault{Status: status, Header: header("Location", elsewhere.URL+"/x")})
 				_, err := p.Get(t.Context(), created.Number)
 				g.Expect(err).To(SatisfyAny(MatchError(provider.ErrNotFound), MatchError(provider.ErrUnauthorized)))
 				_, err = p.Create(t.Context(), provider.NewPullRequest{Head: head, Base: base, Title: "t"})
 				g.Expect(err).To(SatisfyAny(MatchError(provider.ErrNotFound), MatchError(provider.ErrUnauthorized)))
-				s.Mend()
+				s.ClearFaults()
 			}
 			g.Expect(leaked).To(BeEmpty())
 
 			// A write must not become a read.
-			s.Lay(providertest.Fault{Method: http.MethodPost, Status: 301, Header: header("Location", "/elsewhere"), Times: 1})
+			s.AddFault(providertest.Fault{Method: http.MethodPost, Status: 301, Header: header("Location", "/elsewhere"), Times: 1})
 			_, err := p.Create(t.Context(), provider.NewPullRequest{Head: head, Base: base, Title: "t"})
 			g.Expect(err).To(MatchError(provider.ErrNotFound))
 
 			// Round and round.
-			s.Lay(providertest.Fault{Method: http.MethodGet, Status: 302, Header: header("Location", "/round")})
+			s.AddFault(providertest.Fault{Method: http.MethodGet, Status: 302, Header: header("Location", "/round")})
 			before := len(s.Requests())
 			_, err = p.Get(t.Context(), created.Number)
 			g.Expect(err).To(MatchError(provider.ErrTransient))
@@ -410,6 +410,6 @@ func TestRedirectWithinTheServiceIsFollowed(t *testing.T) {
 	s.SetBranch(head, "sha-1")
 	p := connect(t, pipelinesv1.GitHub, s, nil)
 	created := open(t, p)
-	s.Lay(providertest.Fault{Method: http.MethodGet, Times: 1, Status: 301, Header: header("Location", "/api/v3/repos/fleet/apps/pulls/1")})
+	s.AddFault(providertest.Fault{Method: http.MethodGet, Times: 1, Status: 301, Header: header("Location", "/api/v3/repos/fleet/apps/pulls/1")})
 	g.Expect(p.Get(t.Context(), created.Number)).To(Equal(created))
 }

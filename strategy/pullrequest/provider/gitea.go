@@ -9,11 +9,11 @@ import (
 	"code.gitea.io/sdk/gitea"
 )
 
-// giteaPage is the most that a Gitea gives at a time, unless its operator changed
+// giteaPage is the largest page of a Gitea, unless its operator changed
 // MAX_RESPONSE_ITEMS.
 const giteaPage = 50
 
-// giteaBackend speaks https://docs.gitea.com/api/#tag/repository, of Gitea and
+// giteaBackend implements https://docs.gitea.com/api/#tag/repository, of Gitea and
 // Forgejo.
 type giteaBackend struct {
 	http *http.Client
@@ -24,8 +24,8 @@ func newGitea(_ Options, r Repository, c *http.Client) backend {
 	return &giteaBackend{http: c, r: r}
 }
 
-// client of one call: the SDK keeps the context in the client. The empty version
-// keeps it from asking the server for its own first, outside of any context.
+// client returns the client of one call: the SDK keeps the context in the client. The empty
+// version prevents a request for the server's version, which would have no context.
 func (b *giteaBackend) client(ctx context.Context) (*gitea.Client, error) {
 	return gitea.NewClient(b.r.Server, gitea.SetHTTPClient(b.http), gitea.SetContext(ctx), gitea.SetGiteaVersion(""))
 }
@@ -57,8 +57,8 @@ func (*giteaBackend) pullRequest(pr *gitea.PullRequest) PullRequest {
 }
 
 // list: https://docs.gitea.com/api/#tag/repository/operation/repoListPullRequests.
-// It cannot filter by head, so the newest are looked through; in a repository with
-// more than the bound, the open ones once more, so that none of them is missed.
+// It cannot filter by head, so the newest are searched. In a repository with more than the
+// bound, the open ones are searched again, so that none is missed.
 func (b *giteaBackend) list(ctx context.Context, q Query) ([]PullRequest, error) {
 	found, complete, err := b.scan(ctx, q, gitea.StateAll)
 	if err != nil || complete {
@@ -76,7 +76,7 @@ func (b *giteaBackend) list(ctx context.Context, q Query) ([]PullRequest, error)
 	return found, nil
 }
 
-// scan returns whether it came to the end of the list, or to the limit.
+// scan reports whether it reached the end of the list, or the limit.
 func (b *giteaBackend) scan(ctx context.Context, q Query, state gitea.StateType) (found []PullRequest, complete bool, err error) {
 	client, err := b.client(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (b *giteaBackend) edit(ctx context.Context, number int64, change gitea.Edit
 }
 
 // merge: https://docs.gitea.com/api/#tag/repository/operation/repoMergePullRequest.
-// In the style that the repository has as its default, which it always allows.
+// It uses the default style of the repository, which is always allowed.
 func (b *giteaBackend) merge(ctx context.Context, pr PullRequest, m MergeOptions) error {
 	client, err := b.client(ctx)
 	if err != nil {
@@ -190,7 +190,7 @@ func (b *giteaBackend) comment(ctx context.Context, number int64, text string) e
 }
 
 // addLabels: https://docs.gitea.com/api/#tag/issue/operation/issueAddLabel, which
-// wants ids: those of the repository's own labels.
+// requires ids: those of the repository's own labels.
 func (b *giteaBackend) addLabels(ctx context.Context, number int64, labels []string) error {
 	client, err := b.client(ctx)
 	if err != nil {
@@ -222,7 +222,7 @@ func (b *giteaBackend) addLabels(ctx context.Context, number int64, labels []str
 	return err
 }
 
-// pages calls with each page's number until there is no next, or too many.
+// pages calls its function with each page number until there is no next page, or too many.
 func pages(read func(page int) (next int, err error)) error {
 	page := 1
 	for range maxPages {

@@ -9,18 +9,18 @@ import (
 	"github.com/google/go-github/v89/github"
 )
 
-// githubBackend speaks https://docs.github.com/en/rest/pulls/pulls.
+// githubBackend implements https://docs.github.com/en/rest/pulls/pulls.
 type githubBackend struct {
 	client *github.Client
 	r      Repository
 }
 
 func newGitHub(o Options, r Repository, c *http.Client) (backend, error) {
-	// The client's own account of the rate limit is off: it would refuse requests by
-	// what it remembers, and the wire reads the answers' headers anyway.
+	// The client's own rate limit is off: it would refuse requests by earlier responses, and
+	// the wire reads the headers of every response.
 	client, err := github.NewClient(github.WithHTTPClient(c), github.WithURLs(&r.APIURL, &r.APIURL), github.WithDisableRateLimitCheck())
 	if err != nil {
-		return nil, invalid(o.Type, "the API's URL is not one")
+		return nil, invalid(o.Type, "apiURL is not a valid URL")
 	}
 	return &githubBackend{client: client, r: r}, nil
 }
@@ -36,7 +36,7 @@ func (b *githubBackend) pullRequest(pr *github.PullRequest) PullRequest {
 	}
 	switch {
 	case pr.GetMerged() || pr.MergedAt != nil: // lists have merged_at only
-		// Before the merge merge_commit_sha is that of a trial merge.
+		// Before the merge, merge_commit_sha is the commit of a test merge.
 		p.State, p.MergeSHA = Merged, pr.GetMergeCommitSHA()
 	case pr.GetState() == "closed":
 		p.State = Closed
@@ -59,8 +59,8 @@ func (b *githubBackend) list(ctx context.Context, q Query) ([]PullRequest, error
 			return nil, err
 		}
 		for _, pr := range page {
-			// The filter takes the owner's forks too, and a head it cannot read is no
-			// filter at all.
+			// The filter also matches the owner's forks, and a head that GitHub cannot parse
+			// disables the filter.
 			p := b.pullRequest(pr)
 			if p.Head == q.Head && p.Base == q.Base && pr.GetHead().GetRepo().GetID() == pr.GetBase().GetRepo().GetID() {
 				found = append(found, p)
@@ -114,8 +114,8 @@ func (b *githubBackend) edit(ctx context.Context, number int64, change *github.P
 }
 
 // merge: https://docs.github.com/en/rest/pulls/pulls#merge-a-pull-request. The
-// repository says which methods it allows; to those who may not see it, none, and
-// GitHub's default is left to answer for itself.
+// repository's response names the allowed methods. It names none to a token without the
+// right to read them; GitHub then uses its default.
 func (b *githubBackend) merge(ctx context.Context, pr PullRequest, m MergeOptions) error {
 	repository, _, err := b.client.Repositories.Get(ctx, b.r.Owner, b.r.Name)
 	if err != nil {
@@ -148,7 +148,7 @@ func (b *githubBackend) addLabels(ctx context.Context, number int64, labels []st
 }
 
 // requestReviews: https://docs.github.com/en/rest/pulls/review-requests. A name with
-// a slash, as in CODEOWNERS, is a team's: owner/team.
+// a slash, as in CODEOWNERS, is a team: owner/team.
 func (b *githubBackend) requestReviews(ctx context.Context, number int64, reviewers []string) error {
 	var request github.ReviewersRequest
 	for _, name := range reviewers {

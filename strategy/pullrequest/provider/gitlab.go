@@ -8,14 +8,14 @@ import (
 	gitlab "gitlab.com/gitlab-org/api/client-go/v2"
 )
 
-// gitlabBackend speaks https://docs.gitlab.com/api/merge_requests/.
+// gitlabBackend implements https://docs.gitlab.com/api/merge_requests/.
 type gitlabBackend struct {
 	client  *gitlab.Client
 	project string
 }
 
-// unlimited keeps the client from making callers wait by what it read of the rate
-// limit: the wire tells them to.
+// unlimited disables the client's own rate limiter, which would block callers: the wire
+// returns an error with the wait.
 type unlimited struct{}
 
 // Wait implements gitlab.RateLimiter.
@@ -25,7 +25,7 @@ func newGitLab(o Options, r Repository, c *http.Client) (backend, error) {
 	client, err := gitlab.NewAuthSourceClient(gitlab.Unauthenticated{},
 		gitlab.WithBaseURL(r.APIURL), gitlab.WithHTTPClient(c), gitlab.WithoutRetries(), gitlab.WithCustomLimiter(unlimited{}))
 	if err != nil {
-		return nil, invalid(o.Type, "the API's URL is not one")
+		return nil, invalid(o.Type, "apiURL is not a valid URL")
 	}
 	return &gitlabBackend{client: client, project: r.Owner + "/" + r.Name}, nil
 }
@@ -45,7 +45,7 @@ func (*gitlabBackend) pullRequest(mr *gitlab.BasicMergeRequest) PullRequest {
 		p.State = Closed
 	case "merged":
 		p.State = Merged
-		// Fast-forward merges make no commit of their own.
+		// Fast-forward merges make no merge commit.
 		p.MergeSHA = first(mr.MergeCommitSHA, mr.SquashCommitSHA, mr.SHA)
 	}
 	return p
@@ -124,10 +124,10 @@ func (b *gitlabBackend) merge(ctx context.Context, pr PullRequest, m MergeOption
 	_, _, err := b.client.MergeRequests.AcceptMergeRequest(b.project, pr.Number, options, gitlab.WithContext(ctx))
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Class == Unauthorized {
-		// GitLab answers 401 to those who may not merge. The pull request was read
-		// with the same token a moment ago.
+		// GitLab responds with 401 if the token may not merge. The pull request was read
+		// with the same token just before, so the token is valid.
 		may := *refusal
-		may.Class, may.Mend = Forbidden, rights(refusal.Provider)
+		may.Class, may.Remedy = Forbidden, rights(refusal.Provider)
 		return &may
 	}
 	return err
@@ -148,7 +148,7 @@ func (b *gitlabBackend) addLabels(ctx context.Context, number int64, labels []st
 
 // requestReviews: https://docs.gitlab.com/api/users/#list-users for the ids, and
 // https://docs.gitlab.com/api/merge_requests/#update-mr, which replaces all
-// reviewers: those that are there are kept.
+// reviewers, so the existing ones are sent too.
 func (b *gitlabBackend) requestReviews(ctx context.Context, number int64, reviewers []string) error {
 	mr, _, err := b.client.MergeRequests.GetMergeRequest(b.project, number, nil, gitlab.WithContext(ctx))
 	if err != nil {
@@ -172,7 +172,7 @@ func (b *gitlabBackend) requestReviews(ctx context.Context, number int64, review
 			return err
 		}
 		if len(users) == 0 {
-			return refused(Validation, "there is no user %q", name)
+			return refused(Validation, "the user %q does not exist", name)
 		}
 		add(users[0].ID)
 	}

@@ -13,28 +13,28 @@ import (
 // State of a pull request.
 type State string
 
-// States of a pull request. A draft is Open; so is what a service is merging.
+// States of a pull request. A draft is Open, and so is one that a service is merging.
 const (
 	Open   State = "open"
 	Merged State = "merged"
 	Closed State = "closed"
 )
 
-// PullRequest as a service answered it.
+// PullRequest is a pull request in a service's response.
 type PullRequest struct {
-	// Number by which people and the API name it within its repository.
+	// Number of the pull request in its repository, for people and the API.
 	Number int64
 	// URL of its page.
 	URL string
 	// State it is in.
 	State State
-	// HeadSHA is the commit at its head as far as the service has looked; empty
-	// when the service does not know it (any more).
+	// HeadSHA is its head commit as the service last observed it; empty when the service
+	// does not know it or has deleted it.
 	HeadSHA string
-	// MergeSHA is the commit on the base branch that it was merged as; empty until
-	// it is merged, and where the service does not tell.
+	// MergeSHA is the commit on the base branch that the merge made; empty until it is
+	// merged, and if the service does not return it.
 	MergeSHA string
-	// Title and Body as they are now. Body is never cut.
+	// Title and Body at present. Body is never cut.
 	Title, Body string
 	// Head and Base are branch names, without refs/heads/.
 	Head, Base string
@@ -43,35 +43,34 @@ type PullRequest struct {
 	version int
 }
 
-// Query asks for pull requests from one branch into another of the same
-// repository.
+// Query selects pull requests from one branch into another of the same repository.
 type Query struct {
 	// Head and Base are branch names, without refs/heads/. Both are required.
 	Head, Base string
-	// Limit ends the search when so many were found; 0 for all within the bounds
-	// of the package.
+	// Limit is the number of results that ends the search; 0 for all within the bounds of
+	// the package.
 	Limit int
 }
 
-// NewPullRequest is a pull request to open.
+// NewPullRequest describes a pull request to open.
 type NewPullRequest struct {
 	// Head and Base are branch names, without refs/heads/. Both are required.
 	Head, Base string
-	// Title is required; Title and Body must keep within Limits.
+	// Title is required; Title and Body must be within Limits.
 	Title, Body string
 }
 
-// Edit is what to change of a pull request; nil leaves a field alone.
+// Edit has the fields of a pull request to change; nil leaves a field unchanged.
 type Edit struct {
 	Title, Body *string
 }
 
-// Closing is how a pull request is closed.
+// Closing describes how to close a pull request.
 type Closing struct {
-	// Comment that is left on it before; none when empty.
+	// Comment to add before the close; none when empty.
 	Comment string
-	// Still tells whether it is to be closed as it is now. It is asked before the
-	// comment, and again right before the close; nil for always.
+	// Still reports whether the pull request, as it is now, should be closed. It is called
+	// before the comment, and again immediately before the close; nil means always.
 	Still func(PullRequest) bool
 }
 
@@ -79,85 +78,85 @@ func (c Closing) still(pr PullRequest) bool {
 	return pr.State == Open && (c.Still == nil || c.Still(pr))
 }
 
-// MergeOptions of Merge.
+// MergeOptions has the options of Merge.
 type MergeOptions struct {
-	// HeadSHA that the pull request must have at its head. Required.
+	// HeadSHA is the required head commit of the pull request. It must be set.
 	HeadSHA string
 	// Message of the merge commit; the service's own when empty. GitLab and
 	// Bitbucket Server use it where the repository merges by a merge commit.
 	Message string
 }
 
-// Limits of a service on what is sent to it, in characters; 0 when it names none.
+// Limits of a service for titles and bodies, in characters; 0 when it documents none.
 type Limits struct {
 	Title, Body int
-	// Labels tells whether pull requests can have labels.
+	// Labels is true if pull requests can have labels.
 	Labels bool
 }
 
-// Provider is a service, seen as the keeper of one repository's pull requests.
-// All errors are of type *Error.
+// Provider is the client of a service for the pull requests of one repository. All errors
+// are of type *Error.
 type Provider interface {
 	// Type of the service.
 	Type() pipelinesv1.GitProviderType
 
-	// Repository that it speaks of.
+	// Repository of the pull requests.
 	Repository() Repository
 
 	// Limits of the service.
 	Limits() Limits
 
 	// Find returns the pull requests from one branch into another in every state,
-	// the newest first. Those from forks are left out. None is no error.
+	// newest first, without those from forks. An empty result is not an error.
 	Find(ctx context.Context, q Query) ([]PullRequest, error)
 
-	// Get returns one pull request; ErrNotFound when there is none of the number.
+	// Get returns one pull request; ErrNotFound when the number does not exist.
 	Get(ctx context.Context, number int64) (PullRequest, error)
 
 	// Create opens a pull request. ErrAlreadyExists when one is open for the same
-	// branches: Find it and adopt it. ErrValidation when the service will not have
-	// it: a branch is missing or there is nothing to merge.
+	// branches: Find it and adopt it. ErrValidation when the service refuses it: a
+	// branch does not exist or there is nothing to merge.
 	Create(ctx context.Context, n NewPullRequest) (PullRequest, error)
 
 	// Update changes title and body.
 	Update(ctx context.Context, number int64, e Edit) (PullRequest, error)
 
-	// Merge merges an open pull request whose head is the given commit. One that is
-	// merged already is returned as it is. ErrHeadMoved when its head is another
-	// commit, ErrNotMergeable when checks, reviews, conflicts or rules stand
-	// against it, ErrConflict when it is closed. Azure DevOps merges in the
-	// background: the answer may be Open still.
+	// Merge merges an open pull request whose head is the given commit. It returns a
+	// merged one unchanged. ErrHeadMoved when its head is another commit,
+	// ErrNotMergeable when checks, reviews, conflicts or rules block it, ErrConflict
+	// when it is closed. Azure DevOps merges in the background: the returned state may
+	// still be Open.
 	Merge(ctx context.Context, number int64, m MergeOptions) (PullRequest, error)
 
-	// Close closes an open pull request after leaving a comment, if there is one to
-	// leave. One that is not open, or not to be closed as it is now, is returned so. A
-	// call that fails in between says it again when repeated.
+	// Close closes an open pull request after adding the comment, if there is one. It
+	// returns a pull request unchanged if it is not open, or if Still returns false. If a
+	// call fails between the two, its repetition adds the comment again.
 	//
-	// What is asked of it right before the close may have changed when the close
-	// arrives: no service but Bitbucket Server closes by version (ErrConflict then).
-	// GitHub, GitLab and Gitea close it with the body that was seen: a claim that
-	// another wrote in between goes, and they see that.
+	// The pull request may change between the last call of Still and the close. Only
+	// Bitbucket Server closes by version (ErrConflict then). On GitHub, GitLab and Gitea
+	// the close writes back the body that was read. That removes a claim that another
+	// client wrote meanwhile, and that client observes the removal.
 	Close(ctx context.Context, number int64, c Closing) (PullRequest, error)
 
-	// AddLabels adds labels by name to those it has. Labels that the service does
-	// not know are made, except on Gitea, where that is ErrValidation.
+	// AddLabels adds labels by name. Labels that do not exist are created, except on
+	// Gitea, where that is ErrValidation.
 	// ErrUnsupported on Bitbucket Server.
 	AddLabels(ctx context.Context, number int64, labels []string) error
 
-	// RequestReviews asks people to review, beside those asked already: user names;
-	// on Azure DevOps identity ids (GUIDs).
+	// RequestReviews adds reviewers to the existing ones: user names; on Azure DevOps
+	// identity ids (GUIDs).
 	RequestReviews(ctx context.Context, number int64, reviewers []string) error
 
-	// GitCredentials are what Git's basic authentication over HTTPS wants. A GitHub
-	// App's are valid for at least five minutes more.
+	// GitCredentials returns the credentials for Git's basic authentication over HTTPS.
+	// Those of a GitHub App are valid for at least five more minutes.
 	GitCredentials(ctx context.Context) (username, password string, err error)
 
-	// Transport for Git at the same service: trusted CAs and guarded addresses as
-	// for its API, and as long until an answer begins, without credentials, and
-	// without bounds of an answer's time or size.
+	// Transport returns the transport for Git at the same service. It has the trusted CAs,
+	// the address guard and the timeout until a response begins of the API, but no
+	// credentials, and no bounds on the time or size of a response.
 	Transport() http.RoundTripper
 
-	// Close connections that idle. The Provider must not be used afterwards.
+	// CloseIdle closes idle connections. The Provider must not be used afterwards.
 	CloseIdle()
 }
 
@@ -167,32 +166,32 @@ type Options struct {
 	Type pipelinesv1.GitProviderType
 	// URL of the repository, by HTTPS, as given to git clone. Required.
 	URL string
-	// APIURL of the service, where it cannot be told from URL: a GitLab under a
+	// APIURL of the service, if it cannot be derived from URL: a GitLab under a
 	// relative URL ("https://host/gitlab/api/v4/"). It must be of the URL's own
-	// scheme and host, so that credentials go nowhere else.
+	// scheme and host, so that credentials are sent nowhere else.
 	APIURL string
 	// Credentials for it. Required.
 	Credentials Credentials
-	// CABundle of PEM certificates that are trusted beside the system's.
+	// CABundle has PEM certificates that are trusted in addition to the system's.
 	CABundle []byte
-	// AllowLoopback permits a service on this machine. Off in production, where
-	// loopback is the hub itself.
+	// AllowLoopback permits a service on a loopback address. It is off in production,
+	// where loopback is the hub itself.
 	AllowLoopback bool
 	// Timeout of one request; 30 s when 0.
 	Timeout time.Duration
 	// UserAgent names the caller; "capstan" when empty.
 	UserAgent string
-	// Clock; the real one when nil.
+	// Clock; the system clock when nil.
 	Clock clock.PassiveClock
 }
 
-// Credentials as they stand in the Secret. One of Token, Password and App is
+// Credentials are the values of the Secret. One of Token, Password and App is
 // required.
 type Credentials struct {
 	// Token for the service's API.
 	Token string
-	// Username and Password for Git, and for the API where there is no Token: on
-	// GitHub, GitLab and Azure DevOps the password is then a token itself.
+	// Username and Password for Git, and for the API if there is no Token. On GitHub,
+	// GitLab and Azure DevOps the password is then a token.
 	Username, Password string
 	// App is a GitHub App, instead of a Token.
 	App *GitHubApp
@@ -203,14 +202,14 @@ type Credentials struct {
 type GitHubApp struct {
 	// ID of the App, or its client id.
 	ID string
-	// InstallationID on the account that owns the repository.
+	// InstallationID of the App in the account that owns the repository.
 	InstallationID int64
-	// PrivateKey in PEM.
+	// PrivateKey in PEM format.
 	PrivateKey []byte
 }
 
-// New makes the Provider of a repository. It calls nothing: credentials
-// are not tried. Errors are ErrInvalid.
+// New returns the Provider of a repository. It sends no request, so it does not check the
+// credentials. Errors are ErrInvalid.
 func New(o Options) (Provider, error) {
 	repository, err := ParseRepository(o.Type, o.URL)
 	if err != nil {
@@ -269,5 +268,5 @@ func newBackend(o Options, r Repository, c *http.Client) (backend, error) {
 }
 
 func unknownType(t pipelinesv1.GitProviderType) error {
-	return invalid(t, "unknown type %q of Git provider; it is one of github, gitlab, gitea, azure-devops, bitbucket-server", t)
+	return invalid(t, "unknown type %q of Git provider; use one of github, gitlab, gitea, azure-devops, bitbucket-server", t)
 }

@@ -8,21 +8,21 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// maxURL of a repository, in bytes; longer ones are none.
+// maxURL bounds the URL of a repository, in bytes.
 const maxURL = 2048
 
-// githubName is what GitHub lets owners and repositories be called; its client
-// puts them into paths as they are.
+// githubName matches the names that GitHub allows for owners and repositories. Its client
+// puts them into paths without escaping.
 var githubName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// scpForm is git@host:path, Git's short form of SSH.
+// scpForm matches git@host:path, Git's short form of SSH.
 var scpForm = regexp.MustCompile(`^[^/@]+@[^/:]+:[^/].*`)
 
-// Repository is what the URL of a repository says, without credentials.
+// Repository is the parsed URL of a repository, without credentials.
 type Repository struct {
 	Type pipelinesv1.GitProviderType
-	// Server is scheme, host and path prefix under which the service lives, without
-	// a slash at its end.
+	// Server has the scheme, host and path prefix of the service, without a slash at the
+	// end.
 	Server string
 	// APIURL of the service, with a slash at its end.
 	APIURL string
@@ -38,14 +38,13 @@ type Repository struct {
 	Name string
 }
 
-// String names the repository for people.
+// String returns the name of the repository for people.
 func (r Repository) String() string {
 	return first(r.Owner, r.Project) + "/" + r.Name
 }
 
-// ParseRepository reads the URL of a repository as people copy it from the
-// service. Errors are ErrInvalid, and never show the URL: people put passwords into
-// URLs.
+// ParseRepository parses the URL of a repository as people copy it from the service.
+// Errors are ErrInvalid and never show the URL, because URLs may contain passwords.
 func ParseRepository(t pipelinesv1.GitProviderType, raw string) (Repository, error) {
 	u, segments, err := parseURL(t, raw)
 	if err != nil {
@@ -77,13 +76,13 @@ func ParseRepository(t pipelinesv1.GitProviderType, raw string) (Repository, err
 func parseURL(t pipelinesv1.GitProviderType, raw string) (*url.URL, []string, error) {
 	raw = strings.TrimSpace(raw)
 	if raw == "" {
-		return nil, nil, invalid(t, "no URL of a repository")
+		return nil, nil, invalid(t, "the URL of the repository is missing")
 	}
 	if len(raw) > maxURL {
 		return nil, nil, invalid(t, "the URL is longer than %d bytes", maxURL)
 	}
 	if !strings.Contains(raw, "://") && scpForm.MatchString(raw) {
-		return nil, nil, invalid(t, "the URL is of the SSH form (user@host:path); use the HTTPS one")
+		return nil, nil, invalid(t, "the URL has the SSH form (user@host:path); use the HTTPS URL")
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -92,7 +91,7 @@ func parseURL(t pipelinesv1.GitProviderType, raw string) (*url.URL, []string, er
 	switch u.Scheme {
 	case "https":
 	case "ssh", "git+ssh":
-		return nil, nil, invalid(t, "the URL is of the SSH form; unsupported URL scheme, only HTTPS supported")
+		return nil, nil, invalid(t, "the URL has the SSH form; unsupported URL scheme, only HTTPS supported")
 	default:
 		return nil, nil, invalid(t, "unsupported URL scheme, only HTTPS supported")
 	}
@@ -103,7 +102,7 @@ func parseURL(t pipelinesv1.GitProviderType, raw string) (*url.URL, []string, er
 		return nil, nil, invalid(t, "the URL has no usable host")
 	}
 	if u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
-		return nil, nil, invalid(t, "the URL has a query or a fragment, as a repository's has not")
+		return nil, nil, invalid(t, "the URL has a query or a fragment; remove it")
 	}
 	path := strings.Trim(u.Path, "/")
 	if path == "" {
@@ -115,14 +114,14 @@ func parseURL(t pipelinesv1.GitProviderType, raw string) (*url.URL, []string, er
 			return nil, nil, invalid(t, "the URL's path has an empty, relative or unprintable part")
 		}
 	}
-	// An escaped slash would make two segments of one.
+	// An escaped slash would split one segment into two.
 	if strings.Count(strings.Trim(u.EscapedPath(), "/"), "/") != len(segments)-1 {
 		return nil, nil, invalid(t, "the URL's path has an escaped slash")
 	}
 	return u, segments, nil
 }
 
-// join makes a URL of an origin and decoded segments.
+// join returns the URL of an origin and decoded segments.
 func join(origin string, segments ...string) string {
 	var b strings.Builder
 	b.WriteString(origin)
@@ -132,11 +131,11 @@ func join(origin string, segments ...string) string {
 	return b.String()
 }
 
-// ownerAndName takes the last two segments; those before are a path prefix.
+// ownerAndName takes the last two segments; the segments before are a path prefix.
 func (r *Repository) ownerAndName(origin string, segments []string, form string) error {
 	n := len(segments)
 	if n < 2 {
-		return invalid(r.Type, "the URL is not of the form %s", form)
+		return invalid(r.Type, "the URL does not have the form %s", form)
 	}
 	r.Server, r.Owner, r.Name = join(origin, segments[:n-2]...), segments[n-2], segments[n-1]
 	return nil
@@ -149,7 +148,7 @@ func (r Repository) github(u *url.URL, origin string, segments []string) (Reposi
 		return Repository{}, err
 	}
 	if !githubName.MatchString(r.Owner) || !githubName.MatchString(r.Name) {
-		return Repository{}, invalid(r.Type, "owner or repository have a character that GitHub does not allow")
+		return Repository{}, invalid(r.Type, "the owner or the repository has a character that GitHub does not allow")
 	}
 	host := strings.ToLower(u.Host)
 	switch {
@@ -162,21 +161,21 @@ func (r Repository) github(u *url.URL, origin string, segments []string) (Reposi
 		return r, nil
 	}
 	if len(segments) != 2 {
-		return Repository{}, invalid(r.Type, "the URL is not of the form https://%s/owner/repository", host)
+		return Repository{}, invalid(r.Type, "the URL does not have the form https://%s/owner/repository", host)
 	}
 	return r, nil
 }
 
 // gitlab: https://docs.gitlab.com/api/rest/#namespaced-paths. Every segment is a
-// group: a relative URL root cannot be told from one.
+// group: a relative URL root cannot be distinguished from one.
 func (r Repository) gitlab(origin string, segments []string) (Repository, error) {
 	n := len(segments)
 	if n < 2 {
-		return Repository{}, invalid(r.Type, "the URL is not of the form https://host/group/repository")
+		return Repository{}, invalid(r.Type, "the URL does not have the form https://host/group/repository")
 	}
 	for _, s := range segments {
 		if s == "-" {
-			return Repository{}, invalid(r.Type, "the URL is that of a page in the repository (it has /-/), not of the repository")
+			return Repository{}, invalid(r.Type, "the URL is that of a page in the repository (it contains /-/); use the URL of the repository")
 		}
 	}
 	r.Server, r.Owner, r.Name = origin, strings.Join(segments[:n-1], "/"), segments[n-1]
@@ -193,10 +192,10 @@ func (r Repository) gitea(origin string, segments []string) (Repository, error) 
 	return r, nil
 }
 
-// azureDevOps: https://learn.microsoft.com/rest/api/azure/devops/git/. Of
-// dev.azure.com the first segment is the organization; of *.visualstudio.com and of
-// Azure DevOps Server it is host or collection. A repository of its project's name
-// may go without the project.
+// azureDevOps: https://learn.microsoft.com/rest/api/azure/devops/git/. On
+// dev.azure.com the first segment is the organization. On *.visualstudio.com the host
+// names it, and on Azure DevOps Server the collection. The URL of a repository with its
+// project's name may omit the project.
 func (r Repository) azureDevOps(u *url.URL, origin string, segments []string) (Repository, error) {
 	at := -1
 	for i, s := range segments {
@@ -206,11 +205,11 @@ func (r Repository) azureDevOps(u *url.URL, origin string, segments []string) (R
 		}
 	}
 	if at < 0 || at != len(segments)-2 {
-		return Repository{}, invalid(r.Type, "the URL is not of the form https://dev.azure.com/organization/project/_git/repository")
+		return Repository{}, invalid(r.Type, "the URL does not have the form https://dev.azure.com/organization/project/_git/repository")
 	}
 	r.Name = segments[at+1]
 	before := segments[:at]
-	collections := 1 // segments that every URL has before the project
+	collections := 1 // segments before the project in every URL
 	if strings.HasSuffix(strings.ToLower(u.Hostname()), ".visualstudio.com") {
 		collections = 0
 		if len(before) > 0 && strings.EqualFold(before[0], "DefaultCollection") {
@@ -250,15 +249,15 @@ func (r Repository) bitbucketServer(origin string, segments []string) (Repositor
 	return r, nil
 }
 
-// withAPI sets another URL of the API at the same origin, and what follows of it.
+// withAPI sets another URL of the API at the same origin, and the fields derived from it.
 func (r Repository) withAPI(raw string) (Repository, error) {
 	api, err := url.Parse(raw)
 	server, perr := url.Parse(r.APIURL)
 	if err != nil || perr != nil || api.User != nil || api.RawQuery != "" || api.Fragment != "" {
-		return Repository{}, invalid(r.Type, "the API's URL is not one")
+		return Repository{}, invalid(r.Type, "apiURL is not a valid URL")
 	}
 	if api.Scheme != server.Scheme || !strings.EqualFold(api.Host, server.Host) {
-		return Repository{}, invalid(r.Type, "the API's URL is of another scheme or host than the repository's")
+		return Repository{}, invalid(r.Type, "the scheme and host of apiURL differ from those of the repository's URL; they must be equal")
 	}
 	api.Host = server.Host
 	r.APIURL = strings.TrimRight(api.String(), "/") + "/"

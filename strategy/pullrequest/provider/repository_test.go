@@ -66,13 +66,13 @@ func TestRefusedRepositoryURLs(t *testing.T) {
 		url  string
 		says string
 	}{
-		"nothing":               {pipelinesv1.GitHub, " ", "no URL"},
+		"nothing":               {pipelinesv1.GitHub, " ", "the URL of the repository is missing"},
 		"http":                  {pipelinesv1.GitHub, "http://github.com/o/r", "only HTTPS supported"},
 		"git":                   {pipelinesv1.GitHub, "git://github.com/o/r", "only HTTPS supported"},
 		"file":                  {pipelinesv1.Gitea, "file:///etc/passwd", "only HTTPS supported"},
 		"no scheme":             {pipelinesv1.GitHub, "github.com/o/r", "only HTTPS supported"},
 		"ssh":                   {pipelinesv1.GitHub, "ssh://git@github.com/o/r", "SSH"},
-		"ssh, short":            {pipelinesv1.GitHub, "git@github.com:o/r.git", "SSH form (user@host:path); use the HTTPS one"},
+		"ssh, short":            {pipelinesv1.GitHub, "git@github.com:o/r.git", "SSH form (user@host:path); use the HTTPS URL"},
 		"ssh, azure":            {pipelinesv1.AzureDevOps, "git@ssh.dev.azure.com:v3/acme/fleet/apps", "SSH"},
 		"a password":            {pipelinesv1.GitHub, "https://ann:hunter2hunter2@github.com/o/r", "belong into the Secret"},
 		"a password, unparsed":  {pipelinesv1.GitHub, "https://ann:hunter2hunter2@github.com:x/o/r", ""},

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// dialTimeout of one connection; a service that is there answers a SYN at once.
+	// dialTimeout of one connection. A running service accepts one at once.
 	dialTimeout = 10 * time.Second
-	// handshakeTimeout of TLS, likewise.
+	// handshakeTimeout of TLS, for the same reason.
 	handshakeTimeout = 10 * time.Second
-	// headerMargin is how much longer a connection waits for an answer to begin than
-	// the wire does for the whole of it, whose error says more. It is for Git.
+	// headerMargin is added to the timeout until a response begins, so that the wire, whose
+	// error has more detail, times out first. Only Git needs the timeout itself.
 	headerMargin = time.Second
-	// idleTimeout keeps a connection over the requests of one promotion, not until
-	// the next.
+	// idleTimeout keeps a connection during the requests of one promotion, not until the
+	// next.
 	idleTimeout = 30 * time.Second
-	// maxHeader of an answer, in bytes. Honest ones are below 8 KiB.
+	// maxHeader bounds the header of a response, in bytes. Real ones are below 8 KiB.
 	maxHeader = 64 << 10
-	// maxConnections to one service.
+	// maxConnections is the number of connections to one service.
 	maxConnections = 4
 )
 
@@ -34,8 +34,8 @@ func newTransport(o Options) (*http.Transport, error) {
 	}
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
-		// There is no proxy, of the environment or else: a proxy resolves names itself, so
-		// the policy could not check what it dials.
+		// No proxy is used, also not that of the environment: a proxy resolves names itself, so
+		// the policy could not check the address.
 		Control: netguard.Policy{AllowLoopback: o.AllowLoopback}.Control,
 	}
 	return &http.Transport{
@@ -50,17 +50,17 @@ func newTransport(o Options) (*http.Transport, error) {
 	}, nil
 }
 
-// roots are the system's and those of the bundle; nil is the system's.
+// roots returns the system's roots and those of the bundle; nil means the system's.
 func roots(o Options) (*x509.CertPool, error) {
 	if len(o.CABundle) == 0 {
-		return nil, nil //nolint:nilnil // what crypto/tls takes for the system's roots
+		return nil, nil //nolint:nilnil // For crypto/tls, nil means the system's roots.
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(o.CABundle) {
-		return nil, invalid(o.Type, "the CA bundle holds no certificate in PEM")
+		return nil, invalid(o.Type, "the CA bundle contains no certificate in PEM format")
 	}
 	return pool, nil
 }

@@ -24,25 +24,24 @@ import (
 const (
 	defaultUserAgent = "capstan"
 
-	// maxAnswer bounds one answer's body, decompressed. The largest honest ones are
-	// a page of 100 pull requests with long bodies and Azure DevOps' table of
-	// resources; both stay below 4 MiB.
+	// maxAnswer bounds the decompressed body of one response, in bytes. The largest real
+	// ones are a page of 100 pull requests with long bodies and Azure DevOps' table of
+	// resources; both are below 4 MiB.
 	maxAnswer = 8 << 20
 
-	// maxMessage is how much of a service's message is shown.
+	// maxMessage bounds the part of a service's message that is shown.
 	maxMessage = 300
 
-	// maxRedirects of one request. A renamed repository takes one.
+	// maxRedirects of one request. A renamed repository needs one.
 	maxRedirects = 3
 )
 
-// errSlow is the cause of a deadline of our own, to tell it from the caller's.
+// errSlow is the cause of this package's deadline, to distinguish it from the caller's.
 var errSlow = errors.New("deadline of the provider package")
 
-// wire is the http.RoundTripper that all vendors' clients call through. Requests
-// for another origin than the service's API are refused; those for it get the
-// credentials. Answers come back whole and bounded, and only if they are a success:
-// all others become an *Error.
+// wire is the http.RoundTripper of all vendors' clients. It adds the credentials to
+// requests for the service's API, and refuses requests for other origins. It returns
+// responses completely read and bounded, and only successes: all others become an *Error.
 type wire struct {
 	kind       pipelinesv1.GitProviderType
 	base       *http.Transport
@@ -57,7 +56,7 @@ type wire struct {
 func newWire(o Options, r Repository, a *authorizer, base *http.Transport) (*wire, error) {
 	api, err := url.Parse(r.APIURL)
 	if err != nil {
-		return nil, invalid(o.Type, "the API's URL is not a URL")
+		return nil, invalid(o.Type, "apiURL is not a valid URL")
 	}
 	return &wire{
 		kind: o.Type, base: base, scheme: api.Scheme, host: api.Host, authorizer: a,
@@ -65,13 +64,14 @@ func newWire(o Options, r Repository, a *authorizer, base *http.Transport) (*wir
 	}, nil
 }
 
-// client over the wire. Deadlines are the wire's, redirects were judged by it.
+// client returns an HTTP client that uses the wire, which sets deadlines and checks
+// redirects.
 func (w *wire) client() *http.Client {
 	return &http.Client{
 		Transport: w,
 		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 			if len(via) > maxRedirects {
-				return refused(Transient, "it redirects more than %d times", maxRedirects)
+				return refused(Transient, "the service redirects more than %d times", maxRedirects)
 			}
 			return nil
 		},
@@ -84,7 +84,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		defer request.Body.Close()
 	}
 	if request.URL.Scheme != w.scheme || request.URL.Host != w.host {
-		return nil, refused(Invalid, "the service leads to %q, where its credentials do not belong", request.URL.Host)
+		return nil, refused(Invalid, "the service redirects to %q, which must not get the credentials", request.URL.Host)
 	}
 	parent := request.Context()
 	ctx, cancel := context.WithTimeoutCause(parent, w.timeout, errSlow)
@@ -104,7 +104,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, w.network(parent, ctx, err)
 	}
 	if len(body) > maxAnswer {
-		return nil, refused(Transient, "the answer is larger than %d MiB", maxAnswer>>20)
+		return nil, refused(Transient, "the response is larger than %d MiB", maxAnswer>>20)
 	}
 	if err := w.judge(request, response, body); err != nil {
 		return nil, err
@@ -119,8 +119,8 @@ func (w *wire) judge(request *http.Request, response *http.Response, body []byte
 	status := response.StatusCode
 	switch {
 	case status == http.StatusNonAuthoritativeInfo && w.kind == pipelinesv1.AzureDevOps:
-		// Azure DevOps answers a bad token with its sign-in page, as 203.
-		return w.refusal(response, Unauthorized, "it asks to sign in")
+		// Azure DevOps responds to an invalid token with its sign-in page, as 203.
+		return w.refusal(response, Unauthorized, "the service responds with its sign-in page")
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 300 && status < 400:
@@ -145,30 +145,30 @@ func (w *wire) judge(request *http.Request, response *http.Response, body []byte
 func (w *wire) refusal(response *http.Response, class Class, message string) *Error {
 	return &Error{
 		Class: class, Provider: w.kind, Status: response.StatusCode,
-		Message: w.clean(message), Mend: mend(w.kind, class, response.Header),
+		Message: w.clean(message), Remedy: remedy(w.kind, class, response.Header),
 	}
 }
 
-// redirect lets those pass that stay at the origin and do not turn a write into a
-// read: a renamed repository on GitHub.
+// redirect allows redirects within the origin that do not turn a write into a read, such as
+// those of a renamed repository on GitHub.
 func (w *wire) redirect(request *http.Request, response *http.Response) error {
 	to, err := response.Location()
 	switch {
 	case err != nil:
-		return w.refusal(response, Transient, "an answer that is no success and leads nowhere")
+		return w.refusal(response, Transient, "the response is a redirect without a target")
 	case to.Scheme != w.scheme || to.Host != w.host:
 		if w.kind == pipelinesv1.AzureDevOps {
-			return w.refusal(response, Unauthorized, "it asks to sign in")
+			return w.refusal(response, Unauthorized, "the service responds with its sign-in page")
 		}
-		return w.refusal(response, NotFound, fmt.Sprintf("it redirects to %s://%s, where the credentials do not belong", to.Scheme, to.Host))
+		return w.refusal(response, NotFound, fmt.Sprintf("the service redirects to %s://%s, which must not get the credentials", to.Scheme, to.Host))
 	case request.Method == http.MethodGet, response.StatusCode == http.StatusTemporaryRedirect, response.StatusCode == http.StatusPermanentRedirect:
 		return nil
 	default:
-		return w.refusal(response, NotFound, "it has moved within the service")
+		return w.refusal(response, NotFound, "the repository has moved within the service; correct its URL")
 	}
 }
 
-// network makes an *Error of a request that got no answer.
+// network makes an *Error of a request without a response.
 func (w *wire) network(parent, ctx context.Context, err error) error {
 	failure := &Error{Class: Transient, Provider: w.kind, TimedOut: timedOut(parent, err)}
 	var unknown x509.UnknownAuthorityError
@@ -180,11 +180,11 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 		failure.Err, failure.Message = parent.Err(), parent.Err().Error()
 		return failure
 	case errors.Is(context.Cause(ctx), errSlow):
-		failure.Message, failure.TimedOut = fmt.Sprintf("%s did not answer within %s", w.host, w.timeout), true
+		failure.Message, failure.TimedOut = fmt.Sprintf("%s did not respond within %s", w.host, w.timeout), true
 		return failure
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &verification):
 		failure.Class = Untrusted
-		failure.Mend = "put the CA that signed its certificate under caFile of the Secret"
+		failure.Remedy = "put the CA that signed its certificate under caFile of the Secret"
 	case errors.Is(err, netguard.ErrForbidden):
 		failure.Class = Invalid
 	}
@@ -192,15 +192,15 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 	return failure
 }
 
-// timedOut tells an error of a connection that was waited for too long from every
-// other. A caller who leaves says nothing of the service.
+// timedOut reports whether an error is a timeout of the connection. The end of the caller's
+// context says nothing about the service.
 func timedOut(caller context.Context, err error) bool {
 	var connection net.Error
 	return errors.Is(caller.Err(), context.DeadlineExceeded) ||
 		caller.Err() == nil && errors.As(err, &connection) && connection.Timeout()
 }
 
-// clean makes a text fit to be shown: bounded, printable, free of credentials.
+// clean returns a text for people: bounded, printable, without credentials.
 func (w *wire) clean(text string) string {
 	text = w.authorizer.redact(strings.ToValidUTF8(text, ""))
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")

@@ -1,18 +1,18 @@
 // Package simulated simulates many Kubernetes API servers in one process.
 //
 // Purpose: a thousand clusters on one machine, and clusters that fail on demand. A
-// real API server with its etcd takes 280 MB, and answers 429 to nobody who asks
-// nicely.
+// real API server with its etcd takes 280 MB, and does not respond with 429 to a
+// well-behaved client.
 //
 // Contract: each Cluster has a listener, a CA and a serving certificate of its own,
-// or clients would share a connection and every figure would lie. It serves what
-// the hub asks of a workload cluster: /readyz, /version, the namespace kube-system,
+// or clients would share a connection and every figure would be wrong. It serves
+// the requests of the hub to a workload cluster: /readyz, /version, the namespace kube-system,
 // discovery of HelmRelease and Kustomization of Flux, and get, list, watch, streamed
 // initial lists and bookmarks of these, in all namespaces or one, with resource
 // versions that end (410) as a real server's do. It speaks JSON, HTTP/2 and TLS.
-// Set has it fail in a Mode; the credentials it accepts can be rotated; Counts says
-// what was asked of it. That it answers as a real API server does is tested against
-// one.
+// Set makes it fail in a Mode. The accepted credentials can be rotated. Counts returns
+// the numbers of requests. A test compares its responses with those of a real API
+// server.
 //
 // Locking: Cluster.mu guards lockedState; nothing is written to a connection under
 // it. Each server has the goroutines of net/http, and one that accepts. Watches wait

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// paths of the REST API, below the service key's uri.
+	// eventsPath and subscriptionsPath are below the service key's uri.
 	eventsPath        = "/sap/ems/v1/events"
 	subscriptionsPath = "/sap/ems/v1/events/subscriptions"
 	qosHeader         = "qos"
-	// maxBody is what Event Mesh takes.
+	// maxBody is the largest body that Event Mesh accepts, in bytes.
 	maxBody = 1 << 20
 )
 
@@ -27,10 +27,10 @@ const (
 type Options struct {
 	// Config of a backend of type beb.
 	Config schema.Config
-	// Secret's data: a service key.
+	// Secret is the data of the Secret: a service key.
 	Secret map[string][]byte
 	Clock  clock.PassiveClock
-	// AllowLoopback lets Event Mesh be on this machine: in tests.
+	// AllowLoopback allows addresses of this machine: for tests.
 	AllowLoopback bool
 }
 
@@ -46,7 +46,7 @@ type Sink struct {
 
 var _ sink.Sink = &Sink{}
 
-// Open a Sink; it makes no connection. The error is of class wire.ErrSecret.
+// Open makes a Sink without a connection. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
 	key, err := parse(o.Secret, o.Config.String("namespace"))
 	if err != nil {
@@ -63,7 +63,7 @@ func Open(o Options) (*Sink, error) {
 	}, nil
 }
 
-// Ping gets a token and asks for the subscriptions with it.
+// Ping gets a token and lists the subscriptions with it.
 func (s *Sink) Ping(ctx context.Context) error {
 	return s.call(ctx, func() (*http.Request, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.at(subscriptionsPath).String(), nil)
@@ -84,7 +84,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 			return nil, err
 		}
 		if len(body) > maxBody {
-			return nil, sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "%d bytes are more than the %d that Event Mesh takes", len(body), maxBody)
+			return nil, sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "the event has %d bytes; Event Mesh accepts at most %d", len(body), maxBody)
 		}
 		request.Header.Set(qosHeader, s.qos)
 		return request, nil
@@ -97,7 +97,7 @@ func (s *Sink) at(path string) *url.URL {
 	return &u
 }
 
-// call with a token, and once more with another one when it is rejected.
+// call sends a request with a token, and once more with a new token if Event Mesh rejects it.
 func (s *Sink) call(ctx context.Context, prepare func() (*http.Request, error)) error {
 	rejected := ""
 	for {

@@ -26,17 +26,16 @@ import (
 
 const canary = "S3CR3T-CANARY"
 
-// mesh is a fake Event Mesh: a token endpoint and the REST API, with what goes wrong
-// there.
+// mesh is a fake Event Mesh with a token endpoint, the REST API, and faults that a test sets.
 type mesh struct {
 	*httptest.Server
 	mu sync.Mutex
-	// fetched tokens; the newest is good until it is withdrawn.
+	// fetched counts tokens; the newest is valid until it is revoked.
 	fetched   int
 	withdrawn bool
-	// life of tokens, in seconds.
+	// life is the lifetime of tokens, in seconds.
 	life int
-	// refuse the client, or answer this status to every call that has a good token.
+	// refuse rejects the client; status is the answer to every call with a valid token.
 	refuse bool
 	status int
 	after  string
@@ -104,7 +103,7 @@ func (m *mesh) tokens() int {
 	return m.fetched
 }
 
-// secret is a service key for the mesh.
+// secret returns a service key for the mesh.
 func (m *mesh) secret() map[string][]byte {
 	key := fmt.Sprintf(`[
 		{"broker":{"type":"sapmgw"},"oa2":{"clientid":"x"},"uri":"wss://example.com"},
@@ -177,7 +176,8 @@ func TestPublish(t *testing.T) {
 	g.Expect(m.bodies[1]).To(And(ContainSubstring(`"source":"/other/one/2"`), ContainSubstring(`"id":"id-1"`)))
 }
 
-// TestTokens are fetched once for all, before they end, and once when they are withdrawn.
+// TestTokens: a token is fetched once for all calls, before it expires, and once after it was
+// revoked.
 func TestTokens(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	m, now := newMesh(t), clockNow()
@@ -198,7 +198,7 @@ func TestTokens(t *testing.T) {
 		g.Expect(s.Publish(ctx, news())).To(Succeed())
 	}
 	g.Expect(m.tokens()).To(Equal(1), "it lives for an hour")
-	now.SetTime(now.Now().Add(30*time.Minute - early)) // It ends mid-run.
+	now.SetTime(now.Now().Add(30*time.Minute - early)) // It expires during the calls.
 	g.Expect(s.Publish(ctx, news())).To(Succeed())
 	g.Expect(m.tokens()).To(Equal(2))
 
@@ -206,15 +206,15 @@ func TestTokens(t *testing.T) {
 	g.Expect(s.Publish(ctx, news())).To(Succeed())
 	g.Expect(m.tokens()).To(Equal(3))
 
-	m.change(func() { m.status = http.StatusUnauthorized }) // Whatever token.
+	m.change(func() { m.status = http.StatusUnauthorized }) // For every token.
 	err := s.Publish(ctx, news())
 	g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable))
 	g.Expect(sink.Of(err).Code).To(Equal(sink.CodeUnauthorized))
 	g.Expect(m.tokens()).To(Equal(4), "refreshed once, not for ever")
 }
 
-// TestTokensWithoutAnEnd are used for a moment.
-func TestTokensWithoutAnEnd(t *testing.T) {
+// TestTokensWithoutExpiry: such a token is used for a short time.
+func TestTokensWithoutExpiry(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	m, now := newMesh(t), clockNow()
 	m.life = 0
@@ -228,7 +228,8 @@ func TestTokensWithoutAnEnd(t *testing.T) {
 	g.Expect(m.tokens()).To(Equal(2))
 }
 
-// TestTokenEndpoint that refuses the client: nothing that it says is in the error.
+// TestTokenEndpoint: if the token endpoint rejects the client, the error has no part of its
+// answer.
 func TestTokenEndpoint(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	m := newMesh(t)
@@ -266,7 +267,7 @@ func TestAnswers(t *testing.T) {
 	g.Expect(m.posted).To(HaveLen(posted), "it is not sent")
 }
 
-// TestBadServiceKeys name what is wrong, and not what they hold.
+// TestBadServiceKeys: the error says what is wrong and does not show the value.
 func TestBadServiceKeys(t *testing.T) {
 	element := func(change ...string) string {
 		text := `{"broker":{"type":"saprestmgw"},"uri":"https://mesh.example","oa2":{"clientid":"c","clientsecret":"` + canary +
@@ -278,7 +279,7 @@ func TestBadServiceKeys(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ messaging, namespace, says string }{
 		"missing":         {"", "ns", "key messaging is missing"},
-		"no JSON":         {canary, "ns", "is no JSON list"},
+		"no JSON":         {canary, "ns", "is not a JSON list"},
 		"no rest gateway": {element("saprestmgw", "sapmgw"), "ns", "no element with broker.type saprestmgw"},
 		"no client":       {element(`"c"`, `""`), "ns", "no oa2.clientid"},
 		"plain uri":       {element("https://mesh", "http://mesh"), "ns", "no https uri"},

@@ -14,17 +14,17 @@ const (
 	keyNamespace = "namespace"
 )
 
-// restGateway is the broker.type of the element that speaks REST.
+// restGateway is the broker.type of the element for REST.
 const restGateway = "saprestmgw"
 
-// serviceKey is what of a service key is used.
+// serviceKey has the parts of a service key that are used.
 type serviceKey struct {
 	uri, token           *url.URL
 	clientID, clientCode string
 	namespace            string
 }
 
-// messaging is one element of the key of that name.
+// messaging is one element of the list in the key messaging.
 type messaging struct {
 	Broker struct {
 		Type string `json:"type"`
@@ -38,14 +38,14 @@ type messaging struct {
 	URI string `json:"uri"`
 }
 
-// parse a Secret; namespace, if it is set, goes before that of the Secret.
+// parse a Secret. A namespace that is set has precedence over the one in the Secret.
 func parse(secret map[string][]byte, namespace string) (serviceKey, error) {
 	if len(secret[keyMessaging]) == 0 {
 		return serviceKey{}, wire.Secretf(keyMessaging, "is missing")
 	}
 	var elements []messaging
-	if json.Unmarshal(secret[keyMessaging], &elements) != nil { // Whose error would quote.
-		return serviceKey{}, wire.Secretf(keyMessaging, "is no JSON list of brokers")
+	if json.Unmarshal(secret[keyMessaging], &elements) != nil { // The error would quote the Secret.
+		return serviceKey{}, wire.Secretf(keyMessaging, "is not a JSON list of brokers")
 	}
 	for _, m := range elements {
 		if m.Broker.Type == restGateway {
@@ -79,7 +79,7 @@ func (m messaging) key(inSecret, configured string) (serviceKey, error) {
 	return k, nil
 }
 
-// secure is an https URL without user and password.
+// secure parses a URL; false unless it is https, without user and password.
 func secure(text string) (*url.URL, bool) {
 	u, err := url.Parse(text)
 	return u, err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// early is how long before its end a token is no longer used: longer than a call.
+	// early is how long before its expiry a token is no longer used: longer than a call.
 	early = time.Minute
-	// shortest is for how long a token is used that has no end, or a very near one.
+	// shortest is how long a token is used that has no expiry, or a very near one.
 	shortest = 10 * time.Second
 )
 
-// tokens of one client.
+// tokens fetches and keeps the token of one client.
 type tokens struct {
 	config clientcredentials.Config
 	host   string
@@ -45,7 +45,7 @@ func newTokens(k serviceKey, client *http.Client, c clock.PassiveClock) *tokens 
 	}
 }
 
-// get a token that is good, but not the one that was rejected.
+// get returns a valid token other than the rejected one.
 func (t *tokens) get(ctx context.Context, rejected string) (string, error) {
 	if token, ok := t.known(rejected); ok {
 		return token, nil
@@ -56,7 +56,7 @@ func (t *tokens) get(ctx context.Context, rejected string) (string, error) {
 	case <-ctx.Done():
 		return "", wire.CallError(t.host, ctx.Err())
 	}
-	if token, ok := t.known(rejected); ok { // Somebody else has fetched it.
+	if token, ok := t.known(rejected); ok { // Another call has fetched it.
 		return token, nil
 	}
 	now := t.clock.Now()
@@ -64,7 +64,7 @@ func (t *tokens) get(ctx context.Context, rejected string) (string, error) {
 	if err != nil {
 		return "", t.class(err)
 	}
-	// The library says when it ends by the machine's clock, which need not be ours.
+	// The library computes the expiry with the machine's clock, which may differ from t.clock.
 	life := max(shortest, time.Until(fetched.Expiry.Add(-early)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +80,7 @@ func (t *tokens) known(rejected string) (string, bool) {
 	return s.token, s.token != "" && s.token != rejected && now.Before(s.until)
 }
 
-// class of a failure to fetch; the error of the library quotes the answer.
+// class maps a failed fetch to an Error. It omits the library's error, which quotes the answer.
 func (t *tokens) class(err error) error {
 	var answered *oauth2.RetrieveError
 	if !errors.As(err, &answered) || answered.Response == nil {
@@ -88,10 +88,10 @@ func (t *tokens) class(err error) error {
 	}
 	classed := wire.StatusError(t.host, answered.Response, t.clock)
 	if status := answered.Response.StatusCode; status == http.StatusBadRequest || status == http.StatusUnauthorized {
-		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the token endpoint rejects the client of the Secret: %w", sink.Of(classed).Err)
+		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the token endpoint rejects the client in the Secret; check oa2.clientid and oa2.clientsecret: %w", sink.Of(classed).Err)
 	}
 	if sink.Of(classed).Class == sink.Transient {
 		return classed
 	}
-	return sink.Errorf(sink.Unavailable, "no-token", "the token endpoint gives no token: %w", sink.Of(classed).Err)
+	return sink.Errorf(sink.Unavailable, "no-token", "the token endpoint returns no token: %w", sink.Of(classed).Err)
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 )
 
-// ledger is a Source: what it holds is what the objects in the API server would.
+// ledger is a Source that keeps its events in memory, as the API server keeps objects.
 type ledger struct {
 	mu      sync.Mutex
 	events  []ce.Event
 	settled map[string]bool
-	// forget a record before it is written, now and then, as a process does that dies
-	// between the broker's yes and the record of it.
+	// forget makes some records fail, like a process that dies between the broker's
+	// acknowledgement and the record.
 	forget bool
 }
 
@@ -53,7 +53,7 @@ func (l *ledger) Settled(_, id string, _ publisher.Outcome) {
 	}
 }
 
-// life of a publisher with one backend.
+// life is a publisher with one backend.
 func life(t testing.TB, s *Sink, sources ...publisher.Source) (*publisher.Publisher, func()) {
 	t.Helper()
 	p := publisher.New(publisher.Options{Clock: clock.RealClock{}, Logger: logr.Discard(), Sources: sources, Drain: time.Nanosecond})
@@ -74,8 +74,8 @@ func life(t testing.TB, s *Sink, sources ...publisher.Source) (*publisher.Publis
 	}
 }
 
-// TestBurst of 2,000 edges, during which the publisher ends five times and the server
-// three times: the stream holds each exactly once, in order for each subject.
+// TestBurst publishes 2,000 edges. Meanwhile the publisher ends five times and the server three
+// times. The stream has each edge exactly once, in order for each subject.
 func TestBurst(t *testing.T) {
 	g := NewWithT(t)
 	const edges, subjects = 2000, 50
@@ -88,7 +88,7 @@ func TestBurst(t *testing.T) {
 		for range edges / 8 {
 			e := news(told)
 			l.add(e)
-			p.Tell(e, l)
+			p.Publish(e, l)
 			told++
 		}
 		if n%3 == 1 {
@@ -127,7 +127,8 @@ func TestBurst(t *testing.T) {
 	g.Expect(last).To(HaveLen(subjects))
 }
 
-// BenchmarkJetStream: events a second to a file stream of a real server in this process.
+// BenchmarkJetStream measures events per second to a file stream of a real server in this
+// process.
 func BenchmarkJetStream(b *testing.B) {
 	for _, inFlight := range []int{1, 10, 100} {
 		b.Run(fmt.Sprint("inFlight=", inFlight), func(b *testing.B) {
@@ -151,7 +152,7 @@ func BenchmarkJetStream(b *testing.B) {
 					e := news(n)
 					e.SetID(fmt.Sprintf("bench-%d", n))
 					n++
-					p.Tell(e, nil)
+					p.Publish(e, nil)
 				}
 				for status, _ := p.Status("hub/bus2"); status.Queued > 0; status, _ = p.Status("hub/bus2") {
 					<-tick.C
@@ -162,10 +163,11 @@ func BenchmarkJetStream(b *testing.B) {
 	}
 }
 
-// batch of events whose delivery is one turn of the benchmark.
+// batch is how many events one iteration of the benchmark delivers.
 const batch = 5000
 
-// BenchmarkLatency from Tell to JetStream's yes, at 200 events a second.
+// BenchmarkLatency measures the time from Publish to JetStream's acknowledgement, at 200 events
+// per second.
 func BenchmarkLatency(b *testing.B) {
 	server := newBroker(b, nil).start()
 	s := open(b, Options{Config: config(b, server.url(), nil)})
@@ -186,7 +188,7 @@ func BenchmarkLatency(b *testing.B) {
 		e.SetID(fmt.Sprintf("bench-%d", n))
 		n++
 		l.begin(e.ID())
-		p.Tell(e, l)
+		p.Publish(e, l)
 		<-pace.C
 	}
 	for {
@@ -199,7 +201,7 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// timed is a Source that notes how long it took.
+// timed is a Source that measures the time until each event is settled.
 type timed struct {
 	mu   sync.Mutex
 	at   map[string]time.Time

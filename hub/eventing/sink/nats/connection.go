@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
-// dial is one making of a connection, for which all calls wait that need it.
+// dial is one attempt to connect. All calls that need the connection wait for it.
 type dial struct {
 	// done is closed when conn or err is set.
 	done chan struct{}
@@ -22,7 +22,7 @@ type dial struct {
 
 var errClosed = sink.Errorf(sink.Transient, sink.CodeUnreachable, "the connection was closed")
 
-// connection that is up, made anew if there is none.
+// connection returns a connection that is up. It makes one if there is none.
 func (s *Sink) connection(ctx context.Context) (*nats.Conn, error) {
 	s.mu.Lock()
 	state := &s.lockedState
@@ -50,7 +50,7 @@ func (s *Sink) connection(ctx context.Context) (*nats.Conn, error) {
 	}
 }
 
-// dialLocked begins to make a connection, which no single call's end ends.
+// dialLocked starts to connect. The end of the calling context does not cancel it.
 func (s *Sink) dialLocked(ctx context.Context) {
 	state := &s.lockedState
 	if state.hangUp != nil {
@@ -59,7 +59,7 @@ func (s *Sink) dialLocked(ctx context.Context) {
 	ctx, state.hangUp = context.WithCancel(context.WithoutCancel(ctx))
 	d := &dial{done: make(chan struct{})}
 	state.dial = d
-	go func() { // Ends when it is known whether a server answers; Close hangs up.
+	go func() { // Ends when a server answers or none does; Close cancels it.
 		defer close(d.done)
 		conn, err := nats.Connect(s.url, append(slices.Clone(s.options), nats.SetCustomDialer(dialer{ctx, s.dialer}))...)
 		s.mu.Lock()
@@ -84,7 +84,8 @@ func (s *Sink) dialLocked(ctx context.Context) {
 	}()
 }
 
-// Close implements sink.Sink. What is on its way is lost to its caller, not to the stream.
+// Close implements sink.Sink. Calls in progress return an error, although the stream may have
+// stored their events.
 func (s *Sink) Close(ctx context.Context) error {
 	s.mu.Lock()
 	state := &s.lockedState
@@ -94,7 +95,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	if conn != nil {
 		conn.Close()
 	}
-	if state.hangUp != nil { // Nobody sets it any more.
+	if state.hangUp != nil { // It is not set any more after closed.
 		state.hangUp()
 	}
 	if d == nil {
@@ -108,7 +109,8 @@ func (s *Sink) Close(ctx context.Context) error {
 	}
 }
 
-// dialer whose calls and connections end with a context; the client has none for them.
+// dialer ends its calls and connections with a context, because the client has no context for
+// them.
 type dialer struct {
 	ctx context.Context
 	*net.Dialer
@@ -123,7 +125,7 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 	return &line{conn, context.AfterFunc(d.ctx, func() { _ = conn.Close() })}, nil
 }
 
-// line is a connection that somebody may hang up.
+// line is a connection that the end of a context closes.
 type line struct {
 	net.Conn
 	forget func() bool
@@ -135,7 +137,7 @@ func (l *line) Close() error {
 	return l.Conn.Close()
 }
 
-// disconnected is the error of a connection that was there.
+// disconnected returns the error while a connection is lost.
 func (s *Sink) disconnected() error {
 	if lost := s.lost.Load(); lost != nil {
 		return notConnected(*lost)
@@ -143,16 +145,16 @@ func (s *Sink) disconnected() error {
 	return notConnected(nil)
 }
 
-// notConnected is the error of a connection that is down.
+// notConnected returns the error of a connection that is not up, by its cause.
 func notConnected(cause error) error {
 	switch {
 	case cause == nil:
-		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server")
+		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "the hub is not connected to the server")
 	case errors.Is(cause, nats.ErrAuthorization), errors.Is(cause, nats.ErrAuthExpired), errors.Is(cause, nats.ErrAuthRevoked),
 		errors.Is(cause, nats.ErrAccountAuthExpired), errors.Is(cause, nats.ErrNkeysNotSupported):
-		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the server rejects the credentials; see secretRef: %w", cause)
+		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the server rejects the credentials in the Secret of secretRef: %w", cause)
 	case errors.Is(cause, netguard.ErrForbidden):
 		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause)
 	}
-	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no connection to the server: %w", cause)
+	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "the hub is not connected to the server: %w", cause)
 }

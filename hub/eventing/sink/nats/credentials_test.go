@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire/wiretest"
 )
 
-// canary is a secret that no error may show.
+// canary is a secret value that no error may show.
 const canary = "S3CR3T-CANARY"
 
 func secret(pairs ...string) map[string][]byte {
@@ -29,7 +29,8 @@ func secret(pairs ...string) map[string][]byte {
 	return s
 }
 
-// TestCredentials of each sort let in; others are unauthorized; no error shows them.
+// TestCredentials: each kind of credentials is accepted, wrong ones are unauthorized, and no
+// error shows them.
 func TestCredentials(t *testing.T) {
 	user, err := nkeys.CreateUser()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -76,8 +77,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// operatorMode of a server, with an account that has JetStream, and the credentials file
-// of a user of it.
+// operatorMode configures a server with an account that has JetStream, and returns the
+// credentials file of a user of that account.
 func operatorMode(t *testing.T) (change func(*server.Options), creds []byte) {
 	t.Helper()
 	g := NewWithT(t)
@@ -109,8 +110,8 @@ func operatorMode(t *testing.T) (change func(*server.Options), creds []byte) {
 	}, creds
 }
 
-// TestTLS: the Secret's authority and client certificate are used; without them there is
-// no connection.
+// TestTLS: the authority and the client certificate of the Secret are used. Without them there
+// is no connection.
 func TestTLS(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	ca := wiretest.NewCA(t)
@@ -132,7 +133,7 @@ func TestTLS(t *testing.T) {
 	g.Expect(err.Error()).To(ContainSubstring("certificate"))
 }
 
-// TestPermissions that the user lacks are told, not waited for without end.
+// TestPermissions: a missing permission is an error of its own, not a timeout.
 func TestPermissions(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, func(o *server.Options) {
@@ -149,17 +150,17 @@ func TestPermissions(t *testing.T) {
 	}).Should(Satisfy(is(sink.Unavailable, sink.CodeForbidden)))
 }
 
-// TestBadSecrets name the key and what is wrong, never what it holds.
+// TestBadSecrets: the error names the key and what is wrong, never the value.
 func TestBadSecrets(t *testing.T) {
 	for name, test := range map[string]struct {
 		secret map[string][]byte
 		says   string
 	}{
 		"empty":               {secret(), "key creds or nkey, username or token is missing"},
-		"creds":               {secret("creds", canary), "key creds is no credentials file"},
-		"nkey":                {secret("nkey", canary), "key nkey is no seed"},
+		"creds":               {secret("creds", canary), "key creds is not a credentials file"},
+		"nkey":                {secret("nkey", canary), "key nkey is not a seed"},
 		"no password":         {secret("username", canary), "key password is missing"},
-		"ca":                  {secret("token", "t", "ca.crt", canary), "key ca.crt holds no PEM certificate"},
+		"ca":                  {secret("token", "t", "ca.crt", canary), "key ca.crt contains no PEM certificate"},
 		"certificate":         {secret("tls.crt", canary, "tls.key", canary), "key tls.crt and key tls.key"},
 		"certificate, no key": {secret("tls.crt", canary), "key tls.key is missing"},
 	} {

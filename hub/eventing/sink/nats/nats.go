@@ -21,21 +21,21 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink/wire"
 )
 
-// pingInterval finds a server that is gone without a word in two of them; the client's
-// own default is two minutes.
+// pingInterval is the time between two pings: a server that no longer answers is detected
+// after two intervals. The client's default is two minutes.
 const pingInterval = 20 * time.Second
 
 // Options of a Sink.
 type Options struct {
 	// Config of a backend of type nats.
 	Config schema.Config
-	// Secret's data; nil when none is named.
+	// Secret is the data of the Secret; nil if secretRef is not set.
 	Secret map[string][]byte
-	// Name of the connection, for those who look at the server.
+	// Name of the connection, as the server shows it.
 	Name string
-	// AllowLoopback lets the server be on this machine: in tests and the playground.
+	// AllowLoopback allows addresses of this machine: for tests and the playground.
 	AllowLoopback bool
-	// Changed is told when the connection comes or goes. It must not block.
+	// Changed is called when the connection is made or lost. It must not block.
 	Changed func()
 }
 
@@ -46,19 +46,19 @@ type Sink struct {
 	url     string
 	stream  jetstream.StreamConfig
 	prefix  string
-	// ready is whether the stream was seen and has not been missed since.
+	// ready is set when the stream was checked, until it is missing.
 	ready atomic.Bool
-	// denials are the messages of the server about a missing permission, and denied is
-	// the newest: the call that lacks it is not answered.
+	// denials counts the server's messages about missing permissions; denied is the newest.
+	// The server sends them instead of an answer to the call.
 	denials atomic.Int64
 	denied  atomic.Value
-	// lost is why the connection did not come back at the newest try.
+	// lost is the error of the last failed reconnect.
 	lost atomic.Pointer[error]
 
 	mu          sync.Mutex
 	lockedState struct {
 		conn *nats.Conn
-		// dial is on its way; nil for none.
+		// dial is in progress; nil for none.
 		dial *dial
 		// hangUp ends the newest dial and the connection that it made; nil before.
 		hangUp context.CancelFunc
@@ -68,7 +68,7 @@ type Sink struct {
 
 var _ sink.Sink = &Sink{}
 
-// Open a Sink. The error is of class wire.ErrSecret.
+// Open makes a Sink without a connection. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
 	c := o.Config
 	s := &Sink{dialer: wire.Dialer(o.AllowLoopback), url: c.String("url"), prefix: c.String("subjectPrefix"), stream: streamConfig(c)}
@@ -92,7 +92,7 @@ func Open(o Options) (*Sink, error) {
 		nats.Name(o.Name), nats.Timeout(c.Duration("requestTimeout")),
 		nats.MaxReconnects(int(c.Int("maxReconnects"))), nats.ReconnectWait(c.Duration("reconnectWait")),
 		nats.IgnoreAuthErrorAbort(), nats.PingInterval(pingInterval),
-		nats.ReconnectBufSize(-1), // Nothing is sent later behind the publisher's back.
+		nats.ReconnectBufSize(-1), // No buffer: only the publisher sends events again.
 		nats.ConnectHandler(changed), nats.ClosedHandler(changed),
 		nats.ReconnectHandler(func(c *nats.Conn) { s.lost.Store(nil); changed(c) }),
 		nats.DisconnectErrHandler(func(c *nats.Conn, _ error) { changed(c) }),
@@ -107,7 +107,7 @@ func Open(o Options) (*Sink, error) {
 	return s, nil
 }
 
-// Ping asks for the stream, and makes it if it is missing.
+// Ping reads the stream, and creates it if it is missing.
 func (s *Sink) Ping(ctx context.Context) error {
 	conn, err := s.connection(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 		return err
 	}
 	if most := conn.MaxPayload(); int64(len(body)) > most {
-		return sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "%d bytes are more than the %d that the server takes", len(body), most)
+		return sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "the event has %d bytes; the server accepts at most %d", len(body), most)
 	}
 	if !s.ready.Load() {
 		if err := s.ensure(ctx, conn); err != nil {
@@ -150,7 +150,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	return nil
 }
 
-// subject of an event: of the hub's own by their kind, of any other by its type.
+// subject returns the subject of an event: by kind for the hub's own events, by type for others.
 func (s *Sink) subject(e ce.Event) string {
 	if k := event.KindOf(e); k != "" {
 		return s.prefix + "." + string(k)
@@ -158,7 +158,7 @@ func (s *Sink) subject(e ce.Event) string {
 	return s.prefix + "." + e.Type()
 }
 
-// ensure that the stream is there and is as configured.
+// ensure that the stream exists and is as configured.
 func (s *Sink) ensure(ctx context.Context, conn *nats.Conn) error {
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -180,8 +180,8 @@ func (s *Sink) ensure(ctx context.Context, conn *nats.Conn) error {
 	if err := fits(found, s.stream); err != nil {
 		return err
 	}
-	if wanted := merged(found, s.stream); wanted != nil {
-		if _, err := js.UpdateStream(ctx, *wanted); err != nil {
+	if update := merged(found, s.stream); update != nil {
+		if _, err := js.UpdateStream(ctx, *update); err != nil {
 			return s.class(err, denials)
 		}
 	}
@@ -199,7 +199,8 @@ const (
 	codeExpectedStream jetstream.ErrorCode = 10060
 )
 
-// class of an error of the server or client; denials were there before the call.
+// class maps an error of the server or the client to an Error. denials is the count before the
+// call.
 func (s *Sink) class(err error, denials int64) error {
 	var api *jetstream.APIError
 	switch {
@@ -207,13 +208,13 @@ func (s *Sink) class(err error, denials int64) error {
 		return sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "%w", err)
 	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, jetstream.ErrStreamNotFound):
 		s.ready.Store(false)
-		return sink.Errorf(sink.Unavailable, "no-stream", "stream %s does not answer: it, or JetStream, is not there", s.stream.Name)
+		return sink.Errorf(sink.Unavailable, "no-stream", "stream %s does not answer: it does not exist, or JetStream is not available", s.stream.Name)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
 		s.ready.Store(false)
-		return sink.Errorf(sink.Unavailable, "no-jetstream", "the server has JetStream disabled, or has it for other accounts: %w", err)
+		return sink.Errorf(sink.Unavailable, "no-jetstream", "JetStream is not enabled on the server, or not for this account: %w", err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		if s.denials.Load() > denials {
-			return sink.Errorf(sink.Unavailable, sink.CodeForbidden, "the user lacks a permission: %v", s.denied.Load())
+			return sink.Errorf(sink.Unavailable, sink.CodeForbidden, "the user in the Secret lacks a permission: %v", s.denied.Load())
 		}
 		return sink.Errorf(sink.Transient, sink.CodeTimeout, "stream %s did not answer in time", s.stream.Name)
 	case errors.As(err, &api):
@@ -222,18 +223,18 @@ func (s *Sink) class(err error, denials int64) error {
 	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "%w", err)
 }
 
-// refusal is what JetStream itself says.
+// refusal maps an error of JetStream's API to an Error.
 func (s *Sink) refusal(err *jetstream.APIError) error {
-	switch err.ErrorCode { //nolint:exhaustive // The rest is below.
+	switch err.ErrorCode { //nolint:exhaustive // The other codes are below.
 	case jetstream.JSErrCodeStreamMessageExceedsMaximum:
 		return sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "%w", err)
 	case codeResources, codeInsufficient, codeMemory, codeStorage, codeStoreFailed:
-		return sink.Errorf(sink.Unavailable, "stream-full", "stream %s takes no more: %s; make room, or raise streamMaxBytes or streamMaxMsgs", s.stream.Name, err.Description)
+		return sink.Errorf(sink.Unavailable, "stream-full", "stream %s is full: %s; delete messages, or raise streamMaxBytes or streamMaxMsgs", s.stream.Name, err.Description)
 	case codeExpectedStream:
-		return sink.Errorf(sink.Unavailable, "stream-mismatch", "the subjects %s.> go to another stream than %s", s.prefix, s.stream.Name)
+		return sink.Errorf(sink.Unavailable, "stream-mismatch", "another stream than %[2]s takes the subjects %[1]s.>; choose another subjectPrefix or streamName", s.prefix, s.stream.Name)
 	}
 	if err.Code >= 500 {
 		return sink.Errorf(sink.Transient, fmt.Sprint("jetstream-", err.ErrorCode), "%w", err)
 	}
-	return sink.Errorf(sink.Unavailable, fmt.Sprint("jetstream-", err.ErrorCode), "the server refuses stream %s as it is configured: %s", s.stream.Name, strings.TrimSpace(err.Description))
+	return sink.Errorf(sink.Unavailable, fmt.Sprint("jetstream-", err.ErrorCode), "the server rejects the configuration of stream %s: %s", s.stream.Name, strings.TrimSpace(err.Description))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
-// TestPublish: an event arrives whole, once, however often it is sent.
+// TestPublish: an event arrives complete and once, however often it is sent.
 func TestPublish(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, nil).start()
@@ -45,7 +45,7 @@ func TestPublish(t *testing.T) {
 	g.Expect(messages(t, js, "capstan")[2].Subject).To(Equal("capstan.com.example.made"))
 }
 
-// TestServerIsDownAtStart, and comes; dies, and comes back with what it had.
+// TestServerIsDownAtStart: the server starts after the sink, then restarts with its files.
 func TestServerIsDownAtStart(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, nil)
@@ -66,7 +66,7 @@ func TestServerIsDownAtStart(t *testing.T) {
 	g.Expect(messages(t, b.admin(), "capstan")).To(HaveLen(1), "the window survives the server's restart")
 }
 
-// TestFirstBurst: of several first calls at a time one connects and the others wait for it.
+// TestFirstBurst: of several concurrent first calls one connects and the others wait for it.
 func TestFirstBurst(t *testing.T) {
 	b := newBroker(t, nil).start()
 	s := open(t, Options{Config: config(t, b.url(), nil)})
@@ -82,9 +82,9 @@ func TestFirstBurst(t *testing.T) {
 	NewWithT(t).Expect(messages(t, b.admin(), "capstan")).To(HaveLen(20))
 }
 
-// TestServersThatSayNothing take a call and no more: a caller waits no longer than it
-// wants to, and Close does not wait for all their timeouts.
-func TestServersThatSayNothing(t *testing.T) {
+// TestSilentServers: servers accept a connection and never answer. A call ends with its context,
+// and Close does not wait for all their timeouts.
+func TestSilentServers(t *testing.T) {
 	g := NewWithT(t)
 	verifyNone(t)
 	var urls []string
@@ -107,8 +107,8 @@ func TestServersThatSayNothing(t *testing.T) {
 	g.Eventually(waits).Should(Receive(Satisfy(is(sink.Transient, sink.CodeUnreachable))))
 }
 
-// TestConnectionIsMadeAnew after the client has given it up.
-func TestConnectionIsMadeAnew(t *testing.T) {
+// TestNewConnection: a new connection is made after the client has given up the old one.
+func TestNewConnection(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, nil).start()
 	s := open(t, Options{Config: config(t, b.url(), keys{"maxReconnects": 1})})
@@ -123,7 +123,7 @@ func TestConnectionIsMadeAnew(t *testing.T) {
 	g.Eventually(func() error { return s.Publish(ctx, news(1)) }).Should(Succeed())
 }
 
-// TestStreamIsDeleted behind our back: it is made anew.
+// TestStreamIsDeleted: a stream that was deleted by others is created again.
 func TestStreamIsDeleted(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, nil).start()
@@ -136,7 +136,7 @@ func TestStreamIsDeleted(t *testing.T) {
 	g.Expect(messages(t, js, "capstan")).To(HaveLen(1))
 }
 
-// TestStreamIsFull with streamDiscard new: unavailable, until there is room.
+// TestStreamIsFull: with streamDiscard new, the sink is unavailable until there is space.
 func TestStreamIsFull(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, nil).start()
@@ -164,7 +164,7 @@ func TestStreamIsFull(t *testing.T) {
 	g.Expect(full.Error()).To(ContainSubstring("maximum bytes exceeded"))
 }
 
-// TestTooLarge for the server, and for the stream.
+// TestTooLarge: an event is too large for the server, or for the stream.
 func TestTooLarge(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, func(o *server.Options) { o.MaxPayload = 64 << 10 }).start()
@@ -181,9 +181,9 @@ func TestTooLarge(t *testing.T) {
 	g.Expect(small.Publish(ctx, large)).To(Satisfy(is(sink.TooLarge, sink.CodeTooLarge)))
 }
 
-// TestStreamsThatAreThere: ours follow the configuration, what cannot be changed is an
-// error that names the key, and others' are left alone.
-func TestStreamsThatAreThere(t *testing.T) {
+// TestExistingStreams: a stream of the hub follows the configuration. A difference that cannot
+// be changed is an error that names the key. Streams of others are not changed.
+func TestExistingStreams(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, nil).start()
 	js := b.admin()
@@ -214,14 +214,14 @@ func TestStreamsThatAreThere(t *testing.T) {
 	g.Expect(stream.CachedInfo().Config.MaxMsgs).To(BeEquivalentTo(3))
 	s = open(t, Options{Config: config(t, b.url(), keys{"streamName": "theirs", "subjectPrefix": "ours"})})
 	g.Expect(s.Ping(ctx)).To(Satisfy(is(sink.Unavailable, "stream-mismatch")))
-	// Subjects that another stream takes.
+	// Another stream has the subjects.
 	s = open(t, Options{Config: config(t, b.url(), keys{"streamName": "new", "subjectPrefix": "theirs"})})
 	err = s.Ping(ctx)
 	g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable))
 	g.Expect(err.Error()).To(ContainSubstring("overlap"))
 }
 
-// TestReplicasNeedACluster: the server's refusal is shown.
+// TestReplicasNeedACluster: the error has the description of the server.
 func TestReplicasNeedACluster(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, nil).start()
@@ -230,7 +230,7 @@ func TestReplicasNeedACluster(t *testing.T) {
 	g.Expect(err.Error()).To(ContainSubstring("replicas"))
 }
 
-// TestNoJetStream: a connection alone is not enough.
+// TestNoJetStream: a server without JetStream is unavailable.
 func TestNoJetStream(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	b := newBroker(t, func(o *server.Options) { o.JetStream = false }).start()

@@ -10,13 +10,13 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
-// Metadata of a stream that the hub has made.
+// Metadata of a stream that a hub has created.
 const (
 	managedBy = "capstan.dev/managed-by"
 	manager   = "capstan"
 )
 
-// streamConfig as the keys say.
+// streamConfig returns the configuration of the stream by the keys of spec.config.
 func streamConfig(c schema.Config) jetstream.StreamConfig {
 	s := jetstream.StreamConfig{
 		Name: c.String("streamName"), Description: "Events of Capstan", Subjects: []string{c.String("subjectPrefix") + ".>"},
@@ -37,41 +37,41 @@ func streamConfig(c schema.Config) jetstream.StreamConfig {
 	return s
 }
 
-// fits tells whether a stream that is there can be used: what cannot be changed must be
-// as configured, and it must take our subjects if we may not change it.
-func fits(found, wanted jetstream.StreamConfig) error {
+// fits returns an error if an existing stream cannot be used. Settings that cannot be changed
+// must be as configured. A stream that no hub has created must already have the subjects.
+func fits(found, desired jetstream.StreamConfig) error {
 	mismatch := func(key string, is, want any) error {
-		return sink.Errorf(sink.Unavailable, "stream-mismatch", "stream %s has %s %v, not %v, which cannot be changed: set the key, or choose another streamName", wanted.Name, key, is, want)
+		return sink.Errorf(sink.Unavailable, "stream-mismatch", "stream %s has %s %v, not %v, and this cannot be changed: set the key to the value of the stream, or choose another streamName", desired.Name, key, is, want)
 	}
 	switch {
-	case found.Storage != wanted.Storage:
-		return mismatch("streamStorage", found.Storage, wanted.Storage)
-	case found.Retention != wanted.Retention:
-		return mismatch("streamRetention", found.Retention, wanted.Retention)
+	case found.Storage != desired.Storage:
+		return mismatch("streamStorage", found.Storage, desired.Storage)
+	case found.Retention != desired.Retention:
+		return mismatch("streamRetention", found.Retention, desired.Retention)
 	case found.Sealed:
 		return mismatch("the state", "sealed", "open")
-	case found.Metadata[managedBy] != manager && !takes(found.Subjects, wanted.Subjects[0]):
-		return sink.Errorf(sink.Unavailable, "stream-mismatch", "stream %s was made by somebody else and does not take the subjects %s: add them to it, or choose another streamName", wanted.Name, wanted.Subjects[0])
+	case found.Metadata[managedBy] != manager && !takes(found.Subjects, desired.Subjects[0]):
+		return sink.Errorf(sink.Unavailable, "stream-mismatch", "stream %s was not created by Capstan and does not have the subjects %s: add them to the stream, or choose another streamName", desired.Name, desired.Subjects[0])
 	}
 	return nil
 }
 
-// takes tells whether one of the subjects of a stream is ours, or all.
+// takes returns whether the subjects of a stream include ours.
 func takes(subjects []string, ours string) bool {
 	return slices.Contains(subjects, ours) || slices.Contains(subjects, ">")
 }
 
-// merged is the configuration that a stream of the hub's should have; nil when it has it,
-// or is not the hub's.
-func merged(found, wanted jetstream.StreamConfig) *jetstream.StreamConfig {
+// merged returns the configuration that a stream of a hub should have; nil if it has it, or if
+// no hub has created it.
+func merged(found, desired jetstream.StreamConfig) *jetstream.StreamConfig {
 	if found.Metadata[managedBy] != manager {
 		return nil
 	}
 	m := found
-	m.Replicas, m.Discard, m.MaxBytes, m.MaxMsgs = wanted.Replicas, wanted.Discard, wanted.MaxBytes, wanted.MaxMsgs
-	m.MaxMsgsPerSubject, m.MaxAge, m.Duplicates = wanted.MaxMsgsPerSubject, wanted.MaxAge, wanted.Duplicates
-	if !takes(found.Subjects, wanted.Subjects[0]) {
-		m.Subjects = append(slices.Clone(found.Subjects), wanted.Subjects[0])
+	m.Replicas, m.Discard, m.MaxBytes, m.MaxMsgs = desired.Replicas, desired.Discard, desired.MaxBytes, desired.MaxMsgs
+	m.MaxMsgsPerSubject, m.MaxAge, m.Duplicates = desired.MaxMsgsPerSubject, desired.MaxAge, desired.Duplicates
+	if !takes(found.Subjects, desired.Subjects[0]) {
+		m.Subjects = append(slices.Clone(found.Subjects), desired.Subjects[0])
 	}
 	m.Metadata = maps.Clone(found.Metadata)
 	same := m.Replicas == found.Replicas && m.Discard == found.Discard && m.MaxBytes == found.MaxBytes && m.MaxMsgs == found.MaxMsgs &&

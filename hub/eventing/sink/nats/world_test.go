@@ -35,7 +35,7 @@ type broker struct {
 	running *server.Server
 }
 
-// newBroker that is not started yet. JetStream keeps its files for the test's time.
+// newBroker returns a broker that is not started. JetStream's files last until the test ends.
 func newBroker(t testing.TB, change func(*server.Options)) *broker {
 	t.Helper()
 	verifyNone(t)
@@ -85,7 +85,7 @@ func (b *broker) stop() {
 
 func (b *broker) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", b.options.Port) }
 
-// admin of the server's JetStream, inside the process.
+// admin returns a JetStream client through an in-process connection.
 func (b *broker) admin() jetstream.JetStream {
 	b.t.Helper()
 	conn, err := nats.Connect(b.url(), nats.InProcessServer(b.running))
@@ -100,7 +100,7 @@ func (b *broker) admin() jetstream.JetStream {
 	return js
 }
 
-// messages that the stream holds.
+// messages returns the messages in the stream.
 func messages(t testing.TB, js jetstream.JetStream, stream string) []*jetstream.RawStreamMsg {
 	t.Helper()
 	s, err := js.Stream(context.Background(), stream)
@@ -121,7 +121,7 @@ func messages(t testing.TB, js jetstream.JetStream, stream string) []*jetstream.
 
 type keys map[string]any
 
-// config of type nats.
+// config returns a configuration of type nats.
 func config(t testing.TB, url string, more keys) schema.Config {
 	t.Helper()
 	for name, value := range (keys{"requestTimeout": "2s", "reconnectWait": "100ms"}) {
@@ -143,7 +143,7 @@ func config(t testing.TB, url string, more keys) schema.Config {
 	return c
 }
 
-// verifyNone looks, when the test and its server have ended, whether a goroutine is left.
+// verifyNone checks that no goroutine is left after the test and its server have ended.
 func verifyNone(t testing.TB) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
@@ -153,7 +153,7 @@ func verifyNone(t testing.TB) {
 	})
 }
 
-// open a sink, which is closed with the test.
+// open a sink that is closed when the test ends.
 func open(t testing.TB, o Options) *Sink {
 	t.Helper()
 	o.AllowLoopback = true
@@ -182,7 +182,7 @@ func news(n int) ce.Event {
 	return e
 }
 
-// is the class and code of an error.
+// is returns a matcher for the class and code of an error.
 func is(class sink.Class, code string) func(error) bool {
 	return func(err error) bool {
 		e := sink.Of(err)

@@ -31,7 +31,7 @@ const (
 
 const (
 	fifo = ".fifo"
-	// maxGroup is how long a message group id may be.
+	// maxGroup is the maximum length of a message group id.
 	maxGroup = 128
 )
 
@@ -39,9 +39,10 @@ const (
 type Options struct {
 	// Config of a backend of type sqs with role sink.
 	Config schema.Config
-	// AWS is the process' configuration.
+	// AWS is the configuration of the process.
 	AWS *awsconfig.Config
-	// AllowLoopback lets the key endpoint name this machine: in tests and the playground.
+	// AllowLoopback allows addresses of this machine in the key endpoint: for tests and the
+	// playground.
 	AllowLoopback bool
 }
 
@@ -49,13 +50,13 @@ type Options struct {
 type Sink struct {
 	config schema.Config
 	client *sqs.Client
-	// queue's URL; nil until it is known.
+	// queue is the URL of the queue; nil until it is known.
 	queue atomic.Pointer[string]
 }
 
 var _ sink.Sink = &Sink{}
 
-// Open a Sink; it makes no call.
+// Open makes a Sink without a call.
 func Open(o Options) *Sink {
 	c := o.Config
 	s := &Sink{config: c}
@@ -73,8 +74,8 @@ func Open(o Options) *Sink {
 	return s
 }
 
-// regionOf a queue: as configured, or in its URL (sqs.<region>.amazonaws.com), or the
-// hub's.
+// regionOf returns the region of a queue: as configured, else from its URL
+// (sqs.<region>.amazonaws.com), else the hub's.
 func regionOf(c schema.Config, otherwise string) string {
 	if region := c.String("region"); region != "" {
 		return region
@@ -88,7 +89,7 @@ func regionOf(c schema.Config, otherwise string) string {
 	return otherwise
 }
 
-// Ping asks for an attribute of the queue.
+// Ping reads an attribute of the queue.
 func (s *Sink) Ping(ctx context.Context) error {
 	queue, err := s.url(ctx)
 	if err != nil {
@@ -102,7 +103,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 	return nil
 }
 
-// url of the queue, which is asked for when only its name is configured.
+// url returns the URL of the queue. It is read from SQS if only the name is configured.
 func (s *Sink) url(ctx context.Context) (string, error) {
 	if known := s.queue.Load(); known != nil {
 		return *known, nil
@@ -132,7 +133,7 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	}
 	message := s.message(queue, e, string(body))
 	if size, most := sizeOf(message), s.config.Int("maxMessageBytes"); size > most {
-		return sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "%d bytes are more than the %d of maxMessageBytes", size, most)
+		return sink.Errorf(sink.TooLarge, sink.CodeTooLarge, "the message has %d bytes; maxMessageBytes allows %d", size, most)
 	}
 	if _, err := s.client.SendMessage(ctx, message); err != nil {
 		return class(err)
@@ -160,7 +161,7 @@ func (s *Sink) message(queue string, e ce.Event, body string) *sqs.SendMessageIn
 	return m
 }
 
-// groupOf an event: its partition key, in what SQS allows there.
+// groupOf returns the partition key of an event, in the characters and length that SQS allows.
 func groupOf(e ce.Event) string {
 	group := strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
@@ -174,7 +175,8 @@ func groupOf(e ce.Event) string {
 	return group[:min(len(group), maxGroup)]
 }
 
-// sizeOf a message as SQS counts: body and attributes, with their names and types.
+// sizeOf returns the size of a message as SQS counts it: body and attributes, with their names
+// and types.
 func sizeOf(m *sqs.SendMessageInput) int64 {
 	size := len(*m.MessageBody)
 	for name, value := range m.MessageAttributes {
@@ -183,7 +185,7 @@ func sizeOf(m *sqs.SendMessageInput) int64 {
 	return int64(size)
 }
 
-// class of an error of the SDK.
+// class maps an error of the SDK to an Error.
 func class(err error) error {
 	var api smithy.APIError
 	switch {
@@ -192,30 +194,30 @@ func class(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return sink.Errorf(sink.Transient, sink.CodeTimeout, "SQS did not answer in time")
 	case !errors.As(err, &api):
-		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "there is no answer of SQS, or there are no credentials for it")
+		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "SQS did not answer, or the hub has no credentials for it; check endpoint, region and the hub's AWS credentials")
 	}
 	code := api.ErrorCode()
-	said := func(c sink.Class, short string) error {
+	answered := func(c sink.Class, short string) error {
 		return sink.Errorf(c, short, "SQS answered %s", code)
 	}
 	switch {
 	case strings.HasSuffix(code, "NonExistentQueue"), code == "QueueDoesNotExist":
-		return said(sink.Unavailable, "no-queue")
+		return answered(sink.Unavailable, "no-queue")
 	case strings.HasPrefix(code, "AccessDenied"), strings.HasPrefix(code, "Kms"):
-		return said(sink.Unavailable, sink.CodeForbidden)
+		return answered(sink.Unavailable, sink.CodeForbidden)
 	case code == "InvalidClientTokenId", code == "UnrecognizedClientException", strings.HasPrefix(code, "ExpiredToken"),
 		code == "SignatureDoesNotMatch", code == "InvalidSecurity", code == "MissingAuthenticationToken":
-		return said(sink.Unavailable, sink.CodeUnauthorized)
+		return answered(sink.Unavailable, sink.CodeUnauthorized)
 	case strings.Contains(code, "Thrott"), code == "OverLimit", api.ErrorFault() == smithy.FaultServer, api.ErrorFault() == smithy.FaultUnknown:
-		return said(sink.Transient, "sqs-"+code)
+		return answered(sink.Transient, "sqs-"+code)
 	}
 	if strings.Contains(api.ErrorMessage(), "MaximumMessageSize") || strings.Contains(api.ErrorMessage(), "shorter than") {
-		return said(sink.TooLarge, sink.CodeTooLarge)
+		return answered(sink.TooLarge, sink.CodeTooLarge)
 	}
-	return said(sink.Refused, "sqs-"+code)
+	return answered(sink.Refused, "sqs-"+code)
 }
 
-// cause of a call that was not made, without what the SDK says around it.
+// cause returns why a connection was not made, without the text that the SDK adds.
 func cause(err error) error {
 	var dialled *net.OpError
 	if errors.As(err, &dialled) {
@@ -224,5 +226,5 @@ func cause(err error) error {
 	return netguard.ErrForbidden
 }
 
-// Close implements sink.Sink: connections are the process'.
+// Close implements sink.Sink. It does nothing: the process shares the connections.
 func (*Sink) Close(context.Context) error { return nil }

@@ -103,7 +103,7 @@ func news(n string) ce.Event {
 	return e
 }
 
-// TestPublish: a message is the whole event, control characters escaped, and has two
+// TestPublish: a message has the whole event, with control characters escaped, and two
 // attributes.
 func TestPublish(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
@@ -128,7 +128,7 @@ func TestPublish(t *testing.T) {
 	g.Expect(again.Publish(ctx, news("id-2"))).To(Succeed())
 }
 
-// TestFaults: each has its class, and no message of AWS is shown.
+// TestFaults: each fault has its class, and no message of AWS is shown.
 func TestFaults(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	w := start(t)
@@ -158,7 +158,8 @@ func TestFaults(t *testing.T) {
 	g.Expect(sink.Of(s.Publish(ctx, news("id-2"))).Class).To(Equal(sink.Transient))
 }
 
-// TestTooLarge is not sent, attributes counted; what just fits is.
+// TestTooLarge: a message above the limit, attributes included, is not sent. One that just fits
+// is sent.
 func TestTooLarge(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	w := start(t)
@@ -176,8 +177,8 @@ func TestTooLarge(t *testing.T) {
 	g.Expect(w.Count(aws.Match{Service: "sqs", Action: "SendMessage"})).To(Equal(1))
 }
 
-// TestFIFO: the group is the partition key in what SQS allows, the id deduplicates, and
-// there is no delay, which FIFO queues refuse for one message.
+// TestFIFO: the group is the partition key in the characters that SQS allows, and the id
+// deduplicates. There is no delay, because FIFO queues reject it for a single message.
 func TestFIFO(t *testing.T) {
 	g := NewWithT(t)
 	w := start(t)

@@ -36,12 +36,12 @@ const (
 type Options struct {
 	// Config of a backend of type http.
 	Config schema.Config
-	// Secret's data; nil when none is named.
+	// Secret is the data of the Secret; nil if secretRef is not set.
 	Secret map[string][]byte
-	// Origin that the receiver is asked to allow: the hub's name.
+	// Origin that the receiver must allow: the name of the hub.
 	Origin string
 	Clock  clock.PassiveClock
-	// AllowLoopback lets the receiver be on this machine: in tests and the playground.
+	// AllowLoopback allows addresses of this machine: for tests and the playground.
 	AllowLoopback bool
 }
 
@@ -54,13 +54,13 @@ type Sink struct {
 	tls       *tls.Config
 	authorize func(*http.Request)
 	hmac      []byte
-	// allowed is set when the receiver has allowed events.
+	// allowed is set when the receiver has given its permission.
 	allowed atomic.Bool
 }
 
 var _ sink.Sink = &Sink{}
 
-// Open a Sink; it makes no connection. The error is of class wire.ErrSecret.
+// Open makes a Sink without a connection. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
 	secure, _, err := wire.TLS(o.Secret)
 	if err != nil {
@@ -83,15 +83,15 @@ func Open(o Options) (*Sink, error) {
 	return s, nil
 }
 
-// authorization of calls, by the Secret.
+// authorization returns a function that adds the credentials of the Secret to a call.
 func authorization(secret map[string][]byte) (func(*http.Request), error) {
 	token, user := strings.TrimSpace(string(secret[keyToken])), strings.TrimSpace(string(secret[keyUsername]))
 	switch {
 	case token != "" && user != "":
-		return nil, wire.Secretf(keyToken, "and key %s are both set: only one can be sent", keyUsername)
+		return nil, wire.Secretf(keyToken, "and key %s are both set; remove one of them", keyUsername)
 	case token != "":
 		if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, wire.Secretf(keyToken, "holds characters that no token has")
+			return nil, wire.Secretf(keyToken, "contains characters that are not allowed in a token; only printable ASCII without spaces is")
 		}
 		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }, nil
 	case user != "":
@@ -104,10 +104,11 @@ func authorization(secret map[string][]byte) (func(*http.Request), error) {
 	return func(*http.Request) {}, nil
 }
 
-// Ping asks the receiver for its permission, where it is to be asked, or connects to it.
+// Ping requests the permission of the receiver with abuseProtection, and otherwise connects to
+// it.
 func (s *Sink) Ping(ctx context.Context) error {
 	if s.o.Config.Bool("abuseProtection") {
-		return s.ask(ctx)
+		return s.handshake(ctx)
 	}
 	to := s.url
 	if proxy := s.o.Config.String("proxyUrl"); proxy != "" {
@@ -138,26 +139,27 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// ask the receiver whether it wants events.
-func (s *Sink) ask(ctx context.Context) error {
-	err := s.asked(ctx)
-	s.allowed.Store(err == nil) // A receiver may withdraw what it has allowed.
+// handshake requests the permission of the receiver and keeps the result.
+func (s *Sink) handshake(ctx context.Context) error {
+	err := s.permission(ctx)
+	s.allowed.Store(err == nil) // A receiver may withdraw its permission.
 	return err
 }
 
-func (s *Sink) asked(ctx context.Context) error {
+// permission returns nil if the receiver allows events of this origin.
+func (s *Sink) permission(ctx context.Context) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodOptions, s.url.String(), nil)
 	if err != nil {
 		return wire.CallError(s.url.Host, err)
 	}
 	request.Header.Set(requestOrigin, s.o.Origin)
 	s.authorize(request)
-	said, err := wire.Do(s.client, request, s.o.Clock)
+	answer, err := wire.Do(s.client, request, s.o.Clock)
 	if err != nil {
 		return err
 	}
-	if origin := said.Get(allowedOrigin); origin != "*" && !strings.EqualFold(origin, s.o.Origin) {
-		return sink.Errorf(sink.Unavailable, "not-allowed", "%s does not allow events of %s (%s)", s.url.Host, s.o.Origin, allowedOrigin)
+	if origin := answer.Get(allowedOrigin); origin != "*" && !strings.EqualFold(origin, s.o.Origin) {
+		return sink.Errorf(sink.Unavailable, "not-allowed", "%s does not allow events of origin %s: it must answer OPTIONS with the header %s", s.url.Host, s.o.Origin, allowedOrigin)
 	}
 	return nil
 }
@@ -165,7 +167,7 @@ func (s *Sink) asked(ctx context.Context) error {
 // Publish implements sink.Sink.
 func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 	if s.o.Config.Bool("abuseProtection") && !s.allowed.Load() {
-		if err := s.ask(ctx); err != nil {
+		if err := s.handshake(ctx); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func config(t testing.TB, url string, more keys) schema.Config {
 	return c
 }
 
-// receiver is a real HTTP server that keeps what it got.
+// receiver is a real HTTP server that keeps the requests it got.
 type receiver struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -114,7 +114,7 @@ func news() ce.Event {
 	return e
 }
 
-// TestModes: the same event arrives in either mode.
+// TestModes: the same event arrives in both modes.
 func TestModes(t *testing.T) {
 	for _, mode := range []string{"structured", "binary"} {
 		t.Run(mode, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestSignature is that of hub/approval, and does not hold for another body or path.
+// TestSignature: hub/approval accepts the signature, but not for another body or path.
 func TestSignature(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	r := serve(t, false, nil)
@@ -160,7 +160,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// sample is a receiver that checks signatures as docs/eventing.md tells people to.
+// sample is a receiver that checks signatures as docs/eventing.md describes.
 type sample struct {
 	key  []byte
 	now  time.Time
@@ -182,14 +182,14 @@ func (s *sample) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// TestReplay: what somebody has heard and sends again, sends elsewhere, changes or keeps
-// for later is refused by a receiver that checks.
+// TestReplay: a receiver that checks rejects a captured call that is sent again, sent elsewhere,
+// changed, or sent later.
 func TestReplay(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	checks := &sample{key: []byte(canary), now: now.Now(), seen: map[string]bool{}}
 	server := httptest.NewServer(checks)
 	t.Cleanup(server.Close)
-	// heard is a proxy on the way that keeps what passes.
+	// heard is a proxy in between that keeps the calls.
 	heard := serve(t, false, nil)
 	g.Expect(open(t, config(t, heard.URL+"/hook", nil), map[string][]byte{"hmac-key": []byte(canary)}).Publish(ctx, news())).To(Succeed())
 	send := func(path, body string) int {
@@ -211,7 +211,7 @@ func TestReplay(t *testing.T) {
 	g.Expect(send("/hook", body)).To(Equal(http.StatusUnauthorized), "again")
 }
 
-// TestAuthorization by token or user.
+// TestAuthorization: calls have the token, or user and password.
 func TestAuthorization(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	r := serve(t, false, nil)
@@ -222,7 +222,7 @@ func TestAuthorization(t *testing.T) {
 	g.Expect([]string{user, password}).To(Equal([]string{"hub", "p w"}))
 }
 
-// TestAnswers: each status has its class; no error shows what was sent or answered.
+// TestAnswers: each status has its class. No error shows what was sent or received.
 func TestAnswers(t *testing.T) {
 	for status, want := range map[int]sink.Class{
 		301: sink.Refused, 307: sink.Refused, 400: sink.Refused, 401: sink.Unavailable, 403: sink.Unavailable, 404: sink.Transient,
@@ -251,8 +251,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: a receiver that is not there, that hangs, that is forbidden, whose
-// certificate is a stranger's; and no error shows the URL's secrets.
+// TestNoAnswer: a receiver is missing, hangs, has a forbidden address, or a certificate of an
+// unknown authority. No error shows the secrets of the URL.
 func TestNoAnswer(t *testing.T) {
 	g := NewWithT(t)
 	hold, strange := make(chan struct{}), serve(t, true, nil)
@@ -289,7 +289,7 @@ func TestNoAnswer(t *testing.T) {
 	g.Expect(s.Publish(t.Context(), news())).To(MatchError(netguard.ErrForbidden), "loopback, where it is not allowed")
 }
 
-// TestTLS with the Secret's authority and client certificate.
+// TestTLS: the authority and the client certificate of the Secret are used.
 func TestTLS(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	ca := wiretest.NewCA(t)
@@ -303,7 +303,7 @@ func TestTLS(t *testing.T) {
 	g.Expect(s.Publish(ctx, news())).To(Succeed())
 }
 
-// TestAbuseProtection: the receiver is asked once, and must allow it.
+// TestAbuseProtection: permission is requested once, and the receiver must give it.
 func TestAbuseProtection(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	allow := ""
@@ -326,12 +326,12 @@ func TestAbuseProtection(t *testing.T) {
 	}
 	g.Expect(methods).To(Equal([]string{"OPTIONS", "OPTIONS", "OPTIONS", "POST", "POST"}))
 
-	allow = "" // It thinks better of it.
+	allow = "" // It withdraws its permission.
 	g.Expect(sink.Of(s.Ping(ctx)).Code).To(Equal("not-allowed"))
 	g.Expect(sink.Of(s.Publish(ctx, news())).Code).To(Equal("not-allowed"))
 }
 
-// TestProxy: calls go through it, and nowhere else.
+// TestProxy: all calls go through the proxy.
 func TestProxy(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	proxy := serve(t, false, nil)
@@ -341,7 +341,7 @@ func TestProxy(t *testing.T) {
 	g.Expect(proxy.requests[0].RequestURI).To(Equal("http://events.invalid/hook"))
 }
 
-// TestBadSecrets name the key, and not what it holds.
+// TestBadSecrets: the error names the key and not the value.
 func TestBadSecrets(t *testing.T) {
 	for name, secret := range map[string]map[string][]byte{
 		"ca":          {"ca.crt": []byte(canary)},
@@ -358,7 +358,7 @@ func TestBadSecrets(t *testing.T) {
 	}
 }
 
-// TestLargeAnswers are not read to their end.
+// TestLargeAnswers: only a part of a large answer is read.
 func TestLargeAnswers(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	r := serve(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 8<<20)) })

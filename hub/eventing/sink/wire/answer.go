@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
-// maxDrain is how much of an answer is read, so that its connection can be used again.
+// maxDrain is how many bytes of an answer are read, so that its connection can be reused.
 const maxDrain = 64 << 10
 
-// Do a call of which only the receiver's yes and its headers matter. The error is a
-// CallError or a StatusError.
+// Do sends a request and returns the headers of a 2xx answer. The error is a CallError or a
+// StatusError.
 func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (http.Header, error) {
 	answer, err := client.Do(request)
 	if err != nil {
@@ -32,7 +32,7 @@ func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (htt
 	return answer.Header, nil
 }
 
-// CallError is the class of a call that got no answer.
+// CallError returns the Error of a call without an answer.
 func CallError(host string, err error) error {
 	err = Bare(err)
 	switch {
@@ -44,7 +44,7 @@ func CallError(host string, err error) error {
 	return sink.Errorf(sink.Transient, sink.CodeUnreachable, "calling %s: %w", host, err)
 }
 
-// StatusError is the class of an answer that is not the receiver's yes.
+// StatusError returns the Error of an answer that is not 2xx.
 func StatusError(host string, answer *http.Response, now clock.PassiveClock) error {
 	status := answer.StatusCode
 	e := sink.Errorf(sink.Refused, "http-"+strconv.Itoa(status), "%s answered %d %s", host, status, http.StatusText(status))

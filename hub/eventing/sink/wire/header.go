@@ -8,8 +8,8 @@ import (
 // attributeHeader begins the headers of attributes in binary mode, as net/http writes it.
 const attributeHeader = "Ce-"
 
-// escapeHeaders writes the attributes of a binary event as CloudEvents' HTTP binding
-// wants them (1.0.2, section 3.1.3.2). Its SDK (v2.16.2) writes them bare.
+// escapeHeaders escapes the attributes of a binary event as CloudEvents' HTTP binding requires
+// (1.0.2, section 3.1.3.2). The SDK (v2.16.2) does not escape them.
 func escapeHeaders(header http.Header) {
 	for name, values := range header {
 		if !strings.HasPrefix(name, attributeHeader) {
@@ -21,8 +21,8 @@ func escapeHeaders(header http.Header) {
 	}
 }
 
-// escapeValue with percent signs: space, double quote, the percent sign itself, and
-// whatever is not printable ASCII.
+// escapeValue percent-encodes spaces, double quotes, percent signs, and all bytes that are not
+// printable ASCII.
 func escapeValue(value string) string {
 	const hexadecimal = "0123456789ABCDEF"
 	var b strings.Builder

@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 )
 
-// Request that posts an event, structured (one JSON document) or binary (attributes as
-// ce- headers), and its body.
+// Request returns a request that posts an event, structured (one JSON document) or binary
+// (attributes as ce- headers), and its body.
 func Request(ctx context.Context, to *url.URL, e ce.Event, structured bool) (*http.Request, []byte, error) {
 	malformed := func(err error) error {
-		return sink.Errorf(sink.Refused, "malformed", "the event is no CloudEvent: %w", err)
+		return sink.Errorf(sink.Refused, "malformed", "the event is not a valid CloudEvent: %w", err)
 	}
 	if err := e.Validate(); err != nil {
 		return nil, nil, malformed(err)
@@ -42,7 +42,7 @@ func Request(ctx context.Context, to *url.URL, e ce.Event, structured bool) (*ht
 		}
 	}
 	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	// A connection that was closed while it was idle is no failure.
+	// GetBody lets net/http send again if an idle connection was closed.
 	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	return request, body, nil
 }

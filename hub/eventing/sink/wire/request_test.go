@@ -9,8 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestHeaders: what a header cannot carry is escaped by percent signs in binary mode; the
-// first value is the specification's own example.
+// TestHeaders: in binary mode, characters that a header must not have are percent-encoded. The
+// first value is the example of the specification.
 func TestHeaders(t *testing.T) {
 	g := NewWithT(t)
 	to := &url.URL{Scheme: "http", Host: "receiver"}

@@ -21,22 +21,22 @@ const (
 )
 
 const (
-	// dialTimeout and tlsTimeout bound the making of a connection; a healthy broker far
-	// away needs well under 1 s.
+	// dialTimeout and tlsTimeout bound the setup of a connection. A healthy distant broker
+	// needs well under 1 s.
 	dialTimeout = 5 * time.Second
 	tlsTimeout  = 5 * time.Second
-	// keepAlive finds a dead peer.
+	// keepAlive is the interval in which dead peers are detected.
 	keepAlive = 30 * time.Second
-	// idle connections are kept this long: events come in bursts.
+	// idle is how long unused connections are kept: events come in bursts.
 	idle = 90 * time.Second
-	// maxHeader of an answer, of which a few lines are read.
+	// maxHeader bounds the headers of an answer, of which only a few lines are used.
 	maxHeader = 64 << 10
 )
 
 // ErrSecret is the class of errors about a Secret that cannot be used.
 var ErrSecret = errors.New("Secret cannot be used")
 
-// Secretf is an error of class ErrSecret: what is wrong with a key.
+// Secretf returns an error of class ErrSecret that says what is wrong with a key.
 func Secretf(key, format string, values ...any) error {
 	return fmt.Errorf("%w: key %s %s", ErrSecret, key, fmt.Sprintf(format, values...))
 }
@@ -49,22 +49,23 @@ func Dialer(allowLoopback bool) *net.Dialer {
 	}
 }
 
-// TLS from a Secret's ca.crt, tls.crt and tls.key; without ca.crt the system's
-// authorities hold. The second result tells whether the Secret has any of the keys.
+// TLS returns the configuration for a Secret's ca.crt, tls.crt and tls.key. Without ca.crt, the
+// system's authorities are trusted. The second result is whether the Secret has any of the
+// keys.
 func TLS(secret map[string][]byte) (*tls.Config, bool, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	ca, cert, key := secret[KeyCA], secret[KeyCert], secret[KeyKey]
 	if len(ca) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, false, Secretf(KeyCA, "holds no PEM certificate")
+			return nil, false, Secretf(KeyCA, "contains no PEM certificate")
 		}
 	}
 	switch {
 	case len(cert) > 0 && len(key) > 0:
 		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil { // Which may quote what it found.
-			return nil, false, Secretf(KeyCert, "and key %s are no PEM certificate with its private key", KeyKey)
+		if err != nil { // The error may quote the Secret.
+			return nil, false, Secretf(KeyCert, "and key %s are not a PEM certificate with its private key", KeyKey)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	case len(cert) > 0:
@@ -79,13 +80,13 @@ func TLS(secret map[string][]byte) (*tls.Config, bool, error) {
 type HTTPOptions struct {
 	TLS           *tls.Config
 	AllowLoopback bool
-	// Proxy to go through; nil for none. The environment's are not used.
+	// Proxy to use; nil for none. Proxies in the environment are not used.
 	Proxy *url.URL
-	// Connections to the host that are kept.
+	// Connections is the maximum number of connections to the host.
 	Connections int
 }
 
-// HTTPClient makes a client that follows no redirects; its deadlines come from contexts.
+// HTTPClient returns a client that follows no redirects. Deadlines come from contexts.
 func HTTPClient(o HTTPOptions) *http.Client {
 	transport := &http.Transport{
 		DialContext: Dialer(o.AllowLoopback).DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: tlsTimeout,
@@ -101,7 +102,7 @@ func HTTPClient(o HTTPOptions) *http.Client {
 	}
 }
 
-// Bare is the error of an HTTP call without the URL, whose path or query may be secret.
+// Bare returns the error of an HTTP call without the URL, whose path or query may be secret.
 func Bare(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

@@ -59,7 +59,7 @@ func TestForbiddenAddresses(t *testing.T) {
 	g.Expect(conn.Close()).To(Succeed())
 }
 
-// TestRetryAfter: a broker says how long to wait in seconds or by a date.
+// TestRetryAfter: a broker gives the delay in seconds or as a date.
 func TestRetryAfter(t *testing.T) {
 	g := NewWithT(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))

@@ -1,8 +1,8 @@
-// Package queuetest says what a queue.Consumer does with a queue: the same tests
-// against playground/aws/sqs and against another implementation of SQS.
+// Package queuetest has the tests of a queue.Consumer against an implementation of SQS:
+// playground/aws/sqs, and goaws.
 //
-// Contract: Consumes runs by the real clock and takes seconds. It creates its queues
-// before it reads any, and leaves them.
+// Contract: Consumes uses the real clock and takes seconds. It creates its queues before it
+// reads any, and does not delete them.
 package queuetest
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
 )
 
-// Lacks names what an implementation does not have.
+// Lacks names the missing features of an implementation.
 type Lacks struct {
 	// VisibilityBatch: there is no ChangeMessageVisibilityBatch, so that a message can be
 	// neither extended nor released.
@@ -32,7 +32,7 @@ type Lacks struct {
 
 const (
 	visibility = 5 * time.Second
-	// patience with a machine that is busy.
+	// patience is the timeout of waits, for a busy machine.
 	patience = 2 * time.Minute
 )
 
@@ -80,7 +80,7 @@ func (s *suite) send(t *testing.T, name string, bodies ...string) {
 	}
 }
 
-// left is how many messages a queue holds, in flight or not.
+// left returns how many messages a queue has: visible and in flight.
 func (s *suite) left(t *testing.T, name string) func() string {
 	return func() string {
 		out, err := s.client.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{
@@ -117,7 +117,7 @@ func (s *suite) run(t *testing.T, url string, handler queue.Handler, edit func(*
 	return c, stop
 }
 
-// ledger counts what was handed out, by event id.
+// ledger counts deliveries, by event id.
 type ledger struct {
 	// mu guards seen.
 	mu   sync.Mutex
@@ -151,7 +151,7 @@ func (s *suite) everyMessage(t *testing.T) {
 	var seen ledger
 	c, stop := s.run(t, s.urls["all"], func(_ context.Context, d *queue.Delivery) {
 		seen.note(d)
-		go d.Ack() // From elsewhere, as a patcher would.
+		go d.Ack() // From another goroutine, as a worker does.
 	}, nil)
 	g.Eventually(seen.len, patience).Should(Equal(n))
 	g.Eventually(s.left(t, "all"), patience).Should(Equal("0+0"))
@@ -210,7 +210,7 @@ func (s *suite) stop(t *testing.T) {
 	first.Ack()
 	stop()
 	second.Ack() // After the end.
-	g.Expect(s.left(t, "stop")()).To(Equal("1+0"), "it is there for others at once")
+	g.Expect(s.left(t, "stop")()).To(Equal("1+0"), "it is visible to other readers at once")
 }
 
 func (s *suite) long(t *testing.T) {
@@ -223,7 +223,7 @@ func (s *suite) long(t *testing.T) {
 		handed <- d
 	}, nil)
 	d := <-handed
-	g.Consistently(s.left(t, "long"), "7s", "200ms").Should(Equal("0+1"), "it stays hidden for longer than its time")
+	g.Consistently(s.left(t, "long"), "7s", "200ms").Should(Equal("0+1"), "it stays hidden longer than its visibility timeout")
 	d.Ack()
 	g.Eventually(s.left(t, "long"), patience).Should(Equal("0+0"))
 	g.Expect(seen.seen).To(Equal(map[string]int{"e-1": 1}))

@@ -1,9 +1,9 @@
-// Package sqstest says how a queue behaves: the same tests for the simulator of
-// playground/aws/sqs and for another implementation of SQS, so that the simulator is
-// not only held against itself.
+// Package sqstest has the tests of the behaviour of queues. They run against the simulator
+// playground/aws/sqs and against another implementation of SQS, so that the simulator is
+// compared with an independent one.
 //
-// Contract: Behaves runs by the real clock and takes seconds. It creates its queues
-// before it uses any, and leaves them.
+// Contract: Behaves uses the real clock and takes seconds. It creates its queues before it
+// uses any, and does not delete them.
 package sqstest
 
 import (
@@ -21,11 +21,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Lacks names what an implementation does not have.
+// Lacks names the missing features of an implementation.
 type Lacks struct {
-	// ReceiveCount: ApproximateReceiveCount does not count.
+	// ReceiveCount: ApproximateReceiveCount does not change.
 	ReceiveCount bool
-	// SendBatchResult: the answer to SendMessageBatch does not list what was sent.
+	// SendBatchResult: the response to SendMessageBatch does not list the sent messages.
 	SendBatchResult bool
 	// VisibilityBatch: there is no ChangeMessageVisibilityBatch.
 	VisibilityBatch bool
@@ -33,7 +33,7 @@ type Lacks struct {
 	DeadLetterSources bool
 }
 
-// patience with a machine that is busy.
+// patience is the timeout of waits, for a busy machine.
 const patience = 2 * time.Minute
 
 type suite struct {
@@ -98,7 +98,7 @@ func (s *suite) receive(ctx context.Context, t *testing.T, queue string, wait in
 	return out.Messages
 }
 
-// A message that was sent is received once, as it was, and deleted for good.
+// A sent message is received once, unchanged, and can be deleted.
 func (s *suite) plain(t *testing.T) {
 	g := NewWithT(t)
 	body := `{"text":"Ä <b> & \"q\"` + strings.Repeat("x", 100_000) + `"}`
@@ -123,7 +123,7 @@ func (s *suite) plain(t *testing.T) {
 	g.Expect(*url.QueueUrl).To(Equal(s.urls["plain"]))
 }
 
-// A receive that waits gets what is sent meanwhile, at once.
+// A waiting receive gets a message as soon as it is sent.
 func (s *suite) longPoll(t *testing.T) {
 	g := NewWithT(t)
 	got := make(chan []types.Message, 1)
@@ -137,7 +137,8 @@ func (s *suite) longPoll(t *testing.T) {
 	g.Expect(time.Since(begun)).To(BeNumerically("<", 15*time.Second), "not only when the receive ends")
 }
 
-// What is not deleted comes again when its time is over, or is made to be.
+// A message that is not deleted is received again after its visibility timeout, also a
+// changed one.
 func (s *suite) visibility(t *testing.T) {
 	g := NewWithT(t)
 	s.send(t, "visibility", "again")
@@ -175,7 +176,7 @@ func (s *suite) visibility(t *testing.T) {
 	g.Expect(out.Failed[0].SenderFault).To(BeTrue())
 }
 
-// Ten messages at a time, in and out.
+// Batches of ten messages.
 func (s *suite) batch(t *testing.T) {
 	g := NewWithT(t)
 	var entries []types.SendMessageBatchRequestEntry
@@ -203,7 +204,7 @@ func (s *suite) batch(t *testing.T) {
 	}
 }
 
-// What was received too often is dead.
+// A message that was received too often is moved to the dead-letter queue.
 func (s *suite) redrive(t *testing.T) {
 	g := NewWithT(t)
 	s.send(t, "redrive", "poison")
@@ -222,7 +223,7 @@ func (s *suite) redrive(t *testing.T) {
 	g.Expect(out.QueueUrls).To(ConsistOf(s.urls["redrive"]))
 }
 
-// A queue that is not there has a code of its own, new or old.
+// A queue that does not exist has its own error code, of the new or old protocol.
 func (s *suite) noSuchQueue(t *testing.T) {
 	g := NewWithT(t)
 	_, err := s.client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: aws.String(s.urls["plain"] + "-not")})

@@ -2,8 +2,8 @@
 // for tests.
 //
 // Contract: a Repository is a bare one in a folder of the test. Handler speaks the
-// smart protocol to whoever has the password. What people do to a repository (commit,
-// merge, force-push, delete a branch) are methods.
+// smart protocol to clients with the password. Methods do what people do to a repository:
+// commit, merge, force-push, delete a branch.
 package gittest
 
 import (
@@ -24,7 +24,7 @@ import (
 // Base is the branch that a Repository begins with.
 const Base = "main"
 
-// Person who commits by hand.
+// Person is the person who commits by hand.
 const Person = "Ann Operator <ann@example.com>"
 
 // Repository is a bare Git repository.
@@ -34,11 +34,11 @@ type Repository struct {
 
 	// mu guards the fields that follow, and the index: it is held during a commit.
 	mu sync.Mutex
-	// by is the committer, author the author where that is another.
+	// by is the committer; author is the author if it is another person.
 	by, author string
 }
 
-// New makes a repository whose branch Base holds the files.
+// New makes a repository whose branch Base has the files.
 func New(t testing.TB, files map[string]string) *Repository {
 	t.Helper()
 	r := &Repository{t: t, dir: filepath.Join(t.TempDir(), "apps.git")}
@@ -51,7 +51,7 @@ func New(t testing.TB, files map[string]string) *Repository {
 	return r
 }
 
-// git runs in the repository and returns what it prints.
+// git runs git in the repository and returns its output.
 func (r *Repository) git(stdin []byte, args ...string) string {
 	r.t.Helper()
 	out, err := r.try(stdin, args...)
@@ -85,16 +85,15 @@ func (r *Repository) try(stdin []byte, args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// Commit files onto a branch, as a person does; a file with the content "" is
-// removed. The branch is made from nothing when it does not exist. It returns the
-// commit.
+// Commit commits files to a branch as a person, and returns the commit. It removes a file
+// whose content is "". If the branch does not exist, it creates it without parent.
 func (r *Repository) Commit(branch, message string, files map[string]string) string {
 	r.t.Helper()
 	return r.CommitAs(branch, Person, message, files)
 }
 
-// Amend the commit at a branch's head, as a person does: its author stays, the
-// person becomes its committer.
+// Amend amends the head commit of a branch as a person: its author stays, the person
+// becomes its committer.
 func (r *Repository) Amend(branch string, files map[string]string) string {
 	r.t.Helper()
 	author, message := r.Show(branch, "%an <%ae>"), r.Show(branch, "%B")
@@ -110,7 +109,7 @@ func (r *Repository) Amend(branch string, files map[string]string) string {
 	return r.Commit(branch, message, files)
 }
 
-// CommitAs is Commit by somebody, given as "Name <e-mail>".
+// CommitAs is Commit by another person, given as "Name <e-mail>".
 func (r *Repository) CommitAs(branch, by, message string, files map[string]string) string {
 	r.t.Helper()
 	r.mu.Lock()
@@ -122,7 +121,7 @@ func (r *Repository) CommitAs(branch, by, message string, files map[string]strin
 		r.git(nil, "read-tree", parent)
 		args = append(args, "-p", parent)
 	}
-	// One call of each kind, however many files there are.
+	// One call of each kind for any number of files.
 	var index bytes.Buffer
 	scratch := r.t.TempDir()
 	var names, paths []string
@@ -152,31 +151,31 @@ func (r *Repository) CommitAs(branch, by, message string, files map[string]strin
 	return made
 }
 
-// Head returns a branch's commit.
+// Head returns the head commit of a branch.
 func (r *Repository) Head(branch string) (string, bool) {
 	hash, err := r.try(nil, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
 	return hash, err == nil
 }
 
-// Set a branch to a commit, whatever it was.
+// Set sets a branch to a commit.
 func (r *Repository) Set(branch, commit string) {
 	r.t.Helper()
 	r.git(nil, "update-ref", "refs/heads/"+branch, commit)
 }
 
-// Delete a branch.
+// Delete deletes a branch.
 func (r *Repository) Delete(branch string) {
 	r.t.Helper()
 	r.git(nil, "update-ref", "-d", "refs/heads/"+branch)
 }
 
-// Branches there are.
+// Branches returns the names of the branches.
 func (r *Repository) Branches() []string {
 	r.t.Helper()
 	return strings.Fields(r.git(nil, "for-each-ref", "--format=%(refname:short)", "refs/heads"))
 }
 
-// File at a branch or commit.
+// File returns the content of a file at a branch or commit.
 func (r *Repository) File(at, path string) string {
 	r.t.Helper()
 	out, err := exec.Command("git", "--git-dir", r.dir, "show", at+":"+path).Output() //nolint:noctx // Git ends by itself.
@@ -192,13 +191,13 @@ func (r *Repository) Show(at, format string) string {
 	return r.git(nil, "show", "--no-patch", "--format="+format, at)
 }
 
-// Changed files between two commits.
+// Changed returns the files that differ between two commits.
 func (r *Repository) Changed(from, to string) []string {
 	r.t.Helper()
 	return strings.Fields(r.git(nil, "diff", "--name-only", from, to))
 }
 
-// Configure the repository, as git config does.
+// Configure sets a value as git config does.
 func (r *Repository) Configure(key, value string) {
 	r.t.Helper()
 	r.git(nil, "config", key, value)
@@ -218,7 +217,7 @@ func (r *Repository) Hook(name, script string) {
 // errConflict of a merge.
 var errConflict = errors.New("the branches conflict")
 
-// Merge a branch that is at a commit into base by a merge commit, as services do.
+// Merge merges a branch that is at a commit into base by a merge commit, as services do.
 func (r *Repository) Merge(head, base, commit string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,8 +237,8 @@ func (r *Repository) Merge(head, base, commit string) (string, error) {
 	return made, err
 }
 
-// Handler serves the repository at any path that ends as Git's do, to who has the
-// password.
+// Handler serves the repository at any path with the end of Git's paths, to clients with
+// the password.
 func (r *Repository) Handler(password func() string) http.Handler {
 	backend, err := r.try(nil, "--exec-path")
 	if err != nil {

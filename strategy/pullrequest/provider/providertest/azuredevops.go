@@ -9,8 +9,8 @@ import (
 
 const heads = "refs/heads/"
 
-// azureResources of the table that OPTIONS on _apis answers: id, last part of the
-// route.
+// azureResources has the rows of the table that OPTIONS on _apis returns: id, last part of
+// the route.
 var azureResources = map[string]string{
 	"9946fd70-0d40-406e-b686-b4744cbbcc37": "{resource}/{pullRequestId}|pullRequests",
 	"ab6e2e5d-a0b7-4153-b64a-a4efe0d49449": "pullRequests/{pullRequestId}/{resource}/{threadId}|threads",
@@ -18,7 +18,7 @@ var azureResources = map[string]string{
 	"4b6702c7-aa35-4b89-9c96-b9abf6d3e540": "pullRequests/{pullRequestId}/{resource}/{reviewerId}|reviewers",
 }
 
-// azureListedBody is where lists cut descriptions.
+// azureListedBody is the length to which lists cut descriptions.
 const azureListedBody = 400
 
 type azurePR struct {

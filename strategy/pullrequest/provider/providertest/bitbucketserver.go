@@ -38,7 +38,7 @@ func (s *Server) bitbucketServer(mux *http.ServeMux) {
 			return
 		}
 		s.write(w, http.StatusOK, s.bitbucketPR(s.change(pr.Number, func(p *PullRequest) {
-			// What is left out is emptied, reviewers too.
+			// Fields that are left out are emptied, also the reviewers.
 			p.Title, p.Body, p.Reviewers = form.Title, form.Description, nil
 			for _, reviewer := range form.Reviewers {
 				p.Reviewers = add(p.Reviewers, reviewer.User.Name)
@@ -77,7 +77,7 @@ func (s *Server) bitbucketServer(mux *http.ServeMux) {
 	})
 }
 
-// comment without a new version: comments do not raise it.
+// comment does not increment the version, as on the service.
 func (s *Server) comment(number int64, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *Server) bitbucketList(w http.ResponseWriter, r *http.Request) {
 		return (q.Get("at") == "" || q.Get("at") == heads+branch) && (q.Get("state") == "ALL" || q.Get("state") == state || q.Get("state") == "" && pr.State == Open)
 	})
 	start := min(integer(r, "start", 0, 1<<20), len(all))
-	// Operators may lower the most that a page holds; this one did.
+	// Operators may lower the largest page; this server has a lower one.
 	cut, more := page(all[start:], 1, integer(r, "limit", 25, 75))
 	answer := []any{}
 	for _, pr := range cut {

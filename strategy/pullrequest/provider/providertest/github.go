@@ -83,7 +83,7 @@ func (s *Server) githubPR(pr PullRequest, single bool) map[string]any {
 	answer := map[string]any{
 		"id": 1000 + pr.Number, "number": pr.Number, "html_url": fmt.Sprintf("%s/fleet/apps/pull/%d", s.http.URL, pr.Number),
 		"state": "open", "title": pr.Title, "body": pr.Body, "merged_at": nil,
-		// GitHub shows a trial merge here before the real one.
+		// Before the merge, GitHub shows the commit of a test merge here.
 		"merge_commit_sha": "trial",
 		"head":             ref(pr.Head, pr.HeadSHA, headRepo), "base": ref(pr.Base, "base", 1),
 	}

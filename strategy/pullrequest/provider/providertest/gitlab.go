@@ -10,7 +10,7 @@ import (
 )
 
 // gitlabUsers by id.
-var gitlabUsers = []string{"nobody", "ann", "ben"}
+var gitlabUsers = []string{"viewer", "ann", "ben"}
 
 // gitlab: https://docs.gitlab.com/api/merge_requests/
 func (s *Server) gitlab(mux *http.ServeMux) {

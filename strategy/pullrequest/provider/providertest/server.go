@@ -17,7 +17,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// Token that every Server takes, and no other.
+// Token is the only one that every Server accepts.
 const Token = "providertest-token-0123456789"
 
 // State of a pull request.
@@ -30,7 +30,7 @@ const (
 	Closed State = "closed"
 )
 
-// PullRequest as the server keeps it.
+// PullRequest is a pull request of the server.
 type PullRequest struct {
 	Number             int64
 	State              State
@@ -44,19 +44,19 @@ type PullRequest struct {
 	headBranchIsMissed bool
 }
 
-// Fault is laid before a request, or after it took effect.
+// Fault is an error in place of a request, or after the request took effect.
 type Fault struct {
-	// Method and Path (a part of it) select requests; empty for all.
+	// Method and Path (a part of the path) select requests; empty for all.
 	Method, Path string
-	// Times that it happens; 0 for always.
+	// Times is how often it happens; 0 for always.
 	Times int
 	// After lets the request take effect first.
 	After bool
-	// Status, Header and Body are answered, unless Hang or Reset are set.
+	// Status, Header and Body are the response, unless Hang or Reset is set.
 	Status int
 	Header http.Header
 	Body   []byte
-	// Hang answers nothing until the caller leaves; Reset cuts the connection.
+	// Hang sends no response until the caller disconnects; Reset closes the connection.
 	Hang, Reset bool
 }
 
@@ -66,12 +66,12 @@ type Options struct {
 	Type pipelinesv1.GitProviderType
 	// Git serves the repository itself, at the path of its clone URL; nil for none.
 	Git http.Handler
-	// Head returns a branch's commit; nil for those set by SetBranch.
+	// Head returns the head commit of a branch; nil means those set by SetBranch.
 	Head func(branch string) (sha string, ok bool)
 	// Merge is called when a pull request is merged, and returns the merge commit;
 	// nil to make one up.
 	Merge func(head, base, sha string) (merged string, err error)
-	// Around is put around the whole server, Git included; nil for nothing.
+	// Around wraps the handler of the whole server, including Git; nil for none.
 	Around func(http.Handler) http.Handler
 	// AppKey verifies a GitHub App's own token, if given. It returns the issuer.
 	AppKey func(token string) (issuer string, err error)
@@ -98,7 +98,7 @@ type lockedState struct {
 	beforeActs func(*http.Request) bool
 }
 
-// New starts a server, which is stopped at the test's end.
+// New starts a server, which stops at the end of the test.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
 	s := &Server{o: o, t: t, stopped: make(chan struct{})}
@@ -140,7 +140,7 @@ func New(t testing.TB, o Options) *Server {
 	return s
 }
 
-// path of the repository's clone URL.
+// path returns the path of the repository's clone URL.
 func (s *Server) path() string {
 	switch s.o.Type {
 	case pipelinesv1.GitLab:
@@ -157,12 +157,12 @@ func (s *Server) path() string {
 // URL of the repository.
 func (s *Server) URL() string { return s.http.URL + s.path() }
 
-// CA that signed its certificate, in PEM.
+// CA returns the CA certificate of the server, in PEM format.
 func (s *Server) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 }
 
-// SetBranch makes or moves a branch.
+// SetBranch creates or moves a branch.
 func (s *Server) SetBranch(name, sha string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *Server) SetBranch(name, sha string) {
 	}
 }
 
-// DeleteBranch as services do after a merge.
+// DeleteBranch deletes a branch, as services do after a merge.
 func (s *Server) DeleteBranch(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +187,7 @@ func (s *Server) DeleteBranch(name string) {
 	}
 }
 
-// Add a pull request as it is, and return its number.
+// Add adds a pull request unchanged, and returns its number.
 func (s *Server) Add(pr PullRequest) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *Server) Add(pr PullRequest) int64 {
 	return pr.Number
 }
 
-// SetState as a person does by hand.
+// SetState sets the state of a pull request, as a person does.
 func (s *Server) SetState(number int64, state State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *Server) SetState(number int64, state State) {
 	}
 }
 
-// Edit title and body as a person does by hand.
+// Edit changes title and body, as a person does.
 func (s *Server) Edit(number int64, title, body string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +217,7 @@ func (s *Server) Edit(number int64, title, body string) {
 	pr.version++
 }
 
-// PullRequests in the order in which they were opened.
+// PullRequests returns all pull requests, oldest first.
 func (s *Server) PullRequests() []PullRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,39 +228,39 @@ func (s *Server) PullRequests() []PullRequest {
 	return all
 }
 
-// Lay a fault.
-func (s *Server) Lay(f Fault) {
+// AddFault adds a fault.
+func (s *Server) AddFault(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, &f)
 }
 
-// Mend removes all faults.
-func (s *Server) Mend() {
+// ClearFaults removes all faults.
+func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-// BeforeActs calls a hook before each request that is no GET or OPTIONS, until it says
-// that it is done.
+// BeforeActs calls a hook before each request other than GET and OPTIONS, until it returns
+// true.
 func (s *Server) BeforeActs(hook func(*http.Request) (done bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beforeActs = hook
 }
 
-// Requests that came, as "METHOD path?query".
+// Requests returns the received requests, as "METHOD path?query".
 func (s *Server) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// faulty lays faults and judges credentials.
+// faulty applies faults and checks credentials.
 func (s *Server) faulty(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Read now: only then does the server notice that the caller left.
+		// The body must be read now, so that the server notices when the caller disconnects.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -328,14 +328,14 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, f *Fault) {
 	}
 }
 
-// authorized as each service wants it.
+// authorized checks the credentials as the service does.
 func (s *Server) authorized(r *http.Request) bool {
 	user, password, isBasic := r.BasicAuth()
 	header := r.Header.Get("Authorization")
 	switch s.o.Type {
 	case pipelinesv1.GitHub:
 		if strings.HasPrefix(r.URL.Path, "/api/v3/app/") {
-			return strings.HasPrefix(header, "Bearer ey") // judged by the handler
+			return strings.HasPrefix(header, "Bearer ey") // checked by the handler
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -351,8 +351,8 @@ func (s *Server) authorized(r *http.Request) bool {
 	}
 }
 
-// refuse in the service's own form. kind is the name of an exception, where the
-// service has those.
+// refuse responds with an error in the service's form. kind is the name of an exception, for
+// services that have these.
 func (s *Server) refuse(w http.ResponseWriter, status int, message, kind string) {
 	var body any
 	switch s.o.Type {
@@ -389,20 +389,20 @@ func (s *Server) write(w http.ResponseWriter, status int, body any) {
 	}
 }
 
-// decode a request's body; a wrong one is the caller's mistake.
+// decode decodes the body of a request. An invalid body fails the test.
 func decode[T any](s *Server, r *http.Request) T {
 	var value T
 	if err := json.NewDecoder(r.Body).Decode(&value); err != nil {
-		s.t.Errorf("%s %s: the body is no JSON: %v", r.Method, r.URL.Path, err)
+		s.t.Errorf("%s %s: the body is not JSON: %v", r.Method, r.URL.Path, err)
 	}
 	return value
 }
 
-// Stop the server before the test's end.
+// Stop stops the server before the end of the test.
 func (s *Server) Stop() { s.http.Close() }
 
-// numbered gives a handler the pull request that the path names, or answers that it is
-// missing in the service's words.
+// numbered calls a handler with the pull request that the path names, or responds with the
+// service's error for a missing one.
 func (s *Server) numbered(act func(w http.ResponseWriter, r *http.Request, pr PullRequest), missing, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if pr := s.number(r); pr != nil {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// What can stand against an act. The services word and number it differently.
+// Reasons to refuse an act. The services have different messages and codes for them.
 var (
 	errNoBranch    = errors.New("the branch does not exist")
 	errExists      = errors.New("an open one exists")
@@ -17,7 +17,7 @@ var (
 	errNotMergable = errors.New("it cannot be merged")
 )
 
-// number of the pull request in the path.
+// number returns the number of the pull request in the path.
 func (s *Server) number(r *http.Request) *PullRequest {
 	n, err := strconv.ParseInt(r.PathValue("number"), 10, 64)
 	s.mu.Lock()
@@ -29,7 +29,7 @@ func (s *Server) number(r *http.Request) *PullRequest {
 	return &pr
 }
 
-// change a pull request under the lock and return a copy.
+// change changes a pull request under the lock and returns a copy.
 func (s *Server) change(number int64, act func(*PullRequest)) PullRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Server) change(number int64, act func(*PullRequest)) PullRequest {
 	return *pr
 }
 
-// newest pull requests first, those that match.
+// newest returns the matching pull requests, newest first.
 func (s *Server) newest(match func(PullRequest) bool) []PullRequest {
 	all := slices.DeleteFunc(s.PullRequests(), func(pr PullRequest) bool { return !match(pr) })
 	slices.Reverse(all)
@@ -56,7 +56,7 @@ func (s *Server) headOf(branch string) (string, bool) {
 	return sha, ok
 }
 
-// open a pull request.
+// open opens a pull request.
 func (s *Server) open(head, base, title, body string) (PullRequest, error) {
 	sha, ok := s.headOf(head)
 	if _, baseOK := s.headOf(base); !ok || !baseOK {
@@ -76,7 +76,7 @@ func (s *Server) open(head, base, title, body string) (PullRequest, error) {
 	return *pr, nil
 }
 
-// current brings the head of an open pull request up to date with its branch.
+// current updates the head of an open pull request to that of its branch.
 func (s *Server) current(pr PullRequest) PullRequest {
 	sha, ok := s.headOf(pr.Head)
 	if pr.State != Open || !ok || sha == pr.HeadSHA {
@@ -85,7 +85,7 @@ func (s *Server) current(pr PullRequest) PullRequest {
 	return s.change(pr.Number, func(p *PullRequest) { p.HeadSHA = sha })
 }
 
-// merge an open pull request. An empty sha is no guard.
+// merge merges an open pull request. An empty sha means no guard.
 func (s *Server) merge(pr PullRequest, sha string) (PullRequest, error) {
 	pr = s.current(pr)
 	switch {
@@ -104,14 +104,14 @@ func (s *Server) merge(pr PullRequest, sha string) (PullRequest, error) {
 	return s.change(pr.Number, func(p *PullRequest) { p.State, p.MergeSHA = Merged, merged }), nil
 }
 
-// page cuts a list by page number and size.
+// page returns a page of a list, by page number and size.
 func page[T any](all []T, number, size int) (cut []T, more bool) {
 	from := min((number-1)*size, len(all))
 	to := min(from+size, len(all))
 	return all[from:to], to < len(all)
 }
 
-// integer of a query, within bounds.
+// integer returns an integer of a query, within bounds.
 func integer(r *http.Request, name string, fallback, most int) int {
 	n, err := strconv.Atoi(r.URL.Query().Get(name))
 	if err != nil || n < 0 {
@@ -120,7 +120,7 @@ func integer(r *http.Request, name string, fallback, most int) int {
 	return min(n, most)
 }
 
-// nextLink is a Link header to the next page (RFC 8288), as GitHub and Gitea give it.
+// nextLink returns a Link header to the next page (RFC 8288), as GitHub and Gitea give it.
 func (s *Server) nextLink(w http.ResponseWriter, r *http.Request, next int) {
 	u := *r.URL
 	q := u.Query()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// CA is an authority of one test.
+// CA is a certificate authority for one test.
 type CA struct {
 	// PEM of its certificate.
 	PEM  []byte
@@ -44,7 +44,7 @@ func NewCA(t testing.TB) *CA {
 	return &CA{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}
 }
 
-// Issue a certificate and its key, in PEM, for an IP address or name.
+// Issue returns a certificate and its key, in PEM, for an IP address or name.
 func (c *CA) Issue(t testing.TB, name string) (cert, key []byte) {
 	t.Helper()
 	private := newKey(t)
@@ -78,7 +78,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// PEM of a certificate.
+// PEM encodes a certificate.
 func PEM(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }

@@ -36,41 +36,42 @@ const (
 	ReasonConflicting   = "ConflictingWriter"
 	ReasonDeadLetters   = "DeadLettersPresent"
 	action              = "FollowInstances"
-	// An Event is a write as a label is: more would take a burst's labels a third of
-	// their rate.
-	calmPerSecond, calmBurst   = 2, 25
-	gravePerSecond, graveBurst = 5, 50
-	quiet                      = time.Hour
-	mostQuiet                  = 1000
+	// An Event costs one write, like a label. Without a limit, a burst of labels would be
+	// written at two thirds of its rate.
+	normalPerSecond, normalBurst   = 2, 25
+	warningPerSecond, warningBurst = 5, 50
+	// repeatAfter is when the same Event of a source is written again.
+	repeatAfter = time.Hour
+	maxRecorded = 1000
 )
 
-// teller makes Events of what is new.
-type teller struct {
+// eventRecorder writes Kubernetes Events.
+type eventRecorder struct {
 	recorder events.EventRecorder
 	metrics  *metrics
 	clock    clock.PassiveClock
 	// home reads the management cluster.
 	home client.Reader
-	// calm are the Events of ordinary changes, and grave the others.
-	calm, grave *rate.Limiter
+	// normal and warning limit the rates of Events of these types.
+	normal, warning *rate.Limiter
 
-	// mu guards told.
+	// mu guards recorded.
 	mu sync.Mutex
-	// told: what was told of a source, and when: the same is not told again for a while.
-	told *lru.Cache
+	// recorded: Events of a source → when they were last written.
+	recorded *lru.Cache
 }
 
-func newTeller(recorder events.EventRecorder, m *metrics, c clock.PassiveClock, home client.Reader) *teller {
-	return &teller{
-		recorder: recorder, metrics: m, clock: c, home: home, told: lru.New(mostQuiet),
-		calm: rate.NewLimiter(calmPerSecond, calmBurst), grave: rate.NewLimiter(gravePerSecond, graveBurst),
+func newEventRecorder(recorder events.EventRecorder, m *metrics, c clock.PassiveClock, home client.Reader) *eventRecorder {
+	return &eventRecorder{
+		recorder: recorder, metrics: m, clock: c, home: home, recorded: lru.New(maxRecorded),
+		normal: rate.NewLimiter(normalPerSecond, normalBurst), warning: rate.NewLimiter(warningPerSecond, warningBurst),
 	}
 }
 
-// changed says that an object's label did.
-func (t *teller) changed(ctx context.Context, key owner.Key, before seen, c *change, works []work) {
+// changed writes the Event of a changed label.
+func (t *eventRecorder) changed(ctx context.Context, key owner.Key, before seen, c *change, works []work) {
 	severity, reason := corev1.EventTypeNormal, ReasonStateChanged
-	switch c.record.Kind { //nolint:exhaustive // The rest are changes of state.
+	switch c.record.Kind { //nolint:exhaustive // The other kinds are changes of state.
 	case message.SpotInterruption:
 		severity, reason = corev1.EventTypeWarning, ReasonSpot
 	case message.Rebalance:
@@ -80,12 +81,12 @@ func (t *teller) changed(ctx context.Context, key owner.Key, before seen, c *cha
 	case message.CapacityReservation:
 		severity = corev1.EventTypeWarning
 	}
-	if c.label == message.WordLaunchFailed || c.label == message.WordTerminateFailed {
+	if c.label == message.LabelLaunchFailed || c.label == message.LabelTerminateFailed {
 		severity, reason = corev1.EventTypeWarning, ReasonScalingFailed
 	}
-	bucket := t.calm
+	bucket := t.normal
 	if severity == corev1.EventTypeWarning {
-		bucket = t.grave
+		bucket = t.warning
 	}
 	if !bucket.AllowN(t.clock.Now(), 1) {
 		t.metrics.suppressed.Inc()
@@ -95,11 +96,11 @@ func (t *teller) changed(ctx context.Context, key owner.Key, before seen, c *cha
 	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s", note("%s%s", prefix, describe(before, c, works)))
 }
 
-// describe a change to people.
+// describe returns the message of a change.
 func describe(before seen, c *change, works []work) string {
 	was := before.label
 	if was == "" {
-		was = "not known"
+		was = "not set"
 	}
 	said := fmt.Sprintf("%s, was %s; event %s of %s", c.label, was, c.record.ID, c.record.Time.Format(time.RFC3339))
 	for _, w := range works {
@@ -122,10 +123,10 @@ func describe(before seen, c *change, works []work) string {
 	return said
 }
 
-// regarding is where an object's Event goes: to itself; of one in a self-managed
-// cluster, where nothing can be created, to that Cluster, with its name before the
-// message.
-func (t *teller) regarding(ctx context.Context, key owner.Key, at seen) (runtime.Object, string) {
+// regarding returns the object that an Event is about, and a prefix of its message. For an
+// object in a self-managed cluster, where the hub cannot create Events, it is the Cluster
+// in the management cluster, and the prefix names the object.
+func (t *eventRecorder) regarding(ctx context.Context, key owner.Key, at seen) (runtime.Object, string) {
 	kind := kindOf(key)
 	if key.Cluster == "" {
 		return &corev1.ObjectReference{
@@ -144,38 +145,38 @@ func (t *teller) regarding(ctx context.Context, key owner.Key, at seen) (runtime
 	return &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, prefix
 }
 
-// foreign says that a source brought what is of another account or region.
-func (t *teller) foreign(_ context.Context, source string, f message.Fact) {
+// foreign reports that a source delivered an event of another account or region.
+func (t *eventRecorder) foreign(_ context.Context, source string, f message.Fact) {
 	t.once(source, ReasonForeign, f.Account+"/"+f.Region,
-		"events of account %q in region %q are not of the clusters' accounts and regions, or not of this source's accounts, and are passed over; event %s of %s",
+		"events of account %q in region %q are ignored: no cluster with the instance is in this account and region, or the account is not in accounts of the source; the first is event %s of %s; correct accounts, or find the sender",
 		f.Account, f.Region, f.ID, f.InstanceID+f.GroupName)
 }
 
-// malformed says that a source brought what cannot be read.
-func (t *teller) malformed(source string, why error, sample string) {
-	t.once(source, ReasonMalformed, "", "a message cannot be read and goes to the dead letters: %v; it begins with %q", why, sample)
+// malformed reports that a source delivered a message that cannot be decoded.
+func (t *eventRecorder) malformed(source string, why error, sample string) {
+	t.once(source, ReasonMalformed, "", "a message cannot be read, and goes to the dead-letter queue if there is one: %v; it begins with %q; find its sender", why, sample)
 }
 
-// stranger says that somebody else writes labels.
-func (t *teller) stranger(source string, key owner.Key, wrote, ours string) {
+// conflictingWriter reports that another client writes labels.
+func (t *eventRecorder) conflictingWriter(source string, key owner.Key, wrote, ours string) {
 	t.once(source, ReasonConflicting, "",
-		"somebody else writes the label %s: %s %s/%s has %q in the place of %q; switch off the feature gate EventBridgeInstanceState of Cluster API Provider AWS",
+		"another client writes the label %s: %s %s/%s has %q instead of %q; disable the feature gate EventBridgeInstanceState of Cluster API Provider AWS",
 		labelOf(key), kindOf(key).Kind, key.Namespace, key.Name, wrote, ours)
 }
 
-// deadLetters says that there are some, each time that there were none before.
-func (t *teller) deadLetters(source string, n int) {
-	t.event(source, ReasonDeadLetters, "%d messages are in the dead-letter queue; look at them, and delete them or have SQS redrive them", n)
+// deadLetters reports messages in the dead-letter queue, each time that it was empty before.
+func (t *eventRecorder) deadLetters(source string, n int) {
+	t.event(source, ReasonDeadLetters, "the dead-letter queue has %d messages; read them, and delete them or redrive them to the queue", n)
 }
 
-// once in a while tells the same of a source.
-func (t *teller) once(source, reason, what, format string, args ...any) {
+// once writes an Event of a source, unless the same was written within repeatAfter.
+func (t *eventRecorder) once(source, reason, what, format string, args ...any) {
 	key, now := source+"|"+reason+"|"+what, t.clock.Now()
 	t.mu.Lock()
-	at, said := t.told.Get(key)
-	again := said && now.Sub(at.(time.Time)) < quiet
+	at, said := t.recorded.Get(key)
+	again := said && now.Sub(at.(time.Time)) < repeatAfter
 	if !again {
-		t.told.Add(key, now)
+		t.recorded.Add(key, now)
 	}
 	t.mu.Unlock()
 	if !again {
@@ -183,20 +184,20 @@ func (t *teller) once(source, reason, what, format string, args ...any) {
 	}
 }
 
-func (t *teller) event(source, reason, format string, args ...any) {
+func (t *eventRecorder) event(source, reason, format string, args ...any) {
 	name, ok := parseSource(source)
 	if !ok {
-		return // It came from no queue.
+		return // No queue delivered it.
 	}
 	t.recorder.Eventf(&corev1.ObjectReference{
 		APIVersion: eventingv1.GroupVersion.String(), Kind: eventingv1.EventingBackendKind, Namespace: name.Namespace, Name: name.Name,
 	}, nil, corev1.EventTypeWarning, reason, action, "%s", note(format, args...))
 }
 
-// maxNote is how many bytes the note of an Event may have.
+// maxNote is the limit of the API server for the note of an Event, in bytes.
 const maxNote = 1024
 
-// note of an Event, cut at the end of a character.
+// note formats the note of an Event. It cuts the note at maxNote, between characters.
 func note(format string, args ...any) string {
 	return truncate.Bytes(fmt.Sprintf(format, args...), maxNote)
 }

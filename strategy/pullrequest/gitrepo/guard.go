@@ -21,43 +21,42 @@ import (
 )
 
 const (
-	// maxMessage is how much of a server's text is shown.
+	// maxMessage bounds the part of a server's text that is shown.
 	maxMessage = 300
 
-	// limitedFor is how long to wait where a server limits the rate and does not say
-	// for how long.
+	// limitedFor is the wait after a rate limit whose response has no duration.
 	limitedFor = time.Minute
 
-	// maxRefs bounds a list of branches, in bytes: it is held in memory, four times
-	// its size. It has room for 400,000 branches and tags.
+	// maxRefs bounds a list of branches, in bytes. In memory it needs four times its
+	// size. It has room for 400,000 branches and tags.
 	maxRefs = 32 << 20
-	// refsPath is the end of the path that answers such a list.
+	// refsPath is the end of the path of such a list.
 	refsPath = "/info/refs"
 )
 
-// door is the http.RoundTripper of one clone. It lets requests only to the remote's
-// own origin, bounds what comes back, and makes an *Error of every answer that is
-// not a success.
-type door struct {
+// guard is the http.RoundTripper of one clone. It allows requests only to the remote's
+// origin, bounds the responses, and makes an *Error of every response that is not a
+// success.
+type guard struct {
 	next   http.RoundTripper
 	origin *url.URL
-	// left is how many bytes may still come.
+	// left is the number of bytes that may still be received.
 	left int64
 	max  int64
-	// secrets are struck out of whatever a server says: hooks and proxies echo headers.
+	// secrets are removed from every text of a server: hooks and proxies echo headers.
 	secrets []string
 }
 
 const (
-	// struckOut stands for a credential in a text.
+	// struckOut replaces a credential in a text.
 	struckOut = "[redacted]"
 
-	// minSecret is the shortest text that is struck out, in bytes. Shorter ones are no
-	// credentials of any service, and would strike out half of every message.
+	// minSecret is the length of the shortest text that is removed, in bytes. No service
+	// has shorter credentials, and their removal would delete half of every message.
 	minSecret = 6
 )
 
-// secretsOf are a remote's password, as it is and as it travels.
+// secretsOf returns a remote's password, plain and encoded as in requests.
 func secretsOf(remote Remote) []string {
 	if len(remote.Password) < minSecret {
 		return nil
@@ -69,9 +68,9 @@ func secretsOf(remote Remote) []string {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
+func (d *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != d.origin.Scheme || request.URL.Host != d.origin.Host {
-		return nil, failed(NotFound, "the server leads to %q, where its credentials do not belong; check the repository's URL", request.URL.Host)
+		return nil, failed(NotFound, "the server redirects to %q, which must not get the credentials; check the repository's URL", request.URL.Host)
 	}
 	response, err := d.next.RoundTrip(request)
 	if err != nil {
@@ -85,11 +84,11 @@ func (d *door) RoundTrip(request *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(request.URL.Path, refsPath) {
 		most = min(most, maxRefs)
 	}
-	response.Body = &bounded{door: d, ctx: request.Context(), from: response.Body, left: most, max: most}
+	response.Body = &bounded{guard: d, ctx: request.Context(), from: response.Body, left: most, max: most}
 	return response, nil
 }
 
-// judge returns nil for successes and redirects.
+// judge returns an error for a response, nil for successes and redirects.
 func judge(response *http.Response) error {
 	status := response.StatusCode
 	failure := &Error{Status: status, Class: Transient, Message: http.StatusText(status)}
@@ -104,37 +103,37 @@ func judge(response *http.Response) error {
 		failure.Message = "the credentials lack a right: they need to read and write the repository's contents"
 	case status == http.StatusNotFound, status == http.StatusGone:
 		failure.Class = NotFound
-		failure.Message = "no such repository, or none that the credentials may see: check its URL and the credentials' rights"
+		failure.Message = "the repository does not exist, or the credentials may not read it: check its URL and the credentials' rights"
 	case status == http.StatusTooManyRequests:
 		failure.Class, failure.RetryAfter = RateLimited, limitedFor
 	}
-	// A date counts from the answer's own Date; the hub's time is for answers without one.
+	// A date is relative to the Date of the response, or to the hub's clock without one.
 	if after, _ := backoff.RetryAfter(response.Header, time.Now()); after > 0 && !failure.Class.Terminal() {
 		failure.RetryAfter = after
 	}
 	return failure
 }
 
-// bounded is the body of an answer, as long as its own bound and the clone's allow.
+// bounded is the body of a response, within its own bound and that of the clone.
 type bounded struct {
-	door *door
-	ctx  context.Context
-	from io.ReadCloser
-	left int64
-	max  int64
+	guard *guard
+	ctx   context.Context
+	from  io.ReadCloser
+	left  int64
+	max   int64
 }
 
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
-	if b.door.left -= int64(n); b.door.left < 0 {
-		return 0, failed(TooLarge, "the repository takes more than %d MiB to clone", b.door.max>>20)
+	if b.guard.left -= int64(n); b.guard.left < 0 {
+		return 0, failed(TooLarge, "a clone of the repository needs more than %d MiB", b.guard.max>>20)
 	}
 	if b.left -= int64(n); b.left < 0 {
-		return 0, failed(TooLarge, "the server answers with more than %d MiB at once", b.max>>20)
+		return 0, failed(TooLarge, "a response of the server has more than %d MiB", b.max>>20)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.door.unanswered(b.ctx, err)
+		err = b.guard.unanswered(b.ctx, err)
 	}
 	return n, err
 }
@@ -142,9 +141,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *bounded) Close() error { return b.from.Close() }
 
-// unanswered makes an *Error of a request that got no answer, or only a part of one.
-// That time has passed is the server's doing here, and nowhere else.
-func (d *door) unanswered(ctx context.Context, err error) *Error {
+// unanswered makes an *Error of a request without a complete response. Only here is a
+// timeout the server's.
+func (d *guard) unanswered(ctx context.Context, err error) *Error {
 	failure := *d.network(ctx, err)
 	var connection net.Error
 	failure.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded) ||
@@ -152,8 +151,8 @@ func (d *door) unanswered(ctx context.Context, err error) *Error {
 	return &failure
 }
 
-// network makes an *Error of whatever went wrong between here and the server.
-func (d *door) network(ctx context.Context, err error) *Error {
+// network makes an *Error of a failure between the hub and the server.
+func (d *guard) network(ctx context.Context, err error) *Error {
 	var known *Error
 	if errors.As(err, &known) {
 		return known
@@ -171,19 +170,19 @@ func (d *door) network(ctx context.Context, err error) *Error {
 	return failed(Transient, "%s", d.clean(err.Error()))
 }
 
-// explain makes an *Error of whatever an operation of go-git ended with.
+// explain makes an *Error of the error of a go-git operation.
 func (c *Clone) explain(ctx context.Context, op string, err error) error {
-	var unexpected *plumbing.UnexpectedError // which does not unwrap
+	var unexpected *plumbing.UnexpectedError // It has no Unwrap method.
 	if errors.As(err, &unexpected) {
 		err = unexpected.Err
 	}
-	explained := *c.door.network(ctx, err)
+	explained := *c.guard.network(ctx, err)
 	explained.Op = op
 	return &explained
 }
 
-// clean makes a text fit to be shown: bounded, printable, free of credentials.
-func (d *door) clean(text string) string {
+// clean returns a text for people: bounded, printable, without credentials.
+func (d *guard) clean(text string) string {
 	for _, secret := range d.secrets {
 		text = strings.ReplaceAll(text, secret, struckOut)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
-// maxSteps bounds how many rows of the table one look may take; the longest way
+// maxSteps bounds how many rows of the table one reconcile may apply. The longest sequence
 // is retry, created, Promoting, AwaitingRollout.
 const maxSteps = 8
 
-// live takes the promotion as far through the life table as the facts carry it.
-// The reason and message of an impossible act are the strategy's.
-func (r *Reconciler) live(p *capstanv1.Promotion, v view, outcome decision.Outcome, reason, message string) {
+// advance applies the lifecycle table until no row matches the facts. reason and message
+// are those of the strategy for an outcome that is impossible.
+func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Outcome, reason, message string) {
 	now := metav1.NewTime(r.Clock.Now())
 	for range maxSteps {
 		phase, why, moved := decision.Next(p.Status.Phase, v.facts(p, outcome))
@@ -31,14 +31,14 @@ func (r *Reconciler) live(p *capstanv1.Promotion, v view, outcome decision.Outco
 		case decision.Retried:
 			p.Status = capstanv1.PromotionStatus{Retry: p.Spec.Retry, Approval: p.Status.Approval}
 			continue
-		case decision.SecretChanged: // The same act goes on: its pull request is still its own.
+		case decision.SecretChanged: // The same promotion continues: it keeps its pull request.
 			p.Status = capstanv1.PromotionStatus{
 				Retry: p.Status.Retry, Approval: p.Status.Approval, URL: p.Status.URL, PullRequest: p.Status.PullRequest,
 			}
 			continue
 		}
 		if p.Status.Phase == capstanv1.PhaseAwaitingRollout && phase == capstanv1.PhaseSucceeded && p.Spec.Strategy.PullRequest != nil {
-			p.Status.Withdrawn = true // How it came there is that nothing is open.
+			p.Status.Withdrawn = true // Its pull request was merged: none is open.
 		}
 		r.enter(p, phase, why, now)
 		if why == decision.Impossible {
@@ -47,14 +47,14 @@ func (r *Reconciler) live(p *capstanv1.Promotion, v view, outcome decision.Outco
 	}
 	noteApproval(p, now)
 	if p.Status.Phase == capstanv1.PhasePromoting && v.suspended() {
-		p.Status.Reason, p.Status.Message = "Suspended", fmt.Sprintf("held: spec.suspend of Pipeline %s is true", p.Spec.Pipeline.Name)
+		p.Status.Reason, p.Status.Message = "Suspended", fmt.Sprintf("blocked: spec.suspend of Pipeline %s is true; set it to false to continue", p.Spec.Pipeline.Name)
 	}
 	r.conditions(p, now)
 	p.Status.ObservedGeneration = p.Generation
 }
 
-// enter a phase.
-func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhase, why decision.LifeReason, now metav1.Time) {
+// enter sets the phase, with its reason, message and times.
+func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhase, why decision.PhaseReason, now metav1.Time) {
 	s := &p.Status
 	if s.StartTime == nil {
 		s.StartTime = &now
@@ -65,8 +65,8 @@ func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhas
 	}
 }
 
-// noteApproval records who approved, and when that was seen: also where it came
-// too late to have an effect.
+// noteApproval records who approved, and when the hub observed it, also if the approval
+// came too late to have an effect.
 func noteApproval(p *capstanv1.Promotion, now metav1.Time) {
 	if p.Spec.Approval == nil || p.Status.Approval != nil {
 		return
@@ -78,45 +78,46 @@ func noteApproval(p *capstanv1.Promotion, now metav1.Time) {
 	p.Status.Approval = &capstanv1.ApprovalRecord{By: p.Spec.Approval.By, ApprovalTime: now, Method: method}
 }
 
-// sentence is the message of a phase: what is, and what is waited for or to be done.
-func sentence(p *capstanv1.Promotion, why decision.LifeReason) string {
+// sentence returns the message of a phase: the state, and what it waits for or what the
+// user has to do.
+func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 	env, revision := p.Spec.Environment, p.Spec.Revision
 	switch why {
 	case decision.PipelineDeleted:
 		return fmt.Sprintf("Pipeline %s was deleted, or re-created under another UID", p.Spec.Pipeline.Name)
 	case decision.EnvironmentRemoved:
-		return fmt.Sprintf("environment %q was taken out of Pipeline %s", env, p.Spec.Pipeline.Name)
+		return fmt.Sprintf("environment %q was removed from Pipeline %s", env, p.Spec.Pipeline.Name)
 	case decision.PromotionRemoved:
-		return fmt.Sprintf("the promotion into environment %q was taken out of Pipeline %s", env, p.Spec.Pipeline.Name)
+		return fmt.Sprintf("the promotion into environment %q was removed from Pipeline %s", env, p.Spec.Pipeline.Name)
 	case decision.NewerPromotion:
-		return "a promotion with a higher number took its place"
+		return "a promotion with a higher number replaced this one"
 	case decision.AlreadyThere:
-		return fmt.Sprintf("environment %q ran %s already; nothing was done", env, revision)
+		return fmt.Sprintf("environment %q already ran %s; the hub made no attempt", env, revision)
 	case decision.RolledOut:
 		return fmt.Sprintf("every target of environment %q runs %s", env, revision)
 	case decision.SourceMovedOn:
-		return fmt.Sprintf("environment %q, where %s came from, agreed on another revision", p.Spec.Source.Environment, revision)
+		return fmt.Sprintf("environment %q, the source of %s, agreed on another revision", p.Spec.Source.Environment, revision)
 	case decision.EnvironmentMovedOn:
-		return fmt.Sprintf("environment %q agreed on a revision that no promotion was to bring; it stays until %q agrees on a new one, or spec.retry of this Promotion is raised", env, p.Spec.Source.Environment)
+		return fmt.Sprintf("environment %q agreed on a revision that no promotion is for; it is not promoted into until %q agrees on a new revision, or spec.retry of this Promotion is raised", env, p.Spec.Source.Environment)
 	case decision.ApprovalRequired:
 		return fmt.Sprintf("waiting for an approval: set spec.approval.by of promotions.capstan.dev %s to your user name", p.Name)
 	case decision.Approved:
-		return fmt.Sprintf("approved by %s, being carried out", p.Spec.Approval.By)
+		return fmt.Sprintf("approved by %s; the first attempt follows", p.Spec.Approval.By)
 	case decision.Automatic:
-		return "being carried out"
+		return "no approval is required; the first attempt follows"
 	case decision.PullRequestOpened:
 		return "waiting for the pull request to be merged"
 	case decision.PullRequestMerged, decision.CarriedOut:
 		return fmt.Sprintf("carried out; waiting for every target of environment %q to run %s", env, revision)
 	case decision.PullRequestClosed:
-		return "the pull request was closed unmerged; it is not opened again until there is a new revision, or spec.retry is raised"
+		return "the pull request was closed unmerged; the hub opens it again when there is a new revision, or when spec.retry is raised"
 	case decision.Impossible, decision.Retried, decision.SecretChanged:
 		return ""
 	}
 	return ""
 }
 
-// conditions follow from the phase and the age.
+// conditions sets the conditions, which follow from the phase and the age.
 func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
@@ -138,15 +139,15 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 	case modified(p):
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, branchModified, p.Status.Message)
 	case !p.Status.Phase.Finished() && r.old(p, now.Time):
-		set(capstanv1.StalledCondition, metav1.ConditionTrue, "TooOld", fmt.Sprintf("%s since %s, longer than --stall-after %s: %s",
+		set(capstanv1.StalledCondition, metav1.ConditionTrue, "TooOld", fmt.Sprintf("in %s since %s, which is longer than --stall-after %s: %s",
 			p.Status.Phase, p.Status.StartTime.UTC().Format(time.RFC3339), r.StallAfter, p.Status.Message))
 	default:
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.StalledCondition)
 	}
 }
 
-// branchModified is the reason while people have commits of their own on the branch
-// of an open pull request.
+// branchModified is the reason while the branch of an open pull request has commits that
+// the hub did not make.
 const branchModified = "BranchModified"
 
 func modified(p *capstanv1.Promotion) bool {
@@ -161,8 +162,8 @@ func stalledAlready(p *capstanv1.Promotion) bool {
 	return meta.IsStatusConditionTrue(p.Status.Conditions, capstanv1.StalledCondition)
 }
 
-// tell of transitions: one Event and one line of log for each.
-func (r *Reconciler) tell(ctx context.Context, before, p *capstanv1.Promotion) {
+// reportTransition records one Event and one log line for each transition.
+func (r *Reconciler) reportTransition(ctx context.Context, before, p *capstanv1.Promotion) {
 	if before.Status.Phase != p.Status.Phase {
 		severity := corev1.EventTypeNormal
 		switch p.Status.Phase {
@@ -182,7 +183,7 @@ func (r *Reconciler) tell(ctx context.Context, before, p *capstanv1.Promotion) {
 		log.FromContext(ctx).Info("promotion is stalled", "reason", c.Reason, "message", c.Message)
 	}
 	if before.Status.Phase.Finished() && p.Status.Phase.Finished() && before.Status.Approval == nil && p.Status.Approval != nil {
-		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "ApprovalTooLate", "Approve", "approved by %s when it was %s already; nothing follows from it", p.Status.Approval.By, p.Status.Phase)
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "ApprovalTooLate", "Approve", "approved by %s when it was already %s; the approval has no effect", p.Status.Approval.By, p.Status.Phase)
 		log.FromContext(ctx).Info("an approval came too late", "by", p.Status.Approval.By, "phase", p.Status.Phase)
 	}
 }

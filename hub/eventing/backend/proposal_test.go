@@ -12,7 +12,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
-// proposed is the part of a status that the proposal knows: Ready and messages are ours.
+// proposed is the part of a status that the design proposal defines, without the
+// condition Ready and messages.
 func proposed(b *eventingv1.EventingBackend) eventingv1.EventingBackendStatus {
 	s := eventingv1.EventingBackendStatus{BackendType: b.Status.BackendType, ValidationErrors: b.Status.ValidationErrors, EventingReady: b.Status.EventingReady}
 	for _, c := range b.Status.Conditions {
@@ -30,9 +31,9 @@ func statusOf(g *WithT, manifest string) eventingv1.EventingBackendStatus {
 	return s
 }
 
-// The proposal's two statuses, value for value. The second one's key foobar is a
-// placeholder, which a schema named nats has here; and its "Backend ready" is the
-// condition that it calls "Backend Ready" everywhere else.
+// The two statuses of the design proposal, value for value. The key foobar of the second
+// one is a placeholder, which the schema nats has in this test. Its "Backend ready" is the
+// condition that the proposal calls "Backend Ready" everywhere else.
 func TestStatusesOfTheProposal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -113,7 +114,7 @@ eventingReady: false
 		"Warning InvalidConfig maxInFlightMessages: should be of type int; foobar: must be set between 1000 and 9999; foo: config does not exist for backend type nats"))
 }
 
-// The proposal's second spec: a Secret that somebody makes later.
+// The second spec of the design proposal. Its Secret is created later.
 func TestSecretOfTheProposal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,8 +8,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// docs/instance-state.md tells of every word that a label can have.
-func TestDocumentHasEveryWord(t *testing.T) {
+// docs/instance-state.md describes every label value.
+func TestDocumentHasEveryLabel(t *testing.T) {
 	g := NewWithT(t)
 	raw, err := os.ReadFile("../../../docs/instance-state.md")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -18,16 +18,16 @@ func TestDocumentHasEveryWord(t *testing.T) {
 	instances, groups, found := strings.Cut(labels, "`asg-instance-state` on")
 	g.Expect(found).To(BeTrue())
 	for _, action := range []string{"terminate", "stop", "hibernate"} {
-		g.Expect(instances).To(ContainSubstring("`" + wordSpot + action + "`"))
+		g.Expect(instances).To(ContainSubstring("`" + labelSpot + action + "`"))
 	}
-	for _, word := range []string{WordRebalance, WordReservation, WordMaintenance} {
-		g.Expect(instances).To(ContainSubstring("`" + word + "`"))
+	for _, label := range []string{LabelRebalance, LabelReservation, LabelMaintenance} {
+		g.Expect(instances).To(ContainSubstring("`" + label + "`"))
 	}
-	for word := range stateRanks {
-		g.Expect(instances).To(ContainSubstring("`" + word + "`"))
+	for label := range stateRanks {
+		g.Expect(instances).To(ContainSubstring("`" + label + "`"))
 	}
-	for word := range groupRanks {
-		g.Expect(groups).To(ContainSubstring("`" + word + "`"))
+	for label := range groupRanks {
+		g.Expect(groups).To(ContainSubstring("`" + label + "`"))
 	}
 	for _, types := range EventTypes() {
 		for _, detailType := range types {

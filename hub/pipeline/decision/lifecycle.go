@@ -1,0 +1,159 @@
+package decision
+
+import (
+	"slices"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// Outcome is the known result of carrying out a promotion.
+type Outcome string
+
+// Outcomes.
+const (
+	// OutcomeNone: not tried, under way, or failed temporarily.
+	OutcomeNone Outcome = ""
+	// OutcomeDone: the strategy is done; the roll-out follows.
+	OutcomeDone Outcome = "Done"
+	// OutcomeOpen: a pull request is open.
+	OutcomeOpen Outcome = "Open"
+	// OutcomeMerged: the pull request was merged.
+	OutcomeMerged Outcome = "Merged"
+	// OutcomeClosed: a person closed the pull request unmerged.
+	OutcomeClosed Outcome = "Closed"
+	// OutcomeImpossible: it cannot be carried out until a user changes something.
+	OutcomeImpossible Outcome = "Impossible"
+)
+
+// Facts are what is observed about one Promotion.
+type Facts struct {
+	// PipelineDeleted: no Pipeline of that name and UID exists.
+	PipelineDeleted bool
+	// EnvironmentRemoved: the Pipeline has no such environment.
+	EnvironmentRemoved bool
+	// PromotionRemoved: the environment has no promotion.
+	PromotionRemoved bool
+	// Newer: a promotion with a higher number exists, or existed.
+	Newer bool
+	// Runs: every target of the environment runs the revision, fresh and ready.
+	Runs bool
+	// SourceMovedOn: the source agreed on another revision.
+	SourceMovedOn bool
+	// EnvironmentMovedOn: the environment agreed on a revision that no promotion is for.
+	EnvironmentMovedOn bool
+	// Manual: an approval is required.
+	Manual bool
+	// Approved: the approval was given.
+	Approved bool
+	// Retry: spec.retry is higher than the retry that the status is about.
+	Retry bool
+	// Tried: at least one attempt was started.
+	Tried bool
+	// SecretChanged: the Secret with which it failed has another version now.
+	SecretChanged bool
+	// Outcome of carrying it out.
+	Outcome Outcome
+}
+
+// PhaseReason is the reason of a phase, except those that a strategy gives to Failed.
+type PhaseReason string
+
+// Reasons of phases.
+const (
+	PipelineDeleted    PhaseReason = "PipelineDeleted"
+	EnvironmentRemoved PhaseReason = "EnvironmentRemoved"
+	PromotionRemoved   PhaseReason = "PromotionRemoved"
+	NewerPromotion     PhaseReason = "NewerPromotion"
+	AlreadyThere       PhaseReason = "AlreadyThere"
+	RolledOut          PhaseReason = "RolledOut"
+	SourceMovedOn      PhaseReason = "SourceMovedOn"
+	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
+	ApprovalRequired   PhaseReason = "ApprovalRequired"
+	Approved           PhaseReason = "Approved"
+	Automatic          PhaseReason = "Automatic"
+	PullRequestOpened  PhaseReason = "PullRequestOpened"
+	PullRequestMerged  PhaseReason = "PullRequestMerged"
+	PullRequestClosed  PhaseReason = "PullRequestClosed"
+	CarriedOut         PhaseReason = "CarriedOut"
+	Impossible         PhaseReason = "Impossible"
+	Retried            PhaseReason = "Retried"
+	SecretChanged      PhaseReason = "SecretChanged"
+)
+
+// lifecycleRow is one row of the lifecycle table. A promotion in one of the phases of
+// from enters the phase to if the test is true. The first matching row decides; if none
+// matches, the phase stays.
+type lifecycleRow struct {
+	from   []capstanv1.PromotionPhase
+	when   string
+	to     capstanv1.PromotionPhase
+	reason PhaseReason
+	test   func(Facts) bool
+}
+
+// created is the phase of a Promotion that has entered no phase yet.
+const created capstanv1.PromotionPhase = ""
+
+var (
+	inFlight = []capstanv1.PromotionPhase{
+		created, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+	}
+	beforeRollout = inFlight[:4]
+	beforeAct     = inFlight[:2]
+	finished      = []capstanv1.PromotionPhase{
+		capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded,
+	}
+)
+
+func in(phases ...capstanv1.PromotionPhase) []capstanv1.PromotionPhase { return phases }
+
+var lifecycleTable = []lifecycleRow{
+	{inFlight, "no Pipeline of that name and UID exists", capstanv1.PhaseSuperseded, PipelineDeleted,
+		func(f Facts) bool { return f.PipelineDeleted }},
+	{inFlight, "a promotion with a higher number exists, or existed", capstanv1.PhaseSuperseded, NewerPromotion,
+		func(f Facts) bool { return f.Newer }},
+	{inFlight, "the environment was removed from the Pipeline", capstanv1.PhaseSuperseded, EnvironmentRemoved,
+		func(f Facts) bool { return f.EnvironmentRemoved }},
+	{inFlight, "every target runs the revision, and no attempt was made", capstanv1.PhaseSucceeded, AlreadyThere,
+		func(f Facts) bool { return f.Runs && !f.Tried }},
+	{inFlight, "every target runs the revision", capstanv1.PhaseSucceeded, RolledOut,
+		func(f Facts) bool { return f.Runs }},
+	{inFlight, "the source agreed on another revision", capstanv1.PhaseSuperseded, SourceMovedOn,
+		func(f Facts) bool { return f.SourceMovedOn }},
+	{inFlight, "the environment agreed on a revision that no promotion is for", capstanv1.PhaseSuperseded, EnvironmentMovedOn,
+		func(f Facts) bool { return f.EnvironmentMovedOn }},
+	{beforeRollout, "the promotion was removed from the Pipeline", capstanv1.PhaseSuperseded, PromotionRemoved,
+		func(f Facts) bool { return f.PromotionRemoved }},
+	{in(created), "manual, and not approved", capstanv1.PhaseAwaitingApproval, ApprovalRequired,
+		func(f Facts) bool { return f.Manual && !f.Approved }},
+	{beforeAct, "manual, and approved", capstanv1.PhasePromoting, Approved,
+		func(f Facts) bool { return f.Manual && f.Approved }},
+	{beforeAct, "not manual", capstanv1.PhasePromoting, Automatic,
+		func(f Facts) bool { return !f.Manual }},
+	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge), "the strategy reports that it cannot be carried out", capstanv1.PhaseFailed, Impossible,
+		func(f Facts) bool { return f.Outcome == OutcomeImpossible }},
+	{in(capstanv1.PhasePromoting), "a pull request is open", capstanv1.PhaseAwaitingMerge, PullRequestOpened,
+		func(f Facts) bool { return f.Outcome == OutcomeOpen }},
+	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge), "the pull request was merged", capstanv1.PhaseAwaitingRollout, PullRequestMerged,
+		func(f Facts) bool { return f.Outcome == OutcomeMerged }},
+	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge), "a user closed the pull request", capstanv1.PhaseRejected, PullRequestClosed,
+		func(f Facts) bool { return f.Outcome == OutcomeClosed }},
+	{in(capstanv1.PhasePromoting), "it was carried out", capstanv1.PhaseAwaitingRollout, CarriedOut,
+		func(f Facts) bool { return f.Outcome == OutcomeDone }},
+	{finished, "spec.retry was raised, and it is still the newest", created, Retried,
+		func(f Facts) bool { return f.Retry && !f.Newer && !f.PipelineDeleted }},
+	{in(capstanv1.PhaseFailed), "the Secret with which it failed was changed, and it is still the newest", created, SecretChanged,
+		func(f Facts) bool { return f.SecretChanged && !f.Newer && !f.PipelineDeleted }},
+}
+
+// Next returns the next phase with its reason, and true; false if the promotion stays in
+// its phase. A raised spec.retry and a changed Secret lead to the empty phase, from which
+// the lifecycle starts again.
+func Next(phase capstanv1.PromotionPhase, f Facts) (capstanv1.PromotionPhase, PhaseReason, bool) {
+	for _, row := range lifecycleTable {
+		if slices.Contains(row.from, phase) && row.test(f) {
+			return row.to, row.reason, true
+		}
+	}
+	return phase, "", false
+}

@@ -1,0 +1,90 @@
+package decision
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+func TestNext(t *testing.T) {
+	const (
+		waiting = capstanv1.PhaseAwaitingApproval
+		acting  = capstanv1.PhasePromoting
+		merge   = capstanv1.PhaseAwaitingMerge
+		rollout = capstanv1.PhaseAwaitingRollout
+		done    = capstanv1.PhaseSucceeded
+		failed  = capstanv1.PhaseFailed
+		closed  = capstanv1.PhaseRejected
+		over    = capstanv1.PhaseSuperseded
+	)
+	for name, tc := range map[string]struct {
+		from   capstanv1.PromotionPhase
+		facts  Facts
+		to     capstanv1.PromotionPhase
+		reason PhaseReason
+	}{
+		"new, automatic":                    {created, Facts{}, acting, Automatic},
+		"new, manual":                       {created, Facts{Manual: true}, waiting, ApprovalRequired},
+		"new, manual, approved already":     {created, Facts{Manual: true, Approved: true}, acting, Approved},
+		"waiting stays":                     {waiting, Facts{Manual: true}, waiting, ""},
+		"approved":                          {waiting, Facts{Manual: true, Approved: true}, acting, Approved},
+		"approved while superseded":         {waiting, Facts{Manual: true, Approved: true, Newer: true}, over, NewerPromotion},
+		"approved when the source moved on": {waiting, Facts{Manual: true, Approved: true, SourceMovedOn: true}, over, SourceMovedOn},
+		"approve a superseded one":          {over, Facts{Manual: true, Approved: true}, over, ""},
+		"already there":                     {created, Facts{Runs: true}, done, AlreadyThere},
+		"there while waiting":               {waiting, Facts{Manual: true, Runs: true}, done, AlreadyThere},
+		"acting stays":                      {acting, Facts{Tried: true}, acting, ""},
+		"acted":                             {acting, Facts{Tried: true, Outcome: OutcomeDone}, rollout, CarriedOut},
+		"opened":                            {acting, Facts{Tried: true, Outcome: OutcomeOpen}, merge, PullRequestOpened},
+		"merged at once":                    {acting, Facts{Tried: true, Outcome: OutcomeMerged}, rollout, PullRequestMerged},
+		"merged":                            {merge, Facts{Tried: true, Outcome: OutcomeMerged}, rollout, PullRequestMerged},
+		"closed":                            {merge, Facts{Tried: true, Outcome: OutcomeClosed}, closed, PullRequestClosed},
+		"impossible":                        {acting, Facts{Tried: true, Outcome: OutcomeImpossible}, failed, Impossible},
+		"rolled out":                        {rollout, Facts{Tried: true, Runs: true}, done, RolledOut},
+		"rolled out before the outcome":     {acting, Facts{Tried: true, Runs: true}, done, RolledOut},
+		"runs, but is not the newest":       {rollout, Facts{Tried: true, Runs: true, Newer: true}, over, NewerPromotion},
+		"source moved on":                   {rollout, Facts{Tried: true, SourceMovedOn: true}, over, SourceMovedOn},
+		"environment moved on":              {rollout, Facts{Tried: true, EnvironmentMovedOn: true}, over, EnvironmentMovedOn},
+		"pipeline deleted":                  {rollout, Facts{Tried: true, PipelineDeleted: true}, over, PipelineDeleted},
+		"environment removed":               {rollout, Facts{Tried: true, EnvironmentRemoved: true}, over, EnvironmentRemoved},
+		"promotion removed":                 {acting, Facts{PromotionRemoved: true}, over, PromotionRemoved},
+		"promotion removed after the act":   {rollout, Facts{Tried: true, PromotionRemoved: true}, rollout, ""},
+		"retry of a rejected one":           {closed, Facts{Retry: true}, created, Retried},
+		"retry of a succeeded one":          {done, Facts{Retry: true}, created, Retried},
+		"retry of one that is not newest":   {failed, Facts{Retry: true, Newer: true}, failed, ""},
+		"secret changed":                    {failed, Facts{Tried: true, SecretChanged: true}, created, SecretChanged},
+		"secret changed, not the newest":    {failed, Facts{Tried: true, SecretChanged: true, Newer: true}, failed, ""},
+		"secret changed of a rejected one":  {closed, Facts{Tried: true, SecretChanged: true}, closed, ""},
+		"retry under way waits":             {rollout, Facts{Tried: true, Retry: true}, rollout, ""},
+		"finished stays, with any facts":    {done, Facts{SourceMovedOn: true, EnvironmentMovedOn: true, Newer: true, PipelineDeleted: true}, done, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			to, reason, moved := Next(tc.from, tc.facts)
+			g.Expect(to).To(Equal(tc.to))
+			g.Expect(reason).To(Equal(tc.reason))
+			g.Expect(moved).To(Equal(tc.reason != ""))
+		})
+	}
+}
+
+// TestLifecycleTerminates: no facts lead a promotion through the same phases again and
+// again.
+func TestLifecycleTerminates(t *testing.T) {
+	g := NewWithT(t)
+	outcomes := []Outcome{OutcomeNone, OutcomeDone, OutcomeOpen, OutcomeMerged, OutcomeClosed, OutcomeImpossible}
+	for bits := range 1 << 10 {
+		bit := func(i int) bool { return bits>>i&1 == 1 }
+		for _, outcome := range outcomes {
+			f := Facts{PipelineDeleted: bit(0), EnvironmentRemoved: bit(1), PromotionRemoved: bit(2), Newer: bit(3), Runs: bit(4),
+				SourceMovedOn: bit(5), EnvironmentMovedOn: bit(6), Manual: bit(7), Approved: bit(8), Tried: bit(9), Outcome: outcome}
+			phase, steps := created, 0
+			for moved := true; moved; steps++ {
+				phase, _, moved = Next(phase, f)
+				g.Expect(steps).To(BeNumerically("<", 6), "%+v", f)
+			}
+		}
+	}
+}
