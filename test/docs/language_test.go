@@ -54,12 +54,6 @@ var documentsOnly = regexp.MustCompile(`(?i)^cards?$`)
 // is the value of a metric label.
 var fixedTerms = regexp.MustCompile(`^gone$|410 Gone|user seed|user's seed|seed of an? (?:user's )?nkey`)
 
-// notYet are packages and documents that still use avoided words. The list only becomes
-// shorter: an entry that is clean must be removed.
-var notYet = []string{
-	"docs/metrics.md",
-}
-
 var (
 	codeSpan = regexp.MustCompile("`[^`\n]*`")
 	// quotedText is a string of JavaScript.
@@ -81,14 +75,6 @@ type finding struct {
 
 func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: %q: write %s", f.path, f.line, f.word, f.write)
-}
-
-// of is what notYet lists: the package of a Go file, or the document itself.
-func (f finding) of() string {
-	if filepath.Ext(f.path) == ".go" {
-		return filepath.Dir(f.path)
-	}
-	return f.path
 }
 
 // reader finds avoided words.
@@ -214,20 +200,8 @@ func TestLanguageIsPlain(t *testing.T) {
 	})).To(Succeed())
 	g.Expect(files).To(BeNumerically(">", 500))
 
-	counts := map[string]int{}
 	for _, found := range r.findings {
-		counts[found.of()]++
-		if !slices.Contains(notYet, found.of()) {
-			t.Error(found)
-		}
-	}
-	for _, entry := range notYet {
-		if counts[entry] == 0 {
-			t.Errorf("%s uses no avoided word: remove it from notYet", entry)
-		}
-	}
-	for _, of := range slices.Sorted(maps.Keys(counts)) {
-		t.Logf("%s: %d", of, counts[of])
+		t.Error(found)
 	}
 }
 

@@ -30,7 +30,7 @@ func documents(t *testing.T) map[string]string {
 			return err
 		}
 		if entry.IsDir() {
-			if name := entry.Name(); name == "bin" || name == "testdata" || name == ".git" || name == ".playground" {
+			if name := entry.Name(); name == "bin" || name == "testdata" || name == ".git" || name == ".playground" || name == "node_modules" {
 				return filepath.SkipDir
 			}
 			return nil

@@ -67,6 +67,9 @@ var (
 	// isReason are the names of constants that are reasons, and of the types of which
 	// every constant is one.
 	isReason = regexp.MustCompile(`^[rR]eason[A-Z]|Reason$|^Word[A-Z]|^Code[A-Z]`)
+	// isState are the names of constants that are values of the labels of instances. Other
+	// packages call the keys of labels so.
+	isState = regexp.MustCompile(`^Label[A-Z]`)
 	ofReason = regexp.MustCompile(`[rR]eason$|^ConnectionState$|^PromotionPhase$`)
 	// field is what a reason is assigned to, and the parameter that takes one.
 	field = regexp.MustCompile(`^[rR]eason$`)
@@ -94,7 +97,7 @@ func collect(dir string, into map[string]string) error {
 		}
 		files = append(files, file)
 	}
-	c := collector{set: set, constants: map[string]ast.Expr{}, takes: map[string]int{"Eventf": eventReason}, into: into}
+	c := collector{set: set, states: filepath.Base(dir) == "message", constants: map[string]ast.Expr{}, takes: map[string]int{"Eventf": eventReason}, into: into}
 	for _, file := range files {
 		ast.Inspect(file, c.learn)
 	}
@@ -107,6 +110,8 @@ func collect(dir string, into map[string]string) error {
 // collector of the reasons of a package.
 type collector struct {
 	set *token.FileSet
+	// states: the package names the states of instances.
+	states bool
 	// constants of the package by name.
 	constants map[string]ast.Expr
 	// takes is which argument of a function is a reason.
@@ -141,7 +146,7 @@ func (c *collector) read(n ast.Node) bool {
 	case *ast.GenDecl:
 		if n.Tok == token.CONST {
 			eachConstant(n, func(name, of string, value ast.Expr) {
-				if isReason.MatchString(name) || ofReason.MatchString(of) {
+				if isReason.MatchString(name) || ofReason.MatchString(of) || (c.states && isState.MatchString(name)) {
 					c.add(value)
 				}
 			})
