@@ -69,7 +69,7 @@ var (
 	isReason = regexp.MustCompile(`^[rR]eason[A-Z]|Reason$|^Word[A-Z]|^Code[A-Z]`)
 	// isState are the names of constants that are values of the labels of instances. Other
 	// packages call the keys of labels so.
-	isState = regexp.MustCompile(`^Label[A-Z]`)
+	isState  = regexp.MustCompile(`^Label[A-Z]`)
 	ofReason = regexp.MustCompile(`[rR]eason$|^ConnectionState$|^PromotionPhase$`)
 	// field is what a reason is assigned to, and the parameter that takes one.
 	field = regexp.MustCompile(`^[rR]eason$`)
