@@ -152,7 +152,7 @@ func TestAnApprovalStands(t *testing.T) {
 	for name, change := range map[string]any{
 		"by another":     map[string]any{"by": "ann"},
 		"another method": map[string]any{"by": "admin", "method": "HTTP"},
-		"removed":     nil,
+		"removed":        nil,
 	} {
 		g.Expect(world.admin.Patch(t.Context(), approved.DeepCopy(), merge(t, map[string]any{"approval": change}))).
 			To(MatchError(ContainSubstring("an approval cannot be changed or removed")), name)

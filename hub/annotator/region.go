@@ -16,7 +16,7 @@ import (
 // the infrastructure nor the control plane names one.
 const RegionAnnotation = capa.RegionAnnotation
 
-// ErrRegionUnknown: no object names the region. The requirements fix its text.
+// ErrRegionUnknown is returned if no object names the region. The requirements fix its text.
 var ErrRegionUnknown error = &sentence{words: "unable to determine AWS region from AWSCluster or annotation"}
 
 // ResolveRegion returns the AWS region of a MachineDeployment (or another node group) from its

@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	// ErrInvalidReference: infrastructureRef is missing, or names an object that defines no
+	// ErrInvalidReference is returned if infrastructureRef is missing, or names an object that defines no
 	// nodes.
 	ErrInvalidReference = errors.New("infrastructureRef is not valid")
-	// ErrNoInstanceType: a template names no instance type.
+	// ErrNoInstanceType is returned if a template names no instance type.
 	ErrNoInstanceType = errors.New("no instance type")
 	// errForeign: the nodes belong to another provider.
 	errForeign = errors.New("another infrastructure provider's")

@@ -39,9 +39,9 @@ func assets(r *repository, dir, kube, etcd string) string {
 	r.program(filepath.Join(dir, "kube-apiserver"), "echo Kubernetes v"+kube)
 	r.program(filepath.Join(dir, "kubectl"), "echo Client Version: v"+kube+"; echo Kustomize Version: v5.8.1")
 	r.program(filepath.Join(dir, "etcd"), "echo etcd Version: "+etcd+"; echo Git SHA: 1234567; echo Go Version: go1.26.8")
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	NewWithT(r.t).Expect(err).NotTo(HaveOccurred())
-	return real
+	return resolved
 }
 
 func TestAssetsOfTheUserAreUsed(t *testing.T) {

@@ -29,9 +29,9 @@ func withGitea(t *testing.T) *repository {
 func giteaBinary(r *repository, version, tags string) string {
 	r.t.Helper()
 	path := r.program(filepath.Join(r.t.TempDir(), "gitea-linux-amd64"), `echo "Gitea version `+version+` built with GNU Make 4.4.1, go1.26.1`+tags+`"`)
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	NewWithT(r.t).Expect(err).NotTo(HaveOccurred())
-	return real
+	return resolved
 }
 
 func TestTheGiteaOfTheUserIsUsed(t *testing.T) {
