@@ -514,6 +514,6 @@ func TestSomebodyUndoesTheLabels(t *testing.T) {
 		}
 	}
 	w.g.Expect(undone).To(BeNumerically("<=", 7), "written at once, then after 1 s, 2 s and so on")
-	w.awaitsEvents("md").Should(ContainElement(HavePrefix("Warning FailedUpdate Undone: somebody undoes what is written to " + annotation.Labels)))
+	w.awaitsEvents("md").Should(ContainElement(HavePrefix("Warning FailedUpdate Undone: another client, such as GitOps or the topology controller of the ClusterClass, repeatedly reverts " + annotation.Labels)))
 	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, ContainSubstring("kubernetes.io/os=linux")), "who stops is caught up with")
 }
