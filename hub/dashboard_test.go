@@ -127,7 +127,7 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 		ContainSubstring("foobar 1 config does not exist for backend type http unsupported-config-error"),
 		ContainSubstring("; the last good configuration is in use"), ContainSubstring("Publisher Proxy Ready is True")))
 	configure("mistaken", "{type: nats, config: [{maxInFlightMessages: 10}]}")
-	g.Eventually(shown("mistaken")).Should(And(HavePrefix("backends/mistaken nats Ready "), Not(ContainSubstring("What is wrong"))))
+	g.Eventually(shown("mistaken")).Should(And(HavePrefix("backends/mistaken nats Ready "), Not(ContainSubstring("Errors in its configuration"))))
 
 	g.Expect(page("/about")).To(And(ContainSubstring("v1.2.3"), ContainSubstring("leads"), ContainSubstring("the namespace "+ns),
 		ContainSubstring(fmt.Sprintf("/backend and /schemas at %s", discovery)),

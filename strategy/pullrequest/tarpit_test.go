@@ -88,7 +88,7 @@ func TestATarpitDelaysNobodyElse(t *testing.T) {
 			group.Wait()
 			// Two workers may be free again before the third has waited in vain.
 			g.Expect(len(unasked)).To(BeNumerically(">=", 40-workers-2), "the others failed at once")
-			g.Expect(<-unasked).To(MatchError(ContainSubstring("does not answer")))
+			g.Expect(<-unasked).To(MatchError(ContainSubstring("does not respond")))
 			g.Expect(time.Since(began)).To(BeNumerically("<", bound))
 		})
 	}

@@ -85,7 +85,7 @@ func TestReplayedApprovalOfTheSameRevision(t *testing.T) {
 	arrives("1.1.0")
 	for _, hook := range []string{hookLeader, hookStandby} {
 		got := newCaller(hook).call(t, http.MethodPost, path, captured, nil)
-		g.Expect(got).To(And(HaveField("Code", 422), HaveField("Body", ContainSubstring("sign each approval anew"))))
+		g.Expect(got).To(And(HaveField("Code", 422), HaveField("Body", ContainSubstring("sign each approval again"))))
 	}
 	g.Expect(waitingApproval(t, p, "env-1")).To(Equal("1.1.0"), "it still waits")
 	// Another second, another signature.
