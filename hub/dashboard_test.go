@@ -123,7 +123,7 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 
 	// One that was right stays in use when it is made wrong, and it is said which.
 	configure("bus", `{type: http, config: [{foobar: 1}]}`)
-	g.Eventually(shown("bus")).Should(And(HavePrefix("backends/bus http Invalid Still in use is its last good configuration, of type nats."),
+	g.Eventually(shown("bus")).Should(And(HavePrefix("backends/bus http Invalid The hub still uses its last valid configuration, of type nats."),
 		ContainSubstring("foobar 1 config does not exist for backend type http unsupported-config-error"),
 		ContainSubstring("; the last good configuration is in use"), ContainSubstring("Publisher Proxy Ready is True")))
 	configure("mistaken", "{type: nats, config: [{maxInFlightMessages: 10}]}")
