@@ -129,7 +129,7 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 	configure("mistaken", "{type: nats, config: [{maxInFlightMessages: 10}]}")
 	g.Eventually(shown("mistaken")).Should(And(HavePrefix("backends/mistaken nats Ready "), Not(ContainSubstring("Errors in its configuration"))))
 
-	g.Expect(page("/about")).To(And(ContainSubstring("v1.2.3"), ContainSubstring("leads"), ContainSubstring("the namespace "+ns),
+	g.Expect(page("/about")).To(And(ContainSubstring("v1.2.3"), ContainSubstring("leader: it connects to the clusters"), ContainSubstring("<dd>only "+ns+"</dd>"),
 		ContainSubstring(fmt.Sprintf("/backend and /schemas at %s", discovery)),
-		MatchRegexp("<dt>Promotion hook</dt><dd>not served</dd>"), MatchRegexp("<dt>Instances</dt><dd>not followed")))
+		MatchRegexp("<dt>Promotion hook</dt><dd>not served</dd>"), MatchRegexp("<dt>Instances</dt><dd>disabled: there is no AWS configuration")))
 }
