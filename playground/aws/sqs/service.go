@@ -26,7 +26,7 @@ type Options struct {
 type Service struct {
 	clock clock.Clock
 
-	// mu protects the fields that follow, and the queues.
+	// mu guards the fields that follow, and the queues.
 	mu     sync.Mutex
 	random *rand.Rand
 	// queues by region and name.
