@@ -52,9 +52,11 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 }
 
 // probe probes the server. If the credentials are rejected, it reads the Secret again and
-// repeats the probe. While the connection does not work, it first waits for a place to dial.
+// repeats the probe. While the connection does not work, it first waits for a place to
+// dial. The management cluster does not wait: unreachable workload clusters may hold all
+// places.
 func (k *keeper) probe(ctx context.Context, connection *Connection) (probeResult, error) {
-	if !passes(k.outcome().State) {
+	if !k.ref.IsLocal() && !passes(k.outcome().State) {
 		release, err := k.m.dials.acquire(ctx, k.failed)
 		if err != nil {
 			return probeUnanswered, err

@@ -150,3 +150,30 @@ func TestWatchedKind(t *testing.T) {
 		})
 	}
 }
+
+// TestReported: a kind that is not installed in the management cluster does not degrade it,
+// except a kind of applications, which a Pipeline names.
+func TestReported(t *testing.T) {
+	missing := capstanv1.WatchedKind{Reason: ReasonNotInstalled}
+	for _, tc := range []struct {
+		name     string
+		local    bool
+		observed bool
+		kind     capstanv1.WatchedKind
+		want     bool
+	}{
+		{name: "not installed in the management cluster", local: true, kind: missing, want: false},
+		{name: "applications, not installed in the management cluster", local: true, observed: true, kind: missing, want: true},
+		{name: "forbidden in the management cluster", local: true, kind: capstanv1.WatchedKind{Reason: ReasonForbidden}, want: true},
+		{name: "synced in the management cluster", local: true, kind: capstanv1.WatchedKind{Synced: true}, want: true},
+		{name: "not installed in a workload cluster", kind: missing, want: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cluster := clusters.LocalName
+			if !tc.local {
+				cluster = "Cluster/team/prod"
+			}
+			NewWithT(t).Expect(reported(cluster, tc.observed, tc.kind)).To(Equal(tc.want))
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 )
 
@@ -138,7 +139,9 @@ func (c *watched) check(now time.Time) {
 		if k.kindIsObserved() {
 			k.publish(judge(v), ready, woken)
 		}
-		present.kinds = append(present.kinds, watchedKind(v))
+		if shown := watchedKind(v); reported(c.cluster.name, k.kindIsObserved(), shown) {
+			present.kinds = append(present.kinds, shown)
+		}
 		present.apps += v.objects
 	}
 	c.shared.wakes.wake(c.bucket, slices.Collect(maps.Keys(woken)), true)
@@ -166,6 +169,13 @@ func answers(s capstanv1.ConnectionState) bool {
 		capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved:
 	}
 	return false
+}
+
+// reported returns whether the Manager counts a kind. The dashboard and the reconcilers
+// demand kinds of Cluster API in the management cluster whether or not its providers are
+// installed there: one that is not installed does not degrade that cluster.
+func reported(cluster multicluster.ClusterName, observed bool, shown capstanv1.WatchedKind) bool {
+	return cluster != clusters.LocalName || observed || shown.Reason != ReasonNotInstalled
 }
 
 // report reports to the Manager what is watched, if it changed.
