@@ -24,7 +24,7 @@ function field(name,   rest) {
   if (test == "" && of == "packages") printf "%.1f\t| %s | %.1f |%s\n", elapsed, package, elapsed, action == "fail" ? " FAILED" : ""
   if (test != "" && of == "tests") printf "%.1f\t| %s | %s | %.1f |%s\n", elapsed, package, test, elapsed, action == "fail" ? " FAILED" : ""
 }'
-top() { sort -t "$(printf '\t')" -k1,1 -rn | head -n "$count" | cut -f2; }
+top() { sort -t "$(printf '\t')" -k1,1 -rn | sed -n "1,${count}p" | cut -f2; }
 
 echo "| package | seconds |"
 echo "|---|---|"

@@ -11,6 +11,10 @@ set -euo pipefail
 cd "$(dirname "$0")"
 . ../compile.sh
 assets=${1:-}
+case $assets in
+  "" | /*) ;;
+  *) assets=$OLDPWD/$assets ;; # Relative to the directory of the caller.
+esac
 bin=../../bin
 mkdir -p "$bin/envtest"
 bin=$(cd "$bin" && pwd -P)
@@ -80,7 +84,9 @@ given() {
     return 1
   fi
   [ "$directory" != "$out" ] || return 1
-  [ "$(cat "$out/.stamp" 2>/dev/null)" != "$(linked "$directory")" ] || return 0
+  if [ "$(cat "$out/.stamp" 2>/dev/null)" = "$(linked "$directory")" ] && current; then
+    return 0
+  fi
   why=$(mismatch "$directory")
   if [ -n "$why" ]; then
     say "KUBEBUILDER_ASSETS=$assets is not used: $why"

@@ -7,6 +7,10 @@ set -euo pipefail
 cd "$(dirname "$0")"
 . ../compile.sh
 given=${CAPSTAN_GITEA:-}
+case $given in
+  "" | /*) ;;
+  *) given=$OLDPWD/$given ;; # Relative to the directory of the caller.
+esac
 bin=../../bin
 mkdir -p "$bin/.stamps"
 bin=$(cd "$bin" && pwd -P)

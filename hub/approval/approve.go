@@ -56,7 +56,7 @@ func (s *Server) record(ctx context.Context, p *pipelinesv1.Pipeline, into *pipe
 	}
 	waiting, err := newest(ctx, s.Client, p, target.environment, mark)
 	if err != nil {
-		return nil, fmt.Errorf("listing the Promotions of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
+		return nil, err
 	}
 	if err := waits(waiting, target); err != nil {
 		return nil, err

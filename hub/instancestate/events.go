@@ -139,7 +139,7 @@ func (t *eventRecorder) regarding(ctx context.Context, key owner.Key, at seen) (
 	if err != nil {
 		return &corev1.ObjectReference{Kind: capa.Cluster.Kind, Name: key.Cluster}, prefix
 	}
-	if u := clusterOf(ctx, t.home, ref.Namespace, ref.Name); u != nil {
+	if u, err := clusterOf(ctx, t.home, ref.Namespace, ref.Name); err == nil && u != nil {
 		return u, prefix
 	}
 	return &corev1.ObjectReference{APIVersion: clusterv1.GroupVersion.String(), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, prefix

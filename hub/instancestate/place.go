@@ -12,23 +12,28 @@ import (
 	"github.com/capstan-hub/capstan/internal/capa"
 )
 
-// clusterOf reads a Cluster from memory; nil when it cannot be read.
-func clusterOf(ctx context.Context, from client.Reader, namespace, name string) *unstructured.Unstructured {
-	u, err := capa.Get(ctx, from, capa.Cluster.WithVersion(capa.CoreVersion), client.ObjectKey{Namespace: namespace, Name: name})
-	if err != nil {
-		return nil
-	}
-	return u
+// clusterOf reads a Cluster from memory; nil when it is absent.
+func clusterOf(ctx context.Context, from client.Reader, namespace, name string) (*unstructured.Unstructured, error) {
+	return capa.Present(capa.Get(ctx, from, capa.Cluster.WithVersion(capa.CoreVersion), client.ObjectKey{Namespace: namespace, Name: name}))
 }
 
 // placeOf returns where the instances of an object are: the region of its Cluster, or of
 // the annotation, and the account of the role that Cluster API Provider AWS assumes for the
-// Cluster (capa.PlaceOf, capa.RoleOf). A value that cannot be read is empty. The account is
-// empty when no role applies.
+// Cluster (capa.PlaceOf, capa.RoleOf). Both are empty while the Cluster cannot be read: its
+// region outranks an annotation. The account is empty when no role applies. In a workload
+// cluster none does: its administrators write the identities there, and the namespaces that
+// may use them.
 func placeOf(ctx context.Context, from client.Reader, o owner.Object) owner.Place {
-	where, err := capa.PlaceOf(ctx, from, clusterOf(ctx, from, o.Namespace, o.ClusterName), o.Region)
+	cluster, err := clusterOf(ctx, from, o.Namespace, o.ClusterName)
 	if err != nil {
 		return owner.Place{}
+	}
+	where, err := capa.PlaceOf(ctx, from, cluster, o.Region)
+	if err != nil {
+		return owner.Place{}
+	}
+	if o.Cluster != "" {
+		return owner.Place{Region: where.Region}
 	}
 	role, _ := capa.RoleOf(ctx, from, where.IdentityOf)
 	return owner.Place{Region: where.Region, Account: accountInARN(role.ARN)}
@@ -44,5 +49,9 @@ func accountInARN(arn string) string {
 
 // paused reports whether an object or its Cluster is paused.
 func paused(ctx context.Context, from client.Reader, cluster string, o metav1.Object) bool {
-	return capa.Paused(o) || capa.ClusterPaused(clusterOf(ctx, from, o.GetNamespace(), cluster))
+	if capa.Paused(o) {
+		return true
+	}
+	u, err := clusterOf(ctx, from, o.GetNamespace(), cluster)
+	return err == nil && capa.ClusterPaused(u)
 }
