@@ -100,12 +100,13 @@ func describe(t *testing.T) program {
 			g.Expect(<-ended).To(Succeed())
 		}()
 	}
-	// Connections, watchers and servers register theirs when they start.
+	// Connections, watchers and servers register theirs when they start, one after the other:
+	// these are the last ones of each.
 	g.Eventually(func(g Gomega) {
 		for i, registry := range registries {
 			clear(p.hubs[i])
 			read(g, registry, p.hubs[i])
-			g.Expect(slices.Collect(maps.Keys(p.hubs[i]))).To(ContainElements("capstan_cluster_state", "capstan_informers", "capstan_hook_calls_total", "capstan_dashboard_streams"))
+			g.Expect(slices.Collect(maps.Keys(p.hubs[i]))).To(ContainElements("capstan_cluster_state", "capstan_wakes_folded_total", "capstan_hook_call_seconds", "capstan_dashboard_approvals_total"))
 		}
 	}).WithTimeout(patience).Should(Succeed())
 	read(g, shared(g), p.shared)
