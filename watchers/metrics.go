@@ -1,10 +1,6 @@
 package watchers
 
-import (
-	"errors"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // meters are the metrics. The label kind is bounded: only the administrator and the hub's
 // controllers name kinds. The cluster is not a label.
@@ -52,28 +48,7 @@ func newMeters() *meters {
 	}
 }
 
-// register registers the metrics; undo unregisters them.
-func (m *meters) register(r prometheus.Registerer) (undo func(), err error) {
-	if r == nil {
-		return func() {}, nil
-	}
-	var done []prometheus.Collector
-	undo = func() {
-		for _, c := range done {
-			r.Unregister(c)
-		}
-	}
-	var problems []error
-	for _, c := range []prometheus.Collector{m.informers, m.observations, m.lists, m.relists, m.blind, m.folded} {
-		if err := r.Register(c); err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		done = append(done, c)
-	}
-	if err := errors.Join(problems...); err != nil {
-		undo()
-		return nil, err
-	}
-	return undo, nil
+// all returns the metrics, for registration.
+func (m *meters) all() []prometheus.Collector {
+	return []prometheus.Collector{m.informers, m.observations, m.lists, m.relists, m.blind, m.folded}
 }

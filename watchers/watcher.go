@@ -2,7 +2,6 @@ package watchers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/internal/collectors"
 )
 
 // Watcher runs the informers.
@@ -51,9 +51,9 @@ func (w *Watcher) NeedLeaderElection() bool { return !w.shared.options.EveryRepl
 // Start runs the watchers until the context ends, and waits for their goroutines.
 // A Watcher starts once.
 func (w *Watcher) Start(ctx context.Context) error {
-	undo, err := w.shared.meters.register(w.shared.options.Registerer)
+	undo, err := collectors.Register(w.shared.options.Registerer, w.shared.meters.all()...)
 	if err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+		return err
 	}
 	defer undo()
 	w.shared.start(ctx)
