@@ -87,13 +87,17 @@ func statusOf(s Snapshot, kinds []capstanv1.WatchedKind, apps int) capstanv1.Clu
 // merged returns the status to write over an existing status.
 //
 // Existing values that mean the same are kept, above all the times. A restarted hub, whose
-// connections go through Connecting to their previous state, then writes nothing.
-func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnectionStatus {
-	if want.State == capstanv1.ConnectionConnecting && isLasting(old.State) && want.Reason != ReasonEndpointChanged {
+// connections go through Connecting to their previous state, then writes nothing. brief is
+// whether that may be the case.
+func merged(old, want capstanv1.ClusterConnectionStatus, brief bool) capstanv1.ClusterConnectionStatus {
+	if brief && isLasting(old.State) {
 		return old
 	}
 	if old.State == want.State && old.LastTransitionTime != nil {
 		want.LastTransitionTime = old.LastTransitionTime
+	}
+	if want.KubernetesVersion == "" && isLasting(want.State) {
+		want.KubernetesVersion = old.KubernetesVersion // It is read after the first contact.
 	}
 	conditions := append([]metav1.Condition(nil), old.Conditions...)
 	for _, c := range want.Conditions {
@@ -101,6 +105,17 @@ func merged(old, want capstanv1.ClusterConnectionStatus) capstanv1.ClusterConnec
 	}
 	want.Conditions = conditions
 	return want
+}
+
+// connectingLimit is how long a ClusterConnection continues to show its last state while the
+// hub connects. A cluster that answers is connected within seconds.
+const connectingLimit = time.Minute
+
+// isBrief reports whether a state is expected to change within seconds: the hub is
+// connecting, nothing prevents that, and it began less than connectingLimit ago.
+func isBrief(s Snapshot, now time.Time) bool {
+	return s.State == capstanv1.ConnectionConnecting && s.Reason != ReasonEndpointChanged && s.Reason != ReasonHubUnreadable &&
+		now.Sub(s.Since) < connectingLimit
 }
 
 // isLasting reports whether a ClusterConnection keeps showing a state until the outcome of

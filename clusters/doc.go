@@ -28,7 +28,7 @@
 //
 // The Manager is a multicluster.Provider, not a ProviderRunnable. It engages a cluster
 // when the cluster is Ready or Degraded for the first time in an epoch, from a separate
-// goroutine. A rotation of credentials does not engage it again.
+// goroutine, one epoch after the other. A rotation of credentials does not engage it again.
 //
 // Options.Elected says when this process leads. Before that, and on a replica that never
 // leads, the Manager only has the connection to the management cluster. It then reads no
@@ -65,13 +65,24 @@
 // observations are fresh, from LastContact.
 //
 // One failed probe changes nothing. Two make a connection Degraded. Three, and no byte for
-// Timings.Silence, make it Unreachable. Two good probes, Timings.ProbeRetry apart, end the
-// outage. The wait between probes of an unreachable cluster grows up to
-// Timings.UnreachableRetryMax, and is never longer than the outage. So the hub may find a
-// cluster minutes late after an outage of hours. A changed Secret has an effect at once.
+// Timings.Silence, make it Unreachable, unless the API server itself answers 500: a check
+// of it fails, and watches that have nothing to deliver may work. Some seconds of 401
+// change nothing if the credentials worked before: requests wait, and open watches
+// continue. Two good probes, Timings.ProbeRetry apart, end the outage. The wait between
+// probes of an unreachable cluster grows up to Timings.UnreachableRetryMax, and is never
+// longer than the outage. So the hub may find a cluster minutes late after an outage of
+// hours. A changed Secret has an effect at once.
 //
-// A ClusterConnection continues to show its last state while the hub connects again.
-// Otherwise a restarted hub would write each ClusterConnection twice.
+// A ClusterConnection continues to show its last state while the hub connects again, for at
+// most a minute, and not while the hub cannot read the management cluster. Otherwise a
+// restarted hub would write each ClusterConnection twice.
+//
+// A new server or CA is taken for the same cluster if the UID of kube-system is the same. If
+// the credentials may not read it from either, a new CA at the same address is, and another
+// address is not.
+//
+// The version and the UID are read after a connection is Ready. After an outage the UID is
+// read before, for at most a second: another cluster may answer.
 //
 // IndexField returns an error, and cluster.Cluster objects have a cache without informers.
 // An informer that is made on first use would block its reader while the cluster is

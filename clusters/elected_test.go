@@ -14,6 +14,7 @@ import (
 // A Manager runs on every replica. Before it leads it has the management cluster and
 // nothing else: it knows no cluster objects and writes nothing. Then it does both.
 func TestConnectsToOthersWhenItLeads(t *testing.T) {
+	t.Parallel()
 	elected := make(chan struct{})
 	w := newWorld(t, func(o *clusters.Options) { o.Elected = elected })
 	w.g.Expect(w.manager.NeedLeaderElection()).To(BeFalse())

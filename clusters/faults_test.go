@@ -274,7 +274,7 @@ func TestLeastRights(t *testing.T) {
 		w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
 		w.manager.Demand(w.clusterName("prod"), "test")
 		s := w.reaches("prod", capstanv1.ConnectionAuthFailed, clusters.ReasonSecretForbidden)
-		w.g.Expect(s.Message).To(ContainSubstring("get, list and watch on secrets in namespace " + w.namespace))
+		w.g.Expect(s.Message).To(And(ContainSubstring("config/rbac/cluster-secrets to namespace "+w.namespace), ContainSubstring("the hub checks every 200ms")))
 		patch := `{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list","watch"]}]}`
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "hub"}}
 		w.g.Expect(w.hub.Patch(t.Context(), role, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
@@ -376,7 +376,7 @@ func TestEndpointChange(t *testing.T) {
 	})
 	w.start()
 	old := w.connected("prod", "")
-	uid := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ClusterUID
+	uid := w.identified("prod").ClusterUID
 	proxy := w.proxy()
 	w.secret("prod-kubeconfig", "value", w.kubeconfig(proxy.URL()))
 	w.g.Eventually(func() int64 { s, _ := w.manager.Snapshot(w.clusterName("prod")); return s.Epoch }).Should(BeEquivalentTo(2))
@@ -440,13 +440,15 @@ func TestMoveToAnotherCluster(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start()
 	old := w.connected("prod", "")
-	uid := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ClusterUID
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	uid := w.identified("prod").ClusterUID
 	raw, err := management.Get(t).Kubeconfig("")
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.secret("prod-kubeconfig", "value", raw)
 	w.g.Eventually(old.Context().Done()).Should(BeClosed())
-	s := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
-	w.g.Expect(s.ClusterUID).NotTo(Or(BeEmpty(), Equal(uid)))
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	s := w.identified("prod")
+	w.g.Expect(s.ClusterUID).NotTo(Equal(uid))
 	w.g.Expect(s.Epoch).To(BeEquivalentTo(2))
 	w.g.Expect(w.listener.of(w.clusterName("prod"))).To(ContainElement("Ready>Connecting/EndpointChanged"))
 }

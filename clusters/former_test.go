@@ -18,6 +18,7 @@ import (
 // A ClusterConnection that an earlier version wrote gets the present names, and keeps
 // the time at which it became Ready.
 func TestFormerNamesOfAClusterConnection(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	object := &capstanv1.ClusterConnection{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "cluster.prod", Labels: map[string]string{"app.kubernetes.io/managed-by": "capstan"}},

@@ -14,6 +14,10 @@ const (
 	// steadyThreshold consecutive good probes end an outage (hysteresis): a cluster
 	// that flaps does not become Ready between two failures.
 	steadyThreshold = 2
+	// rejectedThreshold consecutive probes with 401 are needed until credentials that worked
+	// count as rejected. A webhook that authenticates tokens (EKS, GKE) may be unavailable
+	// for some seconds; the API server then answers 401 to every token.
+	rejectedThreshold = 4
 )
 
 // probeResult is the result of a probe.
@@ -23,6 +27,8 @@ const (
 	probeGood probeResult = iota
 	// probeFailed: any other response.
 	probeFailed
+	// probeNotReady: 500. The API server itself answers that one of its checks fails.
+	probeNotReady
 	// probeUnanswered: no response.
 	probeUnanswered
 	probe403
@@ -36,6 +42,8 @@ func (r probeResult) String() string {
 		return "good"
 	case probeFailed:
 		return "failed"
+	case probeNotReady:
+		return "not-ready"
 	case probeUnanswered:
 		return "unanswered"
 	case probe403:
@@ -50,6 +58,8 @@ func (r probeResult) String() string {
 // keeper's goroutine uses it.
 type health struct {
 	bad, good int
+	// rejected counts consecutive probes with 401 of credentials that worked before.
+	rejected int
 	// probed is whether the counts belong to the current connection.
 	probed bool
 }
@@ -60,13 +70,18 @@ type health struct {
 // watched kind fails.
 func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 	h.probed = true
+	if r != probe401 {
+		h.rejected = 0
+	}
 	switch r {
 	case probeGood:
 		h.bad, h.good = 0, h.good+1
 		return h.verdict(was, kindsOK)
-	case probeFailed, probeUnanswered:
+	case probeFailed, probeNotReady, probeUnanswered:
 		h.bad, h.good = h.bad+1, 0
 		switch {
+		case r == probeNotReady && h.bad >= failingThreshold && passes(was.State):
+			return eventFailing // It answers: its watches may work, also when they have nothing to deliver.
 		case h.bad >= lossThreshold && silent:
 			return eventLost
 		case h.bad >= failingThreshold:
@@ -78,6 +93,10 @@ func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 		return eventProbeForbidden
 	case probe401:
 		h.bad, h.good = 0, 0
+		if h.rejected++; h.rejected < rejectedThreshold && passes(was.State) {
+			return eventRejected
+		}
+		h.rejected = 0
 		return eventUnauthorized
 	}
 	return eventAnswered

@@ -33,24 +33,28 @@ type keeper struct {
 	wake chan struct{} // of capacity 1: several wakes become one
 	// forget removes the keeper from the Manager, unless it is demanded.
 	forget func(*keeper)
+	// engaging serialises the calls of Engage. No other mutex is held with it.
+	engaging sync.Mutex
 
 	mu          sync.Mutex
 	lockedState keeperState
 
 	// Only the goroutine uses the following fields.
 
-	objectUID  types.UID
-	creds      credentialState
-	handover   handover
-	health     health
-	engaged    int64  // epoch
-	failed     bool   // has failed in this run: dials in the retry lane
-	requested  checks // that the present step makes
-	unanswered bool   // the last probe got no response
-	nextProbe  time.Time
-	versionAt  time.Time // when identify was done; zero: to be done
-	lostWait   backoff.Sequence
-	authWait   backoff.Sequence
+	objectUID types.UID
+	creds     credentialState
+	handover  handover
+	health    health
+	engaged   int64  // epoch
+	failed    bool   // has failed in this run: dials in the retry lane
+	requested checks // that the present step makes
+	// waits: requests wait although the state passes them. The last probe got no response,
+	// or 401.
+	waits     bool
+	nextProbe time.Time
+	versionAt time.Time // when identify was done; zero: to be done
+	lostWait  backoff.Sequence
+	authWait  backoff.Sequence
 }
 
 // keeperState is the state that other goroutines read and write.
@@ -65,6 +69,8 @@ type keeperState struct {
 	kinds      []capstanv1.WatchedKind
 	kindSince  map[string]time.Time // when each kind was first reported unsynced
 	apps       int
+	// brief: the state was last published as one that is expected to change (isBrief).
+	brief bool
 	// open are the checks that requests wait for. The next step makes them.
 	open checks
 }
@@ -87,6 +93,8 @@ type credentialState struct {
 	seenVersion string // the last version from the watch
 	usable      bool   // accepted, and not missing or refused since
 	retryAt     time.Time
+	// forbidden is how often in sequence the hub was not allowed to read the Secret.
+	forbidden int
 }
 
 func newKeeper(m *shared, name multicluster.ClusterName, ref Ref, forget func(*keeper)) *keeper {

@@ -39,7 +39,7 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 		k.versionAt = time.Time{} // After the outage it may be another cluster, or a newer version.
 	}
 	if connection != nil {
-		connection.transport.SetOpen(passes(to.State) && !k.unanswered)
+		connection.transport.SetOpen(passes(to.State) && !k.waits)
 		if passes(from.State) && !passes(to.State) {
 			// Open streams would end one by one, each at its own timeout. Closed now,
 			// they resume through the gate.
@@ -70,7 +70,7 @@ func replacesMessage(e event) bool {
 	case eventHubUnreadable, eventSecretMissing, eventSecretForbidden, eventRefused, eventRemoved, eventKinds:
 		return true
 	case eventDemanded, eventReleased, eventAccepted, eventReplaced, eventAnswered, eventHealthy,
-		eventNewServer, eventProbeForbidden, eventMissed, eventFailing, eventLost, eventUnauthorized, eventCount:
+		eventNewServer, eventProbeForbidden, eventMissed, eventFailing, eventLost, eventRejected, eventUnauthorized, eventCount:
 	}
 	return false
 }
@@ -81,16 +81,36 @@ func (k *keeper) publish() {
 		return
 	}
 	object, found := k.m.objects.find(k.ref)
+	now := k.m.clock.Now()
 	k.mu.Lock()
 	want := desired{
 		ref:    k.ref,
 		status: statusOf(k.lockedState.snapshot, k.lockedState.kinds, k.lockedState.apps),
+		brief:  isBrief(k.lockedState.snapshot, now),
 	}
+	k.lockedState.brief = want.brief
 	k.mu.Unlock()
 	if found == presencePresent && !object.Deleting {
 		want.owner, want.create = object, true
 	}
 	k.m.writer.set(k.name, want)
+}
+
+// publishOverdue publishes the state again when it lasts longer than was expected.
+func (k *keeper) publishOverdue() {
+	if until := k.briefUntil(); !until.IsZero() && !k.m.clock.Now().Before(until) {
+		k.publish()
+	}
+}
+
+// briefUntil returns when a state that was published as brief is overdue; zero if none was.
+func (k *keeper) briefUntil() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.lockedState.brief {
+		return time.Time{}
+	}
+	return k.lockedState.snapshot.Since.Add(connectingLimit)
 }
 
 // Retries of an Engage that failed.
@@ -109,10 +129,7 @@ func (k *keeper) engage(connection *Connection) {
 	k.m.goroutines.spawn(func(context.Context) {
 		wait := backoff.NewSequence(engageRetry, engageRetryMax)
 		for connection.ctx.Err() == nil {
-			c, err := connection.built()
-			if err == nil {
-				err = k.m.aware.Engage(connection.ctx, k.name, c)
-			}
+			err := k.engageOnce(connection)
 			if err == nil {
 				return
 			}
@@ -123,4 +140,19 @@ func (k *keeper) engage(connection *Connection) {
 			}
 		}
 	})
+}
+
+// engageOnce passes the connection to the Aware, unless its epoch has ended. The attempts of
+// two epochs do not overlap, so the Aware never receives an older epoch after a newer one.
+func (k *keeper) engageOnce(connection *Connection) error {
+	k.engaging.Lock()
+	defer k.engaging.Unlock()
+	if connection.ctx.Err() != nil {
+		return nil
+	}
+	c, err := connection.built()
+	if err != nil {
+		return err
+	}
+	return k.m.aware.Engage(connection.ctx, k.name, c)
 }

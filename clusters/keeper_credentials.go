@@ -63,15 +63,17 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	case apierrors.IsForbidden(err):
 		k.creds.read = true
-		k.creds.retryAt = k.m.clock.Now().Add(k.authWait.Wait())
-		k.apply(eventSecretForbidden, fmt.Sprintf("the hub may not read Secret %s: give it get, list and watch on secrets in namespace %s", name, name.Namespace))
+		wait := forbiddenWait(k.creds.forbidden, k.m.timings)
+		k.creds.forbidden++
+		k.creds.retryAt = k.m.clock.Now().Add(wait)
+		k.apply(eventSecretForbidden, fmt.Sprintf("the hub may not read Secret %s: apply config/rbac/cluster-secrets to namespace %s (chart: clusterNamespaces); the hub checks every %s", name, name.Namespace, wait))
 		return false
 	case err != nil:
 		k.creds.retryAt = k.m.clock.Now().Add(k.lostWait.Wait())
 		k.apply(eventHubUnreadable, fmt.Sprintf("Secret %s cannot be read: %s", name, apierrors.ReasonForError(err)))
 		return false
 	}
-	k.creds.read, k.creds.readVersion = true, secret.ResourceVersion
+	k.creds.read, k.creds.readVersion, k.creds.forbidden = true, secret.ResourceVersion, 0
 	for _, key := range keys {
 		if raw, ok := secret.Data[key]; ok {
 			return k.accept(ctx, raw, fmt.Sprintf("Secret %s, key %q", name, key))
@@ -79,6 +81,19 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 	}
 	k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", name, keys[0]))
 	return false
+}
+
+// promptChecks is how often a forbidden Secret is read at the first interval.
+const promptChecks = 15
+
+// forbiddenWait returns the wait before a Secret is read again that was forbidden n times
+// before. No watch reports a new right, and an administrator who grants it waits for the
+// effect: the wait is short at first. It has no jitter, because the message names it.
+func forbiddenWait(n int, t Timings) time.Duration {
+	if n < promptChecks {
+		return t.AuthRetry
+	}
+	return t.AuthRetryMax
 }
 
 // accept checks a kubeconfig and uses it. It returns true when the credentials changed.
@@ -113,8 +128,8 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 	if (change == kubeconfig.Same && had) || k.handover.candidate != nil {
 		return false // The credentials of the connection in use did not change.
 	}
-	if !had || !passes(k.outcome().State) {
-		k.nextProbe = time.Time{} // The cause of the failure may be fixed.
+	if !had || k.health.rejected > 0 || !passes(k.outcome().State) {
+		k.nextProbe, k.health.rejected = time.Time{}, 0 // The cause of the failure may be fixed.
 	}
 	if current != nil && change != kubeconfig.Same {
 		k.m.metrics.rotated(change)
@@ -134,7 +149,7 @@ func (k *keeper) first(ctx context.Context, config *kubeconfig.Config) error {
 	if err != nil {
 		return err
 	}
-	k.health, k.unanswered, k.versionAt = health{}, false, time.Time{}
+	k.health, k.waits, k.versionAt = health{}, false, time.Time{}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lockedState.connection, k.lockedState.snapshot.Epoch = connection, epoch

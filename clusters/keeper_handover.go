@@ -92,7 +92,7 @@ func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 		k.m.metrics.probed(result, k.m.clock.Since(start))
 		if err = problem; result == probeGood {
 			version, uid := candidate.identify(ctx)
-			if known := k.snapshot().ClusterUID; uid == "" || uid != known {
+			if !k.sameCluster(candidate, uid) {
 				// It is, or may be, another cluster: no earlier observation applies to it.
 				k.replace("dialling " + candidate.server.Host + ", which is another cluster or does not show its identity")
 				return
@@ -110,13 +110,24 @@ func (k *keeper) tryCandidate(ctx context.Context, candidate *Connection) {
 	k.judgeKinds()
 }
 
+// sameCluster reports whether the candidate leads to the cluster of the connection in use.
+// Its UID shows that. The credentials may be allowed to read the UID of neither: then it is
+// the same cluster if only the CA is new, and the address is the same.
+func (k *keeper) sameCluster(candidate *Connection, uid string) bool {
+	known := k.snapshot().ClusterUID
+	if uid == "" && known == "" {
+		return candidate.server.String() == k.connection().server.String()
+	}
+	return uid == known
+}
+
 // takeOver makes the candidate the connection in use. The state does not change.
 func (k *keeper) takeOver(version string) {
 	k.endDraining()
 	k.handover.draining, k.handover.drained = k.connection(), k.m.clock.Now().Add(k.m.timings.Handover)
-	k.health, k.unanswered = health{good: steadyThreshold, probed: true}, false
+	k.health, k.waits = health{good: steadyThreshold, probed: true}, false
 	k.versionAt = k.m.clock.Now()
-	k.nextProbe = k.versionAt.Add(backoff.Spread(k.m.timings.ProbeInterval, probeJitter, nil))
+	k.nextProbe = k.versionAt.Add(k.probeInterval())
 	k.use(eventAnswered, "", func(s *keeperState) { s.snapshot.KubernetesVersion = version })
 	k.judgeKinds()
 }
@@ -126,7 +137,7 @@ func (k *keeper) takeOver(version string) {
 func (k *keeper) replace(message string) {
 	old := k.connection()
 	k.endDraining()
-	k.health, k.unanswered, k.versionAt, k.nextProbe = health{}, false, time.Time{}, k.m.clock.Now()
+	k.health, k.waits, k.versionAt, k.nextProbe = health{}, false, time.Time{}, k.m.clock.Now()
 	k.use(eventReplaced, message, func(s *keeperState) { s.snapshot.ClusterUID, s.snapshot.KubernetesVersion = "", "" })
 	old.close() // Listeners were notified of the new one before.
 }

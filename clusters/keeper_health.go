@@ -8,9 +8,13 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-// probeJitter is the share by which the times between probes vary, so that the hub does
-// not probe all clusters at the same time.
+// probeJitter is the largest share by which the time between probes is shortened, so that
+// the hub does not probe all clusters at the same time. It is never lengthened: with one lost
+// probe, a silent cluster must still answer before its observations are stale.
 const probeJitter = 0.2
+
+// identityTimeout bounds how long the end of an outage waits for the identity of the cluster.
+const identityTimeout = time.Second
 
 // probeIfDue probes when a probe is due, and applies the event that follows.
 func (k *keeper) probeIfDue(ctx context.Context) {
@@ -28,7 +32,8 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 			}
 		}
 	}
-	if !k.requested.any() && now.Before(k.nextProbe) {
+	// After a 401, requests that were under way may get 401, too. They wait for the planned probe.
+	if (!k.requested.any() || k.health.rejected > 0) && now.Before(k.nextProbe) {
 		k.judgeKinds()
 		return
 	}
@@ -37,18 +42,24 @@ func (k *keeper) probeIfDue(ctx context.Context) {
 		return // The context ended, or a 401 led to another connection or a missing Secret.
 	}
 	now = k.m.clock.Now()
-	// While a server does not respond, only probes are sent to it: see
-	// transport.Options.CheckServer.
-	k.unanswered = result == probeUnanswered
 	// While requests wait, the responses to these probes are the only contact.
 	silent := !passes(was.State) || now.Sub(connection.LastContact()) >= k.m.timings.Silence
 	failing := k.kindsProblem(now)
 	e := k.moving(k.health.judge(result, was, silent, failing == nil))
-	if result == probeGood && now.Sub(k.versionAt) >= versionAge {
-		k.identify(ctx, connection)
+	// While a server does not respond, or rejects credentials that worked, only probes are
+	// sent to it: see transport.Options.CheckServer and Reauthenticate.
+	k.waits = result == probeUnanswered || e == eventRejected
+	if !passes(was.State) && passes(next(was, e).State) && k.snapshot().ClusterUID != "" {
+		// Another cluster may answer at the address after the outage. The observations of
+		// the old one must not become fresh.
+		k.identify(ctx, connection, identityTimeout)
 	}
 	k.apply(e, k.describe(e, problem, failing))
 	k.nextProbe = now.Add(k.untilProbe(e))
+	if passes(k.outcome().State) && result == probeGood && now.Sub(k.versionAt) >= versionAge {
+		k.identify(ctx, connection, k.m.timings.ProbeTimeout)
+		k.versionAt = k.m.clock.Now()
+	}
 }
 
 // probe probes the server. If the credentials are rejected, it reads the Secret again and
@@ -84,11 +95,13 @@ func (k *keeper) probeOnce(ctx context.Context, connection *Connection) (probeRe
 }
 
 // identify reads the version and the identity of the cluster and publishes them.
-func (k *keeper) identify(ctx context.Context, connection *Connection) {
-	ctx, cancel := context.WithTimeout(ctx, k.m.timings.ProbeTimeout)
+func (k *keeper) identify(ctx context.Context, connection *Connection, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	version, uid := connection.identify(ctx)
-	k.versionAt = k.m.clock.Now()
+	if version != "" || uid != "" {
+		k.versionAt = k.m.clock.Now()
+	}
 	k.mu.Lock()
 	if version != "" {
 		k.lockedState.snapshot.KubernetesVersion = version
@@ -100,18 +113,26 @@ func (k *keeper) identify(ctx context.Context, connection *Connection) {
 	k.publish()
 }
 
+// probeInterval returns the time between two probes of a cluster that is well.
+func (k *keeper) probeInterval() time.Duration {
+	return backoff.Policy{First: k.m.timings.ProbeInterval, Max: k.m.timings.ProbeInterval, Jitter: probeJitter}.Wait(0)
+}
+
 // untilProbe returns the time until the next probe.
 func (k *keeper) untilProbe(e event) time.Duration {
 	state := k.outcome().State
 	switch state {
 	case capstanv1.ConnectionReady, capstanv1.ConnectionDegraded:
+		if e == eventRejected {
+			return k.m.timings.AuthRecheck << (k.health.rejected - 1)
+		}
 		if k.health.bad > 0 || e == eventAnswered {
 			return k.m.timings.ProbeRetry
 		}
 		k.lostWait.Reset()
 		k.authWait.Reset()
 		k.failed = false
-		return backoff.Spread(k.m.timings.ProbeInterval, probeJitter, nil)
+		return k.probeInterval()
 	case capstanv1.ConnectionUnreachable:
 		if k.health.good > 0 {
 			return k.m.timings.ProbeRetry

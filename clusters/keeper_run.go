@@ -106,6 +106,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	}
 	k.probeIfDue(ctx)
 	k.reconcileHandover(ctx)
+	k.publishOverdue()
 	wait = k.untilNext()
 	if !demanded {
 		wait = min(wait, lingerEnd.Sub(k.m.clock.Now()))
@@ -145,7 +146,7 @@ func (k *keeper) disconnect() {
 	k.creds = credentialState{}
 	k.dropCandidate()
 	k.endDraining()
-	k.health, k.unanswered = health{}, false
+	k.health, k.waits = health{}, false
 	k.nextProbe, k.versionAt = time.Time{}, time.Time{}
 	k.mu.Lock()
 	old := k.lockedState.connection
@@ -170,6 +171,7 @@ func (k *keeper) untilNext() time.Duration {
 	sooner(k.creds.retryAt)
 	sooner(k.handover.retryAt)
 	sooner(k.handover.drained)
+	sooner(k.briefUntil())
 	if k.connection() != nil && k.creds.usable {
 		sooner(k.nextProbe)
 	}

@@ -55,7 +55,7 @@ func brisk() clusters.Timings {
 	return clusters.Timings{
 		ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 100 * time.Millisecond, Silence: 300 * time.Millisecond,
 		UnreachableRetry: 100 * time.Millisecond, UnreachableRetryMax: 500 * time.Millisecond,
-		AuthRetry: 30 * time.Second, KindRetry: 200 * time.Millisecond, WriteDelay: 50 * time.Millisecond,
+		AuthRecheck: 50 * time.Millisecond, AuthRetry: 30 * time.Second, KindRetry: 200 * time.Millisecond, WriteDelay: 50 * time.Millisecond,
 		ReleaseSpread: 20 * time.Millisecond,
 	}
 }
@@ -218,6 +218,17 @@ func (w *world) nameReaches(name multicluster.ClusterName, state capstanv1.Conne
 		last, _ = w.manager.Snapshot(name)
 		return string(last.State) + "/" + last.Reason
 	}).Should(Equal(string(state)+"/"+reason), func() string { return fmt.Sprintf("%+v", last) })
+	return last
+}
+
+// identified waits until the identity of a cluster is known, which may be after Ready.
+func (w *world) identified(name string) clusters.Snapshot {
+	w.t.Helper()
+	var last clusters.Snapshot
+	w.g.Eventually(func() string {
+		last, _ = w.manager.Snapshot(w.clusterName(name))
+		return last.ClusterUID
+	}).ShouldNot(BeEmpty())
 	return last
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,10 +63,12 @@ func TestLife(t *testing.T) {
 	ready := w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
 	g.Expect(ready.Epoch).To(BeEquivalentTo(1))
 	g.Expect(ready.LastContact).NotTo(BeZero())
-	g.Expect(ready.ClusterUID).NotTo(BeEmpty())
+	w.identified("prod")
+	version, err := discovery.NewDiscoveryClientForConfigOrDie(workload.Get(t).Config()).ServerVersion()
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(func() string {
 		return w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected).Status.KubernetesVersion
-	}).Should(Equal("v1.36.3"))
+	}).Should(Equal(version.GitVersion))
 	shown, err = w.shown("cluster.prod")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(shown.Spec.ClusterRef.Name).To(Equal("prod"))
@@ -362,7 +365,9 @@ func TestAdopts(t *testing.T) {
 	stop := first.start()
 	for _, name := range []string{"kept", "unused", "gone"} {
 		first.connected(name, "")
-		first.shows("cluster."+name, capstanv1.ConnectionReady, clusters.ReasonConnected)
+		first.g.Eventually(func() string {
+			return first.shows("cluster."+name, capstanv1.ConnectionReady, clusters.ReasonConnected).Status.KubernetesVersion
+		}).ShouldNot(BeEmpty())
 	}
 	before, err := first.shown("cluster.kept")
 	first.g.Expect(err).NotTo(HaveOccurred())
@@ -376,6 +381,7 @@ func TestAdopts(t *testing.T) {
 	second.shows("cluster.unused", capstanv1.ConnectionUnused, clusters.ReasonNotDemanded)
 	second.g.Eventually(func() bool { _, err := second.shown("cluster.gone"); return apierrors.IsNotFound(err) }).Should(BeTrue())
 	second.reaches("kept", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	second.identified("kept")
 	after, err := second.shown("cluster.kept")
 	second.g.Expect(err).NotTo(HaveOccurred())
 	second.g.Expect(after.ResourceVersion).To(Equal(before.ResourceVersion), "a restart writes nothing where nothing changed")

@@ -196,6 +196,8 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	switch {
 	case (object.SecretRef == "") == (object.CAPIRef == ""):
 		return Ref{}, failure(ErrInvalid, "%s must have exactly one of spec.secretRef and spec.capiClusterRef", ref)
+	case object.Unready && object.Problem == "":
+		return Ref{}, failure(ErrNotReady, "%s has the condition Ready=False, without a message", ref)
 	case object.Unready:
 		return Ref{}, failure(ErrNotReady, "%s has the condition Ready=False: %s", ref, object.Problem)
 	case object.SecretRef != "":

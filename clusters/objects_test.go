@@ -47,6 +47,7 @@ func TestResolve(t *testing.T) {
 	o.put(gitops("both"), clusterObject{SecretRef: "kc", CAPIRef: "prod"})
 	o.put(gitops("none"), clusterObject{})
 	o.put(gitops("unready"), clusterObject{SecretRef: "kc", Unready: true, Problem: "secret is missing"})
+	o.put(gitops("silent"), clusterObject{SecretRef: "kc", Unready: true})
 	o.put(gitops("dangling"), clusterObject{CAPIRef: "nowhere"})
 	for _, tc := range []struct {
 		ref  Ref
@@ -61,6 +62,7 @@ func TestResolve(t *testing.T) {
 		{ref: gitops("both"), err: ErrInvalid, says: "GitopsCluster ns/both must have exactly one of"},
 		{ref: gitops("none"), err: ErrInvalid, says: "spec.secretRef and spec.capiClusterRef"},
 		{ref: gitops("unready"), err: ErrNotReady, says: "secret is missing"},
+		{ref: gitops("silent"), err: ErrNotReady, says: "has the condition Ready=False, without a message"},
 		{ref: gitops("dangling"), err: ErrNotFound, says: "Cluster ns/nowhere, which GitopsCluster ns/dangling points to"},
 		{ref: gitops("nowhere"), err: ErrNotFound, says: "GitopsCluster ns/nowhere does not exist"},
 		{ref: capi("going"), err: ErrNotFound, says: "is being deleted"},
@@ -164,13 +166,16 @@ func TestMerged(t *testing.T) {
 		return statusOf(Snapshot{State: state, Reason: "Some", Since: at}, nil, 0)
 	}
 	stands := status(capstanv1.ConnectionReady, earlier)
-	g.Expect(merged(stands, status(capstanv1.ConnectionConnecting, later))).To(Equal(stands), "what was last known stands")
-	g.Expect(merged(stands, status(capstanv1.ConnectionReady, later))).To(Equal(stands), "a restart writes nothing")
-	lost := merged(stands, status(capstanv1.ConnectionUnreachable, later))
+	g.Expect(merged(stands, status(capstanv1.ConnectionConnecting, later), true)).To(Equal(stands), "it shows the last state while the hub connects")
+	g.Expect(merged(stands, status(capstanv1.ConnectionConnecting, later), false).State).To(Equal(capstanv1.ConnectionConnecting))
+	g.Expect(merged(stands, status(capstanv1.ConnectionReady, later), false)).To(Equal(stands), "a restart writes nothing")
+	stands.KubernetesVersion = "v1.37.2"
+	g.Expect(merged(stands, status(capstanv1.ConnectionReady, later), false)).To(Equal(stands), "also before the version is read again")
+	lost := merged(stands, status(capstanv1.ConnectionUnreachable, later), false)
 	g.Expect(lost.LastTransitionTime.Time).To(BeTemporally("==", later))
 	g.Expect(lost.Conditions[0].LastTransitionTime.Time).To(BeTemporally("==", later))
 	rejected := status(capstanv1.ConnectionAuthFailed, earlier)
-	g.Expect(merged(rejected, status(capstanv1.ConnectionConnecting, later)).State).To(Equal(capstanv1.ConnectionConnecting))
+	g.Expect(merged(rejected, status(capstanv1.ConnectionConnecting, later), true).State).To(Equal(capstanv1.ConnectionConnecting))
 }
 
 func TestPlain(t *testing.T) {

@@ -47,9 +47,10 @@ type Options struct {
 
 // Timings of connections. A zero field means its default.
 type Timings struct {
-	// ProbeInterval (30 s, ±20 %) between probes of a silent cluster. A cluster with a
-	// contact during the interval is not probed. With ProbeTimeout it is shorter than
-	// the 45 s after which observations are stale.
+	// ProbeInterval (30 s, less up to 20 %) between probes of a silent cluster. A cluster
+	// with a contact during the interval is not probed. ProbeInterval, ProbeTimeout and
+	// ProbeRetry together are shorter than the 45 s after which observations are stale, so
+	// one lost probe has no effect.
 	ProbeInterval time.Duration
 	// ProbeTimeout (5 s) of one probe.
 	ProbeTimeout time.Duration
@@ -62,7 +63,10 @@ type Timings struct {
 	// UnreachableRetry (5 s) doubles up to UnreachableRetryMax (5 min). An unreachable
 	// cluster causes few probes, and is found again after about the duration of the outage.
 	UnreachableRetry, UnreachableRetryMax time.Duration
-	// AuthRetry (60 s) doubles up to AuthRetryMax (10 min). A changed Secret is read
+	// AuthRecheck (1 s) after a 401 to credentials that worked. It doubles for the next two
+	// probes; then the cluster is AuthFailed. Requests wait meanwhile, open watches continue.
+	AuthRecheck time.Duration
+	// AuthRetry (5 s) doubles up to AuthRetryMax (10 min). A changed Secret is read
 	// at once, so the retries only find changes in the cluster itself.
 	AuthRetry, AuthRetryMax time.Duration
 	// KindGrace (30 s) is the time for the initial list of a kind. After it, the cluster is
@@ -94,7 +98,8 @@ func DefaultTimings() Timings {
 		Silence:             30 * time.Second,
 		UnreachableRetry:    5 * time.Second,
 		UnreachableRetryMax: 5 * time.Minute,
-		AuthRetry:           time.Minute,
+		AuthRecheck:         time.Second,
+		AuthRetry:           5 * time.Second,
 		AuthRetryMax:        10 * time.Minute,
 		KindGrace:           30 * time.Second,
 		ReleaseSpread:       2 * time.Second,
@@ -115,6 +120,7 @@ func (t Timings) orDefaults() Timings {
 		Silence:             cmp.Or(t.Silence, d.Silence),
 		UnreachableRetry:    cmp.Or(t.UnreachableRetry, d.UnreachableRetry),
 		UnreachableRetryMax: cmp.Or(t.UnreachableRetryMax, d.UnreachableRetryMax),
+		AuthRecheck:         cmp.Or(t.AuthRecheck, d.AuthRecheck),
 		AuthRetry:           cmp.Or(t.AuthRetry, d.AuthRetry),
 		AuthRetryMax:        cmp.Or(t.AuthRetryMax, d.AuthRetryMax),
 		KindGrace:           cmp.Or(t.KindGrace, d.KindGrace),

@@ -38,6 +38,8 @@ func (c *Connection) probe(ctx context.Context) (probeResult, error) {
 		return probeGood, nil
 	case code == http.StatusUnauthorized:
 		return probe401, errors.New("the API server answers 401 Unauthorized")
+	case code == http.StatusInternalServerError:
+		return probeNotReady, fmt.Errorf("the API server answers %d to GET %s: one of its checks fails", code, probePath)
 	case code == http.StatusForbidden:
 		return probe403, errors.New("the API server answers 403 Forbidden to GET " + probePath + ": give the credentials that right (ClusterRole system:public-info-viewer)")
 	}

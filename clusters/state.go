@@ -52,7 +52,10 @@ const (
 	eventFailing
 	// eventLost: lossThreshold failed probes and silence.
 	eventLost
-	// eventUnauthorized: 401, also with the present Secret.
+	// eventRejected: 401, also with the present Secret, of credentials that worked before.
+	// They are probed again soon; requests wait.
+	eventRejected
+	// eventUnauthorized: 401, also with the present Secret, at the last of those probes.
 	eventUnauthorized
 
 	eventCount
@@ -95,6 +98,8 @@ func (e event) String() string {
 		return "two failed probes"
 	case eventLost:
 		return "three failed probes, silence"
+	case eventRejected:
+		return "unauthorized, worked before"
 	case eventUnauthorized:
 		return "unauthorized"
 	case eventCount:
@@ -166,9 +171,10 @@ var stay = outcome{}
 // state; "-" changes nothing. Columns are separated by two spaces or more.
 //
 // Some decisions need a reason. One failed probe changes nothing, because a lost packet
-// must have no effect. While the management cluster does not respond, a working connection
-// does not change. A cluster that never responded is also Unreachable after the probes have
-// failed.
+// must have no effect. A short time of 401 changes nothing either, because the webhook that
+// checks tokens may be unavailable for a moment. While the management cluster does not
+// respond, a working connection does not change. A cluster that never responded is also
+// Unreachable after the probes have failed.
 const tableText = `
                                   Unused   Connecting       Ready           Degraded        Unreachable     AuthFailed       Removed
 demanded                          waiting  -                -               -               -               -                waiting
@@ -188,6 +194,7 @@ probe forbidden                   -        probeForbidden   probeForbidden  prob
 one failed probe                  -        -                -               -               -               -                -
 two failed probes                 -        -                probeFailing    probeFailing    -               -                -
 three failed probes, silence      -        probesFailed     probesFailed    probesFailed    probesFailed    probesFailed     -
+unauthorized, worked before       -        -                -               -               -               -                -
 unauthorized                      -        unauthorized     unauthorized    unauthorized    unauthorized    unauthorized     -
 `
 

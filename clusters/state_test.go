@@ -56,16 +56,18 @@ func document() string {
 	fmt.Fprintf(&b, `
 | what | when |
 |---|---|
-| probe (GET %s, %s at most) | every %s ±%.0f %%, unless there was a contact with the cluster within that time |
+| probe (GET %s, %s at most) | every %s, less up to %.0f %%, unless there was a contact with the cluster within that time |
 | after a failed probe, and between the good probes that end an outage | %s |
 | Degraded | %d consecutive failed probes |
-| Unreachable | %d consecutive failed probes, and no byte received for %s (while requests wait: no response to the probes) |
+| Unreachable | %d consecutive failed probes, and no byte received for %s (while requests wait: no response to the probes). Not after %s, which answers 500: then it stays Degraded |
+| AuthFailed, where the credentials worked before | %d consecutive 401: at once, and %s, %s and %s later. Requests wait meanwhile, open watches continue |
 | Ready again | %d consecutive good probes |
 | probes of an Unreachable cluster | %s, doubling to %s, with jitter |
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
 | a kind whose initial list is not complete makes the cluster Degraded | after %s |
 | a connection without demand is kept for | %s |
 `, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, failingThreshold, lossThreshold, d.Silence,
+		probePath, rejectedThreshold, d.AuthRecheck, 2*d.AuthRecheck, 4*d.AuthRecheck,
 		steadyThreshold, d.UnreachableRetry, d.UnreachableRetryMax, d.AuthRetry, d.AuthRetryMax, d.KindGrace, d.Linger)
 	return b.String()
 }
@@ -75,7 +77,7 @@ func TestTableIsWhole(t *testing.T) {
 	g.Expect(states).To(HaveLen(7))
 	for e := range eventCount {
 		g.Expect(e.String()).NotTo(Equal("unknown"))
-		if e != eventAnswered && e != eventMissed { // which change nothing, on purpose
+		if e != eventAnswered && e != eventMissed && e != eventRejected { // which change nothing, on purpose
 			g.Expect(table[e]).NotTo(BeZero(), "a row was forgotten: %s", e)
 		}
 	}
@@ -87,6 +89,8 @@ func TestTableRules(t *testing.T) {
 		from := outcome{State: s, Reason: "Some"}
 		// One lost packet greys nothing.
 		g.Expect(next(from, eventMissed)).To(Equal(from))
+		// Neither do some seconds of 401.
+		g.Expect(next(from, eventRejected)).To(Equal(from))
 		// Silence of the management cluster takes nothing from what works.
 		if passes(s) {
 			g.Expect(next(from, eventHubUnreadable)).To(Equal(from))
@@ -132,7 +136,14 @@ func TestHealth(t *testing.T) {
 		{"flapping", away, []probe{{result: probeGood, want: eventAnswered}, {result: probeFailed, want: eventMissed}, {result: probeGood, want: eventAnswered}, {result: probeFailed, want: eventMissed}}, away},
 		{"recovery with a failing kind", away, []probe{{result: probeGood, bad: true, want: eventAnswered}, {result: probeGood, bad: true, want: eventKinds}}, kindNotSynced},
 		{"forbidden", ready, []probe{{result: probe403, want: eventProbeForbidden}, {result: probeGood, want: eventHealthy}}, ready},
-		{"rejected, renewed", ready, []probe{{result: probe401, want: eventUnauthorized}, {result: probeGood, want: eventHealthy}}, ready},
+		{"rejected for a moment", ready, []probe{{result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probeGood, want: eventHealthy}}, ready},
+		{"rejected twice for a moment", ready, []probe{{result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probeGood, want: eventHealthy}, {result: probe401, want: eventRejected}, {result: probeGood, want: eventHealthy}}, ready},
+		{"rejected", ready, []probe{{result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probe401, want: eventUnauthorized}, {result: probe401, want: eventUnauthorized}}, unauthorized},
+		{"rejected, renewed", ready, []probe{{result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probe401, want: eventRejected}, {result: probe401, want: eventUnauthorized}, {result: probeGood, want: eventHealthy}}, ready},
+		{"never accepted", dialling, []probe{{result: probe401, want: eventUnauthorized}}, unauthorized},
+		{"not ready, with silent watches", ready, []probe{{result: probeNotReady, want: eventMissed}, {result: probeNotReady, want: eventFailing}, {result: probeNotReady, want: eventFailing}, {result: probeNotReady, want: eventFailing}}, probeFailing},
+		{"not ready, then lost", ready, []probe{{result: probeNotReady, want: eventMissed}, {result: probeNotReady, want: eventFailing}, {result: probeUnanswered, want: eventLost}}, away},
+		{"never ready", dialling, []probe{{result: probeNotReady, want: eventMissed}, {result: probeNotReady, want: eventFailing}, {result: probeNotReady, want: eventLost}}, away},
 		{"never there", dialling, []probe{{result: probeFailed, want: eventMissed}, {result: probeFailed, want: eventFailing}, {result: probeFailed, want: eventLost}}, away},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -222,8 +233,20 @@ func TestBackoff(t *testing.T) {
 	}
 	b.Reset()
 	g.Expect(b.Wait()).To(BeNumerically("<=", 5*time.Second))
-	for range 100 {
-		g.Expect(backoff.Spread(30*time.Second, probeJitter, nil)).To(And(BeNumerically(">=", 24*time.Second), BeNumerically("<=", 36*time.Second)))
+}
+
+// TestOneLostProbeIsNotStale: a silent cluster of which one probe is lost answers the next one
+// before its observations are stale, which they are 45 s after the last contact.
+func TestOneLostProbeIsNotStale(t *testing.T) {
+	g := NewWithT(t)
+	d := DefaultTimings()
+	k := &keeper{m: &shared{timings: d}}
+	const fresh = 45 * time.Second
+	const answer = time.Second // which a healthy cluster takes at most
+	for range 1000 {
+		interval := k.probeInterval()
+		g.Expect(interval).To(BeNumerically(">=", 24*time.Second))
+		g.Expect(interval + d.ProbeTimeout + d.ProbeRetry + answer).To(BeNumerically("<", fresh))
 	}
 }
 

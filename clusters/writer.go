@@ -32,6 +32,8 @@ type desired struct {
 	create bool
 	owner  clusterObject
 	status capstanv1.ClusterConnectionStatus
+	// brief: the status is expected to change within seconds (isBrief).
+	brief bool
 	// remove the object; the other fields are not used then.
 	remove bool
 }
@@ -188,7 +190,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 			w.written[name] = current
 		}
 	}
-	status := merged(current.Status, want.status)
+	status := merged(current.Status, want.status, want.brief)
 	status.ObservedGeneration = current.Generation
 	status.DropFormerNames()
 	if equality.Semantic.DeepEqual(status, current.Status) {

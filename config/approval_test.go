@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -41,15 +42,21 @@ func merge(t *testing.T, spec map[string]any) client.Patch {
 	return client.RawPatch(types.MergePatchType, raw)
 }
 
-// inForce waits until the API server, which reads policies through a watch, enforces the
-// policy.
+// inForce waits until the API server, which reads policies through a watch, enforces those of
+// Promotions.
 func inForce(t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
+	hub := as(t, hubUser)
 	g.Eventually(func() bool {
-		forged := promotion("default", "forged")
-		forged.Spec.Approval = &capstanv1.Approval{By: "somebody"}
-		return apierrors.IsForbidden(world.admin.Create(t.Context(), forged, client.DryRunAll))
+		approved := promotion("default", "probe")
+		approved.Spec.Approval = &capstanv1.Approval{By: "ann"}
+		return apierrors.IsForbidden(hub.Create(t.Context(), approved, client.DryRunAll))
+	}).WithTimeout(patience).Should(BeTrue())
+	probe := promotion("default", "probe")
+	g.Expect(client.IgnoreAlreadyExists(world.admin.Create(t.Context(), probe))).To(Succeed())
+	g.Eventually(func() bool {
+		return apierrors.IsInvalid(world.admin.Patch(t.Context(), probe.DeepCopy(), merge(t, map[string]any{"retry": 1}), client.DryRunAll))
 	}).WithTimeout(patience).Should(BeTrue())
 }
 
@@ -100,30 +107,14 @@ func TestApproval(t *testing.T) {
 			if tc.user != "admin" {
 				user = as(t, tc.user)
 			}
-			answers := map[string]func() error{
-				"update": func() error {
-					waiting := promotion(tc.namespace, tc.promotion)
-					g.Expect(world.admin.Create(t.Context(), waiting)).To(Succeed())
-					defer func() { g.Expect(world.admin.Delete(t.Context(), waiting)).To(Succeed()) }()
-					return user.Patch(t.Context(), waiting.DeepCopy(), merge(t, map[string]any{"approval": tc.approval}))
-				},
-			}
-			if tc.user != "ann" || tc.namespace != team { // An approver may not create.
-				answers["create"] = func() error {
-					approved := promotion(tc.namespace, tc.promotion)
-					approved.Spec.Approval = &capstanv1.Approval{By: tc.approval["by"].(string)}
-					if method, ok := tc.approval["method"]; ok {
-						approved.Spec.Approval.Method = capstanv1.ApprovalMethod(method.(string))
-					}
-					return user.Create(t.Context(), approved, client.DryRunAll)
-				}
-			}
-			for how, answer := range answers {
-				if err := answer(); tc.refusal == "" {
-					g.Expect(err).NotTo(HaveOccurred(), how)
-				} else {
-					g.Expect(err).To(MatchError(ContainSubstring(tc.refusal)), how)
-				}
+			waiting := promotion(tc.namespace, tc.promotion)
+			g.Expect(world.admin.Create(t.Context(), waiting)).To(Succeed())
+			defer func() { g.Expect(world.admin.Delete(t.Context(), waiting)).To(Succeed()) }()
+			err := user.Patch(t.Context(), waiting.DeepCopy(), merge(t, map[string]any{"approval": tc.approval}))
+			if tc.refusal == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.refusal)))
 			}
 		})
 	}
@@ -132,14 +123,146 @@ func TestApproval(t *testing.T) {
 		g := NewWithT(t)
 		bob := as(t, "bob")
 		waiting := promotion(team, "asked")
-		g.Expect(bob.Create(t.Context(), waiting)).To(Succeed(), "a promotion without approval")
-		g.Expect(bob.Patch(t.Context(), waiting, merge(t, map[string]any{"retry": 1}))).To(Succeed())
+		g.Expect(world.admin.Create(t.Context(), waiting)).To(Succeed())
 		g.Expect(as(t, "ann").Patch(t.Context(), waiting, merge(t, map[string]any{"approval": approval{"by": "ann"}}))).To(Succeed())
-		g.Expect(bob.Patch(t.Context(), waiting, merge(t, map[string]any{"retry": 2}))).To(Succeed(), "the approval that stands there is ann's")
-		before := waiting.DeepCopy()
-		waiting.Status.Phase = capstanv1.PhasePromoting
-		g.Expect(as(t, hubUser).Status().Patch(t.Context(), waiting, client.MergeFrom(before))).To(Succeed())
+		becomes(t, waiting, capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed})
+		g.Expect(bob.Patch(t.Context(), waiting, merge(t, map[string]any{"retry": 1}))).To(Succeed(), "the approval that stands there is ann's")
 	})
+}
+
+// becomes writes the status of a promotion with the hub's rights.
+func becomes(t *testing.T, p *capstanv1.Promotion, status capstanv1.PromotionStatus) {
+	t.Helper()
+	g := NewWithT(t)
+	before := p.DeepCopy()
+	p.Status = status
+	g.Expect(as(t, hubUser).Status().Patch(t.Context(), p, client.MergeFrom(before))).To(Succeed())
+}
+
+// A Promotion that a user could create would need no approval: it could say that it is
+// automatic, and have the highest number. A Role of the namespace with all verbs does not
+// suffice.
+func TestOnlyTheHubCreatesPromotions(t *testing.T) {
+	g := NewWithT(t)
+	inForce(t)
+	ns := namespace(t, "forgery")
+	allow(t, ns, "owner", "eve", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	eve, hub := as(t, "eve"), as(t, hubUser)
+
+	forged := promotion(ns, "forged")
+	forged.Spec.Manual, forged.Spec.Number = false, 99
+	g.Expect(eve.Create(t.Context(), forged)).To(MatchError(ContainSubstring(`user "eve" may not create Promotions: only the hub creates them, from Pipelines`)))
+
+	made := promotion(ns, "made")
+	made.Labels = map[string]string{capstanv1.PipelineUIDLabel: string(made.Spec.Pipeline.UID)}
+	g.Expect(hub.Create(t.Context(), made)).To(Succeed())
+	for _, json := range []string{
+		`{"metadata":{"labels":{"capstan.dev/pipeline-uid":"another"}}}`,
+		`{"metadata":{"labels":null}}`,
+		`{"metadata":{"labels":{"team":"a"}}}`,
+		`{"metadata":{"annotations":{"capstan.dev/told":"{}"}}}`,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,
+	} {
+		g.Expect(eve.Patch(t.Context(), made.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(json)))).
+			To(MatchError(ContainSubstring("may not change the labels, the owners and the annotations capstan.dev/...")), json)
+	}
+	g.Expect(eve.Patch(t.Context(), made.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"note":"mine"}}}`)))).To(Succeed())
+	g.Expect(eve.Status().Patch(t.Context(), made.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Promoting"}}`)))).
+		To(MatchError(ContainSubstring("may not write the status of Promotions")))
+	g.Expect(hub.Patch(t.Context(), made.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"},"annotations":{"capstan.dev/told":"{}"}}}`)))).To(Succeed())
+
+	// The hub's ServiceAccount of another namespace is another user.
+	g.Expect(as(t, "system:serviceaccount:"+ns+":capstan-hub").Create(t.Context(), promotion(ns, "of-another"))).NotTo(Succeed())
+	// An administrator restores the audit trail, with its approvals.
+	restored := promotion(ns, "restored")
+	restored.Spec.Approval = &capstanv1.Approval{By: "ann"}
+	g.Expect(world.admin.Create(t.Context(), restored)).To(Succeed())
+	approved := promotion(ns, "approved-by-the-hub")
+	approved.Spec.Approval = &capstanv1.Approval{By: "ann"}
+	g.Expect(hub.Create(t.Context(), approved)).To(MatchError(ContainSubstring("an approval cannot be given when a Promotion is created")))
+}
+
+// An approval is accepted only from the time when the promotion waits for it until it has it.
+func TestApprovalOfThePromotionThatDoesNotWait(t *testing.T) {
+	inForce(t)
+	ns := namespace(t, "approvals")
+	bind(t, ns, "ClusterRole", "capstan-approver", "ann")
+	ann := as(t, "ann")
+	approve := func(p *capstanv1.Promotion, approval map[string]any) error {
+		return ann.Patch(t.Context(), p.DeepCopy(), merge(t, map[string]any{"approval": approval}))
+	}
+	for phase, accepted := range map[capstanv1.PromotionPhase]bool{
+		capstanv1.PhaseAwaitingApproval: true, capstanv1.PhasePromoting: false, capstanv1.PhaseAwaitingMerge: false, capstanv1.PhaseAwaitingRollout: false,
+		capstanv1.PhaseSucceeded: false, capstanv1.PhaseFailed: false, capstanv1.PhaseRejected: false, capstanv1.PhaseSuperseded: false,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			g := NewWithT(t)
+			p := promotion(ns, strings.ToLower(string(phase)))
+			g.Expect(world.admin.Create(t.Context(), p)).To(Succeed())
+			becomes(t, p, capstanv1.PromotionStatus{Phase: phase})
+			if err := approve(p, map[string]any{"by": "ann"}); accepted {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring("the promotion is " + string(phase) + ": it does not wait for an approval")))
+			}
+		})
+	}
+	g := NewWithT(t)
+	automatic := promotion(ns, "automatic")
+	automatic.Spec.Manual = false
+	g.Expect(world.admin.Create(t.Context(), automatic)).To(Succeed())
+	g.Expect(approve(automatic, map[string]any{"by": "ann"})).To(MatchError(ContainSubstring("the promotion is automatic: it does not wait for an approval")))
+}
+
+// A retry of a manual promotion waits for an approval of its own.
+func TestApprovalOfARetry(t *testing.T) {
+	g := NewWithT(t)
+	inForce(t)
+	ns := namespace(t, "retries")
+	bind(t, ns, "ClusterRole", "capstan-approver", "ann")
+	bind(t, ns, "ClusterRole", "capstan-approver", "bob")
+	p := promotion(ns, "again")
+	g.Expect(world.admin.Create(t.Context(), p)).To(Succeed())
+	approve := func(by string, approval map[string]any) error {
+		return as(t, by).Patch(t.Context(), p.DeepCopy(), merge(t, map[string]any{"approval": approval}))
+	}
+	g.Expect(approve("ann", map[string]any{"by": "ann", "retry": 1})).To(MatchError(ContainSubstring("approval.retry cannot be higher than retry")))
+	g.Expect(approve("ann", map[string]any{"by": "ann"})).To(Succeed())
+	becomes(t, p, capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed})
+	g.Expect(world.admin.Patch(t.Context(), p, merge(t, map[string]any{"retry": 1}))).To(Succeed())
+	g.Expect(approve("ann", map[string]any{"by": "ann", "retry": 1})).To(MatchError(ContainSubstring("it does not wait for an approval")), "the hub has not started it")
+	becomes(t, p, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval, Retry: 1})
+	g.Expect(approve("bob", map[string]any{"by": "bob"})).To(MatchError(Or(
+		ContainSubstring("the promotion waits for an approval of retry 1: set spec.approval.retry to 1"), ContainSubstring("an approval cannot be changed"))))
+	g.Expect(approve("bob", map[string]any{"by": "ann", "retry": 1})).To(MatchError(ContainSubstring("you cannot approve in the name of another user")))
+	g.Expect(approve("bob", map[string]any{"by": "bob", "retry": 1})).To(Succeed())
+	g.Expect(approve("ann", map[string]any{"by": "ann", "retry": 1})).NotTo(Succeed(), "the run is approved")
+}
+
+// A raise of spec.retry in flight would change a run that acts.
+func TestRetryInFlightIsRefused(t *testing.T) {
+	inForce(t)
+	ns := namespace(t, "raises")
+	for phase, accepted := range map[capstanv1.PromotionPhase]bool{
+		"": false, capstanv1.PhaseAwaitingApproval: false, capstanv1.PhasePromoting: false, capstanv1.PhaseAwaitingMerge: false, capstanv1.PhaseAwaitingRollout: false,
+		capstanv1.PhaseSucceeded: true, capstanv1.PhaseFailed: true, capstanv1.PhaseRejected: true, capstanv1.PhaseSuperseded: true,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			g := NewWithT(t)
+			p := promotion(ns, "p"+strings.ToLower(string(phase)))
+			g.Expect(world.admin.Create(t.Context(), p)).To(Succeed())
+			shown := "new"
+			if phase != "" {
+				shown = string(phase)
+				becomes(t, p, capstanv1.PromotionStatus{Phase: phase})
+			}
+			if err := world.admin.Patch(t.Context(), p, merge(t, map[string]any{"retry": 1})); accepted {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring("spec.retry starts a finished promotion again, but this one is " + shown + ": raise it after the promotion has finished")))
+			}
+		})
+	}
 }
 
 func TestAnApprovalStands(t *testing.T) {
@@ -163,6 +286,7 @@ func TestRetryIsOnlyRaised(t *testing.T) {
 	g := NewWithT(t)
 	retried := promotion("default", "retried")
 	g.Expect(world.admin.Create(t.Context(), retried)).To(Succeed())
+	becomes(t, retried, capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed})
 	g.Expect(world.admin.Patch(t.Context(), retried, merge(t, map[string]any{"retry": 2}))).To(Succeed())
 	g.Expect(world.admin.Patch(t.Context(), retried.DeepCopy(), merge(t, map[string]any{"retry": 1}))).
 		To(MatchError(ContainSubstring("retry can only be raised")))

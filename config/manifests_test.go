@@ -40,6 +40,8 @@ func TestDefaultHasEverything(t *testing.T) {
 		"ValidatingWebhookConfiguration/capstan-eventingbackends", "MutatingWebhookConfiguration/capstan-eventingbackends", "Secret/capstan-hub-webhook",
 		"ValidatingAdmissionPolicy/capstan-hub-tells", "ValidatingAdmissionPolicyBinding/capstan-hub-tells",
 		"ValidatingAdmissionPolicy/capstan-approval", "ValidatingAdmissionPolicyBinding/capstan-approval",
+		"ValidatingAdmissionPolicy/capstan-promotions", "ValidatingAdmissionPolicyBinding/capstan-promotions",
+		"ClusterRole/capstan-operator", "ClusterRole/capstan-tenant", "ClusterRole/capstan-viewer",
 		"ValidatingAdmissionPolicy/capstan-hub-annotates", "ValidatingAdmissionPolicyBinding/capstan-hub-annotates",
 		"ClusterRole/capstan-hub", "ClusterRole/capstan-approver", "Namespace/capstan-system",
 	} {
@@ -129,6 +131,7 @@ func TestHubRights(t *testing.T) {
 			{verb: "delete", group: capstan, resource: "promotions"},
 			{verb: "patch", group: capstan, resource: "promotions", subresource: "status"},
 			{verb: "record-approval", group: capstan, resource: "promotions"},
+			{verb: "manage", group: capstan, resource: "promotions"},
 			{verb: "create", group: capstan, resource: "clusterconnections"},
 			{verb: "watch", group: capstan, resource: "clusterconnections"},
 			{verb: "create", group: "authentication.k8s.io", resource: "tokenreviews"},

@@ -58,7 +58,7 @@ compile() { # output package [ldflags] [tags]
   name=$(basename "$1")
   echo "  $name: compiling $2 (minutes on a cold cache)"
   CGO_ENABLED=${cgo:-0} supervise 0 "$name: compiling" \
-    nice go build -trimpath -buildvcs=false -ldflags "-s -w ${3:-}" -tags "${4:-}" -o "$1.new" "$2"
+    nice go build -buildvcs=false -ldflags "-s -w ${3:-}" -tags "${4:-}" -o "$1.new" "$2"
   mv "$1.new" "$1"
   echo "  $name: built in $((SECONDS - started)) s"
 }

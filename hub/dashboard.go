@@ -1,9 +1,12 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -81,6 +84,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		Live:        func() map[view.Cluster]view.Observed { return heard(s.connections) },
 		Machines:    s.watchers.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
+		Lease:       leaseReader(own, o),
 		Client:      own,
 		Config:      o.Config,
 		Registerer:  o.Registerer,
@@ -91,6 +95,39 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		return err
 	}
 	return mgr.Add(server)
+}
+
+// podNamespace is the file with the namespace of the pod, in which its lease is by default.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// leaseReader returns a function that reads the lease of the leader; nil if there is none, or its
+// namespace is not known.
+func leaseReader(from client.Reader, o Options) func(context.Context) (dashboard.Lease, error) {
+	at := client.ObjectKey{Namespace: o.LeaderElectionNamespace, Name: LeaseName}
+	if at.Namespace == "" {
+		own, err := os.ReadFile(podNamespace)
+		if err != nil {
+			return nil
+		}
+		at.Namespace = string(own)
+	}
+	if !o.LeaderElect {
+		return nil
+	}
+	return func(ctx context.Context) (dashboard.Lease, error) {
+		var lease coordinationv1.Lease
+		if err := from.Get(ctx, at, &lease); err != nil {
+			return dashboard.Lease{}, fmt.Errorf("reading the lease of the leader: %w", err)
+		}
+		var read dashboard.Lease
+		if lease.Spec.RenewTime != nil {
+			read.Renewed = lease.Spec.RenewTime.Time
+		}
+		if lease.Spec.LeaseDurationSeconds != nil {
+			read.Duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+		}
+		return read, nil
+	}
 }
 
 // parts returns the parts of the hub that its options enable or disable, for the dashboard.

@@ -11,12 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -132,4 +135,47 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 	g.Expect(page("/about")).To(And(ContainSubstring("v1.2.3"), ContainSubstring("leader: it connects to the clusters"), ContainSubstring("<dd>only "+ns+"</dd>"),
 		ContainSubstring(fmt.Sprintf("/backend and /schemas at %s", discovery)),
 		MatchRegexp("<dt>Promotion hook</dt><dd>not served</dd>"), MatchRegexp("<dt>Instances</dt><dd>disabled: there is no AWS configuration")))
+}
+
+// A replica that waits for the lease shows on its dashboard that the lease has expired: the
+// other replica has not renewed it for an hour. This one waits for its whole duration first.
+func TestStandbyShowsThatTheLeaseHasExpired(t *testing.T) {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(eventsLimit)
+	cfg := withAWS.Get(t).Config()
+	c, err := client.New(cfg, client.Options{Scheme: hub.Scheme()})
+	g.Expect(err).NotTo(HaveOccurred())
+	const ns = "leaderless"
+	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
+	renewed := metav1.NewMicroTime(time.Now().Add(-time.Hour))
+	g.Expect(c.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: hub.LeaseName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](600), AcquireTime: &renewed, RenewTime: &renewed,
+		},
+	})).To(Succeed())
+	address := freeAddress(g)
+	h, err := hub.New(hub.Options{
+		Config: cfg, Namespace: ns, LeaderElect: true, LeaderElectionNamespace: ns, LeaderElectionLease: 10 * time.Minute,
+		Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
+		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Start(ctx) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		g.Expect(<-done).To(Succeed())
+	})
+	g.Eventually(func() (string, error) {
+		response, err := http.Get("http://" + address + "/")
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return string(body), err
+	}).Should(And(ContainSubstring("No replica leads at present"), ContainSubstring(renewed.UTC().Format(time.RFC3339)[:16])))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -98,7 +100,24 @@ func TestEventingInTheHub(t *testing.T) {
 	g.Eventually(ready("in")).Should(Equal("ready"))
 	g.Eventually(ready("out")).Should(Equal("ready"))
 
-	// That they are ready is told to the others.
+	// An Event with a note that is too long for the API server is cut and recorded.
+	unknown := make([]string, 100)
+	for i := range unknown {
+		unknown[i] = fmt.Sprintf("{wrong%d: x}", i)
+	}
+	declare("wrong", "{type: nats, config: ["+strings.Join(unknown, ", ")+"]}")
+	g.Eventually(func() (notes []string) {
+		var all eventsv1.EventList
+		g.Expect(c.List(t.Context(), &all, client.InNamespace(ns))).To(Succeed())
+		for _, e := range all.Items {
+			if e.Regarding.Name == "wrong" {
+				notes = append(notes, e.Note)
+			}
+		}
+		return notes
+	}).Should(ConsistOf(And(HavePrefix("wrong0: "), HaveSuffix("…"))))
+
+	// The other backends get events about the readiness of a backend.
 	subjects := func() []string {
 		stored, err := server.Messages(t.Context(), "capstan")
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/approval"
 	"github.com/capstan-hub/capstan/hub/pipeline"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // hookQPS and hookBurst are for the promotion hook's own client, so that calls, signed or
@@ -48,7 +49,7 @@ func addHook(mgr manager.Manager, o Options, waker *pipeline.Waker) error {
 		Namespace:        o.Namespace,
 		RateLimit:        o.Hook.RateLimit,
 		Client:           own,
-		Cache:            mgr.GetCache(),
+		Cache:            promotions.IndexedReader(mgr.GetCache()),
 		Leads:            func() bool { return closed(mgr.Elected()) },
 		Wake:             func(key types.NamespacedName) { waker.Wake([]types.NamespacedName{key}, false) },
 		Registerer:       o.Registerer,

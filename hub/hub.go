@@ -62,14 +62,21 @@ type Options struct {
 	EventsAddress string
 	// AppKinds that Pipelines may use; apps.DefaultKinds if nil.
 	AppKinds []schema.GroupKind
-	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace.
+	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace, and to
+	// its own namespace in the management cluster.
 	NoCrossNamespaceRefs bool
 	// StallAfter is the age at which a promotion under way is stalled;
 	// promotion.DefaultStallAfter if 0.
 	StallAfter time.Duration
+	// PullRequestDeadline bounds one attempt of a promotion by pull request;
+	// pullrequest.DefaultDeadline if 0.
+	PullRequestDeadline time.Duration
 	// PromotionRetention is how long finished promotions are kept;
 	// promotion.DefaultRetention if 0.
 	PromotionRetention time.Duration
+	// PromotionKeep is how many finished promotions into an environment are kept; no limit
+	// by number if 0.
+	PromotionKeep int
 	// AllowLoopback permits loopback addresses in kubeconfigs, for a whole fleet on one
 	// machine.
 	AllowLoopback bool
@@ -84,6 +91,9 @@ type Options struct {
 	CloneDir string
 	// AllowLoopbackGit permits Git services on loopback addresses in Pipelines.
 	AllowLoopbackGit bool
+	// RequireSecretHosts refuses Secrets of Git services without the annotation
+	// capstan.dev/allowed-hosts.
+	RequireSecretHosts bool
 	// ClusterTimings and WatcherTimings that are not zero replace the defaults.
 	ClusterTimings clusters.Timings
 	WatcherTimings watchers.Timings

@@ -123,7 +123,7 @@ func TestFollowsInstances(t *testing.T) {
 	}).Should(Equal("true"))
 	stop()
 
-	// Somebody else has the lease, and does nothing.
+	// Another process has the lease, and does nothing.
 	holdLease(t, g, c)
 	stop = start(hub.Options{LeaderElect: true, LeaderElectionNamespace: metav1.NamespaceDefault})
 	notice(standby)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -14,8 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/internal/eventnote"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 const (
@@ -60,7 +65,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 			// Live changes are reconciled before the objects of a first list.
 			UsePriorityQueue: ptr.To(true),
 		},
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: dashboard.CacheOptions(reporter)},
+		Cache: cacheOptions(),
 	}
 	if o.Namespace != "" {
 		options.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
@@ -75,7 +80,31 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr)); err != nil {
 		return nil, err
 	}
-	return mgr, nil
+	return boundedNotes{mgr}, nil
+}
+
+// boundedNotes is a manager whose Events are never too long for an API server.
+type boundedNotes struct{ manager.Manager }
+
+// GetEventRecorder implements manager.Manager.
+func (m boundedNotes) GetEventRecorder(name string) recorder.EventRecorder {
+	return eventnote.Bounded(m.Manager.GetEventRecorder(name))
+}
+
+// cacheOptions returns what the cache keeps of the management cluster's objects.
+func cacheOptions() cache.Options {
+	strip, others := promotions.NewStripper(clock.RealClock{}), cache.TransformStripManagedFields()
+	return cache.Options{
+		// Not an option of Promotions: a manager of the annotator alone also runs where their
+		// CRD is not installed.
+		DefaultTransform: func(o any) (any, error) {
+			if p, ok := o.(*capstanv1.Promotion); ok {
+				return strip.Strip(p), nil
+			}
+			return others(o)
+		},
+		ByObject: dashboard.CacheOptions(reporter),
+	}
 }
 
 // cachesSynced returns a check that succeeds when the hub's own caches are synced: the

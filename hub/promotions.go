@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/notification"
 	"github.com/capstan-hub/capstan/strategy/pullrequest"
@@ -31,8 +33,12 @@ func (p *pullRequests) Close() error {
 
 // addPromotions adds the reconcilers of Pipelines and Promotions, on the leader.
 func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
+	if err := promotions.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil { //nolint:forbidigo // A hub is wired without one.
+		return nil, err
+	}
+	cached := promotions.IndexedClient(mgr.GetClient())
 	pipelines := pipeline.New(pipeline.Options{
-		Client:               mgr.GetClient(),
+		Client:               cached,
 		APIReader:            mgr.GetAPIReader(),
 		Clusters:             s.connections,
 		Watchers:             s.watchers,
@@ -51,14 +57,15 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 		return nil, fmt.Errorf("wiring clones: %w", err)
 	}
 	pulls := pullrequest.New(pullrequest.Options{
-		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, Clock: o.Clock,
+		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, RequireSecretHosts: o.RequireSecretHosts,
+		Deadline: o.PullRequestDeadline, Clock: o.Clock,
 	})
 	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("wiring the watch of Secrets: %w", err)
 	}
 	if err := promotion.New(promotion.Options{
-		Client:    mgr.GetClient(),
+		Client:    cached,
 		APIReader: mgr.GetAPIReader(),
 		Observed:  pipelines.Observed,
 		Metadata:  secrets,
@@ -69,6 +76,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 		Holder:     holder(),
 		StallAfter: o.StallAfter,
 		Retention:  o.PromotionRetention,
+		Keep:       o.PromotionKeep,
 		Recorder:   mgr.GetEventRecorder(reporter),
 		Registerer: o.Registerer,
 		Clock:      o.Clock,

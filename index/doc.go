@@ -11,7 +11,10 @@
 //
 // Freshness belongs to a kind in a cluster, because one stream delivers a kind. When
 // credentials allow only some namespaces, each of them has a stream, and
-// SetNamespaceFreshness sets the Freshness of one.
+// SetNamespaceFreshness sets the Freshness of one. SetUnread is for a single application that
+// cannot be read although its kind can.
+//
+// Rivals are Pipelines that promote into the same application.
 //
 // Locking: one RWMutex guards everything (lockedState). It is held for map operations
 // only. One lock is enough: an observation takes about a microsecond (BenchmarkObserve),

@@ -30,6 +30,9 @@ type state struct {
 	fresh map[place]Freshness
 	// stale: kind in a cluster → namespaces that are not fresh although the kind is.
 	stale map[place]map[string]Freshness
+	// unread: application → why it cannot be read, although its kind can. It only contains
+	// applications in users.
+	unread map[Object]Freshness
 }
 
 // New makes an empty Index.
@@ -42,19 +45,22 @@ func New() *Index {
 		last:    map[Object]Observation{},
 		fresh:   map[place]Freshness{},
 		stale:   map[place]map[string]Freshness{},
+		unread:  map[Object]Freshness{},
 	}}
 }
 
-// SetPipeline replaces what a Pipeline uses.
-func (x *Index) SetPipeline(key types.NamespacedName, use Use) {
+// SetPipeline replaces what a Pipeline uses. It returns the other Pipelines whose Rivals
+// changed by it.
+func (x *Index) SetPipeline(key types.NamespacedName, use Use) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := &x.lockedState
 	old, known := s.uses[key]
-	if known && slices.Equal(old.Refs, use.Refs) && slices.Equal(old.Objects, use.Objects) {
-		return
+	if known && slices.Equal(old.Refs, use.Refs) && slices.Equal(old.Objects, use.Objects) && slices.Equal(old.Promoted, use.Promoted) {
+		return nil
 	}
-	use = Use{Refs: slices.Clone(use.Refs), Objects: slices.Clone(use.Objects)}
+	use = Use{Refs: slices.Clone(use.Refs), Objects: slices.Clone(use.Objects), Promoted: slices.Clone(use.Promoted)}
+	before := s.rivals(key)
 	// The new use is added before the old is removed, so that applications in both keep
 	// their observations.
 	s.uses[key] = use
@@ -74,13 +80,16 @@ func (x *Index) SetPipeline(key types.NamespacedName, use Use) {
 			s.release(o, key)
 		}
 	}
+	return changed(before, s.rivals(key))
 }
 
-// RemovePipeline removes a Pipeline, and the applications that no other Pipeline uses.
-func (x *Index) RemovePipeline(key types.NamespacedName) {
+// RemovePipeline removes a Pipeline, and the applications that no other Pipeline uses. It
+// returns the other Pipelines whose Rivals changed by it.
+func (x *Index) RemovePipeline(key types.NamespacedName) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := &x.lockedState
+	before := s.rivals(key)
 	old := s.uses[key]
 	delete(s.uses, key)
 	for _, ref := range old.Refs {
@@ -89,6 +98,15 @@ func (x *Index) RemovePipeline(key types.NamespacedName) {
 	for _, o := range old.Objects {
 		s.release(o, key)
 	}
+	return changed(before, nil)
+}
+
+// Rivals returns the other Pipelines that promote revisions into an application into which
+// this Pipeline does.
+func (x *Index) Rivals(key types.NamespacedName) []Rival {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.lockedState.rivals(key)
 }
 
 // Observe records an observation and returns the Pipelines to wake. It returns none when
@@ -102,10 +120,26 @@ func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
 	if len(users) == 0 {
 		return nil
 	}
-	if last, known := s.last[o]; known && last.equal(seen) {
+	_, unread := s.unread[o]
+	delete(s.unread, o)
+	if last, known := s.last[o]; known && last.equal(seen) && !unread {
 		return nil
 	}
 	s.last[o] = seen
+	return slices.Clone(users)
+}
+
+// SetUnread sets why one application cannot be read, although its kind can, and returns the
+// Pipelines to wake. The next observation of the application ends it.
+func (x *Index) SetUnread(o Object, why Freshness) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s := &x.lockedState
+	users := s.users[o]
+	if last, is := s.unread[o]; len(users) == 0 || (is && last == why) {
+		return nil
+	}
+	s.unread[o] = why
 	return slices.Clone(users)
 }
 
@@ -123,6 +157,9 @@ func (x *Index) Last(o Object) (Observation, bool, Freshness) {
 	}
 	if stale, is := s.stale[p][o.Namespace]; is && fresh.Fresh {
 		fresh = stale
+	}
+	if unread, is := s.unread[o]; is && fresh.Fresh {
+		fresh = unread
 	}
 	return seen, known, fresh
 }
@@ -179,6 +216,7 @@ func (x *Index) Forget(cluster string, k Kind) {
 	delete(s.stale, p)
 	for o := range s.objects[cluster][k] {
 		delete(s.last, o)
+		delete(s.unread, o)
 	}
 }
 
@@ -224,6 +262,7 @@ func (s *state) release(o Object, key types.NamespacedName) {
 		return
 	}
 	delete(s.last, o)
+	delete(s.unread, o)
 	kinds := s.objects[o.Cluster]
 	delete(kinds[o.Kind], o)
 	if len(kinds[o.Kind]) == 0 {
@@ -232,6 +271,41 @@ func (s *state) release(o Object, key types.NamespacedName) {
 	if len(kinds) == 0 {
 		delete(s.objects, o.Cluster)
 	}
+}
+
+// rivals returns the other Pipelines that promote into an application into which this one
+// does. Most applications have one user.
+func (s *state) rivals(key types.NamespacedName) []Rival {
+	var found []Rival
+	use := s.uses[key]
+	for i, o := range use.Objects {
+		if len(s.users[o]) < 2 || i >= len(use.Promoted) || !use.Promoted[i] {
+			continue
+		}
+		for _, other := range s.users[o] {
+			rival := Rival{Object: o, Pipeline: other}
+			if other != key && s.uses[other].promotes(o) && !slices.Contains(found, rival) {
+				found = append(found, rival)
+			}
+		}
+	}
+	return found
+}
+
+// changed returns the Pipelines of rivals that are in one of two lists only.
+func changed(before, after []Rival) []types.NamespacedName {
+	var found keys
+	for _, r := range before {
+		if !slices.Contains(after, r) {
+			found = append(found, r.Pipeline)
+		}
+	}
+	for _, r := range after {
+		if !slices.Contains(before, r) {
+			found = append(found, r.Pipeline)
+		}
+	}
+	return sorted(found)
 }
 
 // usersWhere returns the Pipelines that use applications of a kind in a cluster, of those

@@ -31,10 +31,27 @@ type Observation struct {
 	Revision string
 	// Digest of an OCI chart, which is not part of Revision; empty for none.
 	Digest string
-	// Message says why the application is not ready; empty when there is no problem.
-	Message string
+	// Reason and Message say why the application is not ready; empty when there is no
+	// problem. Reason is that of the application's own condition Ready, or ReasonNoRevision; it is
+	// empty if the application gives none, and for what the hub found itself.
+	Reason, Message string
 	// At is when these values were first observed.
 	At time.Time
+}
+
+// ReasonNoRevision is the Reason of an application that is Ready and does not say which revision
+// it runs.
+const ReasonNoRevision = "NoRevision"
+
+// Why returns Reason and Message as one text.
+func (o Observation) Why() string {
+	switch {
+	case o.Reason == "":
+		return o.Message
+	case o.Message == "":
+		return o.Reason
+	}
+	return o.Reason + ": " + o.Message
 }
 
 // equal ignores At: the time of an observation is not a change.
@@ -59,6 +76,24 @@ type Use struct {
 	Refs []string
 	// Objects are the applications whose cluster reference was resolved.
 	Objects []Object
+	// Promoted says of each of Objects whether the Pipeline promotes revisions into it.
+	Promoted []bool
+}
+
+// promotes returns whether the Pipeline promotes revisions into an application.
+func (u Use) promotes(o Object) bool {
+	for i, used := range u.Objects {
+		if used == o && i < len(u.Promoted) && u.Promoted[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// Rival is another Pipeline that promotes revisions into the same application.
+type Rival struct {
+	Object   Object
+	Pipeline types.NamespacedName
 }
 
 // Stats are the numbers of entries in the index.

@@ -50,8 +50,9 @@ type Strategy interface {
 	// Deadline bounds one call of Promote. Until it has passed, no other replica calls Promote.
 	Deadline() time.Duration
 
-	// Promote executes the promotion, or reads how far it has advanced. An error made by
-	// Terminal stops the promotion; every other error is retried.
+	// Promote executes the promotion, or reads how far it has advanced. A TerminalError stops
+	// the promotion after its Patience; every other error is retried. Promote is also called
+	// for a failed promotion that is tried again.
 	Promote(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
 }
 
@@ -64,11 +65,15 @@ type Follower interface {
 	// any number of hubs may call it at any time.
 	Follow(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
 
-	// Withdraw closes what a promotion left open, and tells users why. The promotion was
-	// superseded, succeeded without it, or failed and is not needed any more. Withdraw does not
-	// change what another promotion has taken over. It is no error if nothing is open. It is
-	// called until it succeeds.
-	Withdraw(ctx context.Context, promotion *capstanv1.Promotion, why string) error
+	// Withdraw closes what a promotion left open, with the reason for users, and deletes the
+	// branch unless the spec keeps it. The promotion was superseded, succeeded, was rejected,
+	// or failed and is not needed any more. Withdraw does not change what another promotion
+	// has taken over. It is no error if nothing is left.
+	//
+	// What a promotion left open that succeeded stays open as long as its target, such as the
+	// base branch, does not have the revision: stillNeeded then says so, for users. It is empty
+	// when nothing is open any more.
+	Withdraw(ctx context.Context, promotion *capstanv1.Promotion, why string) (stillNeeded string, err error)
 }
 
 // Identity returns the identity of the action for Git and for receivers of events. It is the
@@ -79,10 +84,16 @@ func Identity(p *capstanv1.Promotion) string {
 	return fmt.Sprintf("%s.%d", p.UID, p.Status.Retry)
 }
 
-// TerminalError is an error that a retry cannot fix.
+// TerminalError is an error that ends the promotion: at once, or after it was repeated for
+// its Patience.
 type TerminalError struct {
 	// Reason for the Promotion's status, in CamelCase.
 	Reason string
+	// Patience is how long the error is retried before it ends the promotion.
+	Patience Patience
+	// TryAgain is set if users can fix the cause where the hub does not observe it. The
+	// failed promotion is then tried again every TryAgainEvery.
+	TryAgain bool
 	// Secret whose change may fix it; nil for none.
 	Secret *capstanv1.SecretVersion
 	Err    error
@@ -94,7 +105,7 @@ func (e *TerminalError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *TerminalError) Unwrap() error { return e.Err }
 
-// Terminal marks an error as one that a retry cannot fix, with a reason.
+// Terminal marks an error as one that ends the promotion at once, with a reason.
 func Terminal(reason string, err error) error { return &TerminalError{Reason: reason, Err: err} }
 
 // RetryAfterError is an error with a delay: the service requests to wait before the next call.
@@ -112,6 +123,20 @@ func (e *RetryAfterError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// OutrankedError is returned if the receiver has the action of a promotion with a higher
+// number into the same environment. Nothing was changed. The hub supersedes the promotion, or,
+// if it has no promotion with such a number (an older state of the management cluster was
+// restored), continues under a number above it.
+type OutrankedError struct {
+	// Number is the highest that the receiver has.
+	Number int64
+}
+
+// Error implements error.
+func (e *OutrankedError) Error() string {
+	return fmt.Sprintf("the promotion with the higher number %d has this branch or pull request", e.Number)
+}
 
 // Problem is a reason why no strategy can execute a spec.
 type Problem string

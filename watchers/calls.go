@@ -34,6 +34,8 @@ type caller struct {
 	maxObjects int
 	// reduce makes the stored form of an object.
 	reduce func(*unstructured.Unstructured) client.Object
+	// pace of the events of watches; nil for no limit.
+	pace *pace
 }
 
 // request returns a GET request for the kind, in an informer's namespace or in all.
@@ -46,21 +48,23 @@ func (c *caller) request(namespace string) *rest.Request {
 // next.
 func (c *caller) list(ctx context.Context, namespace string, o metav1.ListOptions) (*metav1.List, error) {
 	o.Limit = 0 // client-go would read all pages.
-	body, err := c.request(namespace).VersionedParams(&o, metav1.ParameterCodec).Stream(ctx)
+	body, err := c.request(namespace).VersionedParams(&o, metav1.ParameterCodec).Stream(transport.WithMaxAnswer(ctx, maxListed))
 	if err != nil {
 		return nil, unquoted(err)
 	}
 	defer body.Close()
 	list := &metav1.List{}
+	counted := tally{maxObjects: c.maxObjects}
 	list.ListMeta, err = decodeList(body, func(raw []byte) error {
-		if len(list.Items) >= c.maxObjects {
-			return errTooMany
-		}
 		u, err := decodeObject(raw)
 		if err != nil {
 			return err
 		}
-		list.Items = append(list.Items, runtime.RawExtension{Object: c.reduce(u)})
+		o := c.reduce(u)
+		if err := counted.add(o, len(raw)); err != nil {
+			return err
+		}
+		list.Items = append(list.Items, runtime.RawExtension{Object: o})
 		return nil
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
@@ -51,18 +52,33 @@ func noList(err error) error {
 // and those of the object in it, each with a check of the whole). This takes most of the
 // time of a cold start of a thousand clusters. This decoder reads each event twice: an API
 // server ends each event with a newline, and begins it with its type.
+//
+// It also reduces each object, and counts the initial list: what client-go stores of it is
+// counted by no one else before the list is complete.
 type events struct {
 	body   io.ReadCloser
 	reader *bufio.Reader
 	line   []byte
+	// reduce makes the stored form of an object.
+	reduce func(*unstructured.Unstructured) client.Object
+	// listed counts the initial list; nil after it, and for a watch without one.
+	listed *tally
+	// pace of the events after the initial list.
+	pace *pace
+	// refuse is called when the cluster exceeds a limit.
+	refuse func(error)
 }
 
 var _ watch.Decoder = &events{}
 
-// newWatch makes a watch of an answer. It owns the body.
-func newWatch(body io.ReadCloser) watch.Interface {
-	return watch.NewStreamWatcher(&events{body: body, reader: bufio.NewReader(body)},
-		apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "WatchDecoding"))
+// newWatch makes a watch of an answer, which begins with an initial list if initial is true. It
+// owns the body. refuse is called when the cluster exceeds a limit.
+func (c *caller) newWatch(body io.ReadCloser, initial bool, refuse func(error)) watch.Interface {
+	e := &events{body: body, reader: bufio.NewReader(body), reduce: c.reduce, pace: c.pace, refuse: refuse}
+	if initial {
+		e.listed = &tally{maxObjects: c.maxObjects}
+	}
+	return watch.NewStreamWatcher(e, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "WatchDecoding"))
 }
 
 // Close implements watch.Decoder.
@@ -72,13 +88,43 @@ func (e *events) Close() { _ = e.body.Close() }
 func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 	for {
 		line, err := e.next()
-		if err != nil {
-			return "", nil, err
+		if err == nil {
+			if line = bytes.TrimSpace(line); len(line) == 0 {
+				continue
+			}
+			var kind watch.EventType
+			var o runtime.Object
+			if kind, o, err = decodeEvent(line); err == nil {
+				if o, err = e.accept(kind, o, len(line)); err == nil {
+					return kind, o, nil
+				}
+			}
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			return decodeEvent(line)
+		if exceeds(err) {
+			e.refuse(err)
 		}
+		return "", nil, err
 	}
+}
+
+// accept reduces the object of an event, and applies the limits.
+func (e *events) accept(kind watch.EventType, o runtime.Object, read int) (runtime.Object, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	switch {
+	case !ok:
+		return o, nil
+	case kind == watch.Bookmark:
+		if u.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			e.listed = nil
+		}
+		return o, nil
+	}
+	reduced := e.reduce(u)
+	if e.listed != nil {
+		return reduced, e.listed.add(reduced, read)
+	}
+	e.pace.wait()
+	return reduced, nil
 }
 
 // next returns the next line, which is valid until next is called again.
@@ -157,5 +203,5 @@ func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
 	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
 		return nil, fmt.Errorf("an object is not valid JSON: %w", err)
 	}
-	return u, nil
+	return u, checkIdentity(u)
 }

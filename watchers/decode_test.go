@@ -12,13 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
 func decoder(text string) *events {
 	body := io.NopCloser(strings.NewReader(text))
-	return &events{body: body, reader: bufio.NewReader(body)}
+	return &events{
+		body: body, reader: bufio.NewReader(body), refuse: func(error) {},
+		reduce: func(u *unstructured.Unstructured) client.Object { return u },
+	}
 }
 
 // TestEventsAreDecoded: in the form that API servers write, and in other valid forms.

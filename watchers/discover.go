@@ -39,7 +39,7 @@ func discover(ctx context.Context, timeout time.Duration, connection *clusters.C
 		return resource{}, errNotServed
 	}
 	for _, version := range preferred(kind, group) {
-		if !served(version) {
+		if !served(version) || len(version) > maxLabel {
 			continue
 		}
 		list := &metav1.APIResourceList{}
@@ -48,7 +48,7 @@ func discover(ctx context.Context, timeout time.Duration, connection *clusters.C
 			return resource{}, fmt.Errorf("reading /apis/%s/%s: %w", gk.Group, version, err)
 		}
 		for _, r := range list.APIResources {
-			if r.Kind == gk.Kind && !strings.Contains(r.Name, "/") {
+			if r.Kind == gk.Kind && !strings.Contains(r.Name, "/") && len(r.Name) <= maxLabel {
 				return resource{schema.GroupVersionResource{Group: gk.Group, Version: version, Resource: r.Name}, r.Namespaced}, nil
 			}
 		}

@@ -30,6 +30,12 @@
 // that is not fresh stays in the index, marked as such. It is removed when demand ends,
 // or another cluster takes the name.
 //
+// # Limits
+//
+// A cluster is not trusted. The decoder of lists and events reduces each object and applies
+// the limits of intake.go: of the number of objects, of what is read and stored, of the texts
+// of an identity, and of the rate of events. client-go gets objects in their stored form.
+//
 // # Scope
 //
 // If the credentials allow it, one informer watches the whole cluster; objects that are
@@ -46,8 +52,8 @@
 // shared.mu guards the field lockedState of shared, Watcher, watched, subject, keeper,
 // run and informer; callbacks, I/O and channel sends that could wait are made without
 // it. The other fields of these structs do not change, or are grouped by the goroutine
-// that owns them: loop and work. wakes, ledger and initialWakes have their own mutexes;
-// shared.mu is not taken under them.
+// that owns them: loop and work. wakes, ledger, initialWakes and members have their own
+// mutexes; shared.mu is not taken under them.
 //
 // loop is the goroutine of Start. It does all that never waits, for all clusters: it judges
 // freshness, delivers wakes, reports, and checks timeouts. work is the work goroutine of
@@ -58,9 +64,9 @@
 // # Files
 //
 // Each file uses only those before it in this list, of which the first are data and pure
-// functions: options, problem, decode, stored, demand, judge; calls, discover, ledger,
-// informer; shared, subject; run, feed, settle; keeper, freshness, watched, watcher;
-// source and reader.
+// functions: options, problem, stored, intake, decode, demand, judge; calls, discover,
+// ledger, informer; shared, subject; run, feed, settle; keeper, freshness, watched, watcher;
+// source, members and reader.
 //
 // # Trade-offs
 //

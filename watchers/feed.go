@@ -2,10 +2,9 @@ package watchers
 
 import (
 	"context"
-	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -27,12 +26,12 @@ func (r *run) start(namespace string) {
 	shared, kind := r.subject.shared, r.subject.kind.GroupKind.String()
 	ctx, stop := context.WithCancel(r.ctx)
 	i := &informer{namespace: namespace, stop: stop, began: shared.options.Clock.Now()}
-	i.stream = transport.NewStream(shared.options.Clock, func() { r.fail(transport.ErrTooLarge) })
-	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), &unstructured.Unstructured{}, cache.SharedIndexInformerOptions{
+	i.stream = transport.NewStream(shared.options.Clock)
+	// Objects arrive in their stored form, which is of more than one type.
+	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), nil, cache.SharedIndexInformerOptions{
 		ObjectDescription: r.calls.resource.String(),
 	})
 	// These fail only for an informer that has started.
-	_ = i.shared.SetTransform(r.transform)
 	_ = i.shared.SetWatchErrorHandlerWithContext(r.watchEnded)
 	registration, _ := i.shared.AddEventHandler(r.handler(i))
 	i.synced = registration.HasSyncedChecker().Done()
@@ -76,7 +75,6 @@ func (r *run) awaitSync(ctx context.Context, i *informer) {
 	<-shared.slots
 	select {
 	case <-i.synced:
-		i.stream.RemoveLimit()
 		r.subject.poke()
 	case <-ctx.Done():
 	}
@@ -95,7 +93,7 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			listing()
 			list, err := r.calls.list(ctx, i.namespace, o)
-			if errors.Is(err, transport.ErrTooLarge) || errors.Is(err, errTooMany) {
+			if exceeds(err) {
 				r.fail(err)
 			}
 			r.noteCall(i, err)
@@ -105,19 +103,22 @@ func (r *run) listerWatcher(i *informer) cache.ListerWatcher {
 			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+			initial := o.SendInitialEvents != nil && *o.SendInitialEvents
+			if initial {
 				listing()
-				i.stream.LimitBytes()
 			}
 			o.Watch = true
 			body, err := r.calls.request(i.namespace).VersionedParams(&o, metav1.ParameterCodec).
 				Stream(transport.WithStream(ctx, i.stream))
 			err = unquoted(err)
+			if initial && apierrors.IsInvalid(err) {
+				return nil, err // The server does not stream lists: client-go makes a list.
+			}
 			r.noteCall(i, err)
 			if err != nil {
 				return nil, err
 			}
-			return newWatch(body), nil
+			return r.calls.newWatch(body, initial, r.fail), nil
 		},
 	}
 }
@@ -129,51 +130,47 @@ func (r *run) watchEnded(_ context.Context, _ *cache.Reflector, err error) {
 		"cluster", r.subject.cluster.name, "kind", r.subject.kind.GroupKind.String(), "error", err.Error())
 }
 
-// transform is what client-go stores in place of an object. client-go may pass its
-// result to it again.
-func (r *run) transform(in any) (any, error) {
-	u, ok := in.(*unstructured.Unstructured)
-	if !ok {
-		return in, nil
-	}
-	return r.subject.reduce(u), nil
-}
-
 // handler is the only one of an informer.
 func (r *run) handler(i *informer) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
-		// The first event after the beginning of a list means that the list is complete.
 		AddFunc: func(in any, initial bool) {
-			i.stream.RemoveLimit()
 			if o, ok := in.(client.Object); ok {
 				if i.objects.Add(1) > int64(r.calls.maxObjects) {
 					r.fail(errTooMany)
 				}
+				r.holds(i, storedBytes(o))
 				r.received(i, o, initial)
 				r.subject.notifySources(nil, o, initial)
 			}
 		},
 		UpdateFunc: func(before, in any) {
-			i.stream.RemoveLimit()
 			if o, ok := in.(client.Object); ok {
 				old, _ := before.(client.Object)
+				r.holds(i, storedBytes(o)-storedBytes(old))
 				r.received(i, o, false)
 				r.subject.notifySources(old, o, false)
 			}
 		},
 		DeleteFunc: func(in any) {
-			i.stream.RemoveLimit()
 			if unknown, ok := in.(cache.DeletedFinalStateUnknown); ok {
 				in = unknown.Obj
 			}
 			if o, ok := in.(client.Object); ok {
 				i.objects.Add(-1)
+				r.holds(i, -storedBytes(o))
 				if r.subject.kind.Observe != nil && r.subject.wants(o.GetNamespace(), o.GetName()) {
 					r.subject.wake(r.ledger.observeDeleted(o), false)
 				}
 				r.subject.notifySources(o, nil, false)
 			}
 		},
+	}
+}
+
+// holds counts the bytes that an informer stores.
+func (r *run) holds(i *informer, more int64) {
+	if i.held.Add(more) > maxStored {
+		r.fail(errStored)
 	}
 }
 

@@ -23,9 +23,9 @@ type informer struct {
 	began time.Time
 	// stream follows its watches.
 	stream *transport.Stream
-	// objects it holds.
-	objects atomic.Int64
-	initial initialWakes
+	// objects that it holds, and held are their bytes by the estimate of storedBytes.
+	objects, held atomic.Int64
+	initial       initialWakes
 
 	// lockedState is guarded by shared.mu of the Watcher.
 	lockedState informerState

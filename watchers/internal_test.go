@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -152,9 +153,9 @@ func TestView(t *testing.T) {
 	g.Expect(v.place.String()).To(Equal("Cluster/team/prod"))
 
 	trouble, began := problem{ReasonUnreadable, "is broken"}, clock.Now()
-	one := &informer{namespace: "shop", began: began, stream: transport.NewStream(clock, nil)}
+	one := &informer{namespace: "shop", began: began, stream: transport.NewStream(clock)}
 	one.lockedState = informerState{ready: true, problem: trouble, failing: began}
-	two := &informer{namespace: "other", began: began, stream: transport.NewStream(clock, nil)}
+	two := &informer{namespace: "other", began: began, stream: transport.NewStream(clock)}
 	k.lockedState.began, k.subject.lockedState.problem = began, trouble
 	k.lockedState.run = &run{subject: k.subject, lockedState: runState{
 		scopes: scopeNamespaces, version: "v1", informers: map[string]*informer{"shop": one, "other": two},
@@ -170,6 +171,91 @@ func TestView(t *testing.T) {
 	g.Expect(v.problem).To(Equal(trouble))
 	g.Expect(v.version).To(Equal("v1"))
 	g.Expect(v.timings.FreshFor).To(Equal(45 * time.Second))
+}
+
+// TestNewTargetIsNoSlowList: a run that was synced and has to list again, because an object is
+// demanded that it cannot read by itself, is not a slow list, however old the connection is.
+// One that never was synced is.
+func TestNewTargetIsNoSlowList(t *testing.T) {
+	for name, tc := range map[string]struct {
+		synced bool
+		want   string
+	}{
+		"the last list was complete": {true, ReasonNotSynced},
+		"no list was ever complete":  {false, ReasonSlow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, k, clock := still(nil)
+			one := &informer{stream: transport.NewStream(clock)}
+			one.lockedState.ready = tc.synced
+			ctx, cancel := context.WithCancelCause(t.Context())
+			r := &run{
+				subject: k.subject, ctx: ctx, cancel: cancel, unbind: func() bool { return true }, ledger: newLedger(nil, nil), began: clock.Now(),
+				lockedState: runState{scopes: scopeAll, informers: map[string]*informer{"": one}},
+			}
+			k.lockedState.began, k.lockedState.run = clock.Now(), r
+			clock.Step(time.Hour)
+			r.cancel(errReplan)
+			k.conclude(r, k.endRun(r))
+			clock.Step(130 * time.Millisecond)
+			v, _ := k.view(clusters.Snapshot{State: capstanv1.ConnectionReady}, nil, clock.Now())
+			whole, _ := v.listing()
+			g.Expect(whole.reason).To(Equal(tc.want))
+		})
+	}
+}
+
+// demanded is the keeper of a kind, of which one fresh object is demanded.
+func demanded() (*keeper, *testclock.FakeClock, wanted) {
+	_, k, clock := still(func([]types.NamespacedName, bool) {})
+	want := wanted{"shop", "web"}
+	o, x := k.subject.object(want), k.subject.shared.options.Index
+	x.SetPipeline(types.NamespacedName{Namespace: "team", Name: "p"}, index.Use{Objects: []index.Object{o}})
+	x.SetFreshness(o.Cluster, o.Kind, index.Freshness{Fresh: true})
+	return k, clock, want
+}
+
+// TestObjectThatCannotBeReadIsReported: reading one object fails for longer than a list may
+// take. The index then shows that, and the object is not waited for any more. A failure of a
+// moment is not shown.
+func TestObjectThatCannotBeReadIsReported(t *testing.T) {
+	g := NewWithT(t)
+	k, clock, want := demanded()
+	r := &run{subject: k.subject, work: runWork{failing: map[wanted]time.Time{}}, ledger: newLedger(nil, nil)}
+	trouble := errors.New("the server answers 500")
+	shown := func() index.Freshness {
+		_, _, f := k.subject.shared.options.Index.Last(k.subject.object(want))
+		return f
+	}
+	r.retryLater(want, trouble)
+	clock.Step(29 * time.Second)
+	r.retryLater(want, trouble)
+	g.Expect(shown().Fresh).To(BeTrue())
+	clock.Step(time.Second)
+	r.retryLater(want, trouble)
+	g.Expect(shown()).To(Equal(index.Freshness{Reason: ReasonUnreadable, Message: "Fake shop/web cannot be read in Cluster/team/prod: the server answers 500"}))
+}
+
+// TestFailureThatEndedIsForgotten: reading an object failed for a moment, and then the watch
+// delivered it. A failure much later is again one of a moment.
+func TestFailureThatEndedIsForgotten(t *testing.T) {
+	g := NewWithT(t)
+	k, clock, want := demanded()
+	one := &informer{stream: transport.NewStream(clock)}
+	r := &run{
+		subject: k.subject, ctx: t.Context(), work: runWork{failing: map[wanted]time.Time{}}, ledger: newLedger(nil, k.subject.record),
+		lockedState: runState{scopes: scopeAll, informers: map[string]*informer{"": one}},
+	}
+	r.retryLater(want, errors.New("the server answers 500"))
+	delivered := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: "2"}}
+	r.ledger.observe(delivered, k.subject.kind.Observe)
+	clock.Step(2 * time.Second)
+	r.settle(one)
+	clock.Step(time.Hour)
+	r.retryLater(want, errors.New("the server answers 500"))
+	_, _, shown := k.subject.shared.options.Index.Last(k.subject.object(want))
+	g.Expect(shown.Fresh).To(BeTrue())
 }
 
 // TestDemandIsASetOfOwners: repeated demands count once, and the linger begins when

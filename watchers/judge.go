@@ -19,7 +19,8 @@ type view struct {
 	// over it.
 	connected   bool
 	lastContact time.Time
-	// began is when the connection was made.
+	// began is when the list under way was needed: when the connection was made, or when the
+	// last run ended.
 	began time.Time
 	// problem is why the last run ended, until another is synced.
 	problem problem

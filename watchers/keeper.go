@@ -38,12 +38,15 @@ type keeperWork struct {
 	// transient is the backoff for failures that may end without a user, and repair for
 	// those that a user has to fix.
 	transient, repair backoff.Sequence
+	// restored is when a run last ended with errRestored.
+	restored time.Time
 }
 
 type keeperState struct {
 	// connection over which a run is needed; nil for none.
 	connection *clusters.Connection
-	// began is when the keeper got that connection.
+	// began is when the keeper got that connection, or when the last run that was synced
+	// ended: since then, a list is needed.
 	began time.Time
 	// run is the run by which freshness is judged ("the run that counts"); nil between
 	// runs. next will replace it; it observes already.
@@ -212,10 +215,13 @@ func (k *keeper) adopt(r, replaces *run) {
 
 // endRun ends a run and returns why it ended.
 func (k *keeper) endRun(r *run) error {
-	cause := r.end()
+	cause, now := r.end(), k.subject.shared.options.Clock.Now()
 	k.subject.shared.mu.Lock()
 	defer k.subject.shared.mu.Unlock()
 	s := &k.lockedState
+	if r.syncedLocked() {
+		s.began = now
+	}
 	if s.run == r {
 		s.run, s.next = s.next, nil
 		if s.run != nil {
@@ -236,6 +242,10 @@ func (k *keeper) conclude(r *run, cause error) {
 	}
 }
 
+// restoredApart is the time after which another restore of a cluster counts as one. Within it,
+// runs that end with errRestored wait longer and longer.
+const restoredApart = time.Minute
+
 // scheduleNext schedules the next run. It returns the problem of the run that has ended, if
 // it differs from the last problem.
 func (k *keeper) scheduleNext(r *run, cause error) (changed problem) {
@@ -245,7 +255,11 @@ func (k *keeper) scheduleNext(r *run, cause error) (changed problem) {
 	defer shared.mu.Unlock()
 	shared.changedLocked(k.subject.cluster.name)
 	k.subject.pokeLocked()
-	atOnce := errors.Is(cause, errReplan) || errors.Is(cause, errReplaced) || errors.Is(cause, errRestored)
+	atOnce := errors.Is(cause, errReplan) || errors.Is(cause, errReplaced)
+	if errors.Is(cause, errRestored) {
+		atOnce = now.Sub(own.restored) > restoredApart // Else its versions are not those of an API server.
+		own.restored = now
+	}
 	if atOnce || now.Sub(r.began) > shared.options.Timings.RetryMax { // After a long run, this is a new failure.
 		own.transient.Reset()
 		own.repair.Reset()

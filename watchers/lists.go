@@ -9,10 +9,37 @@ import (
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
+// pieces limits the parts of a list that the decoder holds at a time.
+type pieces struct {
+	body io.Reader
+	left int
+}
+
+// maxPiece is the largest part: an object, and what the decoder reads ahead.
+const maxPiece = maxObject + 1<<20
+
+// Read implements io.Reader.
+func (p *pieces) Read(into []byte) (int, error) {
+	if p.left <= 0 {
+		return 0, transport.ErrTooLarge
+	}
+	n, err := p.body.Read(into[:min(len(into), p.left)])
+	p.left -= n
+	return n, err
+}
+
+// next begins another part.
+func (p *pieces) next() { p.left = maxPiece }
+
 // decodeList hands out the items of a list one by one, as they are read.
 func decodeList(body io.Reader, item func(raw []byte) error) (metav1.ListMeta, error) {
 	var about metav1.ListMeta
-	d := json.NewDecoder(body)
+	p := &pieces{body: body, left: maxPiece}
+	d := json.NewDecoder(p)
+	each := func(raw []byte) error {
+		p.next()
+		return item(raw)
+	}
 	if err := expect(d, json.Delim('{')); err != nil {
 		return about, err
 	}
@@ -27,17 +54,20 @@ func decodeList(body io.Reader, item func(raw []byte) error) (metav1.ListMeta, e
 			err = d.Decode(&about)
 		case "items":
 			isList = true
-			err = decodeItems(d, item)
+			err = decodeItems(d, each)
 		default:
 			err = d.Decode(&json.RawMessage{})
 		}
 		if err != nil {
 			return about, noList(err)
 		}
+		p.next()
 	}
 	switch {
 	case !isList:
 		return about, errNoList
+	case len(about.ResourceVersion) > maxVersion:
+		return about, errIdentity
 	case about.Continue != "": // No pages were requested.
 		return about, transport.ErrTooLarge
 	}

@@ -40,12 +40,11 @@ var (
 	errNotInstalled = errors.New("is not installed")
 	// errNotServed: it serves no version that the hub reads.
 	errNotServed = errors.New("is served in no version that the hub reads")
-	// errTooMany: it holds more objects than the hub stores.
-	errTooMany = errors.New("too many objects")
 	// errReplan: the demand needs more than what is stored; start again at once.
 	errReplan = errors.New("the stored objects do not cover the demand")
-	// errRestored: the resourceVersions of the cluster went back; start again at once.
-	errRestored = errors.New("the cluster was restored or rebuilt")
+	// errRestored: the resourceVersions of the cluster went back; start again, at once if that
+	// is rare.
+	errRestored = errors.New("its resourceVersions went back, as after a restore")
 	// errReplaced: another connection took over.
 	errReplaced = errors.New("the connection was replaced")
 )
@@ -88,8 +87,11 @@ func problemOf(err error, at place) problem {
 		return problem{ReasonNotServed, fmt.Sprintf("%s serves %s in none of the versions %v", where, kind, at.kind.Versions)}
 	case errors.Is(err, errTooMany):
 		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or %s", where, at.maxObjects, kind, at.fewer())}
-	case errors.Is(err, transport.ErrTooLarge):
-		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB: remove some, or %s", kind, where, transport.MaxAnswer>>20, at.fewer())}
+	case errors.Is(err, errStored):
+		return problem{ReasonTooLarge, fmt.Sprintf("the hub stores at most %d MiB of %s of %s: remove some, or %s", maxStored>>20, kind, where, at.fewer())}
+	case errors.Is(err, errListed), errors.Is(err, transport.ErrTooLarge):
+		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB, or one object is larger than %d MiB: remove some, or %s",
+			kind, where, maxListed>>20, maxObject>>20, at.fewer())}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, verbs, kind)}
 	case apierrors.IsTooManyRequests(err):
@@ -135,7 +137,7 @@ func unquoted(err error) error {
 
 // needsUser returns whether a user has to fix something before another try can succeed.
 func needsUser(err error) bool {
-	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || errors.Is(err, errTooMany) || errors.Is(err, transport.ErrTooLarge) ||
+	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || exceeds(err) ||
 		apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 }
 

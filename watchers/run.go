@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +45,8 @@ type run struct {
 type runWork struct {
 	// listed is when readTogether listed last.
 	listed time.Time
+	// failing: demanded object → since when reading it fails.
+	failing map[wanted]time.Time
 }
 
 type runState struct {
@@ -66,6 +70,7 @@ func newRun(ctx context.Context, s *subject, connection *clusters.Connection, re
 		shares = replaces.ledger
 	}
 	r.ledger = newLedger(shares, s.record)
+	r.work.failing = map[wanted]time.Time{}
 	r.unbind = context.AfterFunc(connection.Context(), func() { r.fail(errReplaced) })
 	return r
 }
@@ -91,7 +96,18 @@ func (r *run) end() error {
 	r.cancel(errReplaced)
 	r.goroutines.Wait()
 	r.ledger.close()
+	// The observations are in the index, so the next run finds no change.
+	for _, i := range r.informers() {
+		r.subject.wake(i.initial.take(), true)
+	}
 	return context.Cause(r.ctx)
+}
+
+// informers returns the informers of the run.
+func (r *run) informers() []*informer {
+	r.subject.shared.mu.Lock()
+	defer r.subject.shared.mu.Unlock()
+	return slices.Collect(maps.Values(r.lockedState.informers))
 }
 
 // plan finds the served version, and whether the credentials allow a list of the cluster.
@@ -108,7 +124,7 @@ func (r *run) plan() error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	r.calls = caller{client: client, resource: found, maxObjects: shared.options.MaxObjects, reduce: r.subject.reduce}
+	r.calls = caller{client: client, resource: found, maxObjects: shared.options.MaxObjects, reduce: r.subject.reduce, pace: r.subject.pace}
 	as, err := r.mayList(r.ctx)
 	if err != nil {
 		return err

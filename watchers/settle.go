@@ -3,6 +3,7 @@ package watchers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // How a run meets the demand: which informers it has, and how it observes what is
@@ -99,8 +103,11 @@ func (r *run) settle(i *informer) {
 		}
 		if err := r.settleOne(i, want); err != nil {
 			r.retryLater(want, err)
+		} else {
+			delete(r.work.failing, want)
 		}
 	}
+	r.forgetFailures()
 	r.setReady(i)
 }
 
@@ -188,12 +195,35 @@ func (r *run) settleOne(i *informer, want wanted) error {
 	return nil
 }
 
-// retryLater postpones an object that could not be read. It is not observed until then.
+// retryLater postpones an object that could not be read. It is not observed until then. If
+// reading it has failed for SlowList, the index shows that it cannot be read: the failure
+// may not end without a user, and an earlier observation is not current.
 func (r *run) retryLater(want wanted, err error) {
 	options := &r.subject.shared.options
 	r.ledger.unread(want)
 	options.Logger.V(1).Info("object cannot be read yet", "cluster", r.subject.cluster.name, "error", err.Error())
-	r.subject.retryBy(options.Clock.Now().Add(options.Timings.TransientRetry))
+	now := options.Clock.Now()
+	since, failed := r.work.failing[want]
+	if !failed {
+		since = now
+		r.work.failing[want] = now
+	}
+	wait := options.Timings.TransientRetry
+	if now.Sub(since) >= options.Timings.SlowList {
+		wait = options.Timings.Retry
+		message := fmt.Sprintf("%s %s/%s cannot be read in %s: %s", r.subject.kind.GroupKind.Kind, want.namespace, want.name,
+			r.subject.cluster.display, truncate.Bytes(lasting(err), maxProblem))
+		r.subject.wake(options.Index.SetUnread(r.subject.object(want), index.Freshness{Reason: ReasonUnreadable, Message: message}), false)
+	}
+	r.subject.retryBy(now.Add(wait))
+}
+
+// forgetFailures ends the failures of objects that were read in another way, by the watch or
+// with a list, and of those that are not demanded any more.
+func (r *run) forgetFailures() {
+	maps.DeleteFunc(r.work.failing, func(want wanted, _ time.Time) bool {
+		return r.ledger.isObserved(want) || !r.subject.wants(want.namespace, want.name)
+	})
 }
 
 // setReady marks an informer as ready, so that freshness is judged by it.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -44,23 +45,53 @@ type kindSource struct {
 func (s *kindSource) ForCluster(name multicluster.ClusterName, cl cluster.Cluster) (source.TypedSource[mcreconcile.Request], bool, error) {
 	h := s.handle(name, cl)
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
-		s.watcher.subscribe(ctx, name, s.kind, h, q)
+		s.watcher.subscribe(&subscription{
+			ctx: ctx, cluster: name, kind: s.kind, handler: h, queue: q, owner: fmt.Sprintf("source/%d", subscriptions.Add(1)),
+		})
 		return nil
 	}), true, nil
+}
+
+// Left returns a source that emits nothing. It calls do, with the queue of the controller, when
+// Sources do not deliver objects of a cluster any more: its engagement has ended, or
+// Options.SourcesIn is false. Delivers is false before do is called, unless the cluster is
+// engaged again.
+func (w *Watcher) Left(do func(name multicluster.ClusterName, q workqueue.TypedRateLimitingInterface[mcreconcile.Request])) MemberSource {
+	return &leftSource{w, do}
+}
+
+type leftSource struct {
+	watcher *Watcher
+	do      func(multicluster.ClusterName, queue)
+}
+
+// ForCluster implements mcsource.TypedSource.
+func (s *leftSource) ForCluster(name multicluster.ClusterName, _ cluster.Cluster) (source.TypedSource[mcreconcile.Request], bool, error) {
+	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
+		s.watcher.subscribe(&subscription{ctx: ctx, cluster: name, left: func() { s.do(name, q) }})
+		return nil
+	}), true, nil
+}
+
+// Delivers reports whether Sources may deliver objects of a cluster: Options.SourcesIn. Readers
+// still find the objects that a source delivered before, until the linger of its demand has
+// passed.
+func (w *Watcher) Delivers(name multicluster.ClusterName) bool {
+	in := w.shared.options.SourcesIn
+	return in == nil || in(name)
 }
 
 // subscriptions numbers the owners of sources' demands.
 var subscriptions atomic.Int64
 
-// subscribe demands the kind where Options.SourcesIn is true, for as long as that is so
-// and the context lasts.
-func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, gk schema.GroupKind, h eventHandler, q queue) {
-	s := &subscription{ctx: ctx, cluster: name, kind: gk, handler: h, queue: q, owner: fmt.Sprintf("source/%d", subscriptions.Add(1))}
+// subscribe attaches a subscription where Options.SourcesIn is true, for as long as that is so
+// and its context lasts.
+func (w *Watcher) subscribe(s *subscription) {
 	w.shared.mu.Lock()
 	w.lockedState.subscriptions[s] = struct{}{}
 	w.shared.mu.Unlock()
 	w.align(s)
-	context.AfterFunc(ctx, func() {
+	context.AfterFunc(s.ctx, func() {
 		w.shared.mu.Lock()
 		delete(w.lockedState.subscriptions, s)
 		w.shared.mu.Unlock()
@@ -71,13 +102,15 @@ func (w *Watcher) subscribe(ctx context.Context, name multicluster.ClusterName, 
 // align attaches a subscription to its kind, or detaches it, as Options.SourcesIn and the
 // subscription's context require.
 func (w *Watcher) align(s *subscription) {
-	in := w.shared.options.SourcesIn
-	s.align(func() bool { return s.ctx.Err() == nil && (in == nil || in(s.cluster)) }, w.attach, w.detach)
+	s.align(func() bool { return s.ctx.Err() == nil && w.Delivers(s.cluster) }, w.attach, w.detach)
 }
 
 // attach demands the kind and replays what is stored. A change during the replay may
 // be delivered twice, and is delivered at least once.
 func (w *Watcher) attach(s *subscription) {
+	if s.left != nil {
+		return
+	}
 	want := Demand{Cluster: s.cluster, Kind: s.kind}
 	if s.cluster == clusters.LocalName && !w.shared.options.Kinds(s.kind).ClusterScoped {
 		want.Namespace = w.shared.options.SourceNamespace
@@ -105,6 +138,10 @@ func (w *Watcher) subscribed(s *subscription) []*informer {
 }
 
 func (w *Watcher) detach(s *subscription) {
+	if s.left != nil {
+		s.left()
+		return
+	}
 	w.unsubscribe(s)
 	w.SetDemand(s.owner, nil)
 }

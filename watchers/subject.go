@@ -27,6 +27,8 @@ type subject struct {
 	cluster identity
 	bucket  *wakeBucket
 	kind    Kind
+	// pace of its events; nil for no limit.
+	pace *pace
 	// work does all pending work. It runs in its own goroutine.
 	work func(context.Context)
 
@@ -47,10 +49,14 @@ type subjectState struct {
 }
 
 func newSubject(s *shared, cluster identity, bucket *wakeBucket, kind Kind) *subject {
-	return &subject{
+	made := &subject{
 		shared: s, cluster: cluster, bucket: bucket, kind: kind,
 		lockedState: subjectState{demand: demandSet{}, subscriptions: map[*subscription]struct{}{}},
 	}
+	if cluster.name != clusters.LocalName {
+		made.pace = newPace(s.options.Clock)
+	}
+	return made
 }
 
 func (s *subject) indexKind() index.Kind {

@@ -18,7 +18,7 @@ type (
 	eventHandler = handler.TypedEventHandler[client.Object, mcreconcile.Request]
 )
 
-// subscription is one source in one cluster.
+// subscription is one source in one cluster: of a kind, or one that left is set of.
 type subscription struct {
 	ctx     context.Context //nolint:containedctx // It ends with the engagement; handlers receive it.
 	cluster multicluster.ClusterName
@@ -27,6 +27,8 @@ type subscription struct {
 	queue   queue
 	// owner of its demand.
 	owner string
+	// left is called when the subscription is detached. It has no kind then.
+	left func()
 
 	// mu guards attached. It is held while the subscription is attached or detached, so that
 	// the two cannot overlap; shared.mu is taken under it.

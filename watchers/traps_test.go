@@ -34,8 +34,7 @@ import (
 func newController(t *testing.T, name string, r *reconciled) mccontroller.Controller {
 	t.Helper()
 	g := NewWithT(t)
-	c, err := mccontroller.NewUnmanaged(name, nil, mccontroller.Options{Reconciler: r, SkipNameValidation: ptr.To(true)})
-	g.Expect(err).NotTo(HaveOccurred())
+	c := stopped(t, name, r)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
@@ -54,6 +53,14 @@ func newController(t *testing.T, name string, r *reconciled) mccontroller.Contro
 		}))).To(Succeed())
 		return runs
 	}, patience).Should(Receive())
+	return c
+}
+
+// stopped is a multicluster controller that does not run.
+func stopped(t *testing.T, name string, r *reconciled) mccontroller.Controller {
+	t.Helper()
+	c, err := mccontroller.NewUnmanaged(name, nil, mccontroller.Options{Reconciler: r, SkipNameValidation: ptr.To(true)})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return c
 }
 

@@ -39,8 +39,8 @@ func (b *body) Read(p []byte) (int, error) {
 		if b.left -= int64(n); b.left < 0 {
 			return 0, ErrTooLarge
 		}
-	case b.stream != nil && !b.stream.read(n):
-		return 0, ErrTooLarge
+	case b.stream != nil:
+		b.stream.noteByte()
 	}
 	if err != nil && !errors.Is(err, io.EOF) && b.watch && b.ctx.Err() == nil {
 		// After this error a reflector resumes; after any other error of the stream

@@ -23,8 +23,8 @@
 //     one more try when the gate is open. Without that, an informer would wait for the end
 //     of its own backoff after the cluster is reachable again.
 //
-// The size of a response is limited (MaxAnswer); that of a watch only while it streams an
-// initial list. A Stream observes the watches of one informer: for how long they may have
+// The size of a response is limited (MaxAnswer); that of a watch is not, so its reader limits
+// what it keeps. A Stream observes the watches of one informer: for how long they may have
 // missed events, and when they last received bytes.
 //
 // LastContact is the time of the last byte of a response of the API server. A 401

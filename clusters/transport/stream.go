@@ -11,13 +11,27 @@ import (
 )
 
 // MaxAnswer is the largest size of a response in bytes, after decompression. It applies to
-// every response except a watch, and to a streamed initial list (Stream.LimitBytes). 5,000
-// HelmReleases of 8 KiB are 40 MiB. The limit prevents a tenant who can fill a cluster
-// from filling the hub's memory.
+// every response except a watch, unless WithMaxAnswer permits another size. The limit prevents
+// a tenant who can fill a cluster from filling the hub's memory.
 const MaxAnswer = 64 << 20
 
-// ErrTooLarge is the error of a response that is larger than MaxAnswer.
-var ErrTooLarge = errors.New("the answer is larger than 64 MiB")
+// ErrTooLarge is the error of a response that is larger than permitted.
+var ErrTooLarge = errors.New("the answer is too large")
+
+type maxAnswerKey struct{}
+
+// WithMaxAnswer returns a context for a request whose response may have a number of bytes. The
+// caller reads it piece by piece, and limits what it keeps.
+func WithMaxAnswer(ctx context.Context, most int64) context.Context {
+	return context.WithValue(ctx, maxAnswerKey{}, most)
+}
+
+func maxAnswerOf(ctx context.Context) int64 {
+	if most, ok := ctx.Value(maxAnswerKey{}).(int64); ok {
+		return most
+	}
+	return MaxAnswer
+}
 
 // catchUp is the time in which a resumed watch receives the events that it missed. An API
 // server sends them directly after the header of its response.
@@ -26,8 +40,7 @@ const catchUp = time.Second
 // Stream observes the watches of one informer, of which one is open at a time. client-go
 // does not publish this information.
 type Stream struct {
-	clock    clock.PassiveClock
-	exceeded func()
+	clock clock.PassiveClock
 
 	mu          sync.Mutex
 	lockedState struct {
@@ -36,15 +49,12 @@ type Stream struct {
 		// known is the time until which the watches received every event.
 		known    time.Time
 		lastByte time.Time // the last byte
-		limited  bool
-		left     int64
 	}
 }
 
-// NewStream makes a Stream. exceeded is called when more bytes are received than allowed,
-// once for each LimitBytes. It must not block.
-func NewStream(c clock.PassiveClock, exceeded func()) *Stream {
-	s := &Stream{clock: c, exceeded: exceeded}
+// NewStream makes a Stream.
+func NewStream(c clock.PassiveClock) *Stream {
+	s := &Stream{clock: c}
 	s.lockedState.known = c.Now()
 	return s
 }
@@ -59,21 +69,6 @@ func WithStream(ctx context.Context, s *Stream) context.Context {
 func streamOf(ctx context.Context) *Stream {
 	s, _ := ctx.Value(streamKey{}).(*Stream)
 	return s
-}
-
-// LimitBytes allows MaxAnswer bytes from now until RemoveLimit. It is called when the
-// stream of an initial list begins.
-func (s *Stream) LimitBytes() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lockedState.limited, s.lockedState.left = true, MaxAnswer
-}
-
-// RemoveLimit removes the limit. It is called when the initial list is complete.
-func (s *Stream) RemoveLimit() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lockedState.limited = false
 }
 
 // Behind returns for how long the watches may have missed events. It is 0 while a watch is
@@ -134,20 +129,9 @@ func (s *Stream) end(watch io.Closer, contact time.Time) {
 	s.lockedState.open = nil
 }
 
-// read counts bytes of the open watch. It returns false when they exceed the limit.
-func (s *Stream) read(n int) bool {
+// noteByte records that the open watch received bytes.
+func (s *Stream) noteByte() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.lockedState.lastByte = s.clock.Now()
-	if s.lockedState.limited {
-		s.lockedState.left -= int64(n)
-	}
-	over := s.lockedState.limited && s.lockedState.left < 0
-	if over {
-		s.lockedState.limited = false
-	}
-	s.mu.Unlock()
-	if over {
-		s.exceeded()
-	}
-	return !over
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
@@ -23,8 +22,8 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestAnswersAreBounded: of an answer, and of a streamed initial list, no more than
-// MaxAnswer is read; a watch has no limit.
+// TestAnswersAreBounded: of an answer no more than MaxAnswer, or what its request permits, is
+// read; a watch has no limit.
 func TestAnswersAreBounded(t *testing.T) {
 	s := serve(t, endless)
 	read := func(g *WithT, f *fixture, ctx context.Context, path string, most int64) (int64, error) {
@@ -41,21 +40,15 @@ func TestAnswersAreBounded(t *testing.T) {
 		g.Expect(err).To(MatchError(transport.ErrTooLarge))
 		g.Expect(n).To(BeNumerically("<=", transport.MaxAnswer))
 	})
-	t.Run("a streamed initial list", func(t *testing.T) {
+	t.Run("an answer that is read piece by piece", func(t *testing.T) {
 		g := NewWithT(t)
-		exceeded := 0
-		stream := transport.NewStream(testclock.NewFakeClock(epoch), func() { exceeded++ })
-		stream.LimitBytes()
-		_, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.WithStream(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
-		g.Expect(err).To(HaveOccurred())
-		g.Expect(exceeded).To(Equal(1))
+		n, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.WithMaxAnswer(t.Context(), 2*transport.MaxAnswer), "/list", 3*transport.MaxAnswer)
+		g.Expect(err).To(MatchError(transport.ErrTooLarge))
+		g.Expect(n).To(And(BeNumerically(">", transport.MaxAnswer), BeNumerically("<=", 2*transport.MaxAnswer)))
 	})
 	t.Run("a watch", func(t *testing.T) {
 		g := NewWithT(t)
-		stream := transport.NewStream(testclock.NewFakeClock(epoch), func() { t.Error("exceeded") })
-		stream.LimitBytes()
-		stream.RemoveLimit()
-		n, err := read(g, connect(t, s, s.config(t, "t"), nil), transport.WithStream(t.Context(), stream), "/list?watch=true", 2*transport.MaxAnswer)
+		n, err := read(g, connect(t, s, s.config(t, "t"), nil), t.Context(), "/list?watch=true", 2*transport.MaxAnswer)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(n).To(BeEquivalentTo(2 * transport.MaxAnswer))
 	})
@@ -68,7 +61,7 @@ func TestStreamIsFollowed(t *testing.T) {
 	lines := make(chan string)
 	s := serve(t, streams{lines}.ServeHTTP)
 	f := connect(t, s, s.config(t, "t"), nil)
-	stream := transport.NewStream(f.clock, nil)
+	stream := transport.NewStream(f.clock)
 	watch := func() *http.Response {
 		request, err := http.NewRequestWithContext(transport.WithStream(t.Context(), stream), http.MethodGet, s.URL+"/watch?watch=true", nil)
 		g.Expect(err).NotTo(HaveOccurred())

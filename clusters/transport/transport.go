@@ -266,7 +266,7 @@ func (t *Transport) send(request *http.Request) (*http.Response, *credentials, e
 		}
 		return nil, used, err
 	}
-	wrapped := &body{ReadCloser: response.Body, ctx: request.Context(), watch: watch, left: MaxAnswer, lastContact: t.LastContact, leave: generation.leave}
+	wrapped := &body{ReadCloser: response.Body, ctx: request.Context(), watch: watch, left: maxAnswerOf(request.Context()), lastContact: t.LastContact, leave: generation.leave}
 	if watch && response.StatusCode == http.StatusOK {
 		if wrapped.stream = streamOf(request.Context()); wrapped.stream != nil {
 			wrapped.stream.begin(response.Body)

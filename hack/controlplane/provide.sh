@@ -141,9 +141,36 @@ download() {
   return 1
 }
 
+# reachable returns 1 and prints why if the index that setup-envtest reads cannot be had. It
+# asks before setup-envtest is compiled, which takes half a minute. It returns 0 if it cannot
+# find out.
+reachable() {
+  local index why
+  [ ! -x "$bin/setup-envtest" ] && command -v curl >/dev/null || return 0
+  index=$(index_url) && [ -n "$index" ] || return 0
+  why=$(curl -fsSIL --max-time 10 "$index" 2>&1 >/dev/null) && return 0
+  echo "$why" | tail -1
+  return 1
+}
+
+# index_url prints the address of the index, as the source of setup-envtest has it.
+index_url() {
+  local module=sigs.k8s.io/controller-runtime/tools/setup-envtest
+  (
+    cd ../envtest
+    go mod download "$module"
+    sed -n 's/^var DefaultIndexURL = "\(.*\)"/\1/p' "$(go list -m -f '{{.Dir}}' "$module")"/remote/*.go
+  ) 2>/dev/null
+}
+
 # fetch prints the directory of the download. It reads the index first: that is small, and
 # shows within 15 s whether there is a network.
 fetch() {
+  local why
+  why=$(reachable) || {
+    echo "$why" >&2
+    return 1
+  }
   ../tool.sh envtest sigs.k8s.io/controller-runtime/tools/setup-envtest >&3 2>&3 || {
     echo "setup-envtest cannot be built" >&2
     return 1

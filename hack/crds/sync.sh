@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Lays out the CustomResourceDefinitions of other products, one directory per
-# product, in bin/crds. They are read from the downloaded Go modules that go.mod,
-# old/go.mod and helm-old/go.mod require. Nothing is compiled, except controller-gen, which
-# reads the API of helm-old.
+# Lays out the CustomResourceDefinitions of other products, one directory per product, in
+# bin/crds. They are read from the downloaded Go modules that go.mod requires. Nothing is
+# compiled. With the argument "old" it lays out those of earlier versions, which only tests
+# need: from old/go.mod, and helm-old/go.mod, whose API controller-gen reads.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 . "$here/../compile.sh"
 out=$root/bin/crds
+age=${1:-current}
 
 stamp=$(cd "$here" && stamp_of sync.sh go.mod go.sum old/go.mod old/go.sum helm-old/go.mod helm-old/go.sum)
-if [ "$(cat "$out/.stamp" 2>/dev/null)" = "$stamp" ]; then
+if [ "$(cat "$out/.stamp-$age" 2>/dev/null)" = "$stamp" ]; then
   exit 0
 fi
-new=$root/bin/.crds.new
+new=$root/bin/.crds.new-$age
 rm -rf "$new"
-mkdir -p "$new"
+mkdir -p "$new" "$out"
 
 # copy takes CRD files, named by their part before .yaml (plurals, or * for all),
 # out of the module's config/crd/bases.
@@ -33,27 +34,34 @@ copy() { # product directory-of-go.mod module group plurals...
   echo "  $product: $(ls "$new/$product" | wc -l | tr -d ' ') from $module $version"
 }
 
-echo "CRDs of other products into bin/crds (kept afterwards)"
 core="clusters machinedeployments machinesets machinepools machines"
 # What CAPA has for machines, and for every place where a cluster's region stands.
-aws="awsclusters awsclusterroleidentities awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools"
+aws="awsclusters awsclusterroleidentities awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools rosaclusters rosamachinepools"
 
-copy cluster-api . sigs.k8s.io/cluster-api cluster.x-k8s.io $core
-copy cluster-api-old old sigs.k8s.io/cluster-api cluster.x-k8s.io $core
-copy cluster-api-provider-aws . sigs.k8s.io/cluster-api-provider-aws/v2 infrastructure.cluster.x-k8s.io $aws rosaclusters rosamachinepools
-copy cluster-api-provider-aws . sigs.k8s.io/cluster-api-provider-aws/v2 controlplane.cluster.x-k8s.io awsmanagedcontrolplanes rosacontrolplanes
-copy cluster-api-provider-aws-old old sigs.k8s.io/cluster-api-provider-aws/v2 infrastructure.cluster.x-k8s.io $aws rosaclusters rosamachinepools
-copy cluster-api-provider-aws-old old sigs.k8s.io/cluster-api-provider-aws/v2 controlplane.cluster.x-k8s.io awsmanagedcontrolplanes rosacontrolplanes
-copy helm-controller . github.com/fluxcd/helm-controller helm.toolkit.fluxcd.io helmreleases
-copy kustomize-controller . github.com/fluxcd/kustomize-controller kustomize.toolkit.fluxcd.io kustomizations
-copy source-controller . github.com/fluxcd/source-controller source.toolkit.fluxcd.io '*'
-copy cluster-controller . github.com/weaveworks/cluster-controller gitops.weave.works gitopsclusters
+current() {
+  echo "CRDs of other products into bin/crds (kept afterwards)"
+  copy cluster-api . sigs.k8s.io/cluster-api cluster.x-k8s.io $core
+  copy cluster-api-provider-aws . sigs.k8s.io/cluster-api-provider-aws/v2 infrastructure.cluster.x-k8s.io $aws
+  copy cluster-api-provider-aws . sigs.k8s.io/cluster-api-provider-aws/v2 controlplane.cluster.x-k8s.io awsmanagedcontrolplanes rosacontrolplanes
+  copy helm-controller . github.com/fluxcd/helm-controller helm.toolkit.fluxcd.io helmreleases
+  copy kustomize-controller . github.com/fluxcd/kustomize-controller kustomize.toolkit.fluxcd.io kustomizations
+  copy source-controller . github.com/fluxcd/source-controller source.toolkit.fluxcd.io '*'
+  copy cluster-controller . github.com/weaveworks/cluster-controller gitops.weave.works gitopsclusters
+}
 
-"$here/../tool.sh" tools sigs.k8s.io/controller-tools/cmd/controller-gen
-api=github.com/fluxcd/helm-controller/api
-(cd "$here/helm-old" && supervise 0 "helm-controller-old: generating" "$root/bin/controller-gen" crd \
-  paths="$api/v2;$api/v2beta2;$api/v2beta1" output:crd:dir="$new/helm-controller-old")
-echo "  helm-controller-old: generated from $api $(cd "$here/helm-old" && go list -m -f '{{.Version}}' $api)"
+old() {
+  local api=github.com/fluxcd/helm-controller/api
+  echo "CRDs of earlier versions of other products into bin/crds (kept afterwards)"
+  copy cluster-api-old old sigs.k8s.io/cluster-api cluster.x-k8s.io $core
+  copy cluster-api-provider-aws-old old sigs.k8s.io/cluster-api-provider-aws/v2 infrastructure.cluster.x-k8s.io $aws
+  copy cluster-api-provider-aws-old old sigs.k8s.io/cluster-api-provider-aws/v2 controlplane.cluster.x-k8s.io awsmanagedcontrolplanes rosacontrolplanes
+  "$here/../tool.sh" tools sigs.k8s.io/controller-tools/cmd/controller-gen
+  (cd "$here/helm-old" && supervise 0 "helm-controller-old: generating" "$root/bin/controller-gen" crd \
+    paths="$api/v2;$api/v2beta2;$api/v2beta1" output:crd:dir="$new/helm-controller-old")
+  echo "  helm-controller-old: generated from $api $(cd "$here/helm-old" && go list -m -f '{{.Version}}' $api)"
+}
+
+"$age"
 
 # A bare control plane has no webhooks. A CRD with a conversion webhook would be refused,
 # or would block its readers. None of these files has one (the products add it by a
@@ -63,6 +71,9 @@ if grep -rlE '^ +strategy: Webhook' "$new"; then
   exit 1
 fi
 
-rm -rf "$out"
-mv "$new" "$out"
-echo "$stamp" >"$out/.stamp"
+for product in "$new"/*; do
+  rm -rf "${out:?}/$(basename "$product")"
+  mv "$product" "$out/"
+done
+rmdir "$new"
+echo "$stamp" >"$out/.stamp-$age"

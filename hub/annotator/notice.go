@@ -17,7 +17,6 @@ import (
 
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/internal/capa"
-	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons of Events. The requirements fix the first two. FailedUpdate: the node group cannot be
@@ -104,16 +103,8 @@ func (t *notifier) publish(ctx context.Context, who mcreconcile.Request, about *
 		regarding, related, prefix := t.regarding(ctx, who, about)
 		// client-go (v0.36) counts Events that differ only in their message as repetitions of
 		// one. So the word is the action as well.
-		t.recorder.Eventf(regarding, related, n.severity, n.reason, n.word, "%s", cut(prefix+n.word+": "+n.message))
+		t.recorder.Eventf(regarding, related, n.severity, n.reason, n.word, "%s", prefix+n.word+": "+n.message)
 	}
-}
-
-// mostNote is the maximum length of an Event's note in bytes; API servers refuse longer ones.
-const mostNote = 1024
-
-// cut shortens a text to the length of an Event's note.
-func cut(note string) string {
-	return truncate.Bytes(note, mostNote)
 }
 
 // forget removes a deleted node group.

@@ -28,7 +28,8 @@ func TestOneTroubleAfterTheOther(t *testing.T) {
 
 // Notices of two node groups of a self-managed cluster are two Events.
 func TestTroublesOfASelfManagedCluster(t *testing.T) {
-	workload.Get(t)
+	t.Parallel()
+	takeWorkload(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
 	inside := w.namespace + "-inside"

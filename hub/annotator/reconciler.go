@@ -46,6 +46,10 @@ type Reconciler struct {
 // Reconcile updates the annotations of one node group by one patch, or none if they are as
 // they should be.
 func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (reconcile.Result, error) {
+	if !r.Watchers.Delivers(who.ClusterName) {
+		r.forget(who) // The node groups of the cluster may still be stored.
+		return reconcile.Result{}, nil
+	}
 	reader := r.Watchers.Reader(who.ClusterName)
 	var unsynced *watchers.NotSyncedError
 	group, err := capa.Get(ctx, reader, r.kind.WithVersion(capa.CoreVersion), who.NamespacedName)

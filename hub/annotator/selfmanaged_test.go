@@ -2,6 +2,7 @@ package annotator_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ type pivoted struct {
 
 // pivot declares a workload cluster in the management cluster, under a name, reached at
 // a server, or its own when empty.
-// Tests that call it are not parallel: the annotator acts on all namespaces of that cluster.
+// A test takes the shared workload cluster before: the annotator acts on all its namespaces.
 func (w *world) pivot(name string, of *controlplane.Shared, server string) *pivoted {
 	w.Helper()
 	w.cluster = func(o *clusters.Options) { o.LocalOnly = false }
@@ -39,6 +40,18 @@ func (w *world) pivot(name string, of *controlplane.Shared, server string) *pivo
 	p.cluster.SetLabels(map[string]string{clusters.SelfManagedLabel: "true"})
 	w.create(p.cluster)
 	return p
+}
+
+// workloadInUse is held by the test that has the workload cluster.
+var workloadInUse sync.Mutex
+
+// takeWorkload waits until no other test uses the workload cluster, and keeps it until the
+// annotator of the test has stopped and its objects are deleted.
+func takeWorkload(t *testing.T) {
+	t.Helper()
+	workloadInUse.Lock()
+	t.Cleanup(workloadInUse.Unlock)
+	workload.Get(t)
 }
 
 // fill the cluster with a namespace of node groups.
@@ -65,7 +78,8 @@ func (p *pivoted) awaitsInside(namespace, name string) AsyncAssertion {
 // Node groups in a self-managed cluster are annotated there while the Cluster has the label.
 // Their Events are created on the Cluster in the management cluster.
 func TestSelfManagedCluster(t *testing.T) {
-	workload.Get(t)
+	t.Parallel()
+	takeWorkload(t)
 	w := newWorld(t, newest)
 	p := w.pivot("prod", workload, "")
 	w.patch(p.cluster, `{"metadata":{"labels":{"`+clusters.SelfManagedLabel+`":null}}}`)
@@ -112,10 +126,11 @@ func TestSelfManagedCluster(t *testing.T) {
 // A cluster without Cluster API's CRDs does not affect other clusters. When it gets the CRDs,
 // its node groups are annotated.
 func TestClusterWithoutTheCRDs(t *testing.T) {
+	t.Parallel()
 	bare := controlplane.Share()
 	bare.Get(t)
 	t.Cleanup(func() { _ = bare.Get(t).Stop() })
-	workload.Get(t)
+	takeWorkload(t)
 	w := newWorld(t, newest)
 	w.pivot("bare", bare, "")
 	p := w.pivot("prod", workload, "")
@@ -131,7 +146,7 @@ func TestClusterWithoutTheCRDs(t *testing.T) {
 
 // A cluster that hangs holds no other up, and is annotated when it is back.
 func TestClusterThatHangs(t *testing.T) {
-	workload.Get(t)
+	takeWorkload(t) // The test is not parallel: it measures a time.
 	proxy, err := controlplane.NewProxy(workload.Get(t).Config().Host)
 	if err != nil {
 		t.Fatal(err)

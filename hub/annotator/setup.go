@@ -120,11 +120,10 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 	if err != nil {
 		return err
 	}
+	members := []watchers.MemberSource{r.Watchers.Left(r.left)}
 	watch := func(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) error {
 		from := r.Watchers.Source(kind, handle)
-		if err := controller.MultiClusterWatch(from); err != nil {
-			return err
-		}
+		members = append(members, from)
 		// Connections engage workload clusters only.
 		local, _, err := from.ForCluster(clusters.LocalName, mgr.GetLocalManager())
 		if err != nil {
@@ -140,7 +139,7 @@ func (r *Reconciler) setup(mgr mcmanager.Manager) error {
 			return err
 		}
 	}
-	if err := controller.MultiClusterWatch(memberwrite.Disengaged(r.disengaged)); err != nil {
+	if err := watchers.WatchMembers(mgr, controller, members...); err != nil {
 		return err
 	}
 	r.Catalogue.Notify(r.woken)
@@ -163,9 +162,9 @@ func (r *Reconciler) woken(region string) {
 	}
 }
 
-// disengaged forgets the node groups of a cluster that is no longer engaged. It enqueues them,
-// because a new engagement may have added them again in the meantime.
-func (r *Reconciler) disengaged(name multicluster.ClusterName, q queue) {
+// left forgets the node groups of a cluster that is no longer engaged or self-managed. It
+// enqueues them, because a new engagement may have added them again in the meantime.
+func (r *Reconciler) left(name multicluster.ClusterName, q queue) {
 	for _, who := range r.dependents.drop(name) {
 		r.forget(who)
 		q.Add(who)

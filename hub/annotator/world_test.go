@@ -34,6 +34,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/annotator"
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/eventnote"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -125,7 +126,7 @@ func (w *world) start() (stop func()) {
 	w.g.Expect(mgr.Add(watching)).To(Succeed())
 
 	options := w.options
-	options.Watchers, options.Recorder, options.Registerer = watching, mgr.GetEventRecorder("capa-annotator"), w.registry
+	options.Watchers, options.Recorder, options.Registerer = watching, eventnote.Bounded(mgr.GetEventRecorder("capa-annotator")), w.registry
 	options.Logger = w.logger
 	options.Catalogue = w.aws.catalogue(w.T, mgr)
 	if counting, is := w.options.Catalogue.(*gets); is {

@@ -2,11 +2,14 @@ package approval
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -121,6 +124,72 @@ func TestSignatureIsUsedOnce(t *testing.T) {
 	w.Expect(w.post(w.serve(), path, captured, "")).To(And(HaveField("Code", 422), HaveField("Body", ContainSubstring("this signature has already approved Promotion "+w.ns+"/again-prod-1"))))
 }
 
+// A caller that lost the answer calls again. While the promotion is approved by it, the answer
+// is that of the first call, and nothing is written.
+func TestRepeatedApproval(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	path := ApprovalPath(w.ns, "repeated", "prod", "1.1.0")
+	p := w.pipeline("repeated")
+	promotion := w.promotion(p, 1, "1.1.0", waiting)
+	w.becomes(promotion, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingMerge, URL: pull})
+	first := Sign(key, http.MethodPost, path, time.Now(), nil)
+	w.Expect(w.post(url, path, first, "")).To(Equal(answer{201, "", pull}))
+	w.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
+	for _, headers := range []http.Header{first, Sign(key, http.MethodPost, path, time.Now().Add(time.Second), nil)} {
+		w.Expect(w.post(url, path, headers, "")).To(Equal(answer{201, "", pull}))
+		now := &capstanv1.Promotion{}
+		w.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), now)).To(Succeed())
+		w.Expect(now.ResourceVersion).To(Equal(promotion.ResourceVersion))
+	}
+	// Another caller has not approved it.
+	w.secret("prod", map[string][]byte{SecretKey: []byte("of prod")})
+	own(p, "prod")
+	w.Expect(w.c.Update(t.Context(), p)).To(Succeed())
+	w.Expect(w.post(url, path, Sign([]byte("of prod"), http.MethodPost, path, time.Now(), nil), "")).To(And(
+		HaveField("Code", 422), HaveField("Body", ContainSubstring("was already approved by secret:"+w.ns+"/hmac"))))
+	// One that ended is not approved any more.
+	w.promotion(w.pipeline("ended"), 1, "1.1.0", waiting)
+	ended := &capstanv1.Promotion{}
+	w.Expect(w.c.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "ended-prod-1"}, ended)).To(Succeed())
+	w.becomes(ended, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSuperseded, Message: "dev moved on"})
+	w.Expect(w.approve(url, "ended", "1.1.0").Code).To(Equal(422))
+	w.Expect(w.approve(url, "ended", "1.1.0")).To(And(HaveField("Code", 422), HaveField("Body", ContainSubstring("dev moved on"))))
+}
+
+// A retry needs its own approval. Signatures of earlier runs do not approve it.
+func TestApprovalOfARetry(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	path := ApprovalPath(w.ns, "retried", "prod", "1.1.0")
+	promotion := w.promotion(w.pipeline("retried"), 1, "1.1.0", waiting)
+	refused := And(HaveField("Code", 422), HaveField("Body", ContainSubstring("this signature has already approved Promotion "+w.ns+"/retried-prod-1")))
+	var used []http.Header
+	for run := range int64(3) {
+		if run > 0 {
+			w.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
+			promotion.Spec.Retry = run
+			w.Expect(w.c.Update(t.Context(), promotion)).To(Succeed())
+			promotion.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval, Retry: run}
+			w.Expect(w.c.Status().Update(t.Context(), promotion)).To(Succeed())
+		}
+		for _, headers := range used {
+			w.Expect(w.post(url, path, headers, "")).To(refused, "run %d", run)
+		}
+		signed := Sign(key, http.MethodPost, path, time.Now().Add(time.Duration(run)*time.Second), nil)
+		used = append(used, signed)
+		done := make(chan answer, 1)
+		go func() { done <- w.post(url, path, signed, "") }()
+		w.Eventually(func(g Gomega) {
+			g.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
+			g.Expect(promotion.Spec.Approval).To(Equal(&capstanv1.Approval{By: "secret:" + w.ns + "/hmac", Method: capstanv1.ApprovalByHTTP, Retry: run}))
+		}).Should(Succeed())
+		promotion.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, Retry: run}
+		w.Expect(w.c.Status().Update(t.Context(), promotion)).To(Succeed())
+		w.Eventually(done).Should(Receive(HaveField("Code", 204)))
+	}
+}
+
 // The key of the environment has precedence over the Pipeline's. With a key that cannot be read
 // no call is accepted.
 func TestWhichKeySigns(t *testing.T) {
@@ -175,6 +244,59 @@ func TestRotatedKey(t *testing.T) {
 	w.Expect(w.c.Patch(t.Context(), secretOfWorld(w), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"hmac-key":"bmV3"}}`)))).To(Succeed())
 	w.Expect(code(string(key))).To(Equal(401))
 	w.Expect(code("new")).To(Equal(422))
+}
+
+// During a rotation the previous key is accepted, too, until it is removed. Without a present
+// key it is not.
+func TestRotationWithOverlap(t *testing.T) {
+	w := newWorld(t)
+	server := New(w.options)
+	listener := httptest.NewServer(server)
+	t.Cleanup(listener.Close)
+	w.pipeline("overlap")
+	path := ApprovalPath(w.ns, "overlap", "prod", "1.1.0")
+	code := func(key string) int {
+		return w.post(listener.URL, path, Sign([]byte(key), http.MethodPost, path, time.Now(), nil), "").Code
+	}
+	set := func(data string) {
+		w.Expect(w.c.Patch(t.Context(), secretOfWorld(w), client.RawPatch("application/merge-patch+json", []byte(`{"data":`+data+`}`)))).To(Succeed())
+	}
+	encoded := base64.StdEncoding.EncodeToString
+	set(`{"hmac-key":"` + encoded([]byte("new")) + `","hmac-key-previous":"` + encoded(key) + `"}`)
+	w.Expect(code("new")).To(Equal(422))
+	w.Expect(testutil.ToFloat64(server.metrics.previousKey)).To(BeZero())
+	w.Expect(code(string(key))).To(Equal(422))
+	w.Expect(testutil.ToFloat64(server.metrics.previousKey)).To(BeEquivalentTo(1))
+	w.Expect(code("another")).To(Equal(401))
+	w.Expect(code("")).To(Equal(401))
+	set(`{"hmac-key":""}`)
+	w.Expect(code(string(key))).To(Equal(401), "the previous key alone accepts no call")
+	set(`{"hmac-key":"` + encoded([]byte("new")) + `","hmac-key-previous":""}`)
+	w.Expect(code("")).To(Equal(401), "an empty key is no key")
+	set(`{"hmac-key-previous":null}`)
+	w.Expect(code(string(key))).To(Equal(401))
+	w.Expect(code("new")).To(Equal(422))
+}
+
+// A 401 says what the hook needs. It is the same for every cause, so that it does not disclose
+// whether there is a key, or what differs.
+func TestUnauthorizedSaysWhatIsNeeded(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	keyless := w.pipeline("keyless")
+	keyless.Spec.Promotion.Strategy.SecretRef = nil
+	w.Expect(w.c.Update(t.Context(), keyless)).To(Succeed())
+	missing := w.pipeline("missing-secret-of-all")
+	missing.Spec.Promotion.Strategy.SecretRef.Name = "none"
+	w.Expect(w.c.Update(t.Context(), missing)).To(Succeed())
+	w.pipeline("keyed")
+	for _, pipeline := range []string{"keyless", "missing-secret-of-all", "keyed"} {
+		path := ApprovalPath(w.ns, pipeline, "prod", "1.1.0")
+		for _, headers := range []http.Header{nil, Sign([]byte("another"), http.MethodPost, path, time.Now(), nil), Sign(nil, http.MethodPost, path, time.Now().Add(-time.Hour), nil)} {
+			w.Expect(w.post(url, path, headers, "")).To(Equal(answer{401, unauthorizedBody, ""}), pipeline)
+		}
+	}
+	w.Expect(unauthorizedBody).To(And(ContainSubstring("promotion.strategy.secretRef"), ContainSubstring(SecretKey), ContainSubstring("without a secretRef every call is refused")))
 }
 
 // A hub with one namespace does not serve Pipelines of other namespaces.

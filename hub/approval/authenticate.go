@@ -38,14 +38,21 @@ func (s *Server) authenticate(ctx context.Context, r *http.Request, p *pipelines
 		return caller{}, unauthorized(reasonSignature, err)
 	}
 	c := caller{secret: types.NamespacedName{Namespace: p.Namespace, Name: name}, signature: sig}
-	key, err := s.key(ctx, c.secret)
+	keys, err := s.keys(ctx, c.secret)
 	if err != nil {
 		return caller{}, err
 	}
-	if err := sig.check(key, target, r.Method, r.URL.EscapedPath(), body); err != nil {
-		return caller{}, unauthorized(reasonSignature, err)
+	for i, key := range keys {
+		if err = sig.check(key, target, r.Method, r.URL.EscapedPath(), body); err == nil {
+			if i > 0 {
+				s.metrics.previousKey.Inc()
+				s.Logger.Info("the call is signed with the previous key", "secret", c.secret.String(), "key", PreviousSecretKey,
+					"path", r.URL.Path, "client", r.RemoteAddr)
+			}
+			return c, nil
+		}
 	}
-	return c, nil
+	return caller{}, unauthorized(reasonSignature, err)
 }
 
 // secretOf returns the name of the Secret that signs for an environment: its own, else the
@@ -61,8 +68,10 @@ func secretOf(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment) string {
 	return ""
 }
 
-// key reads the HMAC key for each call, so that a changed Secret is used at once.
-func (s *Server) key(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+// keys reads the HMAC keys for each call, so that a changed Secret is used at once: the
+// present key, and the previous one if the Secret has it. Without a present key no call is
+// accepted.
+func (s *Server) keys(ctx context.Context, name types.NamespacedName) ([][]byte, error) {
 	secret := &corev1.Secret{}
 	err := s.Client.Get(ctx, name, secret)
 	switch {
@@ -75,7 +84,11 @@ func (s *Server) key(ctx context.Context, name types.NamespacedName) ([]byte, er
 	case len(secret.Data[SecretKey]) == 0:
 		return nil, unauthorized(reasonNoSecret, fmt.Errorf("Secret %s has no key %s, or an empty one: set it", name, SecretKey))
 	}
-	return secret.Data[SecretKey], nil
+	keys := [][]byte{secret.Data[SecretKey]}
+	if previous := secret.Data[PreviousSecretKey]; len(previous) > 0 {
+		keys = append(keys, previous)
+	}
+	return keys, nil
 }
 
 // environment returns the index and the environment of a Pipeline by name; -1 and nil if there

@@ -73,7 +73,7 @@ func newest(ctx context.Context, reader client.Reader, p *pipelinesv1.Pipeline, 
 	if err != nil {
 		return nil, err
 	}
-	found := decision.NewestOf(all, environment)
+	found := decision.NewestOf(p.UID, all, environment)
 	if found == nil || found.Spec.Number < mark {
 		return nil, nil
 	}

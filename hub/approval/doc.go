@@ -10,22 +10,24 @@
 // Neither call promotes. A hint triggers a reconcile of the Pipeline: on the leader through
 // its queue, on a standby through an annotation that the leader observes. An approval is
 // written to spec.approval of the newest Promotion into the environment, if that Promotion
-// has the revision and waits for an approval. The reconcilers decide what follows, from the
+// has the revision and waits for an approval. A caller that repeats its approval gets the
+// result of that promotion; nothing is written. The reconcilers decide what follows, from the
 // state of the clusters. Both calls then wait up to 5 seconds for the result. They answer 201
 // with the address of the pull request, or 204 if there is none (yet).
 //
-// Every call is signed with the HMAC key of the target environment, else of the Pipeline. If
-// there is no key, the answer is 401. Signatures of version 2 cover method, path, time and
-// body. Weave's signatures cover at most the body and never expire; they are accepted only
-// with --legacy-signatures.
+// Every call is signed with the HMAC key of the target environment, else of the Pipeline,
+// or with the previous key that the same Secret has during a rotation. If there is no key,
+// the answer is 401. The body of a 401 is the same for every cause. Signatures of version 2
+// cover method, path, time and body. Weave's signatures cover at most the body and never
+// expire; they are accepted only with --legacy-signatures.
 //
 // # Replays
 //
-// A captured hint triggers one more reconcile, which changes nothing. A captured approval is
-// useless: a promotion is approved once, and the Promotion keeps the digest of the signature.
-// So within the five minutes in which the signature is valid, it approves no second promotion
-// of the same revision. The digest is in the API server, so all replicas see it, also after a
-// restart.
+// A captured hint triggers one more reconcile, which changes nothing. A captured approval
+// is useless: each run of a promotion is approved once, and the Promotion keeps the digests
+// of the signatures of all runs. So within the five minutes in which the signature is
+// valid, it approves no second promotion of the same revision and no retry. The digest is
+// in the API server, so all replicas see it, also after a restart.
 //
 // # Bounds
 //

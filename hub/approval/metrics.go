@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	calls       *prometheus.CounterVec
 	refusals    *prometheus.CounterVec
+	previousKey prometheus.Counter
 	callSeconds *prometheus.HistogramVec
 }
 
@@ -19,6 +20,10 @@ func newMetrics() *metrics {
 			Name: "capstan_hook_refusals_total",
 			Help: "Calls of the promotion hook that were refused, by reason; alert on Signature and Replayed.",
 		}, []string{"reason"}),
+		previousKey: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "capstan_hook_previous_key_calls_total",
+			Help: "Calls of the promotion hook that are signed with " + PreviousSecretKey + "; remove that key when this no longer rises.",
+		}),
 		callSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "capstan_hook_call_seconds",
 			Help:    "Duration of a call of the promotion hook, including the wait for its result, by endpoint.",
@@ -28,5 +33,5 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.calls, m.refusals, m.callSeconds}
+	return []prometheus.Collector{m.calls, m.refusals, m.previousKey, m.callSeconds}
 }

@@ -75,9 +75,15 @@ func refuse(code int, why reason, format string, args ...any) *refusal {
 	return &refusal{code: code, reason: why, body: fmt.Sprintf(format, args...)}
 }
 
-// unauthorized answers without a body, so that the caller does not learn what is wrong.
+// unauthorizedBody is the body of every 401. It is the same whatever is wrong, so that the
+// caller does not learn whether a key exists, or what differs.
+const unauthorizedBody = "unauthorized: the hook accepts only calls that are signed with a key of the Pipeline. The key is " + SecretKey +
+	" in the Secret that promotion.strategy.secretRef of the environment or of the Pipeline names; without a secretRef every call is refused." +
+	" capstan sign makes the headers " + SignatureHeader + " and " + TimestampHeader + ". The hub's log (call refused) says what is wrong with this call"
+
+// unauthorized answers with a body that does not depend on the cause.
 func unauthorized(why reason, cause error) *refusal {
-	return &refusal{code: http.StatusUnauthorized, reason: why, cause: cause}
+	return &refusal{code: http.StatusUnauthorized, reason: why, body: unauthorizedBody, cause: cause}
 }
 
 // notApproved is weave's answer if no promotion waits for the approval.

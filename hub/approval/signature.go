@@ -22,6 +22,9 @@ const (
 	TimestampHeader = "X-Signature-Timestamp"
 	// SecretKey is the key in a Secret for the HMAC key (the same as weave's).
 	SecretKey = "hmac-key"
+	// PreviousSecretKey is the key in a Secret for the HMAC key before a rotation. It is
+	// accepted, too, until it is removed from the Secret.
+	PreviousSecretKey = "hmac-key-previous"
 
 	// Window is how much the time of signing may differ from the hub's clock, in both
 	// directions: clocks differ by seconds, and CI systems queue for a minute or two.

@@ -1,16 +1,21 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 	"github.com/capstan-hub/capstan/hub/serving"
@@ -143,21 +148,25 @@ func TestStreamSlots(t *testing.T) {
 	s := newStreamSlots()
 	var all []func()
 	for i := range maxStreams {
-		release, err := s.take(fmt.Sprint("browser-", i/2), 2)
+		release, err := s.take(quota{fmt.Sprint("browser-", i/2), 2})
 		g.Expect(err).NotTo(HaveOccurred())
 		all = append(all, release)
 	}
-	_, err := s.take("another", 2)
+	_, err := s.take(quota{"another", 2})
 	g.Expect(errors.Is(err, errTooManyStreams)).To(BeTrue())
 	for _, release := range all {
 		release()
 	}
 	g.Expect(s.lockedOwn).To(BeEmpty())
 	g.Expect(s.lockedAll).To(BeZero())
-	_, err = s.take("one", 1)
+	_, err = s.take(quota{"one", 1})
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = s.take("one", 1)
+	_, err = s.take(quota{"one", 1})
 	g.Expect(errors.Is(err, errTooManyStreams)).To(BeTrue())
+	_, err = s.take(quota{"two", 1}, quota{"user", 1})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = s.take(quota{"three", 1}, quota{"user", 1})
+	g.Expect(errors.Is(err, errTooManyStreams)).To(BeTrue(), "the user has another browser")
 }
 
 // oneConnection is a listener of one connection without buffer: a write waits until it is
@@ -210,4 +219,114 @@ func TestSlowViewer(t *testing.T) {
 	w.Eventually(open, patience).Should(Equal(1))
 	w.runs(p, "dev", "1.2.0")
 	w.Eventually(events, patience).Should(Receive(HaveField("Data", ContainSubstring("1.2.0"))))
+}
+
+// The quota of streams is that of the user: another sign-in gives no other quota.
+func TestStreamsOfOneUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, byToken)
+	token := w.account("ada")
+	other := w.browser()
+	w.Expect(other.signIn(w.account("bob")).Code).To(Equal(303))
+	opened := 0
+	for range maxUserStreams/maxOwnStreams + 1 {
+		b := w.browser()
+		w.clock.step(signInEvery)
+		w.Expect(b.signIn(token).Code).To(Equal(303))
+		version := b.get("/about").version()
+		for range maxOwnStreams {
+			if opened == maxUserStreams {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/stream?page=/about&from="+version, nil)
+				w.Expect(err).NotTo(HaveOccurred())
+				response, err := b.client.Do(request)
+				w.Expect(err).NotTo(HaveOccurred())
+				w.Expect(response.Body.Close()).To(Succeed())
+				w.Expect(response.StatusCode).To(Equal(http.StatusNoContent))
+				break
+			}
+			b.listen("/about", version, nil)
+			opened++
+		}
+	}
+	other.listen("/about", other.get("/about").version(), nil)
+}
+
+// The page of an object that does not exist has no topic, whatever name a viewer invents. All
+// forms of the address of one page have the same topic.
+func TestNamesOfTopics(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.cluster("dev")
+	w.pipeline("shop", "1.0.0", "dev")
+	b := w.browser()
+	topics := func() int {
+		w.server.board.mu.Lock()
+		defer w.server.board.mu.Unlock()
+		return len(w.server.board.lockedSeats)
+	}
+	for i := range 20 {
+		page := fmt.Sprintf("/pipelines/%s/absent-%d", w.apps, i)
+		w.Expect(b.get(page).Code).To(Equal(404))
+		w.Expect(b.get("/stream?page=" + page).Code).To(Equal(404))
+		w.Expect(b.get("/changes?page=" + page)).To(And(HaveField("Code", 200), HaveField("Body", ContainSubstring(`"resync":true`))))
+	}
+	w.Expect(topics()).To(BeZero())
+	for _, page := range []string{"/pipelines/" + w.apps + "/shop", "/pipelines/" + w.apps + "/sh%6Fp", "/pipelines/%61" + w.apps[1:] + "/shop", "/%70ipelines/" + w.apps + "/shop"} {
+		w.Expect(b.get(page)).To(And(HaveField("Code", 200), HaveField("Body", ContainSubstring(`data-live="/pipelines/`+w.apps+`/shop"`))), page)
+	}
+	w.Expect(topics()).To(Equal(1))
+}
+
+// The beginning of a stream counts as a request, and its time as a stream does not.
+func TestStreamsBeginAsRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	b := w.browser()
+	b.listen("/about", b.get("/about").version(), nil)
+	w.Eventually(func() int { return len(w.server.slots) }, patience).Should(BeZero())
+	for range maxRequests {
+		w.server.slots <- struct{}{}
+	}
+	w.Expect(b.get("/stream?page=/about").Code).To(Equal(503))
+	<-w.server.slots
+	b.listen("/about", "", nil)
+}
+
+// heldReviews holds SubjectAccessReviews back until a test releases them, and counts them.
+type heldReviews struct {
+	client.Client
+	hold    chan struct{}
+	reviews atomic.Int32
+}
+
+func (h *heldReviews) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	if _, ok := o.(*authorizationv1.SubjectAccessReview); ok {
+		h.reviews.Add(1)
+		<-h.hold
+	}
+	return h.Client.Create(ctx, o, options...)
+}
+
+// Many tabs of one user that open at once cause one review of each right.
+func TestReviewsAreJoined(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	held := &heldReviews{Client: w.options.Client, hold: make(chan struct{})}
+	a := newAccess(held, w.clock)
+	questions := []question{{right: listClusters}, {right: listPipelines}}
+	user := authenticationv1.UserInfo{Username: "ada"}
+	known, err := a.of(user)
+	w.Expect(err).NotTo(HaveOccurred())
+	const tabs = 10
+	answers := make(chan error, tabs)
+	for range tabs {
+		go func() { answers <- a.ask(t.Context(), user, known, questions) }()
+	}
+	w.Eventually(held.reviews.Load, patience).Should(BeNumerically(">=", len(questions)))
+	w.Consistently(held.reviews.Load, "300ms").Should(BeEquivalentTo(len(questions)))
+	close(held.hold)
+	for range tabs {
+		w.Eventually(answers, patience).Should(Receive(BeNil()))
+	}
+	w.Expect(held.reviews.Load()).To(BeEquivalentTo(len(questions)))
 }

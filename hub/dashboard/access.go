@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/utils/clock"
@@ -67,6 +69,11 @@ type question struct {
 	namespace string
 }
 
+// String is different for different questions.
+func (q question) String() string {
+	return strings.Join([]string{q.group, q.resource, q.verb, q.namespace}, "/")
+}
+
 type ruling struct {
 	allowed bool
 	// again is set when the previous review denied it, too.
@@ -90,6 +97,9 @@ type access struct {
 
 // rulings are the cached results for one user.
 type rulings struct {
+	// reviews joins equal reviews that are under way: many tabs of one user send requests at once.
+	reviews singleflight.Group
+
 	// mu guards known.
 	mu    sync.Mutex
 	known map[question]ruling
@@ -217,23 +227,30 @@ func (a *access) ask(ctx context.Context, user authenticationv1.UserInfo, known 
 	group.SetLimit(maxAsking)
 	for _, q := range known.missing(questions, now) {
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, askTimeout)
-			defer cancel()
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string]authorizationv1.ExtraValue{},
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Group: q.group, Resource: q.resource, Verb: q.verb, Namespace: q.namespace},
-			}}
-			for key, values := range user.Extra {
-				review.Spec.Extra[key] = authorizationv1.ExtraValue(values)
-			}
-			if err := a.client.Create(ctx, review); err != nil {
-				return fmt.Errorf("reviewing access to %s: %w", q.resource, err)
-			}
-			known.set(q, review.Status.Allowed, now)
-			return nil
+			_, err, _ := known.reviews.Do(q.String(), func() (any, error) { return nil, a.review(ctx, user, known, q, now) })
+			return err
 		})
 	}
 	return group.Wait()
+}
+
+// review makes one review and caches its result. Others may wait for it, so it does not end with
+// the request.
+func (a *access) review(ctx context.Context, user authenticationv1.UserInfo, known *rulings, q question, now time.Time) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string]authorizationv1.ExtraValue{},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: q.group, Resource: q.resource, Verb: q.verb, Namespace: q.namespace},
+	}}
+	for key, values := range user.Extra {
+		review.Spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	if err := a.client.Create(ctx, review); err != nil {
+		return fmt.Errorf("reviewing access to %s: %w", q.resource, err)
+	}
+	known.set(q, review.Status.Allowed, now)
+	return nil
 }
 
 func (r *rulings) missing(questions []question, now time.Time) []question {

@@ -117,7 +117,7 @@ func (s *Server) recordApproval(ctx context.Context, v viewer, p *capstanv1.Prom
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID},
-		"spec":     map[string]any{"approval": capstanv1.Approval{By: v.user.Username}},
+		"spec":     map[string]any{"approval": capstanv1.Approval{By: v.user.Username, Retry: p.Run()}},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding an approval: %w", err)

@@ -19,6 +19,10 @@ const (
 // errTooManyTopics is returned when all maxTopics topics have viewers.
 var errTooManyTopics = errors.New("too many different pages have viewers")
 
+// errAbsent is returned for the page of an object that does not exist, or that the viewer may not
+// see.
+var errAbsent = errors.New("the object does not exist")
+
 // board has the topics. A seat counts the viewers of a topic: so a topic with viewers is
 // never evicted, and no topic waits for the rendering of another.
 type board struct {
@@ -38,12 +42,21 @@ type seat struct {
 
 func newBoard(r *renderer) *board { return &board{renderer: r, lockedSeats: map[string]*seat{}} }
 
+func seatKey(a address, scope view.Scope) string { return a.canonical + "\n" + scope.Key() }
+
+// has reports whether there is a topic of a page and Scope.
+func (b *board) has(a address, scope view.Scope) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lockedSeats[seatKey(a, scope)] != nil
+}
+
 // join adds a viewer to the topic of a page and Scope, until leave is called. A new topic
 // replaces one without viewers; errTooManyTopics when all topics have viewers.
 func (b *board) join(a address, scope view.Scope) (t *topic, leave func(now time.Time), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	key := a.canonical + "\n" + scope.Key()
+	key := seatKey(a, scope)
 	s := b.lockedSeats[key]
 	if s == nil {
 		if len(b.lockedSeats) >= maxTopics && !b.evictLocked() {

@@ -41,11 +41,11 @@
 //
 // # Bounds
 //
-// These are bounded: concurrent connections, requests and streams; streams of one
-// session; topics; sizes of header and body; the time of each phase of a request and of
-// each write to a stream; sign-in attempts of each client. The API client has its own
-// rate limit. When there is no slot for another stream, the browser polls. When there is
-// no slot for another topic, the page is shown without live changes.
+// These are bounded: concurrent connections, requests and streams; streams of one session
+// and of one user; topics; sizes of header and body; the time of each phase of a request
+// and of each write to a stream; sign-in attempts of each client. The API client has its
+// own rate limit. When there is no slot for another stream, the browser polls. When there
+// is no slot for another topic, the page is shown without live changes.
 //
 // # Locking
 //

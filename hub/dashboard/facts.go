@@ -36,7 +36,9 @@ type source struct {
 	cache cache.Cache
 	live  func() map[view.Cluster]view.Observed
 	leads func() bool
-	clock clock.PassiveClock
+	clock clock.WithTicker
+	// lease reads the lease of the leader; nil if that is not possible.
+	lease func(context.Context) (Lease, error)
 	// machines reads the machines of the management cluster; nil when they are not shown.
 	machines client.Reader
 
@@ -56,6 +58,7 @@ type source struct {
 	// lockedMachines were read at lockedMachinesAt.
 	lockedMachines   machines
 	lockedMachinesAt time.Time
+	lockedLeader     leaseReading
 }
 
 // kinds whose objects are shown.
@@ -130,21 +133,27 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	facts.Now, facts.Leads = now, s.leads()
 	if facts.Leads {
 		facts.Observed = s.live()
+	} else {
+		facts.LeaderSeen, facts.Leaderless = s.lockedLeader.at, s.lockedLeader.expired(now)
 	}
 	s.lockedFacts = &facts
 	return s.lockedFacts, nil
 }
 
-// readLocked reads the caches. Objects are not copied: this package never changes them.
+// readLocked reads the caches. Objects are not copied, except Promotions: this package never
+// changes them, but the cache may have packed a Promotion.
 func (s *source) readLocked(ctx context.Context) (*view.Facts, error) {
 	var connections capstanv1.ClusterConnectionList
 	var pipelines pipelinesv1.PipelineList
 	var promotions capstanv1.PromotionList
 	var backends eventingv1.EventingBackendList
-	for _, list := range []client.ObjectList{&connections, &pipelines, &promotions, &backends} {
+	for _, list := range []client.ObjectList{&connections, &pipelines, &backends} {
 		if err := s.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("reading %T: %w", list, err)
 		}
+	}
+	if err := s.cache.List(ctx, &promotions); err != nil {
+		return nil, fmt.Errorf("reading %T: %w", promotions, err)
 	}
 	return &view.Facts{
 		Connections: connections.Items, Pipelines: pipelines.Items, Promotions: promotions.Items, Backends: backends.Items,

@@ -62,7 +62,9 @@ type address struct {
 	// canonical is equal for all addresses of the same page.
 	canonical string
 	route     string
-	build     builder
+	// object is set for the page of one object, which may not exist.
+	object bool
+	build  builder
 }
 
 // parseAddress parses the address of a page; false when no page has this address.
@@ -83,12 +85,16 @@ func (o *Options) parseAddress(u *url.URL) (address, bool) {
 			continue
 		}
 		q := view.Query{Page: 1}
-		canonical := u.EscapedPath()
+		escaped := make([]string, len(parts))
+		for i, part := range parts {
+			escaped[i] = url.PathEscape(part)
+		}
+		canonical := "/" + strings.Join(escaped, "/")
 		if kind.parts == 0 { // Pages of one object have no filters.
 			q = view.ParseQuery(u.Query())
 			canonical = strings.TrimSuffix(canonical+"?"+q.Encode(), "?")
 		}
-		return address{canonical: canonical, route: "/" + strings.Join(append([]string{kind.name}, kind.holders()...), "/"), build: kind.build(o, parts[1:], q)}, true
+		return address{canonical: canonical, object: kind.parts > 0, route: "/" + strings.Join(append([]string{kind.name}, kind.holders()...), "/"), build: kind.build(o, parts[1:], q)}, true
 	}
 	return address{}, false
 }

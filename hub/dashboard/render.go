@@ -149,6 +149,9 @@ type shell struct {
 	User, CSRF string
 	// Standby is set on a replica that does not lead.
 	Standby bool
+	// Leaderless is set on a standby while no replica leads; the leader was LeaderSeen then.
+	Leaderless bool
+	LeaderSeen time.Time
 	// Live is the address whose changes are streamed; empty for a page without changes.
 	// Version is that of the shown page.
 	Live, Version string

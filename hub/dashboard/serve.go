@@ -36,7 +36,7 @@ func (s *Server) routes() http.Handler {
 	}
 	handle("GET "+assetsPath+"{name}", "/assets", s.asset)
 	handle("GET /changes", "/changes", s.changes)
-	mux.HandleFunc("GET /stream", s.stream) // It counts its requests itself, and has no time limit.
+	mux.HandleFunc("GET /stream", s.stream) // It counts its requests itself, and bounds only their beginning.
 	if s.Auth == AuthToken {
 		handle("GET "+signInPath, signInPath, s.signInForm)
 		handle("POST "+signInPath, signInPath, s.signIn)
@@ -84,17 +84,26 @@ func ownHost(host string) bool {
 // bounded limits concurrent requests to the slots, and the time of each request.
 func (s *Server) bounded(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "too many concurrent requests: try again", http.StatusServiceUnavailable)
+		release, ok := s.enter(w)
+		if !ok {
 			return
 		}
+		defer release()
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
 		h(w, r.WithContext(ctx))
+	}
+}
+
+// enter takes a slot for a request. Without a free slot it answers the request.
+func (s *Server) enter(w http.ResponseWriter) (release func(), ok bool) {
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, true
+	default:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many concurrent requests: try again", http.StatusServiceUnavailable)
+		return nil, false
 	}
 }
 
@@ -185,6 +194,10 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		t, leave, live = newTopic(a, v.scope, s.renderer), func() {}, ""
 		err = t.refresh(v.facts)
 	}
+	if errors.Is(err, errAbsent) {
+		s.absent(w, r, v)
+		return
+	}
 	if err != nil {
 		s.unseen(w, r, v, err)
 		return
@@ -195,11 +208,16 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.unseen(w, r, v, err)
 	case !there:
-		s.message(w, r, v, http.StatusNotFound, "Not found", "This object does not exist, or you may not see it.", "")
+		s.absent(w, r, v)
 	default:
 		s.write(w, r, http.StatusOK, v, shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: live, Version: seen.version,
 			Main: template.HTML(seen.main)}) // The templates of this package made it.
 	}
+}
+
+// absent answers a request for the page of an object that does not exist for the viewer.
+func (s *Server) absent(w http.ResponseWriter, r *http.Request, v viewer) {
+	s.message(w, r, v, http.StatusNotFound, "Not found", "This object does not exist, or you may not see it.", "")
 }
 
 // unseen answers a request without a valid session, or when no page can be shown.
@@ -236,7 +254,9 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code 
 // write sends a page inside the layout.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewer, page shell) {
 	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable
-	page.Standby = v.facts != nil && !v.facts.Leads
+	if v.facts != nil {
+		page.Standby, page.Leaderless, page.LeaderSeen = !v.facts.Leads, v.facts.Leaderless, v.facts.LeaderSeen
+	}
 	if v.user.Username != "" {
 		page.User, page.CSRF = v.user.Username, s.sessions.csrfToken(v.session)
 	}

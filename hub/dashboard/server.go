@@ -87,6 +87,9 @@ type Options struct {
 	Machines client.Reader
 	// Leads reports whether this replica is the leader.
 	Leads func() bool
+	// Lease reads the lease of the leader, from the API server; it is called only on a standby.
+	// When nil, a standby does not notice that no replica leads.
+	Lease func(context.Context) (Lease, error)
 	// Client creates TokenReviews and SubjectAccessReviews; it has its own rate limit.
 	Client client.Client
 	// Config of the management cluster. Only its address and CA are used: approvals are
@@ -177,7 +180,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
-		source:   &source{cache: o.Cache, live: o.Live, leads: o.Leads, clock: o.Clock, machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
+		source:   &source{cache: o.Cache, live: o.Live, leads: o.Leads, lease: o.Lease, clock: o.Clock, machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}
@@ -204,7 +207,7 @@ func (s *Server) Start(ctx context.Context) error {
 		HTTP2:       true, // The streams of many tabs share a connection.
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxConnections: maxConnections, MaxHeader: maxHeader, Logger: s.Logger.WithValues("auth", s.Auth),
-	}.Run(ctx, s.source.watch, s.pulse)
+	}.Run(ctx, s.source.watch, s.source.followLease, s.pulse)
 }
 
 // pulse updates the topics that have viewers when something changed, and at intervals

@@ -32,6 +32,9 @@ const (
 	maxOwnStreams = 4
 	// maxOwnStreamsShared of one browser over HTTP/2, where streams share a connection.
 	maxOwnStreamsShared = 32
+	// maxUserStreams of one user who signed in, over all sessions: each sign-in begins another
+	// session. Further tabs poll.
+	maxUserStreams = 32
 
 	// browserCookie identifies a browser when sign-in is disabled.
 	browserCookie = "capstan-browser"
@@ -40,7 +43,15 @@ const (
 // errTooManyStreams is returned when there is no slot for another stream.
 var errTooManyStreams = errors.New("too many streams")
 
-// streamSlots count the streams of each browser, and of all.
+// quota is how many streams a browser or a user may have.
+type quota struct {
+	// of names the browser or the user; empty if it cannot be identified, and has no limit of
+	// its own.
+	of   string
+	most int
+}
+
+// streamSlots count the streams of each browser, of each user, and of all.
 type streamSlots struct {
 	// mu guards the fields that follow.
 	mu        sync.Mutex
@@ -50,24 +61,45 @@ type streamSlots struct {
 
 func newStreamSlots() *streamSlots { return &streamSlots{lockedOwn: map[string]int{}} }
 
-// take takes a slot for a browser, which may have most slots. An empty name stands for a
-// browser that cannot be identified; it has no limit of its own.
-func (s *streamSlots) take(browser string, most int) (release func(), err error) {
+// take takes a slot that counts for each of the quotas.
+func (s *streamSlots) take(quotas ...quota) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lockedAll >= maxStreams || (browser != "" && s.lockedOwn[browser] >= most) {
+	if s.lockedAll >= maxStreams {
 		return nil, errTooManyStreams
 	}
+	for _, q := range quotas {
+		if q.of != "" && s.lockedOwn[q.of] >= q.most {
+			return nil, errTooManyStreams
+		}
+	}
 	s.lockedAll++
-	s.lockedOwn[browser]++
+	for _, q := range quotas {
+		s.lockedOwn[q.of]++
+	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.lockedAll--
-		if s.lockedOwn[browser]--; s.lockedOwn[browser] == 0 {
-			delete(s.lockedOwn, browser)
+		for _, q := range quotas {
+			if s.lockedOwn[q.of]--; s.lockedOwn[q.of] == 0 {
+				delete(s.lockedOwn, q.of)
+			}
 		}
 	}, nil
+}
+
+// quotas returns those of a request for a stream.
+func (s *Server) quotas(r *http.Request, v viewer) []quota {
+	most := maxOwnStreams
+	if r.ProtoMajor > 1 {
+		most = maxOwnStreamsShared
+	}
+	all := []quota{{of: s.browser(r, v), most: most}}
+	if v.user.Username != "" {
+		all = append(all, quota{of: "user/" + v.user.Username, most: maxUserStreams})
+	}
+	return all
 }
 
 // browser returns the name of a request's browser: its session, or its cookie without
@@ -113,7 +145,15 @@ func (s *Server) followed(r *http.Request) (viewer, address, int, error) {
 }
 
 // join adds a viewer to the topic of a page and refreshes the topic with the viewer's facts.
+//
+// The error is errAbsent for a page of an object that does not exist for the viewer, and that no
+// other viewer with the same Scope follows: anyone can name such objects, so they get no topic.
 func (s *Server) join(a address, v viewer) (t *topic, leave func(), err error) {
+	if a.object && !s.board.has(a, v.scope) {
+		if _, there := a.build(v.facts, v.scope); !there {
+			return nil, nil, errAbsent
+		}
+	}
 	t, left, err := s.board.join(a, v.scope)
 	if err != nil {
 		return nil, nil, err
@@ -135,42 +175,64 @@ func versionOf(r *http.Request) string {
 	return r.URL.Query().Get("from")
 }
 
-// stream sends the changes of a page as server-sent events.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	refuse := func(code int) {
-		s.metrics.requests.WithLabelValues("/stream", strconv.Itoa(code)).Inc()
-		http.Error(w, http.StatusText(code), code)
-	}
+// following is a stream that has begun.
+type following struct {
+	viewer viewer
+	topic  *topic
+	// leave gives back the stream's slot and its place at the topic.
+	leave func()
+}
+
+// startFollowing takes the slot of a stream and joins the topic of its page, or returns the
+// status code of the error. It counts as a request until it returns, and calls done then.
+func (s *Server) startFollowing(r *http.Request, done func()) (following, int) {
+	defer done()
 	v, a, code, err := s.followed(r)
 	if err != nil {
-		refuse(code)
-		return
+		return following{}, code
+	}
+	release, err := s.streams.take(s.quotas(r, v)...)
+	if err != nil {
+		return following{}, http.StatusNoContent // It makes a browser stop reconnecting.
 	}
 	t, leave, err := s.join(a, v)
 	if err != nil {
-		refuse(http.StatusServiceUnavailable)
+		release()
+		if errors.Is(err, errAbsent) {
+			return following{}, http.StatusNotFound
+		}
+		return following{}, http.StatusServiceUnavailable
+	}
+	return following{v, t, func() { leave(); release() }}, http.StatusOK
+}
+
+// stream sends the changes of a page as server-sent events.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	count := func(code int) { s.metrics.requests.WithLabelValues("/stream", strconv.Itoa(code)).Inc() }
+	done, ok := s.enter(w)
+	if !ok {
+		count(http.StatusServiceUnavailable)
 		return
 	}
-	defer leave()
-	most := maxOwnStreams
-	if r.ProtoMajor > 1 {
-		most = maxOwnStreamsShared
-	}
-	release, err := s.streams.take(s.browser(r, v), most)
-	if err != nil {
-		s.metrics.requests.WithLabelValues("/stream", "204").Inc()
-		w.WriteHeader(http.StatusNoContent) // It makes a browser stop reconnecting.
+	f, code := s.startFollowing(r, done)
+	count(code)
+	switch code {
+	case http.StatusOK:
+	case http.StatusNoContent:
+		w.WriteHeader(code)
+		return
+	default:
+		http.Error(w, http.StatusText(code), code)
 		return
 	}
-	defer release()
-	s.metrics.requests.WithLabelValues("/stream", "200").Inc()
+	defer f.leave()
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // For proxies that buffer responses.
 	out := &eventWriter{w: w, control: http.NewResponseController(w), clock: s.Clock}
-	s.follow(r, v, t, out)
+	s.follow(r, f.viewer, f.topic, out)
 }
 
 // follow sends the changes of a topic until the browser disconnects, its session or access
@@ -267,13 +329,15 @@ func (s *Server) changes(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, http.StatusText(code), code)
 		return
 	}
-	t, leave, err := s.join(a, v)
-	if err != nil {
+	after := changesSince{lost: true} // A page that does not exist: the browser must fetch it.
+	switch t, leave, err := s.join(a, v); {
+	case err == nil:
+		defer leave()
+		after = t.since(versionOf(r))
+	case !errors.Is(err, errAbsent):
 		http.Error(w, http.StatusText(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 		return
 	}
-	defer leave()
-	after := t.since(versionOf(r))
 	answer := struct {
 		Version string            `json:"version"`
 		Patches []json.RawMessage `json:"patches"`

@@ -2,11 +2,13 @@ package dashboard
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -284,4 +286,42 @@ func TestStandby(t *testing.T) {
 	w.lead(false)
 	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
 	w.Expect(b.get("/").Body).To(And(ContainSubstring(banner), ContainSubstring("not known to this replica"), ContainSubstring("Ready")))
+}
+
+// While no replica leads, a standby shows nothing as Ready, and when the leader was last seen.
+func TestStandbyWithoutALeader(t *testing.T) {
+	t.Parallel()
+	var lease atomic.Pointer[Lease]
+	w := newWorld(t, func(o *Options) {
+		lease.Store(&Lease{Renewed: o.Clock.Now(), Duration: 30 * time.Second})
+		o.Lease = func(context.Context) (Lease, error) { return *lease.Load(), nil }
+	})
+	w.cluster("dev")
+	w.pipeline("shop", "1.0.0", "dev")
+	w.lead(false)
+	b := w.browser()
+	at := func(by time.Duration) string {
+		w.clock.step(by)
+		w.server.source.readLease(t.Context())
+		w.clock.step(factsFor)
+		return b.get("/").Body
+	}
+	const gone = "No replica leads at present"
+	ready := MatchRegexp(`<span class="word">Ready</span>`)
+	w.Expect(at(0)).To(And(ready, Not(ContainSubstring(gone))))
+	for range 5 { // The leader renews its lease; its clock is behind.
+		next := *lease.Load()
+		next.Renewed = next.Renewed.Add(10 * time.Second)
+		lease.Store(&next)
+		w.Expect(at(20 * time.Second)).To(And(ready, Not(ContainSubstring(gone))))
+	}
+	seen := w.clock.Now()
+	events, _ := b.listen("/", b.get("/").version(), nil)
+	w.Expect(at(31 * time.Second)).To(And(Not(ready), ContainSubstring(gone), ContainSubstring(seen.Add(-factsFor).UTC().Format(time.RFC3339))))
+	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")), "open pages show it, too")
+	w.Expect(b.get("/pipelines").Body).To(And(Not(ready), ContainSubstring("Stale")))
+	next := *lease.Load()
+	next.Renewed = next.Renewed.Add(time.Minute)
+	lease.Store(&next)
+	w.Expect(at(time.Second)).To(And(ready, Not(ContainSubstring(gone))))
 }

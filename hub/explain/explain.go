@@ -12,6 +12,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // Facts are the hub's objects around one Pipeline.
@@ -82,6 +83,9 @@ func (f *Facts) notes() []string {
 	if p.Spec.Suspend {
 		notes = append(notes, "The Pipeline is suspended: the hub creates no promotion, and makes no attempt for one in flight.")
 	}
+	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.AppSharedCondition); c != nil && c.Status == metav1.ConditionTrue {
+		notes = append(notes, trim(c.Message)+".")
+	}
 	return notes
 }
 
@@ -103,14 +107,10 @@ func (f *Facts) environment(i int) Environment {
 			ready++
 		}
 	}
-	e := Environment{Name: env.Name, Runs: runs(targets), Ready: fmt.Sprintf("%d/%d", ready, len(env.Targets))}
-	newest := decision.NewestOf(f.Promotions, env.Name)
+	e := Environment{Name: env.Name, Runs: runs(targets, f.cause(i)), Ready: fmt.Sprintf("%d/%d", ready, len(env.Targets))}
+	newest := decision.NewestOf(f.Pipeline.UID, f.Promotions, env.Name)
 	if newest != nil && !newest.Status.Phase.Finished() {
-		phase := newest.Status.Phase
-		if phase == "" {
-			phase = "Created"
-		}
-		e.InFlight = fmt.Sprintf("%s %s", newest.Spec.Revision, phase)
+		e.InFlight = fmt.Sprintf("%s %s", newest.Spec.Revision, promotions.PhaseText(newest))
 		if meta.IsStatusConditionTrue(newest.Status.Conditions, capstanv1.StalledCondition) {
 			e.InFlight += ", stalled"
 		}
@@ -127,8 +127,8 @@ func (f *Facts) environment(i int) Environment {
 	return e
 }
 
-// runs returns the revisions of targets as text.
-func runs(targets []decision.Target) string {
+// runs returns the revisions of targets as text, with the cause if they are stale.
+func runs(targets []decision.Target, cause string) string {
 	revisions := decision.Revisions(targets)
 	fresh := decision.Fresh(targets)
 	for i, r := range revisions {
@@ -143,6 +143,8 @@ func runs(targets []decision.Target) string {
 	switch {
 	case text == "":
 		return "none"
+	case !fresh && cause != "":
+		return fmt.Sprintf("%s (%s)", text, cause)
 	case !fresh && text != "unknown":
 		return text + " (stale)"
 	default:

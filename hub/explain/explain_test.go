@@ -113,6 +113,10 @@ func TestExplanations(t *testing.T) {
 			f.Pipeline.Spec.Promotion.Manual = true
 			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval})
 		},
+		"waiting-for-approval-of-a-retry": func(f *Facts) {
+			f.Pipeline.Spec.Promotion.Manual = true
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval, Retry: 2})
+		},
 		"waiting-for-approval-signed": func(f *Facts) {
 			f.Pipeline.Spec.Promotion.Manual = true
 			f.Pipeline.Spec.Promotion.Strategy.SecretRef = &pipelinesv1.LocalObjectReference{Name: "hmac"}
@@ -131,6 +135,20 @@ func TestExplanations(t *testing.T) {
 			p := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
 			p.Status.Conditions = []metav1.Condition{{Type: capstanv1.StalledCondition, Status: metav1.ConditionTrue}}
 			*f.target("staging", 0) = pipelinesv1.TargetStatus{Revision: "1.1.0"}
+		},
+		"rollout-fails": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			*f.target("staging", 0) = pipelinesv1.TargetStatus{
+				Revision: "1.0.0", Reason: "UpgradeFailed", Message: "Helm upgrade failed for release shop/web with chart web@1.1.0: context deadline exceeded.",
+			}
+		},
+		"rollout-not-reported": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			*f.target("staging", 0) = pipelinesv1.TargetStatus{Message: "has not reported Ready yet"}
+		},
+		"no-promotion-and-credentials-refused": func(f *Facts) {
+			f.Pipeline.Spec.Promotion = nil
+			*f.target("staging", 0) = pipelinesv1.TargetStatus{Revision: "1.0.0", Stale: true, Reason: "AuthFailed", Error: "Cluster/fleet/staging: the API server answered 401: renew the token"}
 		},
 		"rollout-unreachable": func(f *Facts) {
 			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
@@ -165,6 +183,11 @@ func TestExplanations(t *testing.T) {
 		},
 		"suspended": func(f *Facts) {
 			f.at("dev", "1.1.0", 2)
+			f.Pipeline.Spec.Suspend = true
+		},
+		"suspended-manual": func(f *Facts) {
+			f.at("dev", "1.1.0", 2)
+			f.Pipeline.Spec.Promotion.Manual = true
 			f.Pipeline.Spec.Suspend = true
 		},
 		"suspended-in-flight": func(f *Facts) {

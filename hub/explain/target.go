@@ -7,6 +7,8 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // name of a target in a message.
@@ -57,21 +59,52 @@ func (f *Facts) connection(i, j int) *capstanv1.ClusterConnection {
 
 // obstacle returns why a target does not run a revision, fresh and ready; empty if it does.
 // An empty revision means any.
-func (f *Facts) obstacle(i, j int, revision string) string {
+func (f *Facts) obstacle(i, j int, wanted string) string {
 	s := f.status(i, j)
 	switch {
 	case s == nil:
 		return f.name(i, j) + ": the hub has not observed it yet"
 	case s.Stale || s.Error != "":
 		return f.name(i, j) + f.unseen(i, j, s)
-	case revision != "" && s.Revision != revision && s.Revision == "":
-		return f.name(i, j) + " runs nothing yet"
-	case revision != "" && s.Revision != revision:
-		return f.name(i, j) + " still runs " + s.Revision
-	case !s.Ready && s.Revision == "":
-		return f.name(i, j) + " runs nothing yet"
-	case !s.Ready:
+	case s.Revision == "" && (wanted != "" || !s.Ready):
+		return f.name(i, j) + " runs nothing yet" + f.condition(s)
+	case wanted != "" && !revision.Same(s.Revision, wanted):
+		return f.name(i, j) + " still runs " + s.Revision + f.condition(s)
+	case !s.Ready && s.Reason == "" && s.Message == "":
 		return fmt.Sprintf("%s runs %s and is not ready: check the %s there", f.name(i, j), s.Revision, f.Pipeline.Spec.AppRef.Kind)
+	case !s.Ready:
+		return fmt.Sprintf("%s runs %s%s", f.name(i, j), s.Revision, f.condition(s))
+	}
+	return ""
+}
+
+// condition returns what the application says about itself, as the end of a sentence; empty
+// if it is ready or says nothing.
+func (f *Facts) condition(s *pipelinesv1.TargetStatus) string {
+	own := index.Observation{Reason: s.Reason, Message: trim(s.Message)}.Why()
+	switch {
+	case s.Ready || own == "":
+		return ""
+	case s.Reason == "":
+		return "; its " + f.Pipeline.Spec.AppRef.Kind + " " + own
+	}
+	return "; its " + f.Pipeline.Spec.AppRef.Kind + " is not ready: " + own
+}
+
+// cause returns in one word why the observation of an environment's target is stale; empty
+// if that is not known.
+func (f *Facts) cause(i int) string {
+	for j := range f.Pipeline.Spec.Environments[i].Targets {
+		s := f.status(i, j)
+		if s == nil || !s.Stale {
+			continue
+		}
+		if c := f.connection(i, j); c != nil && c.Status.State != capstanv1.ConnectionReady && c.Status.State != "" {
+			return string(c.Status.State)
+		}
+		if s.Reason != "" {
+			return s.Reason
+		}
 	}
 	return ""
 }

@@ -6,11 +6,15 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
 // first explains the first environment, where new revisions appear.
 func (f *Facts) first(targets []decision.Target) string {
+	if f.invalid() {
+		return "nothing is promoted from it until the spec is fixed."
+	}
 	if revision, ok := decision.Agree(targets); ok {
 		return fmt.Sprintf("every target runs %s, which is the revision to promote.", revision)
 	}
@@ -32,7 +36,7 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartTime), p.Status.URL), nil
 	case capstanv1.PhaseAwaitingRollout:
 		if o := f.obstacles(i, p.Spec.Revision); o != "" {
-			return fmt.Sprintf("%s was carried out and waits for every target to run it: %s.", p.Spec.Revision, o), nil
+			return fmt.Sprintf("waiting for every target to run %s: %s.", p.Spec.Revision, o), nil
 		}
 		return fmt.Sprintf("every target runs %s; the hub records this next.", p.Spec.Revision), nil
 	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
@@ -47,9 +51,10 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	if f.invalid() {
 		return "nothing is promoted until the spec is fixed.", nil
 	}
+	also := func(why string) string { return why + f.unready(i) }
 	if promotion := f.Pipeline.PromotionFor(env); promotion != nil {
 		if wrong := strategy.Check(promotion.Strategy); wrong != "" {
-			return fmt.Sprintf("nothing can be promoted into it: in promotion.strategy, %s.", wrong), nil
+			return also(fmt.Sprintf("nothing can be promoted into it: in promotion.strategy, %s.", wrong)), nil
 		}
 	}
 	q := f.question(i)
@@ -58,17 +63,17 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	}
 	switch verdict := decision.Decide(q); verdict.Reason {
 	case decision.Suspended:
-		return "nothing is promoted while the Pipeline is suspended.", nil
+		return also(suspended(q)), nil
 	case decision.NoPromotion:
-		return "nothing is promoted into it: neither the promotion of the environment nor spec.promotion is set.", nil
+		return also("nothing is promoted into it: neither the promotion of the environment nor spec.promotion is set."), nil
 	case decision.SourceNotAgreed:
-		return fmt.Sprintf("there is nothing to promote until environment %q agrees on a revision: %s.", source, f.differ(i-1)), nil
+		return fmt.Sprintf("waiting until all targets of %q run the same revision: %s.", source, f.differ(i-1)), nil
 	case decision.SourceMadeByHand:
-		if runs, ok := decision.Agree(q.Into.Targets); ok && runs == q.Source.Agreed.Revision {
+		if runs, ok := decision.Agree(q.Into.Targets); ok && revision.Same(runs, q.Source.Agreed.Revision) {
 			return upToDate(), nil
 		}
-		return fmt.Sprintf("%s is not promoted: environment %q was changed outside the pipeline, and got it neither from %q nor by a promotion.",
-			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name), nil
+		return also(fmt.Sprintf("%s is not promoted: environment %q was changed outside the pipeline, and got it neither from %q nor by a promotion.",
+			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
 	case decision.NoTargets:
 		return "nothing can be promoted into it: it has no targets.", nil
 	case decision.EnvironmentNotFresh:
@@ -83,21 +88,44 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	return "", nil
 }
 
+// suspended explains an environment of a suspended Pipeline: it says what is promoted when
+// the Pipeline is not suspended any more.
+func suspended(q decision.Question) string {
+	q.Suspended = false
+	verdict := decision.Decide(q)
+	switch {
+	case !verdict.Create:
+		return "nothing is promoted while the Pipeline is suspended, and nothing is due."
+	case q.Into.Intent.Manual:
+		return fmt.Sprintf("the Pipeline is suspended; when spec.suspend is false, %s waits for an approval to be promoted into it.", verdict.Revision)
+	}
+	return fmt.Sprintf("the Pipeline is suspended; when spec.suspend is false, %s is promoted into it at once.", verdict.Revision)
+}
+
+// unready returns a sentence about targets of an environment that are not ready, if its
+// explanation has another subject.
+func (f *Facts) unready(i int) string {
+	if o := f.obstacles(i, ""); o != "" {
+		return " Not ready: " + o + "."
+	}
+	return ""
+}
+
 // ended explains why a promotion that ended does not start again automatically.
 func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 	retry := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"retry":%d}}'`, p.Namespace, p.Name, p.Spec.Retry+1)}
 	switch p.Status.Phase {
 	case capstanv1.PhaseFailed:
 		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix this, then edit the Pipeline or start the promotion again.",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), retry
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseRejected:
 		return fmt.Sprintf("the pull request of %s was closed unmerged %s ago (%s); it stays closed until there is another revision, or you start the promotion again.",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.URL), retry
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.URL) + f.unready(i), retry
 	case capstanv1.PhaseSuperseded:
 		return fmt.Sprintf("the promotion of %s was superseded %s ago (%s: %s).",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)), retry
+			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseSucceeded:
-		return fmt.Sprintf("%s was promoted %s ago, but not every target runs it now, and the hub does not promote it again automatically: %s.",
+		return fmt.Sprintf("%s was promoted %s ago; not every target runs it now, and Capstan will not promote it again on its own: %s.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), retry
 	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
 	}
@@ -107,7 +135,11 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 // approve returns the commands that approve a promotion: by Kubernetes, and by HTTP if there
 // is a key.
 func (f *Facts) approve(i int, p *capstanv1.Promotion) []string {
-	commands := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"approval":{"by":"YOUR-USER-NAME"}}}'`, p.Namespace, p.Name)}
+	run := ""
+	if p.Run() > 0 {
+		run = fmt.Sprintf(`,"retry":%d`, p.Run())
+	}
+	commands := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"approval":{"by":"YOUR-USER-NAME"%s}}}'`, p.Namespace, p.Name, run)}
 	if f.signed(i) {
 		commands = append(commands, fmt.Sprintf("capstan sign \"$HOOK\"'%s' --key-file=KEY --output=curl", pathOf(p)))
 	}

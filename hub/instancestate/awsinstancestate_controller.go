@@ -251,6 +251,10 @@ type AWSInstanceStateReconciler struct {
 // Reconcile updates the index with the current state of an object.
 func (r AWSInstanceStateReconciler) Reconcile(ctx context.Context, request mcreconcile.Request) (reconcile.Result, error) {
 	key := owner.Key{Cluster: string(request.ClusterName), Pool: r.pool, Namespace: request.Namespace, Name: request.Name}
+	if !r.Watchers.Delivers(request.ClusterName) {
+		r.forget(key) // The objects of another cluster may still be stored.
+		return reconcile.Result{}, nil
+	}
 	u, err := r.read(ctx, key)
 	var unsynced *watchers.NotSyncedError
 	switch {

@@ -21,7 +21,6 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 	"github.com/capstan-hub/capstan/internal/capa"
-	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons of Events on AWSMachines and AWSMachinePools.
@@ -93,7 +92,7 @@ func (t *eventRecorder) changed(ctx context.Context, key owner.Key, before seen,
 		return
 	}
 	regarding, prefix := t.regarding(ctx, key, before)
-	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s", note("%s%s", prefix, describe(before, c, works)))
+	t.recorder.Eventf(regarding, nil, severity, reason, action, "%s%s", prefix, describe(before, c, works))
 }
 
 // describe returns the message of a change.
@@ -191,13 +190,5 @@ func (t *eventRecorder) event(source, reason, format string, args ...any) {
 	}
 	t.recorder.Eventf(&corev1.ObjectReference{
 		APIVersion: eventingv1.GroupVersion.String(), Kind: eventingv1.EventingBackendKind, Namespace: name.Namespace, Name: name.Name,
-	}, nil, corev1.EventTypeWarning, reason, action, "%s", note(format, args...))
-}
-
-// maxNote is the limit of the API server for the note of an Event, in bytes.
-const maxNote = 1024
-
-// note formats the note of an Event. It cuts the note at maxNote, between characters.
-func note(format string, args ...any) string {
-	return truncate.Bytes(fmt.Sprintf(format, args...), maxNote)
+	}, nil, corev1.EventTypeWarning, reason, action, format, args...)
 }

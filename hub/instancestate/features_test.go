@@ -317,4 +317,16 @@ func TestSelfManaged(t *testing.T) {
 	w.awaitsEmpty("events")
 	w.g.Expect(w.getIn(inside, owner).GetAnnotations()).To(BeEmpty(), "only labels are written to workload clusters")
 	w.awaitsEvents("pivoted").Should(ContainElement(ContainSubstring("AWSMachine " + namespace + "/m: spot-interruption-terminate")))
+
+	// Without the label its machines are forgotten, although a Pipeline keeps its connection.
+	name := clusters.Ref{Kind: "Cluster", Namespace: w.namespace, Name: "pivoted"}.ClusterName()
+	w.connections[0].Demand(name, "pipeline")
+	standby.stop() // It knows no self-managed cluster.
+	unknown := func() float64 { return w.metric("ignored_total", "reason=unknown") }
+	before := unknown()
+	w.patch(cluster, `{"metadata":{"labels":{"`+clusters.SelfManagedLabel+`":null}}}`)
+	w.g.Eventually(func() float64 {
+		w.send("events", stateChange(instanceID(0), "running", 20))
+		return unknown()
+	}).WithPolling(200*time.Millisecond).Should(BeNumerically(">", before), "its machines are unknown")
 }

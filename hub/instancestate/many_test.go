@@ -84,6 +84,7 @@ func TestManyMessages(t *testing.T) {
 // Row 12: a spot notice behind many changes of state overtakes them. (test/bench has the
 // time that it takes.)
 func TestRow12SpotBehindMany(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	const changes = 500
 	w.usual()

@@ -37,9 +37,8 @@ func (w *world) fleet(n int) []*unstructured.Unstructured {
 
 // labels of all AWSMachines, and how many have each.
 func (w *world) labels() map[string]int {
-	var list unstructured.UnstructuredList
-	list.SetAPIVersion(infra)
-	list.SetKind("AWSMachineList")
+	var list metav1.PartialObjectMetadataList // Tests ask often, and for hundreds.
+	list.SetGroupVersionKind(w.machine("", "").GroupVersionKind())
 	w.g.Expect(w.List(w.Context(), &list, client.InNamespace(w.namespace))).To(Succeed())
 	all := map[string]int{}
 	for _, m := range list.Items {

@@ -33,8 +33,8 @@ import (
 const (
 	// reconcileWorkers of each kind. A reconciliation takes microseconds.
 	reconcileWorkers = 2
-	// retryMin doubles up to retryMax.
-	retryMin, retryMax = 50 * time.Millisecond, 10 * time.Second
+	// minRetry doubles up to maxRetry.
+	minRetry, maxRetry = 50 * time.Millisecond, 10 * time.Second
 	// syncRetry is when an object is reconciled again whose kind is being listed or cannot
 	// be listed.
 	syncRetry = 500 * time.Millisecond
@@ -110,7 +110,7 @@ func (r *Labeler) addReconciler(mgr mcmanager.Manager, pool bool) error {
 	c, err := mccontroller.NewUnmanaged("instancestate-"+kind.Kind, mgr, mccontroller.Options{
 		Reconciler:              AWSInstanceStateReconciler{r, pool},
 		MaxConcurrentReconciles: reconcileWorkers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](retryMin, retryMax),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](minRetry, maxRetry),
 		NeedLeaderElection:      ptr.To(false),
 		SkipNameValidation:      ptr.To(true),
 		RecoverPanic:            ptr.To(true),
@@ -120,21 +120,23 @@ func (r *Labeler) addReconciler(mgr mcmanager.Manager, pool bool) error {
 	if err != nil {
 		return fmt.Errorf("wiring the reconciler of %s: %w", kind.Kind, err)
 	}
+	members := []watchers.MemberSource{r.Watchers.Left(r.left(pool))}
 	watch := func(kind schema.GroupKind, handle mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request]) error {
 		local, _, err := r.Watchers.Source(kind, handle).ForCluster(clusters.LocalName, mgr.GetLocalManager())
 		if err == nil {
 			err = c.Watch(local)
 		}
 		// Only the AWS identities of the management cluster are used.
-		if err == nil && kind != capa.AWSClusterRoleIdentity {
-			err = c.MultiClusterWatch(r.Watchers.Source(kind, handle))
+		if kind != capa.AWSClusterRoleIdentity {
+			members = append(members, r.Watchers.Source(kind, handle))
 		}
 		return err
 	}
-	errs := []error{watch(kind, watchers.Enqueue), c.MultiClusterWatch(r.disengaged(pool))}
+	errs := []error{watch(kind, watchers.Enqueue)}
 	for _, other := range capa.PlaceKinds() {
 		errs = append(errs, watch(other, demanded))
 	}
+	errs = append(errs, watchers.WatchMembers(mgr, c, members...))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("wiring the reconciler of %s: %w", kind.Kind, err)
 	}
@@ -146,11 +148,13 @@ func demanded(multicluster.ClusterName, cluster.Cluster) handler.TypedEventHandl
 	return handler.TypedFuncs[client.Object, mcreconcile.Request]{}
 }
 
-// disengaged enqueues the objects of a cluster that is no longer engaged.
-func (r *Labeler) disengaged(pool bool) memberwrite.Disengaged {
+// left forgets the objects of a cluster that is no longer engaged or self-managed. It enqueues
+// them, because a new engagement may have added them again in the meantime.
+func (r *Labeler) left(pool bool) func(multicluster.ClusterName, memberwrite.Queue) {
 	return func(name multicluster.ClusterName, q memberwrite.Queue) {
 		for _, key := range r.index.In(string(name)) {
 			if key.Pool == pool {
+				r.forget(key)
 				q.Add(mcreconcile.Request{ClusterName: name, Request: reconcile.Request{NamespacedName: nameOf(key)}})
 			}
 		}

@@ -20,6 +20,7 @@ func soaks() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
 // Row 7: a hundred instances in each of many clusters of a region, four hundred of them
 // in `make soak`: one queue, and no call whose number grows with them.
 func TestRow7ManyClusters(t *testing.T) {
+	t.Parallel()
 	const each = 100
 	clusters := 4
 	if soaks() {
@@ -51,6 +52,7 @@ func TestRow7ManyClusters(t *testing.T) {
 
 // Row 9: the AWSCluster has another name than its Cluster, as those of a ClusterClass do.
 func TestRow9OtherName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, newest)
 	w.usual()
 	m := w.fleet(1)[0]

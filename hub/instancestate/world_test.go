@@ -46,6 +46,7 @@ import (
 	backends "github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/eventnote"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/aws/sts"
@@ -82,6 +83,8 @@ type world struct {
 	options instancestate.Options
 	// pivoted is set with self-managed clusters; wide to watch all namespaces.
 	pivoted, wide bool
+	// connections of the replicas, in the order of prepare.
+	connections []*clusters.Manager
 }
 
 var worlds atomic.Int64
@@ -209,7 +212,7 @@ func (w *world) prepare(election bool) *replica {
 	w.g.Expect(err).NotTo(HaveOccurred())
 	options := w.options
 	options.Watchers, options.AWS, options.Backends = watching, config, types
-	options.Recorder, options.Registerer, options.Logger = mgr.GetEventRecorder("capstan"), w.registry, w.logger
+	options.Recorder, options.Registerer, options.Logger = eventnote.Bounded(mgr.GetEventRecorder("capstan")), w.registry, w.logger
 	made, err := instancestate.SetupWithManager(multi, options)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	return &replica{Labeler: made, manager: multi}
@@ -240,6 +243,7 @@ func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watc
 		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
 	})
 	connections.AddListener(watching)
+	w.connections = append(w.connections, connections)
 	multi, err := mcmanager.WithMultiCluster(mgr, connections)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	connections.SetAware(multi)

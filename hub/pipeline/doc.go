@@ -12,7 +12,11 @@
 // The reconciler is level-triggered: events only trigger a reconcile; decisions use
 // current state. It never calls a workload cluster, only reads the index, so a slow cluster
 // cannot block a worker. A Pipeline with an invalid spec gets a condition that names what
-// to fix, and affects no other Pipeline.
+// to fix, and affects no other Pipeline. Two Pipelines that promote into one application get
+// a condition that names the other; when one of them changes, the other is woken.
+//
+// A failure has one Event on the Pipeline, in its own words (report.go). The Events of a
+// Promotion and of a ClusterConnection have the cause.
 //
 // Exactly once: three steps create a Promotion.
 //

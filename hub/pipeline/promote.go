@@ -2,17 +2,13 @@ package pipeline
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -74,7 +70,7 @@ func (r *Reconciler) promotionsUncached(ctx context.Context, p *pipelinesv1.Pipe
 	if now.UID != p.UID || now.ResourceVersion != p.ResourceVersion {
 		return nil, errMovedOn
 	}
-	all, err := promotions.OfPipeline(ctx, r.APIReader, client.ObjectKeyFromObject(p), p.UID)
+	all, err := promotions.OfName(ctx, r.APIReader, client.ObjectKeyFromObject(p))
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +107,11 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 	return &capstanv1.Promotion{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace,
-			Name:      PromotionName(p.Name, p.UID, q.Into.Name, number),
+			Name:      promotions.Name(p.Name, p.UID, q.Into.Name, number),
 			Labels: map[string]string{
 				capstanv1.PipelineUIDLabel: string(p.UID),
-				capstanv1.PipelineLabel:    slug(p.Name, maxLabel),
-				capstanv1.EnvironmentLabel: slug(q.Into.Name, maxLabel),
+				capstanv1.PipelineLabel:    promotions.Slug(p.Name, promotions.MaxLabel),
+				capstanv1.EnvironmentLabel: promotions.Slug(q.Into.Name, promotions.MaxLabel),
 			},
 		},
 		Spec: capstanv1.PromotionSpec{
@@ -147,48 +143,4 @@ func targetTexts(p *pipelinesv1.Pipeline, env string) []string {
 		}
 	}
 	return texts
-}
-
-const (
-	// maxLabel is the longest label value that Kubernetes accepts, in bytes.
-	maxLabel = 63
-	// maxNamePart keeps a Promotion's name short enough to type, and to derive other names
-	// from.
-	maxNamePart = 40
-	// hashBytes of sha256 distinguish environments and Pipelines in a name.
-	hashBytes = 4
-)
-
-// PromotionName returns the name of the Promotion with a number into an environment. Two
-// Promotions of one number cannot both exist, because they would have the same name.
-// Environment names have no pattern in weave's CRD, so the hash is the identity; the other
-// parts are for readers.
-func PromotionName(pipeline string, uid types.UID, environment string, number int64) string {
-	sum := sha256.Sum256([]byte(string(uid) + "|" + environment))
-	return fmt.Sprintf("%s-%s-%s-%d", slug(pipeline, maxNamePart), slug(environment, maxNamePart), hex.EncodeToString(sum[:hashBytes]), number)
-}
-
-// slug makes a DNS label from a name, cut to a length.
-func slug(name string, length int) string {
-	var b strings.Builder
-	dash := false
-	for _, c := range strings.ToLower(name) {
-		if (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') {
-			if dash && b.Len() > 0 {
-				b.WriteByte('-')
-			}
-			dash = false
-			b.WriteRune(c)
-		} else {
-			dash = true
-		}
-		if b.Len() >= length {
-			break
-		}
-	}
-	s := strings.Trim(b.String()[:min(b.Len(), length)], "-")
-	if s == "" {
-		return "x"
-	}
-	return s
 }

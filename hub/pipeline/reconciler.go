@@ -66,7 +66,8 @@ type Options struct {
 	Index *index.Index
 	// AppKinds are the kinds that the administrator allows.
 	AppKinds []schema.GroupKind
-	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace.
+	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace, and to
+	// its own namespace in the management cluster.
 	NoCrossNamespaceRefs bool
 	// Recorder of Events.
 	Recorder events.EventRecorder
@@ -83,6 +84,8 @@ type Reconciler struct {
 	holds   holds
 	// observed: Pipeline → UID of the one whose status this process has updated.
 	observed sync.Map
+	// wake enqueues other Pipelines. SetupWithManager sets it.
+	wake func([]types.NamespacedName)
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -92,7 +95,7 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{Options: o, metrics: newMetrics()}
+	return &Reconciler{Options: o, metrics: newMetrics(), wake: func([]types.NamespacedName) {}}
 }
 
 // SetupWithManager adds the controller to the manager and registers the metrics. The waker
@@ -105,6 +108,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 	if _, err := collectors.Register(r.Registerer, r.metrics.all()...); err != nil {
 		return err
 	}
+	r.wake = func(pipelines []types.NamespacedName) { waker.Wake(pipelines, false) }
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("pipeline").
 		For(&pipelinesv1.Pipeline{}).
@@ -116,11 +120,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 
 // pipelineOf maps a Promotion to its Pipeline.
 func pipelineOf(_ context.Context, o client.Object) []reconcile.Request {
-	p, ok := o.(*capstanv1.Promotion)
+	pipeline, ok := promotions.PipelineOf(o)
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}}}
+	return []reconcile.Request{{NamespacedName: pipeline}}
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -140,7 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 
-	cached, err := promotions.OfPipeline(ctx, r.Client, key, p.UID)
+	cached, err := promotions.OfName(ctx, r.Client, key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -148,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.writeStatus(ctx, p, r.status(p, seen, cached)); err != nil {
+	if err := r.writeStatus(ctx, p, r.status(p, seen, cached), seen.clusterFault()); err != nil {
 		return r.requeueOnConflict(ctx, err)
 	}
 	r.observed.Store(key, p.UID)
@@ -193,7 +197,7 @@ func (r *Reconciler) Observed(key types.NamespacedName, uid types.UID) bool {
 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.observed.Delete(key)
-	r.Index.RemovePipeline(key)
+	r.wake(r.Index.RemovePipeline(key))
 	r.Watchers.SetDemand(owner(key), nil)
 	r.holds.wait(key, 0, r.Clock.Now())
 }
@@ -203,7 +207,7 @@ func owner(key types.NamespacedName) string { return "Pipeline/" + key.String() 
 
 // writeStatus writes the status if it changed, with the resourceVersion that was read, and
 // reports transitions. p has the new resourceVersion afterwards.
-func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, status pipelinesv1.PipelineStatus) error {
+func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, status pipelinesv1.PipelineStatus, clusterFault bool) error {
 	if equality.Semantic.DeepEqual(p.Status, status) {
 		return nil
 	}
@@ -212,7 +216,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	r.reportTransitions(ctx, before, p)
+	r.reportTransitions(ctx, before, p, clusterFault)
 	return nil
 }
 

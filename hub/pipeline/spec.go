@@ -61,8 +61,8 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 			found = append(found, problem{env.Name, fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target", env.Name)})
 		}
 		for j := range env.Targets {
-			if env.Targets[j].Namespace == "" {
-				found = append(found, problem{env.Name, fmt.Sprintf("environment %q: %v", env.Name, errNoNamespace(j))})
+			if err := r.invalidTarget(p, env, j); err != nil {
+				found = append(found, problem{env.Name, err.Error()})
 			}
 		}
 		if i == 0 {
@@ -80,8 +80,27 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 // errInvalidTarget is the class of errors in the spec of one target.
 var errInvalidTarget = errors.New("invalid target")
 
-func errNoNamespace(target int) error {
-	return fmt.Errorf("%w: targets[%d].namespace is empty: set the application's namespace", errInvalidTarget, target)
+// invalidTarget returns why a target of an environment may not be used; nil if it may.
+func (r *Reconciler) invalidTarget(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, j int) error {
+	t := &env.Targets[j]
+	if t.Namespace == "" {
+		return fmt.Errorf("environment %q: %w: targets[%d].namespace is empty: set the application's namespace", env.Name, errInvalidTarget, j)
+	}
+	if !r.NoCrossNamespaceRefs {
+		return nil
+	}
+	if t.ClusterRef == nil {
+		if t.Namespace == p.Namespace {
+			return nil
+		}
+		return fmt.Errorf("environment %q: %w: targets[%d] is namespace %s of the management cluster, where --no-cross-namespace-refs allows only the Pipeline's own namespace %s; set targets[%d].namespace to %s, add a clusterRef, or move the Pipeline to %s",
+			env.Name, errInvalidTarget, j, t.Namespace, p.Namespace, j, p.Namespace, t.Namespace)
+	}
+	if ref := reference(p, t); ref.Namespace != p.Namespace {
+		return fmt.Errorf("environment %q: %w: targets[%d] is in %s %s/%s, but --no-cross-namespace-refs allows only clusters of the Pipeline's own namespace %s; move the Pipeline or the cluster",
+			env.Name, errInvalidTarget, j, ref.Kind, ref.Namespace, ref.Name, p.Namespace)
+	}
+	return nil
 }
 
 func kinds(allowed []schema.GroupKind) string {
@@ -102,5 +121,5 @@ func messages(found []problem) string {
 	for i, p := range found {
 		all[i] = p.message
 	}
-	return strings.Join(all, "; ")
+	return shorten(all)
 }

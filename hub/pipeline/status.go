@@ -1,17 +1,21 @@
 package pipeline
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/promotions"
+	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // status returns the new Pipeline.status: a function of the last status, the observations
@@ -21,22 +25,30 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 	status := *p.Status.DeepCopy()
 	status.ObservedGeneration = p.Generation
 	status.Environments = r.environments(p, seen, promotions, found)
+	status.InFlight = inFlight(p, promotions)
 
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration = p.Generation
+		c.Message = truncate.Bytes(c.Message, maxMessage)
 		c.LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	set(ready(p, seen, found))
+	left := unfinished(p, seen, promotions)
+	set(ready(p, seen, left, found))
 	if c := pending(p, seen); c != nil && !concernsAll(found) {
 		set(*c)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.PromotionPendingCondition)
 	}
-	if c := stalled(p, seen, promotions, found); c != nil {
+	if c := stalled(left, found); c != nil {
 		set(*c)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.StalledCondition)
+	}
+	if c := shared(r.Index.Rivals(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})); c != nil {
+		set(*c)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.AppSharedCondition)
 	}
 	return status
 }
@@ -58,10 +70,10 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 		}
 		status := &pipelinesv1.EnvironmentStatus{
 			Targets: r.targetStatuses(p, env, last, seen[i]),
-			Agreed:  decision.Record(last.Agreed.DeepCopy(), targets[i], decision.Outbound(promotions, env.Name)),
+			Agreed:  decision.Record(last.Agreed.DeepCopy(), targets[i], decision.Outbound(decision.LineOf(p), promotions, env.Name)),
 		}
-		status.LastPromotion = decision.LedgerOf(promotions, env.Name, last.LastPromotion).Highest()
-		if newest := decision.NewestOf(promotions, env.Name); newest != nil {
+		status.LastPromotion = decision.LedgerOf(decision.LineOf(p), promotions, env.Name, last.LastPromotion).Highest()
+		if newest := decision.NewestOf(p.UID, promotions, env.Name); newest != nil {
 			status.Promotion = &pipelinesv1.PromotionSummary{
 				Name: newest.Name, Revision: newest.Spec.Revision, Phase: string(newest.Status.Phase),
 				Reason: newest.Status.Reason, Message: newest.Status.Message, URL: newest.Status.URL,
@@ -86,6 +98,10 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 		before := lastSeen(last, j, status.ClusterAppRef)
 		s := seen[j]
 		status.Ready, status.Revision, status.Error = s.target.Ready, s.target.Revision, s.err
+		status.Reason = truncate.Bytes(s.reason, maxReason)
+		if s.err == "" && !status.Ready {
+			status.Message = truncate.Bytes(s.obs.Message, maxAppMessage)
+		}
 		if !s.known && before != nil {
 			// This process has not observed the target: the last revision stays.
 			status.Revision = before.Revision
@@ -99,6 +115,14 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 	}
 	return statuses
 }
+
+// maxMessage bounds the message of a condition, in bytes. Names in a Pipeline have no bound,
+// and an API server refuses a status with a message of more than 32 KiB.
+const maxMessage = 4096
+
+// maxReason and maxAppMessage are how much of the application's own reason and message a
+// target shows, in bytes.
+const maxReason, maxAppMessage = 128, 256
 
 // lastSeen returns the target's last status, if that is of the same application.
 func lastSeen(last *pipelinesv1.EnvironmentStatus, j int, ref pipelinesv1.ClusterAppReference) *pipelinesv1.TargetStatus {
@@ -138,7 +162,7 @@ var unreadyOrder = []string{
 
 // ready returns the condition Ready. Targets that this process has not observed yet do not
 // change it: after a restart the condition stays as it was.
-func ready(p *pipelinesv1.Pipeline, seen observations, found []problem) metav1.Condition {
+func ready(p *pipelinesv1.Pipeline, seen observations, unfinished []*capstanv1.Promotion, found []problem) metav1.Condition {
 	if concernsAll(found) {
 		return metav1.Condition{Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
 	}
@@ -167,8 +191,68 @@ func ready(p *pipelinesv1.Pipeline, seen observations, found []problem) metav1.C
 	}
 	return metav1.Condition{
 		Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionTrue,
-		Reason: pipelinesv1.ReconciliationSucceededReason, Message: "All clusters checked",
+		Reason: pipelinesv1.ReconciliationSucceededReason, Message: shorten(append([]string{allChecked}, hindrances(p, unfinished, found)...)),
 	}
+}
+
+// allChecked is weave's message of Ready=True.
+const allChecked = "All clusters checked"
+
+// hindrances returns what keeps a Pipeline whose targets can all be read from promoting.
+func hindrances(p *pipelinesv1.Pipeline, unfinished []*capstanv1.Promotion, found []problem) []string {
+	var all []string
+	if p.Spec.Suspend {
+		all = append(all, "suspended: nothing is promoted until spec.suspend is false")
+	}
+	for _, f := range found {
+		all = append(all, f.message)
+	}
+	for _, newest := range unfinished {
+		what := fmt.Sprintf("the promotion of %s into environment %q", newest.Spec.Revision, newest.Spec.Environment)
+		switch c := meta.FindStatusCondition(newest.Status.Conditions, capstanv1.StalledCondition); {
+		case newest.Status.Phase == capstanv1.PhaseFailed:
+			all = append(all, fmt.Sprintf("%s failed (%s)", what, newest.Status.Reason))
+		case c != nil && c.Status == metav1.ConditionTrue:
+			all = append(all, fmt.Sprintf("%s is stalled (%s)", what, c.Reason))
+		case newest.Status.Attempt != nil && newest.Status.Attempt.Failures > 0 && !newest.Status.Phase.Finished():
+			all = append(all, what+" is being retried after a failure")
+		}
+	}
+	return all
+}
+
+// unfinished returns the newest promotion into each environment that does not run its
+// revision.
+func unfinished(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) []*capstanv1.Promotion {
+	targets := seen.targets()
+	var all []*capstanv1.Promotion
+	for i := 1; i < len(p.Spec.Environments); i++ {
+		newest := decision.NewestOf(p.UID, promotions, p.Spec.Environments[i].Name)
+		if newest == nil {
+			continue
+		}
+		if runs, ok := decision.Agree(targets[i]); ok && revision.Same(runs, newest.Spec.Revision) {
+			continue
+		}
+		all = append(all, newest)
+	}
+	return all
+}
+
+// inFlight returns the text of status.inFlight.
+func inFlight(p *pipelinesv1.Pipeline, known []capstanv1.Promotion) string {
+	var all []string
+	for i := 1; i < len(p.Spec.Environments); i++ {
+		newest := decision.NewestOf(p.UID, known, p.Spec.Environments[i].Name)
+		if newest == nil || newest.Status.Phase.Finished() {
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s %s %s", newest.Spec.Environment, newest.Spec.Revision, promotions.PhaseText(newest)))
+	}
+	if len(all) > maxShown {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxShown], ", "), len(all)-maxShown)
+	}
+	return strings.Join(all, ", ")
 }
 
 // early counts the targets that this process has not observed yet.
@@ -184,14 +268,22 @@ func early(seen observations) int {
 	return n
 }
 
-// maxShown is how many targets a message names; the others are counted.
+// maxShown is how many facts a message names; the others are counted.
 const maxShown = 3
 
-func shorten(errs []string) string {
-	if len(errs) > maxShown {
-		return fmt.Sprintf("%s; and %d more targets", strings.Join(errs[:maxShown], "; "), len(errs)-maxShown)
+// shorten joins facts. A fact that concerns two targets, because environments share an
+// application, is named once.
+func shorten(facts []string) string {
+	var distinct []string
+	for _, f := range facts {
+		if !slices.Contains(distinct, f) {
+			distinct = append(distinct, f)
+		}
 	}
-	return strings.Join(errs, "; ")
+	if len(distinct) > maxShown {
+		return fmt.Sprintf("%s; and %d more", strings.Join(distinct[:maxShown], "; "), len(distinct)-maxShown)
+	}
+	return strings.Join(distinct, "; ")
 }
 
 // pending returns the condition that the first environment has no revision to promote; nil
@@ -204,25 +296,20 @@ func pending(p *pipelinesv1.Pipeline, seen observations) *metav1.Condition {
 	if _, ok := decision.Agree(targets); ok {
 		return nil
 	}
-	message := "Waiting for all targets to be ready"
-	if revisions := decision.Revisions(targets); len(revisions) != 1 || revisions[0] == "" {
-		message = "Waiting for all targets to have the same revision"
-	}
-	var which []string
+	var unready, running []string
 	for j, t := range targets {
 		if t.Ready && t.Fresh {
-			which = append(which, fmt.Sprintf("%s has %s", targetText(p, 0, j), t.Revision))
-			continue
+			running = append(running, fmt.Sprintf("%s has %s", targetText(p, 0, j), t.Revision))
+		} else {
+			unready = append(unready, targetText(p, 0, j)+seen[0][j].why())
 		}
-		why := seen[0][j].err
-		if why == "" {
-			why = seen[0][j].obs.Message
-		}
-		which = append(which, fmt.Sprintf("%s is not ready: %s", targetText(p, 0, j), why))
+	}
+	message := fmt.Sprintf("Environment %q is not ready: %s", p.Spec.Environments[0].Name, shorten(unready))
+	if len(unready) == 0 {
+		message = fmt.Sprintf("The targets of environment %q run different revisions: %s", p.Spec.Environments[0].Name, shorten(running))
 	}
 	return &metav1.Condition{
-		Type: pipelinesv1.PromotionPendingCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.EnvironmentNotReadyReason,
-		Message: fmt.Sprintf("%s of environment %q: %s", message, p.Spec.Environments[0].Name, shorten(which)),
+		Type: pipelinesv1.PromotionPendingCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.EnvironmentNotReadyReason, Message: message,
 	}
 }
 
@@ -234,27 +321,18 @@ func targetText(p *pipelinesv1.Pipeline, i, j int) string {
 
 // stalled returns the condition that something keeps the Pipeline from advancing; nil if
 // nothing does.
-func stalled(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion, found []problem) *metav1.Condition {
+func stalled(unfinished []*capstanv1.Promotion, found []problem) *metav1.Condition {
 	if len(found) > 0 {
 		return &metav1.Condition{Type: pipelinesv1.StalledCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.InvalidSpecReason, Message: messages(found)}
 	}
-	targets := seen.targets()
 	var failed, old []string
-	for i := 1; i < len(p.Spec.Environments); i++ {
-		env := &p.Spec.Environments[i]
-		newest := decision.NewestOf(promotions, env.Name)
-		if newest == nil {
-			continue
-		}
-		if revision, ok := decision.Agree(targets[i]); ok && revision == newest.Spec.Revision {
-			continue
-		}
+	for _, newest := range unfinished {
 		if newest.Status.Phase == capstanv1.PhaseFailed {
-			failed = append(failed, fmt.Sprintf("promotion %s into environment %q failed: %s", newest.Name, env.Name, newest.Status.Message))
+			failed = append(failed, fmt.Sprintf("promotion %s into environment %q failed: %s", newest.Name, newest.Spec.Environment, newest.Status.Message))
 			continue
 		}
 		if c := meta.FindStatusCondition(newest.Status.Conditions, capstanv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue {
-			old = append(old, fmt.Sprintf("promotion %s into environment %q: %s", newest.Name, env.Name, c.Message))
+			old = append(old, fmt.Sprintf("promotion %s into environment %q: %s", newest.Name, newest.Spec.Environment, c.Message))
 		}
 	}
 	switch {
@@ -267,33 +345,18 @@ func stalled(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.
 	}
 }
 
-// reportTransitions records an Event and a log line if the status or the reason of a
-// condition changed, and nothing if only its message changed.
-func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipelinesv1.Pipeline) {
-	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition} {
-		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
-		if now == nil {
-			if old != nil {
-				logger(ctx).Info("condition removed", "condition", kind)
-			}
-			continue
-		}
-		if old != nil && old.Status == now.Status && old.Reason == now.Reason {
-			continue
-		}
-		if now.Status == metav1.ConditionUnknown {
-			continue // It is in progress: there is nothing to report yet.
-		}
-		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
-		severity, reason := corev1.EventTypeWarning, now.Reason
-		switch {
-		case kind == pipelinesv1.ReadyCondition && now.Status == metav1.ConditionTrue:
-			severity = corev1.EventTypeNormal
-		case reason == pipelinesv1.TargetClusterNotFoundReason, reason == pipelinesv1.TargetClusterNotReadyReason:
-			reason = "GetClusterError" // weave's reason, which alerts may use
-		case reason == pipelinesv1.TargetNotReadableReason:
-			reason = "GetAppError" // also weave's
-		}
-		r.Recorder.Eventf(after, nil, severity, reason, "Reconcile", "%s", now.Message)
+// shared returns the condition that other Pipelines promote into the same applications; nil
+// if none does.
+func shared(rivals []index.Rival) *metav1.Condition {
+	if len(rivals) == 0 {
+		return nil
+	}
+	all := make([]string, len(rivals))
+	for i, r := range rivals {
+		all[i] = fmt.Sprintf("Pipeline %s also promotes into %s %s/%s in %s", r.Pipeline, r.Object.Kind.Kind, r.Object.Namespace, r.Object.Name, clusterText(r.Object.Cluster))
+	}
+	return &metav1.Condition{
+		Type: pipelinesv1.AppSharedCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.PromotedByOtherPipelineReason,
+		Message: shorten(all) + ": remove the target from one of the Pipelines",
 	}
 }

@@ -22,8 +22,11 @@ type observation struct {
 	known bool
 	// unready is the reason why the target makes Ready False; empty if it does not.
 	unready string
-	// err is the message why the target could not be read.
-	err string
+	// err is the message why the target, or its revision, could not be read, and reason the
+	// same in one word. reason is that of the application if it was read and is not ready.
+	err, reason string
+	// clusterFault is set if the cluster is why the target could not be read.
+	clusterFault bool
 	// early is set while this process could not observe the target yet: after a start, or
 	// when the target was just declared. It does not mean a change of the target.
 	early bool
@@ -44,6 +47,19 @@ func (s observations) targets() [][]decision.Target {
 	return all
 }
 
+// clusterFault returns whether the first target that is not readable is so because of its
+// cluster.
+func (s observations) clusterFault() bool {
+	for i := range s {
+		for _, o := range s[i] {
+			if o.unready == pipelinesv1.TargetNotReadableReason && !o.early {
+				return o.clusterFault
+			}
+		}
+	}
+	return false
+}
+
 // observe passes the Pipeline's demand to the index and the watchers, and reads the
 // observations of its targets from the index.
 func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
@@ -55,7 +71,7 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 	for i := range p.Spec.Environments {
 		count += len(p.Spec.Environments[i].Targets)
 	}
-	use := index.Use{Refs: make([]string, 0, count), Objects: make([]index.Object, 0, count)}
+	use := index.Use{Refs: make([]string, 0, count), Objects: make([]index.Object, 0, count), Promoted: make([]bool, 0, count)}
 	demands := make([]watchers.Demand, 0, count)
 	type place struct {
 		object index.Object
@@ -69,9 +85,10 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 			t := &env.Targets[j]
 			ref := reference(p, t)
 			use.Refs = append(use.Refs, string(ref.ClusterName()))
-			name, err := r.resolve(p, ref)
-			if t.Namespace == "" {
-				err = errNoNamespace(j)
+			var name multicluster.ClusterName
+			err := r.invalidTarget(p, env, j)
+			if err == nil {
+				name, err = r.resolve(ref)
 			}
 			if err != nil || blocked || kindErr != nil {
 				places[i][j].err = err
@@ -85,10 +102,11 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 			}
 			places[i][j].object = o
 			use.Objects = append(use.Objects, o)
+			use.Promoted = append(use.Promoted, i > 0 && p.PromotionFor(env) != nil)
 			demands = append(demands, watchers.Demand{Cluster: name, Kind: kind, Namespace: t.Namespace, Name: p.Spec.AppRef.Name})
 		}
 	}
-	r.Index.SetPipeline(key, use)
+	r.wake(r.Index.SetPipeline(key, use))
 	r.Watchers.SetDemand(owner(key), demands)
 
 	seen := make(observations, len(places))
@@ -99,7 +117,7 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 			case places[i][j].err != nil:
 				seen[i][j] = unresolved(places[i][j].err)
 			case blocked:
-				seen[i][j] = observation{err: "not watched: the Pipeline's spec is invalid", unready: pipelinesv1.InvalidSpecReason}
+				seen[i][j] = observation{err: "not watched: the Pipeline's spec is invalid", unready: pipelinesv1.InvalidSpecReason, reason: pipelinesv1.InvalidSpecReason}
 			default:
 				seen[i][j] = r.read(places[i][j].object)
 			}
@@ -120,32 +138,27 @@ func reference(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) clusters.Ref {
 	return ref
 }
 
-// errCrossNamespace is returned for a reference that --no-cross-namespace-refs forbids.
-var errCrossNamespace = errors.New("references to clusters of other namespaces are not allowed (--no-cross-namespace-refs)")
-
-func (r *Reconciler) resolve(p *pipelinesv1.Pipeline, ref clusters.Ref) (multicluster.ClusterName, error) {
+func (r *Reconciler) resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	if ref == (clusters.Ref{}) {
 		return "", nil
-	}
-	if r.NoCrossNamespaceRefs && ref.Namespace != p.Namespace {
-		return "", fmt.Errorf("%s %s/%s: %w; move the Pipeline or the cluster", ref.Kind, ref.Namespace, ref.Name, errCrossNamespace)
 	}
 	return r.Clusters.Resolve(ref)
 }
 
 // unresolved is the observation of a target whose cluster could not be resolved.
 func unresolved(err error) observation {
-	s := observation{err: err.Error()}
+	s := observation{err: err.Error(), clusterFault: true}
 	switch {
 	case errors.Is(err, clusters.ErrNotFound):
 		s.unready = pipelinesv1.TargetClusterNotFoundReason
 	case errors.Is(err, clusters.ErrNotReady):
 		s.unready = pipelinesv1.TargetClusterNotReadyReason
-	case errors.Is(err, errCrossNamespace), errors.Is(err, errInvalidTarget):
+	case errors.Is(err, errInvalidTarget):
 		s.unready = pipelinesv1.InvalidSpecReason
 	default:
 		s.unready = pipelinesv1.TargetNotReadableReason
 	}
+	s.reason = s.unready
 	return s
 }
 
@@ -162,17 +175,46 @@ func (r *Reconciler) read(o index.Object) observation {
 	s.early = s.early || (freshness.Fresh && !known)
 	switch {
 	case !freshness.Fresh:
-		s.unready, s.err = pipelinesv1.TargetNotReadableReason, freshness.Message
+		s.unready, s.err, s.reason = pipelinesv1.TargetNotReadableReason, freshness.Message, freshness.Reason
 		if s.err == "" {
 			s.err = "not observed yet"
 		}
+		s.clusterFault = ofCluster(freshness.Reason)
 	case !known:
 		s.unready, s.err = pipelinesv1.TargetNotReadableReason, "not observed yet"
 	case !obs.Found:
-		s.unready = pipelinesv1.TargetNotReadableReason
+		s.unready, s.reason = pipelinesv1.TargetNotReadableReason, reasonAppNotFound
 		s.err = fmt.Sprintf("%s %s/%s not found in %s: create it, or correct spec.appRef or the target's namespace", o.Kind.Kind, o.Namespace, o.Name, clusterText(o.Cluster))
+	case !obs.Ready && obs.Reason == index.ReasonNoRevision:
+		s.reason, s.err = index.ReasonNoRevision, fmt.Sprintf("%s %s/%s in %s %s", o.Kind.Kind, o.Namespace, o.Name, clusterText(o.Cluster), obs.Message)
+	case !obs.Ready:
+		s.reason = obs.Reason
 	}
 	return s
+}
+
+// reasonAppNotFound is the reason of a target whose application does not exist.
+const reasonAppNotFound = "AppNotFound"
+
+// ofCluster returns whether a target cannot be read because of its cluster, and not because
+// of its kind or object.
+func ofCluster(reason string) bool {
+	switch reason {
+	case watchers.ReasonConnecting, watchers.ReasonUnreachable, watchers.ReasonAuthFailed, watchers.ReasonRemoved, watchers.ReasonSilent:
+		return true
+	}
+	return false
+}
+
+// why returns why a target is not ready, as the end of a sentence that begins with its name.
+func (s observation) why() string {
+	switch {
+	case s.err != "":
+		return ": " + s.err
+	case s.obs.Reason == "":
+		return " " + s.obs.Message
+	}
+	return ": " + s.obs.Why()
 }
 
 // clusterText returns the name of a cluster in a message.

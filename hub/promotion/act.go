@@ -26,26 +26,43 @@ const (
 	// for the write of the outcome, and for clocks that differ.
 	claimMargin = 5 * time.Second
 
-	// firstBackoff and maxBackoff bound the wait after a failed attempt, which doubles with
-	// each failure in sequence. A receiver that restarts is reachable again after the first
-	// wait; one that is unreachable for a day receives 150 requests.
-	firstBackoff = 5 * time.Second
-	maxBackoff   = 10 * time.Minute
-
 	// maxError is how much of an error is kept in the status, in bytes.
 	maxError = 512
 )
 
+// recordTimeout bounds the record of an attempt with all its retries. It is shorter than the
+// time that a pod has to end.
+const recordTimeout = 10 * time.Second
+
 // outcomeBackoff is for the write of an outcome: a short failure of the API server must
 // not lose the outcome of an attempt. It takes about 6 s in total.
 var outcomeBackoff = wait.Backoff{Steps: 8, Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1}
+
+// untilFree returns the time until no other promotion into the environment makes an attempt.
+// Notifications of two revisions at a time could arrive in the wrong order. Pull requests
+// need no such wait: a branch that belongs to a higher number is not changed.
+func (r *Reconciler) untilFree(p *capstanv1.Promotion, v view) time.Duration {
+	if p.Spec.Strategy.Notification == nil {
+		return 0
+	}
+	until := v.ledger.BusyUntil(decision.EntryOf(p))
+	if until.IsZero() {
+		return 0
+	}
+	longest := time.Duration(0)
+	for _, way := range r.Strategies {
+		longest = max(longest, way.Deadline()+claimMargin)
+	}
+	return r.waits.left(p.UID, forOthers, until, longest)
+}
 
 // untilNextAttempt returns the time until another attempt may start.
 func (r *Reconciler) untilNextAttempt(p *capstanv1.Promotion) time.Duration {
 	if p.Status.Attempt == nil {
 		return 0
 	}
-	return p.Status.Attempt.NextAttemptTime.Sub(r.Clock.Now())
+	a := p.Status.Attempt
+	return r.waits.left(p.UID, forAttempt, a.NextAttemptTime.Time, a.NextAttemptTime.Sub(a.StartTime.Time))
 }
 
 // act makes one attempt, if the promotion is still in the phase: read uncached, claim,
@@ -61,7 +78,8 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase
 	}
 	before := p.DeepCopy()
 	r.advance(p, v, decision.OutcomeNone, "", "")
-	if p.UID != cached.UID || p.Status.Phase != phase || v.suspended() || r.untilNextAttempt(p) > 0 {
+	if p.UID != cached.UID || p.Status.Phase != phase || v.suspended() || r.untilNextAttempt(p) > 0 || r.untilFree(p, v) > 0 ||
+		phase == capstanv1.PhaseFailed && (obsolete(p, v) || r.untilTryAgain(p) > 0) {
 		return r.write(ctx, before, p)
 	}
 
@@ -74,7 +92,21 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase
 		return err
 	}
 	result, err := r.carryOut(ctx, way, p)
+	var outranked *strategy.OutrankedError
+	if errors.As(err, &outranked) {
+		if failed := r.renumber(ctx, p, outranked); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}
+	ctx, done := untilRecorded(ctx)
+	defer done()
 	return r.record(ctx, p.DeepCopy(), p, r.outcomeWriter(ctx, result, err))
+}
+
+// untilRecorded returns a context for the record of an attempt, which also is written while
+// the hub ends: without it, the next hub would wait until the deadline of the attempt.
+func untilRecorded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 }
 
 // claim sets the attempt in the status, which is written before the attempt is made.
@@ -107,11 +139,10 @@ func (r *Reconciler) carryOut(ctx context.Context, way strategy.Strategy, p *cap
 }
 
 func verdict(err error) string {
-	var terminal *strategy.TerminalError
-	switch {
+	switch t := terminal(err); {
 	case err == nil:
 		return "done"
-	case errors.As(err, &terminal):
+	case t != nil && t.Patience == (strategy.Patience{}):
 		return "impossible"
 	default:
 		return "failed"
@@ -165,29 +196,39 @@ func sameAttempt(now, mine *capstanv1.Attempt) bool {
 
 // outcome puts the outcome of an attempt into the status.
 func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
+	now := r.Clock.Now()
 	if cause == nil {
-		p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(r.Clock.Now()) // It has ended: the next need not wait.
+		p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(now) // It has ended: the next need not wait.
 		p.Status.Attempt.Failures = 0
 		r.reached(p, v, result)
+		return
+	}
+	message := cut(cause.Error())
+	r.countFailure(p, cause)
+	if p.Status.Phase == capstanv1.PhaseFailed {
+		log.FromContext(ctx).Info("a failed promotion was tried again and failed", "attempt", p.Status.Attempt.Number, "error", message)
+		r.failedAgain(p, cause)
 		return
 	}
 	if r.impossible(p, v, cause) {
 		return
 	}
-	message := cut(cause.Error())
 	log.FromContext(ctx).Info("an attempt failed, another follows", "attempt", p.Status.Attempt.Number, "error", message)
-	wait := postpone(p, cause, maxBackoff, r.Clock.Now())
+	wait := postpone(p, cause, strategy.MaxRetry, now)
 	r.advance(p, v, decision.OutcomeNone, "", "")
 	if p.Status.Phase == capstanv1.PhasePromoting || p.Status.Phase == capstanv1.PhaseAwaitingMerge {
 		p.Status.Reason = "Retrying"
-		p.Status.Message = fmt.Sprintf("attempt %d failed, the next follows in %s: %s", p.Status.Attempt.Number, wait.Round(time.Second), message)
-		r.conditions(p, metav1.NewTime(r.Clock.Now()))
+		p.Status.Message = fmt.Sprintf("attempt %d failed, the next follows in %s: %s%s", p.Status.Attempt.Number, wait.Round(time.Second), message, untilFailed(p, cause))
+		r.conditions(p, metav1.NewTime(now))
 	}
 }
 
 // reached puts the result of a strategy into the status.
 func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Result) {
 	before := p.Status.Phase
+	if before != capstanv1.PhaseFailed { // Of a failed promotion only another phase ends the failure: enter.
+		p.Status.Failure, p.Status.Secret = nil, nil
+	}
 	p.Status.URL = result.URL
 	p.Status.PullRequest = result.PullRequest
 	r.advance(p, v, outcomeOf(result.State), "", "")
@@ -207,35 +248,12 @@ func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Res
 	r.conditions(p, metav1.NewTime(r.Clock.Now()))
 }
 
-// impossible puts an error that a repetition cannot fix into the status, and returns true;
-// false for another error.
-func (r *Reconciler) impossible(p *capstanv1.Promotion, v view, cause error) bool {
-	var terminal *strategy.TerminalError
-	if !errors.As(cause, &terminal) {
-		return false
-	}
-	r.advance(p, v, decision.OutcomeImpossible, terminal.Reason, cut(cause.Error())+howToRestart(p, terminal))
-	if p.Status.Phase == capstanv1.PhaseFailed {
-		p.Status.Secret = terminal.Secret
-	}
-	return true
-}
-
-// howToRestart says how a user starts a failed promotion again. The hub does not notice
-// what a user fixes at a service.
-func howToRestart(p *capstanv1.Promotion, failed *strategy.TerminalError) string {
-	if failed.Secret == nil {
-		return fmt.Sprintf("; fix this, then raise spec.retry of Promotion %s (an edit of the Pipeline's strategy starts another promotion)", p.Name)
-	}
-	return fmt.Sprintf("; it starts again when the Secret %s is changed; if you fix something else, such as permissions at the Git service, raise spec.retry of Promotion %s", failed.Secret.Name, p.Name)
-}
-
 // postpone sets the time of the next attempt after one that failed, or that was not made
 // because the service requested a wait. It returns the wait, which is at most most unless
 // the service requested longer.
 func postpone(p *capstanv1.Promotion, cause error, most time.Duration, now time.Time) time.Duration {
 	var after *strategy.RetryAfterError
-	wait := firstBackoff
+	wait := strategy.FirstRetry
 	if !errors.As(cause, &after) || !after.Untried {
 		p.Status.Attempt.Failures++
 		wait = retryIn(p, most)
@@ -266,16 +284,25 @@ func outcomeOf(s strategy.State) decision.Outcome {
 // retryIn returns a wait that doubles with each failure in sequence, up to most, plus
 // jitter.
 func retryIn(p *capstanv1.Promotion, most time.Duration) time.Duration {
-	wait := backoff.Policy{First: firstBackoff, Max: most}.Doubled(p.Status.Attempt.Failures - 1)
+	wait := doubled(p.Status.Attempt.Failures, most)
 	return wait + jitter(p, wait)
+}
+
+// doubled returns the wait after so many failures in sequence, up to most.
+func doubled(failures int64, most time.Duration) time.Duration {
+	return backoff.Policy{First: strategy.FirstRetry, Max: most}.Doubled(failures - 1)
 }
 
 // jitter returns up to a fifth of a wait. It is computed from the identity of the
 // promotion, so promotions that failed together are not repeated together, and a second
 // computation returns the same value.
 func jitter(p *capstanv1.Promotion, wait time.Duration) time.Duration {
+	number := int64(0)
+	if p.Status.Attempt != nil {
+		number = p.Status.Attempt.Number
+	}
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%s/%d", p.UID, p.Status.Attempt.Number)
+	fmt.Fprintf(h, "%s/%d", p.UID, number)
 	return wait * time.Duration(h.Sum32()%20) / 100
 }
 

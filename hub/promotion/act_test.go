@@ -31,9 +31,9 @@ func TestBackoff(t *testing.T) {
 			p := &capstanv1.Promotion{}
 			p.UID = uid
 			p.Status.Attempt = &capstanv1.Attempt{Number: 700, Failures: int64(i) + 1}
-			wait := retryIn(p, maxBackoff)
+			wait := retryIn(p, strategy.MaxRetry)
 			g.Expect(wait).To(And(BeNumerically(">=", least), BeNumerically("<=", least+least/5)), "after attempt %d", i+1)
-			g.Expect(retryIn(p, maxBackoff)).To(Equal(wait))
+			g.Expect(retryIn(p, strategy.MaxRetry)).To(Equal(wait))
 			waits = append(waits, wait)
 		}
 		g.Expect(waits).NotTo(HaveEach(waits[0]), "promotions that failed together do not come back together")
@@ -41,7 +41,7 @@ func TestBackoff(t *testing.T) {
 	g := NewWithT(t)
 	p := &capstanv1.Promotion{}
 	p.Status.Attempt = &capstanv1.Attempt{Number: 1 << 40, Failures: 1 << 40}
-	g.Expect(retryIn(p, maxBackoff)).To(BeNumerically("<=", maxBackoff+maxBackoff/5))
+	g.Expect(retryIn(p, strategy.MaxRetry)).To(BeNumerically("<=", strategy.MaxRetry+strategy.MaxRetry/5))
 }
 
 // With autoMerge each check of a pull request that cannot be merged yet is an attempt that

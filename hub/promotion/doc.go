@@ -30,18 +30,37 @@
 // No other attempt starts until the deadline of an attempt has passed. A second hub, or
 // this one after a crash, waits and does not act at the same time.
 //
-// Old Promotions are deleted after the retention time. Two Promotions of an environment
-// are always kept: the newest, which the numbering needs, and the newest succeeded one. The
-// latter shows whether a state was promoted or changed outside the pipeline.
+// A settled promotion (internal/promotions) is not reconciled, and the cache has it stripped.
+// It is never written from the cache.
+//
+// Old Promotions are deleted after the retention time, or when more than Options.Keep have
+// finished. Two Promotions of an environment are always kept: the newest, which the numbering
+// needs, and the newest succeeded one. The latter shows whether a state was promoted or
+// changed outside the pipeline. One timer for all of them starts a pass over the ledgers.
+//
+// If the receiver of an action has a higher number than any Promotion, an older state of the
+// management cluster was restored. The promotion then continues under a number above it.
+//
+// The calls of strategies for the Promotions of one namespace have a part of the workers only
+// (perTenant), so that servers of one namespace that hang or are slow do not delay the others.
+// A Promotion that has to wait for a place has no worker and no claim.
+//
+// An error of a strategy has a patience: how often and how long it is repeated before it
+// ends the promotion. status.failure counts it, over attempts and checks. A failed promotion
+// is tried again every hour if its error says so, in the phase Failed: it leaves the phase
+// only when a try succeeds, when its pull request ends, or when its environment runs the
+// revision.
 //
 // A promotion that failed because of its credentials starts again when the Secret
-// changes: the metadata of that one Secret is watched while a promotion waits for it.
+// changes, and one that waits for its next attempt is tried at once: the metadata of that
+// one Secret is watched while a promotion waits for it.
 //
 // # Locking
 //
-// One worker at a time reconciles a Promotion. The times of the next checks (follows) and
-// the watches of Secrets (internal/secretwatch) have a mutex each. No call that waits is
-// made under them.
+// One worker at a time reconciles a Promotion. The times of the next checks (follows), the
+// waits after the clock was put back (waits), the names of the ledgers, the watches of Secrets
+// (internal/secretwatch) and the places of namespaces (tenants) have a mutex each. No call
+// that waits is made under them.
 //
 // # Trade-offs
 //

@@ -15,15 +15,17 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/internal/promotions"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // view holds the hub's objects around one Promotion.
 type view struct {
 	// pipeline of the Promotion; nil if none of its name and UID exists.
 	pipeline *pipelinesv1.Pipeline
-	// ledger of the environment.
+	// ledger of the environment, with the promotions of former Pipelines of the name.
 	ledger decision.Ledger
-	// secretChanged: the Secret with which the promotion failed has changed since.
+	// secretChanged: the Secret with which the promotion, or its last attempt, failed has
+	// changed since.
 	secretChanged bool
 }
 
@@ -38,7 +40,7 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	case err != nil && !apierrors.IsNotFound(err):
 		return v, fmt.Errorf("reading Pipeline %s/%s: %w", p.Namespace, p.Spec.Pipeline.Name, err)
 	}
-	all, err := promotions.OfPipeline(ctx, reader, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, p.Spec.Pipeline.UID)
+	all, err := promotions.OfName(ctx, reader, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name})
 	if err != nil {
 		return v, err
 	}
@@ -46,7 +48,7 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	if status := v.status(p.Spec.Environment); status != nil {
 		mark = status.LastPromotion
 	}
-	v.ledger = decision.LedgerOf(all, p.Spec.Environment, mark)
+	v.ledger = decision.LedgerOf(decision.Line{UID: p.Spec.Pipeline.UID, App: p.Spec.App}, all, p.Spec.Environment, mark)
 	v.secretChanged, err = r.secretChanged(ctx, p)
 	return v, err
 }
@@ -55,7 +57,7 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 // and as metadata only. If the hub may not read it, it counts as unchanged.
 func (r *Reconciler) secretChanged(ctx context.Context, p *capstanv1.Promotion) (bool, error) {
 	failedWith := p.Status.Secret
-	if failedWith == nil || p.Status.Phase != capstanv1.PhaseFailed {
+	if failedWith == nil || p.Status.Phase.Finished() && p.Status.Phase != capstanv1.PhaseFailed {
 		return false, nil
 	}
 	now := &metav1.PartialObjectMetadata{}
@@ -81,24 +83,41 @@ func (v view) status(env string) *pipelinesv1.EnvironmentStatus {
 	return v.pipeline.Status.Environments[env]
 }
 
-// environment of the Pipeline's spec by name; nil if it has none.
-func (v view) environment(env string) *pipelinesv1.Environment {
-	i := slices.IndexFunc(v.pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == env })
-	if i < 0 {
-		return nil
+// environment returns an environment of the Pipeline's spec by name, and the name of its
+// source, which is the environment before it; nil if there is none. The first environment
+// has no source.
+func (v view) environment(name string) (env *pipelinesv1.Environment, source string) {
+	environments := v.pipeline.Spec.Environments
+	i := slices.IndexFunc(environments, func(e pipelinesv1.Environment) bool { return e.Name == name })
+	switch {
+	case i < 0:
+		return nil, ""
+	case i == 0:
+		return &environments[0], ""
+	default:
+		return &environments[i], environments[i-1].Name
 	}
-	return &v.pipeline.Spec.Environments[i]
+}
+
+// maybeSent returns whether the newest attempt sends a notification and no outcome of it is
+// recorded: the process that made it ended, or still makes it, or is about to record the
+// outcome. A notification cannot be taken back. A pull request can be closed, so it does not
+// count.
+func maybeSent(p *capstanv1.Promotion) bool {
+	return p.Spec.Strategy.Notification != nil && p.Status.Phase == capstanv1.PhasePromoting &&
+		p.Status.Attempt != nil && p.Status.Attempt.Error == ""
 }
 
 // facts returns the facts that the lifecycle table reads.
 func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.Facts {
 	f := decision.Facts{
 		PipelineDeleted: v.pipeline == nil,
-		Newer:           v.ledger.Highest() > p.Spec.Number,
+		Newer:           v.ledger.Outranks(decision.EntryOf(p)),
 		Manual:          p.Spec.Manual,
-		Approved:        p.Spec.Approval != nil,
-		Retry:           p.Spec.Retry > p.Status.Retry,
+		Approved:        approvalOfRun(p) != nil,
+		Retry:           retryDue(p),
 		Tried:           p.Status.Attempt != nil,
+		MaybeSent:       maybeSent(p),
 		Outcome:         outcome,
 
 		SecretChanged: v.secretChanged && p.Status.Secret != nil,
@@ -106,16 +125,17 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	if v.pipeline == nil {
 		return f
 	}
-	env := v.environment(p.Spec.Environment)
+	env, source := v.environment(p.Spec.Environment)
 	f.EnvironmentRemoved = env == nil
 	f.PromotionRemoved = env != nil && v.pipeline.PromotionFor(env) == nil
+	f.SourceChanged = env != nil && source != p.Spec.Source.Environment
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
-		revision, agrees := decision.Agree(decision.TargetsOf(env, status))
-		f.Runs = agrees && revision == p.Spec.Revision
+		runs, agrees := decision.Agree(decision.TargetsOf(env, status))
+		f.Runs = agrees && revision.Same(runs, p.Spec.Revision)
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
 	if status := v.status(p.Spec.Source.Environment); status != nil && status.Agreed != nil {
-		f.SourceMovedOn = status.Agreed.Sequence > p.Spec.Source.Sequence && status.Agreed.Revision != p.Spec.Revision
+		f.SourceMovedOn = status.Agreed.Sequence > p.Spec.Source.Sequence && !revision.Same(status.Agreed.Revision, p.Spec.Revision)
 	}
 	return f
 }
@@ -125,9 +145,10 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 // of: the promoted one; one that a target ran at the creation; one of an earlier promotion,
 // which may take effect late. If a target ran nothing at the creation, the result is false.
 func (v view) movedOn(p *capstanv1.Promotion, agreed *pipelinesv1.AgreedRevision) bool {
-	if agreed == nil || p.Spec.From == nil || agreed.Sequence <= p.Spec.From.Sequence || agreed.Revision == p.Spec.Revision {
+	if agreed == nil || p.Spec.From == nil || agreed.Sequence <= p.Spec.From.Sequence || revision.Same(agreed.Revision, p.Spec.Revision) {
 		return false
 	}
 	from := p.Spec.From.Revisions
-	return !slices.Contains(from, "") && !slices.Contains(from, agreed.Revision) && !v.ledger.HasEarlier(agreed.Revision, p.Spec.Number)
+	ran := func(one string) bool { return revision.Same(one, agreed.Revision) }
+	return !slices.Contains(from, "") && !slices.ContainsFunc(from, ran) && !v.ledger.HasEarlier(agreed.Revision, p.Spec.Number)
 }

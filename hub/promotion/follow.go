@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -35,7 +36,19 @@ const (
 	// maxWithdrawBackoff bounds the time between attempts to close the pull request of an
 	// ended promotion. No user waits for it, and the cause of a failure may last long.
 	maxWithdrawBackoff = time.Hour
+
+	// neededAgain is the time between checks of a pull request that stays open after its
+	// promotion succeeded, because Git does not have the revision.
+	neededAgain = time.Hour
+
+	// withdrawFor bounds how long after the end of a promotion its pull request is checked
+	// and closed. After that, the service or the credentials are not expected to return.
+	withdrawFor = 7 * 24 * time.Hour
 )
+
+// ReasonNotInGit is the reason of the condition NotInGit, and of an Event when it becomes
+// True.
+const ReasonNotInGit = "NotInGit"
 
 // follow checks an open pull request when the check is due.
 func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
@@ -46,8 +59,12 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 	if left := r.follows.left(p.UID); left > 0 {
 		return r.sooner(left, p), nil
 	}
+	leave, ok := r.tenants.enter(client.ObjectKeyFromObject(p))
+	if !ok {
+		return withoutPlace()
+	}
 	next := r.follows.checked(p)
-	result, err := way.Follow(ctx, p.DeepCopy())
+	result, err := check(ctx, way, p, leave)
 	if ctx.Err() != nil {
 		return ctrl.Result{}, ctx.Err()
 	}
@@ -55,14 +72,31 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 	if errors.As(err, &after) {
 		next = r.follows.later(p.UID, after.After)
 	}
+	if terminal(err) != nil && p.Status.Failure != nil {
+		next = r.follows.later(p.UID, doubled(p.Status.Failure.Count, strategy.MaxRetry))
+	}
 	if err == nil && result.State == strategy.Due {
 		log.FromContext(ctx).V(1).Info("an attempt is due", "why", result.Message)
 		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhaseAwaitingMerge) })
+	}
+	var outranked *strategy.OutrankedError
+	if errors.As(err, &outranked) {
+		if err := r.renumber(ctx, p, outranked); err != nil {
+			return ctrl.Result{}, err
+		}
+		return r.sooner(next, p), nil // The promotion with the higher number supersedes this one.
 	}
 	if err := r.followed(ctx, p, v, result, err); err != nil {
 		return requeueOnConflict(ctx, err)
 	}
 	return r.sooner(next, p), nil
+}
+
+// check calls Follow, and leaves its place also if Follow panics. An attempt that is due takes
+// a place of its own.
+func check(ctx context.Context, way strategy.Follower, p *capstanv1.Promotion, leave func()) (strategy.Result, error) {
+	defer leave()
+	return way.Follow(ctx, p.DeepCopy())
 }
 
 // followed writes the result of a check, if it changes the status. An end is decided from
@@ -75,7 +109,7 @@ func (r *Reconciler) followed(ctx context.Context, cached *capstanv1.Promotion, 
 		if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(cached), now); err != nil {
 			return err
 		}
-		if now.UID != cached.UID || now.Status.Phase != capstanv1.PhaseAwaitingMerge || r.untilNextAttempt(now) > 0 {
+		if now.UID != cached.UID || now.Status.Phase != cached.Status.Phase || r.untilNextAttempt(now) > 0 {
 			return nil // Another hub makes an attempt, or has written an end.
 		}
 		v, err := r.view(ctx, r.APIReader, now)
@@ -90,13 +124,16 @@ func (r *Reconciler) followed(ctx context.Context, cached *capstanv1.Promotion, 
 
 // applyCheck puts the result of a check into the status.
 func (r *Reconciler) applyCheck(ctx context.Context, p *capstanv1.Promotion, v view, result strategy.Result, cause error) {
+	if cause != nil {
+		r.countFailure(p, cause)
+	}
 	switch {
 	case cause == nil:
 		r.reached(p, v, result)
 	case r.impossible(p, v, cause):
 	case tooOften(cause):
 	default:
-		message := fmt.Sprintf("the pull request cannot be checked; the hub tries again: %s", cut(cause.Error()))
+		message := fmt.Sprintf("the pull request cannot be checked; the hub tries again: %s%s", cut(cause.Error()), untilFailed(p, cause))
 		if p.Status.Message != message {
 			log.FromContext(ctx).Info("the pull request cannot be checked, another try follows", "error", cut(cause.Error()))
 			p.Status.Reason, p.Status.Message = "Retrying", message
@@ -129,15 +166,16 @@ func (r *Reconciler) sooner(next time.Duration, p *capstanv1.Promotion) ctrl.Res
 	return ctrl.Result{RequeueAfter: max(next, time.Millisecond)}
 }
 
-// mayBeOpen returns whether a promotion that ended may have an open pull request: from an
-// attempt, or from an attempt before a retry.
+// mayBeOpen returns whether a promotion that ended may have left an open pull request or a
+// branch: from an attempt, or from an attempt before a retry.
 func (r *Reconciler) mayBeOpen(p *capstanv1.Promotion) bool {
 	s := &p.Status
 	switch {
-	case s.Withdrawn:
+	case s.Withdrawn, s.Phase != capstanv1.PhaseFailed && s.FinishTime != nil && r.Clock.Since(s.FinishTime.Time) > withdrawFor:
 		return false
 	case s.Phase == capstanv1.PhaseSuperseded && (s.Attempt != nil || s.PullRequest != nil || s.Retry > 0),
 		s.Phase == capstanv1.PhaseSucceeded && (s.Attempt != nil || s.PullRequest != nil),
+		s.Phase == capstanv1.PhaseRejected && s.PullRequest != nil && !keepsBranch(p),
 		s.Phase == capstanv1.PhaseFailed && s.PullRequest != nil:
 		_, ok := r.follower(p)
 		return ok
@@ -148,20 +186,25 @@ func (r *Reconciler) mayBeOpen(p *capstanv1.Promotion) bool {
 
 // leftOpen returns whether a promotion may have an open pull request that must be closed,
 // and why. A promotion that succeeded does not need its pull request, unless that was
-// merged, which the strategy finds. The pull request of a promotion that failed stays open,
-// because the promotion may start again, unless it would be superseded now.
+// merged or Git does not have the revision yet, which the strategy finds. The pull request
+// of a promotion that failed stays open, because the promotion may start again, unless it
+// would be superseded now.
 func (r *Reconciler) leftOpen(p *capstanv1.Promotion, v view) (why string, left bool) {
 	if !r.mayBeOpen(p) {
 		return "", false
 	}
 	switch p.Status.Phase { //nolint:exhaustive // The others have no open pull request, or wait.
-	case capstanv1.PhaseSuperseded:
+	case capstanv1.PhaseSuperseded, capstanv1.PhaseRejected: // Of a rejected one, only the branch may be left.
 		return p.Status.Message, true
 	case capstanv1.PhaseSucceeded:
-		return p.Status.Message + ", so this pull request is not needed", true
+		return sentence(p, decision.RolledOut) + ", so this pull request is not needed", true
 	}
 	phase, reason, _ := decision.Next(capstanv1.PhaseAwaitingMerge, v.facts(p, decision.OutcomeNone))
 	return sentence(p, reason), phase == capstanv1.PhaseSuperseded
+}
+
+func keepsBranch(p *capstanv1.Promotion) bool {
+	return p.Spec.Strategy.PullRequest != nil && p.Spec.Strategy.PullRequest.KeepBranch
 }
 
 // withdraw makes one attempt to close the pull request that a promotion left open: read
@@ -177,7 +220,7 @@ func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) 
 	}
 	way, ok := r.follower(p)
 	why, left := r.leftOpen(p, v)
-	if p.UID != cached.UID || !ok || !left || v.suspended() || p.Spec.Retry > p.Status.Retry || r.untilNextAttempt(p) > 0 {
+	if p.UID != cached.UID || !ok || !left || v.suspended() || retryDue(p) || r.untilNextAttempt(p) > 0 {
 		return nil
 	}
 	before := p.DeepCopy()
@@ -187,15 +230,36 @@ func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) 
 	}
 	limited, cancel := context.WithTimeout(ctx, way.Deadline())
 	defer cancel()
-	cause := way.Withdraw(limited, p.DeepCopy(), why)
+	needed, cause := way.Withdraw(limited, p.DeepCopy(), why)
+	ctx, done := untilRecorded(ctx)
+	defer done()
 	return r.record(ctx, p.DeepCopy(), p, func(p *capstanv1.Promotion, _ view) {
-		if cause == nil {
+		switch {
+		case cause == nil && needed != "":
+			r.noteNeeded(p, needed)
+			return
+		case cause == nil:
 			p.Status.Withdrawn = true
-			log.FromContext(ctx).Info("the promotion has no open pull request any more", "url", p.Status.URL)
+			meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.NotInGitCondition)
+			log.FromContext(ctx).Info("the promotion has left no pull request open", "url", p.Status.URL)
 			return
 		}
 		wait := postpone(p, cause, maxWithdrawBackoff, r.Clock.Now())
 		log.FromContext(ctx).Info("the pull request of the promotion could not be closed, another attempt follows", "in", wait, "error", cut(cause.Error()))
+	})
+}
+
+// noteNeeded puts into the status of a promotion that succeeded why its pull request stays
+// open, and when that is checked again. Phase, reason and message stay: the event of the end
+// has them.
+func (r *Reconciler) noteNeeded(p *capstanv1.Promotion, needed string) {
+	now := r.Clock.Now()
+	p.Status.Attempt.Failures = 0
+	p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(now.Add(neededAgain))
+	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
+		Type: capstanv1.NotInGitCondition, Status: metav1.ConditionTrue, Reason: ReasonNotInGit,
+		Message:            fmt.Sprintf("%s, but %s", sentence(p, decision.RolledOut), cut(needed)),
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now),
 	})
 }
 

@@ -22,6 +22,7 @@ const maxSteps = 8
 // are those of the strategy for an outcome that is impossible.
 func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Outcome, reason, message string) {
 	now := metav1.NewTime(r.Clock.Now())
+	noteRetry(p)
 	for range maxSteps {
 		phase, why, moved := decision.Next(p.Status.Phase, v.facts(p, outcome))
 		if !moved {
@@ -29,23 +30,28 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 		}
 		switch why { //nolint:exhaustive // The others are phases to enter.
 		case decision.Retried:
-			p.Status = capstanv1.PromotionStatus{Retry: p.Spec.Retry, Approval: p.Status.Approval}
+			p.Status = nextRun(p)
 			continue
 		case decision.SecretChanged: // The same promotion continues: it keeps its pull request.
 			p.Status = capstanv1.PromotionStatus{
-				Retry: p.Status.Retry, Approval: p.Status.Approval, URL: p.Status.URL, PullRequest: p.Status.PullRequest,
+				Retry: p.Status.Retry, IgnoredRetry: p.Status.IgnoredRetry, Approval: p.Status.Approval, OtherApprovals: p.Status.OtherApprovals,
+				URL: p.Status.URL, PullRequest: p.Status.PullRequest,
 			}
 			continue
 		}
 		if p.Status.Phase == capstanv1.PhaseAwaitingRollout && phase == capstanv1.PhaseSucceeded && p.Spec.Strategy.PullRequest != nil {
-			p.Status.Withdrawn = true // Its pull request was merged: none is open.
+			// Its pull request was merged: none is open. The branch may be left.
+			p.Status.Withdrawn = p.Spec.Strategy.PullRequest.KeepBranch
 		}
 		r.enter(p, phase, why, now)
+		if why == decision.Approved {
+			recordApproval(p, now)
+		}
 		if why == decision.Impossible {
 			p.Status.Reason, p.Status.Message = reason, message
 		}
 	}
-	noteApproval(p, now)
+	noteOtherApprovals(p, now)
 	if p.Status.Phase == capstanv1.PhasePromoting && v.suspended() {
 		p.Status.Reason, p.Status.Message = "Suspended", fmt.Sprintf("blocked: spec.suspend of Pipeline %s is true; set it to false to continue", p.Spec.Pipeline.Name)
 	}
@@ -59,23 +65,16 @@ func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhas
 	if s.StartTime == nil {
 		s.StartTime = &now
 	}
+	if s.Phase == capstanv1.PhaseFailed {
+		recovered(p, phase, now)
+	}
 	s.Phase, s.Reason, s.Message = phase, string(why), sentence(p, why)
+	if why == decision.CarriedOut || why == decision.PullRequestMerged {
+		s.CarriedOutTime = &now
+	}
 	if phase.Finished() {
 		s.FinishTime = &now
 	}
-}
-
-// noteApproval records who approved, and when the hub observed it, also if the approval
-// came too late to have an effect.
-func noteApproval(p *capstanv1.Promotion, now metav1.Time) {
-	if p.Spec.Approval == nil || p.Status.Approval != nil {
-		return
-	}
-	method := p.Spec.Approval.Method
-	if method == "" {
-		method = capstanv1.ApprovalByKubernetes
-	}
-	p.Status.Approval = &capstanv1.ApprovalRecord{By: p.Spec.Approval.By, ApprovalTime: now, Method: method}
 }
 
 // sentence returns the message of a phase: the state, and what it waits for or what the
@@ -89,6 +88,8 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		return fmt.Sprintf("environment %q was removed from Pipeline %s", env, p.Spec.Pipeline.Name)
 	case decision.PromotionRemoved:
 		return fmt.Sprintf("the promotion into environment %q was removed from Pipeline %s", env, p.Spec.Pipeline.Name)
+	case decision.SourceChanged:
+		return fmt.Sprintf("environment %q is not promoted from %q any more: the environments of Pipeline %s were edited", env, p.Spec.Source.Environment, p.Spec.Pipeline.Name)
 	case decision.NewerPromotion:
 		return "a promotion with a higher number replaced this one"
 	case decision.AlreadyThere:
@@ -100,15 +101,15 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 	case decision.EnvironmentMovedOn:
 		return fmt.Sprintf("environment %q agreed on a revision that no promotion is for; it is not promoted into until %q agrees on a new revision, or spec.retry of this Promotion is raised", env, p.Spec.Source.Environment)
 	case decision.ApprovalRequired:
-		return fmt.Sprintf("waiting for an approval: set spec.approval.by of promotions.capstan.dev %s to your user name", p.Name)
+		return approvalRequired(p)
 	case decision.Approved:
-		return fmt.Sprintf("approved by %s; the first attempt follows", p.Spec.Approval.By)
+		return fmt.Sprintf("Approved by %s; starting", p.Spec.Approval.By)
 	case decision.Automatic:
-		return "no approval is required; the first attempt follows"
+		return "Starting (no approval needed)"
 	case decision.PullRequestOpened:
 		return "waiting for the pull request to be merged"
 	case decision.PullRequestMerged, decision.CarriedOut:
-		return fmt.Sprintf("carried out; waiting for every target of environment %q to run %s", env, revision)
+		return fmt.Sprintf("waiting for every target of %q to run %s", env, revision)
 	case decision.PullRequestClosed:
 		return "the pull request was closed unmerged; the hub opens it again when there is a new revision, or when spec.retry is raised"
 	case decision.Impossible, decision.Retried, decision.SecretChanged:
@@ -177,13 +178,15 @@ func (r *Reconciler) reportTransition(ctx context.Context, before, p *capstanv1.
 			"environment", p.Spec.Environment, "revision", p.Spec.Revision, "number", p.Spec.Number)
 		r.metrics.count(p)
 	}
-	if stalledAlready(p) && !stalledAlready(before) {
+	if c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.NotInGitCondition); c != nil && meta.FindStatusCondition(before.Status.Conditions, c.Type) == nil {
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, ReasonNotInGit, "Withdraw", "%s", cut(c.Message))
+		log.FromContext(ctx).Info("the environment runs a revision that Git does not have", "environment", p.Spec.Environment, "revision", p.Spec.Revision, "url", p.Status.URL)
+	}
+	// A failed promotion is stalled too, and the Event above reports it.
+	if stalledAlready(p) && !stalledAlready(before) && p.Status.Phase != capstanv1.PhaseFailed {
 		c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.StalledCondition)
 		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "Stalled", "Promote", "%s", c.Message)
 		log.FromContext(ctx).Info("promotion is stalled", "reason", c.Reason, "message", c.Message)
 	}
-	if before.Status.Phase.Finished() && p.Status.Phase.Finished() && before.Status.Approval == nil && p.Status.Approval != nil {
-		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "ApprovalTooLate", "Approve", "approved by %s when it was already %s; the approval has no effect", p.Status.Approval.By, p.Status.Phase)
-		log.FromContext(ctx).Info("an approval came too late", "by", p.Status.Approval.By, "phase", p.Status.Phase)
-	}
+	r.reportIneffective(ctx, before, p)
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // metrics of one Reconciler.
@@ -69,7 +70,7 @@ var (
 
 // Collector reads the promotions under way from the hub's cache at each scrape.
 type Collector struct {
-	// Reader of the cache.
+	// Reader of the cache, which has the indexes of internal/promotions.
 	Reader client.Reader
 	Clock  clock.PassiveClock
 }
@@ -88,7 +89,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout) //nolint:forbidigo // Prometheus gives none.
 	defer cancel()
 	var list capstanv1.PromotionList
-	if err := c.Reader.List(ctx, &list); err != nil {
+	// The index has the promotions under way and the stalled ones: a scrape does not depend
+	// on the number of finished ones.
+	options := []client.ListOption{client.MatchingFields{promotions.OpenField: promotions.OpenValue}, client.UnsafeDisableDeepCopy}
+	if err := c.Reader.List(ctx, &list, options...); err != nil {
 		return // The cache has not started: there are no values yet.
 	}
 	number, age, stuck := map[capstanv1.PromotionPhase]float64{}, map[capstanv1.PromotionPhase]float64{}, 0.0

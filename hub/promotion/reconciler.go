@@ -13,10 +13,14 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -30,7 +34,8 @@ import (
 
 const (
 	// workers is how many Promotions are reconciled at a time. A strategy may wait for a
-	// slow receiver until its deadline, so there are more workers than for Pipelines.
+	// slow receiver until its deadline, so there are more workers than for Pipelines, and
+	// a namespace has at most perTenant of them.
 	workers = 16
 
 	// raceDelay is the wait after a conflict, so that the cache receives the other write.
@@ -47,11 +52,15 @@ const (
 
 	// DefaultRetention is how long finished promotions are kept.
 	DefaultRetention = 30 * 24 * time.Hour
+
+	// DefaultKeep is how many finished promotions into an environment are kept.
+	DefaultKeep = 20
 )
 
 // Options of the reconciler.
 type Options struct {
-	// Client reads from the hub's cache and writes.
+	// Client reads from the hub's cache and writes. In the cache, settled Promotions may be
+	// stripped (internal/promotions).
 	Client client.Client
 	// APIReader reads from the API server, uncached, before each attempt.
 	APIReader client.Reader
@@ -70,11 +79,14 @@ type Options struct {
 	StallAfter time.Duration
 	// Retention of finished promotions; DefaultRetention if 0.
 	Retention time.Duration
+	// Keep is how many finished promotions into an environment are kept, the newest first;
+	// no limit if 0.
+	Keep int
 	// Recorder of Events.
 	Recorder events.EventRecorder
 	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer
-	Clock      clock.PassiveClock
+	Clock      clock.WithTicker
 }
 
 // Reconciler reconciles Promotions.
@@ -82,7 +94,10 @@ type Reconciler struct {
 	Options
 	metrics *metrics
 	follows *follows
+	waits   *waits
+	tenants *tenants
 	secrets *secretwatch.Source
+	ledgers *ledgers
 }
 
 var _ reconcile.Reconciler = &Reconciler{}
@@ -98,7 +113,10 @@ func New(o Options) *Reconciler {
 	if o.Retention == 0 {
 		o.Retention = DefaultRetention
 	}
-	return &Reconciler{Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), secrets: secretwatch.NewSource(o.Metadata, withoutSecrets)}
+	return &Reconciler{
+		Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), waits: newWaits(o.Clock), tenants: newTenants(perTenant),
+		secrets: secretwatch.NewSource(o.Metadata, withoutSecrets), ledgers: newLedgers(),
+	}
 }
 
 // SetupWithManager adds the controller to the manager and registers the metrics,
@@ -108,17 +126,31 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if _, err := collectors.Register(r.Registerer, append(r.metrics.all(), collector)...); err != nil {
 		return err
 	}
+	if err := mgr.Add(manager.RunnableFunc(r.retain)); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("promotion").
-		For(&capstanv1.Promotion{}).
+		For(&capstanv1.Promotion{}, builder.WithPredicates(predicate.Funcs{CreateFunc: r.unsettled})).
 		Watches(&pipelinesv1.Pipeline{}, handler.EnqueueRequestsFromMapFunc(r.unfinishedOf)).
 		WatchesRawSource(r.secrets).
+		WatchesRawSource(r.tenants).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
-// unfinishedOf maps a Pipeline to its Promotions that are under way. They wait for
-// changes of its status.
+// unsettled notes the ledger of a Promotion, and returns whether the Promotion has to be
+// reconciled after a start: a hub has many more settled ones than others.
+func (r *Reconciler) unsettled(e event.CreateEvent) bool {
+	if pipeline, ok := promotions.PipelineOf(e.Object); ok {
+		r.ledgers.note(pipeline)
+	}
+	p, whole := e.Object.(*capstanv1.Promotion)
+	return whole && !promotions.Settled(p) // The cache packs settled ones.
+}
+
+// unfinishedOf maps a Pipeline to its Promotions that are under way, failed, or may have an
+// open pull request. They wait for changes of its status.
 func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconcile.Request {
 	all, err := promotions.OfPipeline(ctx, r.Client, client.ObjectKeyFromObject(o), o.GetUID())
 	if err != nil {
@@ -127,7 +159,7 @@ func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconc
 	}
 	var requests []reconcile.Request
 	for i := range all {
-		if p := &all[i]; !p.Status.Phase.Finished() || r.mayBeOpen(p) {
+		if p := &all[i]; !p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseFailed || r.mayBeOpen(p) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}
@@ -136,6 +168,7 @@ func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconc
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	defer r.tenants.reconciled(request.NamespacedName)
 	p := &capstanv1.Promotion{}
 	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -145,7 +178,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if !p.DeletionTimestamp.IsZero() {
 		r.follows.forget(p.UID)
+		r.waits.forget(p.UID)
 		return ctrl.Result{}, nil
+	}
+	r.ledgers.note(types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name})
+	if over, err := r.over(ctx, p); over || err != nil {
+		r.follows.forget(p.UID)
+		r.waits.forget(p.UID)
+		r.secrets.Drop(request.NamespacedName)
+		return ctrl.Result{}, err
 	}
 	v, err := r.view(ctx, r.Client, p)
 	if err != nil {
@@ -156,6 +197,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	before := p.DeepCopy()
 	r.advance(p, v, decision.OutcomeNone, "", "")
+	r.skipBackoff(p, v)
 	if p.Status.Phase.Finished() && (!before.Status.Phase.Finished() || p.Status.Retry != before.Status.Retry) {
 		// The caches of Pipelines and Promotions are filled independently. The cached
 		// Pipeline may be older than this promotion, and seem to end it. An end is
@@ -176,18 +218,44 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
 		return r.follow(ctx, p, v)
 	case p.Status.Phase == capstanv1.PhasePromoting:
+		if wait := r.untilFree(p, v); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
 		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhasePromoting) })
 	default:
 		return r.wait(p), nil
 	}
 }
 
-// end closes the pull request that an ended promotion left open, and deletes old promotions.
+// over returns whether a promotion has ended and needs no reconcile: it is settled, or it
+// failed or was rejected and a promotion with a higher number exists. Both are decided from
+// the cache alone, so that finished promotions cause no requests. The cached object of a
+// settled promotion may be stripped; it is not written, because nothing follows.
+func (r *Reconciler) over(ctx context.Context, p *capstanv1.Promotion) (bool, error) {
+	switch {
+	case promotions.Settled(p):
+		return true, nil
+	case !p.Status.Phase.Finished(), p.Status.ObservedGeneration != p.Generation, r.mayBeOpen(p),
+		promotions.HasFormerNames(p):
+		return false, nil
+	}
+	all, err := promotions.OfPipeline(ctx, r.Client, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, p.Spec.Pipeline.UID)
+	if err != nil {
+		return false, err
+	}
+	newest := decision.NewestOf(p.Spec.Pipeline.UID, all, p.Spec.Environment)
+	return newest != nil && newest.Spec.Number > p.Spec.Number, nil
+}
+
+// end closes the pull request that an ended promotion left open. A failed promotion that is
+// not obsolete is tried again.
 func (r *Reconciler) end(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
+	if p.Status.Phase == capstanv1.PhaseFailed && !obsolete(p, v) {
+		return r.tryAgain(ctx, p, v)
+	}
 	r.follows.forget(p.UID)
-	result, err := r.retire(ctx, p, v)
-	if _, left := r.leftOpen(p, v); err != nil || !left || v.suspended() {
-		return result, err
+	if _, left := r.leftOpen(p, v); !left || v.suspended() {
+		return ctrl.Result{}, nil
 	}
 	return r.attemptWhenDue(ctx, p, func() error { return r.withdraw(ctx, p) })
 }
@@ -197,6 +265,11 @@ func (r *Reconciler) attemptWhenDue(ctx context.Context, p *capstanv1.Promotion,
 	if early := r.untilNextAttempt(p); early > 0 {
 		return ctrl.Result{RequeueAfter: early}, nil
 	}
+	leave, ok := r.tenants.enter(client.ObjectKeyFromObject(p))
+	if !ok {
+		return withoutPlace()
+	}
+	defer leave()
 	if err := attempt(); err != nil {
 		return requeueOnConflict(ctx, err)
 	}
@@ -220,10 +293,11 @@ func (r *Reconciler) advanceUncached(ctx context.Context, p *capstanv1.Promotion
 	return before, v, nil
 }
 
-// watchSecret makes a change of the Secret with which a promotion failed reconcile it.
+// watchSecret makes a change of the Secret with which a promotion, or its last attempt,
+// failed reconcile it.
 func (r *Reconciler) watchSecret(p *capstanv1.Promotion) {
 	key := client.ObjectKeyFromObject(p)
-	if p.Status.Phase != capstanv1.PhaseFailed || p.Status.Secret == nil {
+	if p.Status.Secret == nil || p.Status.Phase.Finished() && p.Status.Phase != capstanv1.PhaseFailed {
 		r.secrets.Drop(key)
 		return
 	}

@@ -1,10 +1,9 @@
 // Package memberwrite sends metadata patches to the management cluster and to member
 // clusters, which are self-managed clusters that hold their own Cluster API objects.
 //
-// Purpose: clients and deadlines (writer.go), the share of workers that one member cluster
-// may use and its rest after a call without an answer (lane.go), and the notification that
-// a cluster is no longer engaged (disengaged.go). hub/annotator and hub/instancestate use
-// it.
+// Purpose: clients and deadlines (writer.go), and the share of workers that one member
+// cluster may use and its rest after a call without an answer (lane.go). hub/annotator and
+// hub/instancestate use it.
 //
 // # Contract
 //

@@ -4,11 +4,16 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
+
+// Queue of a multicluster controller.
+type Queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 
 // Share is how many workers one member cluster may use at once.
 const Share = 2

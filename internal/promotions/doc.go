@@ -1,26 +1,35 @@
-// Package promotions lists the Promotions of one Pipeline.
+// Package promotions has the rules about the Promotions of a Pipeline that several packages
+// need: how they are selected, named, indexed and cached, and when nothing is left to do.
 //
 // # Purpose
 //
 // The Promotions of a Pipeline have numbers, and only the one with the highest number of an
 // environment is executed. The hub, the strategies and the command line select them by the
-// same rule, which this package defines: by the UID of the Pipeline, never by its name. So
-// a new Pipeline does not get the Promotions of a deleted one with the same name.
+// same rule: by the UID of the Pipeline, never by its name alone. So a new Pipeline does not
+// get the Promotions of a deleted one with the same name, unless the caller requests them
+// (OfName).
 //
 // # Contract
 //
-// OfPipeline only reads from the given reader. The hub's cache may be older than the API
-// server. Numbers of new Promotions, and the checks before each step outside the cluster,
-// need the present objects: pass an uncached reader there (manager.GetAPIReader).
+// OfPipeline, OfName and Outranked only read from the given reader. The hub's cache may be
+// older than the API server. Numbers of new Promotions, and the checks before each step
+// outside the cluster, need the present objects: pass an uncached reader there
+// (manager.GetAPIReader).
+//
+// A settled Promotion (Settled) is stripped and packed in the cache (Stripper): it has what
+// the decision tables, the dashboard, events and metrics read, and no conditions. It is never
+// written. A Promotion whose spec changed is not settled, and is cached whole. Readers of the
+// cache get Promotions; handlers of its events call Whole or PipelineOf.
 //
 // # Locking
 //
-// None: the package has no state.
+// Stripper.mu guards the last Promotion of each series, whose values the next one shares.
+// It is held for the comparison of two objects.
 //
 // # Trade-offs
 //
-// The selection is by label, because a label selector has the same meaning for the cache
-// and for the API server. A field index would be faster in the cache, but the API server
-// would reject its selector, so there would be two rules. The cache compares the labels
-// of one namespace without copying objects, which takes about 0.1 µs for each Promotion.
+// The API server selects by label, because it has no index on fields of a Promotion. A
+// cache selects by its index on the Pipeline's name and compares the label: IndexedReader
+// and IndexedClient mark such a reader. One index serves the lists by UID and by name, and
+// each further one would need about 100 bytes for each Promotion.
 package promotions

@@ -3,6 +3,7 @@ package promotions
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,10 +15,25 @@ import (
 // The name of the Pipeline gives the namespace, and is used in errors. Errors are those
 // of the reader, wrapped.
 func OfPipeline(ctx context.Context, reader client.Reader, pipeline types.NamespacedName, uid types.UID) ([]capstanv1.Promotion, error) {
-	var list capstanv1.PromotionList
-	err := reader.List(ctx, &list, client.InNamespace(pipeline.Namespace), client.MatchingLabels{capstanv1.PipelineUIDLabel: string(uid)})
-	if err != nil {
+	return list(ctx, reader, pipeline, client.MatchingLabels{capstanv1.PipelineUIDLabel: string(uid)})
+}
+
+// OfName returns the Promotions of the Pipeline, and of former Pipelines, with a name, in no
+// particular order.
+func OfName(ctx context.Context, reader client.Reader, pipeline types.NamespacedName, options ...client.ListOption) ([]capstanv1.Promotion, error) {
+	all, err := list(ctx, reader, pipeline, append(options, client.MatchingLabels{capstanv1.PipelineLabel: Slug(pipeline.Name, MaxLabel)})...)
+	// Two names may have the same slug.
+	return slices.DeleteFunc(all, func(p capstanv1.Promotion) bool { return p.Spec.Pipeline.Name != pipeline.Name }), err
+}
+
+func list(ctx context.Context, reader client.Reader, pipeline types.NamespacedName, options ...client.ListOption) ([]capstanv1.Promotion, error) {
+	options = append(options, client.InNamespace(pipeline.Namespace))
+	if _, ok := reader.(indexed); ok {
+		options = append(options, client.MatchingFields{PipelineField: pipeline.Name})
+	}
+	var found capstanv1.PromotionList
+	if err := reader.List(ctx, &found, options...); err != nil {
 		return nil, fmt.Errorf("listing the Promotions of Pipeline %s: %w", pipeline, err)
 	}
-	return list.Items, nil
+	return found.Items, nil
 }

@@ -13,6 +13,7 @@ import (
 )
 
 func TestAuditLogShowsUsersAndRequests(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "audit.log")
 	plane, err := Start(Options{AuditLog: path})

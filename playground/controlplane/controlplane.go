@@ -38,6 +38,9 @@ type Options struct {
 	// AuditLog is the file for the API server's audit log, which ReadAudit reads; no log when
 	// empty.
 	AuditLog string
+	// EtcdData is the directory of etcd's data, which Stop keeps; a temporary one when empty. A
+	// control plane that starts with a copy of the directory of a stopped one has its objects.
+	EtcdData string
 }
 
 // ControlPlane is a running kube-apiserver with its etcd.
@@ -59,8 +62,12 @@ func Start(o Options) (*ControlPlane, error) {
 		BinaryAssetsDirectory:    assets,
 		CRDDirectoryPaths:        o.CRDs,
 		ErrorIfCRDPathMissing:    true,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
+	}
+	if o.EtcdData != "" {
+		env.ControlPlane.Etcd = &envtest.Etcd{DataDir: o.EtcdData}
 	}
 	// No pods run here, so quotas and default mounts of service accounts only cost time.
 	// Priority and fairness stays enabled, as in a real cluster.
@@ -82,6 +89,9 @@ func (c *ControlPlane) Stop() error { return c.env.Stop() }
 
 // Config returns the rest.Config of an administrator (system:masters).
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// EtcdURL returns the address of etcd, which serves its API without credentials on loopback.
+func (c *ControlPlane) EtcdURL() string { return c.env.ControlPlane.Etcd.URL.String() }
 
 // Kubeconfig returns the administrator's kubeconfig, with a client certificate. Server is the
 // address to use, such as that of a Proxy; empty for the control plane's own.
@@ -189,7 +199,7 @@ func Root() string {
 }
 
 // CRDs returns the directories with the CustomResourceDefinitions of products, such as
-// cluster-api. `make crds` writes them to bin/crds; Capstan's own (capstan) are in
+// cluster-api. `make crds crds-old` writes them to bin/crds; Capstan's own (capstan) are in
 // config/crd/bases.
 func CRDs(products ...string) []string {
 	paths := make([]string, 0, len(products))

@@ -91,6 +91,7 @@ func TestEveryProductIsEstablished(t *testing.T) {
 }
 
 func TestEarlierReleasesAreEstablished(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	earlier, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs(old...)})
 	g.Expect(err).NotTo(HaveOccurred())

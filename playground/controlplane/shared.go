@@ -46,7 +46,7 @@ func (s *Shared) Install(t T, products ...string) {
 	plane := s.Get(t)
 	s.installing.Lock()
 	defer s.installing.Unlock()
-	_, err := envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: CRDs(products...), ErrorIfPathMissing: true})
+	_, err := envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: CRDs(products...), ErrorIfPathMissing: true, MaxTime: startTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}

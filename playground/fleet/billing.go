@@ -67,12 +67,16 @@ func (b *billingTeam) start(ctx context.Context) error {
 		return fmt.Errorf("starting Gitea: %w", err)
 	}
 	b.parts.start("Flux of the repository", b.sync().Start)
+	// A Pipeline that exists before the application does promotes it where it is not there yet.
+	if err := deployed(ctx, b.workloads, billing); err != nil {
+		return err
+	}
 	if err := b.declare(ctx); err != nil {
 		return err
 	}
 	say(b.out, "The pull requests, from another terminal:")
 	printCommands(b.out, "curl -s --cacert "+b.files.path(giteaCAName)+" '"+b.apiURL("/pulls?state=all")+`' | grep -o '"title":"[^"]*"'`)
-	return deployed(ctx, b.workloads, billing)
+	return nil
 }
 
 // startGitea starts Gitea with the repository, and an account for the hub.

@@ -19,6 +19,7 @@ func (f *Fleet) PrintAccess() {
 	kubectl := kubectlFor(f.files)
 	say(f.out, "\nKubeconfigs (administrators' except for alice and mallory) and the hub's log are in %s", f.files.path(""))
 	say(f.out, "The dashboard, for this machine only: %s", f.hub.dashboard)
+	say(f.out, "The promotion hook (/promotion and /approval; HOOK in the docs): %s", f.hub.hook)
 	say(f.out, "Commands for another terminal:")
 	printCommands(f.out,
 		kubectl(managementName)+" get clusterconnections,pipelines,promotions.capstan.dev -A",

@@ -41,7 +41,7 @@ func newListeners(ctx context.Context) (listeners, error) {
 }
 
 // addresses of the running hub, as URLs.
-type addresses struct{ metrics, health, api, dashboard string }
+type addresses struct{ metrics, health, hook, api, dashboard string }
 
 // startHub starts the team's receiver of events and the hub that posts to it, and waits until
 // the hub is ready. Its options are those of the Deployment.
@@ -66,7 +66,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		return err
 	}
 	f.hub = addresses{
-		metrics: "http://" + at.metrics + "/metrics", health: "http://" + at.health + "/readyz",
+		metrics: "http://" + at.metrics + "/metrics", hook: "http://" + at.hook, health: "http://" + at.health + "/readyz",
 		dashboard: "http://" + at.dashboard + "/", api: "http://" + at.api + "/",
 	}
 	if err := routeWebhooks(ctx, f.management, at.webhooks); err != nil {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -67,7 +68,11 @@ func (t *team) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if first := t.record(n); first {
-		if err := t.act(r.Context(), n); err != nil {
+		switch err := t.act(r.Context(), n); {
+		case errors.Is(err, errNotOurs):
+			// Another system carries it out. An answer that is an error would make the hub send
+			// the notification again.
+		case err != nil:
 			t.forget(n.ID)
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -117,12 +122,15 @@ func (t *team) all() []notification {
 	return all
 }
 
+// errNotOurs: the environment is none of the fleet's.
+var errNotOurs = errors.New("not an environment of the fleet")
+
 // act does what the CI of shop does for a Promote event: it sets the chart version in the
-// environment. Flux does the rest.
+// environment. Flux does the rest. An environment that a user added is not the CI's.
 func (w workloads) act(ctx context.Context, n notification) error {
 	target, ok := w[n.Environment]
 	if !ok {
-		return fmt.Errorf("there is no environment %q", n.Environment)
+		return fmt.Errorf("%w: %q", errNotOurs, n.Environment)
 	}
 	return target.release(n.Pipeline).Declare(ctx, n.Revision)
 }

@@ -66,6 +66,15 @@ func TestTheTeamGetsTheEventAgainAfterAFailure(t *testing.T) {
 	g.Expect(to.deliveries("a.0")).To(Equal(1))
 }
 
+// A user adds an environment with a name of their own: the team accepts the notification,
+// which the hub would repeat otherwise.
+func TestTeamAcceptsOtherEnvironments(t *testing.T) {
+	g := NewWithT(t)
+	to := newTeam(workloads{}.act)
+	g.Expect(post(t, to, promoteEvent(t, "a.0"))).To(Equal(http.StatusAccepted))
+	g.Expect(to.deliveries("a.0")).To(Equal(1))
+}
+
 func TestTeamRefusesWhatIsNoPromoteEvent(t *testing.T) {
 	g := NewWithT(t)
 	to := newTeam(func(context.Context, notification) error { return errors.New("unwanted") })

@@ -113,11 +113,11 @@ func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strateg
 	if err := s.record(ctx, p); err != nil {
 		return strategy.Result{}, err
 	}
-	as := "a Kubernetes Event on the Pipeline"
-	if s.o.Address != "" {
-		as = "a Flux event to --events-addr and " + as
+	message := "Notification sent"
+	if s.o.Address == "" {
+		message += " as a Kubernetes Event only, because --events-addr is not set"
 	}
-	return strategy.Result{State: strategy.Done, Message: "published as " + as}, nil
+	return strategy.Result{State: strategy.Done, Message: message}, nil
 }
 
 // Message returns the message of the event, with exactly weave's text.

@@ -2,8 +2,8 @@ package pullrequest
 
 import (
 	"fmt"
-	"html"
 	"strings"
+	"unicode/utf8"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/truncate"
@@ -13,9 +13,13 @@ import (
 const (
 	// maxShown is the number of targets or changed places that a body lists.
 	maxShown = 10
-	// maxValue is the length to which a body cuts a value, in characters. With ten
-	// targets and ten changes the body stays under the 4,000 of Azure DevOps.
+	// maxValue is the length to which a body cuts a value, in characters, before it is
+	// escaped. Environments and revisions have no limit of their own.
 	maxValue = 120
+	// maxWhy is the length to which a comment cuts its sentence, in characters.
+	maxWhy = 400
+	// shortened ends a summary whose last lines were left out.
+	shortened = "(shortened)\n"
 )
 
 // place is one changed scalar.
@@ -44,30 +48,54 @@ func body(p *capstanv1.Promotion, places []place) string {
 			return fmt.Sprintf("%s line %d (%s → %s)", code(at.path), at.line, code(at.from), code(at.to))
 		}), "; "))
 	}
-	if p.Spec.Approval != nil {
+	if p.Approved() {
 		fmt.Fprintf(&b, "- **Approved by**: %s\n", code(p.Spec.Approval.By))
 	}
 	fmt.Fprintf(&b, "- **Promotion**: %s, number %d\n\n", code(p.Namespace+"/"+p.Name), p.Spec.Number)
 	b.WriteString("Merging it promotes; closing it rejects the promotion. Commits that are added to the branch are left alone.\n\n")
 	b.WriteString("<details>\n<summary>metadata</summary>\n\n!!! DO NOT EDIT !!!\n\n```\n")
-	b.WriteString(fence(fmt.Sprintf("%s/%s/%s", p.Namespace, p.Spec.Pipeline.Name, oneLine(p.Spec.Environment))) + "\n")
+	b.WriteString(fence(fmt.Sprintf("%s/%s/%s", p.Namespace, p.Spec.Pipeline.Name, short(p.Spec.Environment))) + "\n")
 	b.WriteString(fence(trailers(p)))
 	b.WriteString("```\n\n</details>\n")
 	return b.String()
 }
 
+// noted returns the body of a pull request with a note at its beginning: the environment
+// runs the revision, but the base branch does not have it. A body that has the note stays
+// unchanged.
+func noted(p *capstanv1.Promotion, body string) string {
+	note := fmt.Sprintf("**Environment %s runs this revision already, but branch %s does not have it.** Merge this pull request to keep the revision: otherwise "+
+		"the environment may return to the one in Git. Merging or closing it does not promote anything again.\n\n", code(p.Spec.Environment), code(p.Spec.Strategy.PullRequest.BaseBranch))
+	if strings.Contains(body, strings.TrimSpace(note)) {
+		return body
+	}
+	return note + body
+}
+
 // fence escapes a value so that it cannot end the code block around it.
 func fence(s string) string { return strings.ReplaceAll(s, "```", "'''") }
 
-// code shows a value literally: no Markdown, HTML, mention or line break in it takes effect.
-func code(value string) string {
-	value = truncate.Runes(oneLine(value), maxValue)
+// literal replaces every character by which HTML, Markdown or a service would change or
+// link a text. It replaces all of them in one pass: the references that it inserts contain
+// "&", "#" and ";" themselves.
+var literal = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;",
+	"@", "&#64;", "#", "&#35;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "[", "&#91;", `\`, "&#92;",
+	"!", "&#33;", "~", "&#126;", "$", "&#36;", "|", "&#124;", "://", "&#58;//", "www.", "www&#46;")
+
+// code shows a value literally: no Markdown, HTML, mention, link or line break in it takes
+// effect.
+func code(value string) string { return codeUpTo(maxValue, value) }
+
+func codeUpTo(limit int, value string) string {
+	value = truncate.Runes(oneLine(value), limit)
 	if value == "" {
 		return "(nothing)"
 	}
-	return "<code>" + strings.NewReplacer("@", "&#64;", "#", "&#35;", "`", "&#96;", "*", "&#42;", "_", "&#95;", "[", "&#91;", "\\", "&#92;",
-		"!", "&#33;", "~", "&#126;", "$", "&#36;", "|", "&#124;").Replace(html.EscapeString(value)) + "</code>"
+	return "<code>" + literal.Replace(value) + "</code>"
 }
+
+// short returns a value on one line, cut to maxValue.
+func short(value string) string { return truncate.Runes(oneLine(value), maxValue) }
 
 func codes(values []string) []string {
 	return shown(values, code)
@@ -93,14 +121,20 @@ func fit(text string, limit int) string {
 	return truncate.Runes(text, limit)
 }
 
-// fitBody cuts the summary of a body, never its end, which has the claim.
+// fitBody leaves out the last lines of a body's summary, never its end, which has the
+// claim. It keeps or drops whole lines: a part of one could end within a tag.
 func fitBody(text string, limits provider.Limits) string {
-	runes := []rune(text)
-	if limits.Body <= 0 || len(runes) <= limits.Body {
+	if limits.Body <= 0 || utf8.RuneCountInString(text) <= limits.Body {
 		return text
 	}
 	at := strings.Index(text, "<details>")
-	end := []rune(text[at:])
-	room := max(0, limits.Body-len(end)-2)
-	return string([]rune(text[:at])[:room]) + "\n\n" + string(end)
+	room := limits.Body - utf8.RuneCountInString(text[at:]) - len(shortened) - 1
+	var kept strings.Builder
+	for line := range strings.Lines(text[:at]) {
+		if room -= utf8.RuneCountInString(line); room < 0 {
+			break
+		}
+		kept.WriteString(line)
+	}
+	return kept.String() + shortened + "\n" + text[at:]
 }

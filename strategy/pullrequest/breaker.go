@@ -1,6 +1,7 @@
 package pullrequest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,8 +34,13 @@ var errNotAnswering = errors.New("the Git server does not respond")
 // breaker prevents acts from waiting for a server that does not respond: each would
 // occupy a worker of the hub, and a slot for clones, until its timeout. After maxLate
 // timeouts in sequence the other acts fail at once, and one act at a time tests the server.
+//
+// A server has two breakers, one for its API and one for Git. The two are often different
+// machines: responses of one say nothing about the other.
 type breaker struct {
 	clock clock.PassiveClock
+	// of is the part of the server, for messages.
+	of part
 
 	// mu guards the fields that follow.
 	mu sync.Mutex
@@ -48,10 +54,25 @@ type breaker struct {
 	lockedProbe *pass
 }
 
+// part of a server.
+type part string
+
+const (
+	partAPI part = "API"
+	partGit part = "Git"
+)
+
+// serverBreakers are those of one server.
+type serverBreakers struct{ api, git *breaker }
+
+func newBreakers(c clock.PassiveClock) *serverBreakers {
+	return &serverBreakers{api: newBreaker(c, partAPI), git: newBreaker(c, partGit)}
+}
+
 // pass is the right of one act to call the server.
 type pass struct{ b *breaker }
 
-func newBreaker(c clock.PassiveClock) *breaker { return &breaker{clock: c} }
+func newBreaker(c clock.PassiveClock, of part) *breaker { return &breaker{clock: c, of: of} }
 
 // enter gives an act the right to call the server.
 func (b *breaker) enter() (*pass, error) {
@@ -68,6 +89,16 @@ func (b *breaker) enter() (*pass, error) {
 	return p, nil
 }
 
+// refuses returns the error with which enter would refuse an act now, and changes nothing.
+func (b *breaker) refuses() error {
+	p, err := b.enter()
+	if err != nil {
+		return err
+	}
+	p.leave(errUnused)
+	return nil
+}
+
 // refusedLocked returns the error that tells an act when to retry. While another act tests
 // the server, that is firstRest: the result of the test is not known yet.
 func (b *breaker) refusedLocked() *strategy.RetryAfterError {
@@ -76,7 +107,7 @@ func (b *breaker) refusedLocked() *strategy.RetryAfterError {
 		after = firstRest
 	}
 	return &strategy.RetryAfterError{
-		After: after, Untried: true, Err: fmt.Errorf("%w; one promotion at a time retries it: %w", errNotAnswering, b.lockedCause),
+		After: after, Untried: true, Err: fmt.Errorf("%w (%s); one promotion at a time retries it: %w", errNotAnswering, b.of, b.lockedCause),
 	}
 }
 
@@ -92,8 +123,11 @@ func (p *pass) refusal() *gitrepo.Error {
 	return &gitrepo.Error{Class: gitrepo.Transient, Message: err.Error(), RetryAfter: err.After, Err: err}
 }
 
-// errUnfinished is the result of an act that panicked.
-var errUnfinished = errors.New("the act did not end")
+// errUnfinished is the result of an act that panicked; errUnused that of a pass without act.
+var (
+	errUnfinished = errors.New("the act did not end")
+	errUnused     = errors.New("the server was not called")
+)
 
 // act runs do and records its result. It also records a panic, which says nothing about
 // the server, so that the act does not stay the probe.
@@ -113,34 +147,54 @@ func (p *pass) leave(err error) {
 		b.lockedProbe = nil
 	}
 	switch {
-	case timedOut(err):
+	case b.of.timedOut(err):
 		b.lockedLate++
 		b.lockedCause = err
 		if b.lockedLate >= maxLate && !b.clock.Now().Before(b.lockedUntil) {
 			b.lockedRest = backoff.Policy{First: firstRest, Max: maxRest}.Next(b.lockedRest)
 			b.lockedUntil = b.clock.Now().Add(b.lockedRest)
 		}
-	case answered(err):
-		b.lockedLate, b.lockedRest, b.lockedUntil, b.lockedCause = 0, 0, time.Time{}, nil
+	case b.of.answered(err):
+		b.resetLocked()
 	}
 }
 
-// timedOut reports whether the server did not respond to an act in time. Waiting for its
-// turn or for a slot does not count.
-func timedOut(err error) bool {
-	var service *provider.Error
-	var git *gitrepo.Error
-	return errors.As(err, &service) && service.TimedOut || errors.As(err, &git) && git.TimedOut
+// answered records a response before the act ends.
+func (p *pass) answered() {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	p.b.resetLocked()
 }
 
-// answered reports whether the result of an act shows that the server responded. Other
-// errors are the hub's own, and say nothing about the server.
-func answered(err error) bool {
+func (b *breaker) resetLocked() {
+	b.lockedLate, b.lockedRest, b.lockedUntil, b.lockedCause = 0, 0, time.Time{}, nil
+}
+
+// timedOut reports whether the part of the server was silent for the time of a request. The
+// wait for a turn or for a slot does not count, nor does a transfer that the act's own deadline
+// ended: it may have been steady.
+func (of part) timedOut(err error) bool {
+	var service *provider.Error
+	var git *gitrepo.Error
+	if of == partGit {
+		return errors.As(err, &git) && git.TimedOut
+	}
+	return errors.As(err, &service) && service.TimedOut && !errors.Is(service.Err, context.DeadlineExceeded)
+}
+
+// answered reports whether the result shows that the part of the server responded. Other
+// errors are the hub's own, or of the other part, and say nothing about it.
+func (of part) answered(err error) bool {
 	var service *provider.Error
 	var git *gitrepo.Error
 	var known *failure
-	return err == nil || errors.As(err, &known) ||
-		errors.As(err, &service) && service.Status != 0 || errors.As(err, &git) && git.Status != 0
+	if err == nil || errors.As(err, &known) {
+		return true
+	}
+	if of == partGit {
+		return errors.As(err, &git) && (git.Status != 0 || git.Class != gitrepo.Transient && git.Class != gitrepo.Invalid)
+	}
+	return errors.As(err, &service) && service.Status != 0
 }
 
 // gate is the transport of an act's clones. It refuses requests after the act's right to

@@ -24,7 +24,12 @@ import (
 var (
 	inVain  = &gitrepo.Error{Class: gitrepo.Transient, TimedOut: true, Message: "no answer"}
 	waiting = &gitrepo.Error{Class: gitrepo.Transient, Message: "waiting for the clones before it"}
-	refused = &provider.Error{Class: provider.Transient, Status: http.StatusBadGateway}
+	refused = &gitrepo.Error{Class: gitrepo.Transient, Status: http.StatusBadGateway}
+	steady  = &gitrepo.Error{Class: gitrepo.Transient, OutOfTime: true, Err: context.DeadlineExceeded}
+
+	apiInVain  = &provider.Error{Class: provider.Transient, TimedOut: true}
+	apiRefused = &provider.Error{Class: provider.Transient, Status: http.StatusBadGateway}
+	apiTooLate = &provider.Error{Class: provider.Transient, TimedOut: true, Err: context.DeadlineExceeded}
 )
 
 // act once, as with does.
@@ -44,23 +49,32 @@ func left(g Gomega, err error) time.Duration {
 	return later.After
 }
 
-// Only acts in sequence that waited for the server count: not an answer in between,
-// and not the wait for a place.
+// Only acts in sequence that waited for this part of the server count: not a response in
+// between, not the wait for a slot, not a steady transfer that the act's deadline ended, and
+// nothing of the other part.
 func TestBreakerOpens(t *testing.T) {
 	for name, tc := range map[string]struct {
+		of     part
 		result []error
 		open   bool
 	}{
-		"three in sequence":          {[]error{inVain, inVain, inVain}, true},
-		"two":                        {[]error{inVain, inVain}, false},
-		"a success between":          {[]error{inVain, inVain, nil, inVain, inVain}, false},
-		"an error's answer between":  {[]error{inVain, inVain, refused, inVain, inVain}, false},
-		"a wait for a place between": {[]error{inVain, waiting, inVain, waiting, inVain}, true},
-		"waits for a place":          {[]error{waiting, waiting, waiting, waiting}, false},
+		"three in sequence":          {partGit, []error{inVain, inVain, inVain}, true},
+		"two":                        {partGit, []error{inVain, inVain}, false},
+		"a success between":          {partGit, []error{inVain, inVain, nil, inVain, inVain}, false},
+		"an error's answer between":  {partGit, []error{inVain, inVain, refused, inVain, inVain}, false},
+		"a wait for a place between": {partGit, []error{inVain, waiting, inVain, waiting, inVain}, true},
+		"waits for a place":          {partGit, []error{waiting, waiting, waiting, waiting}, false},
+		"steady transfers":           {partGit, []error{steady, steady, steady, steady}, false},
+		"the API answers between":    {partGit, []error{inVain, apiRefused, inVain, apiRefused, inVain}, true},
+		"the API is silent":          {partGit, []error{apiInVain, apiInVain, apiInVain}, false},
+		"API, three in sequence":     {partAPI, []error{apiInVain, apiInVain, apiInVain}, true},
+		"API, Git answers between":   {partAPI, []error{apiInVain, refused, apiInVain, refused, apiInVain}, true},
+		"API, Git is silent":         {partAPI, []error{inVain, inVain, inVain}, false},
+		"API, the act's deadline":    {partAPI, []error{apiTooLate, apiTooLate, apiTooLate}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := newBreaker(testclock.NewFakeClock(time.Now()))
+			b := newBreaker(testclock.NewFakeClock(time.Now()), tc.of)
 			for _, result := range tc.result {
 				g.Expect(b.act(result) == result).To(BeTrue(), "let in") //nolint:errorlint // The very one.
 			}
@@ -77,7 +91,7 @@ func TestBreakerOpens(t *testing.T) {
 func TestBreakerProbes(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakeClock(time.Now())
-	b := newBreaker(clock)
+	b := newBreaker(clock, partGit)
 	early, err := b.enter()
 	g.Expect(err).NotTo(HaveOccurred())
 	for range maxLate {
@@ -124,7 +138,7 @@ func TestGitAtAForbiddenAddress(t *testing.T) {
 			Type: pipelinesv1.Gitea, URL: "https://" + a.Host() + ":1/fleet/apps.git", AllowLoopback: allow, Credentials: provider.Credentials{Token: "a-token-of-a-test"},
 		})
 		g.Expect(err).NotTo(HaveOccurred(), a.IP)
-		p, err := newBreaker(testclock.NewFakeClock(time.Now())).enter()
+		p, err := newBreaker(testclock.NewFakeClock(time.Now()), partGit).enter()
 		g.Expect(err).NotTo(HaveOccurred())
 		return workspace.Clone(t.Context(), gitrepo.Remote{URL: made.Repository().CloneURL, Transport: &gate{pass: p, next: made.Transport()}},
 			func(context.Context, *gitrepo.Clone) error { return nil })

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/manifest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
@@ -48,6 +50,9 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 		}
 		e.files[f.Path], e.before[f.Path] = edited, f.Hash
 		for _, change := range changes {
+			if err := usable(a.p, change); err != nil {
+				return fmt.Errorf("%s line %d on branch %s: %w", oneLine(f.Path), change.Line, a.spec.BaseBranch, err)
+			}
 			e.places = append(e.places, place{path: f.Path, line: change.Line, from: change.From, to: change.To})
 		}
 		return nil
@@ -60,6 +65,23 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 			a.spec.BaseBranch, a.provider.Repository(), a.p.Namespace, a.p.Spec.Pipeline.Name, oneLine(a.p.Spec.Environment))
 	}
 	return e, nil
+}
+
+// digestField is the field of Flux' OCIRepository, and of an image of kustomize, whose value
+// is a digest with its algorithm.
+const digestField = "digest"
+
+// usable returns an error for a revision that no program could use in the marked field.
+// Flux reports what it found as "<branch or tag>@<digest>". A field selects by the one or
+// by the other, so the source would find nothing. A commit would also have no end in a
+// repository from which the source itself is deployed: each merge makes another commit.
+func usable(p *capstanv1.Promotion, change manifest.Change) error {
+	name, digest, ok := revision.Split(p.Spec.Revision)
+	if !ok || name == "" && change.Field == digestField && !strings.HasPrefix(digest, "sha1:") {
+		return nil
+	}
+	return fail(ReasonUnwritableRevision, "revision %s of %s %s cannot be written to the field %q: it is what Flux reports about a source, and no field of a manifest takes it. "+
+		"Promote this application with the strategy notification, or promote a HelmRelease", short(p.Spec.Revision), p.Spec.App.Kind, p.Spec.App.Name, short(change.Field))
 }
 
 // tooLarge returns an error for a file over the limit that has the marker. Other large
@@ -134,9 +156,12 @@ func (a *act) rebuild(ctx context.Context, c *gitrepo.Clone, prs []provider.Pull
 			if err != nil {
 				return built{}, err
 			}
-			if fits {
+			if fits && a.current(head, base) {
 				return built{head: old, base: base, places: e.places}, nil
 			}
+		}
+		if updated, err := a.updatedFits(ctx, c, head, base, e); err != nil || updated {
+			return built{head: old, base: base, places: e.places}, err
 		}
 	}
 	made, err := c.Make(ctx, a.change(base, e))
@@ -171,10 +196,16 @@ func (a *act) foreign(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit
 	}
 	switch {
 	case ownCommit(head) && readClaim(head.Message).relationTo(a.p) == newer:
-		return nil, errOutranked
+		return nil, higher(nil, readClaim(head.Message))
 	case ownCommit(head), merged(head):
 		return nil, nil //nolint:nilnil // None is the answer.
 	case !weavesCommit(head):
+		switch updated, err := a.updated(ctx, c, head, base); {
+		case err != nil:
+			return nil, err
+		case updated != nil:
+			return nil, nil //nolint:nilnil // None is the answer.
+		}
 		return &head, nil
 	}
 	return c.Foreign(ctx, head.Hash, base, maxBelow, func(commit gitrepo.Commit) bool { return weavesCommit(commit) || ownCommit(commit) }, merged)
@@ -208,5 +239,5 @@ func (a *act) fits(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit, b
 	if err != nil || made.Hash != head.Hash {
 		return false, err
 	}
-	return c.Leads(ctx, base, parent)
+	return a.descends(ctx, c, head.Hash, base, parent)
 }

@@ -29,15 +29,15 @@ const (
 	keyPrivateKey   = "githubAppPrivateKey"
 )
 
-// unusedFor is how long an unused connection is kept. It is longer than any act, so that
-// no connection is closed during an act.
+// unusedFor is how long an unused connection is kept, or as long as an act may take if that is
+// longer, so that no connection is closed during an act.
 const unusedFor = 10 * time.Minute
 
 // connection is a repository with the credentials of one version of a Secret.
 type connection struct {
 	provider provider.Provider
 	pace     *pace
-	breaker  *breaker
+	breakers *serverBreakers
 
 	used time.Time // guarded by connections.mu
 }
@@ -53,7 +53,7 @@ type connections struct {
 	// lockedPaces and lockedBreakers outlive the connections that use them, because a new
 	// version of the Secret makes a new connection. They are kept while they have state.
 	lockedPaces    map[paceKey]*pace
-	lockedBreakers map[string]*breaker // by server
+	lockedBreakers map[string]*serverBreakers // by server
 }
 
 type connectionKey struct {
@@ -71,7 +71,7 @@ type paceKey struct {
 }
 
 func newConnections(o Options) *connections {
-	return &connections{o: o, lockedOpen: map[connectionKey]*connection{}, lockedPaces: map[paceKey]*pace{}, lockedBreakers: map[string]*breaker{}}
+	return &connections{o: o, lockedOpen: map[connectionKey]*connection{}, lockedPaces: map[paceKey]*pace{}, lockedBreakers: map[string]*serverBreakers{}}
 }
 
 // get returns the connection that a promotion needs, and the version of its Secret.
@@ -108,6 +108,9 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 	if err != nil {
 		return nil, version, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf("Secret %s: %w", name, err)}
 	}
+	if err := checkHosts(secret, made.Repository(), c.o.RequireSecretHosts); err != nil {
+		return nil, version, err
+	}
 	return c.keep(key, made), version, nil
 }
 
@@ -116,6 +119,10 @@ func credentialsOf(secret *corev1.Secret) (provider.Credentials, error) {
 	text := func(key string) string { return strings.TrimSpace(string(secret.Data[key])) }
 	c := provider.Credentials{Token: text(keyToken), Username: text(keyUsername), Password: string(secret.Data[keyPassword])}
 	if len(secret.Data[keyPrivateKey]) == 0 {
+		if c.Token == "" && c.Password == "" {
+			return c, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf(
+				"the Secret %s/%s has no key %s: add it, or %s and %s, or the keys of a GitHub App", secret.Namespace, secret.Name, keyToken, keyUsername, keyPassword)}
+		}
 		return c, nil
 	}
 	installation, err := strconv.ParseInt(text(keyInstallation), 10, 64)
@@ -143,7 +150,7 @@ func (c *connections) keep(key connectionKey, made provider.Provider) *connectio
 	var idle []provider.Provider
 	c.mu.Lock()
 	for k, other := range c.lockedOpen {
-		if now.Sub(other.used) > unusedFor {
+		if now.Sub(other.used) > max(unusedFor, c.o.Deadline) {
 			idle = append(idle, other.provider)
 			delete(c.lockedOpen, k)
 		}
@@ -156,9 +163,9 @@ func (c *connections) keep(key connectionKey, made provider.Provider) *connectio
 			c.lockedPaces[by] = newPace()
 		}
 		if c.lockedBreakers[by.server] == nil {
-			c.lockedBreakers[by.server] = newBreaker(c.o.Clock)
+			c.lockedBreakers[by.server] = newBreakers(c.o.Clock)
 		}
-		kept = &connection{provider: made, pace: c.lockedPaces[by], breaker: c.lockedBreakers[by.server]}
+		kept = &connection{provider: made, pace: c.lockedPaces[by], breakers: c.lockedBreakers[by.server]}
 		c.lockedOpen[key] = kept
 	} else {
 		idle = append(idle, made)
@@ -175,12 +182,12 @@ func (c *connections) keep(key connectionKey, made provider.Provider) *connectio
 // state. What remains is bounded: the Secrets in use, and those that a service has
 // rate limited.
 func (c *connections) forgetLocked(now time.Time) {
-	paces, breakers := map[*pace]bool{}, map[*breaker]bool{}
+	paces, breakers := map[*pace]bool{}, map[*serverBreakers]bool{}
 	for _, open := range c.lockedOpen {
-		paces[open.pace], breakers[open.breaker] = true, true
+		paces[open.pace], breakers[open.breakers] = true, true
 	}
 	maps.DeleteFunc(c.lockedPaces, func(_ paceKey, p *pace) bool { return !paces[p] && p.idle(now) })
-	maps.DeleteFunc(c.lockedBreakers, func(_ string, b *breaker) bool { return !breakers[b] })
+	maps.DeleteFunc(c.lockedBreakers, func(_ string, b *serverBreakers) bool { return !breakers[b] })
 }
 
 func (c *connections) close() {

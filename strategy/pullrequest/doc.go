@@ -33,22 +33,41 @@
 //     that moment, and is killed before it returns it to its earlier owner.
 //
 // A branch is rebuilt from the base only when necessary: when the base has changed one of
-// the edited files, or has another history. A push for each commit on the base would
-// discard reviews and run every check again.
+// the edited files, or has another history, or when the service refuses to merge it because
+// it does not have the head of the base. A push for each commit on the base would discard
+// reviews and run every check again. A commit of a service that only merges the base into
+// the branch counts as the hub's.
 //
-// Errors that no repetition can fix have a reason of reasons.go. If other credentials may
-// fix one, the error names the version of the Secret.
+// Package failures has the table of errors: how they are retried, when they end the
+// promotion, and with which reason. If other credentials may fix one, the error names the
+// version of the Secret.
+//
+// The pull request of a promotion that succeeded is closed only if the base branch has the
+// revision. Otherwise it stays open, with a note: people changed the environment, and Flux
+// would return it to the revision in Git.
+//
+// Credentials are sent to the host of the repository's URL and to that of its API, and only
+// if the annotation of the Secret allows both (hosts.go).
+//
+// A revision with a digest, which Flux reports of a source, is not written (usable).
 //
 // A server that does not respond does not block the others. After three acts in sequence
 // have timed out, the next acts at that server fail at once and are retried later; one
 // act at a time tests whether it responds. Until then, acts at it occupy workers for the
-// time of one request (30 s), and slots for clones, but never all slots.
+// time of one request (30 s), and slots for clones, but never all slots. Git and the API of a
+// server are counted apart. Only silence counts: a transfer that continues may last until the
+// deadline of the act, which is an option (Options.Deadline). The claim of an act has the
+// same deadline.
+//
+// A tenant is a namespace. Its acts have at most half of the slots for clones, and the hub
+// gives them a part of its workers.
 //
 // Locking: a Strategy is safe for concurrent use. One act at a time runs on a branch of a
 // repository in this process; others wait for it, or for their context. Each small map
 // (connections, pace, breaker, comparisons) has its own mutex; nothing is called under it.
 //
 // Trade-offs: pull requests are polled. The interval grows with their age, and the rate is
-// bounded for each service and Secret. The branch of a withdrawn or merged pull request
-// is kept; deleting branches is a setting of the service.
+// bounded for each service and Secret. The branch of a finished promotion is deleted by a
+// push that names its commit, which costs a clone without files of the base. Merge queues
+// and the auto-merge of services are not used (docs/decisions/0024).
 package pullrequest

@@ -3,8 +3,11 @@ package pullrequest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"unicode/utf8"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
@@ -22,7 +25,7 @@ func (a *act) follow(ctx context.Context) (strategy.Result, error) {
 	}
 	switch a.whose(pr) {
 	case newer:
-		return a.open(pr, kept), nil // The hub reconciles the newer promotion next.
+		return strategy.Result{}, higher(nil, readClaim(pr.Body))
 	case foreign:
 		return strategy.Result{}, a.taken(pr)
 	case older:
@@ -101,20 +104,8 @@ func (a *act) compare(ctx context.Context, known string) (base string, fits bool
 // closed distinguishes a pull request that a person rejected from one whose change reached
 // the base in another way.
 func (a *act) closed(ctx context.Context, pr provider.PullRequest) (strategy.Result, error) {
-	elsewhere := false
-	err := a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
-		base, err := a.base(c)
-		if err != nil {
-			return err
-		}
-		if err := c.Fetch(ctx, 1, base); err != nil {
-			return err
-		}
-		e, err := a.edits(ctx, c, base)
-		elsewhere = err == nil && e.empty()
-		return err
-	})
-	if err != nil && judge(err) == nil && !isFailure(err) {
+	elsewhere, err := a.baseHasRevision(ctx)
+	if err != nil && !terminal(err) {
 		return strategy.Result{}, err
 	}
 	if elsewhere {
@@ -123,28 +114,95 @@ func (a *act) closed(ctx context.Context, pr provider.PullRequest) (strategy.Res
 	return a.result(strategy.Closed, pr, a.kept(), "pull request %d was closed unmerged", pr.Number), nil
 }
 
-func isFailure(err error) bool {
+// baseHasRevision reports whether the base branch has the revision at every marker.
+func (a *act) baseHasRevision(ctx context.Context) (has bool, err error) {
+	err = a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
+		base, err := a.base(c)
+		if err != nil {
+			return err
+		}
+		if known := a.p.Status.PullRequest; known != nil && known.BaseSHA == base.String() {
+			return nil // The pull request changes something at this commit.
+		}
+		if err := c.Fetch(ctx, 1, base); err != nil {
+			return err
+		}
+		e, err := a.edits(ctx, c, base)
+		has = err == nil && e.empty()
+		return err
+	})
+	return has, err
+}
+
+// terminal reports whether no repetition can fix an error.
+func terminal(err error) bool {
 	var known *failure
-	return errors.As(err, &known)
+	return errors.As(err, &known) || judge(err) != nil
 }
 
 // withdraw closes the open pull requests of a superseded promotion, of promotions with
 // lower numbers, and of its own attempts before a retry. A pull request that the next
-// promotion has adopted meanwhile stays open.
-func (a *act) withdraw(ctx context.Context, why string) error {
+// promotion has adopted meanwhile stays open. So does the own one of a promotion that
+// succeeded, as long as the base branch does not have the revision: people changed the
+// environment, and Git still has another revision. When none is left open, it deletes the
+// branch.
+func (a *act) withdraw(ctx context.Context, why string) (stillNeeded string, err error) {
 	prs, err := a.find(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, pr := range prs {
-		if pr.State != provider.Open || !a.owns(pr) {
-			continue
+		if pr.State != provider.Open || !a.owns(pr) || a.p.Status.Phase == capstanv1.PhaseRejected {
+			continue // A person who closed a pull request may have opened it again.
+		}
+		if a.p.Status.Phase == capstanv1.PhaseSucceeded && a.whose(pr) == mine {
+			switch needed, err := a.needed(ctx, pr); {
+			case err != nil:
+				return "", err
+			case needed:
+				stillNeeded = fmt.Sprintf("branch %s does not have %s: merge pull request %d, which stays open, or the environment may return to the revision in Git",
+					a.spec.BaseBranch, oneLine(a.p.Spec.Revision), pr.Number)
+				continue
+			}
 		}
 		if _, err := a.provider.Close(ctx, pr.Number, provider.Closing{Comment: comment(a.p, why), Still: a.owns}); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return nil
+	if stillNeeded != "" || a.spec.KeepBranch {
+		return stillNeeded, nil
+	}
+	return "", a.deleteBranch(ctx)
+}
+
+// needed reports whether the base branch lacks the revision of the promotion's open pull
+// request, and says so in the pull request. A newer promotion decides about it itself.
+func (a *act) needed(ctx context.Context, pr provider.PullRequest) (bool, error) {
+	has, err := a.baseHasRevision(ctx)
+	if has || err != nil && !onlyEdit(err) {
+		return false, err
+	}
+	text := noted(a.p, pr.Body)
+	limit := a.provider.Limits().Body
+	if text == pr.Body || limit > 0 && utf8.RuneCountInString(text) > limit {
+		return true, nil
+	}
+	switch err := a.outranked(ctx); {
+	case errors.Is(err, errOutranked):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	_, err = a.provider.Update(ctx, pr.Number, provider.Edit{Body: &text})
+	return true, err
+}
+
+// onlyEdit reports whether an error is about the files of the base branch, such as a missing
+// marker: the branch then does not have the revision.
+func onlyEdit(err error) bool {
+	var service *provider.Error
+	var git *gitrepo.Error
+	return terminal(err) && !errors.As(err, &service) && !errors.As(err, &git)
 }
 
 // owns reports whether a pull request belongs to this promotion or to an earlier one.

@@ -3,6 +3,7 @@ package pullrequest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -93,6 +94,28 @@ func (c claim) relationTo(p *capstanv1.Promotion) relation {
 	}
 }
 
+// maxNumber is the highest number that the hub accepts from a claim. A person who edits a
+// pull request can write any number; the numbers of a Pipeline that is promoted every minute
+// reach this one after 4,000 years.
+const maxNumber = 1 << 31
+
+// higher returns the error for a claim with a higher number: the highest of it and of the
+// error before.
+func higher(before error, c claim) error {
+	if c.number > maxNumber {
+		return fail(ReasonBranchTaken, "the branch or pull request claims the promotion number %d, which the hub cannot have given: remove this line from the pull request, or delete the branch", c.number)
+	}
+	var known *strategy.OutrankedError
+	switch {
+	case errors.As(before, &known):
+		return &strategy.OutrankedError{Number: max(known.Number, c.number)}
+	case before != nil:
+		return before
+	default:
+		return &strategy.OutrankedError{Number: c.number}
+	}
+}
+
 // stranger reports whether a claim belongs to a Pipeline with another name, whose branch
 // happens to have the same name (see plain).
 func (c claim) stranger(p *capstanv1.Promotion) bool {
@@ -110,8 +133,8 @@ func trailers(p *capstanv1.Promotion) string {
 		{trailerNumber, strconv.FormatInt(p.Spec.Number, 10)},
 		{trailerPipeline, pipelineOf(p)},
 		{trailerPipelineUID, string(p.Spec.Pipeline.UID)},
-		{trailerEnvironment, oneLine(p.Spec.Environment)},
-		{trailerRevision, oneLine(p.Spec.Revision)},
+		{trailerEnvironment, short(p.Spec.Environment)},
+		{trailerRevision, short(p.Spec.Revision)},
 	} {
 		fmt.Fprintf(&b, "%s: %s\n", t.key, t.value)
 	}
@@ -123,9 +146,10 @@ func message(p *capstanv1.Promotion) string {
 	return title(p) + "\n\n" + trailers(p)
 }
 
-// title returns the title of the pull request, which is that of weave.
+// title returns the title of the pull request, which is that of weave. Like the trailers,
+// it shows the beginning of a longer environment or revision.
 func title(p *capstanv1.Promotion) string {
-	return fmt.Sprintf("Promote %s/%s in %s to %s", p.Namespace, p.Spec.Pipeline.Name, oneLine(p.Spec.Environment), oneLine(p.Spec.Revision))
+	return fmt.Sprintf("Promote %s/%s in %s to %s", p.Namespace, p.Spec.Pipeline.Name, short(p.Spec.Environment), short(p.Spec.Revision))
 }
 
 // oneLine replaces characters that would break the line or change the direction of the

@@ -107,7 +107,7 @@ func TestClosedByHand(t *testing.T) {
 	})
 }
 
-// Somebody carried the change into the base without the service noticing, and closed
+// A person carried the change into the base without the service noticing, and closed
 // the pull request.
 func TestClosedAndCarriedInByHand(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestTheNextNumberAdopts(t *testing.T) {
 		before := s.writes()
 		_, err := s.Promote(t.Context(), first)
 		g.Expect(err).To(MatchError(ContainSubstring("higher number")))
-		g.Expect(s.Withdraw(t.Context(), first, "a newer one took its place")).To(Succeed())
+		s.withdraw(first, "a newer one took its place")
 		g.Expect(s.writes()).To(Equal(before))
 		g.Expect(s.pulls()).To(Equal("open 1"))
 	})
@@ -274,6 +274,7 @@ func TestCommitsBelowWeaves(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g, s := NewWithT(t), newScene(t, pipelinesv1.Gitea)
 			s.Set(s.branch(), mustHead(s, gittest.Base))
 			tc.below(s)
@@ -440,6 +441,7 @@ func TestBaseMovesOn(t *testing.T) {
 		}, strategy.Done, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, g *WithT, s *scene) {
 				p := s.promotion(1, "1.1.0")
 				s.promote(p)
@@ -489,11 +491,11 @@ func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, g *WithT, s *scene) {
 		p := s.promotion(1, "1.1.0")
-		g.Expect(s.Withdraw(t.Context(), p, "nothing is open")).To(Succeed())
+		s.withdraw(p, "nothing is open")
 		s.promote(p)
 		person := s.server.Add(providertest.PullRequest{State: providertest.Open, Head: "a-person", Base: gittest.Base, Title: "mine", HeadSHA: "x"})
 		for range 2 {
-			g.Expect(s.Withdraw(t.Context(), p, `environment "staging" agreed on another revision`)).To(Succeed())
+			s.withdraw(p, `environment "staging" agreed on another revision`)
 		}
 		prs := s.server.PullRequests()
 		g.Expect(prs[0].State).To(Equal(providertest.Closed))
@@ -511,7 +513,7 @@ func TestWithdrawAfterARetry(t *testing.T) {
 		p := s.promotion(1, "1.1.0")
 		s.promote(p)
 		p.Status.Retry, p.Status.PullRequest = 1, nil
-		g.Expect(s.Withdraw(t.Context(), p, `environment "staging" agreed on another revision`)).To(Succeed())
+		s.withdraw(p, `environment "staging" agreed on another revision`)
 		g.Expect(s.pulls()).To(Equal("closed 1"))
 	})
 }
@@ -553,6 +555,7 @@ func TestAcceptedButAnsweredWithAnError(t *testing.T) {
 		"reset": {Reset: true, After: true, Times: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			each(t, func(t *testing.T, g *WithT, s *scene) {
 				for _, path := range []string{"/git-receive-pack", "pull", "merge_requests"} {
 					fault := fault

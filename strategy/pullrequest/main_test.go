@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/strategy"
@@ -90,6 +92,21 @@ type scene struct {
 	clock   *testclock.FakeClock
 	options pullrequest.Options
 	spec    pipelinesv1.PullRequestPromotion
+	// requireUpToDate is a rule of the service.
+	requireUpToDate bool
+	// like changes the Git server, if it is not nil.
+	like atomic.Pointer[func(http.Handler) http.Handler]
+}
+
+// through serves Git as like says at the time of the request.
+func (s *scene) through(git http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if like := s.like.Load(); like != nil {
+			(*like)(git).ServeHTTP(w, r)
+			return
+		}
+		git.ServeHTTP(w, r)
+	})
 }
 
 var scenes atomic.Int64
@@ -97,26 +114,42 @@ var scenes atomic.Int64
 // each runs a test at each of the services.
 func each(t *testing.T, test func(t *testing.T, g *WithT, s *scene)) {
 	for _, kind := range services {
-		t.Run(string(kind), func(t *testing.T) { test(t, NewWithT(t), newScene(t, kind)) })
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			test(t, NewWithT(t), newScene(t, kind))
+		})
 	}
 }
+
+// managementClient returns the client of all scenes. A client for each scene would discover the
+// API again.
+var managementClient = sync.OnceValues(func() (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return client.New(management, client.Options{Scheme: scheme})
+})
 
 func newScene(t *testing.T, kind pipelinesv1.GitProviderType) *scene {
 	t.Helper()
 	g := NewWithT(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme} {
-		g.Expect(add(scheme)).To(Succeed())
-	}
-	c, err := client.New(management, client.Options{Scheme: scheme})
+	c, err := managementClient()
 	g.Expect(err).NotTo(HaveOccurred())
 	s := &scene{t: t, kind: kind, c: c, ns: fmt.Sprintf("scene-%d", scenes.Add(1)), clock: testclock.NewFakeClock(time.Now())}
 	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}})).To(Succeed())
 	s.Repository = gittest.New(t, map[string]string{
 		manifest: release(s.ns, "prod", "1.0.0"), "clusters/staging/web.yaml": release(s.ns, "staging", "1.0.0"), "README.md": "apps\n",
 	})
+	git := s.Handler(func() string { return providertest.Token })
+	if kind == pipelinesv1.AzureDevOps {
+		git = gittest.LikeAzureDevOps(git)
+	}
 	s.server = providertest.New(t, providertest.Options{
-		Type: kind, Git: s.Handler(func() string { return providertest.Token }), Head: s.Head, Merge: s.Merge,
+		Type: kind, Git: s.through(git), Head: s.Head, Merge: s.Merge,
+		Behind: func(head, base string) bool { return s.requireUpToDate && !s.Contains(head, base) },
 	})
 	g.Expect(c.Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: secretName},
@@ -144,7 +177,7 @@ func (s *scene) promotion(number int64, revision string) *capstanv1.Promotion {
 	s.t.Helper()
 	p := &capstanv1.Promotion{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.ns, Name: fmt.Sprintf("web-prod-%d", number), Labels: map[string]string{capstanv1.PipelineUIDLabel: pipelineUID},
+			Namespace: s.ns, Name: promotions.Name("web", pipelineUID, "prod", number), Labels: map[string]string{capstanv1.PipelineUIDLabel: pipelineUID},
 		},
 		Spec: capstanv1.PromotionSpec{
 			Pipeline:    capstanv1.PipelineReference{Name: "web", UID: pipelineUID},
@@ -185,6 +218,15 @@ func (s *scene) follow(p *capstanv1.Promotion) strategy.Result {
 	return result
 }
 
+// withdraw expects that nothing is still needed.
+func (s *scene) withdraw(p *capstanv1.Promotion, why string) {
+	s.t.Helper()
+	needed, err := s.Withdraw(s.t.Context(), p, why)
+	if err != nil || needed != "" {
+		s.t.Fatal(needed, err)
+	}
+}
+
 func (s *scene) branch() string { return "promotion-" + s.ns + "-web-prod" }
 
 // pulls counts the pull requests in each state, as "open 1, merged 2".
@@ -211,6 +253,16 @@ func (s *scene) merge(number int64) {
 		s.t.Fatal(err)
 	}
 	s.server.SetState(number, providertest.Merged)
+}
+
+// updateBranch merges the base into the branch, as a service does when a person requests it.
+func (s *scene) updateBranch() string {
+	s.t.Helper()
+	merge, err := s.Repository.Merge(gittest.Base, s.branch(), mustHead(s, gittest.Base))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return merge
 }
 
 // looked lets the time for a look at the base come.

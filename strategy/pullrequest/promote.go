@@ -12,15 +12,9 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 )
 
-const (
-	// maxRounds is the number of rounds of reading and acting in one attempt, when another
-	// process or a person changes the pull request meanwhile.
-	maxRounds = 3
-	// refusedOften is the number of attempts in sequence after which a refusal to open a
-	// pull request is terminal. Before that, the service may not know the pushed branch
-	// everywhere yet.
-	refusedOften = 3
-)
+// maxRounds is the number of rounds of reading and acting in one attempt, when another
+// process or a person changes the pull request meanwhile.
+const maxRounds = 3
 
 // errChanged is returned when another process or a person changed the pull request.
 var errChanged = errors.New("the pull request was changed meanwhile")
@@ -29,6 +23,10 @@ var errChanged = errors.New("the pull request was changed meanwhile")
 func (a *act) promote(ctx context.Context) (result strategy.Result, err error) {
 	for range maxRounds {
 		result, err = a.round(ctx)
+		if errors.Is(err, errBehind) {
+			a.upToDate = true
+			continue
+		}
 		if !errors.Is(err, errChanged) {
 			break
 		}
@@ -51,7 +49,7 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 	case f.open == nil && f.closed != nil:
 		return a.closed(ctx, *f.closed)
 	}
-	if f.open != nil && f.mine && a.untouched(*f.open) && !a.comparisons.due(a.p.UID) {
+	if f.open != nil && f.mine && a.untouched(*f.open) && !a.upToDate && !a.comparisons.due(a.p.UID) {
 		return a.settle(ctx, *f.open, a.kept())
 	}
 	began := a.o.Clock.Now()
@@ -65,7 +63,7 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 		return a.nothing(ctx, f.open)
 	case b.foreign:
 		kept := a.kept()
-		kept.ForeignSHA, kept.BaseSHA = b.head.String(), b.base.String()
+		kept.ForeignSHA = b.head.String() // BaseSHA stays the base that the hub's commit was last compared with.
 		return a.open(*f.open, kept), nil
 	}
 	pr, err := a.ensure(ctx, f, b)
@@ -111,13 +109,14 @@ type sifted struct {
 
 func (a *act) sift(prs []provider.PullRequest) (sifted, error) {
 	var f sifted
+	var outranked error
 	for i := range prs {
 		pr := &prs[i]
 		whose := a.whose(*pr)
 		known := a.p.Status.PullRequest != nil && a.p.Status.PullRequest.Number == pr.Number
 		switch {
 		case whose == newer:
-			return sifted{}, errOutranked
+			outranked = higher(outranked, readClaim(pr.Body))
 		case whose == foreign && known, pr.State == provider.Open && readClaim(pr.Body).stranger(a.p):
 			return sifted{}, a.taken(*pr)
 		case whose == mine && pr.State == provider.Merged:
@@ -127,6 +126,9 @@ func (a *act) sift(prs []provider.PullRequest) (sifted, error) {
 		case pr.State == provider.Open && pr.Head == a.branch && (f.open == nil || whose == mine && !f.mine):
 			f.open, f.mine = pr, whose == mine
 		}
+	}
+	if outranked != nil {
+		return sifted{}, outranked
 	}
 	return f, nil
 }
@@ -168,8 +170,6 @@ func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullReque
 	switch {
 	case errors.Is(err, provider.ErrAlreadyExists):
 		return pr, errChanged
-	case errors.Is(err, provider.ErrValidation) && a.p.Status.Attempt != nil && a.p.Status.Attempt.Failures+1 < refusedOften:
-		return pr, fmt.Errorf("opening the pull request, which is retried: %s", err) //nolint:errorlint // Its class says that it is terminal; it is not yet.
 	}
 	return pr, err
 }
@@ -250,6 +250,9 @@ func (a *act) merge(ctx context.Context, pr provider.PullRequest, head string) (
 	merged, err := a.provider.Merge(ctx, pr.Number, provider.MergeOptions{HeadSHA: head, Message: message(a.p)})
 	if err != nil {
 		a.pace.note(a.o.Clock.Now(), err)
+		if a.behind(err) {
+			return pr, "", errBehind
+		}
 		return pr, "not merged yet: " + err.Error(), nil
 	}
 	if merged.State == provider.Open {
@@ -290,5 +293,5 @@ func (a *act) nothing(ctx context.Context, open *provider.PullRequest) (strategy
 
 // comment returns the comment with which a pull request is closed.
 func comment(p *capstanv1.Promotion, why string) string {
-	return fmt.Sprintf("Capstan closes this pull request: %s. (Promotion %s, number %d)", code(why), code(p.Namespace+"/"+p.Name), p.Spec.Number)
+	return fmt.Sprintf("Capstan closes this pull request: %s. (Promotion %s, number %d)", codeUpTo(maxWhy, why), code(p.Namespace+"/"+p.Name), p.Spec.Number)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,9 +18,13 @@ import (
 )
 
 const (
-	// deadline of one act. It allows for three clones before it and its own, of 100 MB
-	// each over 100 Mbit/s, and some requests.
-	deadline = 60 * time.Second
+	// DefaultDeadline of one act. It allows for a transfer of ten minutes: 512 MiB, the most
+	// that a clone may receive, at 7 Mbit/s. A server that is silent ends an act much earlier.
+	DefaultDeadline = 15 * time.Minute
+
+	// MinDeadline is the shortest deadline: twice the time in which a server must respond, so
+	// that an act sees the difference between a server that is silent and one that is slow.
+	MinDeadline = time.Minute
 
 	// compareEvery is the shortest interval at which an open pull request is compared with
 	// the base branch, which needs a clone when the base has changed.
@@ -30,6 +33,9 @@ const (
 	// where a clone takes longer, they are less frequent.
 	compareShare = 100
 )
+
+// DeadlineFlag is the flag of the hub that sets Options.Deadline.
+const DeadlineFlag = "pull-request-deadline"
 
 // Options of the strategy.
 type Options struct {
@@ -40,10 +46,15 @@ type Options struct {
 	Workspace *gitrepo.Workspace
 	// AllowLoopback permits services on loopback addresses.
 	AllowLoopback bool
-	// Timeout of one request to a service; for Git, until its response begins. 0 means the
-	// default of package provider.
+	// RequireSecretHosts refuses a Secret without the annotation that names the hosts which
+	// may get its credentials.
+	RequireSecretHosts bool
+	// Timeout of one request to a service; for Git, the longest time in which the server may
+	// send nothing. 0 means the defaults of packages provider and gitrepo.
 	Timeout time.Duration
-	Clock   clock.PassiveClock
+	// Deadline of one act, with its clone; DefaultDeadline if 0. Claims follow it.
+	Deadline time.Duration
+	Clock    clock.PassiveClock
 }
 
 // Strategy carries out promotions by pull requests.
@@ -61,6 +72,9 @@ func New(o Options) *Strategy {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultDeadline
+	}
 	return &Strategy{o: o, connections: newConnections(o), turns: newTurns(), comparisons: newComparisons(o.Clock)}
 }
 
@@ -74,7 +88,7 @@ func (*Strategy) Name() string { return "pull-request" }
 func (*Strategy) Handles(spec pipelinesv1.Strategy) bool { return spec.PullRequest != nil }
 
 // Deadline implements strategy.Strategy.
-func (*Strategy) Deadline() time.Duration { return deadline }
+func (s *Strategy) Deadline() time.Duration { return s.o.Deadline }
 
 // Promote implements strategy.Strategy.
 func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
@@ -95,7 +109,7 @@ func (s *Strategy) Follow(ctx context.Context, p *capstanv1.Promotion) (strategy
 	if p.Status.PullRequest == nil {
 		return strategy.Result{State: strategy.Due}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, s.o.Deadline)
 	defer cancel()
 	var result strategy.Result
 	err := s.with(ctx, p, func(ctx context.Context, a *act) error {
@@ -113,8 +127,13 @@ func (s *Strategy) Follow(ctx context.Context, p *capstanv1.Promotion) (strategy
 }
 
 // Withdraw implements strategy.Follower.
-func (s *Strategy) Withdraw(ctx context.Context, p *capstanv1.Promotion, why string) error {
-	return s.with(ctx, p, func(ctx context.Context, a *act) error { return a.withdraw(ctx, why) })
+func (s *Strategy) Withdraw(ctx context.Context, p *capstanv1.Promotion, why string) (stillNeeded string, err error) {
+	err = s.with(ctx, p, func(ctx context.Context, a *act) error {
+		var err error
+		stillNeeded, err = a.withdraw(ctx, why)
+		return err
+	})
+	return stillNeeded, err
 }
 
 // act is one call of the strategy: it reads or changes the branch and the pull request of
@@ -125,7 +144,11 @@ type act struct {
 	p      *capstanv1.Promotion
 	spec   *pipelinesv1.PullRequestPromotion
 	branch string
-	pass   *pass
+	// api is the right to call the service's API.
+	api *pass
+	// upToDate requires the branch to be built on the head of the base branch, because the
+	// service refused to merge it otherwise.
+	upToDate bool
 }
 
 // with connects, waits for the turn on the branch, calls do and explains its error.
@@ -143,11 +166,20 @@ func (s *Strategy) with(ctx context.Context, p *capstanv1.Promotion, do func(con
 		return fmt.Errorf("waiting for another act on branch %s: %w", a.branch, err)
 	}
 	defer done()
-	if a.pass, err = connection.breaker.enter(); err != nil {
+	if p.Status.PullRequest == nil {
+		// It needs a clone: without Git, the API need not be called.
+		if err := connection.breakers.git.refuses(); err != nil {
+			return err
+		}
+	}
+	if a.api, err = connection.breakers.api.enter(); err != nil {
 		return err
 	}
-	err = a.pass.act(func() error { return do(ctx, a) })
+	err = a.api.act(func() error { return do(ctx, a) })
 	connection.pace.note(s.o.Clock.Now(), err)
+	if refusedToken(err) {
+		connection.provider.ForgetToken()
+	}
 	return explain(err, version)
 }
 
@@ -157,9 +189,22 @@ func (a *act) clone(ctx context.Context, do func(context.Context, *gitrepo.Clone
 	if err != nil {
 		return err
 	}
-	return a.o.Workspace.Clone(ctx, gitrepo.Remote{
-		URL: a.provider.Repository().CloneURL, Username: username, Password: password, Transport: &gate{pass: a.pass, next: a.provider.Transport()},
-	}, do)
+	a.api.answered() // An act reads the pull requests before it clones.
+	git, err := a.breakers.git.enter()
+	if err != nil {
+		return err
+	}
+	err = git.act(func() error {
+		return a.o.Workspace.Clone(ctx, gitrepo.Remote{
+			URL: a.provider.Repository().CloneURL, Username: username, Password: password, Tenant: a.p.Namespace,
+			Silence: a.o.Timeout, Transport: &gate{pass: git, next: a.provider.Transport()},
+		}, do)
+	})
+	var failed *gitrepo.Error
+	if errors.As(err, &failed) && failed.OutOfTime {
+		return fmt.Errorf("%w; an attempt may take %s: raise --%s of the hub, or use a smaller repository", err, a.o.Deadline, DeadlineFlag)
+	}
+	return err
 }
 
 // base returns the commit of the base branch.
@@ -197,19 +242,13 @@ func (a *act) kept() capstanv1.PullRequestStatus {
 // outranked is called before each step that changes the service or the repository. It
 // returns errOutranked if a promotion with a higher number exists.
 func (a *act) outranked(ctx context.Context) error {
-	// Uncached: a cache may not have the newer promotion yet.
-	all, err := promotions.OfPipeline(ctx, a.o.Reader, types.NamespacedName{Namespace: a.p.Namespace, Name: a.p.Spec.Pipeline.Name}, a.p.Spec.Pipeline.UID)
-	if err != nil {
-		return err
+	newer, err := promotions.Outranked(ctx, a.o.Reader, a.p)
+	if err == nil && newer {
+		err = errOutranked
 	}
-	for i := range all {
-		if other := &all[i].Spec; other.Environment == a.p.Spec.Environment && other.Number > a.p.Spec.Number {
-			return errOutranked
-		}
-	}
-	return nil
+	return err
 }
 
-// errOutranked is returned when the branch or pull request has a higher number. The hub
-// reconciles that promotion next.
-var errOutranked = errors.New("a promotion with a higher number has this branch or pull request")
+// errOutranked is returned when a promotion with a higher number exists. The hub reconciles
+// that promotion next.
+var errOutranked = errors.New("a promotion with a higher number exists")

@@ -21,6 +21,7 @@ import (
 // has 10. Sixteen workers, as the hub's, meet the forty first. The ten are done soon
 // after one request's time, which is far below what forty acts may take.
 func TestATarpitDelaysNobodyElse(t *testing.T) {
+	t.Parallel()
 	const (
 		workers  = 16 // hub/promotion's
 		requests = 2 * time.Second
@@ -28,6 +29,7 @@ func TestATarpitDelaysNobodyElse(t *testing.T) {
 	)
 	for name, at := range map[string]string{"Git hangs": "/info/refs", "clones hang": "/git-upload-pack", "all of it hangs": ""} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := NewWithT(t)
 			good, tarpit := newScene(t, pipelinesv1.Gitea), newScene(t, pipelinesv1.Gitea)
 			files := map[string]string{}

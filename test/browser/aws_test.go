@@ -24,18 +24,18 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sts"
 )
 
-// The hub's events of instances come from this simulation.
+// Names in the simulation from which the hub receives events of instances.
 const region, account, queueName, deadName = "us-east-1", "123456789012", "events", "dead"
 
-// startAWS plays SQS, with a queue and one for its dead letters.
+// startAWS simulates SQS, with a queue and its dead-letter queue.
 func startAWS() (stop func(), err error) {
 	ctx := context.Background()
 	world.sqs = sqs.New(sqs.Options{Seed: 1})
-	played, err := aws.Start(aws.Options{Services: []aws.Service{world.sqs, sts.New(sts.Role{ARN: "arn:aws:iam::" + account + ":role/hub"})}})
+	simulated, err := aws.Start(aws.Options{Services: []aws.Service{world.sqs, sts.New(sts.Role{ARN: "arn:aws:iam::" + account + ":role/hub"})}})
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range played.Env() {
+	for name, value := range simulated.Env() {
 		if err := os.Setenv(name, value); err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func startAWS() (stop func(), err error) {
 		return nil, err
 	}
 	queues := api.New(api.Options{
-		Region: region, BaseEndpoint: sdk.String(played.URL()), Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
+		Region: region, BaseEndpoint: sdk.String(simulated.URL()), Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
 	})
 	for _, queue := range []*api.CreateQueueInput{
 		{QueueName: sdk.String(deadName)},
@@ -58,11 +58,11 @@ func startAWS() (stop func(), err error) {
 	}
 	return func() {
 		world.aws.Close()
-		played.Stop()
+		simulated.Stop()
 	}, nil
 }
 
-// infrastructure makes an object of Cluster API Provider AWS in the Cluster prod.
+// infrastructure creates an object of Cluster API Provider AWS in the Cluster prod.
 func infrastructure(t *testing.T, kind, name string, spec map[string]any) {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
@@ -74,7 +74,7 @@ func infrastructure(t *testing.T, kind, name string, spec map[string]any) {
 	temporary(t, u)
 }
 
-// backend is an EventingBackend that has a queue read; settings: its configuration.
+// backend creates an EventingBackend with this configuration, for which the hub reads a queue.
 func backend(t *testing.T, name string, settings map[string]any) {
 	t.Helper()
 	g := NewWithT(t)
@@ -85,11 +85,11 @@ func backend(t *testing.T, name string, settings map[string]any) {
 	temporary(t, b)
 }
 
-// instance of the machine that onAWS makes.
+// instance is the id of the machine that onAWS creates.
 const instance = "i-0123456789abcdef0"
 
-// onAWS makes prod a cluster on AWS: a node group, a machine, the queue that its events
-// come by, and a backend that is configured wrongly.
+// onAWS makes prod a cluster on AWS: a node group, a machine, the queue of its events, and
+// a backend with an invalid configuration.
 func onAWS(t *testing.T) {
 	t.Helper()
 	infrastructure(t, "AWSCluster", "prod", map[string]any{"region": region})
@@ -109,7 +109,7 @@ func onAWS(t *testing.T) {
 
 var notices atomic.Int64
 
-// interrupt has AWS say that it takes the instance away.
+// interrupt sends a spot interruption notice for the instance.
 func interrupt(t *testing.T) {
 	t.Helper()
 	notice := fmt.Sprintf(`{"version":"0","id":"e-%d","source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","account":%q,"region":%q,"time":%q,"resources":[],"detail":{"instance-id":%q,"instance-action":"terminate"}}`,
@@ -117,7 +117,7 @@ func interrupt(t *testing.T) {
 	NewWithT(t).Expect(world.sqs.Put(region, queueName, notice)).To(BeNil())
 }
 
-// temporary object, which goes with the test.
+// temporary creates an object, which is deleted at the end of the test.
 func temporary(t *testing.T, o client.Object) {
 	t.Helper()
 	NewWithT(t).Expect(world.admin.Create(t.Context(), o)).To(Succeed())
@@ -128,12 +128,12 @@ func temporary(t *testing.T, o client.Object) {
 	})
 }
 
-// A notice of AWS is on the dashboard while one looks: on the machine, among the events
-// of instances, and on the cluster's card. A backend that is configured wrongly says what
-// is wrong.
+// An open page shows a notice of AWS without being reloaded: on the machine, among the
+// events of instances, and on the cluster. A backend with an invalid configuration shows
+// the errors.
 func TestInstancesAndBackends(t *testing.T) {
 	onAWS(t)
-	pipeline(t, "instances", "prod") // Which has the cluster be known.
+	pipeline(t, "instances", "prod") // So that the hub connects to the cluster.
 	b := newTab(t)
 	b.signIn("/backends")
 	b.Eventually(b.main, patience).Should(And(

@@ -20,8 +20,8 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// A revision goes through the matrix while one looks, is approved by the keyboard
-// alone, and arrives; nothing is reloaded but by the person.
+// An open page shows a promotion from its start to its end without being reloaded. The
+// promotion is approved with the keyboard.
 func TestLivePromotion(t *testing.T) {
 	pipeline(t, "shop", "dev", "prod")
 	b := newTab(t)
@@ -33,7 +33,7 @@ func TestLivePromotion(t *testing.T) {
 	b.Eventually(func() string { return b.cell("shop", "dev") }, patience).Should(ContainSubstring("1.1.0 Ready"))
 	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("Awaiting approval"), ContainSubstring("1.0.0")))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
-	b.Eventually(func() string { return seen[string](b, `window.said`) }, patience).Should(ContainSubstring("apps/shop"), "it is said to who cannot see")
+	b.Eventually(func() string { return seen[string](b, `window.said`) }, patience).Should(ContainSubstring("apps/shop"), "it is announced to screen readers")
 
 	b.tabTo(`a[href$="/approve"]`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`input[name="uid"] ~ button`)))
@@ -53,8 +53,8 @@ func TestLivePromotion(t *testing.T) {
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 }
 
-// A cluster that dies is grey, with the age of the last observation, as soon as that is
-// 45 s old, and never green after that.
+// An unreachable cluster is grey, with the age of the last observation, when that is 45 s
+// old, and not green until it is reachable again.
 func TestStaleCluster(t *testing.T) {
 	pipeline(t, "silent", "dev", "staging")
 	b := newTab(t)
@@ -79,7 +79,7 @@ func TestStaleCluster(t *testing.T) {
 	b.Eventually(func() string { return b.cell("silent", "staging") }, patience).Should(ContainSubstring("target good"))
 }
 
-// Seven tabs at once all load, and all are live.
+// Seven open tabs all load, and all are updated.
 func TestSevenTabs(t *testing.T) {
 	pipeline(t, "tabs", "dev", "prod")
 	first := newTab(t)
@@ -89,7 +89,7 @@ func TestSevenTabs(t *testing.T) {
 		tabs = append(tabs, anotherTab(t))
 	}
 	for _, b := range tabs {
-		b.do(call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})) // As seven windows beside each other.
+		b.do(call(emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})) // As in seven visible windows.
 		b.open("/pipelines")
 	}
 	for _, b := range tabs {
@@ -107,7 +107,7 @@ func TestSevenTabs(t *testing.T) {
 		}
 		return n
 	}
-	first.Eventually(polling, patience).Should(Equal(3), "a browser has six connections: four streams, and the others ask")
+	first.Eventually(polling, patience).Should(Equal(3), "a browser has six connections: four streams, and the other tabs poll")
 }
 
 // The page shows that the connection is lost while the hub restarts. Then it is live, and
@@ -121,14 +121,14 @@ func TestRestart(t *testing.T) {
 	b.Expect(notice()).To(BeTrue())
 	b.Expect(world.stop()).To(Succeed())
 	b.Eventually(notice, patience).Should(BeFalse())
-	b.Expect(b.cell("again", "dev")).To(ContainSubstring("1.0.0"), "what was last heard stays")
+	b.Expect(b.cell("again", "dev")).To(ContainSubstring("1.0.0"), "the last observation stays on the page")
 	b.Expect(start()).To(Succeed())
 	b.Eventually(notice, patience).Should(BeTrue())
 	b.Expect(release("again", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
 	b.Eventually(func() string { return b.cell("again", "dev") }, patience).Should(ContainSubstring("1.1.0"))
 }
 
-// Without script every page is whole, and its forms and links work.
+// Without script every page is complete, and its forms and links work.
 func TestWithoutScript(t *testing.T) {
 	pipeline(t, "plain", "dev", "prod")
 	b := newTab(t)
@@ -143,8 +143,8 @@ func TestWithoutScript(t *testing.T) {
 	}
 }
 
-// Every page in both themes and three widths: no rule of WCAG 2.0 to 2.2, A and AA, is
-// broken, and none scrolls sideways.
+// Every page in both themes and three widths passes the rules of WCAG 2.0 to 2.2, A and AA,
+// and does not scroll sideways.
 func TestAccessible(t *testing.T) {
 	axe, err := os.ReadFile(filepath.Join(controlplane.Root(), "test", "browser", "node_modules", "axe-core", "axe.min.js"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +180,7 @@ func TestAccessible(t *testing.T) {
 					b.picture(fmt.Sprintf("dashboard-%s-%s-%d.png", name, theme, width))
 				}
 				if width == 768 || (theme == "dark" && width == 320) {
-					continue // The colours are those of the theme, the layouts those of a width that is looked at.
+					continue // Themes differ in colours and widths in layout: not every combination is tested.
 				}
 				b.do(script(string(axe)))
 				violations := evaluate(b, chromedp.Evaluate[[]string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
@@ -196,7 +196,7 @@ func TestAccessible(t *testing.T) {
 	check("signin", "/signin")
 }
 
-// picture writes the page as it is seen.
+// picture writes a screenshot of the page.
 func (b *tab) picture(name string) {
 	b.t.Helper()
 	png := evaluate(b, chromedp.FullScreenshot(100))

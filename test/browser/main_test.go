@@ -47,24 +47,23 @@ import (
 
 var screenshots = flag.Bool("screenshots", false, "write docs/images anew")
 
-// asked is set where the tests are to run: they need more than Go.
+// asked is the environment variable that enables the tests: they need more than Go.
 var asked = os.Getenv("CAPSTAN_BROWSER") != ""
 
-// patience with what is waited for: a slow machine that runs other tests beside these.
-// Where all is well it is over at once.
+// patience is the timeout of waits, for a slow machine that runs other tests at the same time.
 const patience = "2m"
 
-// Names of what is in the management cluster.
+// Names in the management cluster.
 const (
 	fleetNamespace, appsNamespace, approverName = "fleet", "apps", "release-manager"
-	// teamNamespace is all that teamName may see.
+	// teamNamespace is the only namespace that teamName may see.
 	teamNamespace, teamName = "team", "developer"
-	// largeNamespace is that of a hub of its own.
+	// largeNamespace is the namespace of a separate hub.
 	largeNamespace = "large"
 )
 
-// world is what all tests share: an API server, which is also behind the proxies of
-// three clusters, and a hub. One that changes something uses a Pipeline of its own.
+// world is shared by all tests: an API server, which is also behind the proxies of three
+// clusters, and a hub. A test that changes something uses a Pipeline of its own.
 var world struct {
 	plane   *controlplane.ControlPlane
 	admin   client.Client
@@ -73,15 +72,15 @@ var world struct {
 	hub     hub.Options
 	url     string
 	stop    func() error
-	// token of who may approve in apps, and of who may see one namespace.
+	// token belongs to a user who may approve in apps, teamToken to a user of one namespace.
 	token, teamToken string
-	// browser of all tabs; tabs are made of it.
+	// browser is the context of the browser, in which tabs are opened.
 	browser context.Context
 	aws     *awsconfig.Config
 	sqs     *sqs.Service
-	// queueURL of queueName, from which the hub hears of instances.
+	// queueURL of queueName, from which the hub receives events of instances.
 	queueURL string
-	// dir is for what the tests write.
+	// dir has the files that the tests write.
 	dir string
 }
 
@@ -144,7 +143,7 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// find Chromium, by the names that hack/browser.sh looks for.
+// find finds Chromium, by the names that hack/browser.sh uses.
 func find() (string, error) {
 	for _, name := range []string{os.Getenv("CAPSTAN_CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -154,7 +153,7 @@ func find() (string, error) {
 	return "", errors.New("there is no chromium: run `make browser`")
 }
 
-// movedClock is the machine's, set ahead.
+// movedClock is the machine's clock plus an offset.
 type movedClock struct {
 	clock.RealClock
 	mu     sync.Mutex
@@ -175,7 +174,7 @@ func (c *movedClock) step(by time.Duration) {
 	c.offset += by
 }
 
-// declare what administrators and teams would.
+// declare creates the objects of administrators and teams.
 func declare() error {
 	ctx := context.Background()
 	scheme, err := flux.Scheme()
@@ -234,8 +233,8 @@ func declareCluster(ctx context.Context, name string) error {
 	})
 }
 
-// declareUsers makes one who may see everything, and approve in apps; and one who may
-// see what is in a namespace.
+// declareUsers creates a user who may see everything and approve in apps, and a user who
+// may see one namespace.
 func declareUsers(ctx context.Context) error {
 	lists := rbacv1.PolicyRule{
 		APIGroups: []string{"capstan.dev", "pipelines.weave.works", "events.k8s.io", "eventing.kyma-project.io", "cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"},
@@ -267,7 +266,7 @@ func declareUsers(ctx context.Context) error {
 	return err
 }
 
-// tokenOf makes a ServiceAccount.
+// tokenOf creates a ServiceAccount and returns a token of it.
 func tokenOf(ctx context.Context, namespace, name string) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := world.admin.Create(ctx, account); err != nil {
@@ -278,8 +277,8 @@ func tokenOf(ctx context.Context, namespace, name string) (string, error) {
 	return request.Status.Token, err
 }
 
-// freeAddress of this machine: not one of those that connections are given, so that it
-// is still free when a hub that ended comes back to it.
+// freeAddress returns a free address whose port is not in the range of outgoing
+// connections, so that it is still free when a hub is started again.
 func freeAddress() (address string, err error) {
 	const first, last, tries = 20000, 32000, 100
 	for range tries {
@@ -291,7 +290,7 @@ func freeAddress() (address string, err error) {
 	return "", err
 }
 
-// start the hub, at the address of before if it ran before.
+// start starts the hub, at its previous address if it ran before.
 func start() error {
 	if world.clock == nil {
 		address, err := freeAddress()
@@ -331,12 +330,12 @@ func launch(o hub.Options) (stop func() error, err error) {
 	}), nil
 }
 
-// release is an application in the namespace of its own that stands for a cluster.
+// release returns an application, in the namespace that represents a cluster.
 func release(app, environment string) flux.Release {
 	return flux.Release{Client: world.admin, Key: types.NamespacedName{Namespace: app + "-" + environment, Name: app}}
 }
 
-// pipeline declares one over the clusters, which all run 1.0.0.
+// pipeline creates a Pipeline over the clusters, which all run 1.0.0.
 func pipeline(t *testing.T, app string, environments ...string) {
 	t.Helper()
 	pipelineIn(t, appsNamespace, app, environments...)

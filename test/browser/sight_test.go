@@ -35,20 +35,20 @@ func TestOwnNamespaceOnly(t *testing.T) {
 	b.Expect(b.main()).To(And(ContainSubstring("1 Pipeline"), Not(ContainSubstring("foreign")), Not(ContainSubstring("apps"))))
 	b.Expect(eval[int](b, `document.querySelectorAll("[data-list=rows] > tr").length`)).To(Equal(1))
 
-	// Everything that the stream of this viewer says is kept.
-	b.do(script(`window.heard = ""; window.stream = new EventSource("/stream?page=/pipelines&from=" + document.body.dataset.version);
-		for (const name of ["patch", "resync"]) window.stream.addEventListener(name, (e) => { window.heard += e.data; }); true`))
+	// Keep all messages of this user's stream.
+	b.do(script(`window.received = ""; window.stream = new EventSource("/stream?page=/pipelines&from=" + document.body.dataset.version);
+		for (const name of ["patch", "resync"]) window.stream.addEventListener(name, (e) => { window.received += e.data; }); true`))
 	b.Expect(release("foreign", "dev").Deploy(t.Context(), "6.6.6")).To(Succeed())
 	b.Eventually(func(g Gomega) {
 		p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: "foreign"}}
 		g.Expect(world.admin.Get(t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
 		g.Expect(p.Status.Environments["dev"].Targets[0].Revision).To(Equal("6.6.6"))
-	}, patience).Should(Succeed(), "the hub knows")
+	}, patience).Should(Succeed(), "the hub has observed it")
 	b.Expect(release("own", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
 	b.Eventually(own, patience).Should(ContainSubstring("1.1.0"))
-	b.Eventually(func() string { return seen[string](b, `window.heard`) }, patience).Should(ContainSubstring("1.1.0"))
-	heard := eval[string](b, `window.stream.close(), window.heard`)
-	b.Expect(heard).NotTo(Or(ContainSubstring("foreign"), ContainSubstring("6.6.6")))
+	b.Eventually(func() string { return seen[string](b, `window.received`) }, patience).Should(ContainSubstring("1.1.0"))
+	received := eval[string](b, `window.stream.close(), window.received`)
+	b.Expect(received).NotTo(Or(ContainSubstring("foreign"), ContainSubstring("6.6.6")))
 
 	for path, says := range map[string]string{
 		"/": "list clusterconnections.capstan.dev", "/pipelines/apps/foreign": "you may not see it", "/clusters/Cluster/fleet/prod": "you may not see it",
@@ -61,8 +61,9 @@ func TestOwnNamespaceOnly(t *testing.T) {
 	}
 }
 
-// A fleet of none says how one comes about; of one and of five hundred it is shown whole,
-// and grows while one looks. The hub is a standby of its own, for whoever can connect.
+// The page of an empty fleet shows how to add a cluster. A fleet of one and of five hundred
+// is shown completely, and an open page is updated. A separate hub, a standby without
+// authentication, serves the pages.
 func TestFleetSizes(t *testing.T) {
 	b := newTab(t)
 	address, err := freeAddress()
@@ -84,28 +85,28 @@ func TestFleetSizes(t *testing.T) {
 		defer cancel()
 		return chromedp.Do(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS("main h1")))
 	}, patience).Should(Succeed())
-	cards := func() int { return seen[int](b, `document.querySelectorAll(".card").length`) }
+	shown := func() int { return seen[int](b, `document.querySelectorAll(".card").length`) }
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("is a standby")))
-	b.Expect(cards()).To(BeZero())
+	b.Expect(shown()).To(BeZero())
 	b.do(kept())
 	connect(t, 0, 1)
-	b.Eventually(cards, patience).Should(Equal(1))
+	b.Eventually(shown, patience).Should(Equal(1))
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("1 cluster"), ContainSubstring("large/cluster-000"), Not(ContainSubstring("No cluster is known yet"))))
 	connect(t, 1, 500)
-	b.Eventually(cards, patience).Should(Equal(500))
+	b.Eventually(shown, patience).Should(Equal(500))
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("500 clusters"), ContainSubstring("large/cluster-499")))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 	for _, width := range []int64{320, 1440} {
 		b.themed("light", width)
 		b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS(".card")))
-		b.Expect(cards()).To(Equal(500))
+		b.Expect(shown()).To(Equal(500))
 		b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width))
 	}
 	b.do(chromedp.SendKeys(chromedp.CSS(`input[name="q"]`), "cluster-042\r"), chromedp.WaitVisible(chromedp.CSS(".card")))
-	b.Eventually(cards, patience).Should(Equal(1), "the search finds one of five hundred")
+	b.Eventually(shown, patience).Should(Equal(1), "the search finds one of five hundred")
 }
 
-// connect has clusters be known, as a hub that leads writes them.
+// connect creates ClusterConnections, as the leader does.
 func connect(t *testing.T, from, to int) {
 	t.Helper()
 	const writers = 16

@@ -13,24 +13,24 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// tab of the browser.
+// tab is a tab of the browser.
 type tab struct {
 	*WithT
 	t   *testing.T
 	ctx context.Context
 }
 
-// anotherTab has the session of those that are open.
+// anotherTab opens a tab with the session of the open tabs.
 func anotherTab(t *testing.T) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(world.browser)
 	t.Cleanup(cancel)
 	b := &tab{WithT: NewWithT(t), t: t, ctx: ctx}
-	b.Expect(chromedp.Do(ctx)).To(Succeed()) // The first call opens the tab, which lives as long as this context.
+	b.Expect(chromedp.Do(ctx)).To(Succeed()) // The first call opens the tab, which stays open until this context ends.
 	return b
 }
 
-// newTab opens one that has no session yet.
+// newTab opens a tab without a session.
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	b := anotherTab(t)
@@ -53,7 +53,7 @@ func (b *tab) open(path string) {
 	b.do(chromedp.Navigate(world.url + path))
 }
 
-// kept marks the page, which a reload forgets.
+// kept sets a mark, which a reload of the page removes.
 func kept() chromedp.Action[chromedp.Void] { return script(`window.kept = true`) }
 
 // signIn types the token of the user who may see everything.
@@ -128,7 +128,7 @@ func (b *tab) cell(app, environment string) string {
 		return c ? (c.querySelector(".target")?.className + " " + c.innerText.replace(/\s+/g, " ")) : "" })()`)
 }
 
-// press keys until the focus is where it should be.
+// tabTo presses the tab key until an element has the focus.
 func (b *tab) tabTo(what string) {
 	b.t.Helper()
 	const most = 80
@@ -136,14 +136,14 @@ func (b *tab) tabTo(what string) {
 		b.do(chromedp.KeyEvent(kb.Tab))
 		if eval[bool](b, `document.activeElement.matches('`+what+`')`) {
 			outline := eval[string](b, `getComputedStyle(document.activeElement).outlineStyle`)
-			b.Expect(outline).NotTo(Equal("none"), "where the focus is can be seen")
+			b.Expect(outline).NotTo(Equal("none"), "the focus is visible")
 			return
 		}
 	}
 	b.t.Fatalf("the keyboard does not reach %s", what)
 }
 
-// themed has the pages shown in a theme and a width.
+// themed sets the theme and the width of the pages.
 func (b *tab) themed(theme string, width int64) {
 	b.t.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}}

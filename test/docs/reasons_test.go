@@ -28,7 +28,7 @@ var (
 func TestEveryReasonIsExplained(t *testing.T) {
 	g := NewWithT(t)
 	reasons := map[string]string{}
-	for _, dir := range []string{"api", "clusters", "watchers", "strategy", "hub"} {
+	for _, dir := range []string{"api", "clusters", "index", "watchers", "strategy", "hub"} {
 		g.Expect(filepath.WalkDir(filepath.Join(root, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.IsDir() || entry.Name() == "testdata" {
 				return err

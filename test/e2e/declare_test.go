@@ -30,8 +30,8 @@ const (
 
 func manifestPath(env, app string) string { return fmt.Sprintf("clusters/%s/%s.yaml", env, app) }
 
-// manifest of an application as its team would write it. What dev runs the team
-// decides; the marker is in the environments that are promoted into.
+// manifest returns the manifest of an application as its team writes it. The team chooses
+// the revision of dev; the other environments have a marker.
 func manifest(env, app, revision string) string {
 	marker := ""
 	if env != dev {
@@ -66,8 +66,8 @@ spec:
 `)
 }
 
-// declareFleet puts into the management cluster what an administrator would: what is
-// shipped in config/, and the clusters with their kubeconfigs.
+// declareFleet applies config/ to the management cluster, and creates the clusters with
+// their kubeconfigs, as an administrator does.
 func (w *world) declareFleet() {
 	w.Helper()
 	for _, name := range []string{systemNamespace, fleetNamespace, appsNamespace} {
@@ -77,14 +77,14 @@ func (w *world) declareFleet() {
 	w.kubectl("apply", "-k", "config/rbac")
 	w.kubectl("apply", "-n", fleetNamespace, "-k", "config/rbac/cluster-secrets")
 	w.kubectl("apply", "-n", appsNamespace, "-k", "config/rbac/pipeline-secrets")
-	const life = 8 * time.Hour
+	const validity = 8 * time.Hour
 	for _, name := range environments {
 		cluster := &clusterv1.Cluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name},
 			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}},
 		}
 		w.g.Expect(w.admin.Create(w.Context(), cluster)).To(Succeed())
-		kubeconfig, err := w.workloads[name].plane.TokenKubeconfig(w.Context(), "", "capstan", life)
+		kubeconfig, err := w.workloads[name].plane.TokenKubeconfig(w.Context(), "", "capstan", validity)
 		w.g.Expect(err).NotTo(HaveOccurred())
 		w.g.Expect(w.admin.Create(w.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
@@ -96,7 +96,7 @@ func (w *world) declareFleet() {
 	}
 }
 
-// declarePipelines declares what the teams would.
+// declarePipelines creates the Pipelines, as the teams do.
 func (w *world) declarePipelines() {
 	w.Helper()
 	w.g.Expect(w.admin.Create(w.Context(), &corev1.Secret{

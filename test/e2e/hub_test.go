@@ -12,13 +12,13 @@ import (
 	"github.com/capstan-hub/capstan/playground/process"
 )
 
-// hubProcess is a hub that runs.
+// hubProcess is a running hub.
 type hubProcess struct {
 	*process.Process
 	health string
 }
 
-// startHub starts the hub, as the program that is shipped. It is not waited for.
+// startHub starts the released program, and does not wait until it is ready.
 func (w *world) startHub() {
 	w.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +36,7 @@ func (w *world) startHub() {
 		Path: os.Args[0],
 		Args: []string{
 			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
-			"--health-addr=" + health, "--allow-loopback-clusters", "--allow-loopback-git", "--log-level=debug", "--log-encoding=console",
+			"--health-addr=" + health, "--allow-loopback-clusters", "--allow-loopback-git", "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
 		},
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
 		Dir: w.dir, Log: filepath.Join(w.dir, "hub.log"),
@@ -45,7 +45,7 @@ func (w *world) startHub() {
 	w.hub = &hubProcess{Process: p, health: health}
 }
 
-// hubReady waits until the hub says that it is.
+// hubReady waits until /readyz of the hub answers 200.
 func (w *world) hubReady() {
 	w.Helper()
 	w.g.Eventually(func() error {
@@ -64,7 +64,7 @@ func (w *world) hubReady() {
 	}).Should(Succeed())
 }
 
-// endHub ends a hub that a failed part left running.
+// endHub kills a hub that a failed part left running.
 func (w *world) endHub() {
 	if w.hub != nil {
 		_ = w.hub.Kill()
@@ -84,5 +84,5 @@ func (w *world) stopHub() {
 	}
 	left, err := os.ReadDir(filepath.Join(w.dir, "tmp"))
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.g.Expect(left).To(BeEmpty(), "clones are removed, those of a killed hub by the next one")
+	w.g.Expect(left).To(BeEmpty(), "the hub removes its clones, and those of a killed hub")
 }

@@ -17,13 +17,13 @@ import (
 const (
 	killsInShort = 3
 	killsInSoak  = 30
-	// killWithin a promotion's cause, the hub is killed: somewhat more than the three
-	// seconds that it takes from a commit or a merge to the next pull request.
+	// killWithin is the time after a commit or a merge in which the hub is killed. The next
+	// pull request takes about three seconds.
 	killWithin = 4 * time.Second
 )
 
-// hubIsKilled: revisions of two applications travel, and once on each hop the hub is
-// killed and started again. The promotions must be the same as without the kills.
+// hubIsKilled: revisions of two applications are promoted, and during each promotion the
+// hub is killed and started again. The promotions must be the same as without the kills.
 func (w *world) hubIsKilled() {
 	kills := killsInShort
 	if os.Getenv("CAPSTAN_SOAK") != "" {
@@ -57,20 +57,19 @@ func (w *world) hubIsKilled() {
 	w.audit()
 	w.stopHub()
 	w.Logf("%d kills, %d promotions, %d pull requests, none doubled, none lost, in %.0f s",
-		killed, len(w.promised), len(w.promised), time.Since(began).Seconds())
+		killed, len(w.expected), len(w.expected), time.Since(began).Seconds())
 }
 
-// mergeAll waits for the pull request of each application, in whatever order they
-// come, and merges it.
+// mergeAll waits for the pull request of each application, and merges it.
 func (w *world) mergeAll(revision, env string) {
 	w.Helper()
 	for _, app := range []string{shop, billing} {
-		p := promised{app, env, revision}
+		p := expected{app, env, revision}
 		w.g.Expect(w.repository.Merge(w.Context(), w.open(p).Index)).To(Succeed())
 	}
 }
 
-// kill the hub after a while, and start another at once.
+// kill waits, kills the hub and starts another one.
 func (w *world) kill(number int, after time.Duration) {
 	w.Helper()
 	<-time.After(after)

@@ -16,8 +16,8 @@ const (
 	// asCapstan in the environment makes this test's binary the program itself.
 	asCapstan = "CAPSTAN_E2E_AS_PROGRAM"
 
-	// patience with what has to happen; a loaded machine is slow, and the hub's
-	// retries back off: an attempt that was killed is left alone for a minute.
+	// patience is the timeout of waits: a loaded machine is slow, and the hub waits a minute
+	// before it retries an attempt that was killed.
 	patience = 3 * time.Minute
 	polling  = 50 * time.Millisecond
 )
@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The parts play in one world, in this order: it takes longer to start than they do.
+// The parts share one world, in this order: it takes longer to start than they do.
 func TestEndToEnd(t *testing.T) {
 	w := newWorld(t)
-	w.part("a revision travels by pull requests", (*world).revisionTravels)
-	w.part("the hub is killed on the way", (*world).hubIsKilled)
+	w.part("a revision is promoted by pull requests", (*world).revisionIsPromoted)
+	w.part("the hub is killed during promotions", (*world).hubIsKilled)
 }

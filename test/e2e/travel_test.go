@@ -17,19 +17,19 @@ import (
 	"github.com/capstan-hub/capstan/playground/git"
 )
 
-// promised is a promotion that there must be one pull request of.
-type promised struct{ app, env, revision string }
+// expected is a promotion that must have exactly one pull request.
+type expected struct{ app, env, revision string }
 
-func (p promised) title() string {
+func (p expected) title() string {
 	return fmt.Sprintf("Promote %s/%s in %s to %s", appsNamespace, p.app, p.env, p.revision)
 }
 
-func (p promised) branch() string {
+func (p expected) branch() string {
 	return fmt.Sprintf("promotion-%s-%s-%s", appsNamespace, p.app, p.env)
 }
 
-// source is the environment before.
-func (p promised) source() string {
+// source is the previous environment.
+func (p expected) source() string {
 	before := ""
 	for _, env := range environments {
 		if env == p.env {
@@ -42,13 +42,13 @@ func (p promised) source() string {
 
 // hop is one promotion and the times of its observed steps.
 type hop struct {
-	promised
+	expected
 	url                                string
 	observed, opened, merged, finished time.Time
 }
 
-// revisionTravels: a new chart version in dev goes to prod by two pull requests.
-func (w *world) revisionTravels() {
+// revisionIsPromoted: a new chart version in dev is promoted to prod by two pull requests.
+func (w *world) revisionIsPromoted() {
 	const revision = "1.1.0"
 	w.startHub()
 	w.hubReady()
@@ -58,7 +58,7 @@ func (w *world) revisionTravels() {
 	w.release(revision, shop)
 	var hops []hop
 	for _, env := range environments[1:] {
-		hops = append(hops, w.hop(promised{shop, env, revision}))
+		hops = append(hops, w.hop(expected{shop, env, revision}))
 	}
 	w.atRest(firstRevision, billing)
 	w.audit()
@@ -77,7 +77,7 @@ func (w *world) settle() {
 	}
 }
 
-// release commits a new version for dev, as the teams' CI would.
+// release commits a new version for dev, as the teams' CI does.
 func (w *world) release(revision string, apps ...string) {
 	w.Helper()
 	for _, app := range apps {
@@ -85,21 +85,21 @@ func (w *world) release(revision string, apps ...string) {
 			func(string) string { return manifest(dev, app, revision) })
 		w.g.Expect(err).NotTo(HaveOccurred())
 		for _, env := range environments[1:] {
-			w.promised = append(w.promised, promised{app, env, revision})
+			w.expected = append(w.expected, expected{app, env, revision})
 		}
 	}
 }
 
-// hop follows a promotion from its reason to its end, and merges its pull request.
-func (w *world) hop(p promised) hop {
+// hop follows a promotion from the observed revision to its end, and merges its pull request.
+func (w *world) hop(p expected) hop {
 	w.Helper()
-	h := hop{promised: p}
+	h := hop{expected: p}
 	w.g.Eventually(func() error { return w.agreed(p.app, p.source(), p.revision) }).Should(Succeed())
 	h.observed = time.Now()
 
 	pr := w.open(p)
 	h.opened, h.url = time.Now(), pr.HTMLURL
-	w.asPromised(p, pr)
+	w.checkPullRequest(p, pr)
 
 	w.g.Expect(w.repository.Merge(w.Context(), pr.Index)).To(Succeed())
 	h.merged = time.Now()
@@ -109,7 +109,7 @@ func (w *world) hop(p promised) hop {
 }
 
 // open waits for the promotion's pull request.
-func (w *world) open(p promised) (pr *gitea.PullRequest) {
+func (w *world) open(p expected) (pr *gitea.PullRequest) {
 	w.Helper()
 	w.g.Eventually(func(g Gomega) {
 		all, err := w.repository.PullRequests(w.Context())
@@ -126,9 +126,9 @@ func (w *world) open(p promised) (pr *gitea.PullRequest) {
 	return pr
 }
 
-// asPromised: the pull request is from the environment's own branch, and changes the
-// marked scalar and nothing else.
-func (w *world) asPromised(p promised, pr *gitea.PullRequest) {
+// checkPullRequest checks that the pull request is from the environment's own branch, and
+// changes the marked scalar and nothing else.
+func (w *world) checkPullRequest(p expected, pr *gitea.PullRequest) {
 	w.Helper()
 	w.g.Expect(pr.State).To(Equal(gitea.StateOpen))
 	w.g.Expect(pr.Base.Ref).To(Equal(git.Main))
@@ -145,7 +145,7 @@ func (w *world) asPromised(p promised, pr *gitea.PullRequest) {
 
 // succeeded waits until the promotion is over and the real helm-controller has
 // installed the revision.
-func (w *world) succeeded(p promised, url string) {
+func (w *world) succeeded(p expected, url string) {
 	w.Helper()
 	w.g.Eventually(func(g Gomega) {
 		found := w.promotionsOf(g, p)
@@ -155,7 +155,7 @@ func (w *world) succeeded(p promised, url string) {
 	}).Should(Succeed())
 }
 
-// installed: helm-controller's own status says so.
+// installed checks that helm-controller's status has the revision.
 func (w *world) installed(g Gomega, app, env, revision string) {
 	release := &helmv2.HelmRelease{}
 	g.Expect(w.workloads[env].client.Get(w.Context(), client.ObjectKey{Namespace: app, Name: app}, release)).To(Succeed())
@@ -163,12 +163,12 @@ func (w *world) installed(g Gomega, app, env, revision string) {
 	g.Expect(release.Status.History).NotTo(BeEmpty())
 	latest := release.Status.History.Latest()
 	g.Expect(latest.Status).To(Equal("deployed"))
-	// With twelve characters of the artifact's digest, as from every OCIRepository.
+	// An OCIRepository appends twelve characters of the artifact's digest.
 	g.Expect(latest.ChartVersion).To(HavePrefix(revision + "+"))
 }
 
 // atRest waits until the applications (all, if none is named) run the revision
-// everywhere, as their Pipelines' status has it.
+// everywhere, according to the status of their Pipelines.
 func (w *world) atRest(revision string, apps ...string) {
 	w.Helper()
 	if len(apps) == 0 {
@@ -181,7 +181,7 @@ func (w *world) atRest(revision string, apps ...string) {
 	}
 }
 
-// agreed: the hub has seen all targets of the environment run the revision.
+// agreed checks that the hub has observed the revision in all targets of the environment.
 func (w *world) agreed(app, env, revision string) error {
 	p := &pipelinesv1.Pipeline{}
 	if err := w.admin.Get(w.Context(), client.ObjectKey{Namespace: appsNamespace, Name: app}, p); err != nil {
@@ -194,7 +194,7 @@ func (w *world) agreed(app, env, revision string) error {
 	return nil
 }
 
-func (w *world) promotionsOf(g Gomega, p promised) []capstanv1.Promotion {
+func (w *world) promotionsOf(g Gomega, p expected) []capstanv1.Promotion {
 	var list capstanv1.PromotionList
 	g.Expect(w.admin.List(w.Context(), &list, client.InNamespace(appsNamespace))).To(Succeed())
 	var found []capstanv1.Promotion
@@ -207,47 +207,46 @@ func (w *world) promotionsOf(g Gomega, p promised) []capstanv1.Promotion {
 }
 
 // ledger returns the state of the Promotions, for the message of a failure.
-func (w *world) ledger(p promised) string {
-	var told []string
+func (w *world) ledger(p expected) string {
+	var states []string
 	for _, one := range w.promotionsOf(w.g, p) {
-		told = append(told, fmt.Sprintf("Promotion %s is %s: %s: %s (%s)", one.Name, one.Status.Phase, one.Status.Reason, one.Status.Message, one.Status.URL))
+		states = append(states, fmt.Sprintf("Promotion %s is %s: %s: %s (%s)", one.Name, one.Status.Phase, one.Status.Reason, one.Status.Message, one.Status.URL))
 	}
-	return fmt.Sprintf("%d Promotions. %s. The hub said last:\n%s", len(told), strings.Join(told, "; "), w.hub.Tail())
+	return fmt.Sprintf("%d Promotions. %s. The last log lines of the hub:\n%s", len(states), strings.Join(states, "; "), w.hub.Tail())
 }
 
-// audit holds what there is in Gitea, all of it, and the Promotions against what was
-// promised: each once, merged, and nothing else.
+// audit compares all pull requests, branches and Promotions with the expected ones: each
+// exists once and is merged, and there are no others.
 func (w *world) audit() {
 	w.Helper()
 	all, err := w.repository.PullRequests(w.Context())
 	w.g.Expect(err).NotTo(HaveOccurred())
-	var titles, wanted []string
+	var titles, titlesExpected []string
 	branches := map[string]bool{git.Main: true}
 	for _, pr := range all {
 		w.g.Expect(pr.HasMerged).To(BeTrue(), "%q is %s", pr.Title, pr.State)
 		titles = append(titles, pr.Title)
 	}
-	for _, p := range w.promised {
-		wanted = append(wanted, p.title())
+	for _, p := range w.expected {
+		titlesExpected = append(titlesExpected, p.title())
 		branches[p.branch()] = true
-		// That an environment runs a revision and that its promotion is over, the hub
-		// writes one after the other.
+		// The hub writes the Promotion after the Pipeline.
 		w.g.Eventually(func(g Gomega) {
 			g.Expect(w.promotionsOf(g, p)).To(HaveExactElements(HaveField("Status.Phase", capstanv1.PhaseSucceeded)), "%+v", p)
 		}).Should(Succeed())
 	}
-	w.g.Expect(titles).To(ConsistOf(wanted), "one pull request for each promotion, and no other")
+	w.g.Expect(titles).To(ConsistOf(titlesExpected), "one pull request for each promotion, and no other")
 	var promotions capstanv1.PromotionList
 	w.g.Expect(w.admin.List(w.Context(), &promotions)).To(Succeed())
-	w.g.Expect(promotions.Items).To(HaveLen(len(wanted)))
+	w.g.Expect(promotions.Items).To(HaveLen(len(titlesExpected)))
 	found, err := w.repository.Branches(w.Context())
 	w.g.Expect(err).NotTo(HaveOccurred())
 	for _, name := range found {
-		w.g.Expect(branches).To(HaveKey(name), "branches that nobody asked for")
+		w.g.Expect(branches).To(HaveKey(name), "no other branch exists")
 	}
 }
 
-// table of hops, in seconds after a beginning.
+// table formats the times of hops, in seconds after a start.
 func table(hops []hop, began time.Time) string {
 	var out strings.Builder
 	rows := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

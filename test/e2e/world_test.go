@@ -32,7 +32,7 @@ const dev, staging, prod = "dev", "staging", "prod"
 // environments in order; each has a cluster of its name.
 var environments = []string{dev, staging, prod}
 
-// world is everything around the hub, and the hub.
+// world is the hub and its environment.
 type world struct {
 	*testing.T
 	g *WithT
@@ -45,8 +45,8 @@ type world struct {
 	repository *git.Repository
 	robot      git.Account
 	hub        *hubProcess
-	// promised are the promotions that there must be one pull request each of.
-	promised []promised
+	// expected are the promotions that must have exactly one pull request each.
+	expected []expected
 }
 
 // workload is one workload cluster.
@@ -56,7 +56,7 @@ type workload struct {
 	helm   *flux.HelmController
 }
 
-// newWorld starts everything but the hub; it ends with the test.
+// newWorld starts everything but the hub, until the end of the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
@@ -77,14 +77,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// part plays one part; its failures are its own.
-func (w *world) part(name string, play func(*world)) {
+// part runs one part as a subtest.
+func (w *world) part(name string, run func(*world)) {
 	w.Helper()
 	w.Run(name, func(t *testing.T) {
 		inner := *w
 		inner.T, inner.g = t, NewWithT(t)
-		t.Cleanup(func() { w.hub, w.promised = inner.hub, inner.promised })
-		play(&inner)
+		t.Cleanup(func() { w.hub, w.expected = inner.hub, inner.expected })
+		run(&inner)
 	})
 }
 
@@ -160,7 +160,7 @@ func (w *world) startGitea() {
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.Cleanup(func() {
 		if w.Failed() {
-			w.Logf("Gitea said last:\n%s", w.gitea.Log())
+			w.Logf("The last log lines of Gitea:\n%s", w.gitea.Log())
 		}
 		w.g.Expect(w.gitea.Stop()).To(Succeed())
 	})
@@ -177,7 +177,7 @@ func (w *world) startGitea() {
 	w.g.Expect(w.repository.Allow(w.Context(), w.robot.Username)).To(Succeed())
 }
 
-// startFlux brings the repository's main branch into the clusters.
+// startFlux starts Flux, which applies the main branch of the repository to the clusters.
 func (w *world) startFlux() {
 	w.Helper()
 	charts, err := flux.NewCharts()
@@ -196,7 +196,7 @@ func (w *world) startFlux() {
 		w.g.Expect(err).NotTo(HaveOccurred())
 		w.Cleanup(func() {
 			if w.Failed() {
-				w.Logf("helm-controller of %s said last:\n%s", name, load.helm.Log())
+				w.Logf("The last log lines of helm-controller of %s:\n%s", name, load.helm.Log())
 			}
 			w.g.Expect(load.helm.Stop()).To(Succeed())
 		})
@@ -211,7 +211,7 @@ func (w *world) startFlux() {
 	}.Start)
 }
 
-// during runs a part of the world until it ends.
+// during calls start in a goroutine, and cancels its context at the end of the test.
 func (w *world) during(start func(context.Context) error) {
 	w.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -223,7 +223,7 @@ func (w *world) during(start func(context.Context) error) {
 	})
 }
 
-// kubectl as an administrator of the management cluster.
+// kubectl runs kubectl as an administrator of the management cluster.
 func (w *world) kubectl(args ...string) {
 	w.Helper()
 	kubeconfig, err := w.management.Kubeconfig("")
@@ -231,11 +231,11 @@ func (w *world) kubectl(args ...string) {
 	args = append([]string{"--kubeconfig", w.file("admin.kubeconfig", kubeconfig)}, args...)
 	command := exec.CommandContext(w.Context(), filepath.Join(controlplane.Root(), "bin", "envtest", "kubectl"), args...)
 	command.Dir = controlplane.Root()
-	said, err := command.CombinedOutput()
-	w.g.Expect(err).NotTo(HaveOccurred(), string(said))
+	out, err := command.CombinedOutput()
+	w.g.Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
-// file writes one into the test's directory and gives its path.
+// file writes a file into the test's directory and returns its path.
 func (w *world) file(name string, content []byte) string {
 	w.Helper()
 	const mode = 0o600

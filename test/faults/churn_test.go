@@ -15,10 +15,13 @@ import (
 	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
+// soaks reports whether the test runs with full counts.
+func soaks() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
+
 // churn is how many clusters are added and removed, and how often: few in CI, all that the
 // promise names in `make soak`.
 func churn() (clusters, rounds int) {
-	if os.Getenv("CAPSTAN_SOAK") != "" {
+	if soaks() {
 		return 100, 10
 	}
 	return 20, 3
@@ -63,7 +66,7 @@ func TestChurn(t *testing.T) {
 		}
 	}
 	w.g.Expect(measure().goroutines).To(BeNumerically("<=", first.goroutines+clusters/4), "of which each cluster had ten")
-	if os.Getenv("CAPSTAN_SOAK") != "" {
+	if soaks() {
 		// A closed HTTP/2 connection is held by the timer of its next ping, for up to 30 s
 		// and the 15 s that this may take: too long to wait for in each run.
 		w.g.Eventually(func() uint64 { return measure().heap }).WithTimeout(3*time.Minute).
@@ -81,10 +84,14 @@ type footprint struct {
 // measure waits for what is ending to end.
 func measure() footprint {
 	least := footprint{goroutines: runtime.NumGoroutine()}
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
-		runtime.GC()
+	pause := time.NewTicker(100 * time.Millisecond)
+	defer pause.Stop()
+	for range 20 {
+		<-pause.C
 		least.goroutines = min(least.goroutines, runtime.NumGoroutine())
 	}
+	runtime.GC()
+	runtime.GC() // The second run frees objects that the first one has finalized.
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	least.heap = m.HeapAlloc

@@ -66,6 +66,7 @@ func TestTheOthersNoticeNothing(t *testing.T) {
 
 // TestFifthDead: 20 % of a fleet are unreachable when the hub starts, and recover later.
 func TestFifthDead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 20, Applications: 1})
 	w.pipelines()
 	dead, alive := w.clusters[:4], w.clusters[4:]

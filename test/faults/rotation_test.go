@@ -92,6 +92,7 @@ func TestRotationAfterTheFact(t *testing.T) {
 // TestStormOf401: all clusters reject their credentials at the same time. The servers do
 // not get many requests, and one write to each Secret fixes all.
 func TestStormOf401(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, simulated.Options{Clusters: 10, Applications: 1})
 	w.pipelines()
 	w.start()

@@ -159,3 +159,30 @@ func TestAFailedDownloadIsTriedOnce(t *testing.T) {
 			ContainSubstring("setup-envtest cannot be built"), HaveSuffix(builtMark)))
 	})
 }
+
+// Without a network, setup-envtest is not compiled, only to be refused.
+func TestSetupEnvtestIsNotCompiledInVain(t *testing.T) {
+	for name, c := range map[string]struct {
+		curl, want, tools string
+	}{
+		"no network": {"echo 'curl: (7) Failed to connect' >&2; exit 7", "no download (curl: (7) Failed to connect); building instead", ""},
+		"a network":  {"true", "no download (dial tcp: connection refused); building instead", "envtest sigs.k8s.io/controller-runtime/tools/setup-envtest\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r := withControlPlane(t, refused)
+			g.Expect(os.Remove(r.path("bin/setup-envtest"))).To(Succeed())
+			r.program("hack/tool.sh", `echo "$*" >>"$(dirname "$0")/../tools"; echo '`+refused+`' >../../bin/setup-envtest; chmod +x ../../bin/setup-envtest`)
+			module := "sigs.k8s.io/controller-runtime/tools/setup-envtest"
+			r.write("hack/envtest/go.mod", "module x\n\nrequire "+module+" v0.1.0\n\nreplace "+module+" => ./local\n", textMode)
+			r.write("hack/envtest/local/go.mod", "module "+module+"\n", textMode)
+			r.write("hack/envtest/local/remote/client.go", "package remote\n\nvar DefaultIndexURL = \"https://index.example/\"\n", textMode)
+			r.program("fake/curl", `echo "$*" >>"`+r.path("requests")+`"; `+c.curl)
+			path := "PATH=" + r.path("fake") + string(os.PathListSeparator) + os.Getenv("PATH")
+			out := r.run(provideControlPlane, []string{path})
+			g.Expect(out).To(And(ContainSubstring(c.want), HaveSuffix(builtMark)))
+			g.Expect(r.read("requests")).To(ContainSubstring("https://index.example/"))
+			g.Expect(r.read("tools")).To(Equal(c.tools))
+		})
+	}
+}

@@ -31,10 +31,21 @@ const (
 	renderingTimeout = time.Minute
 )
 
+// programs is the folder into which build builds.
+var programs string
+
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(time.Minute)
-	os.Exit(m.Run())
+	os.Exit(func() int {
+		var err error
+		if programs, err = os.MkdirTemp("", "capstan-programs-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(programs) }()
+		return m.Run()
+	}())
 }
 
 // path in the repository.

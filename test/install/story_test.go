@@ -22,8 +22,8 @@ import (
 	"github.com/capstan-hub/capstan/playground/fleet"
 )
 
-// The hub goes through the whole story with the rights that the chart gives it:
-// nothing is denied, and nothing is given for nothing.
+// The hub runs the whole story with the permissions of the chart: no request is denied, and
+// every permission is used or has a comment.
 func TestTheStoryWithTheChartsRights(t *testing.T) {
 	if os.Getenv("CAPSTAN_E2E") == "" {
 		t.Skip("run by `make e2e`")
@@ -34,52 +34,52 @@ func TestTheStoryWithTheChartsRights(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	auditLog := filepath.Join(t.TempDir(), "audit.log")
 
-	var told bytes.Buffer
-	err = fleet.Run(t.Context(), fleet.Options{Dir: t.TempDir(), Out: &told, Installation: []byte(text), AuditLog: auditLog},
+	var output bytes.Buffer
+	err = fleet.Run(t.Context(), fleet.Options{Dir: t.TempDir(), Out: &output, Installation: []byte(text), AuditLog: auditLog},
 		func(ctx context.Context, f *fleet.Fleet) error { return f.Play(ctx) })
-	g.Expect(err).NotTo(HaveOccurred(), told.String())
+	g.Expect(err).NotTo(HaveOccurred(), output.String())
 
 	all, err := controlplane.ReadAudit(auditLog)
 	g.Expect(err).NotTo(HaveOccurred())
-	asked := slices.DeleteFunc(all, func(r controlplane.Request) bool { return r.User != hubUser })
-	g.Expect(asked).NotTo(BeEmpty(), "the hub ran as its ServiceAccount")
-	for _, r := range asked {
+	requests := slices.DeleteFunc(all, func(r controlplane.Request) bool { return r.User != hubUser })
+	g.Expect(requests).NotTo(BeEmpty(), "the hub ran as its ServiceAccount")
+	for _, r := range requests {
 		g.Expect(r.Code).NotTo(Or(Equal(401), Equal(403)), "%+v", r)
 	}
 
 	excused := excuses(t)
-	var idle, busy []string
+	var unused, used []string
 	for _, right := range rightsOf(t, text) {
-		switch used := slices.ContainsFunc(asked, right.allows); {
-		case used && excused[right.String()]:
-			busy = append(busy, right.String())
-		case !used && !excused[right.String()]:
-			idle = append(idle, right.String())
+		switch is := slices.ContainsFunc(requests, right.allows); {
+		case is && excused[right.String()]:
+			used = append(used, right.String())
+		case !is && !excused[right.String()]:
+			unused = append(unused, right.String())
 		}
 	}
 	var stale []string
-	for said := range excused {
-		if !slices.ContainsFunc(rightsOf(t, text), func(r right) bool { return r.String() == said }) {
-			stale = append(stale, said)
+	for name := range excused {
+		if !slices.ContainsFunc(rightsOf(t, text), func(r right) bool { return r.String() == name }) {
+			stale = append(stale, name)
 		}
 	}
 	g.Expect(map[string][]string{
-		"used, though a comment says that the story does not":                                                        busy,
-		`not used: take it out of config, or say beside the rule "Not in the story: VERB RESOURCE, ... (what for)."`: idle,
-		"excused by a comment, and given by no rule":                                                                 stale,
+		"used, although a comment says that the story does not use it":                                                 used,
+		`not used: remove it from config, or write next to the rule "Not in the story: VERB RESOURCE, ... (purpose)."`: unused,
+		"in a comment, but in no rule": stale,
 	}).To(HaveEach(BeEmpty()))
 }
 
-// right is one verb on one resource.
+// right is the permission for one verb on one resource.
 type right struct {
 	role, verb, group, resource string
-	// namespace that it is given in; all when empty.
+	// namespace of the permission; all namespaces when empty.
 	namespace string
 	names     []string
 }
 
-// String is how comments name it: the group is left out, for no two of them have a
-// resource of the same name but events.
+// String returns the name that comments use: without the group, which is needed only for
+// events.
 func (r right) String() string {
 	resource := r.resource
 	if r.resource == "events" && r.group != "" {
@@ -99,13 +99,16 @@ func (r right) allows(asked controlplane.Request) bool {
 		(len(r.names) == 0 || slices.Contains(r.names, asked.Name))
 }
 
-// rightsOf the hub, as the manifests give them.
+// rolesOfUsers are the roles that are not for the hub.
+var rolesOfUsers = []string{"capstan-approver", "capstan-operator", "capstan-tenant", "capstan-viewer"}
+
+// rightsOf returns the permissions of the hub in the manifests.
 func rightsOf(t *testing.T, text string) []right {
 	t.Helper()
 	g := NewWithT(t)
 	var all []right
 	for _, o := range objects(t, text) {
-		if (o.GetKind() != "ClusterRole" && o.GetKind() != "Role") || o.GetName() == "capstan-approver" { // That one is people's.
+		if (o.GetKind() != "ClusterRole" && o.GetKind() != "Role") || slices.Contains(rolesOfUsers, o.GetName()) {
 			continue
 		}
 		var role rbacv1.Role
@@ -127,15 +130,15 @@ func rightsOf(t *testing.T, text string) []right {
 
 const excuse = "Not in the story:"
 
-// brackets match the purpose of a right.
+// brackets matches the purpose of a permission.
 var brackets = regexp.MustCompile(`\([^()]*\)`)
 
-// excuses are the rights of which a comment beside their rule says that the story does
-// not use them, and what they are for.
+// excuses returns the permissions that the story does not use according to a comment next
+// to their rule, which has their purpose.
 func excuses(t *testing.T) map[string]bool {
 	t.Helper()
 	g := NewWithT(t)
-	said := map[string]bool{}
+	listed := map[string]bool{}
 	for _, name := range []string{"hub_role.yaml", "leader_election_role.yaml", "cluster-secrets/role.yaml", "pipeline-secrets/role.yaml", "backend-secrets/role.yaml",
 		"../webhook/role.yaml", "../webhook/cluster_role.yaml"} {
 		raw, err := os.ReadFile(path("config", "rbac", name))
@@ -152,13 +155,13 @@ func excuses(t *testing.T) map[string]bool {
 				part = brackets.ReplaceAllString(part[:strings.LastIndex(part, ")")+1], ",")
 				for one := range strings.SplitSeq(part, ",") {
 					if one = strings.TrimSpace(one); one != "" {
-						said[role.Name+": "+one] = true
+						listed[role.Name+": "+one] = true
 					}
 				}
 			}
 		}
 	}
-	return said
+	return listed
 }
 
 // ruleNodes are the rules of a role, with their comments.

@@ -60,8 +60,12 @@ func newForge(t *testing.T, w *world, kind pipelinesv1.GitProviderType, envs ...
 	t.Helper()
 	f := &forge{Repository: gittest.New(t, w.fleet(envs))}
 	f.hosted = &hosted{service: f, t: t, kind: kind, dir: t.TempDir()}
+	git := f.Handler(func() string { return providertest.Token })
+	if kind == pipelinesv1.AzureDevOps {
+		git = gittest.LikeAzureDevOps(git)
+	}
 	f.Server = providertest.New(t, providertest.Options{
-		Type: kind, Git: f.Handler(func() string { return providertest.Token }), Head: f.Head, Merge: f.Merge, Around: f.deadly,
+		Type: kind, Git: git, Head: f.Head, Merge: f.Merge, Around: f.deadly,
 	})
 	w.forge, w.hosted = f, f.hosted
 	w.gitSecret(t.Context(), providertest.Token, f.CA())
@@ -129,7 +133,7 @@ func (w *world) pulling(c client.Client) strategy.Registry {
 	if err != nil {
 		w.Fatalf("%v", err)
 	}
-	pulls := pullrequest.New(pullrequest.Options{Reader: c, Workspace: workspace, AllowLoopback: true, Clock: w.clock})
+	pulls := pullrequest.New(pullrequest.Options{Reader: c, Workspace: workspace, AllowLoopback: true, Deadline: pullrequest.MinDeadline, Clock: w.clock})
 	w.hosted.t.Cleanup(func() {
 		pulls.Close()
 		if err := workspace.Close(); err != nil {
@@ -216,7 +220,9 @@ func (w *world) doomed(ctx context.Context, k *killer, passes int) {
 	defer w.hosted.killer.Store(nil)
 	h := w.hub("doomed", k.client(w.c), k)
 	for range passes {
-		h.pass(process)
+		if !k.over() {
+			h.pass(process)
+		}
 		w.clock.Step(pollStep)
 	}
 }

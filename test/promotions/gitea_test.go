@@ -1,9 +1,11 @@
 package promotions_test
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -35,20 +37,7 @@ func TestKilledAtRandomOnGitea(t *testing.T) {
 	if soak() {
 		runs = 20
 	}
-	g := NewWithT(t)
-	server, err := git.Start(t.Context())
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	robot, err := server.AddUser(t.Context(), "robot")
-	g.Expect(err).NotTo(HaveOccurred())
-	// The runs are at a time, and an organisation is made once.
-	_, err = server.CreateRepository(t.Context(), organisation, "first", map[string]string{"README.md": "the first\n"})
-	g.Expect(err).NotTo(HaveOccurred())
-
+	server, robot := startedGitea(t)
 	kills := newTally(t)
 	atRandom(t, runs, func(t *testing.T, random *rand.Rand, seed uint64) {
 		next := anyCall(random)
@@ -143,12 +132,56 @@ func (c *tally) add(k *killer) {
 
 const organisation = "teams"
 
+// sharedGitea is the Gitea that all tests of this package share. Each world has a repository of
+// its own.
+var sharedGitea struct {
+	once   sync.Once
+	server *git.Server
+	robot  git.Account
+	err    error
+}
+
+// startedGitea returns the shared Gitea, and the user of the hubs. It starts when a test first
+// needs it; TestMain stops it.
+func startedGitea(t *testing.T) (*git.Server, git.Account) {
+	t.Helper()
+	s := &sharedGitea
+	s.once.Do(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if s.server, s.err = git.Start(ctx); s.err != nil {
+			return
+		}
+		if s.robot, s.err = s.server.AddUser(ctx, "robot"); s.err != nil {
+			return
+		}
+		// Tests create repositories at the same time, and the organisation must exist before.
+		_, s.err = s.server.CreateRepository(ctx, organisation, "first", map[string]string{"README.md": "the first\n"})
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.server, s.robot
+}
+
+// stopGitea stops the shared Gitea if it was started. It returns the exit code of the tests.
+func stopGitea(code int) int {
+	if sharedGitea.server == nil {
+		return code
+	}
+	if err := sharedGitea.server.Stop(); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err) // If this fails, the exit code still shows the error.
+		return max(code, 1)
+	}
+	return code
+}
+
 // onGitea is a repository on a real Gitea, which the hub reaches through a proxy that
 // kills it.
 type onGitea struct {
 	t          *testing.T
 	repository *git.Repository
 	front      *httptest.Server
+	pushes     pushLog
 }
 
 // newOnGitea gives a world a repository on Gitea, and the robot's Secret for it.
@@ -167,12 +200,12 @@ func newOnGitea(t *testing.T, w *world, server *git.Server, robot git.Account, e
 	roots := x509.NewCertPool()
 	g.Expect(roots.AppendCertsFromPEM(server.CA())).To(BeTrue())
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	r.front = httptest.NewTLSServer(w.hosted.deadly(&httputil.ReverseProxy{
+	r.front = httptest.NewTLSServer(w.hosted.deadly(r.pushes.note(&httputil.ReverseProxy{
 		Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(behind) },
 		Transport: transport,
 		// Who hung up needs no answer, and no line in the log.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
-	}))
+	})))
 	t.Cleanup(func() {
 		r.front.Close()
 		transport.CloseIdleConnections()

@@ -24,20 +24,17 @@ func retry(ctx context.Context, g Gomega, w *world, p capstanv1.Promotion) {
 
 func TestRetryOfARejectedOne(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, false, "staging")
 	p := w.newest(ctx, "staging")
 	before := p.DeepCopy()
 	p.Status.Phase, p.Status.Reason = capstanv1.PhaseRejected, "PullRequestClosed" // What a closed pull request leads to.
 	g.Expect(w.c.Status().Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
 	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseRejected), "it does not start again automatically")
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseRejected, "it does not start again automatically")
 	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
 	retry(ctx, g, w, w.newest(ctx, "staging"))
 	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 	g.Expect(w.newest(ctx, "staging").Status.Retry).To(Equal(int64(1)))
 	g.Expect(w.receiver.ids).To(HaveLen(2), "a retry is another act: it has another id")
 }
@@ -46,10 +43,7 @@ func TestRetryOfARejectedOne(t *testing.T) {
 // hub runs. The observations of the hub before do not mean that the promotion succeeded.
 func TestRetryWhileNoHubRuns(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, false, "staging")
 	w.runs("staging", "1.1")
 	h.settle(ctx)
 	p := w.newest(ctx, "staging")
@@ -61,16 +55,13 @@ func TestRetryWhileNoHubRuns(t *testing.T) {
 	_, err := after.promotions.Reconcile(ctx, requestFor(&p)) // before its Pipeline
 	g.Expect(err).NotTo(HaveOccurred())
 	after.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 	g.Expect(w.receiver.ids).To(HaveLen(2))
 }
 
 func TestDeletionOfTheNewest(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, false, "staging")
 	p := w.newest(ctx, "staging")
 	g.Expect(w.c.Delete(ctx, &p)).To(Succeed())
 	h.settle(ctx)
@@ -188,19 +179,21 @@ func TestRecreatedPipeline(t *testing.T) {
 	w.runs("dev", "1.1")
 	w.runs("staging", "1.0")
 	h.settle(ctx)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(1), "1.1 was carried out for the former Pipeline")
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+
+	w.runs("dev", "1.2")
+	h.settle(ctx)
 	all := w.into(ctx, "staging")
 	g.Expect(all).To(HaveLen(2))
-	g.Expect(all[0].Spec.Number).To(Equal(all[1].Spec.Number))
-	g.Expect(all[0].Spec.Pipeline.UID).NotTo(Equal(all[1].Spec.Pipeline.UID))
-	g.Expect(old.Name).To(BeElementOf(all[0].Name, all[1].Name))
+	g.Expect(all[0].Name).To(Equal(old.Name))
+	g.Expect(all[1].Spec.Number).To(Equal(int64(2)), "the numbers continue")
+	g.Expect(all[1].Spec.Pipeline.UID).NotTo(Equal(old.Spec.Pipeline.UID))
 }
 
 func TestSuspendBlocksTheAttempt(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, true, "staging")
 	p := w.pipeline(ctx, "web")
 	before := p.DeepCopy()
 	p.Spec.Suspend = true
@@ -219,10 +212,7 @@ func TestSuspendBlocksTheAttempt(t *testing.T) {
 // An edit of the strategy under way takes effect under the next number.
 func TestEditedStrategySupersedes(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, true, "staging")
 	p := w.pipeline(ctx, "web")
 	before := p.DeepCopy()
 	p.Spec.Promotion.Manual = false
@@ -253,16 +243,13 @@ func TestFailedAttemptsAreRepeated(t *testing.T) {
 		w.clock.Step(wait)
 		h.settle(ctx)
 	}
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 	g.Expect(w.receiver.received()).To(HaveLen(1))
 }
 
 func TestStalledIsReportedOnce(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, false, "staging")
 	w.clock.Step(31 * time.Minute)
 	h.settle(ctx)
 	g.Expect(meta.IsStatusConditionTrue(w.newest(ctx, "staging").Status.Conditions, capstanv1.StalledCondition)).To(BeTrue())
@@ -301,10 +288,7 @@ func TestRetention(t *testing.T) {
 // The status was lost (a restored Pipeline): numbers and sequences continue.
 func TestLostStatus(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, false, "staging")
 	p := w.pipeline(ctx, "web")
 	p.Status = pipelinesv1.PipelineStatus{}
 	g.Expect(w.c.Status().Update(ctx, p)).To(Succeed())
@@ -358,7 +342,7 @@ func TestAPipelineThatIsOldInTheCacheEndsNothing(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(w.newest(ctx, "staging").Status.Phase.Finished()).To(BeFalse())
 			h.settle(ctx)
-			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+			w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 			g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
 		})
 	}

@@ -22,26 +22,26 @@ func TestPromotesThroughAllEnvironments(t *testing.T) {
 	for i, revision := range []string{"1.1", "1.2"} {
 		w.runs("dev", revision)
 		h.settle(ctx)
-		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+		w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 		g.Expect(w.into(ctx, "prod")).To(HaveLen(i), "not before staging runs it")
 		w.runs("staging", revision)
 		h.settle(ctx)
-		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+		w.expectPhase(ctx, g, "staging", capstanv1.PhaseSucceeded)
 		w.runs("prod", revision)
 		h.settle(ctx)
-		g.Expect(w.newest(ctx, "prod").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+		w.expectPhase(ctx, g, "prod", capstanv1.PhaseSucceeded)
 		g.Expect(w.newest(ctx, "prod").Status.Reason).To(Equal("RolledOut"))
 		g.Expect(w.newest(ctx, "prod").Spec.Number).To(Equal(int64(i + 1)))
 	}
-	var told []string
+	var messages []string
 	for _, e := range w.receiver.received() {
-		told = append(told, e.Message)
+		messages = append(messages, e.Message)
 		g.Expect(e.Reason).To(Equal("Promote"))
 	}
 	message := func(env, version string) string {
 		return fmt.Sprintf("Promote pipeline %s/web to %s with version %s", w.ns, env, version)
 	}
-	g.Expect(told).To(Equal([]string{message("staging", "1.1"), message("prod", "1.1"), message("staging", "1.2"), message("prod", "1.2")}))
+	g.Expect(messages).To(Equal([]string{message("staging", "1.1"), message("prod", "1.1"), message("staging", "1.2"), message("prod", "1.2")}))
 	status := w.pipeline(ctx, "web").Status.Environments["prod"]
 	g.Expect(status.Agreed).To(Equal(&pipelinesv1.AgreedRevision{Revision: "1.2", Sequence: 3}))
 	g.Expect(status.LastPromotion).To(Equal(int64(2)))
@@ -125,11 +125,8 @@ func approve(ctx context.Context, g Gomega, w *world, p capstanv1.Promotion) {
 
 func TestManualWaitsForApproval(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "prod").Status.Phase).To(Equal(capstanv1.PhaseAwaitingApproval))
+	g, ctx, w, h := promotedByNotification(t, true, "prod")
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingApproval)
 	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(Equal("1.1"))
 	g.Expect(w.receiver.received()).To(BeEmpty())
 	approve(ctx, g, w, w.newest(ctx, "prod"))
@@ -146,10 +143,7 @@ func TestManualWaitsForApproval(t *testing.T) {
 // An approval that is given while the next revision supersedes the promotion has no effect.
 func TestApproveWhileSuperseding(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(true), "dev", "prod"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, true, "prod")
 	first := w.newest(ctx, "prod")
 	w.runs("dev", "1.2")
 	approve(ctx, g, w, first)
@@ -172,26 +166,27 @@ func TestApproveASupersededOne(t *testing.T) {
 	approve(ctx, g, w, w.into(ctx, "prod")[0])
 	h.settle(ctx)
 	g.Expect(w.into(ctx, "prod")[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
-	g.Expect(w.into(ctx, "prod")[0].Status.Approval.By).To(Equal("alice"), "it is recorded all the same")
+	first := w.into(ctx, "prod")[0].Status
+	g.Expect(first.Approval).To(BeNil(), "it had no effect")
+	g.Expect(first.OtherApprovals).To(HaveLen(1))
+	g.Expect(first.OtherApprovals[0].By).To(Equal("alice"), "it is recorded all the same")
+	g.Expect(first.OtherApprovals[0].NoEffect).To(Equal(capstanv1.ApprovalTooLateReason))
 	g.Expect(w.receiver.received()).To(BeEmpty())
 }
 
 func TestSourceMovedOn(t *testing.T) {
 	t.Parallel()
-	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
-	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByNotification(t, false, "staging")
 	w.runs("dev", "1.0") // Rolled back while the promotion is in flight; staging runs it already.
 	h.settle(ctx)
 	g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseSuperseded)
 	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("SourceMovedOn"))
 	// The notification was out: staging follows it late. It is brought back.
 	w.runs("staging", "1.1")
 	h.settle(ctx)
 	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.0"))
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 }
 
 func TestEnvironmentMovedOn(t *testing.T) {
@@ -202,7 +197,7 @@ func TestEnvironmentMovedOn(t *testing.T) {
 	h.settle(ctx)
 	w.runs("staging", "9.9") // Changed outside the pipeline.
 	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseSuperseded)
 	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("EnvironmentMovedOn"))
 	g.Expect(w.into(ctx, "staging")).To(HaveLen(1), "what a person did stays")
 	g.Expect(w.into(ctx, "prod")).To(BeEmpty(), "and is not promoted")
@@ -223,7 +218,7 @@ func TestFastDevSlowStaging(t *testing.T) {
 	g.Expect(w.newest(ctx, "staging").Spec.Number).To(Equal(int64(5)))
 	w.runs("staging", "1.3") // A late carrier of an earlier one: no person's hand.
 	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout), "1.5 is still awaited")
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout, "1.5 is still awaited")
 	w.runs("staging", "1.5")
 	w.runs("dev", "1.6")
 	h.settle(ctx)

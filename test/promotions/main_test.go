@@ -26,5 +26,5 @@ func TestMain(m *testing.M) {
 		}
 	}
 	ctrllog.SetLogger(logr.Discard())
-	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, management) }))
+	os.Exit(leaks.Main(func() int { return controlplane.StopShared(stopGitea(m.Run()), os.Stderr, management) }))
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
 )
 
-// A promotion with a wrong token fails at once. With the right token it starts again
-// automatically, without a restart of the hub.
+// A promotion with a wrong token, or without a Secret, fails. With the right one it starts
+// again automatically, without a restart of the hub.
 func TestChangedSecretStartsAgain(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]struct{ spoil, mend func(context.Context, *world) }{
+	for name, change := range map[string]struct{ damage, fix func(context.Context, *world) }{
 		"wrong token": {
 			func(ctx context.Context, w *world) { w.token(ctx, "expired-token-000") },
 			func(ctx context.Context, w *world) { w.token(ctx, providertest.Token) },
@@ -39,23 +39,22 @@ func TestChangedSecretStartsAgain(t *testing.T) {
 			t.Parallel()
 			g, ctx := NewWithT(t), t.Context()
 			w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
-			change.spoil(ctx, w)
+			change.damage(ctx, w)
 			w.runs("dev", "1.1")
-			h.settle(ctx)
-			p := w.newest(ctx, "staging")
+			p := h.last(ctx, time.Hour, capstanv1.PhaseFailed)
 			g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseFailed))
 			g.Expect(p.Status.Reason).To(BeElementOf("Unauthorized", "SecretNotFound"))
 			g.Expect(p.Status.Secret).NotTo(BeNil())
 			c := meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)
 			g.Expect(c.Reason).To(Equal(pipelinesv1.PromotionFailedReason))
 			g.Expect(c.Message).To(And(ContainSubstring("Secret "+gitSecret+" is changed"), ContainSubstring("raise spec.retry of Promotion "+p.Name)))
-			before := len(w.forge.Requests())
-			h.rest(ctx)
-			g.Expect(w.forge.Requests()).To(HaveLen(before), "what cannot heal is not repeated")
+			h.expectNoRequest(g, "it is tried again after an hour", func() {
+				h.rest(ctx)
+			})
 
-			change.mend(ctx, w)
+			change.fix(ctx, w)
 			h.settle(ctx)
-			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+			w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
 			g.Expect(w.newest(ctx, "staging").Status.Secret).To(BeNil())
 			g.Expect(meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)).To(BeNil())
 			g.Expect(w.into(ctx, "staging")).To(HaveLen(1))
@@ -85,16 +84,12 @@ func (w *world) token(ctx context.Context, token string) {
 // the same pull request.
 func TestTokenExpiresWhileAPullRequestWaits(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitHub, nil)
 	w.token(ctx, "expired-token-000")
-	h.rest(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("Unauthorized"))
+	g.Expect(h.last(ctx, time.Hour, capstanv1.PhaseFailed).Status.Reason).To(Equal("Unauthorized"))
 	w.token(ctx, providertest.Token)
 	h.rest(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
 	g.Expect(w.forge.PullRequests()).To(HaveLen(1))
 }
 
@@ -102,13 +97,9 @@ func TestTokenExpiresWhileAPullRequestWaits(t *testing.T) {
 // the pull request must not be merged. It is closed as soon as there is a valid token.
 func TestFailedAndObsoleteIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitHub, nil)
 	w.token(ctx, "expired-token-000")
-	h.rest(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	h.expectFailed(ctx, g)
 	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open))
 	w.runs("dev", "1.0")
 	h.rest(ctx)
@@ -124,40 +115,36 @@ func TestFailedAndObsoleteIsWithdrawn(t *testing.T) {
 // request when the source moves on to another revision.
 func TestFailedIsWithdrawnWhenTheSourceMovesOn(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	w.forge.AddFault(providertest.Fault{Status: 403, Times: 1})
-	h.rest(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.Gitea, nil)
+	w.forge.AddFault(providertest.Fault{Status: 403})
+	h.expectFailed(ctx, g)
+	w.forge.ClearFaults()
 	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open), "it may begin again")
 	w.runs("dev", "1.0")
 	h.rest(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseFailed)
 	g.Expect(w.newest(ctx, "staging").Status.Withdrawn).To(BeTrue())
 	pr := w.forge.PullRequests()[0]
 	g.Expect(pr.State).To(Equal(providertest.Closed))
 	g.Expect(pr.Comments[0]).To(ContainSubstring("agreed on another revision"))
 }
 
-// An environment that a user changed to the revision does not need the pull request: it is
-// closed, with the reason. A merged pull request is requested once at most.
+// An environment that reached the revision by another commit does not need the pull request:
+// it is closed, with the reason. A merged pull request is requested once at most.
 func TestSucceededByHandIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		meanwhile func(w *world)
 		state     providertest.State
 	}{
-		"by hand": {func(*world) {}, providertest.Closed},
-		"merged, and rolled out before it was looked at": {func(w *world) { w.forge.merge(1) }, providertest.Merged},
+		"by a commit of a user": {func(w *world) {
+			w.forge.Commit(gittest.Base, "by hand", map[string]string{manifestOf("staging"): w.manifest("staging", "1.1")})
+		}, providertest.Closed},
+		"merged, and rolled out before it was checked": {func(w *world) { w.forge.merge(1) }, providertest.Merged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, ctx := NewWithT(t), t.Context()
-			w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
-			w.runs("dev", "1.1")
-			h.settle(ctx)
+			g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.Gitea, nil)
 			tc.meanwhile(w)
 			w.runs("staging", "1.1")
 			h.rest(ctx)
@@ -171,24 +158,24 @@ func TestSucceededByHandIsWithdrawn(t *testing.T) {
 			} else {
 				g.Expect(pr.Comments).To(BeEmpty())
 			}
-			before := len(w.forge.Requests())
-			h.rest(ctx)
-			g.Expect(w.forge.Requests()).To(HaveLen(before), "done is done")
+			h.expectNoRequest(g, "the promotion needs no more requests", func() {
+				h.rest(ctx)
+			})
 		})
 	}
 }
 
-// The hub does not observe a fix at the service or in the repository. The conditions say how
-// to start the promotion again, and this works.
+// The hub observes a fix at the service or in the repository after an hour. The conditions
+// say so, and how to start the promotion at once, and this works.
 func TestConditionsSayHowToStartAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		spoil, mend  func(w *world)
+		damage, fix  func(w *world)
 		reason, says string
 	}{
 		"rights at the service": {
 			func(w *world) { w.forge.AddFault(providertest.Fault{Status: 403}) }, func(w *world) { w.forge.ClearFaults() },
-			"Forbidden", "if you fix something else, such as permissions at the Git service, raise spec.retry of Promotion ",
+			"Forbidden", "the hub tries again about every hour, and when the Secret git is changed; to try at once, raise spec.retry of Promotion ",
 		},
 		"a marker": {
 			func(w *world) {
@@ -197,29 +184,28 @@ func TestConditionsSayHowToStartAgain(t *testing.T) {
 			func(w *world) {
 				w.forge.Commit(gittest.Base, "marker", map[string]string{manifestOf("staging"): w.manifest("staging", "1.0")})
 			},
-			"NoMarker", "fix this, then raise spec.retry of Promotion ",
+			"NoMarker", "the hub tries again about every hour; to try at once, raise spec.retry of Promotion ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, ctx := NewWithT(t), t.Context()
 			w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
-			tc.spoil(w)
+			tc.damage(w)
 			w.runs("dev", "1.1")
-			h.settle(ctx)
-			p := w.newest(ctx, "staging")
+			p := h.last(ctx, time.Hour, capstanv1.PhaseFailed)
 			g.Expect(p.Status.Reason).To(Equal(tc.reason))
 			for _, conditions := range [][]metav1.Condition{p.Status.Conditions, w.pipeline(ctx, "web").Status.Conditions} {
 				c := meta.FindStatusCondition(conditions, capstanv1.StalledCondition)
 				g.Expect(c).NotTo(BeNil())
 				g.Expect(c.Message).To(ContainSubstring(tc.says + p.Name))
 			}
-			tc.mend(w)
+			tc.fix(w)
 			h.rest(ctx)
-			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseFailed))
+			w.expectPhase(ctx, g, "staging", capstanv1.PhaseFailed)
 			retry(ctx, g, w, w.newest(ctx, "staging"))
 			h.settle(ctx)
-			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+			w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
 		})
 	}
 }
@@ -227,10 +213,7 @@ func TestConditionsSayHowToStartAgain(t *testing.T) {
 // After an edit of the Pipeline, a promotion with the next number starts.
 func TestEditedPipelineStartsAgain(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.Gitea, func(s *pipelinesv1.PullRequestPromotion) { s.BaseBranch = "release" }, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.Gitea, func(s *pipelinesv1.PullRequestPromotion) { s.BaseBranch = "release" })
 	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("BaseBranchMissing"))
 	p := w.pipeline(ctx, "web")
 	before := p.DeepCopy()
@@ -238,17 +221,14 @@ func TestEditedPipelineStartsAgain(t *testing.T) {
 	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
 	h.settle(ctx)
 	g.Expect(w.newest(ctx, "staging").Spec.Number).To(Equal(int64(2)))
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
 }
 
 // A user's commits on the branch are shown on the Promotion and the Pipeline, and the
 // promotion still succeeds when the user merges.
 func TestForeignCommitsStallUntilMerged(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitHub, nil)
 	pr := w.forge.PullRequests()[0]
 	w.forge.Commit(pr.Head, "one more thing", map[string]string{"more.yaml": "a: b\n"})
 	h.rest(ctx)
@@ -262,7 +242,7 @@ func TestForeignCommitsStallUntilMerged(t *testing.T) {
 	g.Expect(c.Message).To(ContainSubstring("commits that are not the hub's"))
 	w.forge.merge(1)
 	h.rest(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 }
 
 // A service that fails for a minute: a bounded number of attempts, then the promotion
@@ -288,7 +268,7 @@ func TestServiceFailsForAMinute(t *testing.T) {
 			g.Expect(p.Status.Attempt.Number).To(BeNumerically("<=", 5))
 			w.forge.ClearFaults()
 			h.rest(ctx)
-			g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+			w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
 			g.Expect(w.forge.PullRequests()).To(HaveLen(1))
 		})
 	}
@@ -296,17 +276,14 @@ func TestServiceFailsForAMinute(t *testing.T) {
 
 func TestSuspendBlocksPullRequests(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitHub, nil)
 	p := w.pipeline(ctx, "web")
 	before := p.DeepCopy()
 	p.Spec.Suspend = true
 	g.Expect(w.c.Patch(ctx, p, client.MergeFrom(before))).To(Succeed())
 	w.runs("dev", "1.0")
 	h.rest(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseSuperseded)
 	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open), "no outside step")
 	before = p.DeepCopy()
 	p.Spec.Suspend = false

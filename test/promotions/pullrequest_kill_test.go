@@ -164,7 +164,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 		}
 		w.runs("staging", w.forge.wants("staging"))
 		living().rest(ctx)
-		g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+		w.expectPhase(ctx, g, "staging", capstanv1.PhaseSucceeded)
 
 		// The next revision is taken back while its pull request is open.
 		w.runs("dev", "1.2")

@@ -60,11 +60,11 @@ func TestPullRequestsPromoteToTheLastEnvironment(t *testing.T) {
 				g.Expect(open).To(HaveLen(1))
 				w.forge.merge(open[0])
 				h.rest(ctx)
-				g.Expect(w.newest(ctx, env).Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+				w.expectPhase(ctx, g, env, capstanv1.PhaseAwaitingRollout)
 				g.Expect(w.newest(ctx, env).Status.Reason).To(Equal("PullRequestMerged"))
 				w.runs(env, w.forge.wants(env))
 				h.settle(ctx)
-				g.Expect(w.newest(ctx, env).Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+				w.expectPhase(ctx, g, env, capstanv1.PhaseSucceeded)
 			}
 			g.Expect(w.forge.PullRequests()).To(HaveLen(2))
 		})
@@ -86,17 +86,14 @@ func TestAnOpenPullRequestWritesNothing(t *testing.T) {
 		w.clock.Step(time.Minute)
 	}
 	g.Expect(w.newest(ctx, "staging").ResourceVersion).To(Equal(version))
-	looks := len(w.forge.Requests()) - before
-	g.Expect(looks).To(BeNumerically(">=", 1))
-	g.Expect(looks).To(BeNumerically("<=", 8))
+	requests := len(w.forge.Requests()) - before
+	g.Expect(requests).To(BeNumerically(">=", 1))
+	g.Expect(requests).To(BeNumerically("<=", 8))
 }
 
 func TestClosedByHandIsRejected(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.Gitea, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.Gitea, nil)
 	w.forge.SetState(1, providertest.Closed)
 	h.rest(ctx)
 	p := w.newest(ctx, "staging")
@@ -104,17 +101,14 @@ func TestClosedByHandIsRejected(t *testing.T) {
 	g.Expect(w.forge.PullRequests()).To(HaveLen(1), "not opened again")
 	retry(ctx, g, w, p)
 	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Phase).To(Equal(capstanv1.PhaseAwaitingMerge))
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
 	g.Expect(w.forge.PullRequests()).To(HaveLen(2), "a retry is another act")
 }
 
 // Superseded: the pull request is closed with the reason, also after repeated failures.
 func TestSupersededIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitHub, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitHub, nil)
 	w.forge.AddFault(providertest.Fault{Method: "PATCH", Status: 502, Times: 2})
 	w.runs("dev", "1.0")
 	h.rest(ctx)
@@ -126,18 +120,15 @@ func TestSupersededIsWithdrawn(t *testing.T) {
 	pr := w.forge.PullRequests()[0]
 	g.Expect(pr.State).To(Equal(providertest.Closed))
 	g.Expect(pr.Comments[0]).To(ContainSubstring("agreed on another revision"))
-	before := len(w.forge.Requests())
-	h.rest(ctx)
-	g.Expect(w.forge.Requests()).To(HaveLen(before), "done is done")
+	h.expectNoRequest(g, "the promotion needs no more requests", func() {
+		h.rest(ctx)
+	})
 }
 
 // A Pipeline that is deleted leaves no pull request open.
 func TestDeletedPipelineIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitLab, nil, "dev", "staging")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitLab, nil)
 	g.Expect(w.c.Delete(ctx, w.pipeline(ctx, "web"))).To(Succeed())
 	h.rest(ctx)
 	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("PipelineDeleted"))

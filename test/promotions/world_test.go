@@ -14,9 +14,9 @@ import (
 	"time"
 
 	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
@@ -31,8 +31,10 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy/notification"
 	"github.com/capstan-hub/capstan/watchers"
+	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
 // TB is what the world needs of a test; rapid's T is one too.
@@ -58,9 +60,22 @@ type world struct {
 
 var worlds atomic.Int64
 
+// managementClient is the client of all worlds at the shared API server. A client for each world
+// would discover the API again.
+var managementClient struct {
+	once sync.Once
+	client.WithWatch
+	err error
+}
+
 func newWorld(t *testing.T, tb TB) *world {
 	t.Helper()
-	return newWorldAt(t, tb, management.Get(t).Config())
+	config, c := management.Get(t).Config(), &managementClient
+	c.once.Do(func() { c.WithWatch, c.err = client.NewWithWatch(config, client.Options{Scheme: hub.Scheme()}) })
+	if c.err != nil {
+		tb.Fatalf("%v", c.err)
+	}
+	return newWorldWith(t, tb, c.WithWatch)
 }
 
 // newWorldAt creates a world at an API server of the test's own.
@@ -70,6 +85,11 @@ func newWorldAt(t *testing.T, tb TB, at *rest.Config) *world {
 	if err != nil {
 		tb.Fatalf("%v", err)
 	}
+	return newWorldWith(t, tb, c)
+}
+
+func newWorldWith(t *testing.T, tb TB, c client.WithWatch) *world {
+	t.Helper()
 	w := &world{TB: tb, c: c, ns: fmt.Sprintf("world-%d", worlds.Add(1)), x: index.New(), clock: testclock.NewFakeClock(time.Now().Truncate(time.Second))}
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}); err != nil {
 		tb.Fatalf("%v", err)
@@ -120,6 +140,8 @@ type hubUnder struct {
 	w          *world
 	pipelines  *pipeline.Reconciler
 	promotions *promotion.Reconciler
+	// rested is the world in which this hub found nothing to do.
+	rested string
 }
 
 type anywhere struct{}
@@ -134,15 +156,16 @@ func (anywhere) SetDemand(string, []watchers.Demand)  {}
 func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *hubUnder {
 	recorder := events.NewFakeRecorder(1000)
 	pipelines := pipeline.New(pipeline.Options{
-		Client: c, APIReader: c, Clusters: anywhere{}, Watchers: anywhere{}, Index: w.x,
-		AppKinds: []schema.GroupKind{{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}},
+		Client: stripping{c, promotions.NewStripper(w.clock)}, APIReader: c, Clusters: anywhere{}, Watchers: anywhere{}, Index: w.x,
+		AppKinds: apps.DefaultKinds(),
 		Recorder: recorder, Clock: w.clock,
 	})
 	return &hubUnder{
 		w:         w,
 		pipelines: pipelines,
 		promotions: promotion.New(promotion.Options{
-			Client: c, APIReader: c, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
+			Client: stripping{c, promotions.NewStripper(w.clock)}, APIReader: c, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
+			Keep: promotion.DefaultKeep,
 			Strategies: append(w.pulling(c), notification.New(notification.Options{
 				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
 			})),
@@ -150,19 +173,50 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 	}
 }
 
+// stripping is a client that reads Promotions as the hub's cache has them.
+type stripping struct {
+	client.Client
+	stripper *promotions.Stripper
+}
+
+func (s stripping) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	err := s.Client.Get(ctx, key, o, options...)
+	if p, ok := o.(*capstanv1.Promotion); ok && err == nil {
+		s.read(p)
+	}
+	return err
+}
+
+func (s stripping) List(ctx context.Context, o client.ObjectList, options ...client.ListOption) error {
+	err := s.Client.List(ctx, o, options...)
+	if list, ok := o.(*capstanv1.PromotionList); ok && err == nil {
+		for i := range list.Items {
+			s.read(&list.Items[i])
+		}
+	}
+	return err
+}
+
+// read replaces a Promotion with what a reader of the hub's cache gets.
+func (s stripping) read(p *capstanv1.Promotion) {
+	stored, _ := promotions.Whole(s.stripper.Strip(p.DeepCopy()))
+	stored.DeepCopyInto(p)
+}
+
 // pass reconciles everything in the namespace once. Errors are the result of a crash or a
 // conflict; a queue would retry them.
 func (h *hubUnder) pass(ctx context.Context) {
 	var pipelines pipelinesv1.PipelineList
-	var promotions capstanv1.PromotionList
+	var all capstanv1.PromotionList
 	_ = h.w.c.List(ctx, &pipelines, client.InNamespace(h.w.ns))
 	for i := range pipelines.Items {
 		_, _ = h.pipelines.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&pipelines.Items[i])})
 	}
-	_ = h.w.c.List(ctx, &promotions, client.InNamespace(h.w.ns))
-	for i := range promotions.Items {
-		_, _ = h.promotions.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&promotions.Items[i])})
+	_ = h.w.c.List(ctx, &all, client.InNamespace(h.w.ns))
+	for i := range all.Items {
+		_, _ = h.promotions.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 	}
+	_ = h.promotions.Retain(ctx)
 }
 
 // settlePipelines reconciles Pipelines only.
@@ -174,22 +228,22 @@ func (h *hubUnder) settlePipelines(ctx context.Context) {
 	}
 }
 
-// settle reconciles until nothing changes any more.
+// settle reconciles until a pass changes nothing. The first settle of a hub makes two passes at
+// least.
 func (h *hubUnder) settle(ctx context.Context) {
 	h.w.Helper()
-	last := ""
 	for range 60 {
 		h.pass(ctx)
 		now := h.w.print(ctx)
-		if now == last {
+		if now == h.rested {
 			return
 		}
-		last = now
+		h.rested = now
 	}
-	h.w.Fatalf("the world does not come to rest:\n%s", last)
+	h.w.Fatalf("the world does not come to rest:\n%s", h.rested)
 }
 
-// print every object's resourceVersion.
+// print returns the resourceVersion of each object.
 func (w *world) print(ctx context.Context) string {
 	var b strings.Builder
 	var pipelines pipelinesv1.PipelineList
@@ -299,4 +353,51 @@ func (w *world) newest(ctx context.Context, env string) capstanv1.Promotion {
 
 func requestFor(o client.Object) ctrl.Request {
 	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+}
+
+// promotedByNotification is a world whose Pipeline has promoted 1.1 from dev into an environment
+// by notification; the environment still runs 1.0.
+func promotedByNotification(t *testing.T, manual bool, env string) (*WithT, context.Context, *world, *hubUnder) {
+	t.Helper()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(manual), "dev", env))
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	return g, ctx, w, h
+}
+
+// promotedByPullRequest is a world whose Pipeline has promoted 1.1 from dev into staging by pull
+// request, at a service of a kind; staging still runs 1.0.
+func promotedByPullRequest(t *testing.T, kind pipelinesv1.GitProviderType, change func(*pipelinesv1.PullRequestPromotion)) (*WithT, context.Context, *world, *hubUnder) {
+	t.Helper()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := pulled(t, kind, change, "dev", "staging")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	return g, ctx, w, h
+}
+
+// expectPhase checks the phase of the newest promotion into an environment.
+func (w *world) expectPhase(ctx context.Context, g Gomega, env string, phase capstanv1.PromotionPhase, description ...any) {
+	w.Helper()
+	p := w.newest(ctx, env)
+	if len(description) == 0 {
+		description = []any{"%s", p.Status.Message}
+	}
+	g.ExpectWithOffset(1, p.Status.Phase).To(Equal(phase), description...)
+}
+
+// expectFailed waits an hour of the clock until the newest promotion into staging is Failed.
+func (h *hubUnder) expectFailed(ctx context.Context, g Gomega) {
+	h.w.Helper()
+	p := h.last(ctx, time.Hour, capstanv1.PhaseFailed)
+	g.ExpectWithOffset(1, p.Status.Phase).To(Equal(capstanv1.PhaseFailed), p.Status.Message)
+}
+
+// expectNoRequest checks that the service gets no request meanwhile.
+func (h *hubUnder) expectNoRequest(g Gomega, description string, meanwhile func()) {
+	h.w.Helper()
+	before := len(h.w.forge.Requests())
+	meanwhile()
+	g.ExpectWithOffset(1, h.w.forge.Requests()).To(HaveLen(before), description)
 }

@@ -55,6 +55,9 @@ func TestObservations(t *testing.T) {
 	not := func(revision, message string) index.Observation {
 		return index.Observation{Found: true, Revision: revision, Message: message}
 	}
+	because := func(revision, reason, message string) index.Observation {
+		return index.Observation{Found: true, Revision: revision, Reason: reason, Message: message}
+	}
 	oneSnapshot := func(version, oci string) string {
 		return `"observedGeneration": 2, ` + ready("True") + `, "history": [{"version": 1, "status": "deployed", "chartVersion": "` + version + `", "ociDigest": "` + oci + `"}]`
 	}
@@ -67,27 +70,27 @@ func TestObservations(t *testing.T) {
 		want                              index.Observation
 	}{
 		{"upgraded", helm2, "", "", deployed, fine("6.6.1", "")},
-		{"just created", helm2, "", "", "", not("", "has no condition Ready yet")},
-		{"spec moved on", helm2, `"generation": 3,`, "", deployed, not("6.6.1", "generation 3 is not reconciled yet (observed: 2)")},
-		{"suspended", helm2, `"generation": 3,`, `"suspend": true`, deployed, not("6.6.1", "is suspended: generation 3 is not reconciled (observed: 2)")},
+		{"just created", helm2, "", "", "", not("", "has not reported Ready yet")},
+		{"spec moved on", helm2, `"generation": 3,`, "", deployed, not("6.6.1", "has not reconciled generation 3 yet (observed: 2)")},
+		{"suspended", helm2, `"generation": 3,`, `"suspend": true`, deployed, not("6.6.1", "is suspended and has not reconciled generation 3 (observed: 2)")},
 		{"being deleted", helm2, `"deletionTimestamp": "2026-01-02T03:04:05Z",`, "", deployed, not("6.6.1", "is being deleted")},
 		{
 			"upgrade failed", helm2, "", "",
 			`"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "False", "reason": "UpgradeFailed", "message": "Helm upgrade failed:\nboom"}],
 			 "history": [{"version": 3, "status": "failed", "chartVersion": "6.6.2"}, {"version": 2, "status": "deployed", "chartVersion": "6.6.1"}]`,
-			not("6.6.1", "UpgradeFailed: Helm upgrade failed: boom"),
+			because("6.6.1", "UpgradeFailed", "Helm upgrade failed: boom"),
 		},
 		{
 			"upgrade failed, the one before superseded", helm2, "", "",
 			`"observedGeneration": 2, ` + ready("False") + `,
 			 "history": [{"version": 3, "status": "failed", "chartVersion": "6.6.2"}, {"version": 2, "status": "superseded", "chartVersion": "6.6.1"}]`,
-			not("6.6.1", "Why: because"),
+			because("6.6.1", "Why", "because"),
 		},
 		{
 			"Ready from before, newest pending", helm2, "", "",
 			`"observedGeneration": 2, ` + ready("True") + `,
 			 "history": [{"version": 3, "status": "pending-upgrade", "chartVersion": "6.6.2"}, {"version": 2, "status": "deployed", "chartVersion": "6.6.1"}]`,
-			not("6.6.1", "the newest release is pending-upgrade, not deployed"),
+			not("6.6.1", "has a newest release that is pending-upgrade, not deployed"),
 		},
 		{
 			"in another order", helm2, "", "",
@@ -95,8 +98,8 @@ func TestObservations(t *testing.T) {
 			 "history": [{"version": 1, "status": "superseded", "chartVersion": "6.6.0"}, {"version": 2, "status": "deployed", "chartVersion": "6.6.1"}]`,
 			fine("6.6.1", ""),
 		},
-		{"first install failed", helm2, "", "", ready("False") + `, "history": [{"version": 1, "status": "failed", "chartVersion": "1.0.0"}]`, not("", "Why: because")},
-		{"Ready without history", helm2, "", "", `"observedGeneration": 2, ` + ready("True"), not("", "is Ready, but status.history is empty")},
+		{"first install failed", helm2, "", "", ready("False") + `, "history": [{"version": 1, "status": "failed", "chartVersion": "1.0.0"}]`, because("", "Why", "because")},
+		{"Ready without history", helm2, "", "", `"observedGeneration": 2, ` + ready("True"), because("", "NoRevision", "is Ready, but status.history is empty")},
 		{"OCI chart", helm2, "", "", oneSnapshot("6.6.1+0cc9a8446c95", "sha256:0cc9a8446c95e9b4"), fine("6.6.1", "0cc9a8446c95")},
 		{"OCI chart, tag before the digest", helm2, "", "", oneSnapshot("6.6.1+0cc9a8446c95", "latest@sha256:0cc9a8446c95e9b4"), fine("6.6.1", "0cc9a8446c95")},
 		{"OCI chart, prerelease", helm2, "", "", oneSnapshot("6.6.1-rc.1+0cc9a8446c95", "sha256:0cc9a8446c95e9b4"), fine("6.6.1-rc.1", "0cc9a8446c95")},
@@ -106,16 +109,17 @@ func TestObservations(t *testing.T) {
 		{"12 hex of another digest", helm2, "", "", oneSnapshot("1.2.3+0cc9a8446c95", "sha256:aaaaaaaaaaaaaaaa"), fine("1.2.3+0cc9a8446c95", "")},
 		{"lastAppliedRevision means nothing in v2", helm2, "", "", deployed + `, "lastAppliedRevision": "9.9.9"`, fine("6.6.1", "")},
 		{"v2beta1", helm2b1, "", "", `"observedGeneration": 2, "lastAppliedRevision": "1.0.0", ` + ready("True"), fine("1.0.0", "")},
-		{"v2beta1 behind", helm2b1, "", "", `"observedGeneration": 1, "lastAppliedRevision": "1.0.0", ` + ready("True"), not("1.0.0", "generation 2 is not reconciled yet (observed: 1)")},
+		{"v2beta1 behind", helm2b1, "", "", `"observedGeneration": 1, "lastAppliedRevision": "1.0.0", ` + ready("True"), not("1.0.0", "has not reconciled generation 2 yet (observed: 1)")},
 		{"v2beta2 with both", helm2b2, "", "", deployed + `, "lastAppliedRevision": "6.6.1"`, fine("6.6.1", "")},
 		{"v2beta2 with history alone", helm2b2, "", "", deployed, fine("6.6.1", "")},
 		{"Kustomization", kustomize, "", "", `"observedGeneration": 2, "lastAppliedRevision": "main@sha1:abc", ` + ready("True"), fine("main@sha1:abc", "")},
-		{"Kustomization unready", kustomize, "", "", `"observedGeneration": 2, "lastAppliedRevision": "main@sha1:abc", ` + ready("Unknown"), not("main@sha1:abc", "Why: because")},
-		{"Kustomization not observed", kustomize, "", "", `"lastAppliedRevision": "main@sha1:abc", ` + ready("True"), not("main@sha1:abc", "generation 2 is not reconciled yet (observed: 0)")},
+		{"Kustomization unready", kustomize, "", "", `"observedGeneration": 2, "lastAppliedRevision": "main@sha1:abc", ` + ready("Unknown"), because("main@sha1:abc", "Why", "because")},
+		{"Kustomization not observed", kustomize, "", "", `"lastAppliedRevision": "main@sha1:abc", ` + ready("True"), not("main@sha1:abc", "has not reconciled generation 2 yet (observed: 0)")},
 		{"other kind", fake, "", "", `"lastAppliedRevision": "7", ` + ready("True"), fine("7", "")},
-		{"other kind behind", fake, "", "", `"observedGeneration": 1, "lastAppliedRevision": "7", ` + ready("True"), not("7", "generation 2 is not reconciled yet (observed: 1)")},
-		{"other kind without revision", fake, "", "", ready("True"), not("", "is Ready, but status.lastAppliedRevision is empty")},
-		{"no word of why", fake, "", "", `"conditions": [{"type": "Ready", "status": "False"}]`, not("", "is not Ready, and does not say why")},
+		{"other kind behind", fake, "", "", `"observedGeneration": 1, "lastAppliedRevision": "7", ` + ready("True"), not("7", "has not reconciled generation 2 yet (observed: 1)")},
+		{"other kind without revision", fake, "", "", ready("True"), because("", "NoRevision", "is Ready, but status.lastAppliedRevision is empty")},
+		{"without reason and message", fake, "", "", `"conditions": [{"type": "Ready", "status": "False"}]`, not("", "is not Ready, and gives no reason")},
+		{"with a reason and no message", fake, "", "", `"conditions": [{"type": "Ready", "status": "False", "reason": "Why", "message": ""}]`, because("", "Why", "")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -154,7 +158,8 @@ func TestMessagesAreCutAndClean(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	o := generic(object(g, string(raw)))
-	g.Expect(o.Message).To(HavePrefix("Bad: [31mredää"))
+	g.Expect(o.Reason).To(Equal("Bad"))
+	g.Expect(o.Message).To(HavePrefix("[31mredää"))
 	g.Expect(len(o.Message)).To(BeNumerically("<=", maxText))
 	g.Expect(utf8.ValidString(o.Message)).To(BeTrue())
 }
@@ -179,7 +184,7 @@ func FuzzReduce(f *testing.F) {
 			if seen.Ready && (seen.Revision == "" || seen.Message != "") {
 				t.Fatalf("ready without a revision, or with a complaint: %+v", seen)
 			}
-			for _, s := range []string{seen.Message, seen.Revision, seen.Digest} {
+			for _, s := range []string{seen.Reason, seen.Message, seen.Revision, seen.Digest} {
 				if len(s) > 2*maxText || strings.ContainsFunc(s, unicode.IsControl) || !utf8.ValidString(s) {
 					t.Fatalf("%q", s)
 				}

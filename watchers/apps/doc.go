@@ -6,7 +6,8 @@
 // HelmRelease v2 has no lastAppliedRevision any more: the revision is the chart version of
 // the newest deployed snapshot of status.history (helm-controller api/v2 Snapshot). For
 // older versions, Kustomization, and any other kind with a Ready condition, the revision is
-// status.lastAppliedRevision.
+// status.lastAppliedRevision. What the revisions of two applications have to have in common
+// to be the same is in package internal/revision.
 //
 // # Contract
 //

@@ -38,7 +38,7 @@ func helmRelease(u *unstructured.Unstructured) index.Observation {
 		return withRevision(o, "status.history is empty")
 	}
 	if newest := history[0]; newest.Status != statusDeployed && o.Ready {
-		o.Ready, o.Message = false, clean("the newest release is "+newest.Status+", not "+statusDeployed)
+		o.Ready, o.Message = false, clean("has a newest release that is "+newest.Status+", not "+statusDeployed)
 	}
 	// The running release is the newest that is deployed. While the newest release is a
 	// failed upgrade, it is the one before, which Helm may have marked as superseded.

@@ -39,17 +39,17 @@ func health(u *unstructured.Unstructured, generation bool) index.Observation {
 	o := index.Observation{Found: true}
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
-	ready, message := readyCondition(u.Object)
+	ready, reason, message := readyCondition(u.Object)
 	switch {
 	case text(u.Object, "metadata", "deletionTimestamp") != "":
 		o.Message = "is being deleted"
 	case generation && observed != u.GetGeneration() && suspended:
 		// A change of the spec, such as the suspension itself, waits until the resume.
-		o.Message = fmt.Sprintf("is suspended: generation %d is not reconciled (observed: %d)", u.GetGeneration(), observed)
+		o.Message = fmt.Sprintf("is suspended and has not reconciled generation %d (observed: %d)", u.GetGeneration(), observed)
 	case !ready:
-		o.Message = message
+		o.Reason, o.Message = reason, message
 	case generation && observed != u.GetGeneration():
-		o.Message = fmt.Sprintf("generation %d is not reconciled yet (observed: %d)", u.GetGeneration(), observed)
+		o.Message = fmt.Sprintf("has not reconciled generation %d yet (observed: %d)", u.GetGeneration(), observed)
 	default:
 		o.Ready = true
 	}
@@ -59,13 +59,14 @@ func health(u *unstructured.Unstructured, generation bool) index.Observation {
 // withRevision makes an observation without a revision not ready.
 func withRevision(o index.Observation, missing string) index.Observation {
 	if o.Ready && o.Revision == "" {
-		o.Ready, o.Message = false, "is Ready, but "+missing
+		o.Ready, o.Reason, o.Message = false, index.ReasonNoRevision, "is Ready, but "+missing
 	}
 	return o
 }
 
-// readyCondition returns whether the condition Ready is True, and if not, why.
-func readyCondition(object map[string]any) (bool, string) {
+// readyCondition returns whether the condition Ready is True, and if not, its reason and
+// message.
+func readyCondition(object map[string]any) (ready bool, reason, message string) {
 	field, _, _ := unstructured.NestedFieldNoCopy(object, "status", "conditions")
 	conditions, _ := field.([]any)
 	for _, c := range conditions {
@@ -74,18 +75,15 @@ func readyCondition(object map[string]any) (bool, string) {
 			continue
 		}
 		if condition["status"] == string(metav1.ConditionTrue) {
-			return true, ""
+			return true, "", ""
 		}
-		reason, message := text(condition, "reason"), text(condition, "message")
-		switch {
-		case reason == "" && message == "":
-			return false, "is not Ready, and does not say why"
-		case reason == "" || message == "":
-			return false, clean(reason + message)
+		reason, message = clean(text(condition, "reason")), clean(text(condition, "message"))
+		if reason == "" && message == "" {
+			message = "is not Ready, and gives no reason"
 		}
-		return false, clean(reason + ": " + message)
+		return false, reason, message
 	}
-	return false, "has no condition Ready yet"
+	return false, "", "has not reported Ready yet"
 }
 
 // text of a field; empty if the field is not a string.

@@ -26,27 +26,28 @@ func typedReader(release *helmv2.HelmRelease) index.Observation {
 	case release.DeletionTimestamp != nil:
 		o.Message = "is being deleted"
 	case !current && release.Spec.Suspend:
-		o.Message = fmt.Sprintf("is suspended: generation %d is not reconciled (observed: %d)", release.Generation, release.Status.ObservedGeneration)
+		o.Message = fmt.Sprintf("is suspended and has not reconciled generation %d (observed: %d)", release.Generation, release.Status.ObservedGeneration)
 	case ready == nil:
-		o.Message = "has no condition Ready yet"
-	case ready.Status != metav1.ConditionTrue && ready.Message == "":
-		o.Message = ready.Reason
+		o.Message = "has not reported Ready yet"
 	case ready.Status != metav1.ConditionTrue:
-		o.Message = ready.Reason + ": " + ready.Message
+		o.Reason, o.Message = ready.Reason, ready.Message
+		if ready.Reason == "" && ready.Message == "" {
+			o.Message = "is not Ready, and gives no reason"
+		}
 	case !current:
-		o.Message = fmt.Sprintf("generation %d is not reconciled yet (observed: %d)", release.Generation, release.Status.ObservedGeneration)
+		o.Message = fmt.Sprintf("has not reconciled generation %d yet (observed: %d)", release.Generation, release.Status.ObservedGeneration)
 	default:
 		o.Ready = true
 	}
 	newest := release.Status.History.Latest() // It sorts the history.
 	if newest == nil {
 		if o.Ready {
-			o.Ready, o.Message = false, "is Ready, but status.history is empty"
+			o.Ready, o.Reason, o.Message = false, index.ReasonNoRevision, "is Ready, but status.history is empty"
 		}
 		return o
 	}
 	if newest.Status != statusDeployed && o.Ready {
-		o.Ready, o.Message = false, "the newest release is "+newest.Status+", not deployed"
+		o.Ready, o.Message = false, "has a newest release that is "+newest.Status+", not deployed"
 	}
 	for _, status := range []string{statusDeployed, statusSuperseded} {
 		for _, s := range release.Status.History {
@@ -56,7 +57,7 @@ func typedReader(release *helmv2.HelmRelease) index.Observation {
 		}
 	}
 	if o.Ready && o.Revision == "" {
-		o.Ready, o.Message = false, "is Ready, but no release in status.history is deployed"
+		o.Ready, o.Reason, o.Message = false, index.ReasonNoRevision, "is Ready, but no release in status.history is deployed"
 	}
 	return o
 }

@@ -21,13 +21,36 @@ const (
 	// ApprovalSignatureLabel contains the digest of the signed call that approved the
 	// Promotion. It prevents the same call from approving another Promotion.
 	ApprovalSignatureLabel = "capstan.dev/approval-signature"
+	// FormerApprovalSignaturePrefix and a digest are the key of a label without a value:
+	// the digest of a signed call that approved an earlier run of the Promotion.
+	FormerApprovalSignaturePrefix = "former-approval-signature.capstan.dev/"
 )
 
+// Verbs on promotions.capstan.dev that only admission policies check. No request of the
+// Kubernetes API has them.
+const (
+	// ApproveVerb is the right to approve a promotion.
+	ApproveVerb = "approve"
+	// RecordApprovalVerb is the hub's right to record an approval by a signed call.
+	RecordApprovalVerb = "record-approval"
+	// ManageVerb is the hub's right to create Promotions, and to change their labels and
+	// their status. It must be granted for all namespaces.
+	ManageVerb = "manage"
+)
+
+// AllowedHostsAnnotation of a Secret lists the hosts that may get its credentials from a
+// promotion by pull request, separated by commas: "git.example.com", "git.example.com:8443"
+// or "*.example.com" for every name below example.com. Without a port, only the default port
+// of HTTPS is allowed. Without the annotation, every host is allowed, unless the hub runs
+// with --require-secret-hosts.
+const AllowedHostsAnnotation = "capstan.dev/allowed-hosts"
+
 // PromotionSpec is the complete intent of a promotion. The hub writes it before any
-// action. Only approval (once) and retry (upwards) can be changed.
+// action. Only approval (once for each run) and retry (upwards) can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && self.approval == oldSelf.approval)",message="an approval cannot be changed or removed; set spec.suspend on the Pipeline to stop the promotion"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && (self.approval == oldSelf.approval || self.approval.retry > oldSelf.approval.retry))",message="an approval cannot be changed or removed; set spec.suspend on the Pipeline to stop the promotion"
+// +kubebuilder:validation:XValidation:rule="!has(self.approval) || self.approval.retry <= self.retry",message="approval.retry cannot be higher than retry"
 // +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
 type PromotionSpec struct {
 	// Pipeline that the promotion belongs to, in the same namespace.
@@ -65,17 +88,19 @@ type PromotionSpec struct {
 	// +required
 	Strategy pipelinesv1.Strategy `json:"strategy"`
 
-	// Manual makes the promotion wait for spec.approval.
+	// Manual makes each run of the promotion wait for spec.approval.
 	// +optional
 	// +kubebuilder:default=false
 	Manual bool `json:"manual"`
 
-	// Approval allows a manual promotion to continue.
+	// Approval allows a run of a manual promotion to continue. It is accepted only while
+	// the promotion waits for it.
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
 
 	// Retry starts a finished promotion again, under a new identity, when a user
-	// increases it.
+	// increases it. A manual promotion then waits for a new approval. An increase before
+	// the promotion has finished has no effect.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -123,30 +148,6 @@ type PromotionBase struct {
 	Targets []string `json:"targets,omitempty"`
 }
 
-// ApprovalMethod is how an approval was given.
-// +kubebuilder:validation:Enum=Kubernetes;HTTP
-type ApprovalMethod string
-
-// Ways to approve.
-const (
-	// ApprovalByKubernetes is an approval written to spec.approval.
-	ApprovalByKubernetes ApprovalMethod = "Kubernetes"
-	// ApprovalByHTTP is an approval through a signed call.
-	ApprovalByHTTP ApprovalMethod = "HTTP"
-)
-
-// Approval records who approved a promotion.
-type Approval struct {
-	// By is the user name of the approver. It must be the caller's own name.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	By string `json:"by"`
-
-	// Method of the approval. The default is Kubernetes.
-	// +optional
-	Method ApprovalMethod `json:"method,omitempty"`
-}
-
 // PromotionPhase is a phase in the lifecycle of a promotion.
 // +kubebuilder:validation:Enum=AwaitingApproval;Promoting;AwaitingMerge;AwaitingRollout;Succeeded;Failed;Rejected;Superseded
 type PromotionPhase string
@@ -164,7 +165,8 @@ const (
 	PhaseAwaitingRollout PromotionPhase = "AwaitingRollout"
 	// PhaseSucceeded: every target runs the revision.
 	PhaseSucceeded PromotionPhase = "Succeeded"
-	// PhaseFailed: the promotion cannot be executed until a user fixes the cause.
+	// PhaseFailed: the promotion cannot be executed until a user fixes the cause. The hub
+	// tries it again from time to time if the cause may be fixed outside of its view.
 	PhaseFailed PromotionPhase = "Failed"
 	// PhaseRejected: a user closed the pull request.
 	PhaseRejected PromotionPhase = "Rejected"
@@ -204,9 +206,15 @@ type PromotionStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Retry is the value of spec.retry that the other fields of the status belong to.
+	// Retry identifies the run that the other fields of the status belong to: it is the
+	// value of spec.retry that started the run.
 	// +optional
 	Retry int64 `json:"retry,omitempty"`
+
+	// IgnoredRetry is the highest value of spec.retry that was set while the promotion had
+	// not finished. It starts no run: spec.retry must be increased again.
+	// +optional
+	IgnoredRetry int64 `json:"ignoredRetry,omitempty"`
 
 	// ObservedGeneration is the generation of the spec that the status was last
 	// computed from.
@@ -221,6 +229,12 @@ type PromotionStatus struct {
 	// +optional
 	FinishTime *metav1.Time `json:"finishTime,omitempty"`
 
+	// CarriedOutTime is when this run of the promotion was carried out: the notification
+	// was accepted, or the pull request was merged. It stays when the promotion is
+	// superseded during the roll-out.
+	// +optional
+	CarriedOutTime *metav1.Time `json:"carriedOutTime,omitempty"`
+
 	// Deprecated: the former name of startTime. It is read from objects that an
 	// earlier version wrote, and never written.
 	// +optional
@@ -231,14 +245,26 @@ type PromotionStatus struct {
 	// +optional
 	FormerFinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 
-	// Approval as the hub observed it.
+	// Approval with which this run of the promotion (see retry) continued.
 	// +optional
 	Approval *ApprovalRecord `json:"approval,omitempty"`
+
+	// OtherApprovals are those that have no effect on this run: of earlier runs, and those
+	// that were given too late or were not required. At most the newest 20.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	OtherApprovals []ApprovalRecord `json:"otherApprovals,omitempty"`
 
 	// Attempt is the newest attempt to execute the promotion. The hub writes it before
 	// the attempt begins.
 	// +optional
 	Attempt *Attempt `json:"attempt,omitempty"`
+
+	// Failure describes the newest failures in sequence that end the promotion, or will
+	// end it if they continue. It is absent after a success.
+	// +optional
+	Failure *PromotionFailure `json:"failure,omitempty"`
 
 	// URL of the pull request, if there is one.
 	// +optional
@@ -248,15 +274,18 @@ type PromotionStatus struct {
 	// +optional
 	PullRequest *PullRequestStatus `json:"pullRequest,omitempty"`
 
-	// Secret that the promotion failed with, if a change of the Secret may fix the
-	// failure. The promotion then starts again when the Secret changes.
+	// Secret that the promotion, or its last attempt, failed with, if a change of the
+	// Secret may fix the failure. The hub then tries again when the Secret changes.
 	// +optional
 	Secret *SecretVersion `json:"secret,omitempty"`
 
 	// Withdrawn is true when an ended promotion has no open pull request any more: the
 	// pull request is closed or merged, or belongs to another promotion now. It is set
 	// for a promotion that was superseded, that succeeded before the hub observed the
-	// merge of its pull request, or that failed and is not needed any more.
+	// merge of its pull request, or that failed and is not needed any more. Unless the
+	// strategy keeps branches, it is also set for one that succeeded or was rejected, and
+	// the hub has then deleted the branch, or found that it must be kept. It stays false
+	// while the environment runs the revision and Git does not have it (condition NotInGit).
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
@@ -293,59 +322,6 @@ type SecretVersion struct {
 	// ResourceVersion of the Secret; empty when the Secret did not exist.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-}
-
-// ApprovalRecord is an approval as the hub observed it.
-type ApprovalRecord struct {
-	// By is the user name of the approver.
-	By string `json:"by"`
-	// ApprovalTime is when the hub first observed the approval.
-	// +optional
-	ApprovalTime metav1.Time `json:"approvalTime,omitzero"`
-	// Deprecated: the former name of approvalTime. It is read from objects that an
-	// earlier version wrote, and never written.
-	// +optional
-	FormerAt *metav1.Time `json:"at,omitempty"`
-	// Method of the approval.
-	Method ApprovalMethod `json:"method"`
-}
-
-// Attempt is one attempt to execute a promotion.
-type Attempt struct {
-	// Number of the attempt, from 1.
-	Number int64 `json:"number"`
-
-	// StartTime is when the attempt began.
-	// +optional
-	StartTime metav1.MicroTime `json:"startTime,omitzero"`
-
-	// Holder is the process that makes the attempt.
-	Holder string `json:"holder"`
-
-	// NextAttemptTime is the earliest time of the next attempt. While this attempt
-	// may still run, it is the deadline of this attempt. After this attempt has failed,
-	// it is the end of the backoff.
-	// +optional
-	NextAttemptTime metav1.MicroTime `json:"nextAttemptTime,omitzero"`
-
-	// Deprecated: the former name of startTime. It is read from objects that an
-	// earlier version wrote, and never written.
-	// +optional
-	FormerAt *metav1.MicroTime `json:"at,omitempty"`
-
-	// Deprecated: the former name of nextAttemptTime. It is read from objects that an
-	// earlier version wrote, and never written.
-	// +optional
-	FormerNotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
-
-	// Error of the attempt, if it failed.
-	// +optional
-	Error string `json:"error,omitempty"`
-
-	// Failures is the number of consecutive failed attempts, including this one. The
-	// backoff depends on it.
-	// +optional
-	Failures int64 `json:"failures,omitempty"`
 }
 
 // Promotion is one promotion of one revision into one environment: its intent,
@@ -392,4 +368,7 @@ const (
 	// StalledCondition of a Promotion is True when the promotion is older than
 	// --stall-after or has failed.
 	StalledCondition = "Stalled"
+	// NotInGitCondition of a Promotion that succeeded is True while its pull request stays
+	// open because the base branch does not have the revision. It is absent otherwise.
+	NotInGitCondition = "NotInGit"
 )

@@ -3,7 +3,8 @@ package v1alpha1
 // Condition types of a Pipeline.
 const (
 	// ReadyCondition is True when every target can be read. It does not depend on the
-	// health of the applications.
+	// health of the applications, nor on promotions; its message names promotions that
+	// failed or are stalled.
 	ReadyCondition = "Ready"
 	// PromotionPendingCondition is True while the first environment does not
 	// agree on one ready revision.
@@ -11,6 +12,15 @@ const (
 	// StalledCondition is True while the pipeline cannot advance without a change by a
 	// user (kstatus).
 	StalledCondition = "Stalled"
+	// AppSharedCondition is True while another Pipeline promotes into an application into
+	// which this one promotes.
+	AppSharedCondition = "AppShared"
+)
+
+// Reasons of the AppShared condition.
+const (
+	// PromotedByOtherPipelineReason: two Pipelines promote into the same application.
+	PromotedByOtherPipelineReason = "PromotedByOtherPipeline"
 )
 
 // Reasons of the Ready condition.

@@ -134,6 +134,12 @@ type PullRequestPromotion struct {
 	// +optional
 	AutoMerge bool `json:"autoMerge,omitempty"`
 
+	// KeepBranch keeps the branch of a finished promotion. By default the hub deletes it,
+	// unless it contains commits of others, belongs to another promotion or has an open
+	// pull request.
+	// +optional
+	KeepBranch bool `json:"keepBranch,omitempty"`
+
 	// Labels to add to the pull request when it is opened.
 	// +optional
 	// +listType=set
@@ -161,9 +167,14 @@ type PipelineStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions are Ready, PromotionPending and Stalled.
+	// Conditions are Ready, PromotionPending, Stalled and AppShared.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// InFlight lists the promotions under way, such as "prod 1.1.0 AwaitingMerge". It
+	// names at most three.
+	// +optional
+	InFlight string `json:"inFlight,omitempty"`
 
 	// Environments by name.
 	// +optional
@@ -253,9 +264,20 @@ type TargetStatus struct {
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
-	// Error says why the application could not be read.
+	// Error says why the application, or its revision, could not be read.
 	// +optional
 	Error string `json:"error,omitempty"`
+
+	// Reason says in one word why the target is not ready: the reason of the
+	// application's own condition Ready, or, when the target could not be read, why not,
+	// such as Unreachable or AuthFailed.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Message says why the application is not ready: the message of its own condition
+	// Ready. It is shortened to 256 bytes.
+	// +optional
+	Message string `json:"message,omitempty"`
 
 	// Stale is true when the hub has had no contact with the cluster recently. Revision
 	// and ready are then the last observed values, and no decision uses them.
@@ -281,9 +303,12 @@ type TargetStatus struct {
 // +kubebuilder:printcolumn:name="App Name",type=string,JSONPath=".spec.appRef.name"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].status"
+// +kubebuilder:printcolumn:name="Stalled",type=string,JSONPath=".status.conditions[?(@.type==\"Stalled\")].status"
+// +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=".spec.suspend"
+// +kubebuilder:printcolumn:name="In Flight",type=string,JSONPath=".status.inFlight"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].message"
 // +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=".status.conditions[?(@.type==\"PromotionPending\")].message",priority=1
-// +kubebuilder:printcolumn:name="Stalled",type=string,JSONPath=".status.conditions[?(@.type==\"Stalled\")].message",priority=1
+// +kubebuilder:printcolumn:name="Stalled Message",type=string,JSONPath=".status.conditions[?(@.type==\"Stalled\")].message",priority=1
 type Pipeline struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -96,25 +96,23 @@ func TestIRSAIsRequired(t *testing.T) {
 // Must show 6. Two replicas with IRSA against a management cluster and AWS: health,
 // readiness and metrics answer, one writes, and the other takes over.
 func TestCapaAnnotator(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	const namespace, patience = "default", 40 * time.Second
 	g.SetDefaultEventuallyTimeout(patience)
-	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("cluster-api", "cluster-api-provider-aws")})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = plane.Stop() })
+	plane := management.Get(t)
 	const role, token = "arn:aws:iam::111122223333:role/capa-annotator", "token-of-the-pod"
 	cloud, err := aws.Start(aws.Options{Services: []aws.Service{ec2.New("eu-west-1"), sts.New(sts.Role{ARN: role, Token: token})}})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(cloud.Stop)
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	g.Expect(os.WriteFile(tokenFile, []byte(token), 0o600)).To(Succeed())
+	const home, account = "capa-annotator-system", "capa-annotator"
+	var env []string
 	for name, value := range cloud.Env() {
-		t.Setenv(name, value)
+		env = append(env, name+"="+value)
 	}
-	t.Setenv("AWS_ACCESS_KEY_ID", "")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
-	t.Setenv("AWS_ROLE_ARN", role)
-	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", tokenFile)
+	env = append(env, "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "AWS_ROLE_ARN="+role, "AWS_WEB_IDENTITY_TOKEN_FILE="+tokenFile, "RUNTIME_NAMESPACE="+home)
 
 	// Its rights are those that ship.
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -126,11 +124,9 @@ func TestCapaAnnotator(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), string(said))
 	set, err := kubernetes.NewForConfig(plane.Config())
 	g.Expect(err).NotTo(HaveOccurred())
-	const home, account = "capa-annotator-system", "capa-annotator"
 	its, err := plane.UserKubeconfig("", "system:serviceaccount:"+home+":"+account, "system:serviceaccounts")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(kubeconfig, its, 0o600)).To(Succeed())
-	t.Setenv("RUNTIME_NAMESPACE", home)
 
 	c, err := client.New(plane.Config(), client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -173,7 +169,7 @@ func TestCapaAnnotator(t *testing.T) {
 		return l
 	}
 	holder := func() string { return ptr.Deref(lease().Spec.HolderIdentity, "") }
-	one := startCapaAnnotator(t, kubeconfig)
+	one := startCapaAnnotator(t, env, kubeconfig)
 	g.Eventually(holder).ShouldNot(BeEmpty())
 	g.Expect(*lease().Spec.LeaseDurationSeconds).To(BeEquivalentTo(120))
 	held := holder()
@@ -186,7 +182,8 @@ func TestCapaAnnotator(t *testing.T) {
 		}
 		return reasons
 	}).Should(ContainElement("LeaderElection"), "who leads is told, with the rights that ship")
-	two := startCapaAnnotator(t, kubeconfig)
+	// A standby tries to get the lease every two fifteenths of its own duration.
+	two := startCapaAnnotator(t, env, kubeconfig, "--leader-elect-lease-duration=15s")
 	annotated(first)
 	for _, p := range []*replica{one, two} {
 		g.Eventually(p.get("/healthz", p.health)).Should(Equal("ok"))
@@ -214,11 +211,11 @@ type replica struct {
 	metrics string
 }
 
-func startCapaAnnotator(t *testing.T, kubeconfig string) *replica {
+func startCapaAnnotator(t *testing.T, env []string, kubeconfig string, args ...string) *replica {
 	t.Helper()
 	g := NewWithT(t)
 	metrics := freeAddress(g)
-	p := startAs(t, asCapaAnnotator, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--leader-elect")
+	p := startAs(t, asCapaAnnotator, env, append(args, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--leader-elect")...)
 	return &replica{p, metrics}
 }
 

@@ -100,7 +100,7 @@ func explainPipeline(ctx context.Context, config *rest.Config, key client.Object
 	case err != nil:
 		return fmt.Errorf("reading Pipeline %s: %w", key, err)
 	}
-	if f.Promotions, err = promotions.OfPipeline(ctx, reader, key, f.Pipeline.UID); err != nil {
+	if f.Promotions, err = promotions.OfName(ctx, reader, key); err != nil {
 		return err
 	}
 	for _, namespace := range f.Namespaces() {

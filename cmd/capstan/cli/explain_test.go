@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -17,33 +17,67 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// The tests of hub/explain cover the texts of every state; this test covers the reading of objects.
-func TestExplainPipeline(t *testing.T) {
+// readFrom is a control plane, from which a command reads.
+type readFrom struct {
+	*controlplane.ControlPlane
+	admin []byte
+	c     client.Client
+}
+
+// command runs a command as a user.
+func command(t *testing.T, user []byte, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	NewWithT(t).Expect(os.WriteFile(kubeconfig, user, 0o600)).To(Succeed())
+	var stdout, stderr bytes.Buffer
+	code = Main(t.Context(), append(args, "--kubeconfig="+kubeconfig), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// The tests of hub/explain cover the texts of every state; this test covers the reading of
+// objects, first without the CRDs.
+func TestStatusAndExplain(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
+	bare := controlplane.Share()
+	plane := bare.Get(t)
 	t.Cleanup(func() { _ = plane.Stop() })
-	explain := func(name string, user []byte) (int, string, string) {
-		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-		g.Expect(os.WriteFile(kubeconfig, user, 0o600)).To(Succeed())
-		var out, errOut bytes.Buffer
-		code := Main(t.Context(), []string{"explain", "pipeline", name, "--kubeconfig=" + kubeconfig}, &out, &errOut)
-		return code, out.String(), errOut.String()
-	}
 	admin, err := plane.Kubeconfig("")
 	g.Expect(err).NotTo(HaveOccurred())
 
-	code, _, errOut := explain("default/shop", admin)
+	for _, args := range [][]string{{"status"}, {"explain", "pipeline", "default/shop"}} {
+		code, _, errOut := command(t, admin, args...)
+		g.Expect(code).To(Equal(1))
+		g.Expect(errOut).To(ContainSubstring("does not serve Pipelines: check that it is the management cluster and that config/crd is applied"))
+	}
+	code, _, errOut := command(t, admin, "explain", "machinedeployment", "default/web")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not serve Pipelines: check that it is the management cluster and that config/crd is applied"))
+	g.Expect(errOut).To(ContainSubstring("does not serve kind MachineDeployment.cluster.x-k8s.io: check that it is the management cluster and that Cluster API is installed"))
 
-	_, err = envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("capstan")})
-	g.Expect(err).NotTo(HaveOccurred())
+	bare.Install(t, "capstan", "cluster-api", "cluster-api-provider-aws")
 	c, err := client.New(plane.Config(), client.Options{Scheme: hub.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
+
+	code, out, errOut := command(t, admin, "status")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(out).To(Equal("Clusters: none is used by a Pipeline\n\nPipelines: 0 (0 waiting)\n"))
+
+	from := &readFrom{plane, admin, c}
+	t.Run("pipeline", from.explainPipeline)
+	t.Run("status", from.status)
+	t.Run("machinedeployment", from.explainNodeGroup)
+}
+
+func (from *readFrom) explainPipeline(t *testing.T) {
+	g := NewWithT(t)
+	c := from.c
+	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "explained"}})).To(Succeed())
+	explain := func(name string, user []byte) (int, string, string) {
+		return command(t, user, "explain", "pipeline", name)
+	}
 	ref := pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: "dev"}
 	p := &pipelinesv1.Pipeline{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "explained", Name: "shop"},
 		Spec: pipelinesv1.PipelineSpec{
 			AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
 			Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
@@ -61,7 +95,7 @@ func TestExplainPipeline(t *testing.T) {
 	}}
 	g.Expect(c.Status().Update(t.Context(), p)).To(Succeed())
 	promotion := &capstanv1.Promotion{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shop-prod-1", Labels: map[string]string{capstanv1.PipelineUIDLabel: string(p.UID)}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "explained", Name: "shop-prod-1", Labels: map[string]string{capstanv1.PipelineUIDLabel: string(p.UID), capstanv1.PipelineLabel: p.Name}},
 		Spec: capstanv1.PromotionSpec{
 			Pipeline: capstanv1.PipelineReference{Name: "shop", UID: p.UID}, App: p.Spec.AppRef, Environment: "prod", Number: 1, Revision: "1.1.0",
 			Source: capstanv1.PromotionSource{Environment: "dev", Sequence: 2}, Strategy: p.Spec.Promotion.Strategy,
@@ -70,29 +104,29 @@ func TestExplainPipeline(t *testing.T) {
 	g.Expect(c.Create(t.Context(), promotion)).To(Succeed())
 	promotion.Status.Phase = capstanv1.PhaseAwaitingRollout
 	g.Expect(c.Status().Update(t.Context(), promotion)).To(Succeed())
-	connection := &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "dev"}}
+	connection := &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "explained", Name: "dev"}}
 	connection.Spec.ClusterRef = ref
-	connection.Spec.ClusterRef.Namespace = "default"
+	connection.Spec.ClusterRef.Namespace = "explained"
 	g.Expect(c.Create(t.Context(), connection)).To(Succeed())
 	connection.Status.State, connection.Status.Reason = capstanv1.ConnectionUnreachable, "ProbeFailed"
 	g.Expect(c.Status().Update(t.Context(), connection)).To(Succeed())
 
-	code, out, errOut := explain("default/shop", admin)
+	code, out, errOut := explain("explained/shop", from.admin)
 	g.Expect(code).To(BeZero(), errOut)
 	g.Expect(errOut).To(BeEmpty())
 	g.Expect(out).To(And(
-		HavePrefix("Pipeline default/shop (HelmRelease web)\n\nENVIRONMENT  RUNS           READY  IN FLIGHT\ndev          1.1.0 (stale)  0/1    -\n"),
-		ContainSubstring("prod         1.0.0          1/1    1.1.0 AwaitingRollout\n"),
+		HavePrefix("Pipeline explained/shop (HelmRelease web)\n\nENVIRONMENT  RUNS                 READY  IN FLIGHT\ndev          1.1.0 (Unreachable)  0/1    -\n"),
+		ContainSubstring("prod         1.0.0                1/1    1.1.0 AwaitingRollout\n"),
 		ContainSubstring("has been Unreachable"), ContainSubstring("still runs 1.0.0")))
 
-	code, out, errOut = explain("default/other", admin)
+	code, out, errOut = explain("explained/other", from.admin)
 	g.Expect(code).To(Equal(1))
 	g.Expect(out).To(BeEmpty())
-	g.Expect(errOut).To(ContainSubstring("Pipeline default/other does not exist at https://"))
+	g.Expect(errOut).To(ContainSubstring("Pipeline explained/other does not exist at https://"))
 
-	nobody, err := plane.UserKubeconfig("", "nobody")
+	unauthorized, err := from.UserKubeconfig("", "unauthorized")
 	g.Expect(err).NotTo(HaveOccurred())
-	code, _, errOut = explain("default/shop", nobody)
+	code, _, errOut = explain("explained/shop", unauthorized)
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(And(ContainSubstring("reading Pipeline default/shop"), ContainSubstring("forbidden")))
+	g.Expect(errOut).To(And(ContainSubstring("reading Pipeline explained/shop"), ContainSubstring("forbidden")))
 }

@@ -32,6 +32,9 @@ const (
 	asCapaAnnotator = "capa-annotator"
 )
 
+// management is the management cluster of the programs.
+var management = controlplane.Share("capstan", "cluster-api", "cluster-api-provider-aws", "cluster-controller", "helm-controller")
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(asProgram) {
 	case asCapstan:
@@ -39,7 +42,7 @@ func TestMain(m *testing.M) {
 	case asCapaAnnotator:
 		os.Exit(CapaAnnotator(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(controlplane.StopShared(m.Run(), os.Stderr, management))
 }
 
 // process is a running program.
@@ -55,7 +58,7 @@ type process struct {
 
 func start(t *testing.T, kubeconfig string, args ...string) *process {
 	t.Helper()
-	return startAs(t, asCapstan, append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0", "--api-bind-address=127.0.0.1:0", "--dashboard-bind-address=127.0.0.1:0"}, args...)...)
+	return startAs(t, asCapstan, nil, append([]string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=0", "--promotion-hook-bind-address=127.0.0.1:0", "--api-bind-address=127.0.0.1:0", "--dashboard-bind-address=127.0.0.1:0"}, args...)...)
 }
 
 // freeAddress returns a free loopback address.
@@ -66,13 +69,13 @@ func freeAddress(g *WithT) string {
 	return listener.Addr().String()
 }
 
-// startAs starts one of the programs.
-func startAs(t *testing.T, program string, args ...string) *process {
+// startAs starts one of the programs, with additional variables of the environment.
+func startAs(t *testing.T, program string, env []string, args ...string) *process {
 	t.Helper()
 	g := NewWithT(t)
 	p := &process{health: freeAddress(g), ended: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0], append(args, "--health-addr="+p.health)...)
-	p.cmd.Env = append(os.Environ(), asProgram+"="+program)
+	p.cmd.Env = append(append(os.Environ(), env...), asProgram+"="+program)
 	stderr, err := p.cmd.StderrPipe()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(p.cmd.Start()).To(Succeed())
@@ -116,10 +119,9 @@ func (p *process) ready() error {
 
 // TestProgram runs two replicas against a real API server, from start to end.
 func TestProgram(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller", "helm-controller")})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = plane.Stop() })
+	plane := management.Get(t)
 	raw, err := plane.Kubeconfig("")
 	g.Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -26,6 +27,9 @@ func CapaAnnotator(ctx context.Context, args []string, out, errOut io.Writer) in
 
 func execute(ctx context.Context, root *cobra.Command, args []string, out, errOut io.Writer) int {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if name := unknownCommand(c, args); name != "" {
+			return fmt.Errorf("unknown command %q for %q (see %s --help)", name, c.CommandPath(), c.CommandPath())
+		}
 		return fmt.Errorf("%w (see %s --help)", err, c.Root().Name())
 	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -37,6 +41,17 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 		return 1
 	}
 	return 0
+}
+
+// unknownCommand returns the argument that stands where a command has the name of a
+// subcommand, and names none; empty if there is none. cobra parses the flags first, and a flag
+// of the subcommand is unknown without the subcommand.
+func unknownCommand(c *cobra.Command, args []string) string {
+	_, rest, err := c.Root().Find(args)
+	if err != nil || !c.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return ""
+	}
+	return rest[0]
 }
 
 func newRoot() *cobra.Command {

@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/strategy/pullrequest"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
@@ -66,7 +67,9 @@ func defaultSettings() *settings {
 			Dashboard:           hub.Dashboard{BindAddress: dashboardAddress, Auth: dashboard.AuthToken, Version: version()},
 			LeaderElectionLease: hub.DefaultLease,
 			StallAfter:          promotion.DefaultStallAfter,
+			PullRequestDeadline: pullrequest.DefaultDeadline,
 			PromotionRetention:  promotion.DefaultRetention,
+			PromotionKeep:       promotion.DefaultKeep,
 		},
 		annotator: defaultAnnotatorSettings(awsconfig.AuthDefault),
 		eventing:  defaultEventingSettings(),
@@ -124,12 +127,15 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.StringVar(&o.Dashboard.SessionKeyFile, "dashboard-session-key-file", "", "file with at least 32 random bytes that encrypt sessions, the same on all replicas, read at the start; when empty, a session is valid only on the replica that created it, until that replica ends")
 	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL to which the hub posts Flux events, such as http://notification-controller.flux-system/; when empty, the hub creates only Kubernetes Events")
 	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, comma-separated; kinds of Kubernetes itself are refused")
-	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "allow a Pipeline to reference only clusters of its own namespace")
+	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "allow a Pipeline to reference only clusters of its own namespace and, in the management cluster itself, only its own namespace")
 	f.DurationVar(&o.StallAfter, "stall-after", o.StallAfter, "how long a promotion may take before its condition Stalled becomes True, such as 30m or 2h")
-	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest Promotion into each environment is always kept")
+	f.DurationVar(&o.PullRequestDeadline, pullrequest.DeadlineFlag, o.PullRequestDeadline, "how long one attempt of a promotion by pull request may take, with its clone of the repository, such as 15m; raise it for a large repository behind a slow line; after a crash of the hub during an attempt, the next attempt waits until this time has passed; at least "+pullrequest.MinDeadline.String())
+	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest Promotion into each environment, and the newest that succeeded, are always kept")
+	f.IntVar(&o.PromotionKeep, "promotion-keep", o.PromotionKeep, "how many finished Promotions into each environment are kept, the newest first; older ones are deleted before --promotion-retention, but not in the first hour; 0 for no limit by number")
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "allow kubeconfigs with loopback addresses, for a fleet on one machine; by default they are refused")
 	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "directory for clones of Git repositories, which the hub removes after seconds; when empty, the system's directory for temporary files")
 	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "allow Pipelines with Git services at loopback addresses, for a fleet on one machine; by default they are refused")
+	f.BoolVar(&o.RequireSecretHosts, "require-secret-hosts", o.RequireSecretHosts, "send credentials of Git services only to hosts that the annotation capstan.dev/allowed-hosts of their Secret names; by default a Secret without the annotation allows every host")
 }
 
 // options checks all settings and returns the hub's options. The error joins all mistakes.
@@ -184,6 +190,12 @@ func (s *settings) options() (hub.Options, error) {
 		if d.value <= 0 {
 			refuse(d.flag, "%s must be a positive duration, such as 30m", d.value)
 		}
+	}
+	if o.PullRequestDeadline < pullrequest.MinDeadline {
+		refuse(pullrequest.DeadlineFlag, "%s is too short: the hub could not distinguish a slow server from one that does not respond; set it to %s or more", o.PullRequestDeadline, pullrequest.MinDeadline)
+	}
+	if o.PromotionKeep < 0 {
+		refuse("promotion-keep", "%d is negative: set it to 1 or more, or to 0 for no limit", o.PromotionKeep)
 	}
 	if !slices.Contains(levels, s.level) {
 		refuse("log-level", "%q is not one of %s", s.level, strings.Join(levels, ", "))

@@ -37,7 +37,9 @@ func TestDefaults(t *testing.T) {
 	g.Expect(o.LeaderElect).To(BeFalse())
 	g.Expect(o.LeaderElectionLease).To(Equal(30 * time.Second))
 	g.Expect(o.StallAfter).To(Equal(30 * time.Minute))
+	g.Expect(o.PullRequestDeadline).To(Equal(15 * time.Minute))
 	g.Expect(o.PromotionRetention).To(Equal(30 * 24 * time.Hour))
+	g.Expect(o.PromotionKeep).To(Equal(20))
 	g.Expect(o.AllowLoopback).To(BeFalse())
 	g.Expect(o.AppKinds).To(ConsistOf(
 		schema.GroupKind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"},
@@ -53,7 +55,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 		"--promotion-hook-rate-limit=100", "--legacy-signatures",
 		"--dashboard-bind-address=:8443", "--dashboard-auth=token", "--dashboard-tls-cert-file=d.crt", "--dashboard-tls-key-file=d.key", "--dashboard-session-key-file=session.key",
 		"--app-kinds=HelmRelease.helm.toolkit.fluxcd.io,Rollout.argoproj.io",
-		"--no-cross-namespace-refs", "--stall-after=1h", "--promotion-retention=24h", "--allow-loopback-clusters", "--clone-dir=/clones", "--allow-loopback-git").options()
+		"--no-cross-namespace-refs", "--stall-after=1h", "--pull-request-deadline=5m", "--promotion-retention=24h", "--promotion-keep=0", "--allow-loopback-clusters", "--clone-dir=/clones", "--allow-loopback-git", "--require-secret-hosts").options()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.Namespace).To(Equal("team-a"))
 	g.Expect(o.LeaderElectionNamespace).To(Equal("team-a"))
@@ -67,10 +69,13 @@ func TestFlagsReachTheHub(t *testing.T) {
 	g.Expect(o.AppKinds).To(ContainElement(schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}))
 	g.Expect(o.NoCrossNamespaceRefs).To(BeTrue())
 	g.Expect(o.StallAfter).To(Equal(time.Hour))
+	g.Expect(o.PullRequestDeadline).To(Equal(5 * time.Minute))
 	g.Expect(o.PromotionRetention).To(Equal(24 * time.Hour))
+	g.Expect(o.PromotionKeep).To(BeZero())
 	g.Expect(o.AllowLoopback).To(BeTrue())
 	g.Expect(o.CloneDir).To(Equal("/clones"))
 	g.Expect(o.AllowLoopbackGit).To(BeTrue())
+	g.Expect(o.RequireSecretHosts).To(BeTrue())
 }
 
 func TestMistakesAreNamed(t *testing.T) {
@@ -93,7 +98,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--promotion-hook-tls-key-file=tls.key", "--promotion-hook-tls-cert-file: a certificate needs its key"},
 		{"--promotion-hook-rate-limit=0", "--promotion-hook-rate-limit: 0 is not a positive number of calls"},
 		{"--stall-after=0s", "--stall-after: 0s must be a positive duration"},
+		{"--pull-request-deadline=30s", "--pull-request-deadline: 30s is too short"},
 		{"--promotion-retention=-1h", "--promotion-retention: -1h0m0s must be a positive duration"},
+		{"--promotion-keep=-1", "--promotion-keep: -1 is negative"},
 		{"--log-level=warn", `--log-level: "warn" is not one of trace, debug, info, error`},
 		{"--log-encoding=text", `--log-encoding: "text" is not one of json, console`},
 		{"--app-kinds=", "--app-kinds: name at least one kind"},
@@ -181,6 +188,10 @@ func TestExitCodes(t *testing.T) {
 		{"explain shows its help", []string{"explain"}, 0, "Explain a Pipeline", ""},
 		{"bad value", []string{"--stall-after=soon"}, 1, "", "stall-after"},
 		{"argument", []string{"run"}, 1, "", "unknown command"},
+		{"unknown command with a flag", []string{"stauts", "--namespace=apps"}, 1, "", `unknown command "stauts" for "capstan"`},
+		{"unknown command with a flag of another", []string{"sing", "--output=curl"}, 1, "", `unknown command "sing" for "capstan"`},
+		{"unknown subcommand with a flag", []string{"explain", "pipelines", "apps/shop", "--kubeconfig=/does/not/exist"}, 1, "", `unknown command "pipelines" for "capstan explain"`},
+		{"unknown flag of a group", []string{"explain", "--kubeconfig=/does/not/exist"}, 1, "", "unknown flag: --kubeconfig"},
 		{"no credentials", nil, 1, "", "no credentials of a management cluster"},
 		{"no such file", []string{"--kubeconfig=/does/not/exist"}, 1, "", "/does/not/exist"},
 	} {

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -11,47 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/hub"
-	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
-// The tests of hub/explain cover the texts of every state; this test covers the reading of objects.
-func TestStatusAndExplainNodeGroup(t *testing.T) {
+func (from *readFrom) status(t *testing.T) {
 	g := NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = plane.Stop() })
-	run := func(user []byte, args ...string) (int, string, string) {
-		kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-		g.Expect(os.WriteFile(kubeconfig, user, 0o600)).To(Succeed())
-		var out, errOut bytes.Buffer
-		code := Main(t.Context(), append(args, "--kubeconfig="+kubeconfig), &out, &errOut)
-		return code, out.String(), errOut.String()
-	}
-	admin, err := plane.Kubeconfig("")
-	g.Expect(err).NotTo(HaveOccurred())
-
-	code, _, errOut := run(admin, "status")
-	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not serve Pipelines: check that it is the management cluster and that config/crd is applied"))
-	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
-	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(ContainSubstring("does not serve kind MachineDeployment.cluster.x-k8s.io: check that it is the management cluster and that Cluster API is installed"))
-
-	_, err = envtest.InstallCRDs(plane.Config(), envtest.CRDInstallOptions{Paths: controlplane.CRDs("capstan", "cluster-api", "cluster-api-provider-aws")})
-	g.Expect(err).NotTo(HaveOccurred())
-	c, err := client.New(plane.Config(), client.Options{Scheme: hub.Scheme()})
-	g.Expect(err).NotTo(HaveOccurred())
-
-	code, out, errOut := run(admin, "status")
-	g.Expect(code).To(BeZero(), errOut)
-	g.Expect(out).To(Equal("Clusters: none is used by a Pipeline\n\nPipelines: 0 (0 waiting)\n"))
-
+	c := from.c
 	for name, state := range map[string]capstanv1.ConnectionState{"dev": capstanv1.ConnectionReady, "prod": capstanv1.ConnectionUnreachable} {
 		connection := &capstanv1.ClusterConnection{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		connection.Spec.ClusterRef = pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "default", Name: name}
@@ -68,7 +32,7 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 	}
 	g.Expect(c.Create(t.Context(), p)).To(Succeed())
 
-	code, out, errOut = run(admin, "status", "--namespace=default")
+	code, out, errOut := command(t, from.admin, "status", "--namespace=default")
 	g.Expect(code).To(BeZero(), errOut)
 	g.Expect(out).To(And(
 		HavePrefix("Clusters: 1 Unreachable, 1 Ready\nCLUSTER       STATE        SINCE  APPS  VERSION  CREDENTIALS\ndefault/prod  Unreachable  "),
@@ -76,19 +40,23 @@ func TestStatusAndExplainNodeGroup(t *testing.T) {
 		ContainSubstring("Pipelines: 1 (1 waiting)\nPIPELINE      ENVIRONMENT  RUNS"),
 		ContainSubstring("default/shop, dev: there is no revision to promote")))
 
-	nobody, err := plane.UserKubeconfig("", "nobody")
+	unauthorized, err := from.UserKubeconfig("", "unauthorized")
 	g.Expect(err).NotTo(HaveOccurred())
-	code, _, errOut = run(nobody, "status")
+	code, _, errOut = command(t, unauthorized, "status")
 	g.Expect(code).To(Equal(1))
 	g.Expect(errOut).To(And(ContainSubstring("listing Pipelines"), ContainSubstring("forbidden")))
+}
 
-	// A node group: not there, then without what is behind it, then with it.
+// A node group: not there, then without what is behind it, then with it.
+func (from *readFrom) explainNodeGroup(t *testing.T) {
+	g := NewWithT(t)
+	c := from.c
 	explain := func() string {
-		code, out, errOut := run(admin, "explain", "machinedeployment", "default/web")
+		code, out, errOut := command(t, from.admin, "explain", "machinedeployment", "default/web")
 		g.Expect(code).To(BeZero(), errOut)
 		return out
 	}
-	code, _, errOut = run(admin, "explain", "machinedeployment", "default/web")
+	code, _, errOut := command(t, from.admin, "explain", "machinedeployment", "default/web")
 	g.Expect(code).To(Equal(1))
 	g.Expect(errOut).To(ContainSubstring("MachineDeployment default/web does not exist at https://"))
 	create := func(kind, apiVersion, name string, spec map[string]any) *unstructured.Unstructured {

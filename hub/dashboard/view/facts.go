@@ -71,6 +71,11 @@ type Facts struct {
 	Unread     []string
 	// Leads is whether this replica is the leader, which connects to the clusters.
 	Leads bool
+	// LeaderSeen is when a standby last saw that the leader renewed its lease; zero if that is
+	// not known. Leaderless is set when the lease has expired: what the leader wrote may be
+	// outdated.
+	LeaderSeen time.Time
+	Leaderless bool
 	// Observed states of clusters, on the leader; empty on a standby.
 	Observed map[Cluster]Observed
 	Now      time.Time
@@ -82,11 +87,14 @@ type standing struct {
 	Observed
 	// Live is whether LastContact is known.
 	Live bool
+	// Leaderless is that of the Facts.
+	Leaderless bool
 }
 
-// silent reports whether the last contact with a cluster is older than FreshFor.
+// silent reports whether the last contact with a cluster is older than FreshFor, or no replica
+// has contact.
 func (s standing) silent(now time.Time) bool {
-	return s.Live && !s.LastContact.IsZero() && now.Sub(s.LastContact) >= FreshFor
+	return s.Leaderless || s.Live && !s.LastContact.IsZero() && now.Sub(s.LastContact) >= FreshFor
 }
 
 // standing returns the state of a cluster. The leader's observation has priority over the
@@ -98,7 +106,7 @@ func (f *Facts) standing(c Cluster, written *capstanv1.ClusterConnectionStatus) 
 	if written == nil {
 		return standing{}
 	}
-	s := standing{Known: true, Observed: Observed{State: written.State, Reason: written.Reason, Message: written.Message, Version: written.KubernetesVersion}}
+	s := standing{Known: true, Leaderless: f.Leaderless, Observed: Observed{State: written.State, Reason: written.Reason, Message: written.Message, Version: written.KubernetesVersion}}
 	if written.LastTransitionTime != nil {
 		s.Since = written.LastTransitionTime.Time
 	}

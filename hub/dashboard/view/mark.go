@@ -58,6 +58,9 @@ func worse(a, b Tone) int { return cmp.Compare(a, b) }
 
 // connectionMark returns the Mark of a standing.
 func connectionMark(s standing, now time.Time) Mark {
+	if s.Leaderless {
+		return Mark{Stale, "Stale"}
+	}
 	switch s.State {
 	case capstanv1.ConnectionReady:
 		if s.silent(now) {

@@ -7,6 +7,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 const (
@@ -99,9 +100,10 @@ func conditions(all []metav1.Condition) []Condition {
 // of promotions, then those of the other environments in their order.
 func history(cells []Cell, promotions []*capstanv1.Promotion, scope Scope) []Line {
 	var order []string
-	note := func(revision string) {
-		if revision != "" && !slices.Contains(order, revision) && len(order) < maxRevisions {
-			order = append(order, revision)
+	note := func(one string) {
+		known := func(other string) bool { return revision.Same(one, other) }
+		if one != "" && !slices.ContainsFunc(order, known) && len(order) < maxRevisions {
+			order = append(order, one)
 		}
 	}
 	byAge := slices.Clone(promotions)
@@ -120,20 +122,20 @@ func history(cells []Cell, promotions []*capstanv1.Promotion, scope Scope) []Lin
 		}
 	}
 	lines := make([]Line, 0, len(order))
-	for _, revision := range order {
-		l := Line{Revision: revision}
+	for _, one := range order {
+		l := Line{Revision: one}
 		for _, c := range cells {
-			l.Cells = append(l.Cells, lineCell(c, revision, byAge, scope))
+			l.Cells = append(l.Cells, lineCell(c, one, byAge, scope))
 		}
 		lines = append(lines, l)
 	}
 	return lines
 }
 
-func lineCell(c Cell, revision string, byAge []*capstanv1.Promotion, scope Scope) LineCell {
+func lineCell(c Cell, wanted string, byAge []*capstanv1.Promotion, scope Scope) LineCell {
 	s := LineCell{Environment: c.Environment, Targets: len(c.Targets)}
 	for _, t := range c.Targets {
-		if t.Revision == revision {
+		if revision.Same(t.Revision, wanted) {
 			s.Running++
 			if t.Mark.Tone == Stale {
 				s.Stale++
@@ -141,7 +143,7 @@ func lineCell(c Cell, revision string, byAge []*capstanv1.Promotion, scope Scope
 		}
 	}
 	for _, p := range byAge {
-		if p.Spec.Environment == c.Environment && p.Spec.Revision == revision {
+		if p.Spec.Environment == c.Environment && revision.Same(p.Spec.Revision, wanted) {
 			e := EntryOf(p, scope)
 			s.Promotion = &e
 			break

@@ -9,6 +9,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // PipelinesPath is the matrix of Pipelines and environments.
@@ -130,6 +131,9 @@ func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope S
 	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue && r.Mark.Tone != Bad {
 		r.Mark, r.Note = Mark{Bad, "Stalled"}, c.Message
 	}
+	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.AppSharedCondition); c != nil && c.Status == metav1.ConditionTrue && r.Note == "" {
+		r.Note = c.Message
+	}
 	if p.Spec.Suspend {
 		r.Note = "Suspended: the hub promotes nothing."
 	}
@@ -155,7 +159,7 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 	env := &p.Spec.Environments[e]
 	cell := Cell{Environment: env.Name}
 	for _, t := range f.placements(p, e, known, scope) {
-		cell.Differ = cell.Differ || (len(cell.Targets) > 0 && cell.Targets[0].Revision != t.Revision)
+		cell.Differ = cell.Differ || (len(cell.Targets) > 0 && !revision.Same(cell.Targets[0].Revision, t.Revision))
 		cell.Targets = append(cell.Targets, t.Target)
 	}
 	status := p.Status.Environments[env.Name]
@@ -164,7 +168,7 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 	}
 	if e > 0 {
 		if before := p.Status.Environments[p.Spec.Environments[e-1].Name]; before != nil && before.Agreed != nil {
-			if status == nil || status.Agreed == nil || status.Agreed.Revision != before.Agreed.Revision {
+			if status == nil || status.Agreed == nil || !revision.Same(status.Agreed.Revision, before.Agreed.Revision) {
 				cell.Newer = before.Agreed.Revision
 			}
 		}

@@ -1,8 +1,10 @@
 package view
 
 import (
+	"strings"
 	"time"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
@@ -51,11 +53,11 @@ func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen
 	if visible && s.Known {
 		t.ClusterLink = clusterPath(c)
 	}
-	why, stale := f.stale(c, s, seen)
+	why, stale := f.stale(c, s, seen, visible)
 	t.Mark = targetMark(seen, stale)
 	if seen != nil {
 		t.Revision = seen.Revision
-		t.Note = seen.Error
+		t.Note = noteOf(seen)
 		if seen.ObservedTime != nil {
 			t.At = seen.ObservedTime.Time
 		}
@@ -71,13 +73,35 @@ func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen
 	return t
 }
 
-// stale reports whether the observation of a target is stale, and why.
-func (f *Facts) stale(c Cluster, s standing, seen *pipelinesv1.TargetStatus) (string, bool) {
+// noteOf returns why a target is not ready: why it cannot be read, or what the application
+// says about itself.
+func noteOf(seen *pipelinesv1.TargetStatus) string {
 	switch {
+	case seen.Error != "" || seen.Ready:
+		return seen.Error
+	case seen.Reason == "" || seen.Message == "":
+		return seen.Reason + seen.Message
+	}
+	return seen.Reason + ": " + seen.Message
+}
+
+// stale reports whether the observation of a target is stale, and why. The cluster's own
+// reason and message are for viewers who may see the cluster.
+func (f *Facts) stale(c Cluster, s standing, seen *pipelinesv1.TargetStatus, visible bool) (string, bool) {
+	switch {
+	case f.Leaderless:
+		return "no replica of the hub leads", true
 	case s.silent(f.Now):
 		return "its cluster does not respond", true
-	case s.Known && !c.Local() && connectionMark(s, f.Now).Tone != Good:
-		return "its cluster is " + connectionMark(s, f.Now).Word, true
+	// Of a Degraded cluster one kind may fail. The hub judges each.
+	case s.Known && !c.Local() && s.State != capstanv1.ConnectionDegraded && connectionMark(s, f.Now).Tone != Good:
+		why := "its cluster is " + connectionMark(s, f.Now).Word
+		if visible && s.Reason != "" {
+			why += " (" + strings.TrimSuffix(s.Reason+": "+s.Message, ": ") + ")"
+		}
+		return why, true
+	case seen != nil && seen.Stale && seen.Error != "":
+		return seen.Error, true
 	case seen != nil && seen.Stale:
 		return "the hub does not observe it at present", true
 	}

@@ -149,7 +149,7 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 
 // Approvable reports whether a promotion waits for an approval.
 func Approvable(p *capstanv1.Promotion) bool {
-	return p.Spec.Manual && p.Spec.Approval == nil && p.Status.Phase == capstanv1.PhaseAwaitingApproval
+	return p.Spec.Manual && !p.Approved() && p.Status.Phase == capstanv1.PhaseAwaitingApproval
 }
 
 // who returns the text that says how a promotion was approved.
@@ -159,7 +159,7 @@ func who(p *capstanv1.Promotion) string {
 		return "approved by " + p.Status.Approval.By + " (signed call)"
 	case p.Status.Approval != nil:
 		return "approved by " + p.Status.Approval.By
-	case p.Spec.Approval != nil:
+	case p.Approved():
 		return "approved by " + p.Spec.Approval.By
 	case p.Spec.Manual:
 		return "needs an approval"

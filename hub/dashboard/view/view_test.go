@@ -101,11 +101,18 @@ func TestStaleIsNeverGood(t *testing.T) {
 		"fresh":        {func(*Facts) {}, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
 		"just-in-time": {func(f *Facts) { heard(f, func(h *Observed) { h.LastContact = now.Add(-FreshFor + time.Millisecond) }) }, Mark{Good, "Ready"}, Mark{Good, "Ready"}},
 		"silent":       {func(f *Facts) { heard(f, func(h *Observed) { h.LastContact = now.Add(-FreshFor) }) }, Mark{Stale, "Stale"}, Mark{Stale, "Stale"}},
-		"degraded":     {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionDegraded }) }, Mark{Warning, "Degraded"}, Mark{Stale, "Stale"}},
-		"unreachable":  {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionUnreachable }) }, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
-		"refused":      {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionAuthFailed }) }, Mark{Bad, "Auth failed"}, Mark{Stale, "Stale"}},
-		"connecting":   {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionConnecting }) }, Mark{Busy, "Connecting"}, Mark{Stale, "Stale"}},
-		"hub-says-so":  {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Stale = true }, Mark{Good, "Ready"}, Mark{Stale, "Stale"}},
+		"degraded":     {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionDegraded }) }, Mark{Warning, "Degraded"}, Mark{Good, "Ready"}},
+		"degraded-and-stale": {func(f *Facts) {
+			heard(f, func(h *Observed) { h.State = capstanv1.ConnectionDegraded })
+			f.Pipelines[0].Status.Environments["dev"].Targets[0].Stale = true
+		}, Mark{Warning, "Degraded"}, Mark{Stale, "Stale"}},
+		"degraded-and-silent": {func(f *Facts) {
+			heard(f, func(h *Observed) { h.State, h.LastContact = capstanv1.ConnectionDegraded, now.Add(-FreshFor) })
+		}, Mark{Warning, "Degraded"}, Mark{Stale, "Stale"}},
+		"unreachable": {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionUnreachable }) }, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
+		"refused":     {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionAuthFailed }) }, Mark{Bad, "Auth failed"}, Mark{Stale, "Stale"}},
+		"connecting":  {func(f *Facts) { heard(f, func(h *Observed) { h.State = capstanv1.ConnectionConnecting }) }, Mark{Busy, "Connecting"}, Mark{Stale, "Stale"}},
+		"hub-says-so": {func(f *Facts) { f.Pipelines[0].Status.Environments["dev"].Targets[0].Stale = true }, Mark{Good, "Ready"}, Mark{Stale, "Stale"}},
 		"stale-error": {func(f *Facts) {
 			s := &f.Pipelines[0].Status.Environments["dev"].Targets[0]
 			s.Stale, s.Error = true, "gone"
@@ -119,6 +126,7 @@ func TestStaleIsNeverGood(t *testing.T) {
 			f.Observed, f.Leads = nil, false
 			f.Connections[0].Status.State = capstanv1.ConnectionUnreachable
 		}, Mark{Bad, "Unreachable"}, Mark{Stale, "Stale"}},
+		"leaderless":    {func(f *Facts) { f.Observed, f.Leads, f.Leaderless = nil, false, true }, Mark{Stale, "Stale"}, Mark{Stale, "Stale"}},
 		"never-written": {func(f *Facts) { f.Observed = nil; f.Connections[0].Status = capstanv1.ClusterConnectionStatus{} }, Mark{Stale, "Unknown"}, Mark{Stale, "Stale"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,6 +166,27 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	g.Expect(after.Contact).To(Equal(Contact{Known: true, At: now}))
 	row := data[Row](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0]
 	g.Expect(row.Cells[0].Targets[0]).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster does not respond")))
+}
+
+// A target that is not ready shows why: the application's own reason, or that of its cluster,
+// whose message only those see who may see the cluster.
+func TestTargetShowsWhyItIsNotReady(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	target := func(scope Scope) Target {
+		return data[Row](Pipelines(f, scope, Query{Namespace: "apps"}), "rows")[0].Cells[0].Targets[0]
+	}
+	seen := &f.Pipelines[0].Status.Environments["dev"].Targets[0]
+	seen.Ready, seen.Reason, seen.Message = false, "UpgradeFailed", "timed out"
+	g.Expect(target(Everything())).To(And(HaveField("Mark.Word", "Not ready"), HaveField("Note", "UpgradeFailed: timed out")))
+	seen.Reason = ""
+	g.Expect(target(Everything()).Note).To(Equal("timed out"))
+
+	f.Observed[cluster("dev")] = Observed{State: capstanv1.ConnectionAuthFailed, Reason: "Unauthorized", Message: "the API server answers 401"}
+	g.Expect(target(Everything()).Note).To(Equal("its cluster is Auth failed (Unauthorized: the API server answers 401)"))
+	blind := Everything()
+	blind.Clusters = Namespaces{}
+	g.Expect(target(blind).Note).NotTo(ContainSubstring("401"))
 }
 
 // Clusters are sorted worst first, and each is counted once, by state.
@@ -354,6 +383,18 @@ func TestWho(t *testing.T) {
 	g.Expect(who(&p)).To(Equal("approved by secret:a/b (signed call)"))
 	p.Spec.Manual, p.Spec.Approval, p.Status.Approval = false, nil, nil
 	g.Expect(who(&p)).To(Equal("automatic"))
+}
+
+// The approval of one run is not that of the next.
+func TestApprovalOfARetry(t *testing.T) {
+	g := NewWithT(t)
+	p := promotion(&facts().Pipelines[0], 1, "prod", "1", capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval, Retry: 1})
+	p.Spec.Manual, p.Spec.Retry, p.Spec.Approval = true, 1, &capstanv1.Approval{By: "ada"}
+	g.Expect(Approvable(&p)).To(BeTrue())
+	g.Expect(who(&p)).To(Equal("needs an approval"))
+	p.Spec.Approval = &capstanv1.Approval{By: "ada", Retry: 1}
+	g.Expect(Approvable(&p)).To(BeFalse())
+	g.Expect(who(&p)).To(Equal("approved by ada"))
 }
 
 // Equal queries have one address, and ParseQuery bounds all values.

@@ -22,7 +22,7 @@ func (r *Reconciler) finalize(ctx context.Context, b *eventingv1.EventingBackend
 	if !r.isLeader() || !controllerutil.ContainsFinalizer(b, eventingv1.BackendFinalizer) {
 		return reconcile.Result{}, nil // The entry is deleted when the object no longer exists.
 	}
-	deadline := b.DeletionTimestamp.Add(drainGrace + endGrace)
+	deadline := b.DeletionTimestamp.Add(r.Timings.DrainGrace + endGrace)
 	if _, runs := r.publisher.Status(name.String()); runs && r.Clock.Now().Before(deadline) {
 		if err := r.write(ctx, b, e, facts{specType: b.Status.BackendType, activeType: b.Status.BackendType, ending: true}); err != nil {
 			return reconcile.Result{}, err
@@ -37,7 +37,7 @@ func (r *Reconciler) finalize(ctx context.Context, b *eventingv1.EventingBackend
 	if left > 0 {
 		r.Logger.Info("dropped the queued events of a deleted EventingBackend", "backend", name, "dropped", left)
 		r.event(b, corev1.EventTypeWarning, eventDropped, actionDelete,
-			fmt.Sprintf("%d events were still queued %s after the deletion, and were dropped", left, drainGrace))
+			fmt.Sprintf("%d events were still queued %s after the deletion, and were dropped", left, r.Timings.DrainGrace))
 	}
 	if err := r.setFinalizer(ctx, b, false); err != nil {
 		return reconcile.Result{}, err

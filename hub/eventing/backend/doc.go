@@ -30,7 +30,7 @@
 // broker itself.
 //
 // A finalizer keeps a deleted EventingBackend while the leader's queue empties, for
-// drainGrace at most. Then an Event reports how many events were dropped.
+// Timings.DrainGrace at most. Then an Event reports how many events were dropped.
 //
 // # Goroutines and locking
 //

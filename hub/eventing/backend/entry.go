@@ -126,7 +126,7 @@ func (r *Reconciler) discardNext(e *entry) {
 func (r *Reconciler) release(name types.NamespacedName, e *entry) {
 	r.discardNext(e)
 	if e.active != nil && !e.draining {
-		r.publisher.Remove(name.String(), drainGrace)
+		r.publisher.Remove(name.String(), r.Timings.DrainGrace)
 		e.draining = true
 	}
 	r.retireActive(e)

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
-	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Reasons and actions of Events.
@@ -25,9 +24,6 @@ const (
 	actionPublish = "Publish"
 	actionDelete  = "Delete"
 )
-
-// maxNote is the largest length of an Event's note, in bytes; the API server allows 1024.
-const maxNote = 1000
 
 // restoreReported reads which Events another process created for the status it wrote.
 func (e *entry) restoreReported(s eventingv1.EventingBackendStatus) {
@@ -64,7 +60,7 @@ func joinErrors(invalid []eventingv1.ValidationError) string {
 }
 
 func (r *Reconciler) event(b *eventingv1.EventingBackend, kind, reason, action, note string) {
-	r.Recorder.Eventf(b, nil, kind, reason, action, "%s", truncate.Bytes(note, maxNote))
+	r.Recorder.Eventf(b, nil, kind, reason, action, "%s", note)
 }
 
 // recordDropped creates an Event about dropped events, at most one in

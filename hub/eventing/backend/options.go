@@ -26,8 +26,8 @@ const (
 	// DefaultRecheck is the time between two reconciles of an EventingBackend without
 	// changes. It is needed for a Secret that the hub may read but not watch.
 	DefaultRecheck = 30 * time.Second
-	// drainGrace is how long a deleted EventingBackend waits for its queue.
-	drainGrace = 30 * time.Second
+	// DefaultDrainGrace is how long a deleted EventingBackend waits for its queue.
+	DefaultDrainGrace = 30 * time.Second
 	// endGrace is the additional time for closing the sink. After it, the finalizer is
 	// removed in any case.
 	endGrace = 10 * time.Second
@@ -67,7 +67,7 @@ type Reading struct {
 
 // Timings of a Reconciler; zero means the default.
 type Timings struct {
-	Ping, PingRetry, Recheck time.Duration
+	Ping, PingRetry, Recheck, DrainGrace time.Duration
 }
 
 // Options of a Reconciler.
@@ -102,7 +102,12 @@ func (o *Options) defaults() {
 	for _, t := range []struct {
 		value     *time.Duration
 		otherwise time.Duration
-	}{{&o.Timings.Ping, DefaultPing}, {&o.Timings.PingRetry, DefaultPingRetry}, {&o.Timings.Recheck, DefaultRecheck}} {
+	}{
+		{&o.Timings.Ping, DefaultPing},
+		{&o.Timings.PingRetry, DefaultPingRetry},
+		{&o.Timings.Recheck, DefaultRecheck},
+		{&o.Timings.DrainGrace, DefaultDrainGrace},
+	} {
 		if *t.value == 0 {
 			*t.value = t.otherwise
 		}

@@ -39,7 +39,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	name := request.NamespacedName
 	b := &eventingv1.EventingBackend{}
 	if err := r.Client.Get(ctx, name, b); apierrors.IsNotFound(err) {
-		r.publisher.Remove(name.String(), drainGrace) // Another client removed the finalizer.
+		r.publisher.Remove(name.String(), r.Timings.DrainGrace) // Another client removed the finalizer.
 		r.forget(name)
 		return reconcile.Result{}, nil
 	} else if err != nil {

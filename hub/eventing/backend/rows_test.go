@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -280,41 +281,50 @@ func TestRow7SecretChanges(t *testing.T) {
 	w.noCanary()
 }
 
+// deletedWithBacklog deletes a backend that has 7 events in its queue and whose receiver
+// fails, and returns the receiver, and whether the object is removed.
+func (w *world) deletedWithBacklog(name string) (*receiver, func() bool) {
+	w.Helper()
+	receiver := w.receiver()
+	receiver.answer.Store(http.StatusServiceUnavailable)
+	r := w.start(false)
+	w.backend(name, receiver.spec("{retryBackoff: 100ms}", "{retryBackoffMax: 1s}"))
+	w.awaits(name).Should(ready())
+	w.publish(r, 0, 7)
+	w.awaits(name).Should(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False")))
+	w.g.Expect(w.get(name).Finalizers).To(ConsistOf(eventingv1.BackendFinalizer))
+	all := w.record(name)
+	w.g.Expect(w.Delete(w.Context(), w.get(name))).To(Succeed())
+	w.g.Eventually(all).Should(ContainElement(HaveKeyWithValue("Ready", "False Backend not ready: the backend is being deleted")))
+	return receiver, func() bool {
+		return apierrors.IsNotFound(w.Get(w.Context(), w.key(name), &eventingv1.EventingBackend{}))
+	}
+}
+
 // Row 11: deletion with a backlog. An object whose receiver accepts events is deleted when
-// the queue is empty. Another one is deleted after drainGrace, and an Event says how many
-// events were dropped.
+// the queue is empty.
 func TestRow11DeletedWithBacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	slow, dead := w.receiver(), w.receiver()
-	slow.answer.Store(http.StatusServiceUnavailable)
-	dead.answer.Store(http.StatusServiceUnavailable)
-	r := w.start(false)
-	for name, receiver := range map[string]*receiver{"slow": slow, "dead": dead} {
-		w.backend(name, receiver.spec("{retryBackoff: 100ms}", "{retryBackoffMax: 1s}"))
-		w.awaits(name).Should(ready())
-	}
-	w.publish(r, 0, 7)
-	for _, name := range []string{"slow", "dead"} {
-		w.awaits(name).Should(HaveKeyWithValue("Publisher Proxy Ready", HavePrefix("False")))
-		w.g.Expect(w.get(name).Finalizers).To(ConsistOf(eventingv1.BackendFinalizer))
-		w.g.Expect(w.Delete(t.Context(), w.get(name))).To(Succeed())
-		w.awaits(name).Should(HaveKeyWithValue("Ready", "False Backend not ready: the backend is being deleted"))
-	}
-	deleted := func(name string) func() bool {
-		return func() bool {
-			return client.IgnoreNotFound(w.Get(t.Context(), w.key(name), &eventingv1.EventingBackend{})) == nil &&
-				w.Get(t.Context(), w.key(name), &eventingv1.EventingBackend{}) != nil
-		}
-	}
-	w.g.Consistently(deleted("slow"), "300ms").Should(BeFalse())
-	slow.answer.Store(http.StatusNoContent)
-	w.g.Eventually(deleted("slow")).Should(BeTrue())
-	w.g.Expect(slow.got()).To(HaveLen(7))
+	receiver, deleted := w.deletedWithBacklog("slow")
+	w.g.Consistently(deleted, "300ms").Should(BeFalse())
+	receiver.answer.Store(http.StatusNoContent)
+	w.g.Eventually(deleted).Should(BeTrue())
+	w.g.Expect(receiver.got()).To(HaveLen(7))
 	w.g.Expect(w.events("slow")).NotTo(ContainElement(ContainSubstring("EventsDropped")))
-	w.g.Eventually(deleted("dead"), "45s").Should(BeTrue())
+}
+
+// Row 11: an object whose receiver does not recover is deleted after Timings.DrainGrace,
+// which is 30 s by default, and an Event says how many events were dropped.
+func TestRow11DroppedAfterTheGrace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.g.Expect(backend.DefaultDrainGrace).To(Equal(30 * time.Second))
+	w.options.Timings.DrainGrace = 3 * time.Second
+	_, deleted := w.deletedWithBacklog("dead")
+	w.g.Eventually(deleted).Should(BeTrue())
 	w.g.Eventually(func() []string { return w.events("dead") }).Should(ContainElement(
-		"Warning EventsDropped 7 events were still queued 30s after the deletion, and were dropped"))
+		"Warning EventsDropped 7 events were still queued 3s after the deletion, and were dropped"))
 }
 
 // The status of a source is that of its reader. A changed role or type replaces reading by

@@ -41,6 +41,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/backend"
 	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/internal/eventnote"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/playground/nats"
@@ -136,7 +137,7 @@ func (w *world) start(election bool) *replica {
 	secrets, err := metadata.NewForConfig(cfg)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	o := w.options
-	o.Client, o.APIReader, o.Metadata, o.Recorder = mgr.GetClient(), mgr.GetAPIReader(), secrets, mgr.GetEventRecorder("capstan")
+	o.Client, o.APIReader, o.Metadata, o.Recorder = mgr.GetClient(), mgr.GetAPIReader(), secrets, eventnote.Bounded(mgr.GetEventRecorder("capstan"))
 	o.Elected, o.Logger, o.Publisher.Logger = mgr.Elected(), logger, logger
 	o.Publisher.Drain = time.Second
 	r := &replica{Reconciler: backend.New(o), elected: mgr.Elected()}

@@ -64,12 +64,13 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	}
 	// A promotion may start again in the same retry, when a Secret has changed.
 	run := stamp(s.StartTime.Time)
-	if p.Spec.Manual && s.Retry == 0 {
-		events = add(events, PromotionWaiting, 0, s.StartTime.Time, "", nil)
+	// In earlier versions the approval of the first run was valid in all retries: then a
+	// retry did not wait.
+	if p.Spec.Manual && (s.Approval == nil || s.Approval.Retry == s.Retry) {
+		events = add(events, PromotionWaiting, s.Retry, s.StartTime.Time, "", nil)
 	}
 	if s.Approval != nil {
-		// An approval is valid in all retries.
-		events = add(events, PromotionApproved, 0, s.Approval.ApprovalTime.Time, "", actor)
+		events = add(events, PromotionApproved, s.Approval.Retry, s.Approval.ApprovalTime.Time, "", actor)
 	}
 	if s.Attempt != nil {
 		events = add(events, PromotionStarted, s.Retry, startOf(s), run, actor)

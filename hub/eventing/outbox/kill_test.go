@@ -156,6 +156,7 @@ func soaks() bool { return os.Getenv("CAPSTAN_SOAK") != "" }
 // JetStream holds each exactly once, in the order of each promotion; the receiver of
 // webhooks gets each at least once, under the same id; none is missing.
 func TestKilledAtRandom(t *testing.T) {
+	t.Parallel()
 	kills, edges := 3, 1000
 	if soaks() {
 		kills, edges = 100, 20_000

@@ -19,6 +19,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/event"
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // DefaultHorizon is as long as a stream keeps its events by default. Older events are not
@@ -133,6 +134,10 @@ func (b *Outbox) observe(o client.Object) {
 	now, k := b.options.Clock.Now(), keyOf(o)
 	b.mu.Lock()
 	e := b.lockedState.entries[k]
+	if e == nil && b.pastLocked(o, now) {
+		b.mu.Unlock()
+		return
+	}
 	if e == nil || e.object.GetUID() != o.GetUID() {
 		b.forgetLocked(k)
 		e = newEntry(o)
@@ -145,6 +150,43 @@ func (b *Outbox) observe(o client.Object) {
 	fresh := b.freshLocked(k, e, now)
 	b.mu.Unlock()
 	b.publish(fresh)
+}
+
+// margin is how much older than every backend the end of a promotion must be for the promotion
+// to be past: more than clocks may differ and than a new backend takes to be observed.
+const margin = 10 * time.Minute
+
+// pastLocked returns whether no backend can need an event of an object: it is a promotion that
+// ended before the horizon, or before every backend was created. A hub has many of them, and no
+// entry for them.
+func (b *Outbox) pastLocked(o client.Object, now time.Time) bool {
+	p, ok := o.(*capstanv1.Promotion)
+	if !ok || !promotions.Settled(p) {
+		return false
+	}
+	first := now
+	for _, backend := range b.lockedState.backends {
+		if created := backend.object.GetCreationTimestamp().Time; created.Before(first) {
+			first = created
+		}
+	}
+	ended := p.Status.FinishTime.Time
+	return ended.Before(first.Add(-margin)) || ended.Before(now.Add(-b.options.Horizon-margin))
+}
+
+// recall makes the entry of an object that had none because it was past, and changes now. Its
+// events until then are not fresh.
+func (b *Outbox) recall(before, o client.Object) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, k := b.options.Clock.Now(), keyOf(o)
+	if b.lockedState.entries[k] != nil || !b.pastLocked(before, now) || b.pastLocked(o, now) {
+		return
+	}
+	e := newEntry(before)
+	b.lockedState.entries[k] = e
+	e.observe(b.options.Hub, before, b.uidLocked, now)
+	e.fresh(e.events(b.options.Hub, now))
 }
 
 // uidLocked returns the UID of a backend by name, empty if there is none.

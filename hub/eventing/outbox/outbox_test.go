@@ -174,6 +174,7 @@ func TestFlapsWithinOneSecond(t *testing.T) {
 // within their limits. At the end each backend has the last state of every cluster, also the
 // backend that was down all the time.
 func TestFlappingFleet(t *testing.T) {
+	t.Parallel()
 	clusters, flaps, room := 250, 2, 100
 	if soaks() {
 		clusters, room = 500, 200

@@ -14,6 +14,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // credentialCheckInterval is the time between two checks for credentials that expire soon.
@@ -90,12 +91,15 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
-			if o, ok := o.(client.Object); ok {
+			if o, ok := objectOf(o); ok {
 				b.observe(o)
 			}
 		},
-		UpdateFunc: func(_, o any) {
-			if o, ok := o.(client.Object); ok {
+		UpdateFunc: func(before, o any) {
+			if o, ok := objectOf(o); ok {
+				if before, ok := objectOf(before); ok {
+					b.recall(before, o)
+				}
 				b.observe(o)
 			}
 		},
@@ -103,7 +107,7 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 			if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = deleted.Obj
 			}
-			if o, ok := o.(client.Object); ok {
+			if o, ok := objectOf(o); ok {
 				b.forget(o)
 			}
 		},
@@ -117,6 +121,16 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 			b.options.Logger.Error(err, "ending a watch failed")
 		}
 	}, nil
+}
+
+// objectOf returns the object of a cache's event. A Promotion is whole, also if the cache has
+// packed it.
+func objectOf(o any) (client.Object, bool) {
+	object, ok := o.(client.Object)
+	if p, is := promotions.Whole(object); is {
+		return p, true
+	}
+	return object, ok
 }
 
 // checkCredentials publishes the events about credentials that expire soon.

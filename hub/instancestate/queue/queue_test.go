@@ -40,7 +40,7 @@ const (
 
 func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(patience)
-	os.Exit(m.Run())
+	os.Exit(leaks.Main(m.Run))
 }
 
 // world is a simulated SQS with one queue and a clock.
@@ -54,7 +54,6 @@ type world struct {
 
 func start(t testing.TB, c clock.WithTicker, attributes map[string]string) *world {
 	t.Helper()
-	leaks.AtEnd(t)
 	w := &world{sqs: sqs.New(sqs.Options{Clock: c, Seed: 7}), clock: c}
 	var err error
 	if w.Server, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs}, Clock: c}); err != nil {
@@ -159,12 +158,14 @@ func bodies(n int) []string {
 }
 
 func TestConsumes(t *testing.T) {
+	t.Parallel()
 	w := start(t, clock.RealClock{}, nil)
 	queuetest.Consumes(t, w.client, queuetest.Lacks{})
 }
 
 // Full receives start pollers, up to the maximum; they end when the queue is empty.
 func TestPollersFollowTheLoad(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
@@ -198,11 +199,13 @@ func TestPollersFollowTheLoad(t *testing.T) {
 
 // The window limits the messages that are read and not settled, in number and in bytes.
 func TestWindow(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]func(*queue.Options){
 		"messages": func(o *queue.Options) { o.Window = 100 },
 		"bytes":    func(o *queue.Options) { o.WindowBytes, o.PollersMax = int64(80*len(queuetest.Body(1))), 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := NewWithT(t)
 			w := start(t, clock.RealClock{}, nil)
 			g.Expect(w.sqs.Put(region, "q", bodies(500)...)).To(BeNil())
@@ -222,16 +225,21 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A window of ten thousand messages is kept invisible until they are settled.
-func TestTenThousandInFlight(t *testing.T) {
+// A full window of messages is kept invisible until they are settled: the default window, of
+// ten thousand messages, in `make soak`.
+func TestFullWindowStaysInvisible(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
-	const n = queue.DefaultWindow
+	n := 1000
+	if os.Getenv("CAPSTAN_SOAK") != "" {
+		n = queue.DefaultWindow
+	}
 	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
 	held := make(chan *queue.Delivery, 2*n)
 	o := w.options(func(_ context.Context, d *queue.Delivery) { held <- d })
-	o.PollersMax = 1000 // So that the window is the limit, not the pollers.
+	o.Window, o.PollersMax = n, 1000 // So that the window is the limit, not the pollers.
 	consumer, _ := run(t, o)
 	g.Eventually(consumer.InFlight).Should(Equal(n))
 	for range 3 {
@@ -277,18 +285,21 @@ func backsOff(t *testing.T, back func(*queue.Delivery), waits []time.Duration) {
 // After a failure a message is delivered again after 5 s, 10 s, 20 s, up to a quarter of an
 // hour.
 func TestRetryBacksOff(t *testing.T) {
+	t.Parallel()
 	backsOff(t, (*queue.Delivery).Retry, []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 900, 900})
 }
 
 // A message that no reader can handle is not received in a tight loop: in a quarter of an
 // hour it has fewer receives than the redrive policy allows.
 func TestReleaseBacksOff(t *testing.T) {
+	t.Parallel()
 	waits := []time.Duration{0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
 	backsOff(t, (*queue.Delivery).Release, waits)
 }
 
 // With a redrive policy, SQS itself moves malformed messages, and no others.
 func TestMalformedWithRedrivePolicy(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
@@ -301,7 +312,7 @@ func TestMalformedWithRedrivePolicy(t *testing.T) {
 	o := w.options(ack)
 	o.Observer = &seen
 	consumer, _ := run(t, o)
-	g.Eventually(func() int { return w.Count(aws.Match{Action: "GetQueueAttributes"}, "") }).Should(Equal(2))
+	g.Eventually(consumer.Status).Should(HaveField("HasDeadLetters", true), "the attributes are known")
 	g.Expect(w.sqs.Put(region, "q", append(bodies(9), "abcd")...)).To(BeNil())
 	g.Eventually(func() []string { return w.sqs.Bodies(region, "dead") }).Should(ConsistOf("abcd"))
 	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(9))
@@ -316,6 +327,7 @@ func TestMalformedWithRedrivePolicy(t *testing.T) {
 // The queue of the redrive policy was deleted: a malformed message stays in the queue, and
 // is retried with delays.
 func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
@@ -333,7 +345,7 @@ func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
 	g.Eventually(func() int {
 		c.Step(time.Second)
 		return w.Count(aws.Match{Action: "GetQueueAttributes"}, "")
-	}, "10s").Should(BeNumerically(">", 1), "the first attributes are known")
+	}).Should(BeNumerically(">", 1), "the first attributes are known")
 	g.Expect(w.sqs.Put(region, "q", "abcd")).To(BeNil())
 	g.Eventually(seen.of(queue.Retried)).Should(Equal(1))
 	g.Eventually(w.UnderWayReceives).Should(Equal(2))
@@ -369,6 +381,7 @@ func (f *fifo) GetQueueAttributes(ctx context.Context, in *api.GetQueueAttribute
 // A FIFO dead-letter queue accepts malformed messages: two with the same body are two
 // messages.
 func TestMalformedGoesToFIFO(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	w := start(t, clock.RealClock{}, nil)
 	o := w.options(ack)
@@ -376,7 +389,7 @@ func TestMalformedGoesToFIFO(t *testing.T) {
 	o.Client, o.DeadLetterQueueURL = dead, sqs.URL(w.Server, "dead.fifo")
 	run(t, o)
 	g.Expect(w.sqs.Put(region, "q", "abcd", "abcd")).To(BeNil())
-	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }, "20s").Should(Equal(2))
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(2))
 	dead.mu.Lock()
 	defer dead.mu.Unlock()
 	g.Expect(dead.sent).To(HaveLen(2))
@@ -390,6 +403,7 @@ func (*shaky) Malformed(error, string) { panic("on purpose") }
 
 // A panic on a malformed message affects only that message, like a panic of a Handler.
 func TestPanicOnWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	w := start(t, clock.RealClock{}, nil)
 	var seen shaky
@@ -404,16 +418,19 @@ func TestPanicOnWhatCannotBeRead(t *testing.T) {
 
 // Without a dead-letter queue, a malformed message is deleted and reported.
 func TestMalformedIsDiscarded(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
-	w := start(t, testclock.NewFakeClock(time.Now()), nil)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
 	var seen observer
 	o := w.options(ack)
 	o.Observer = &seen
 	run(t, o)
-	g.Eventually(func() int { return w.Count(aws.Match{Action: "GetQueueAttributes"}, "") }).Should(Equal(1))
-	g.Eventually(w.UnderWayReceives).Should(Equal(2))
 	g.Expect(w.sqs.Put(region, "q", "abcd")).To(BeNil())
-	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(1))
+	g.Eventually(func() int {
+		c.Step(time.Second) // The message is retried until the attributes of the queue are known.
+		return w.sqs.Stats(region, "q").Deleted
+	}).Should(Equal(1))
 	g.Expect(seen.of(queue.Discarded)()).To(Equal(1))
 }
 
@@ -423,6 +440,7 @@ func (w *world) UnderWayReceives() int { return w.UnderWay(aws.Match{Action: "Re
 // While it is not known whether the queue has a redrive policy, no malformed message is
 // deleted.
 func TestMalformedIsKeptWhileAttributesAreDenied(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	w := start(t, testclock.NewFakeClock(time.Now()), nil)
 	w.Inject(aws.Rule{Match: aws.Match{Action: "GetQueueAttributes"}, Fault: sqs.Denied})
@@ -438,6 +456,7 @@ func TestMalformedIsKeptWhileAttributesAreDenied(t *testing.T) {
 
 // A panic of a Handler does not affect other messages.
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	w := start(t, testclock.NewFakeClock(time.Now()), nil)
 	var seen observer
@@ -458,6 +477,7 @@ func TestPanic(t *testing.T) {
 // Row 13 of the test matrix: the status shows the class of every error of the queue, and the
 // consumer recovers without a restart.
 func TestErrorsAreReportedAndRecover(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		class queue.Class
 		fault *aws.Fault
@@ -466,6 +486,7 @@ func TestErrorsAreReportedAndRecover(t *testing.T) {
 	} {
 		class, fault := c.class, c.fault
 		t.Run(string(class), func(t *testing.T) {
+			t.Parallel()
 			g := NewWithT(t)
 			c := testclock.NewFakeClock(time.Now())
 			w := start(t, c, nil)
@@ -488,6 +509,7 @@ func TestErrorsAreReportedAndRecover(t *testing.T) {
 
 // A queue with a name in the configuration is found when it is created, also a second time.
 func TestQueueByName(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
@@ -510,6 +532,7 @@ func TestQueueByName(t *testing.T) {
 // All faults occur at the same time for a while: no message is lost, and all of them are
 // deleted at the end.
 func TestNothingIsLostUnderFaults(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
@@ -530,13 +553,17 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 		}
 		d.Ack()
 	})
-	run(t, o)
+	consumer, _ := run(t, o)
 	g.Expect(w.sqs.Put(region, "q", bodies(n)...)).To(BeNil())
 	left := func() int {
-		c.Step(500 * time.Millisecond)
+		step := 500 * time.Millisecond
+		if consumer.InFlight() == 0 && w.sqs.Stats(region, "q").Visible == 0 {
+			step = 5 * time.Second // All messages wait for their next delivery.
+		}
+		c.Step(step)
 		return len(w.sqs.Bodies(region, "q"))
 	}
-	g.Eventually(left).WithPolling(20 * time.Millisecond).Should(BeZero())
+	g.Eventually(left).WithPolling(5 * time.Millisecond).Should(BeZero())
 	mu.Lock()
 	defer mu.Unlock()
 	g.Expect(seen).To(HaveLen(n))
@@ -544,6 +571,7 @@ func TestNothingIsLostUnderFaults(t *testing.T) {
 
 // A consumer that is stopped repeatedly during a burst loses no message.
 func TestStoppedAtRandom(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	w := start(t, clock.RealClock{}, nil)
 	const n = 3000
@@ -586,6 +614,7 @@ func TestStoppedAtRandom(t *testing.T) {
 // A reader that crashes repeatedly and processes a few messages each time processes all of
 // them before maxReceiveCount: it does not receive all messages each time.
 func TestCrashesRepeatedly(t *testing.T) {
+	leaks.AtEnd(t) // The test is not parallel: no other consumer runs.
 	g := NewWithT(t)
 	c := testclock.NewFakeClock(time.Now())
 	w := start(t, c, nil)
@@ -617,6 +646,7 @@ func TestCrashesRepeatedly(t *testing.T) {
 
 // Errors of the SDK without credentials, and without a response.
 func TestClassOf(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := api.New(api.Options{
 		Region: region, BaseEndpoint: sdk.String("http://127.0.0.1:1"), Retryer: sdk.NopRetryer{},
@@ -637,6 +667,7 @@ func TestClassOf(t *testing.T) {
 // The message of a lasting error stays the same, although each call has another port and
 // another request id: so the status is written on transitions only.
 func TestErrorMessageIsStable(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(try int) error{
 		"connection": func(try int) error {
 			return &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: 40000 + try}, Addr: &net.TCPAddr{Port: 443}, Err: syscall.ECONNRESET}
@@ -651,6 +682,7 @@ func TestErrorMessageIsStable(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := NewWithT(t)
 			c := testclock.NewFakeClock(time.Now())
 			w := start(t, c, nil)
@@ -662,7 +694,7 @@ func TestErrorMessageIsStable(t *testing.T) {
 			g.Eventually(func() int32 {
 				c.Step(30 * time.Second)
 				return failing.tries.Load()
-			}, "10s").Should(BeNumerically(">", 12))
+			}).Should(BeNumerically(">", 12))
 			seen.mu.Lock()
 			defer seen.mu.Unlock()
 			g.Expect(seen.changes).To(Equal(1), consumer.Status().Message)

@@ -2,6 +2,7 @@ package decision
 
 import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // Target is the observed state of one target of an environment.
@@ -15,13 +16,14 @@ type Target struct {
 }
 
 // Agree returns the revision that all targets run now, fresh and ready, and true; false if
-// there is no such revision, or there are no targets.
+// there is no such revision, or there are no targets. If the targets name the same content
+// differently, it is the first one's revision.
 func Agree(targets []Target) (string, bool) {
 	if len(targets) == 0 {
 		return "", false
 	}
 	for _, t := range targets {
-		if !t.Fresh || !t.Ready || t.Revision == "" || t.Revision != targets[0].Revision {
+		if !t.Fresh || !t.Ready || t.Revision == "" || !revision.Same(t.Revision, targets[0].Revision) {
 			return "", false
 		}
 	}
@@ -39,13 +41,14 @@ func Fresh(targets []Target) bool {
 }
 
 // Revisions returns the distinct revisions of the targets, in their order; an
-// empty string stands for a target that runs none.
+// empty string stands for a target that runs none. Of revisions with the same content it
+// returns the first.
 func Revisions(targets []Target) []string {
 	var revisions []string
 	seen := map[string]bool{}
 	for _, t := range targets {
-		if !seen[t.Revision] {
-			seen[t.Revision] = true
+		if content := revision.Content(t.Revision); !seen[content] {
+			seen[content] = true
 			revisions = append(revisions, t.Revision)
 		}
 	}
@@ -53,13 +56,14 @@ func Revisions(targets []Target) []string {
 }
 
 // Record returns the agreement to be kept in Pipeline.status: the last one, or the new
-// revision with the sequence raised by one. Mixed, unready and stale targets do not agree,
-// so the last agreement stays during a roll-out.
+// revision with the sequence raised by one. Another name of the same content is no new
+// revision. Mixed, unready and stale targets do not agree, so the last agreement stays
+// during a roll-out.
 //
 // If the status was lost, the highest sequence is read from outbound: the Promotions whose
 // source is the environment.
 func Record(last *pipelinesv1.AgreedRevision, targets []Target, outbound []Entry) *pipelinesv1.AgreedRevision {
-	revision, ok := Agree(targets)
+	agreed, ok := Agree(targets)
 	if !ok {
 		return last
 	}
@@ -71,8 +75,8 @@ func Record(last *pipelinesv1.AgreedRevision, targets []Target, outbound []Entry
 			}
 		}
 	}
-	if last.Revision == revision {
+	if revision.Same(last.Revision, agreed) {
 		return last
 	}
-	return &pipelinesv1.AgreedRevision{Revision: revision, Sequence: last.Sequence + 1}
+	return &pipelinesv1.AgreedRevision{Revision: agreed, Sequence: last.Sequence + 1}
 }

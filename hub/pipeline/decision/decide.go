@@ -3,6 +3,7 @@ package decision
 import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // Environment is the state of one environment at the time of the decision.
@@ -29,6 +30,10 @@ type Question struct {
 	Source Environment
 	// Into is the environment for which Decide decides.
 	Into Environment
+	// SameOrigin is whether the newest promotion into the environment, which names another
+	// agreement, is for the same roll-out as the candidate. The line was edited since, or the
+	// Pipeline was created again.
+	SameOrigin bool
 }
 
 // Verdict is the answer to a Question.
@@ -79,7 +84,7 @@ var decisionTable = []decisionRow{
 	{SourceNotAgreed, "the source's targets are not all fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
 		func(q Question) bool { _, ok := Agree(q.Source.Targets); return !ok || q.Source.Agreed == nil }},
-	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of its newest succeeded promotion", false,
+	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it", false,
 		"A revision that was changed outside the pipeline is not promoted.",
 		func(q Question) bool { return !promotable(q) }},
 	{NoTargets, "the environment has no targets", false,
@@ -90,21 +95,23 @@ var decisionTable = []decisionRow{
 		func(q Question) bool { return !Fresh(q.Into.Targets) }},
 	{UpToDate, "every target of the environment runs the candidate", false,
 		"There is nothing to do.",
-		func(q Question) bool { r, ok := Agree(q.Into.Targets); return ok && r == q.Source.Agreed.Revision }},
-	{IntentChanged, "the newest promotion is for this (revision, sequence), is not done, and the Pipeline's app, strategy or manual was edited", true,
+		func(q Question) bool {
+			r, ok := Agree(q.Into.Targets)
+			return ok && revision.Same(r, q.Source.Agreed.Revision)
+		}},
+	{IntentChanged, "the newest promotion is for this roll-out, was not carried out, is in flight or failed, and the Pipeline's strategy or manual was edited", true,
 		"The edit takes effect with the next number.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
-			return n != nil && (!n.Phase.Finished() || n.Phase == capstanv1.PhaseFailed) && !n.Intent.Equal(*q.Into.Intent)
+			return n != nil && !n.CarriedOut && (!n.Phase.Finished() || n.Phase == capstanv1.PhaseFailed) && !n.Intent.Equal(*q.Into.Intent)
 		}},
-	{PromotionRestored, "the newest promotion is for this (revision, sequence) and ended because the promotion or the environment was removed from the Pipeline", true,
-		"It was added to the Pipeline again.",
+	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, or the Pipeline was deleted", true,
+		"The environment is in the line again, or still, and does not have the revision.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
-			return n != nil && n.Phase == capstanv1.PhaseSuperseded &&
-				(n.Reason == string(PromotionRemoved) || n.Reason == string(EnvironmentRemoved))
+			return n != nil && !n.CarriedOut && (endedByEdit(n) || n.Former && n.Phase == capstanv1.PhaseFailed)
 		}},
-	{AlreadyDecided, "the newest promotion is for this (revision, sequence)", false,
+	{AlreadyDecided, "the newest promotion is for this roll-out", false,
 		"It is in flight, or it ended. A candidate is promoted once; spec.retry repeats it.",
 		func(q Question) bool { return newestForCandidate(q) != nil }},
 	{NewRevision, "otherwise", true,
@@ -119,22 +126,41 @@ func promotable(q Question) bool {
 	if q.Source.Name == q.First.Name {
 		return true
 	}
-	revision := q.Source.Agreed.Revision
-	if q.First.Agreed != nil && q.First.Agreed.Revision == revision {
+	candidate := q.Source.Agreed.Revision
+	if q.First.Agreed != nil && revision.Same(q.First.Agreed.Revision, candidate) {
 		return true
 	}
-	succeeded := q.Source.Ledger.NewestSucceeded()
-	return succeeded != nil && succeeded.Revision == revision
+	brought := q.Source.Ledger.LastBrought()
+	return brought != nil && revision.Same(brought.Revision, candidate)
 }
 
-// newestForCandidate returns the newest promotion if it is for the candidate's
-// (revision, sequence), else nil.
+// newestForCandidate returns the newest promotion if it is for the candidate's roll-out,
+// else nil. That is one for the same application, revision, source and sequence, or, if the
+// line was edited since, one that has its origin in the same agreement.
 func newestForCandidate(q Question) *Entry {
 	n := q.Into.Ledger.Newest()
-	if n == nil || n.Revision != q.Source.Agreed.Revision || n.Sequence != q.Source.Agreed.Sequence || n.Source != q.Source.Name {
+	if n == nil || n.Intent.App != q.Into.Intent.App || !revision.Same(n.Revision, q.Source.Agreed.Revision) {
 		return nil
 	}
-	return n
+	if q.SameOrigin || n.Source == q.Source.Name && n.Sequence == q.Source.Agreed.Sequence {
+		return n
+	}
+	return nil
+}
+
+// endedByEdit returns whether a promotion ended because the line or the Pipeline changed, and
+// not because of its revision. SourceMovedOn counts: the source at that time was another
+// environment, or the status of the Pipeline was lost since.
+func endedByEdit(n *Entry) bool {
+	if n.Phase != capstanv1.PhaseSuperseded {
+		return false
+	}
+	switch PhaseReason(n.Reason) { //nolint:exhaustive // The others are not edits.
+	case PromotionRemoved, EnvironmentRemoved, PipelineDeleted, SourceChanged, SourceMovedOn:
+		return true
+	default:
+		return false
+	}
 }
 
 // Decide returns whether a Promotion into an environment is due.

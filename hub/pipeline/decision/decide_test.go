@@ -2,8 +2,10 @@ package decision
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -12,7 +14,11 @@ import (
 var (
 	notify = Intent{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}}
 	manual = Intent{Strategy: notify.Strategy, Manual: true}
+	other  = Intent{Strategy: notify.Strategy, App: pipelinesv1.LocalAppReference{Name: "another"}}
 )
+
+// sameRollOut says that the newest promotion, from another source, is for the candidate.
+func sameRollOut(q *Question) { q.SameOrigin = true }
 
 // at is a target that runs a revision, fresh and ready.
 func at(revision string) Target { return Target{Fresh: true, Ready: true, Revision: revision} }
@@ -60,39 +66,50 @@ func TestDecide(t *testing.T) {
 		q    Question
 		want Reason
 	}{
-		"a new revision":                     {question(), NewRevision},
-		"suspended":                          {question(func(q *Question) { q.Suspended = true }), Suspended},
-		"no promotion":                       {question(func(q *Question) { q.Into.Intent = nil }), NoPromotion},
-		"no targets":                         {question(func(q *Question) { q.Into.Targets = nil }), NoTargets},
-		"source mixed":                       {question(func(q *Question) { q.Source.Targets = []Target{at("1.1"), at("1.0")} }), SourceNotAgreed},
-		"source unready":                     {question(func(q *Question) { q.Source.Targets = []Target{unready("1.1")} }), SourceNotAgreed},
-		"source stale":                       {question(func(q *Question) { q.Source.Targets = []Target{stale("1.1")} }), SourceNotAgreed},
-		"source without targets":             {question(func(q *Question) { q.Source.Targets = nil }), SourceNotAgreed},
-		"source agreed, not yet recorded":    {question(func(q *Question) { q.Source.Agreed = nil }), SourceNotAgreed},
-		"environment stale":                  {question(func(q *Question) { q.Into.Targets = []Target{stale("1.0")} }), EnvironmentNotFresh},
-		"environment runs it":                {question(func(q *Question) { q.Into.Targets = []Target{at("1.1")} }), UpToDate},
-		"environment half there":             {question(func(q *Question) { q.Into.Targets = []Target{at("1.1"), at("1.0")} }), NewRevision},
-		"environment there, unready":         {question(func(q *Question) { q.Into.Targets = []Target{unready("1.1")} }), NewRevision},
-		"environment runs nothing":           {question(func(q *Question) { q.Into.Targets = []Target{{Fresh: true}} }), NewRevision},
-		"in flight":                          {question(with(entry(1, "1.1", 2, inFlight))), AlreadyDecided},
-		"created, not begun":                 {question(with(entry(1, "1.1", 2, ""))), AlreadyDecided},
-		"succeeded, then rolled back":        {question(with(entry(1, "1.1", 2, capstanv1.PhaseSucceeded))), AlreadyDecided},
-		"rejected":                           {question(with(entry(1, "1.1", 2, capstanv1.PhaseRejected))), AlreadyDecided},
-		"failed":                             {question(with(entry(1, "1.1", 2, capstanv1.PhaseFailed))), AlreadyDecided},
-		"the same revision again (ABA)":      {question(with(entry(1, "1.1", 1, capstanv1.PhaseSucceeded))), NewRevision},
-		"an older one in flight":             {question(with(entry(1, "1.0", 1, inFlight))), NewRevision},
-		"an older one for it, newer other":   {question(with(entry(1, "1.1", 2, capstanv1.PhaseSuperseded), entry(2, "1.0", 1, inFlight))), NewRevision},
-		"same sequence, other source":        {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "qa", Intent: notify, Phase: inFlight})), NewRevision},
-		"strategy edited under way":          {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseAwaitingApproval})), IntentChanged},
-		"strategy edited after failure":      {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseFailed})), IntentChanged},
-		"strategy edited after rejection":    {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseRejected})), AlreadyDecided},
-		"promotion taken out, back again":    {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(PromotionRemoved)})), PromotionRestored},
-		"environment was changed by hand":    {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(EnvironmentMovedOn)})), AlreadyDecided},
-		"staging at dev's revision":          {question(fromStaging("1.1")), NewRevision},
-		"fast dev: promoted into staging":    {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), NewRevision},
-		"staging made by hand":               {question(fromStaging("9.9", entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
-		"staging rolled back by hand":        {question(fromStaging("1.04", entry(2, "1.04", 1, capstanv1.PhaseSucceeded), entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
-		"staging's newest failed, as before": {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded), entry(4, "1.06", 1, capstanv1.PhaseFailed))), NewRevision},
+		"a new revision":                      {question(), NewRevision},
+		"suspended":                           {question(func(q *Question) { q.Suspended = true }), Suspended},
+		"no promotion":                        {question(func(q *Question) { q.Into.Intent = nil }), NoPromotion},
+		"no targets":                          {question(func(q *Question) { q.Into.Targets = nil }), NoTargets},
+		"source mixed":                        {question(func(q *Question) { q.Source.Targets = []Target{at("1.1"), at("1.0")} }), SourceNotAgreed},
+		"source unready":                      {question(func(q *Question) { q.Source.Targets = []Target{unready("1.1")} }), SourceNotAgreed},
+		"source stale":                        {question(func(q *Question) { q.Source.Targets = []Target{stale("1.1")} }), SourceNotAgreed},
+		"source without targets":              {question(func(q *Question) { q.Source.Targets = nil }), SourceNotAgreed},
+		"source agreed, not yet recorded":     {question(func(q *Question) { q.Source.Agreed = nil }), SourceNotAgreed},
+		"environment stale":                   {question(func(q *Question) { q.Into.Targets = []Target{stale("1.0")} }), EnvironmentNotFresh},
+		"environment runs it":                 {question(func(q *Question) { q.Into.Targets = []Target{at("1.1")} }), UpToDate},
+		"environment half there":              {question(func(q *Question) { q.Into.Targets = []Target{at("1.1"), at("1.0")} }), NewRevision},
+		"environment there, unready":          {question(func(q *Question) { q.Into.Targets = []Target{unready("1.1")} }), NewRevision},
+		"environment runs nothing":            {question(func(q *Question) { q.Into.Targets = []Target{{Fresh: true}} }), NewRevision},
+		"in flight":                           {question(with(entry(1, "1.1", 2, inFlight))), AlreadyDecided},
+		"created, not begun":                  {question(with(entry(1, "1.1", 2, ""))), AlreadyDecided},
+		"succeeded, then rolled back":         {question(with(entry(1, "1.1", 2, capstanv1.PhaseSucceeded))), AlreadyDecided},
+		"rejected":                            {question(with(entry(1, "1.1", 2, capstanv1.PhaseRejected))), AlreadyDecided},
+		"failed":                              {question(with(entry(1, "1.1", 2, capstanv1.PhaseFailed))), AlreadyDecided},
+		"the same revision again (ABA)":       {question(with(entry(1, "1.1", 1, capstanv1.PhaseSucceeded))), NewRevision},
+		"an older one in flight":              {question(with(entry(1, "1.0", 1, inFlight))), NewRevision},
+		"an older one for it, newer other":    {question(with(entry(1, "1.1", 2, capstanv1.PhaseSuperseded), entry(2, "1.0", 1, inFlight))), NewRevision},
+		"same sequence, other source":         {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "qa", Intent: notify, Phase: inFlight})), NewRevision},
+		"strategy edited under way":           {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseAwaitingApproval})), IntentChanged},
+		"strategy edited after failure":       {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseFailed})), IntentChanged},
+		"strategy edited during the roll-out": {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: inFlight, CarriedOut: true})), AlreadyDecided},
+		"another application":                 {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: other, Phase: capstanv1.PhaseSucceeded})), NewRevision},
+		"other source, same roll-out":         {question(sameRollOut, with(Entry{Number: 1, Revision: "1.1", Sequence: 9, Source: "qa", Intent: notify, Phase: inFlight, CarriedOut: true})), AlreadyDecided},
+		"other source, not carried out":       {question(sameRollOut, with(Entry{Number: 1, Revision: "1.1", Sequence: 9, Source: "qa", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(SourceChanged)})), PromotionRestored},
+		"other source, rejected there":        {question(sameRollOut, with(Entry{Number: 1, Revision: "1.1", Sequence: 9, Source: "qa", Intent: notify, Phase: capstanv1.PhaseRejected})), AlreadyDecided},
+		"removed during the roll-out":         {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(EnvironmentRemoved), CarriedOut: true})), AlreadyDecided},
+		"former Pipeline, carried out":        {question(with(Entry{Number: 4, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(PipelineDeleted), CarriedOut: true, Former: true})), AlreadyDecided},
+		"former Pipeline, not carried out":    {question(with(Entry{Number: 4, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(PipelineDeleted), Former: true})), PromotionRestored},
+		"former Pipeline, failed":             {question(with(Entry{Number: 4, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseFailed, Former: true})), PromotionRestored},
+		"former Pipeline, in flight still":    {question(with(Entry{Number: 4, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhasePromoting, Former: true})), AlreadyDecided},
+		"strategy edited after rejection":     {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: manual, Phase: capstanv1.PhaseRejected})), AlreadyDecided},
+		"promotion taken out, back again":     {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(PromotionRemoved)})), PromotionRestored},
+		"environment was changed by hand":     {question(with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(EnvironmentMovedOn)})), AlreadyDecided},
+		"staging at dev's revision":           {question(fromStaging("1.1")), NewRevision},
+		"fast dev: promoted into staging":     {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), NewRevision},
+		"staging made by hand":                {question(fromStaging("9.9", entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
+		"staging rolled back by hand":         {question(fromStaging("1.04", entry(2, "1.04", 1, capstanv1.PhaseSucceeded), entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
+		"staging brought there, then deleted": {question(fromStaging("1.05", Entry{Number: 3, Revision: "1.05", Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(PipelineDeleted), CarriedOut: true, Former: true})), NewRevision},
+		"staging's newest failed, as before":  {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded), entry(4, "1.06", 1, capstanv1.PhaseFailed))), NewRevision},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -147,7 +164,64 @@ func TestLedger(t *testing.T) {
 	l := NewLedger([]Entry{entry(2, "b", 1, ""), entry(9, "d", 1, ""), entry(3, "c", 1, capstanv1.PhaseSucceeded)}, 7)
 	g.Expect(l.Next()).To(Equal(int64(10)))
 	g.Expect(l.Newest().Number).To(Equal(int64(9)))
-	g.Expect(l.NewestSucceeded().Number).To(Equal(int64(3)))
+	g.Expect(l.LastBrought().Number).To(Equal(int64(3)))
 	g.Expect(l.HasEarlier("c", 9)).To(BeTrue())
 	g.Expect(l.HasEarlier("d", 9)).To(BeFalse(), "not its own")
+}
+
+// The numbers of a re-created Pipeline continue those of the former one, and its own
+// promotions are newer than all of those.
+func TestLedgerOfFormerPipelines(t *testing.T) {
+	g := NewWithT(t)
+	when := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	former := func(n int64, uid types.UID, age time.Duration) Entry {
+		e := entry(n, "1.0", 1, capstanv1.PhaseSucceeded)
+		e.Former, e.Pipeline, e.Created = true, uid, when.Add(-age)
+		return e
+	}
+	l := NewLedger([]Entry{former(8, "oldest", 5*time.Hour), former(2, "old", time.Hour), former(3, "old", time.Hour)}, 0)
+	g.Expect(l.Newest().Number).To(Equal(int64(3)), "the newest of the latest former Pipeline")
+	g.Expect(l.Next()).To(Equal(int64(9)), "above every number ever used")
+
+	own := entry(1, "1.1", 1, "")
+	own.Pipeline = "now"
+	l = NewLedger([]Entry{former(8, "oldest", 5*time.Hour), own}, 1)
+	g.Expect(l.Newest().Pipeline).To(Equal(types.UID("now")))
+	g.Expect(l.Highest()).To(Equal(int64(1)), "a promotion of an earlier version of the hub is not superseded by those of a former Pipeline")
+	g.Expect(l.LastBrought().Number).To(Equal(int64(8)))
+}
+
+// Of two promotions into an environment, the one with the higher number outranks the other,
+// also if the Pipeline was re-created between them.
+func TestOutranks(t *testing.T) {
+	when := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	made := func(n int64, uid types.UID, at time.Time) Entry {
+		e := entry(n, "1.0", 1, "")
+		e.Pipeline, e.Created = uid, at
+		return e
+	}
+	for name, tc := range map[string]struct {
+		ledger Ledger
+		of     Entry
+		want   bool
+	}{
+		"alone":                       {NewLedger([]Entry{made(1, "a", when)}, 1), made(1, "a", when), false},
+		"a higher number":             {NewLedger([]Entry{made(2, "a", when)}, 0), made(1, "a", when), true},
+		"a higher number was deleted": {NewLedger(nil, 2), made(1, "a", when), true},
+		"a lower number":              {NewLedger([]Entry{made(1, "a", when)}, 0), made(2, "a", when), false},
+		"the Pipeline was re-created, the numbers continued":           {NewLedger([]Entry{made(2, "b", when)}, 0), made(1, "a", when), true},
+		"the Pipeline was re-created, the numbers began again: former": {NewLedger([]Entry{made(1, "b", when.Add(time.Minute))}, 0), made(5, "a", when), false},
+		"the Pipeline was re-created, the numbers began again: own":    {NewLedger([]Entry{made(5, "a", when)}, 0), made(1, "b", when.Add(time.Minute)), false},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(tc.ledger.Outranks(tc.of)).To(Equal(tc.want)) })
+	}
+}
+
+func TestBusyUntil(t *testing.T) {
+	g := NewWithT(t)
+	when := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	acting, own := entry(1, "1.0", 1, capstanv1.PhaseSuperseded), entry(2, "1.1", 2, capstanv1.PhasePromoting)
+	acting.BusyUntil, own.BusyUntil = when, when.Add(time.Hour)
+	g.Expect(NewLedger([]Entry{acting, own}, 0).BusyUntil(own)).To(Equal(when), "its own attempt does not count")
+	g.Expect(NewLedger([]Entry{own}, 0).BusyUntil(own)).To(BeZero())
 }

@@ -1,24 +1,32 @@
 package decision
 
 import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // QuestionOf returns the question whether a Promotion into environment i of a Pipeline
 // is due; i is at least 1. targets holds the targets of each environment, in the order
-// of the spec. promotions are those of exactly this Pipeline, into any environment.
+// of the spec. promotions are those of all Pipelines of the name, into any environment:
+// also those of a former Pipeline that was deleted (Line).
 //
 // The reconciler passes the targets that it observes now, an explanation passes those of
 // the status (TargetsOf). All else is read from the Pipeline here, so both decide by the
 // same rules.
 func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capstanv1.Promotion, i int) Question {
-	return Question{
+	q := Question{
 		Suspended: p.Spec.Suspend,
 		First:     environmentOf(p, targets, promotions, 0),
 		Source:    environmentOf(p, targets, promotions, i-1),
 		Into:      environmentOf(p, targets, promotions, i),
 	}
+	q.SameOrigin = sameOrigin(p, promotions, q)
+	return q
 }
 
 func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capstanv1.Promotion, i int) Environment {
@@ -31,7 +39,7 @@ func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []cap
 	if status := p.Status.Environments[env.Name]; status != nil {
 		e.Agreed, mark = status.Agreed, status.LastPromotion
 	}
-	e.Ledger = LedgerOf(promotions, env.Name, mark)
+	e.Ledger = LedgerOf(LineOf(p), promotions, env.Name, mark)
 	return e
 }
 
@@ -55,37 +63,114 @@ func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStat
 	return targets
 }
 
-// LedgerOf returns the ledger of one environment. promotions are those of one Pipeline,
-// into any environment. mark is the highest number that Pipeline.status keeps for the
-// environment; 0 if it keeps none.
-func LedgerOf(promotions []capstanv1.Promotion, environment string, mark int64) Ledger {
-	var entries []Entry
-	for i := range promotions {
-		if promotions[i].Spec.Environment == environment {
-			entries = append(entries, EntryOf(&promotions[i]))
-		}
-	}
-	return NewLedger(entries, mark)
+// Line says which promotions are the history of a Pipeline: its own, which have its UID,
+// and those of former Pipelines of its namespace and name, if they are for the same
+// application. A Pipeline that was deleted and created again, or restored from a backup
+// under a new UID, continues that history: what was carried out is not carried out again,
+// and the numbers continue.
+type Line struct {
+	UID types.UID
+	App pipelinesv1.LocalAppReference
 }
 
-// Outbound returns the promotions of one Pipeline whose source is an environment.
-func Outbound(promotions []capstanv1.Promotion, environment string) []Entry {
+// LineOf returns the Line of a Pipeline.
+func LineOf(p *pipelinesv1.Pipeline) Line { return Line{UID: p.UID, App: p.Spec.AppRef} }
+
+// entries returns the promotions that are part of the history and pass the filter.
+func (l Line) entries(promotions []capstanv1.Promotion, filter func(*capstanv1.PromotionSpec) bool) []Entry {
 	var entries []Entry
 	for i := range promotions {
-		if promotions[i].Spec.Source.Environment == environment {
-			entries = append(entries, EntryOf(&promotions[i]))
+		p := &promotions[i]
+		former := p.Spec.Pipeline.UID != l.UID
+		if !filter(&p.Spec) || former && p.Spec.App != l.App {
+			continue
 		}
+		e := EntryOf(p)
+		e.Former = former
+		entries = append(entries, e)
 	}
 	return entries
 }
 
-// NewestOf returns the promotion with the highest number into an environment, from the
-// promotions of one Pipeline; nil if there is none.
-func NewestOf(promotions []capstanv1.Promotion, environment string) *capstanv1.Promotion {
+// LedgerOf returns the ledger of one environment. promotions are those of all Pipelines of
+// the name, into any environment. mark is the highest number that Pipeline.status keeps for
+// the environment; 0 if it keeps none.
+func LedgerOf(line Line, promotions []capstanv1.Promotion, environment string, mark int64) Ledger {
+	return NewLedger(line.entries(promotions, func(p *capstanv1.PromotionSpec) bool { return p.Environment == environment }), mark)
+}
+
+// Outbound returns the promotions whose source is an environment. promotions are those of
+// all Pipelines of the name.
+func Outbound(line Line, promotions []capstanv1.Promotion, environment string) []Entry {
+	return line.entries(promotions, func(p *capstanv1.PromotionSpec) bool { return p.Source.Environment == environment })
+}
+
+// sameOrigin returns whether the newest promotion into the environment is for the same
+// roll-out as the candidate, although it names another agreement: an environment was
+// inserted, removed, renamed or moved since, or the Pipeline was created again. Both come
+// from the same agreement of an earlier environment, so a promotion that was carried out is
+// not carried out again.
+//
+// If no environment from which the promotion came exists any more, the first agreement of
+// the new source continues the roll-out. So does the first agreement in a re-created
+// Pipeline, whose sequence began again.
+func sameOrigin(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Question) bool {
+	newest, candidate := q.Into.Ledger.Newest(), q.Source.Agreed
+	switch {
+	case newest == nil || candidate == nil || !revision.Same(newest.Revision, candidate.Revision):
+		return false
+	case newest.Former && candidate.Sequence == 1:
+		return true
+	case newest.Source == q.Source.Name:
+		return false // The sequence says whether it is the same agreement.
+	}
+	line := LineOf(p)
+	theirs := origins(line, promotions, agreement{newest.Source, newest.Sequence}, newest.Revision)
+	ours := origins(line, promotions, agreement{q.Source.Name, candidate.Sequence}, candidate.Revision)
+	if first := q.First.Agreed; first != nil && revision.Same(first.Revision, candidate.Revision) {
+		ours = append(ours, agreement{q.First.Name, first.Sequence})
+	}
+	if slices.ContainsFunc(theirs, func(a agreement) bool { return slices.Contains(ours, a) }) {
+		return true
+	}
+	exists := func(a agreement) bool {
+		return slices.ContainsFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == a.environment })
+	}
+	return candidate.Sequence == 1 && !slices.ContainsFunc(theirs, exists)
+}
+
+// agreement identifies one agreement of an environment.
+type agreement struct {
+	environment string
+	sequence    int64
+}
+
+// origins returns the agreements through which a revision came to an agreement, that one
+// first: the newest promotion of the revision into each environment names the agreement
+// before it. Its phase does not matter: an environment may run what was sent before the
+// record says so.
+func origins(line Line, promotions []capstanv1.Promotion, last agreement, candidate string) []agreement {
+	all := []agreement{last}
+	for {
+		promotion := LedgerOf(line, promotions, last.environment, 0).NewestFor(candidate)
+		if promotion == nil {
+			return all
+		}
+		last = agreement{promotion.Source, promotion.Sequence}
+		if slices.Contains(all, last) {
+			return all
+		}
+		all = append(all, last)
+	}
+}
+
+// NewestOf returns the promotion of a Pipeline with the highest number into an environment;
+// nil if there is none. Promotions of former Pipelines of the name do not count.
+func NewestOf(uid types.UID, promotions []capstanv1.Promotion, environment string) *capstanv1.Promotion {
 	var newest *capstanv1.Promotion
 	for i := range promotions {
 		p := &promotions[i]
-		if p.Spec.Environment == environment && (newest == nil || p.Spec.Number > newest.Spec.Number) {
+		if p.Spec.Environment == environment && p.Spec.Pipeline.UID == uid && (newest == nil || p.Spec.Number > newest.Spec.Number) {
 			newest = p
 		}
 	}

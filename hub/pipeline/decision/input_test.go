@@ -100,11 +100,133 @@ func TestNewestAndOutbound(t *testing.T) {
 	all := []capstanv1.Promotion{
 		promotionInto("staging", "dev", 9, 3, "c"), promotionInto("staging", "dev", 10, 4, "d"),
 		promotionInto("prod", "staging", 2, 1, "b"), promotionInto("staging", "dev", 8, 2, "b"),
+		promotionInto("staging", "dev", 30, 1, "a"), promotionInto("staging", "dev", 40, 1, "a"),
 	}
-	g.Expect(NewestOf(all, "staging")).To(BeIdenticalTo(&all[1]))
-	g.Expect(NewestOf(all, "dev")).To(BeNil())
-	g.Expect(Outbound(all, "staging")).To(Equal([]Entry{EntryOf(&all[2])}))
-	g.Expect(Outbound(all, "prod")).To(BeEmpty())
-	g.Expect(LedgerOf(all, "staging", 0).Next()).To(Equal(int64(11)))
-	g.Expect(LedgerOf(all, "staging", 12).Next()).To(Equal(int64(13)))
+	all[4].Spec.Pipeline.UID = "former"
+	all[5].Spec.Pipeline.UID, all[5].Spec.App.Name = "another", "another"
+	g.Expect(NewestOf("", all, "staging")).To(BeIdenticalTo(&all[1]), "not that of a former Pipeline")
+	g.Expect(NewestOf("", all, "dev")).To(BeNil())
+	g.Expect(Outbound(Line{}, all, "staging")).To(Equal([]Entry{EntryOf(&all[2])}))
+	g.Expect(Outbound(Line{}, all, "prod")).To(BeEmpty())
+	g.Expect(Outbound(Line{}, all, "dev")).To(HaveLen(4), "also that of the former Pipeline; not that of another application")
+	g.Expect(LedgerOf(Line{}, all, "staging", 0).Next()).To(Equal(int64(11)))
+	g.Expect(LedgerOf(Line{}, all, "staging", 12).Next()).To(Equal(int64(13)))
+	g.Expect(LedgerOf(Line{UID: "new"}, all[4:], "staging", 0).Next()).To(Equal(int64(31)), "another application's numbers do not count")
+}
+
+// After an edit of the line, the newest promotion is compared with the candidate by where
+// both came from.
+func TestSameOrigin(t *testing.T) {
+	// carried is a promotion that was carried out and ended.
+	carried := func(p capstanv1.Promotion) capstanv1.Promotion {
+		p.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: &metav1.Time{Time: time.Unix(1, 0)}}
+		return p
+	}
+	ofFormer := func(p capstanv1.Promotion) capstanv1.Promotion {
+		p.Spec.Pipeline.UID = "former"
+		return p
+	}
+	for name, tc := range map[string]struct {
+		line   []string
+		agreed map[string]*pipelinesv1.AgreedRevision
+		all    []capstanv1.Promotion
+		want   bool
+	}{
+		"an environment was inserted": {
+			[]string{"dev", "staging", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 2), "staging": agreed("1.1", 2)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1"), carried(promotionInto("staging", "dev", 1, 2, "1.1"))},
+			true,
+		},
+		"inserted, and the first environment is ahead": {
+			[]string{"dev", "staging", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.2", 3), "staging": agreed("1.1", 2)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1"), carried(promotionInto("staging", "dev", 1, 2, "1.1"))},
+			true,
+		},
+		"inserted, and the revision came back": {
+			[]string{"dev", "staging", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 4), "staging": agreed("1.1", 2)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1"), carried(promotionInto("staging", "dev", 1, 4, "1.1"))},
+			false,
+		},
+		"inserted, and it had the revision already": {
+			[]string{"dev", "staging", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 2), "staging": agreed("1.1", 1)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1")},
+			true,
+		},
+		"an environment was removed": {
+			[]string{"dev", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 2)},
+			[]capstanv1.Promotion{carried(promotionInto("staging", "dev", 1, 2, "1.1")), promotionInto("prod", "staging", 1, 5, "1.1")},
+			true,
+		},
+		"removed, and the revision came back": {
+			[]string{"dev", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 4)},
+			[]capstanv1.Promotion{carried(promotionInto("staging", "dev", 1, 2, "1.1")), promotionInto("prod", "staging", 1, 5, "1.1")},
+			false,
+		},
+		"the source was renamed": {
+			[]string{"dev", "stage", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 2), "stage": agreed("1.1", 1)},
+			[]capstanv1.Promotion{carried(promotionInto("staging", "dev", 1, 2, "1.1")), promotionInto("prod", "staging", 1, 5, "1.1")},
+			true,
+		},
+		"the first environment was renamed": {
+			[]string{"develop", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"develop": agreed("1.1", 1)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1")},
+			true,
+		},
+		"renamed, and the revision came back": {
+			[]string{"develop", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"develop": agreed("1.1", 3)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1")},
+			false,
+		},
+		"two environments changed places": {
+			[]string{"staging", "dev", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 2), "staging": agreed("1.1", 5)},
+			[]capstanv1.Promotion{carried(promotionInto("staging", "dev", 1, 2, "1.1")), promotionInto("prod", "staging", 1, 5, "1.1")},
+			true,
+		},
+		"another revision": {
+			[]string{"dev", "staging", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.2", 3), "staging": agreed("1.2", 3)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1"), carried(promotionInto("staging", "dev", 2, 3, "1.2"))},
+			false,
+		},
+		"the same source": {
+			[]string{"dev", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 4)},
+			[]capstanv1.Promotion{promotionInto("prod", "dev", 1, 2, "1.1")},
+			false,
+		},
+		"the Pipeline was re-created": {
+			[]string{"dev", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 1)},
+			[]capstanv1.Promotion{ofFormer(promotionInto("prod", "dev", 1, 2, "1.1"))},
+			true,
+		},
+		"re-created, and the revision came back": {
+			[]string{"dev", "prod"},
+			map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 3)},
+			[]capstanv1.Promotion{ofFormer(promotionInto("prod", "dev", 1, 2, "1.1"))},
+			false,
+		},
+		"no promotion": {[]string{"dev", "prod"}, map[string]*pipelinesv1.AgreedRevision{"dev": agreed("1.1", 4)}, nil, false},
+		"no agreement": {[]string{"dev", "prod"}, nil, []capstanv1.Promotion{promotionInto("prod", "qa", 1, 2, "1.1")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pipelinesv1.Pipeline{Status: pipelinesv1.PipelineStatus{Environments: map[string]*pipelinesv1.EnvironmentStatus{}}}
+			for _, env := range tc.line {
+				p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env})
+				p.Status.Environments[env] = &pipelinesv1.EnvironmentStatus{Agreed: tc.agreed[env]}
+			}
+			q := QuestionOf(p, make([][]Target, len(tc.line)), tc.all, len(tc.line)-1)
+			NewWithT(t).Expect(q.SameOrigin).To(Equal(tc.want))
+		})
+	}
 }

@@ -1,12 +1,16 @@
 package decision
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // Intent is the part of a Promotion that follows from the Pipeline's spec alone. If it
@@ -30,11 +34,30 @@ type Entry struct {
 	Intent   Intent
 	Phase    capstanv1.PromotionPhase
 	Reason   string
+	// CarriedOut: the notification was accepted, or the pull request was merged.
+	CarriedOut bool
+	// Former: the promotion is of a former Pipeline of the same name, which was deleted.
+	Former bool
+	// Created is when the promotion was created; it orders former Pipelines.
+	Created time.Time
+	// Pipeline is the UID of its Pipeline.
+	Pipeline types.UID
+	// BusyUntil is when the newest attempt ends at the latest, if it has no outcome yet.
+	BusyUntil time.Time
+}
+
+// Brought returns whether the promotion brought its revision into the environment: it
+// succeeded, or it was carried out and the end of the roll-out was not observed, because
+// the Pipeline was deleted or the environment was removed from it. One that was superseded
+// by a newer revision does not count: its revision arrived too late to be promoted further.
+func (e Entry) Brought() bool {
+	return e.Phase == capstanv1.PhaseSucceeded || e.CarriedOut && e.Phase == capstanv1.PhaseSuperseded &&
+		(e.Reason == string(PipelineDeleted) || e.Reason == string(EnvironmentRemoved))
 }
 
 // EntryOf returns the Entry of a Promotion.
 func EntryOf(p *capstanv1.Promotion) Entry {
-	return Entry{
+	e := Entry{
 		Number:   p.Spec.Number,
 		Revision: p.Spec.Revision,
 		Sequence: p.Spec.Source.Sequence,
@@ -42,12 +65,21 @@ func EntryOf(p *capstanv1.Promotion) Entry {
 		Intent:   Intent{App: p.Spec.App, Strategy: p.Spec.Strategy, Manual: p.Spec.Manual},
 		Phase:    p.Status.Phase,
 		Reason:   p.Status.Reason,
+
+		CarriedOut: p.Status.CarriedOutTime != nil,
+		Created:    p.CreationTimestamp.Time,
+		Pipeline:   p.Spec.Pipeline.UID,
 	}
+	if a := p.Status.Attempt; a != nil && a.Error == "" {
+		e.BusyUntil = a.NextAttemptTime.Time
+	}
+	return e
 }
 
 // Ledger holds the known promotions into one environment.
 type Ledger struct {
-	// entries in the order of their numbers, the highest first.
+	// entries, the newest first: those of the Pipeline in the order of their numbers, then
+	// those of each former Pipeline.
 	entries []Entry
 	mark    int64
 }
@@ -55,22 +87,34 @@ type Ledger struct {
 // NewLedger makes a ledger from the promotions into one environment and the mark: the
 // highest number that Pipeline.status keeps.
 func NewLedger(entries []Entry, mark int64) Ledger {
+	// Numbers order the promotions of one Pipeline. Former Pipelines are ordered by the
+	// newest of their promotions.
+	latest := map[types.UID]time.Time{}
+	for _, e := range entries {
+		if e.Former && e.Created.After(latest[e.Pipeline]) {
+			latest[e.Pipeline] = e.Created
+		}
+	}
 	sorted := slices.Clone(entries)
 	slices.SortFunc(sorted, func(a, b Entry) int {
-		switch {
-		case a.Number > b.Number:
+		if a.Former != b.Former {
+			if a.Former {
+				return 1
+			}
 			return -1
-		case a.Number < b.Number:
-			return 1
-		default:
-			return 0
 		}
+		return cmp.Or(
+			latest[b.Pipeline].Compare(latest[a.Pipeline]),
+			cmp.Compare(a.Pipeline, b.Pipeline),
+			cmp.Compare(b.Number, a.Number),
+		)
 	})
 	return Ledger{entries: sorted, mark: mark}
 }
 
-// Newest returns the promotion with the highest number; nil if there is none. Creation
-// times do not give the order: they can be equal, and a delayed create request may take
+// Newest returns the promotion of the Pipeline with the highest number; if it has none, that
+// of the latest former Pipeline; nil if there is none. Creation times do not order the
+// promotions of one Pipeline: they can be equal, and a delayed create request may take
 // effect after a newer one.
 func (l Ledger) Newest() *Entry {
 	if len(l.entries) == 0 {
@@ -80,22 +124,58 @@ func (l Ledger) Newest() *Entry {
 }
 
 // Highest returns the highest number ever used: by the promotions that exist, and by
-// those that were deleted since the mark was written.
+// those that were deleted since the mark was written. A Pipeline without promotions
+// continues the numbers of the former ones.
 func (l Ledger) Highest() int64 {
-	if n := l.Newest(); n != nil && n.Number > l.mark {
-		return n.Number
+	highest := l.mark
+	newest := l.Newest()
+	for i := range l.entries {
+		if e := &l.entries[i]; e.Former == newest.Former {
+			highest = max(highest, e.Number)
+		}
 	}
-	return l.mark
+	return highest
+}
+
+// Outranks returns whether a promotion with a higher number than that of e exists, or
+// existed. A promotion of the Pipeline that was created after the one of e was deleted counts,
+// too. The numbers of an earlier version of the hub began at 1 there.
+func (l Ledger) Outranks(e Entry) bool {
+	return l.mark > e.Number || slices.ContainsFunc(l.entries, func(other Entry) bool {
+		return other.Number > e.Number && (other.Pipeline == e.Pipeline || !other.Created.Before(e.Created))
+	})
+}
+
+// BusyUntil returns when the attempts of promotions other than e have ended at the latest.
+// Two attempts at a time could arrive in the wrong order.
+func (l Ledger) BusyUntil(e Entry) time.Time {
+	var until time.Time
+	for _, other := range l.entries {
+		if (other.Number != e.Number || other.Pipeline != e.Pipeline) && other.BusyUntil.After(until) {
+			until = other.BusyUntil
+		}
+	}
+	return until
 }
 
 // Next returns the number of the next promotion.
 func (l Ledger) Next() int64 { return l.Highest() + 1 }
 
-// NewestSucceeded returns the succeeded promotion with the highest number; nil if there
-// is none.
-func (l Ledger) NewestSucceeded() *Entry {
+// LastBrought returns the newest promotion that brought its revision into the environment;
+// nil if there is none.
+func (l Ledger) LastBrought() *Entry {
 	for i := range l.entries {
-		if l.entries[i].Phase == capstanv1.PhaseSucceeded {
+		if l.entries[i].Brought() {
+			return &l.entries[i]
+		}
+	}
+	return nil
+}
+
+// NewestFor returns the newest promotion of a revision, in any phase; nil if there is none.
+func (l Ledger) NewestFor(candidate string) *Entry {
+	for i := range l.entries {
+		if revision.Same(l.entries[i].Revision, candidate) {
 			return &l.entries[i]
 		}
 	}
@@ -103,6 +183,6 @@ func (l Ledger) NewestSucceeded() *Entry {
 }
 
 // HasEarlier returns whether a promotion with a lower number than n is for the revision.
-func (l Ledger) HasEarlier(revision string, n int64) bool {
-	return slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Number < n && e.Revision == revision })
+func (l Ledger) HasEarlier(candidate string, n int64) bool {
+	return slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Number < n && revision.Same(e.Revision, candidate) })
 }

@@ -33,6 +33,9 @@ type Facts struct {
 	EnvironmentRemoved bool
 	// PromotionRemoved: the environment has no promotion.
 	PromotionRemoved bool
+	// SourceChanged: the environment before this one in the Pipeline is not the source of
+	// the promotion, because an environment was inserted, removed, renamed or moved.
+	SourceChanged bool
 	// Newer: a promotion with a higher number exists, or existed.
 	Newer bool
 	// Runs: every target of the environment runs the revision, fresh and ready.
@@ -43,14 +46,18 @@ type Facts struct {
 	EnvironmentMovedOn bool
 	// Manual: an approval is required.
 	Manual bool
-	// Approved: the approval was given.
+	// Approved: the approval of this run was given.
 	Approved bool
-	// Retry: spec.retry is higher than the retry that the status is about.
+	// Retry: spec.retry was raised after the end of the run that the status is about.
 	Retry bool
 	// Tried: at least one attempt was started.
 	Tried bool
 	// SecretChanged: the Secret with which it failed has another version now.
 	SecretChanged bool
+	// MaybeSent: an attempt that cannot be undone was started, and its outcome is not known,
+	// because the process ended. The same attempt is repeated before the promotion may end,
+	// so that its record says whether it was carried out.
+	MaybeSent bool
 	// Outcome of carrying it out.
 	Outcome Outcome
 }
@@ -67,6 +74,7 @@ const (
 	AlreadyThere       PhaseReason = "AlreadyThere"
 	RolledOut          PhaseReason = "RolledOut"
 	SourceMovedOn      PhaseReason = "SourceMovedOn"
+	SourceChanged      PhaseReason = "SourceChanged"
 	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
 	ApprovalRequired   PhaseReason = "ApprovalRequired"
 	Approved           PhaseReason = "Approved"
@@ -108,12 +116,12 @@ var (
 func in(phases ...capstanv1.PromotionPhase) []capstanv1.PromotionPhase { return phases }
 
 var lifecycleTable = []lifecycleRow{
-	{inFlight, "no Pipeline of that name and UID exists", capstanv1.PhaseSuperseded, PipelineDeleted,
-		func(f Facts) bool { return f.PipelineDeleted }},
+	{inFlight, "no Pipeline of that name and UID exists, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, PipelineDeleted,
+		func(f Facts) bool { return f.PipelineDeleted && !f.MaybeSent }},
 	{inFlight, "a promotion with a higher number exists, or existed", capstanv1.PhaseSuperseded, NewerPromotion,
 		func(f Facts) bool { return f.Newer }},
-	{inFlight, "the environment was removed from the Pipeline", capstanv1.PhaseSuperseded, EnvironmentRemoved,
-		func(f Facts) bool { return f.EnvironmentRemoved }},
+	{inFlight, "the environment was removed from the Pipeline, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, EnvironmentRemoved,
+		func(f Facts) bool { return f.EnvironmentRemoved && !f.MaybeSent }},
 	{inFlight, "every target runs the revision, and no attempt was made", capstanv1.PhaseSucceeded, AlreadyThere,
 		func(f Facts) bool { return f.Runs && !f.Tried }},
 	{inFlight, "every target runs the revision", capstanv1.PhaseSucceeded, RolledOut,
@@ -122,11 +130,13 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.SourceMovedOn }},
 	{inFlight, "the environment agreed on a revision that no promotion is for", capstanv1.PhaseSuperseded, EnvironmentMovedOn,
 		func(f Facts) bool { return f.EnvironmentMovedOn }},
-	{beforeRollout, "the promotion was removed from the Pipeline", capstanv1.PhaseSuperseded, PromotionRemoved,
-		func(f Facts) bool { return f.PromotionRemoved }},
-	{in(created), "manual, and not approved", capstanv1.PhaseAwaitingApproval, ApprovalRequired,
+	{beforeRollout, "the promotion was removed from the Pipeline, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, PromotionRemoved,
+		func(f Facts) bool { return f.PromotionRemoved && !f.MaybeSent }},
+	{beforeRollout, "another environment is the source now, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceChanged,
+		func(f Facts) bool { return f.SourceChanged && !f.MaybeSent }},
+	{in(created), "manual, and this run is not approved", capstanv1.PhaseAwaitingApproval, ApprovalRequired,
 		func(f Facts) bool { return f.Manual && !f.Approved }},
-	{beforeAct, "manual, and approved", capstanv1.PhasePromoting, Approved,
+	{beforeAct, "manual, and this run is approved", capstanv1.PhasePromoting, Approved,
 		func(f Facts) bool { return f.Manual && f.Approved }},
 	{beforeAct, "not manual", capstanv1.PhasePromoting, Automatic,
 		func(f Facts) bool { return !f.Manual }},
@@ -140,8 +150,18 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.Outcome == OutcomeClosed }},
 	{in(capstanv1.PhasePromoting), "it was carried out", capstanv1.PhaseAwaitingRollout, CarriedOut,
 		func(f Facts) bool { return f.Outcome == OutcomeDone }},
-	{finished, "spec.retry was raised, and it is still the newest", created, Retried,
+	{finished, "spec.retry was raised since it ended, and it is still the newest", created, Retried,
 		func(f Facts) bool { return f.Retry && !f.Newer && !f.PipelineDeleted }},
+	{in(capstanv1.PhaseFailed), "every target runs the revision, and it is still the newest", capstanv1.PhaseSucceeded, RolledOut,
+		func(f Facts) bool { return f.Runs && !f.Newer && !f.PipelineDeleted }},
+	{in(capstanv1.PhaseFailed), "another try found or opened a pull request", capstanv1.PhaseAwaitingMerge, PullRequestOpened,
+		func(f Facts) bool { return f.Outcome == OutcomeOpen }},
+	{in(capstanv1.PhaseFailed), "the pull request was merged", capstanv1.PhaseAwaitingRollout, PullRequestMerged,
+		func(f Facts) bool { return f.Outcome == OutcomeMerged }},
+	{in(capstanv1.PhaseFailed), "a user closed the pull request", capstanv1.PhaseRejected, PullRequestClosed,
+		func(f Facts) bool { return f.Outcome == OutcomeClosed }},
+	{in(capstanv1.PhaseFailed), "another try carried it out", capstanv1.PhaseAwaitingRollout, CarriedOut,
+		func(f Facts) bool { return f.Outcome == OutcomeDone }},
 	{in(capstanv1.PhaseFailed), "the Secret with which it failed was changed, and it is still the newest", created, SecretChanged,
 		func(f Facts) bool { return f.SecretChanged && !f.Newer && !f.PipelineDeleted }},
 }

@@ -50,6 +50,14 @@ func TestNext(t *testing.T) {
 		"pipeline deleted":                  {rollout, Facts{Tried: true, PipelineDeleted: true}, over, PipelineDeleted},
 		"environment removed":               {rollout, Facts{Tried: true, EnvironmentRemoved: true}, over, EnvironmentRemoved},
 		"promotion removed":                 {acting, Facts{PromotionRemoved: true}, over, PromotionRemoved},
+		"source changed while waiting":      {waiting, Facts{Manual: true, SourceChanged: true}, over, SourceChanged},
+		"approved when the source changed":  {waiting, Facts{Manual: true, Approved: true, SourceChanged: true}, over, SourceChanged},
+		"source changed, open":              {merge, Facts{Tried: true, SourceChanged: true}, over, SourceChanged},
+		"source changed after the act":      {rollout, Facts{Tried: true, SourceChanged: true}, rollout, ""},
+		"source changed, outcome unknown":   {acting, Facts{Tried: true, SourceChanged: true, MaybeSent: true}, acting, ""},
+		"deleted, outcome unknown":          {acting, Facts{Tried: true, PipelineDeleted: true, MaybeSent: true}, acting, ""},
+		"removed, outcome unknown":          {acting, Facts{Tried: true, EnvironmentRemoved: true, MaybeSent: true}, acting, ""},
+		"newer, outcome unknown":            {acting, Facts{Tried: true, Newer: true, MaybeSent: true}, over, NewerPromotion},
 		"promotion removed after the act":   {rollout, Facts{Tried: true, PromotionRemoved: true}, rollout, ""},
 		"retry of a rejected one":           {closed, Facts{Retry: true}, created, Retried},
 		"retry of a succeeded one":          {done, Facts{Retry: true}, created, Retried},
@@ -57,6 +65,16 @@ func TestNext(t *testing.T) {
 		"secret changed":                    {failed, Facts{Tried: true, SecretChanged: true}, created, SecretChanged},
 		"secret changed, not the newest":    {failed, Facts{Tried: true, SecretChanged: true, Newer: true}, failed, ""},
 		"secret changed of a rejected one":  {closed, Facts{Tried: true, SecretChanged: true}, closed, ""},
+		"failed, runs it":                   {failed, Facts{Tried: true, Runs: true}, done, RolledOut},
+		"failed, runs it, not the newest":   {failed, Facts{Tried: true, Runs: true, Newer: true}, failed, ""},
+		"failed, its Pipeline was deleted":  {failed, Facts{Tried: true, Runs: true, PipelineDeleted: true}, failed, ""},
+		"failed, tried again: opened":       {failed, Facts{Tried: true, Outcome: OutcomeOpen}, merge, PullRequestOpened},
+		"failed, tried again: carried out":  {failed, Facts{Tried: true, Outcome: OutcomeDone}, rollout, CarriedOut},
+		"failed, tried again: impossible":   {failed, Facts{Tried: true, Outcome: OutcomeImpossible}, failed, ""},
+		"failed, merged by a person":        {failed, Facts{Tried: true, Outcome: OutcomeMerged}, rollout, PullRequestMerged},
+		"failed, closed by a person":        {failed, Facts{Tried: true, Outcome: OutcomeClosed}, closed, PullRequestClosed},
+		"failed stays":                      {failed, Facts{Tried: true, SourceMovedOn: true}, failed, ""},
+		"rejected, runs it":                 {closed, Facts{Tried: true, Runs: true}, closed, ""},
 		"retry under way waits":             {rollout, Facts{Tried: true, Retry: true}, rollout, ""},
 		"finished stays, with any facts":    {done, Facts{SourceMovedOn: true, EnvironmentMovedOn: true, Newer: true, PipelineDeleted: true}, done, ""},
 	} {
@@ -75,15 +93,18 @@ func TestNext(t *testing.T) {
 func TestLifecycleTerminates(t *testing.T) {
 	g := NewWithT(t)
 	outcomes := []Outcome{OutcomeNone, OutcomeDone, OutcomeOpen, OutcomeMerged, OutcomeClosed, OutcomeImpossible}
-	for bits := range 1 << 10 {
+	for bits := range 1 << 12 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, outcome := range outcomes {
 			f := Facts{PipelineDeleted: bit(0), EnvironmentRemoved: bit(1), PromotionRemoved: bit(2), Newer: bit(3), Runs: bit(4),
-				SourceMovedOn: bit(5), EnvironmentMovedOn: bit(6), Manual: bit(7), Approved: bit(8), Tried: bit(9), Outcome: outcome}
-			phase, steps := created, 0
-			for moved := true; moved; steps++ {
-				phase, _, moved = Next(phase, f)
-				g.Expect(steps).To(BeNumerically("<", 6), "%+v", f)
+				SourceMovedOn: bit(5), EnvironmentMovedOn: bit(6), Manual: bit(7), Approved: bit(8), Tried: bit(9),
+				SourceChanged: bit(10), MaybeSent: bit(11), Outcome: outcome}
+			for _, from := range []capstanv1.PromotionPhase{created, capstanv1.PhaseFailed} {
+				phase, steps := from, 0
+				for moved := true; moved; steps++ {
+					phase, _, moved = Next(phase, f)
+					g.Expect(steps).To(BeNumerically("<", 6), "%+v", f)
+				}
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -28,8 +29,19 @@ const (
 	largeObject = 1 << 20
 )
 
+// go-git removes multi_ack from what a server offers, because its server side lacks it.
+// Azure DevOps refuses clients without it. A client that sends all of its haves and "done" in
+// one request, as this package does, only has to read the additional ACK lines, which go-git
+// does. No other package of the hub uses go-git.
+func init() {
+	transport.UnsupportedCapabilities = []capability.Capability{capability.ThinPack}
+}
+
 // Hash of an object.
 type Hash = plumbing.Hash
+
+// ParseHash reads a hash in hexadecimal; anything else is the zero hash.
+func ParseHash(text string) Hash { return plumbing.NewHash(text) }
 
 // Clone is a bare repository on disk, without references of its own.
 type Clone struct {
@@ -56,7 +68,10 @@ func (w *Workspace) open(remote Remote, origin *url.URL) (*Clone, error) {
 	if err != nil {
 		return nil, failed(Transient, "creating the folder of a clone: %v", err)
 	}
-	d := &guard{next: remote.Transport, origin: origin, left: w.limits.MaxPack, max: w.limits.MaxPack, secrets: secretsOf(remote)}
+	d := &guard{
+		next: remote.Transport, origin: origin, silence: cmp.Or(remote.Silence, DefaultSilence),
+		left: w.limits.MaxPack, max: w.limits.MaxPack, secrets: secretsOf(remote),
+	}
 	return &Clone{
 		limits: w.limits, dir: dir, guard: d,
 		storage: filesystem.NewStorageWithOptions(osfs.New(dir, osfs.WithBoundOS()), cache.NewObjectLRU(objectCache),
@@ -104,26 +119,43 @@ func (c *Clone) Branch(name string) (Hash, bool) {
 // Fetch fetches commits and their files, each with a history of depth commits. It does not
 // fetch what the clone already has.
 func (c *Clone) Fetch(ctx context.Context, depth int, commits ...Hash) error {
-	return c.fetch(ctx, depth, commits, nil)
+	if !c.offered.Supports(capability.Shallow) {
+		return &Error{Class: Refused, Op: "fetch", Message: "the server cannot make shallow clones"}
+	}
+	return c.fetch(ctx, request{depth: depth, wants: commits})
 }
 
-func (c *Clone) fetch(ctx context.Context, depth int, wants, haves []Hash) error {
+// request is what fetch requests.
+type request struct {
+	// depth of the history; 0 means all.
+	depth int
+	// filter of the objects; empty means all of them.
+	filter packp.Filter
+	wants  []Hash
+	// haves are commits that the server need not send, with their history.
+	haves []Hash
+}
+
+func (c *Clone) fetch(ctx context.Context, r request) error {
 	request := packp.NewUploadPackRequestFromCapabilities(c.offered)
-	if depth > 0 {
-		if !c.offered.Supports(capability.Shallow) {
-			return &Error{Class: Refused, Op: "fetch", Message: "the server cannot make shallow clones"}
-		}
-		request.Depth = packp.DepthCommits(depth)
-		if err := request.Capabilities.Set(capability.Shallow); err != nil {
-			return c.explain(ctx, "fetch", err)
-		}
+	var also []capability.Capability
+	if r.depth > 0 {
+		request.Depth = packp.DepthCommits(r.depth)
+		also = append(also, capability.Shallow)
+	}
+	if r.filter != "" {
+		request.Filter = r.filter
+		also = append(also, capability.Filter)
 	}
 	if c.offered.Supports(capability.NoProgress) {
-		if err := request.Capabilities.Set(capability.NoProgress); err != nil {
+		also = append(also, capability.NoProgress)
+	}
+	for _, one := range also {
+		if err := request.Capabilities.Set(one); err != nil {
 			return c.explain(ctx, "fetch", err)
 		}
 	}
-	request.Wants, request.Haves = wants, haves
+	request.Wants, request.Haves = r.wants, r.haves
 	session, err := c.transport.NewUploadPackSession(c.endpoint, c.auth)
 	if err != nil {
 		return c.explain(ctx, "fetch", err)

@@ -9,6 +9,10 @@
 // ends, also by a panic. The next Workspace on the same directory removes what a killed
 // process left. Every operation ends with its context. The number of clones at once is
 // bounded; the other callers wait in order. With several servers, no server has all slots.
+// No tenant ever has more than half.
+//
+// A request ends when its server sends nothing for Remote.Silence. A transfer that continues
+// ends with the context only.
 //
 // Disk and memory are bounded whatever a server or repository contains: disk to twice
 // Limits' MaxPack, memory to a few times their MaxObject. go-git inflates each object of a
@@ -25,6 +29,11 @@
 // no bound) nor an expected old value for a branch that was not fetched. A Worktree holds
 // the repository in memory. There is no checkout: files are read as blobs, and a change
 // writes the blobs, their trees and the commit.
+//
+// Servers: any that speaks Git's smart HTTP protocol in its first version, with shallow clones.
+// The package requests multi_ack, which Azure DevOps demands, and changes a variable of go-git
+// for this, once. The history of a commit is fetched without files where the server allows
+// filters.
 //
 // Locking: a Workspace is safe for concurrent use. A Clone belongs to the function to
 // which it was passed.

@@ -61,9 +61,12 @@ type Error struct {
 	Message string
 	// RetryAfter is the wait that the server requested; 0 when it requested none.
 	RetryAfter time.Duration
-	// TimedOut is set when the server did not respond completely within the time of the
-	// transport or of the context. The wait for a slot does not count.
+	// TimedOut is set when the server was silent for Remote.Silence, or for the timeout of the
+	// transport. The wait for a slot does not count, nor does a transfer that continues.
 	TimedOut bool
+	// OutOfTime is set when the context's deadline ended an operation whose server was not
+	// silent for that long.
+	OutOfTime bool
 	// Err is the cause, if it adds information: the context's error when the context ended.
 	Err error
 }

@@ -45,8 +45,7 @@ func newScene(t *testing.T, files map[string]string, limits gitrepo.Limits) *sce
 	t.Helper()
 	repository := gittest.New(t, files)
 	s := &scene{Repository: repository, dir: t.TempDir()}
-	s.server = httptest.NewTLSServer(repository.Handler(func() string { return password }))
-	t.Cleanup(s.server.Close)
+	s.serve(t, func(git http.Handler) http.Handler { return git })
 	workspace, err := gitrepo.NewWorkspace(s.dir, limits)
 	if err != nil {
 		t.Fatal(err)
@@ -57,10 +56,17 @@ func newScene(t *testing.T, files map[string]string, limits gitrepo.Limits) *sce
 		}
 	})
 	s.workspace = workspace
+	return s
+}
+
+// serve the repository by another server, whose differences from Git's own like adds.
+func (s *scene) serve(t *testing.T, like func(git http.Handler) http.Handler) {
+	t.Helper()
+	s.server = httptest.NewTLSServer(like(s.Handler(func() string { return password })))
+	t.Cleanup(s.server.Close)
 	transport := s.server.Client().Transport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
 	s.remote = gitrepo.Remote{URL: s.server.URL + "/apps.git", Username: "git", Password: password, Transport: transport}
-	return s
 }
 
 // left is what stands in the workspace's folder beside its claim.
@@ -103,6 +109,7 @@ func promote(base, branch, path, content string, made *gitrepo.Made) func(contex
 }
 
 func TestEditAndPush(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{
 		"prod/web.yaml": "version: 1.0\n", "prod/deep/er/x.yml": "a: b\n", "README.md": "text\n", "staging/web.yaml": "version: 1.0\n",
@@ -138,6 +145,7 @@ func TestEditAndPush(t *testing.T) {
 
 // The lease: a branch that is another at the moment of the push is not overwritten.
 func TestPushLosesToAPersonsPush(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
 	var made gitrepo.Made
@@ -182,6 +190,7 @@ func TestPushLosesToAPersonsPush(t *testing.T) {
 // Between the server's list of branches and the push itself only the server can
 // tell: its own compare-and-swap refuses.
 func TestPushLosesAtTheServer(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
 	var made gitrepo.Made
@@ -215,6 +224,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 // A list of branches is held in memory: it is not as long as a clone may be.
 func TestAnEndlessListOfBranches(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, nil, gitrepo.Limits{})
 	list := &endless{}
@@ -229,6 +239,7 @@ func TestAnEndlessListOfBranches(t *testing.T) {
 
 // A hook or a proxy that shows what it was sent gives no credential away.
 func TestNoErrorShowsThePassword(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
 	travels := base64.StdEncoding.EncodeToString([]byte("git:" + password))
@@ -244,6 +255,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestClassesOfErrors(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(t *testing.T, s *scene)
 		class  gitrepo.Class
@@ -341,6 +353,7 @@ func plain(t *testing.T) http.RoundTripper {
 }
 
 func TestEmptyRepository(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
 	s.Delete(gittest.Base)
@@ -349,6 +362,7 @@ func TestEmptyRepository(t *testing.T) {
 }
 
 func TestARemovedCloneAlsoByAPanic(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
 	g.Expect(func() {
@@ -366,6 +380,7 @@ func TestARemovedCloneAlsoByAPanic(t *testing.T) {
 
 // What a killed process left behind goes at the next start; a living one's stays.
 func TestLeftoversOfAKilledProcess(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	dir := t.TempDir()
 	living, err := gitrepo.NewWorkspace(dir, gitrepo.Limits{})
@@ -388,6 +403,7 @@ func TestLeftoversOfAKilledProcess(t *testing.T) {
 }
 
 func TestNoMoreClonesAtOnceThanAllowed(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{Clones: 2})
 	var now, most atomic.Int32
@@ -416,6 +432,7 @@ func TestNoMoreClonesAtOnceThanAllowed(t *testing.T) {
 // A server that hangs leaves a place to others as soon as there are others, and the
 // wait for a place is not its failure; alone it may have all.
 func TestNoServerHasAllPlaces(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{Clones: 4})
 	other := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
@@ -466,41 +483,9 @@ func TestNoServerHasAllPlaces(t *testing.T) {
 	group.Wait()
 }
 
-// Of a server that does not answer in time it is told so, and of one that the caller
-// left it is not.
-func TestTimedOut(t *testing.T) {
-	g := NewWithT(t)
-	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
-	inner := s.remote.Transport
-	hang := func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	for _, at := range []string{http.MethodGet, http.MethodPost} {
-		s.remote.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-			if r.Method == at {
-				return hang(r)
-			}
-			return inner.RoundTrip(r)
-		})
-		for _, leaves := range []bool{false, true} {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			if leaves {
-				ctx, cancel = context.WithCancel(t.Context())
-				time.AfterFunc(300*time.Millisecond, cancel)
-			}
-			var made gitrepo.Made
-			err := s.workspace.Clone(ctx, s.remote, promote(gittest.Base, "p", "a.yaml", "a: 2\n", &made))
-			cancel()
-			var e *gitrepo.Error
-			g.Expect(errors.As(err, &e)).To(BeTrue())
-			g.Expect(e.TimedOut).To(Equal(!leaves), "%s: %v", at, err)
-		}
-	}
-}
-
 // A server that hangs holds nobody longer than the context.
 func TestEveryOperationEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"GET git-upload-pack", "POST git-upload-pack", "GET git-receive-pack", "POST git-receive-pack"} {
 		t.Run(at, func(t *testing.T) {
 			g := NewWithT(t)
@@ -525,6 +510,7 @@ func TestEveryOperationEndsWithItsContext(t *testing.T) {
 
 // Whether a branch goes on from where it was, or was replaced.
 func TestLeads(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, map[string]string{"a.yaml": "a: 1\n"}, gitrepo.Limits{})
 	first, _ := s.Head(gittest.Base)
@@ -563,6 +549,7 @@ func TestLeads(t *testing.T) {
 // A marker may stand in a file that is too large to be edited; it is found there
 // without the file being held.
 func TestHugeFile(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	const marker = `{"$promotion": "team:web:prod"}`
 	pad := make([]byte, 9<<20)
@@ -608,15 +595,17 @@ func TestAPackedBomb(t *testing.T) {
 	g.Expect(allocated).To(BeNumerically("<", 16<<20))
 }
 
-// A repository of 100 MB is cloned, edited and pushed in a bounded heap.
+// A repository of 40 MB (100 MB with CAPSTAN_SOAK) is cloned, edited and pushed in a heap of less
+// than half of that.
 func TestHugeRepositoryInLittleMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("100 MB")
-	}
 	g := NewWithT(t)
+	blocks := 8
+	if os.Getenv("CAPSTAN_SOAK") != "" {
+		blocks = 20
+	}
 	files := map[string]string{"prod/web.yaml": "version: 1.0\n"}
 	block := make([]byte, 5<<20)
-	for i := range 20 {
+	for i := range blocks {
 		_, _ = rand.Read(block)
 		files[fmt.Sprintf("media/%d.bin", i)] = string(block)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -40,9 +41,14 @@ const (
 type guard struct {
 	next   http.RoundTripper
 	origin *url.URL
+	// silence is the longest time in which the server may send nothing.
+	silence time.Duration
 	// left is the number of bytes that may still be received.
 	left int64
 	max  int64
+	// failure of the last request; nil if it has none. go-git does not wrap every error that
+	// it gets from a response.
+	failure *Error
 	// secrets are removed from every text of a server: hooks and proxies echo headers.
 	secrets []string
 }
@@ -69,22 +75,33 @@ func secretsOf(remote Remote) []string {
 
 // RoundTrip implements http.RoundTripper.
 func (d *guard) RoundTrip(request *http.Request) (*http.Response, error) {
+	d.failure = nil
+	response, err := d.send(request)
+	_ = errors.As(err, &d.failure)
+	return response, err
+}
+
+func (d *guard) send(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme != d.origin.Scheme || request.URL.Host != d.origin.Host {
 		return nil, failed(NotFound, "the server redirects to %q, which must not get the credentials; check the repository's URL", request.URL.Host)
 	}
+	watch, request := watched(request, d.silence)
 	response, err := d.next.RoundTrip(request)
+	watch.rest()
 	if err != nil {
-		return nil, d.unanswered(request.Context(), err)
+		watch.end()
+		return nil, d.unanswered(request.Context(), watch.caller, err)
 	}
 	if err := judge(response); err != nil {
 		_ = response.Body.Close()
+		watch.end()
 		return nil, err
 	}
 	most := d.max
 	if strings.HasSuffix(request.URL.Path, refsPath) {
 		most = min(most, maxRefs)
 	}
-	response.Body = &bounded{guard: d, ctx: request.Context(), from: response.Body, left: most, max: most}
+	response.Body = &bounded{guard: d, watch: watch, ctx: request.Context(), from: response.Body, left: most, max: most}
 	return response, nil
 }
 
@@ -117,6 +134,7 @@ func judge(response *http.Response) error {
 // bounded is the body of a response, within its own bound and that of the clone.
 type bounded struct {
 	guard *guard
+	watch *watch
 	ctx   context.Context
 	from  io.ReadCloser
 	left  int64
@@ -125,29 +143,46 @@ type bounded struct {
 
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.read(p)
+	_ = errors.As(err, &b.guard.failure)
+	return n, err
+}
+
+func (b *bounded) read(p []byte) (int, error) {
+	b.watch.wait()
 	n, err := b.from.Read(p)
+	b.watch.rest()
 	if b.guard.left -= int64(n); b.guard.left < 0 {
 		return 0, failed(TooLarge, "a clone of the repository needs more than %d MiB", b.guard.max>>20)
 	}
 	if b.left -= int64(n); b.left < 0 {
 		return 0, failed(TooLarge, "a response of the server has more than %d MiB", b.max>>20)
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.guard.unanswered(b.ctx, err)
+	// The server may complete an empty response when it notices the end of the connection.
+	if err != nil && (!errors.Is(err, io.EOF) || b.ctx.Err() != nil) {
+		err = b.guard.unanswered(b.ctx, b.watch.caller, err)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (b *bounded) Close() error { return b.from.Close() }
+func (b *bounded) Close() error {
+	defer b.watch.end()
+	return b.from.Close()
+}
 
 // unanswered makes an *Error of a request without a complete response. Only here is a
-// timeout the server's.
-func (d *guard) unanswered(ctx context.Context, err error) *Error {
-	failure := *d.network(ctx, err)
+// timeout the server's. caller is the context in which the request was made, and ctx that of
+// the request, which also ends when the server is silent.
+func (d *guard) unanswered(ctx, caller context.Context, err error) *Error {
+	if caller.Err() == nil && errors.Is(context.Cause(ctx), errSilent) {
+		silent := failed(Transient, "the server sent nothing for %s", d.silence)
+		silent.TimedOut = true
+		return silent
+	}
+	failure := *d.network(caller, err)
 	var connection net.Error
-	failure.TimedOut = errors.Is(ctx.Err(), context.DeadlineExceeded) ||
-		ctx.Err() == nil && errors.As(err, &connection) && connection.Timeout()
+	failure.TimedOut = caller.Err() == nil && errors.As(err, &connection) && connection.Timeout()
 	return &failure
 }
 
@@ -157,7 +192,13 @@ func (d *guard) network(ctx context.Context, err error) *Error {
 	if errors.As(err, &known) {
 		return known
 	}
-	if ctx.Err() != nil {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &Error{
+			Class: Transient, OutOfTime: true, Err: ctx.Err(),
+			Message: fmt.Sprintf("the time of the attempt ended, after %d KiB were received", (d.max-d.left)>>10),
+		}
+	case ctx.Err() != nil:
 		return &Error{Class: Transient, Message: ctx.Err().Error(), Err: ctx.Err()}
 	}
 	var unknown x509.UnknownAuthorityError
@@ -175,6 +216,9 @@ func (c *Clone) explain(ctx context.Context, op string, err error) error {
 	var unexpected *plumbing.UnexpectedError // It has no Unwrap method.
 	if errors.As(err, &unexpected) {
 		err = unexpected.Err
+	}
+	if known := (*Error)(nil); !errors.As(err, &known) && c.guard.failure != nil {
+		err = c.guard.failure
 	}
 	explained := *c.guard.network(ctx, err)
 	explained.Op = op

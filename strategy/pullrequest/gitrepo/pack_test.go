@@ -53,6 +53,7 @@ func pack(objects ...packed) []byte {
 
 // A pack is refused by what its headers state, before anything of it is held.
 func TestWeigh(t *testing.T) {
+	t.Parallel()
 	const most = 1 << 20
 	blob := func(n int) packed { return packed{packedBlob, uint64(n), make([]byte, n)} }
 	delta := func(target uint64) packed {

@@ -10,13 +10,19 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 const (
 	// DefaultClones is the number of clones at once. A clone needs disk, network and a core
-	// to inflate objects. Four clones use the cores of a hub with four, and keep its
-	// memory small. With several servers, each gets at most one less.
-	DefaultClones = 4
+	// to inflate objects. Five clones use the cores of a hub with four, and keep its
+	// memory small. A tenant gets at most three of them, and a server four if there are
+	// several: so neither a tenant nor a server that is slow gets all.
+	DefaultClones = 5
+
+	// DefaultSilence is the longest time in which a server may send nothing. Git's own server
+	// sends a packet every 5 s while it computes a pack.
+	DefaultSilence = 30 * time.Second
 
 	// DefaultMaxPack bounds what one clone receives, in bytes. On disk it needs twice that
 	// while it is indexed. A repository with 100 MB of files fits well; a larger one should
@@ -148,6 +154,12 @@ type Remote struct {
 	URL string
 	// Username and Password for basic authentication.
 	Username, Password string
+	// Tenant is the owner of the clone. All clones of a tenant share a bound, whatever their
+	// servers. Empty means that the clone has no such bound.
+	Tenant string
+	// Silence is the longest time in which the server may send nothing while the clone waits
+	// for it; DefaultSilence if 0. The transfer as a whole is bounded only by the context.
+	Silence time.Duration
 	// Transport sends the requests. It is responsible for trusted CAs and address
 	// guards.
 	Transport http.RoundTripper
@@ -160,7 +172,7 @@ func (w *Workspace) Clone(ctx context.Context, remote Remote, act func(context.C
 	if err != nil || origin.User != nil {
 		return failed(Invalid, "the repository's URL is invalid or contains credentials")
 	}
-	done, err := w.slots.take(ctx, origin.Host)
+	done, err := w.slots.take(ctx, origin.Host, remote.Tenant)
 	if err != nil {
 		return &Error{Class: Transient, Op: "clone", Message: "waiting for a slot for the clone: " + err.Error(), Err: err}
 	}

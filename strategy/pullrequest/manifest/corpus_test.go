@@ -52,6 +52,7 @@ var corpus = []struct {
 	{"value-on-next-line", revision, []int{4}, "6.0.0", "6.1.0"},
 	{"documents-one-marked", revision, []int{6}, "6.0.0", "6.1.0"},
 	{"documents-all-marked", revision, []int{12, 25}, "6.0.0", "6.1.0"},
+	{"several-in-a-document", revision, []int{9, 15, 19}, "6.0.0", "6.1.0"},
 	{"documents-empty", revision, []int{5}, "6.0.0", "6.1.0"},
 	{"document-is-the-scalar", revision, []int{1}, "6.0.0", "6.1.0"},
 	{"directives", revision, []int{5}, "6.0.0", "6.1.0"},

@@ -35,13 +35,12 @@
 // An environment may have several targets and so several manifests. Every document
 // with the marker is edited, in one file or in many.
 //
-// Within one document only one scalar may have the marker (ErrTwoMarkers). One document
-// is one object, which runs one revision. A second marker there is usually a line that
-// was copied together with its comment, and the revision would overwrite another value.
-// weaveworks replaced both. If an object needs the revision twice, give the marked scalar
-// an anchor and refer to it by an alias. For the same reason a scalar may not have the
-// markers of two environments: a promotion into one would also promote into the other,
-// past its gate.
+// A document may have the marker several times, such as at the version of a chart and at
+// the tag of its image. All of these scalars get the revision, as with weaveworks. A second
+// marker may also be a line that was copied together with its comment. A boolean is never a
+// version, so with several markers in a document, one at a boolean is an error
+// (ErrTwoMarkers). A scalar may not have the markers of two environments (ErrTwoMarkers): a
+// promotion into one would also promote into the other, past its gate.
 //
 // # How the value is written
 //

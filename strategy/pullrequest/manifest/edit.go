@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 )
 
@@ -15,6 +16,9 @@ const MaxBytes = 1 << 20
 type Change struct {
 	// Line of the scalar, from 1.
 	Line int
+	// Field is the key whose value the scalar is, such as "tag"; empty for an item of a list
+	// and for a document that is a scalar.
+	Field string
 	// From is the earlier value, for people: the string as it was read or, if it was not
 	// a string, the text with its kind, such as "1.10 (number)". It may contain any
 	// character. It equals To when the scalar is unchanged.
@@ -59,14 +63,17 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 	}
 
 	line, counted, copied := 1, 0, 0
-	for _, l := range marked {
+	for i, l := range marked {
 		line += bytes.Count(content[counted:l.start], []byte("\n"))
 		counted = l.start
-		replacement, from, err := replace(content, l, value)
-		if err != nil {
+		replacement, from, err := replace(content, l, value, shared(marked, i))
+		switch {
+		case errors.Is(err, ErrTwoMarkers):
+			return nil, nil, &Error{Line: line, Err: err, Detail: "the document has the marker several times, and here it is at a boolean, which is no version; remove the marker from this line"}
+		case err != nil:
 			return nil, nil, &Error{Line: line, Err: err, Detail: "write the value plainly, without tag"}
 		}
-		changes = append(changes, Change{Line: line, From: from, To: value, Object: object(documents[l.document])})
+		changes = append(changes, Change{Line: line, Field: l.key, From: from, To: value, Object: object(documents[l.document])})
 		if replacement != "" {
 			edited = append(append(edited, content[copied:l.start]...), replacement...)
 			copied = l.end
@@ -87,9 +94,16 @@ func noMarker(m Marker) error {
 		`put the comment # {%q: %q} behind the version, on its line; it must be a comment of its own`, key, m)}
 }
 
+// shared reports whether the document of a marked scalar has another one.
+func shared(marked []*lexeme, i int) bool {
+	return i > 0 && marked[i-1].document == marked[i].document ||
+		i+1 < len(marked) && marked[i+1].document == marked[i].document
+}
+
 // replace returns the text that replaces a scalar, empty when the scalar has the value
-// already, and its earlier value for people. Errors are sentinels.
-func replace(content []byte, l *lexeme, value string) (replacement, from string, err error) {
+// already, and its earlier value for people. shared is true if its document has another
+// marked scalar. Errors are sentinels.
+func replace(content []byte, l *lexeme, value string, shared bool) (replacement, from string, err error) {
 	properties, text := content[l.from:l.start], l.text(content)
 	old, err := read(properties, text)
 	if err != nil {
@@ -97,6 +111,9 @@ func replace(content []byte, l *lexeme, value string) (replacement, from string,
 	}
 	if old.is(value) {
 		return "", value, nil
+	}
+	if _, boolean := old.value.(bool); boolean && shared {
+		return "", "", ErrTwoMarkers
 	}
 	replacement = written(value, l, old.text)
 	if len(text) == 0 || len(properties) > 0 && len(bytes.TrimSpace(properties[len(properties)-1:])) > 0 {

@@ -50,9 +50,8 @@ func TestErrors(t *testing.T) {
 
 		"too large": {content: "version: 6.0.0 $M\n" + strings.Repeat("# x\n", MaxBytes/4), is: ErrTooLarge, says: "file of its own"},
 
-		"two in a document":        {content: "a: 6.0.0 $M\nb: 6.0.0 $M\n", is: ErrTwoMarkers, line: 2, says: "line 1 of the same document"},
-		"two in the second":        {content: "a: 6.0.0 $M\n---\na: 6.0.0 $M\nc: 6.0.0\n$M\nb: 6.0.0\n", is: ErrTwoMarkers, line: 6, says: "line 3 of"},
-		"two on a line of a flow":  {content: "{a: 6.0.0, $M\n b: 6.0.0 $M\n}\n", is: ErrTwoMarkers, line: 2},
+		"two, one at a boolean":    {content: "a: 6.0.0 $M\nb: true $M\n", is: ErrTwoMarkers, line: 2, says: "remove the marker from this line"},
+		"two in the second, too":   {content: "a: yes $M\n---\na: no $M\nc: 6.0.0\n$M\nb: 6.0.0\n", is: ErrTwoMarkers, line: 3},
 		"of two environments":      {content: "$S\nversion: 6.0.0 $M\n", is: ErrTwoMarkers, line: 2, says: `"apps:podinfo:staging"`},
 		"of two environments, too": {content: "$M\nversion: 6.0.0 $S\n", is: ErrTwoMarkers, line: 2},
 
@@ -182,24 +181,31 @@ func TestChanges(t *testing.T) {
 	}{
 		"of an object": {
 			"kind: HelmRelease\nmetadata: {name: podinfo, namespace: apps}\nversion: 6.0.0 $M\n", revision,
-			[]Change{{3, "6.0.0", revision, "HelmRelease apps/podinfo"}},
+			[]Change{{3, "version", "6.0.0", revision, "HelmRelease apps/podinfo"}},
 		},
 		"of an object without namespace": {
 			"kind: Cluster\nmetadata: {name: a}\nversion: '6.0.0' $M\n", revision,
-			[]Change{{3, "6.0.0", revision, "Cluster a"}},
+			[]Change{{3, "version", "6.0.0", revision, "Cluster a"}},
 		},
 		"of several": {
 			"kind: A\nmetadata: {name: a}\nv: 6.0.0 $M\n---\nv: 6.1.0 $M\n---\nmetadata: [name]\nv: \"5\" $M\n", revision,
-			[]Change{{3, "6.0.0", revision, "A a"}, {5, revision, revision, ""}, {8, "5", revision, ""}},
+			[]Change{{3, "v", "6.0.0", revision, "A a"}, {5, "v", revision, revision, ""}, {8, "v", "5", revision, ""}},
 		},
-		"of what is no object": {"- 6.0.0 $M\n", revision, []Change{{1, "6.0.0", revision, ""}}},
-		"from a number":        {"v: 7 $M\n", "8", []Change{{1, "7", "8", ""}}},
-		"from a fraction":      {"v: 1.10 $M\n", "1.10", []Change{{1, "1.10 (number)", "1.10", ""}}},
-		"from other digits":    {"v: 0x10 $M\n", "16", []Change{{1, "0x10 (number)", "16", ""}}},
-		"from a boolean":       {"v: yes $M\n", "yes", []Change{{1, "yes (boolean)", "yes", ""}}},
-		"from null":            {"v: ~ $M\n", "1", []Change{{1, "~ (null)", "1", ""}}},
-		"from nothing":         {"v: $M\n", "1", []Change{{1, "(null)", "1", ""}}},
-		"from an escape":       {`v: "\u0036" $M`, "7", []Change{{1, "6", "7", ""}}},
+		"of several in one object": {
+			"kind: A\nmetadata: {name: a}\nspec:\n  chart: 6.0.0 $M\n  image: {name: web, tag: 'v5', $M\n   digest: x}\n  flags: [on, \"4\", $M\n   off]\n", revision,
+			[]Change{{4, "chart", "6.0.0", revision, "A a"}, {5, "tag", "v5", revision, "A a"}, {7, "", "4", revision, "A a"}},
+		},
+		"of two on a line": {
+			"[\n$M\n5, 4 $M\n]", "7", []Change{{3, "", "5", "7", ""}, {3, "", "4", "7", ""}},
+		},
+		"of what is no object": {"- 6.0.0 $M\n", revision, []Change{{1, "", "6.0.0", revision, ""}}},
+		"from a number":        {"v: 7 $M\n", "8", []Change{{1, "v", "7", "8", ""}}},
+		"from a fraction":      {"v: 1.10 $M\n", "1.10", []Change{{1, "v", "1.10 (number)", "1.10", ""}}},
+		"from other digits":    {"v: 0x10 $M\n", "16", []Change{{1, "v", "0x10 (number)", "16", ""}}},
+		"from a boolean":       {"v: yes $M\n", "yes", []Change{{1, "v", "yes (boolean)", "yes", ""}}},
+		"from null":            {"v: ~ $M\n", "1", []Change{{1, "v", "~ (null)", "1", ""}}},
+		"from nothing":         {"v: $M\n", "1", []Change{{1, "v", "(null)", "1", ""}}},
+		"from an escape":       {`v: "\u0036" $M`, "7", []Change{{1, "v", "6", "7", ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -225,7 +231,7 @@ func TestNothingToChange(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(&edited[0]).To(BeIdenticalTo(&content[0]), "it is content itself")
 				g.Expect(edited).To(HaveLen(len(content)))
-				g.Expect(changes).To(Equal([]Change{{Line: 2, From: value, To: value}}))
+				g.Expect(changes).To(Equal([]Change{{Line: 2, Field: "version", From: value, To: value}}))
 			})
 		}
 	}

@@ -14,8 +14,8 @@ var (
 	ErrUnparsable = errors.New("not parsable as YAML")
 	// ErrTooLarge: the file has the marker, but is larger than MaxBytes.
 	ErrTooLarge = errors.New("file too large")
-	// ErrTwoMarkers: two scalars of one document have the marker, or one scalar
-	// has the markers of two environments.
+	// ErrTwoMarkers: one scalar has the markers of two environments, or a document has the
+	// marker several times, and one of them is at a boolean.
 	ErrTwoMarkers = errors.New("two markers")
 	// ErrNotScalar: the marker is at a mapping, a list, an alias, or at nothing.
 	ErrNotScalar = errors.New("marker is not at a scalar")

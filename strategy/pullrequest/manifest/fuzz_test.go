@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,15 +96,22 @@ func onlyScalars(t *testing.T, content, edited []byte, changes []Change) bool {
 		t.Fatalf("%d lines became %d: %q", len(was), len(is), edited)
 	}
 	changed := false
-	for _, c := range changes {
-		fresh := string(remainder(was[c.Line-1], is[c.Line-1]))
+	for i, c := range changes {
 		single := strings.ReplaceAll(c.To, "'", "''")
 		double := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(c.To)
-		if !strings.Contains(" "+c.To+" '"+single+"' \""+double+"\" ", fresh) {
+		changed = changed || c.From != c.To
+		if i > 0 && changes[i-1].Line == c.Line {
+			continue // compared already
+		}
+		if i+1 < len(changes) && changes[i+1].Line == c.Line {
+			forms := []string{c.To, "'" + single + "'", `"` + double + `"`}
+			if !replacedTwice(was[c.Line-1], is[c.Line-1], forms) {
+				t.Fatalf("line %d differs in more than two values: %q into %q", c.Line, content, edited)
+			}
+		} else if fresh := string(remainder(was[c.Line-1], is[c.Line-1])); !strings.Contains(" "+c.To+" '"+single+"' \""+double+"\" ", fresh) {
 			t.Fatalf("%q is new, and not of the value: %q into %q", fresh, content, edited)
 		}
 		was[c.Line-1], is[c.Line-1] = nil, nil
-		changed = changed || c.From != c.To
 	}
 	for i := range was {
 		if !bytes.Equal(was[i], is[i]) {
@@ -111,6 +119,25 @@ func onlyScalars(t *testing.T, content, edited []byte, changes []Change) bool {
 		}
 	}
 	return changed
+}
+
+// replacedTwice reports whether b is a with one of the forms in at most two places.
+func replacedTwice(a, b []byte, forms []string) bool {
+	for at := 0; at <= len(b) && bytes.HasPrefix(a, b[:at]); at++ {
+		for _, form := range append(forms, "") {
+			rest, ok := bytes.CutPrefix(b[at:], []byte(form))
+			if !ok {
+				continue
+			}
+			for from := at; from <= len(a); from++ {
+				fresh := string(remainder(a[from:], rest))
+				if slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(" "+form+" ", fresh) }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // remainder returns what of b is left without the beginning and the end that a has too.

@@ -18,6 +18,8 @@ type lexeme struct {
 	flow bool
 	// value is the value of the pair when the lexeme is a key; nil otherwise.
 	value *yaml.Node
+	// key is the key of the pair when the lexeme is its value; empty otherwise.
+	key string
 	// from is the offset of its anchor and tag, start that of its own text (an opening
 	// quote is part of it), end the offset behind its last byte. In an empty lexeme all
 	// three are equal.
@@ -83,16 +85,19 @@ func (r *reader) read(n *yaml.Node, value *yaml.Node, in place) error {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			k, v := n.Content[i], n.Content[i+1]
-			in.column = k.Column - 1
+			in.column, in.key = k.Column-1, ""
 			if err := r.read(k, v, in); err != nil {
 				return err
+			}
+			if k.Kind == yaml.ScalarNode {
+				in.key = k.Value
 			}
 			if err := r.read(v, nil, in); err != nil {
 				return err
 			}
 		}
 	case yaml.SequenceNode:
-		in.column = n.Column - 1
+		in.column, in.key = n.Column-1, ""
 		for _, item := range n.Content {
 			if err := r.read(item, nil, in); err != nil {
 				return err
@@ -105,15 +110,16 @@ func (r *reader) read(n *yaml.Node, value *yaml.Node, in place) error {
 
 // place is the position of a node.
 type place struct {
-	column int  // of the collection around it, from 0
-	flow   bool // in brackets or braces
+	column int    // of the collection around it, from 0
+	flow   bool   // in brackets or braces
+	key    string // of which it is the value
 }
 
 func (r *reader) lexeme(n *yaml.Node, value *yaml.Node, in place) error {
 	if !r.seek(n.Line-1, n.Column-1) {
 		return misplaced(n)
 	}
-	l := lexeme{node: n, document: r.document, flow: in.flow, value: value, from: r.offset}
+	l := lexeme{node: n, document: r.document, flow: in.flow, value: value, key: in.key, from: r.offset}
 	if l.empty() {
 		l.start, l.end = l.from, l.from
 		r.lexemes = append(r.lexemes, l)

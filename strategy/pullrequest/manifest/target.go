@@ -29,16 +29,8 @@ func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
 		if target == nil {
 			continue
 		}
-		if len(found) > 0 {
-			last := found[len(found)-1]
-			if last == target {
-				continue // One scalar, with markers above it and behind it.
-			}
-			if last.document == target.document {
-				return nil, p.err(target.start, ErrTwoMarkers, fmt.Sprintf(
-					"line %d of the same document has it too; keep one, and refer to that scalar from the other place by an anchor and an alias",
-					lineOf(content, last.start)))
-			}
+		if len(found) > 0 && found[len(found)-1] == target {
+			continue // One scalar, with markers above it and behind it.
 		}
 		found = append(found, target)
 	}

@@ -5,6 +5,8 @@ import (
 	"crypto/rsa"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -116,7 +118,7 @@ func newAuthorizer(t pipelinesv1.GitProviderType, c Credentials) (*authorizer, e
 		return nil, unknownType(t)
 	}
 	if a.scheme != basic && a.token == "" || a.scheme == basic && a.password == "" {
-		return nil, invalid(t, "no credentials: add the key token to the Secret")
+		return nil, invalid(t, "the Secret has no key token: add it")
 	}
 	a.plain.password = first(c.Password, c.Token)
 	if c.Username != "" && c.Password != "" {
@@ -193,8 +195,9 @@ func (a *authorizer) authorize(request *http.Request, now time.Time) error {
 	return nil
 }
 
-// forget removes the installation's token after the service refused it. A reinstalled App
-// gets another.
+// forget removes the installation's token after the service refused it. The service may not
+// know a fresh token everywhere, a token has the rights of the time when it was made, and a
+// reinstalled App gets another.
 func (a *authorizer) forget() { a.installed.Store(nil) }
 
 // git returns the credentials for Git's basic authentication.
@@ -228,6 +231,13 @@ func (a *authorizer) installation(ctx context.Context, now time.Time) (string, e
 	request.Header.Set("Authorization", "Bearer "+signed)
 	request.Header.Set("Accept", "application/vnd.github+json")
 	response, err := a.client.Do(request)
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.Class == NotFound {
+		missing := *refusal
+		missing.Message = fmt.Sprintf("the GitHub App %s has no installation %d", a.app.ID, a.app.InstallationID)
+		missing.Remedy = "check githubAppID and githubAppInstallationID of the Secret, and that the App is installed"
+		return "", &missing
+	}
 	if err != nil {
 		return "", err
 	}

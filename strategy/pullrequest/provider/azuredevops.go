@@ -64,7 +64,7 @@ func (t azureTable) RoundTrip(request *http.Request) (*http.Response, error) {
 		usable = append(usable, l)
 	}
 	if decodeErr != nil || !found {
-		return nil, refused(Transient, "the response is not a table of Azure DevOps' resources")
+		return nil, unreadable("the response is not a table of Azure DevOps' resources")
 	}
 	table.Value = usable
 	body, err := json.Marshal(table)
@@ -226,6 +226,21 @@ func (b *azureBackend) comment(ctx context.Context, number int64, text string) e
 		},
 	})
 	return err
+}
+
+// comments: https://learn.microsoft.com/rest/api/azure/devops/git/pull-request-threads/list
+func (b *azureBackend) comments(ctx context.Context, number int64) ([]string, error) {
+	threads, err := b.client.GetThreads(ctx, git.GetThreadsArgs{RepositoryId: &b.r.Name, Project: &b.r.Project, PullRequestId: ptr(int(number))})
+	if err != nil {
+		return nil, err
+	}
+	var texts []string
+	for _, thread := range deref(threads) {
+		for _, c := range deref(thread.Comments) {
+			texts = append(texts, deref(c.Content))
+		}
+	}
+	return texts, nil
 }
 
 // addLabels: https://learn.microsoft.com/rest/api/azure/devops/git/pull-request-labels/create

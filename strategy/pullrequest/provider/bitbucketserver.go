@@ -158,7 +158,7 @@ func (b *bitbucketBackend) list(ctx context.Context, q Query) ([]PullRequest, er
 			return nil, err
 		}
 		if page.IsLastPage == nil {
-			return nil, refused(Transient, "the response is not a page of the service's API")
+			return nil, unreadable("the response is not a page of the service's API")
 		}
 		for _, pr := range page.Values {
 			p := b.pullRequest(&pr)
@@ -255,6 +255,39 @@ func (b *bitbucketBackend) close(ctx context.Context, pr PullRequest) error {
 // comment: POST …/pull-requests/{id}/comments
 func (b *bitbucketBackend) comment(ctx context.Context, number int64, text string) error {
 	return b.call(ctx, http.MethodPost, path(number, "/comments"), nil, map[string]string{"text": text}, nil)
+}
+
+// comments: GET …/pull-requests/{id}/activities
+func (b *bitbucketBackend) comments(ctx context.Context, number int64) (texts []string, err error) {
+	start := 0
+	for range maxPages {
+		var page struct {
+			Values []struct {
+				Comment struct {
+					Text string `json:"text"`
+				} `json:"comment"`
+			} `json:"values"`
+			IsLastPage    *bool `json:"isLastPage"`
+			NextPageStart int   `json:"nextPageStart"`
+		}
+		query := url.Values{"start": {strconv.Itoa(start)}, "limit": {strconv.Itoa(pageSize)}}
+		if err := b.call(ctx, http.MethodGet, path(number, "/activities"), query, nil, &page); err != nil {
+			return nil, err
+		}
+		if page.IsLastPage == nil {
+			return nil, unreadable("the response is not a page of the service's API")
+		}
+		for _, activity := range page.Values {
+			if activity.Comment.Text != "" {
+				texts = append(texts, activity.Comment.Text)
+			}
+		}
+		if *page.IsLastPage || page.NextPageStart <= start {
+			break
+		}
+		start = page.NextPageStart
+	}
+	return texts, nil
 }
 
 func (*bitbucketBackend) addLabels(context.Context, int64, []string) error {

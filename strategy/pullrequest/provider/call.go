@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,13 @@ const (
 	maxNames = 50
 )
 
+// Names of calls on which the meaning of an error depends.
+const (
+	opFind  = "find pull requests"
+	opGet   = "get pull request"
+	opMerge = "merge pull request"
+)
+
 // backend is the part that differs between the services. Its methods may panic, and return
 // errors of any type: guarded converts both.
 type backend interface {
@@ -45,6 +54,7 @@ type backend interface {
 	merge(ctx context.Context, pr PullRequest, m MergeOptions) error
 	close(ctx context.Context, pr PullRequest) error
 	comment(ctx context.Context, number int64, text string) error
+	comments(ctx context.Context, number int64) ([]string, error)
 	addLabels(ctx context.Context, number int64, labels []string) error
 	requestReviews(ctx context.Context, number int64, reviewers []string) error
 }
@@ -72,12 +82,15 @@ func (p *guarded) Limits() Limits { return p.backend.limits() }
 // Transport implements Provider.
 func (p *guarded) Transport() http.RoundTripper { return p.wire.base }
 
+// ForgetToken implements Provider.
+func (p *guarded) ForgetToken() { p.authorizer.forget() }
+
 // CloseIdle implements Provider.
 func (p *guarded) CloseIdle() { p.wire.base.CloseIdleConnections() }
 
 // Find implements Provider.
 func (p *guarded) Find(ctx context.Context, q Query) (found []PullRequest, err error) {
-	err = p.do(ctx, "find pull requests", func(ctx context.Context) error {
+	err = p.do(ctx, opFind, func(ctx context.Context) error {
 		if q.Head == "" || q.Base == "" {
 			return refused(Validation, "head and base branch are required")
 		}
@@ -88,14 +101,14 @@ func (p *guarded) Find(ctx context.Context, q Query) (found []PullRequest, err e
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, p.misfit(ctx, err)
 	}
 	return found, nil
 }
 
 // Get implements Provider.
 func (p *guarded) Get(ctx context.Context, number int64) (PullRequest, error) {
-	return p.one(ctx, "get pull request", func(ctx context.Context) (PullRequest, error) {
+	return p.one(ctx, opGet, func(ctx context.Context) (PullRequest, error) {
 		return p.backend.get(ctx, number)
 	})
 }
@@ -126,7 +139,7 @@ func (p *guarded) Update(ctx context.Context, number int64, e Edit) (PullRequest
 
 // Merge implements Provider.
 func (p *guarded) Merge(ctx context.Context, number int64, m MergeOptions) (PullRequest, error) {
-	return p.one(ctx, "merge pull request", func(ctx context.Context) (PullRequest, error) {
+	return p.one(ctx, opMerge, func(ctx context.Context) (PullRequest, error) {
 		if m.HeadSHA == "" {
 			return PullRequest{}, refused(Validation, "the commit to merge is required")
 		}
@@ -145,6 +158,10 @@ func (p *guarded) Merge(ctx context.Context, number int64, m MergeOptions) (Pull
 			return PullRequest{}, refused(HeadMoved, "the head of the pull request is %.12q, not %.12q", pr.HeadSHA, m.HeadSHA)
 		}
 		if err := p.backend.merge(ctx, pr, m); err != nil {
+			var refusal *Error
+			if errors.As(err, &refusal) && refusal.Class == NotMergeable {
+				refusal.Behind = pr.behind || behind(refusal.Message)
+			}
 			return PullRequest{}, err
 		}
 		return p.backend.get(ctx, number)
@@ -159,7 +176,7 @@ func (p *guarded) Close(ctx context.Context, number int64, c Closing) (PullReque
 			return pr, err
 		}
 		if c.Comment != "" {
-			if err := p.backend.comment(ctx, number, c.Comment); err != nil {
+			if err := p.commentOnce(ctx, number, c.Comment); err != nil {
 				return PullRequest{}, err
 			}
 			if pr, err = p.backend.get(ctx, number); err != nil || !c.still(pr) {
@@ -171,6 +188,21 @@ func (p *guarded) Close(ctx context.Context, number int64, c Closing) (PullReque
 		}
 		return p.backend.get(ctx, number)
 	})
+}
+
+// commentOnce adds a comment, unless an earlier call that failed afterwards has added it.
+func (p *guarded) commentOnce(ctx context.Context, number int64, text string) error {
+	existing, err := p.backend.comments(ctx, number)
+	if err != nil {
+		return err
+	}
+	same := func(other string) bool {
+		return strings.Join(strings.Fields(other), " ") == strings.Join(strings.Fields(text), " ")
+	}
+	if slices.ContainsFunc(existing, same) {
+		return nil
+	}
+	return p.backend.comment(ctx, number, text)
 }
 
 // AddLabels implements Provider.
@@ -226,7 +258,7 @@ func (p *guarded) one(ctx context.Context, op string, act func(context.Context) 
 
 func (pr PullRequest) check() error {
 	if pr.Number <= 0 || pr.State == "" || pr.Head == "" || pr.Base == "" {
-		return refused(Transient, "the response is not a pull request of the service's API")
+		return unreadable("the response is not a pull request of the service's API")
 	}
 	return nil
 }
@@ -262,13 +294,34 @@ func (p *guarded) explain(parent context.Context, op string, err error) error {
 		explained.Message = fmt.Sprintf("did not end within %s", maxCall)
 	case parent.Err() == nil:
 		// All other errors are of decoding.
-		explained.Message = "the response could not be read: " + p.wire.clean(err.Error())
+		explained.Message, explained.foreign = "the response could not be read: "+p.wire.clean(err.Error()), true
 	}
 	if parent.Err() != nil {
 		explained.Class, explained.Err = Transient, parent.Err()
 		explained.Message = parent.Err().Error()
 	}
+	if explained.Class == NotMergeable && op != opMerge &&
+		(explained.Status == http.StatusMethodNotAllowed || explained.Status == http.StatusNotAcceptable) {
+		// The address has no such API.
+		explained.Class, explained.Remedy = NotFound, remedy(p.kind, NotFound, nil)
+	}
+	if explained.Class == NotFound && op != opGet {
+		explained.Message = p.notFound(explained.Message)
+	}
 	explained.Provider, explained.Op = p.kind, op
 	explained.Message = p.wire.clean(explained.Message)
 	return explained
+}
+
+// plainly matches messages that say no more than the status 404.
+var plainly = regexp.MustCompile(`(?i)^(404 )?(project )?(not found|method not allowed|not acceptable)\.?$|^The target couldn't be found\.$|^$`)
+
+// notFound returns the message for a resource that does not exist: services say of a
+// repository that the token cannot see that it does not exist.
+func (p *guarded) notFound(message string) string {
+	text := fmt.Sprintf("repository %s not found, or the token cannot see it", p.repository)
+	if plainly.MatchString(message) {
+		return text
+	}
+	return text + ": " + message
 }

@@ -96,6 +96,14 @@ func conflict(message, kind string) Class {
 	}
 }
 
+// behind reports whether the message of a refused merge says that the branch does not have
+// the head of the base branch.
+func behind(message string) bool {
+	lower := strings.ToLower(message)
+	return strings.Contains(lower, "behind the base branch") || // Gitea
+		strings.Contains(lower, "head branch is out of date") // GitHub
+}
+
 // messageOf reads the message of a service's error and, where it has one, the type of its
 // exception. It accepts any bytes.
 func messageOf(t pipelinesv1.GitProviderType, body []byte) (message, kind string) {
@@ -216,7 +224,7 @@ func remedy(t pipelinesv1.GitProviderType, class Class, h http.Header) string {
 	case Unauthorized:
 		return "the token is wrong or has expired: put a valid one under the key token of the Secret"
 	case NotFound:
-		return "check the repository's URL and the branches, and that the token may read them"
+		return "check the URL, the branches and the rights of the token"
 	case Forbidden:
 		if h.Get("X-GitHub-SSO") != "" {
 			return "authorise the token for the organization's single sign-on"

@@ -11,22 +11,17 @@ import (
 	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
-var allClasses = []Class{
-	Invalid, NotFound, Unauthorized, Forbidden, Untrusted, Validation, Unsupported,
-	AlreadyExists, HeadMoved, Conflict, NotMergeable, RateLimited, Transient,
-}
-
 func TestEveryClassHasItsSentinel(t *testing.T) {
 	g := NewWithT(t)
 	seen := map[error]bool{}
-	for _, c := range allClasses {
+	for _, c := range Classes {
 		err := &Error{Class: c, Provider: pipelinesv1.GitHub, Op: "try"}
 		g.Expect(c.sentinel()).NotTo(BeNil(), string(c))
 		g.Expect(err).To(MatchError(c.sentinel()))
 		g.Expect(err.Error()).To(HavePrefix("github: try: "))
 		seen[c.sentinel()] = true
 	}
-	g.Expect(seen).To(HaveLen(len(allClasses)))
+	g.Expect(seen).To(HaveLen(len(Classes)))
 }
 
 // The words of each service for what the status alone does not tell, from their

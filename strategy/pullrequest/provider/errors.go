@@ -94,17 +94,10 @@ func (c Class) sentinel() error {
 	}
 }
 
-// Terminal reports whether no repetition fixes errors of the class: the Pipeline, its
-// Secret or the rights at the service must be changed first.
-func (c Class) Terminal() bool {
-	switch c {
-	case Invalid, NotFound, Unauthorized, Forbidden, Untrusted, Validation, Unsupported:
-		return true
-	case AlreadyExists, HeadMoved, Conflict, NotMergeable, RateLimited, Transient:
-		return false
-	default:
-		return false
-	}
+// Classes has all classes.
+var Classes = []Class{
+	Invalid, NotFound, Unauthorized, Forbidden, Untrusted, Validation, Unsupported,
+	AlreadyExists, HeadMoved, Conflict, NotMergeable, RateLimited, Transient,
 }
 
 // Error is the error of a call. It contains no secret: the service's message is bounded,
@@ -125,26 +118,38 @@ type Error struct {
 	// RetryAfter is the shortest wait; 0 when the service requested none, and the caller
 	// uses its own backoff. Never 0 for RateLimited, never over one hour.
 	RetryAfter time.Duration
+	// Behind is set for NotMergeable when the service requires the branch to contain the
+	// head of the base branch, and it does not.
+	Behind bool
 	// TimedOut is set when the service did not respond within the time of one request or of
 	// the caller's context.
 	TimedOut bool
 	// Err is the cause, if it adds information: the context's error when the caller's
 	// context ended.
 	Err error
+
+	// foreign is set when the response is not that of the service's API.
+	foreign bool
 }
 
-// Error implements error.
+// Error implements error. The message of some classes says what the class is; before the
+// others' messages stands the text of the class.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(string(e.Provider))
+	b.WriteString(string(e.Provider) + ": ")
 	if e.Op != "" {
-		b.WriteString(": " + e.Op)
+		b.WriteString(e.Op + ": ")
 	}
-	b.WriteString(": " + e.Class.sentinel().Error())
+	explained := e.Message != "" && (e.Class == Invalid || e.Class == NotFound || e.Class == Transient)
+	if explained {
+		b.WriteString(e.Message)
+	} else {
+		b.WriteString(e.Class.sentinel().Error())
+	}
 	if e.Status != 0 {
 		fmt.Fprintf(&b, " (%d)", e.Status)
 	}
-	if e.Message != "" {
+	if !explained && e.Message != "" && !strings.EqualFold(e.Message, e.Class.sentinel().Error()) {
 		b.WriteString(": " + e.Message)
 	}
 	if e.Remedy != "" {
@@ -167,4 +172,12 @@ func invalid(t pipelinesv1.GitProviderType, format string, args ...any) *Error {
 
 func refused(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Message: fmt.Sprintf(format, args...)}
+}
+
+// unreadable returns the error for a response that is not of the service's API. Another
+// service may have sent it.
+func unreadable(message string) *Error {
+	e := refused(Transient, "%s", message)
+	e.foreign = true
+	return e
 }

@@ -189,6 +189,24 @@ func (b *giteaBackend) comment(ctx context.Context, number int64, text string) e
 	return err
 }
 
+// comments: https://docs.gitea.com/api/#tag/issue/operation/issueGetComments, which has no
+// pages.
+func (b *giteaBackend) comments(ctx context.Context, number int64) ([]string, error) {
+	client, err := b.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, _, err := client.ListIssueComments(b.r.Owner, b.r.Name, number, gitea.ListIssueCommentOptions{})
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]string, 0, len(found))
+	for _, c := range found {
+		texts = append(texts, c.Body)
+	}
+	return texts, nil
+}
+
 // addLabels: https://docs.gitea.com/api/#tag/issue/operation/issueAddLabel, which
 // requires ids: those of the repository's own labels.
 func (b *giteaBackend) addLabels(ctx context.Context, number int64, labels []string) error {

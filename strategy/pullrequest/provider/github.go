@@ -33,6 +33,7 @@ func (b *githubBackend) pullRequest(pr *github.PullRequest) PullRequest {
 		Number: int64(pr.GetNumber()), URL: pr.GetHTMLURL(),
 		HeadSHA: pr.GetHead().GetSHA(), Title: pr.GetTitle(), Body: pr.GetBody(),
 		Head: pr.GetHead().GetRef(), Base: pr.GetBase().GetRef(),
+		behind: pr.GetMergeableState() == "behind",
 	}
 	switch {
 	case pr.GetMerged() || pr.MergedAt != nil: // lists have merged_at only
@@ -139,6 +140,23 @@ func (b *githubBackend) merge(ctx context.Context, pr PullRequest, m MergeOption
 func (b *githubBackend) comment(ctx context.Context, number int64, text string) error {
 	_, _, err := b.client.Issues.CreateComment(ctx, b.r.Owner, b.r.Name, int(number), &github.IssueComment{Body: &text})
 	return err
+}
+
+// comments: https://docs.github.com/en/rest/issues/comments#list-issue-comments
+func (b *githubBackend) comments(ctx context.Context, number int64) (texts []string, err error) {
+	err = pages(func(page int) (int, error) {
+		found, response, err := b.client.Issues.ListComments(ctx, b.r.Owner, b.r.Name, int(number), &github.IssueListCommentsOptions{
+			ListOptions: github.ListOptions{Page: page, PerPage: pageSize},
+		})
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range found {
+			texts = append(texts, c.GetBody())
+		}
+		return response.NextPage, nil
+	})
+	return texts, err
 }
 
 // addLabels: https://docs.github.com/en/rest/issues/labels#add-labels-to-an-issue

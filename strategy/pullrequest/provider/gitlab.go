@@ -36,7 +36,7 @@ func (*gitlabBackend) limits() Limits { return Limits{Title: 255, Body: 1 << 20,
 func (*gitlabBackend) pullRequest(mr *gitlab.BasicMergeRequest) PullRequest {
 	p := PullRequest{
 		Number: mr.IID, URL: mr.WebURL, HeadSHA: mr.SHA, Title: mr.Title, Body: mr.Description,
-		Head: mr.SourceBranch, Base: mr.TargetBranch,
+		Head: mr.SourceBranch, Base: mr.TargetBranch, behind: mr.DetailedMergeStatus == "need_rebase",
 	}
 	switch mr.State {
 	case "opened", "locked": // locked: it is being merged
@@ -137,6 +137,23 @@ func (b *gitlabBackend) merge(ctx context.Context, pr PullRequest, m MergeOption
 func (b *gitlabBackend) comment(ctx context.Context, number int64, text string) error {
 	_, _, err := b.client.Notes.CreateMergeRequestNote(b.project, number, &gitlab.CreateMergeRequestNoteOptions{Body: &text}, gitlab.WithContext(ctx))
 	return err
+}
+
+// comments: https://docs.gitlab.com/api/notes/#list-all-merge-request-notes
+func (b *gitlabBackend) comments(ctx context.Context, number int64) (texts []string, err error) {
+	err = pages(func(page int) (int, error) {
+		options := &gitlab.ListMergeRequestNotesOptions{}
+		options.Page, options.PerPage = int64(page), pageSize
+		found, response, err := b.client.Notes.ListMergeRequestNotes(b.project, number, options, gitlab.WithContext(ctx))
+		if err != nil {
+			return 0, err
+		}
+		for _, note := range found {
+			texts = append(texts, note.Body)
+		}
+		return int(response.NextPage), nil
+	})
+	return texts, err
 }
 
 // addLabels: https://docs.gitlab.com/api/merge_requests/#update-mr

@@ -41,6 +41,9 @@ type PullRequest struct {
 
 	// version is Bitbucket Server's optimistic lock.
 	version int
+	// behind is set if the service says that it does not merge the pull request because the
+	// branch does not have the head of the base branch.
+	behind bool
 }
 
 // Query selects pull requests from one branch into another of the same repository.
@@ -107,7 +110,8 @@ type Provider interface {
 	Limits() Limits
 
 	// Find returns the pull requests from one branch into another in every state,
-	// newest first, without those from forks. An empty result is not an error.
+	// newest first, without those from forks. An empty result is not an error. ErrInvalid
+	// when another type of service responds.
 	Find(ctx context.Context, q Query) ([]PullRequest, error)
 
 	// Get returns one pull request; ErrNotFound when the number does not exist.
@@ -124,13 +128,13 @@ type Provider interface {
 	// Merge merges an open pull request whose head is the given commit. It returns a
 	// merged one unchanged. ErrHeadMoved when its head is another commit,
 	// ErrNotMergeable when checks, reviews, conflicts or rules block it, ErrConflict
-	// when it is closed. Azure DevOps merges in the background: the returned state may
-	// still be Open.
+	// when it is closed. Behind of the error says that a rebuilt branch may be merged.
+	// Azure DevOps merges in the background: the returned state may still be Open.
 	Merge(ctx context.Context, number int64, m MergeOptions) (PullRequest, error)
 
-	// Close closes an open pull request after adding the comment, if there is one. It
-	// returns a pull request unchanged if it is not open, or if Still returns false. If a
-	// call fails between the two, its repetition adds the comment again.
+	// Close closes an open pull request after adding the comment, if there is one and the
+	// pull request does not have it yet. It returns a pull request unchanged if it is not
+	// open, or if Still returns false.
 	//
 	// The pull request may change between the last call of Still and the close. Only
 	// Bitbucket Server closes by version (ErrConflict then). On GitHub, GitLab and Gitea
@@ -150,6 +154,11 @@ type Provider interface {
 	// GitCredentials returns the credentials for Git's basic authentication over HTTPS.
 	// Those of a GitHub App are valid for at least five more minutes.
 	GitCredentials(ctx context.Context) (username, password string, err error)
+
+	// ForgetToken discards the token of a GitHub App's installation, so that the next call
+	// fetches another. The caller uses it when Git refused the token; the calls of this
+	// interface do so themselves. It does nothing for other credentials.
+	ForgetToken()
 
 	// Transport returns the transport for Git at the same service. It has the trusted CAs,
 	// the address guard and the timeout until a response begins of the API, but no

@@ -50,6 +50,9 @@ func ParseRepository(t pipelinesv1.GitProviderType, raw string) (Repository, err
 	if err != nil {
 		return Repository{}, err
 	}
+	if err := checkHost(t, u.Hostname()); err != nil {
+		return Repository{}, err
+	}
 	origin := u.Scheme + "://" + strings.ToLower(u.Host)
 	if last := len(segments) - 1; t != pipelinesv1.AzureDevOps {
 		if segments[last] = strings.TrimSuffix(segments[last], ".git"); segments[last] == "" {

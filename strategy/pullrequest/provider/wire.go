@@ -133,10 +133,10 @@ func (w *wire) judge(request *http.Request, response *http.Response, body []byte
 		return refusal
 	}
 	refusal := w.refusal(response, class, message)
-	if class == Unauthorized {
+	switch class { //nolint:exhaustive // The others need nothing more.
+	case Unauthorized, Forbidden, NotFound:
 		w.authorizer.forget()
-	}
-	if class == Transient {
+	case Transient:
 		refusal.RetryAfter = retryAfter(response, w.clock.Now())
 	}
 	return refusal
@@ -189,6 +189,9 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 		failure.Class = Invalid
 	}
 	failure.Message = w.clean(err.Error())
+	if failure.Class == Transient {
+		failure.Message = fmt.Sprintf("%s is unreachable: %s", w.host, failure.Message)
+	}
 	return failure
 }
 

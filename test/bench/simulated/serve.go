@@ -14,7 +14,7 @@ import (
 )
 
 // gitVersion of the servers.
-const gitVersion = "v1.36.3"
+const gitVersion = "v1.37.2"
 
 // hugeBytes is about what a Huge list amounts to.
 const hugeBytes = 300 << 20
@@ -106,7 +106,7 @@ func (c *Cluster) route(w http.ResponseWriter, r *http.Request, mode Mode) {
 	case "/readyz":
 		_, _ = w.Write([]byte("ok"))
 	case "/version":
-		answer(w, map[string]string{"major": "1", "minor": "36", "gitVersion": gitVersion})
+		answer(w, map[string]string{"major": "1", "minor": "37", "gitVersion": gitVersion})
 	case "/api/v1/namespaces/" + metav1.NamespaceSystem:
 		answer(w, map[string]any{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]string{
 			"name": metav1.NamespaceSystem, "uid": c.uid(), "resourceVersion": "4", "creationTimestamp": birth,

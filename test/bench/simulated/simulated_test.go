@@ -125,7 +125,7 @@ func TestAsARealAPIServer(t *testing.T) {
 			g.Expect(string(raw)).To(Equal("ok"))
 			version, err := set.ServerVersion()
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(version.GitVersion).To(Equal("v1.36.3"))
+			g.Expect(version.GitVersion).To(Equal("v1.37.2"))
 			system, err := set.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(system.UID).NotTo(BeEmpty())

@@ -1,8 +1,8 @@
 // Package queuetest has the tests of a queue.Consumer against an implementation of SQS:
 // playground/aws/sqs, and goaws.
 //
-// Contract: Consumes uses the real clock and takes seconds. It creates its queues before it
-// reads any, and does not delete them.
+// Contract: Consumes uses the real clock and takes seconds; its subtests are parallel. It
+// creates its queues before it reads any, and does not delete them.
 package queuetest
 
 import (
@@ -141,6 +141,7 @@ func (l *ledger) len() int {
 }
 
 func (s *suite) everyMessage(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	const n = 300
 	var bodies []string
@@ -161,6 +162,7 @@ func (s *suite) everyMessage(t *testing.T) {
 }
 
 func (s *suite) again(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s.send(t, "again", Body(1), Body(2))
 	var seen ledger
@@ -178,6 +180,7 @@ func (s *suite) again(t *testing.T) {
 }
 
 func (s *suite) malformed(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s.send(t, "poison", "abcd", Body(1), Body(2), Body(3))
 	var seen ledger
@@ -194,6 +197,7 @@ func (s *suite) malformed(t *testing.T) {
 }
 
 func (s *suite) noSuchQueue(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c, stop := s.run(t, strings.Replace(s.urls["all"], "consumer-all", "consumer-none", 1), func(context.Context, *queue.Delivery) {}, nil)
 	g.Eventually(c.Status, patience).Should(HaveField("Class", queue.NoSuchQueue))
@@ -202,6 +206,7 @@ func (s *suite) noSuchQueue(t *testing.T) {
 }
 
 func (s *suite) stop(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s.send(t, "stop", Body(1), Body(2))
 	handed := make(chan *queue.Delivery, 2)
@@ -214,6 +219,7 @@ func (s *suite) stop(t *testing.T) {
 }
 
 func (s *suite) long(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s.send(t, "long", Body(1))
 	var seen ledger

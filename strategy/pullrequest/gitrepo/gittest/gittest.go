@@ -8,14 +8,15 @@ package gittest
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/cgi" //nolint:gosec // It is not reached from outside of a test, and git is its one program.
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -32,27 +33,45 @@ type Repository struct {
 	t   testing.TB
 	dir string
 
-	// mu guards the fields that follow, and the index: it is held during a commit.
-	mu sync.Mutex
-	// by is the committer; author is the author if it is another person.
-	by, author string
+	// commits serialises commits and merges.
+	commits sync.Mutex
 }
+
+// config of a repository: HTTP clients may push, and no command collects garbage or compresses.
+const config = `[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = true
+	compression = 0
+[http]
+	receivepack = true
+[gc]
+	auto = 0
+[receive]
+	autogc = false
+`
 
 // New makes a repository whose branch Base has the files.
 func New(t testing.TB, files map[string]string) *Repository {
 	t.Helper()
 	r := &Repository{t: t, dir: filepath.Join(t.TempDir(), "apps.git")}
-	r.git(nil, "init", "--quiet", "--bare", "--initial-branch="+Base, r.dir)
-	r.git(nil, "config", "http.receivepack", "true")
-	r.git(nil, "config", "gc.auto", "0")
-	r.git(nil, "config", "receive.autogc", "false")
-	r.git(nil, "config", "core.compression", "0") // The disk is a test's, and patience is not.
+	// The layout of gitrepository-layout(5), without the six processes of git init and git config.
+	for _, dir := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags"} {
+		if err := os.MkdirAll(filepath.Join(r.dir, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{"HEAD": "ref: refs/heads/" + Base + "\n", "config": config} {
+		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.Commit(Base, "files", files)
 	return r
 }
 
 // git runs git in the repository and returns its output.
-func (r *Repository) git(stdin []byte, args ...string) string {
+func (r *Repository) git(stdin io.Reader, args ...string) string {
 	r.t.Helper()
 	out, err := r.try(stdin, args...)
 	if err != nil {
@@ -61,28 +80,27 @@ func (r *Repository) git(stdin []byte, args ...string) string {
 	return out
 }
 
-func (r *Repository) try(stdin []byte, args ...string) (string, error) {
+func (r *Repository) try(stdin io.Reader, args ...string) (string, error) {
 	command := exec.Command("git", args...) //nolint:noctx // Git ends by itself.
-	if args[0] != "init" {
-		command.Dir = r.dir
-	}
+	command.Dir = r.dir
+	name, email := identity(Person)
 	command.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(r.dir), "GIT_CONFIG_NOSYSTEM=1", "GIT_INDEX_FILE=" + filepath.Join(r.dir, "by-hand"),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Dir(r.dir), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email, "GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email,
 	}
-	if args[0] == "commit-tree" {
-		by := cmp.Or(r.by, Person)
-		for role, who := range map[string]string{"COMMITTER": by, "AUTHOR": cmp.Or(r.author, by)} {
-			name, email, _ := strings.Cut(strings.TrimSuffix(who, ">"), " <")
-			command.Env = append(command.Env, "GIT_"+role+"_NAME="+name, "GIT_"+role+"_EMAIL="+email)
-		}
-	}
-	command.Stdin = bytes.NewReader(stdin)
+	command.Stdin = stdin
 	var out, complaints bytes.Buffer
 	command.Stdout, command.Stderr = &out, &complaints
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, complaints.String())
 	}
 	return strings.TrimSpace(out.String()), nil
+}
+
+// identity returns the name and the e-mail address of a person, given as "Name <e-mail>".
+func identity(person string) (name, email string) {
+	name, email, _ = strings.Cut(strings.TrimSuffix(person, ">"), " <")
+	return name, email
 }
 
 // Commit commits files to a branch as a person, and returns the commit. It removes a file
@@ -98,64 +116,70 @@ func (r *Repository) Amend(branch string, files map[string]string) string {
 	r.t.Helper()
 	author, message := r.Show(branch, "%an <%ae>"), r.Show(branch, "%B")
 	r.Set(branch, r.git(nil, "rev-parse", branch+"^"))
-	r.mu.Lock()
-	r.author = author
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.author = ""
-	}()
-	return r.Commit(branch, message, files)
+	return r.commit(branch, author, Person, message, files)
 }
 
 // CommitAs is Commit by another person, given as "Name <e-mail>".
 func (r *Repository) CommitAs(branch, by, message string, files map[string]string) string {
 	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	parent, exists := r.Head(branch)
-	r.git(nil, "read-tree", "--empty")
-	args := []string{"commit-tree", "-m", message}
-	if exists {
-		r.git(nil, "read-tree", parent)
-		args = append(args, "-p", parent)
+	return r.commit(branch, by, by, message, files)
+}
+
+// bulk is the size from which the objects of a commit stay in one pack, in bytes.
+const bulk = 1 << 20
+
+// commit makes a commit by git fast-import, for any number of files. The objects of a small
+// commit are loose, as those of git commit.
+func (r *Repository) commit(branch, author, committer, message string, files map[string]string) string {
+	r.t.Helper()
+	r.commits.Lock()
+	defer r.commits.Unlock()
+	var stream []io.Reader // Large contents are not copied.
+	say := func(format string, args ...any) {
+		stream = append(stream, strings.NewReader(fmt.Sprintf(format, args...)))
 	}
-	// One call of each kind for any number of files.
-	var index bytes.Buffer
-	scratch := r.t.TempDir()
-	var names, paths []string
+	data := func(content string) {
+		say("data %d\n", len(content))
+		stream = append(stream, strings.NewReader(content), strings.NewReader("\n"))
+	}
+	say("commit refs/heads/%s\nmark :1\n", branch)
+	for _, role := range []struct{ name, person string }{{"author", author}, {"committer", committer}} {
+		name, email := identity(role.person)
+		say("%s %s <%s> now\n", role.name, name, email)
+	}
+	data(strings.TrimSuffix(message, "\n") + "\n")
+	if parent, exists := r.Head(branch); exists {
+		say("from %s\n", parent)
+	}
+	size := 0
 	for at, content := range files {
 		if content == "" {
-			fmt.Fprintf(&index, "0 0000000000000000000000000000000000000000\t%s\n", at)
+			say("D %s\n", at)
 			continue
 		}
-		name := filepath.Join(scratch, fmt.Sprint(len(names)))
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-		names, paths = append(names, name), append(paths, at)
+		size += len(content)
+		say("M 100644 inline %s\n", at)
+		data(content)
 	}
-	if len(names) > 0 {
-		hashes := strings.Fields(r.git([]byte(strings.Join(names, "\n")+"\n"), "hash-object", "-w", "--no-filters", "--stdin-paths"))
-		for i, hash := range hashes {
-			fmt.Fprintf(&index, "100644 %s\t%s\n", hash, paths[i])
-		}
+	say("\nget-mark :1\ndone\n")
+	unpack := "fastimport.unpackLimit=1000000"
+	if size >= bulk {
+		unpack = "fastimport.unpackLimit=1"
 	}
-	r.git(index.Bytes(), "update-index", "--add", "--index-info")
-	tree := r.git(nil, "write-tree")
-	r.by = by
-	made := r.git(nil, append(args, tree)...)
-	r.by = ""
-	r.git(nil, "update-ref", "refs/heads/"+branch, made)
-	return made
+	return r.git(io.MultiReader(stream...), "-c", unpack, "fast-import", "--quiet", "--done", "--date-format=now", "--depth=0")
 }
 
 // Head returns the head commit of a branch.
 func (r *Repository) Head(branch string) (string, bool) {
+	// Git replaces the file of a reference at once. It has none for a packed reference.
+	if hash, err := os.ReadFile(filepath.Join(r.dir, "refs", "heads", filepath.FromSlash(branch))); err == nil && isHash(string(hash)) {
+		return strings.TrimSpace(string(hash)), true
+	}
 	hash, err := r.try(nil, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
 	return hash, err == nil
 }
+
+var isHash = regexp.MustCompile(`^[0-9a-f]{40}\n$`).MatchString
 
 // Set sets a branch to a commit.
 func (r *Repository) Set(branch, commit string) {
@@ -219,8 +243,8 @@ var errConflict = errors.New("the branches conflict")
 
 // Merge merges a branch that is at a commit into base by a merge commit, as services do.
 func (r *Repository) Merge(head, base, commit string) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.commits.Lock()
+	defer r.commits.Unlock()
 	onto, ok := r.Head(base)
 	if now, exists := r.Head(head); !ok || !exists || now != commit {
 		return "", fmt.Errorf("%s is not at %s", head, commit)
@@ -235,6 +259,18 @@ func (r *Repository) Merge(head, base, commit string) (string, error) {
 	}
 	_, err = r.try(nil, "update-ref", "refs/heads/"+base, made, onto)
 	return made, err
+}
+
+// Merged makes a merge commit of two parents with a tree, as a person.
+func (r *Repository) Merged(tree, first, second string) string {
+	r.t.Helper()
+	return r.git(nil, "commit-tree", "-p", first, "-p", second, "-m", "merge", tree)
+}
+
+// Contains reports whether a branch has the head of another branch.
+func (r *Repository) Contains(branch, other string) bool {
+	_, err := r.try(nil, "merge-base", "--is-ancestor", other, branch)
+	return err == nil
 }
 
 // Handler serves the repository at any path with the end of Git's paths, to clients with

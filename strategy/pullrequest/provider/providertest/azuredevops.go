@@ -66,6 +66,13 @@ func (s *Server) azureDevOps(mux *http.ServeMux) {
 		s.change(pr.Number, func(p *PullRequest) { p.Comments = append(p.Comments, form.Comments[0].Content) })
 		s.write(w, http.StatusOK, map[string]any{"id": 1})
 	})
+	one("GET", "/{number}/threads", func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {
+		threads := []any{}
+		for _, text := range pr.Comments {
+			threads = append(threads, map[string]any{"id": len(threads) + 1, "comments": []any{map[string]any{"id": 1, "content": text}}})
+		}
+		s.write(w, http.StatusOK, map[string]any{"value": threads, "count": len(threads)})
+	})
 	one("POST", "/{number}/labels", func(w http.ResponseWriter, r *http.Request, pr PullRequest) {
 		form := decode[struct{ Name string }](s, r)
 		s.change(pr.Number, func(p *PullRequest) { p.Labels = add(p.Labels, form.Name) })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -70,11 +71,22 @@ func (s *Server) bitbucketServer(mux *http.ServeMux) {
 		}
 		return s.change(pr.Number, func(p *PullRequest) { p.State = Closed }), nil
 	})
+	one("GET", "/{number}/activities", s.bitbucketActivities)
 	one("POST", "/{number}/comments", func(w http.ResponseWriter, r *http.Request, pr PullRequest) {
 		form := decode[struct{ Text string }](s, r)
 		s.comment(pr.Number, form.Text)
 		s.write(w, http.StatusCreated, map[string]any{"id": 1, "text": form.Text})
 	})
+}
+
+// bitbucketActivities: the newest first, of which comments are one kind.
+func (s *Server) bitbucketActivities(w http.ResponseWriter, _ *http.Request, pr PullRequest) {
+	values := []any{}
+	for i, text := range slices.Backward(pr.Comments) {
+		values = append(values, map[string]any{"id": i + 2, "action": "COMMENTED", "comment": map[string]any{"id": i + 1, "text": text}})
+	}
+	values = append(values, map[string]any{"id": 1, "action": "OPENED"})
+	s.write(w, http.StatusOK, map[string]any{"values": values, "size": len(values), "isLastPage": true, "start": 0})
 }
 
 // comment does not increment the version, as on the service.

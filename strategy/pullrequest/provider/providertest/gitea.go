@@ -40,6 +40,9 @@ func (s *Server) gitea(mux *http.ServeMux) {
 		s.change(pr.Number, func(p *PullRequest) { p.Comments = append(p.Comments, form.Body) })
 		s.write(w, http.StatusCreated, map[string]any{"id": 1, "body": form.Body})
 	})
+	one("GET", "/issues/{number}/comments", func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {
+		s.write(w, http.StatusOK, bodies(pr))
+	})
 	mux.HandleFunc("GET "+repo+"/labels", func(w http.ResponseWriter, _ *http.Request) {
 		answer := []any{}
 		for i, name := range s.labels {
@@ -128,6 +131,8 @@ func (s *Server) giteaMerge(w http.ResponseWriter, r *http.Request, pr PullReque
 		s.refuse(w, http.StatusUnprocessableEntity, "[Do]: Required", "")
 	case errors.Is(err, errHeadMoved):
 		s.refuse(w, http.StatusConflict, "head out of date", "")
+	case errors.Is(err, errBehind):
+		s.refuse(w, http.StatusMethodNotAllowed, "Pull request is not ready to be merged: The head branch is behind the base branch", "")
 	case err != nil:
 		s.refuse(w, http.StatusMethodNotAllowed, "Please try again later", "")
 	default:

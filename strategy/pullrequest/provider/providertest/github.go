@@ -48,6 +48,9 @@ func (s *Server) github(mux *http.ServeMux) {
 		}
 		s.refuse(w, http.StatusNotFound, "Not Found", "")
 	})
+	mux.HandleFunc("GET "+repo+"/issues/{number}/comments", s.numbered(func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {
+		s.write(w, http.StatusOK, bodies(pr))
+	}, "Not Found", ""))
 	mux.HandleFunc("POST "+repo+"/issues/{number}/labels", func(w http.ResponseWriter, r *http.Request) {
 		names := decode[[]string](s, r)
 		if pr := s.number(r); pr != nil {
@@ -84,11 +87,14 @@ func (s *Server) githubPR(pr PullRequest, single bool) map[string]any {
 		"id": 1000 + pr.Number, "number": pr.Number, "html_url": fmt.Sprintf("%s/fleet/apps/pull/%d", s.http.URL, pr.Number),
 		"state": "open", "title": pr.Title, "body": pr.Body, "merged_at": nil,
 		// Before the merge, GitHub shows the commit of a test merge here.
-		"merge_commit_sha": "trial",
-		"head":             ref(pr.Head, pr.HeadSHA, headRepo), "base": ref(pr.Base, "base", 1),
+		"merge_commit_sha": "trial", "mergeable_state": "clean",
+		"head": ref(pr.Head, pr.HeadSHA, headRepo), "base": ref(pr.Base, "base", 1),
 	}
 	if pr.State != Open {
 		answer["state"] = "closed"
+	}
+	if s.outdated(pr) {
+		answer["mergeable_state"] = "behind"
 	}
 	if pr.State == Merged {
 		answer["merged_at"], answer["merge_commit_sha"] = time.Unix(1_800_000_000, 0).UTC(), pr.MergeSHA

@@ -62,6 +62,9 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 		s.change(pr.Number, func(p *PullRequest) { p.Comments = append(p.Comments, form.Body) })
 		s.write(w, http.StatusCreated, map[string]any{"id": 1, "body": form.Body})
 	})
+	one("GET", "/{number}/notes", func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {
+		s.write(w, http.StatusOK, bodies(pr))
+	})
 	mux.HandleFunc("GET /api/v4/users", func(w http.ResponseWriter, r *http.Request) {
 		answer := []any{}
 		if id := slices.Index(gitlabUsers, r.URL.Query().Get("username")); id > 0 {
@@ -86,6 +89,10 @@ func (s *Server) gitlabMR(pr PullRequest) map[string]any {
 		"web_url": fmt.Sprintf("%s/fleet/platform/apps/-/merge_requests/%d", s.http.URL, pr.Number),
 		"state":   state, "title": pr.Title, "description": pr.Body, "sha": pr.HeadSHA, "merge_commit_sha": nil, "squash_commit_sha": nil,
 		"source_branch": pr.Head, "target_branch": pr.Base, "reviewers": reviewers, "labels": pr.Labels,
+		"detailed_merge_status": "mergeable",
+	}
+	if s.outdated(pr) {
+		answer["detailed_merge_status"] = "need_rebase"
 	}
 	if pr.State == Merged {
 		answer["merge_commit_sha"] = pr.MergeSHA

@@ -71,6 +71,9 @@ type Options struct {
 	// Merge is called when a pull request is merged, and returns the merge commit;
 	// nil to make one up.
 	Merge func(head, base, sha string) (merged string, err error)
+	// Behind reports whether the service refuses to merge a branch because it does not have
+	// the head of the base; nil for a service without that rule.
+	Behind func(head, base string) bool
 	// Around wraps the handler of the whole server, including Git; nil for none.
 	Around func(http.Handler) http.Handler
 	// AppKey verifies a GitHub App's own token, if given. It returns the issuer.

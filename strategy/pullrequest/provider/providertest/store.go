@@ -14,6 +14,7 @@ var (
 	errExists      = errors.New("an open one exists")
 	errHeadMoved   = errors.New("the head is another commit")
 	errNotOpen     = errors.New("it is not open")
+	errBehind      = errors.New("it is behind the base")
 	errNotMergable = errors.New("it cannot be merged")
 )
 
@@ -94,6 +95,9 @@ func (s *Server) merge(pr PullRequest, sha string) (PullRequest, error) {
 	case sha != "" && sha != pr.HeadSHA:
 		return pr, errHeadMoved
 	}
+	if s.outdated(pr) {
+		return pr, errBehind
+	}
 	merged := fmt.Sprintf("merge-%d-%s", pr.Number, pr.HeadSHA)
 	if s.o.Merge != nil {
 		var err error
@@ -102,6 +106,20 @@ func (s *Server) merge(pr PullRequest, sha string) (PullRequest, error) {
 		}
 	}
 	return s.change(pr.Number, func(p *PullRequest) { p.State, p.MergeSHA = Merged, merged }), nil
+}
+
+// outdated reports whether the rule that branches must be up to date blocks the merge.
+func (s *Server) outdated(pr PullRequest) bool {
+	return s.o.Behind != nil && pr.State == Open && s.o.Behind(pr.Head, pr.Base)
+}
+
+// bodies has the comments of a pull request as most services list them.
+func bodies(pr PullRequest) []any {
+	comments := []any{}
+	for i, text := range pr.Comments {
+		comments = append(comments, map[string]any{"id": i + 1, "body": text})
+	}
+	return comments
 }
 
 // page returns a page of a list, by page number and size.

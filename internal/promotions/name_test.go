@@ -1,4 +1,4 @@
-package pipeline
+package promotions
 
 import (
 	"strings"
@@ -17,18 +17,18 @@ func TestPromotionNames(t *testing.T) {
 		"prod", "Prod", "prod-eu", "Prod EU", "prod/eu", "prod eu ", "--", "", "日本", strings.Repeat("x", 200), strings.Repeat("x", 201), strings.Repeat("-a", 60),
 	} {
 		for _, pipeline := range []string{"web", strings.Repeat("long.name-", 25)} {
-			name := PromotionName(pipeline, "uid", env, 1)
+			name := Name(pipeline, "uid", env, 1)
 			g.Expect(validation.IsDNS1123Subdomain(name)).To(BeEmpty(), name)
-			g.Expect(validation.IsValidLabelValue(slug(env, maxLabel))).To(BeEmpty(), env)
+			g.Expect(validation.IsValidLabelValue(Slug(env, MaxLabel))).To(BeEmpty(), env)
 			if other, taken := seen[name]; taken {
 				t.Errorf("%q and %q both give %s", other, env, name)
 			}
 			seen[name] = env
 		}
 	}
-	g.Expect(PromotionName("web", "uid", "prod", 2)).NotTo(Equal(PromotionName("web", "other", "prod", 2)), "a re-created Pipeline has slots of its own")
-	g.Expect(PromotionName("web", "uid", "Prod EU", 7)).To(HavePrefix("web-prod-eu-"))
-	g.Expect(PromotionName("web", "uid", "Prod EU", 7)).To(HaveSuffix("-7"))
+	g.Expect(Name("web", "uid", "prod", 2)).NotTo(Equal(Name("web", "other", "prod", 2)), "a re-created Pipeline has slots of its own")
+	g.Expect(Name("web", "uid", "Prod EU", 7)).To(HavePrefix("web-prod-eu-"))
+	g.Expect(Name("web", "uid", "Prod EU", 7)).To(HaveSuffix("-7"))
 }
 
 func FuzzSlug(f *testing.F) {
@@ -37,9 +37,9 @@ func FuzzSlug(f *testing.F) {
 		if length < 1 || length > 63 {
 			t.Skip() // The lengths are constants of this package.
 		}
-		s := slug(name, length)
+		s := Slug(name, length)
 		if len(s) > length || len(validation.IsDNS1123Label(s)) > 0 {
-			t.Errorf("slug(%q, %d) = %q", name, length, s)
+			t.Errorf("Slug(%q, %d) = %q", name, length, s)
 		}
 	})
 }

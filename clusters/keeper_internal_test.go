@@ -1,0 +1,89 @@
+package clusters
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// TestManagementClusterWaitsForNoPlaceToDial: unreachable workload clusters hold all places.
+func TestManagementClusterWaitsForNoPlaceToDial(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	m, err := New(Options{Local: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, LocalOnly: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	for i := range dialPlaces {
+		release, err := m.dials.acquire(t.Context(), i < retryPlaces)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer release()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	defer func() {
+		cancel()
+		g.Eventually(ended, "20s").Should(Receive(BeNil()))
+	}()
+	g.Eventually(func() capstanv1.ConnectionState {
+		s, _ := m.Snapshot(LocalName)
+		return s.State
+	}, "20s").Should(Equal(capstanv1.ConnectionReady))
+}
+
+// TestConnectingIsShownAfterAMinute: a ClusterConnection continues to show its last state
+// while the hub connects, which takes seconds. If it takes longer, it shows Connecting.
+func TestConnectingIsShownAfterAMinute(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakeClock(time.Unix(1_000_000, 0))
+	m, err := New(Options{Local: &rest.Config{Host: "https://127.0.0.1:1"}, Clock: clock})
+	g.Expect(err).NotTo(HaveOccurred())
+	ref := Ref{Kind: "Cluster", Namespace: "team", Name: "prod"}
+	k := newKeeper(m.shared, ref.ClusterName(), ref, m.forget)
+	shown := func() capstanv1.ConnectionState {
+		want := m.writer.lockedState.queue[k.name].desired
+		return merged(capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}, want.status, want.brief).State
+	}
+	k.apply(eventDemanded, readingMessage)
+	g.Expect(shown()).To(Equal(capstanv1.ConnectionReady))
+	g.Expect(k.untilNext()).To(Equal(time.Minute))
+	clock.Step(time.Minute - time.Second)
+	k.publishOverdue()
+	g.Expect(shown()).To(Equal(capstanv1.ConnectionReady))
+	clock.Step(time.Second)
+	k.publishOverdue()
+	g.Expect(shown()).To(Equal(capstanv1.ConnectionConnecting))
+	g.Expect(k.untilNext()).To(Equal(idle), "once")
+}
+
+func TestIsBrief(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		outcome
+		age  time.Duration
+		want bool
+	}{
+		"reading":            {waiting, time.Second, true},
+		"dialling":           {dialling, 59 * time.Second, true},
+		"dialling for long":  {dialling, time.Minute, false},
+		"hub unreadable":     {hubUnreadable, time.Second, false},
+		"another server":     {replaced, time.Second, false},
+		"connected":          {connected, time.Second, false},
+		"credentials refuse": {unauthorized, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Snapshot{State: tc.State, Reason: tc.Reason, Since: now.Add(-tc.age)}
+			NewWithT(t).Expect(isBrief(s, now)).To(Equal(tc.want))
+		})
+	}
+}

@@ -1,0 +1,181 @@
+package promotions
+
+import (
+	"fmt"
+	"testing"
+	"time"
+	"unsafe"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/randfill"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// stored is what a reader of a cache gets that has stored a Promotion.
+func stored(g Gomega, s *Stripper, p *capstanv1.Promotion) *capstanv1.Promotion {
+	got, ok := Whole(s.Strip(p))
+	g.Expect(ok).To(BeTrue())
+	return got
+}
+
+// A settled Promotion keeps what the tables, the dashboard, events and metrics read.
+func TestStrip(t *testing.T) {
+	g := NewWithT(t)
+	s := NewStripper(testclock.NewFakePassiveClock(time.Unix(1<<32, 0)))
+	want := settled(1)
+	want.ManagedFields, want.Status.Conditions, want.Status.PullRequest = nil, nil, nil
+	delete(want.Annotations, lastApplied)
+	want.Status.Attempt = &capstanv1.Attempt{Number: 2}
+	first := stored(g, s, settled(1))
+	g.Expect(equality.Semantic.DeepEqual(first, want)).To(BeTrue(), "%+v", first)
+	g.Expect(Settled(first)).To(BeTrue(), "stripping does not change what is left to do")
+	g.Expect(stored(g, s, first.DeepCopy())).To(Equal(first), "twice is like once")
+
+	other := settled(5)
+	other.Labels["team"] = "shop"
+	g.Expect(stored(g, s, other).Labels).To(HaveKey("team"), "what differs is kept")
+	g.Expect(first.Labels).NotTo(HaveKey("team"))
+
+	failed := settled(6)
+	failed.Status.Phase = capstanv1.PhaseFailed
+	whole := failed.DeepCopy()
+	whole.ManagedFields = nil
+	g.Expect(s.Strip(failed)).To(Equal(whole), "one that may start again is whole")
+}
+
+// Whatever a settled Promotion has, a reader of the cache gets it back, and nothing that a
+// reader changes is in the cache.
+func TestPackedPromotionsLoseNothing(t *testing.T) {
+	g := NewWithT(t)
+	fill := randfill.NewWithSeed(7).NilChance(0.5).NumElements(1, 2).Funcs(
+		func(at *metav1.Time, c randfill.Continue) {
+			*at = metav1.NewTime(time.Unix(c.Int63n(1<<33)-1<<32, 0))
+			if c.Intn(8) == 0 {
+				*at = metav1.NewTime(at.Add(time.Nanosecond))
+			}
+		},
+		func(at *metav1.MicroTime, c randfill.Continue) {
+			*at = metav1.NewMicroTime(time.Unix(c.Int63n(1<<33), 0))
+		},
+		func(uid *types.UID, c randfill.Continue) {
+			*uid = types.UID(c.String(8))
+			if c.Bool() {
+				*uid = uuid.NewUUID()
+			}
+		},
+	)
+	s := NewStripper(testclock.NewFakePassiveClock(time.Unix(1<<32, 0)))
+	var cached []client.Object
+	var wanted []*capstanv1.Promotion
+	for i := range 3000 {
+		p := &capstanv1.Promotion{}
+		if i%3 > 0 { // Two of three have much in common with the one before.
+			p = wanted[i-1].DeepCopy()
+			fill.Fill(&p.ObjectMeta.Name)
+			fill.Fill(&p.Spec.Number)
+			if i%3 == 1 {
+				p.Name = fmt.Sprintf("web-prod-%d", p.Spec.Number)
+				p.Status.Message = "every target runs " + p.Spec.Revision + revisionMark[i%2:]
+			}
+			fill.Fill(&p.UID)
+			fill.Fill(&p.Spec.Source)
+			fill.Fill(&p.Status.Attempt)
+			fill.Fill(&p.Status.CarriedOutTime)
+		} else {
+			fill.Fill(p)
+		}
+		p.Status.Phase = []capstanv1.PromotionPhase{capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded}[i%2]
+		p.Status.ObservedGeneration, p.Status.FinishTime, p.DeletionTimestamp = p.Generation, &metav1.Time{Time: time.Unix(int64(i), 0)}, nil
+		p.Status.FormerStartedAt, p.Status.FormerFinishedAt = nil, nil //nolint:staticcheck // They are of an earlier version.
+		p.Status.Withdrawn, p.ManagedFields = true, nil
+		want := p.DeepCopy()
+		s.strip(want)
+		cached, wanted = append(cached, s.Strip(p)), append(wanted, want)
+	}
+	for range 2 {
+		for i, o := range cached {
+			g.Expect(o).To(BeAssignableToTypeOf(&packed{}))
+			for _, accessor := range []func(metav1.Object) any{
+				func(o metav1.Object) any { return o.GetNamespace() + "/" + o.GetName() },
+				func(o metav1.Object) any { return o.GetUID() },
+				func(o metav1.Object) any { return o.GetResourceVersion() },
+				func(o metav1.Object) any { return o.GetGeneration() },
+				func(o metav1.Object) any { return o.GetCreationTimestamp() },
+				func(o metav1.Object) any { return o.GetLabels() },
+				func(o metav1.Object) any { return o.GetAnnotations() },
+				func(o metav1.Object) any { return o.GetOwnerReferences() },
+				func(o metav1.Object) any { return o.GetFinalizers() },
+			} {
+				g.Expect(equality.Semantic.DeepEqual(accessor(o), accessor(wanted[i]))).To(BeTrue(), "%v, not %v", accessor(o), accessor(wanted[i]))
+			}
+			got, ok := o.DeepCopyObject().(*capstanv1.Promotion)
+			g.Expect(ok).To(BeTrue())
+			g.Expect(equality.Semantic.DeepEqual(got, wanted[i])).To(BeTrue(), "%d: %+v, not %+v", i, got, wanted[i])
+			change(got)
+		}
+	}
+}
+
+// change changes all memory of a Promotion that a copy could share.
+func change(p *capstanv1.Promotion) {
+	for _, texts := range []map[string]string{p.Labels, p.Annotations} {
+		for key := range texts {
+			texts[key] = "changed"
+		}
+	}
+	if p.Spec.From != nil {
+		for _, texts := range [][]string{p.Spec.From.Revisions, p.Spec.From.Targets} {
+			for i := range texts {
+				texts[i] = "changed"
+			}
+		}
+	}
+	if p.Spec.Approval != nil {
+		p.Spec.Approval.By = "changed"
+	}
+	if p.Status.Approval != nil {
+		p.Status.Approval.By = "changed"
+	}
+	if p.Spec.Strategy.PullRequest != nil {
+		p.Spec.Strategy.PullRequest.URL = "changed"
+	}
+	for _, at := range []*metav1.Time{p.Status.StartTime, p.Status.FinishTime, p.Status.CarriedOutTime} {
+		if at != nil {
+			at.Time = time.Unix(1, 0)
+		}
+	}
+	for i := range p.Finalizers {
+		p.Finalizers[i] = "changed"
+	}
+}
+
+// Promotions of a series share what they have in common.
+func TestPackedPromotionsAreSmall(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(int(unsafe.Sizeof(packed{}))).To(BeNumerically("<=", 224))
+	s := NewStripper(testclock.NewFakePassiveClock(time.Unix(1<<32, 0)))
+	var first *packed
+	for number := range int64(5) {
+		p := settled(number + 1)
+		p.UID, p.ResourceVersion, p.CreationTimestamp = uuid.NewUUID(), "4711", *p.Status.StartTime
+		p.Spec.Revision, p.Spec.Source.Sequence, p.Spec.From.Sequence = p.Name, number, number
+		p.Status.Message = "every target runs " + p.Spec.Revision
+		k, ok := s.Strip(p).(*packed)
+		g.Expect(ok).To(BeTrue())
+		if first == nil {
+			first = k
+		}
+		g.Expect(k.Promotion).To(BeIdenticalTo(first.Promotion))
+		g.Expect(unsafe.StringData(k.message)).To(BeIdenticalTo(unsafe.StringData(first.message)))
+	}
+	g.Expect(first.Promotion.UID).To(BeEmpty())
+	g.Expect(first.Promotion.ResourceVersion).To(BeEmpty())
+	g.Expect(first.Promotion.Name).To(HaveSuffix("-"))
+}

@@ -1,0 +1,93 @@
+package promotions
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+)
+
+// maxSeries bounds how many series a Stripper knows. Beyond it, it forgets them all and begins
+// again: values are then shared with later Promotions only.
+const maxSeries = 20000
+
+// lastApplied is kubectl's copy of an object that a user applied.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// attemptsEnd is how long after NextAttemptTime every attempt has ended, also if the clocks of
+// two hubs differ.
+const attemptsEnd = time.Hour
+
+// Stripper reduces Promotions before a cache stores them.
+type Stripper struct {
+	clock clock.PassiveClock
+
+	// mu guards lockedSeries, the last Promotion of each series.
+	mu           sync.Mutex
+	lockedSeries map[series]*packed
+}
+
+// series are the promotions of one Pipeline into one environment.
+type series struct {
+	uid         types.UID
+	environment string
+}
+
+// NewStripper makes a Stripper.
+func NewStripper(c clock.PassiveClock) *Stripper {
+	return &Stripper{clock: c, lockedSeries: map[series]*packed{}}
+}
+
+// Strip returns what a cache stores of a Promotion; it may change the given one. A Promotion
+// loses its managed fields. A settled one also loses what no reader of the cache uses, and is
+// packed: handlers of events get it from Whole, and readers of the cache get whole copies. A read
+// of settled Promotions with client.UnsafeDisableDeepCopy fails, because it is no copy.
+func (s *Stripper) Strip(p *capstanv1.Promotion) client.Object {
+	p.ManagedFields = nil
+	if !Settled(p) {
+		return p
+	}
+	s.strip(p)
+	return s.packed(p)
+}
+
+// strip removes what no reader uses. The conditions follow from phase, reason and message.
+// Of the attempt, readers use whether there was one, and its number. Of the pull request
+// they use the URL, which is also in the status.
+func (s *Stripper) strip(p *capstanv1.Promotion) {
+	delete(p.Annotations, lastApplied)
+	if len(p.Annotations) == 0 {
+		p.Annotations = nil
+	}
+	p.Status.Conditions = nil
+	p.Status.Secret = nil
+	if p.Status.Withdrawn || p.Spec.Strategy.PullRequest == nil {
+		p.Status.PullRequest = nil
+	}
+	// One that was superseded during its attempt delays the next promotion until that ends.
+	if a := p.Status.Attempt; a != nil && (p.Status.CarriedOutTime != nil || a.Error != "" || p.Spec.Strategy.Notification == nil ||
+		s.clock.Since(a.NextAttemptTime.Time) > attemptsEnd) {
+		p.Status.Attempt = &capstanv1.Attempt{Number: a.Number}
+	}
+}
+
+// packed packs p so that it shares memory with the last Promotion of its series.
+func (s *Stripper) packed(p *capstanv1.Promotion) *packed {
+	key := series{p.Spec.Pipeline.UID, p.Spec.Environment}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.lockedSeries[key]
+	if last == nil {
+		if len(s.lockedSeries) >= maxSeries {
+			clear(s.lockedSeries)
+		}
+		last = &packed{}
+	}
+	k := pack(p, last)
+	s.lockedSeries[key] = k
+	return k
+}

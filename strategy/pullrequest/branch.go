@@ -1,0 +1,78 @@
+package pullrequest
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/capstan-hub/capstan/strategy/pullrequest/failures"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
+)
+
+// deleteBranch deletes the branch of a finished promotion at the service. It keeps a branch
+// with a person's commit, with the claim of another Pipeline or of a promotion with a higher
+// number, and one that has an open pull request. The deletion names the commit that was
+// read, so that a push in between is not lost.
+//
+// It also keeps the branch if a promotion with a higher number exists, which pushes to it next,
+// or soon. Gitea closes the pull requests of a deleted branch some time after the deletion,
+// and so also one that was opened from the branch after it was pushed again: that would look
+// like the rejection of the newer promotion, which deletes the branch at its own end.
+//
+// A rule of the service may forbid the deletion. Nothing depends on it, so this is no error.
+func (a *act) deleteBranch(ctx context.Context) error {
+	prs, err := a.find(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(prs, func(pr provider.PullRequest) bool { return pr.State == provider.Open && pr.Head == a.branch }) {
+		return nil
+	}
+	err = a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
+		old, exists := c.Branch(a.branch)
+		if !exists {
+			return nil
+		}
+		if err := c.Fetch(ctx, 1, old); err != nil {
+			return err
+		}
+		deletable, err := a.deletable(ctx, c, old)
+		if err != nil || !deletable {
+			return err
+		}
+		switch err := a.outranked(ctx); {
+		case errors.Is(err, errOutranked):
+			return nil
+		case err != nil:
+			return err
+		}
+		return c.DeleteBranch(ctx, a.branch, old)
+	})
+	if class := failures.Of(err); gitrepo.IsMoved(err) || class != nil && class.Name == failures.ReasonBranchProtected {
+		return nil
+	}
+	return err
+}
+
+// deletable reports whether the head of the branch is a commit of this promotion or of an
+// earlier one, or such a commit that was updated from the base branch.
+func (a *act) deletable(ctx context.Context, c *gitrepo.Clone, old gitrepo.Hash) (bool, error) {
+	head, err := c.Commit(old)
+	if err != nil {
+		return false, err
+	}
+	relation := readClaim(head.Message).relationTo(a.p)
+	if ownCommit(head) {
+		return relation == mine || relation == older, nil
+	}
+	base, exists := c.Branch(a.spec.BaseBranch)
+	if !exists || len(head.Parents) != 2 {
+		return false, nil
+	}
+	if err := c.Fetch(ctx, 1, base); err != nil {
+		return false, err
+	}
+	own, err := a.updated(ctx, c, head, base)
+	return own != nil, err
+}
