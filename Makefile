@@ -28,6 +28,9 @@ RACE := $(if $(HAVE_CC),-race)
 # packages that they have in common.
 export CGO_ENABLED := 0
 TEST := CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE)
+# Debuggers need DWARF; stack traces and profiles do not. Compiling takes a tenth less without it.
+# To debug, use `go build` and `go test` directly.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)
 
 # Two packages at a time: most of them start a control plane, which needs 280 MB and one core.
 PARALLEL ?= 2
