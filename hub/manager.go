@@ -17,7 +17,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
-	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/internal/eventnote"
 	"github.com/capstan-hub/capstan/internal/promotions"
@@ -42,6 +41,8 @@ const (
 func newManager(o Options, lease string) (manager.Manager, error) {
 	cfg := rest.CopyConfig(o.Config)
 	cfg.QPS, cfg.Burst = qps, burst
+	// Compression takes more time than the transfer in a cluster. Watches have none either.
+	cfg.DisableCompression = true
 	options := ctrl.Options{
 		Scheme:                        Scheme(),
 		Logger:                        o.Logger,
@@ -98,11 +99,12 @@ func cacheOptions() cache.Options {
 		// Not an option of Promotions: a manager of the annotator alone also runs where their
 		// CRD is not installed.
 		DefaultTransform: func(o any) (any, error) {
-			if p, ok := o.(*capstanv1.Promotion); ok {
-				return strip.Strip(p), nil
+			if p, ok := strip.Transform(o); ok {
+				return p, nil
 			}
 			return others(o)
 		},
+		NewInformer: strip.Informer,
 		ByObject: dashboard.CacheOptions(reporter),
 	}
 }

@@ -23,22 +23,33 @@ type packed struct {
 	// Promotion has what the Promotion has in common with others of its series, which share
 	// it, and what has no field below or does not fit it. It is not changed.
 	*capstanv1.Promotion
+	// outcome is shared, too, and not changed.
+	outcome *outcome
+	// rare is nil for most.
+	rare *rare
 
 	revision, from, url string
-	// message has revisionMark in place of the revision, so that many messages are the same.
-	message         string
-	phase           capstanv1.PromotionPhase
-	reason          string
-	uid             [16]byte
-	resourceVersion uint64
-	// created, started, finished and carriedOut are seconds since 1970; absent if the
-	// Promotion does not have that time.
-	created, started, finished, carriedOut int64
+	uid                 [16]byte
+	resourceVersion     uint64
 
-	number, sequence, fromSequence int64
-	generation, observed, attempt  int32
+	// Numbers are added to those of Promotion, which has them if they do not fit.
+	number, sequence, fromSequence, generation, observed, attempt int32
 	// numbered means that the name ends with the number: the rest of the name is shared.
 	numbered bool
+
+	created, started, finished, carriedOut seconds
+}
+
+// outcome is how promotions ended.
+type outcome struct {
+	phase  capstanv1.PromotionPhase
+	reason string
+	// message has revisionMark in place of the revision, so that many messages are the same.
+	message string
+}
+
+// rare is what few promotions have.
+type rare struct {
 	// annotations record which events were delivered.
 	annotations map[string]string
 	// approval and approved are of manual promotions.
@@ -49,8 +60,10 @@ type packed struct {
 // revisionMark is in no message that the hub writes. One that contains it is not shortened.
 const revisionMark = "\x00"
 
-// absent is the time that an object does not have, or that does not fit seconds.
-const absent = math.MinInt64
+// seconds is a time in seconds since 1970; absent if there is none, or none that fits.
+type seconds uint32
+
+const absent seconds = 0
 
 var _ client.Object = &packed{}
 
@@ -60,16 +73,17 @@ var _ client.Object = &packed{}
 func pack(p *capstanv1.Promotion, last *packed) *packed {
 	rest := *p
 	k := &packed{
-		revision: p.Spec.Revision, url: p.Status.URL, phase: p.Status.Phase, reason: p.Status.Reason,
-		number: p.Spec.Number, sequence: p.Spec.Source.Sequence, approval: p.Spec.Approval, approved: p.Status.Approval,
-		annotations: p.Annotations,
+		revision: shared(p.Spec.Revision, last.revision), url: p.Status.URL,
+		outcome: &outcome{phase: p.Status.Phase, reason: p.Status.Reason},
 	}
-	rest.Annotations = nil
+	if len(p.Annotations) > 0 || p.Spec.Approval != nil || p.Status.Approval != nil {
+		k.rare = &rare{annotations: p.Annotations, approval: p.Spec.Approval, approved: p.Status.Approval}
+	}
+	rest.Annotations, rest.Spec.Approval, rest.Status.Approval = nil, nil, nil
 	rest.Spec.Revision, rest.Status.URL, rest.Status.Phase, rest.Status.Reason = "", "", "", ""
-	rest.Spec.Number, rest.Spec.Source.Sequence, rest.Spec.Approval, rest.Status.Approval = 0, 0, nil, nil
 	rest.Name, k.numbered = strings.CutSuffix(p.Name, strconv.FormatInt(p.Spec.Number, 10))
 	if p.Spec.Revision != "" && !strings.Contains(p.Status.Message, revisionMark) {
-		k.message, rest.Status.Message = strings.ReplaceAll(p.Status.Message, p.Spec.Revision, revisionMark), ""
+		k.outcome.message, rest.Status.Message = strings.ReplaceAll(p.Status.Message, p.Spec.Revision, revisionMark), ""
 	}
 	if id, ok := parseUID(p.UID); ok {
 		k.uid, rest.UID = id, ""
@@ -77,47 +91,48 @@ func pack(p *capstanv1.Promotion, last *packed) *packed {
 	if n, err := strconv.ParseUint(p.ResourceVersion, 10, 64); err == nil && n > 0 && strconv.FormatUint(n, 10) == p.ResourceVersion {
 		k.resourceVersion, rest.ResourceVersion = n, ""
 	}
-	k.created = absent
-	if seconds := secondsOf(&p.CreationTimestamp); !p.CreationTimestamp.IsZero() && seconds != absent {
-		k.created, rest.CreationTimestamp = seconds, metav1.Time{}
+	if k.created = secondsOf(&p.CreationTimestamp); k.created != absent {
+		rest.CreationTimestamp = metav1.Time{}
 	}
 	for _, t := range []struct {
-		seconds *int64
+		seconds *seconds
 		rest    **metav1.Time
 	}{{&k.started, &rest.Status.StartTime}, {&k.finished, &rest.Status.FinishTime}, {&k.carriedOut, &rest.Status.CarriedOutTime}} {
 		if *t.seconds = secondsOf(*t.rest); *t.seconds != absent {
 			*t.rest = nil
 		}
 	}
-	for _, n := range []struct {
-		small *int32
-		rest  *int64
-	}{{&k.generation, &rest.Generation}, {&k.observed, &rest.Status.ObservedGeneration}} {
-		if *n.rest == int64(int32(*n.rest)) { //nolint:gosec // The comparison shows an overflow.
-			*n.small, *n.rest = int32(*n.rest), 0 //nolint:gosec // It fits.
-		}
+	if from := p.Spec.From; from != nil && len(from.Revisions) == 1 && from.Revisions[0] != "" {
+		k.from = shared(from.Revisions[0], last.revision)
+		rest.Spec.From = &capstanv1.PromotionBase{Targets: from.Targets, Sequence: from.Sequence}
+		narrow(&k.fromSequence, &rest.Spec.From.Sequence)
 	}
+	narrow(&k.number, &rest.Spec.Number)
+	narrow(&k.sequence, &rest.Spec.Source.Sequence)
+	narrow(&k.generation, &rest.Generation)
+	narrow(&k.observed, &rest.Status.ObservedGeneration)
 	if a := p.Status.Attempt; a != nil && *a == (capstanv1.Attempt{Number: a.Number}) && a.Number > 0 && a.Number <= math.MaxInt32 {
 		k.attempt, rest.Status.Attempt = int32(a.Number), nil //nolint:gosec // It fits.
-	}
-	if from := p.Spec.From; from != nil && len(from.Revisions) == 1 && from.Revisions[0] != "" {
-		k.from, k.fromSequence = from.Revisions[0], from.Sequence
-		rest.Spec.From = &capstanv1.PromotionBase{Targets: from.Targets}
 	}
 	k.Promotion = last.Promotion
 	if k.Promotion == nil || !equality.Semantic.DeepEqual(k.Promotion, &rest) {
 		k.Promotion = &rest
 	}
-	k.phase = shared(k.phase, last.phase)
-	k.reason = shared(k.reason, last.reason)
-	k.from = shared(k.from, last.revision)
-	k.revision = shared(k.revision, last.revision)
-	k.message = shared(k.message, last.message)
+	if last.outcome != nil && *k.outcome == *last.outcome {
+		k.outcome = last.outcome
+	}
 	return k
 }
 
-// shared returns the other string if it has the same text, so that the text is kept once.
-func shared[S ~string](one, other S) S {
+// narrow moves a number that fits.
+func narrow(into *int32, from *int64) {
+	if small := int32(*from); int64(small) == *from { //nolint:gosec // The comparison shows an overflow.
+		*into, *from = small, 0
+	}
+}
+
+// shared returns the other text if it is the same, so that it is kept once.
+func shared(one, other string) string {
 	if one == other {
 		return other
 	}
@@ -127,21 +142,24 @@ func shared[S ~string](one, other S) S {
 // whole returns the Promotion. It shares no memory that a reader may change.
 func (k *packed) whole() *capstanv1.Promotion {
 	p := k.Promotion.DeepCopy()
-	p.Name, p.Spec.Revision, p.Status.URL, p.Status.Phase, p.Status.Reason = k.GetName(), k.revision, k.url, k.phase, k.reason
-	if k.message != "" {
-		p.Status.Message = strings.ReplaceAll(k.message, revisionMark, k.revision)
+	p.Name, p.Spec.Revision, p.Status.URL, p.Status.Phase, p.Status.Reason = k.GetName(), k.revision, k.url, k.outcome.phase, k.outcome.reason
+	if k.outcome.message != "" {
+		p.Status.Message = strings.ReplaceAll(k.outcome.message, revisionMark, k.revision)
 	}
-	p.Spec.Number, p.Spec.Source.Sequence = k.number, k.sequence
-	p.Spec.Approval, p.Status.Approval = k.approval.DeepCopy(), k.approved.DeepCopy()
-	p.UID, p.ResourceVersion, p.CreationTimestamp, p.Generation = k.GetUID(), k.GetResourceVersion(), k.GetCreationTimestamp(), k.GetGeneration()
-	p.Annotations = maps.Clone(k.annotations)
+	if k.rare != nil {
+		p.Annotations, p.Spec.Approval, p.Status.Approval = maps.Clone(k.rare.annotations), k.rare.approval.DeepCopy(), k.rare.approved.DeepCopy()
+	}
+	p.UID, p.ResourceVersion, p.CreationTimestamp = k.GetUID(), k.GetResourceVersion(), k.GetCreationTimestamp()
+	p.Spec.Number += int64(k.number)
+	p.Spec.Source.Sequence += int64(k.sequence)
+	p.Generation += int64(k.generation)
 	p.Status.ObservedGeneration += int64(k.observed)
 	for _, t := range []struct {
-		seconds int64
+		seconds seconds
 		into    **metav1.Time
 	}{{k.started, &p.Status.StartTime}, {k.finished, &p.Status.FinishTime}, {k.carriedOut, &p.Status.CarriedOutTime}} {
 		if t.seconds != absent {
-			at := metav1.Unix(t.seconds, 0)
+			at := t.seconds.time()
 			*t.into = &at
 		}
 	}
@@ -149,7 +167,8 @@ func (k *packed) whole() *capstanv1.Promotion {
 		p.Status.Attempt = &capstanv1.Attempt{Number: int64(k.attempt)}
 	}
 	if k.from != "" {
-		p.Spec.From.Revisions, p.Spec.From.Sequence = []string{k.from}, k.fromSequence
+		p.Spec.From.Revisions = []string{k.from}
+		p.Spec.From.Sequence += int64(k.fromSequence)
 	}
 	return p
 }
@@ -162,11 +181,16 @@ func (k *packed) GetName() string {
 	if !k.numbered {
 		return k.Promotion.Name
 	}
-	return k.Promotion.Name + strconv.FormatInt(k.number, 10)
+	return k.Promotion.Name + strconv.FormatInt(k.Promotion.Spec.Number+int64(k.number), 10)
 }
 
 // GetAnnotations implements metav1.Object.
-func (k *packed) GetAnnotations() map[string]string { return k.annotations }
+func (k *packed) GetAnnotations() map[string]string {
+	if k.rare == nil {
+		return nil
+	}
+	return k.rare.annotations
+}
 
 // GetUID implements metav1.Object.
 func (k *packed) GetUID() types.UID {
@@ -189,7 +213,7 @@ func (k *packed) GetCreationTimestamp() metav1.Time {
 	if k.created == absent {
 		return k.Promotion.CreationTimestamp
 	}
-	return metav1.Unix(k.created, 0)
+	return k.created.time()
 }
 
 // GetGeneration implements metav1.Object.
@@ -223,14 +247,16 @@ func PipelineOf(o client.Object) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, true
 }
 
-// secondsOf returns a time in seconds since 1970; absent if there is none, or if it has parts
-// of a second.
-func secondsOf(t *metav1.Time) int64 {
-	if t == nil || t.Nanosecond() != 0 {
+// secondsOf returns a time in seconds; absent if it has parts of a second, or is before 1970 or
+// after 2106.
+func secondsOf(t *metav1.Time) seconds {
+	if t == nil || t.IsZero() || t.Nanosecond() != 0 || t.Unix() <= 0 || t.Unix() > math.MaxUint32 {
 		return absent
 	}
-	return t.Unix()
+	return seconds(t.Unix()) //nolint:gosec // It fits.
 }
+
+func (s seconds) time() metav1.Time { return metav1.Unix(int64(s), 0) }
 
 // uidLength is that of the text of a UUID (RFC 9562, section 4).
 const uidLength = 36

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if set := flag.Lookup("rapid.checks"); set.Value.String() == set.DefValue {
 		// A history takes 1 to 2 seconds against a real API server. `make soak` plays
 		// many more.
-		if err := set.Value.Set("6"); err != nil {
+		if err := set.Value.Set("3"); err != nil {
 			panic(err)
 		}
 	}
