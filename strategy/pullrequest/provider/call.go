@@ -59,6 +59,14 @@ type backend interface {
 	requestReviews(ctx context.Context, number int64, reviewers []string) error
 }
 
+// lateCloser is a backend of a service that acts upon the deletion of a branch some time
+// later.
+type lateCloser interface {
+	closure(ctx context.Context, number int64) (Closure, error)
+	// reopen is called with a pull request that was just read and is closed.
+	reopen(ctx context.Context, number int64) (PullRequest, error)
+}
+
 // guarded implements Provider with any backend.
 type guarded struct {
 	kind       pipelinesv1.GitProviderType
@@ -187,6 +195,37 @@ func (p *guarded) Close(ctx context.Context, number int64, c Closing) (PullReque
 			return PullRequest{}, err
 		}
 		return p.backend.get(ctx, number)
+	})
+}
+
+// Closure implements Provider.
+func (p *guarded) Closure(ctx context.Context, number int64) (closure Closure, err error) {
+	late, ok := p.backend.(lateCloser)
+	if !ok {
+		return ByRequest, nil
+	}
+	err = p.do(ctx, "get the events of a pull request", func(ctx context.Context) error {
+		closure, err = late.closure(ctx, number)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return closure, nil
+}
+
+// Reopen implements Provider.
+func (p *guarded) Reopen(ctx context.Context, number int64) (PullRequest, error) {
+	return p.one(ctx, "reopen pull request", func(ctx context.Context) (PullRequest, error) {
+		late, ok := p.backend.(lateCloser)
+		if !ok {
+			return PullRequest{}, refused(Unsupported, "the service closes no pull request late")
+		}
+		pr, err := p.backend.get(ctx, number)
+		if err != nil || pr.State != Closed {
+			return pr, err
+		}
+		return late.reopen(ctx, number)
 	})
 }
 

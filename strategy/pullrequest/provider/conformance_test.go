@@ -226,6 +226,46 @@ func TestCloseSaysWhyOnce(t *testing.T) {
 	})
 }
 
+// Only Gitea closes pull requests some time after the deletion of a branch.
+func TestReopen(t *testing.T) {
+	each(t, func(t *testing.T, s *providertest.Server, p provider.Provider) {
+		g := NewWithT(t)
+		created := open(t, p)
+		closure := func() provider.Closure {
+			c, err := p.Closure(t.Context(), created.Number)
+			g.Expect(err).NotTo(HaveOccurred())
+			return c
+		}
+		if p.Type() != pipelinesv1.Gitea {
+			before := len(s.Requests())
+			g.Expect(closure()).To(Equal(provider.ByRequest))
+			_, err := p.Reopen(t.Context(), created.Number)
+			g.Expect(err).To(MatchError(provider.ErrUnsupported))
+			g.Expect(s.Requests()).To(HaveLen(before))
+			return
+		}
+		again := func() provider.PullRequest {
+			pr, err := p.Reopen(t.Context(), created.Number)
+			g.Expect(err).NotTo(HaveOccurred())
+			return pr
+		}
+		before := len(s.Requests())
+		g.Expect(again()).To(Equal(created), "it is open")
+		g.Expect(s.Requests()).To(HaveLen(before + 1))
+		s.CloseLate(created.Number, providertest.Robot, time.Now(), true)
+		g.Expect(closure()).To(Equal(provider.ByDeletion))
+		g.Expect(again()).To(Equal(created))
+		s.CloseLate(created.Number, providertest.Robot, time.Now().Add(time.Hour), false) // However slow the test is.
+		g.Expect(closure()).To(Equal(provider.Unclear))
+		s.CloseLate(created.Number, providertest.Robot, time.Now().Add(-time.Minute), false)
+		g.Expect(closure()).To(Equal(provider.ByRequest))
+		s.SetState(created.Number, providertest.Closed)
+		g.Expect(closure()).To(Equal(provider.ByRequest))
+		s.SetState(created.Number, providertest.Merged)
+		g.Expect(again().State).To(Equal(provider.Merged))
+	})
+}
+
 func TestEveryStateIsFoundNewestFirst(t *testing.T) {
 	each(t, func(t *testing.T, s *providertest.Server, p provider.Provider) {
 		g := NewWithT(t)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"code.gitea.io/sdk/gitea"
 )
@@ -12,6 +13,10 @@ import (
 // giteaPage is the largest page of a Gitea, unless its operator changed
 // MAX_RESPONSE_ITEMS.
 const giteaPage = 50
+
+// giteaDeletion is longer than Gitea takes from the record that it closed a pull request to
+// the record that this was because of the deletion of its branch.
+const giteaDeletion = 10 * time.Second
 
 // giteaBackend implements https://docs.gitea.com/api/#tag/repository, of Gitea and
 // Forgejo.
@@ -144,6 +149,59 @@ func (b *giteaBackend) close(ctx context.Context, pr PullRequest) error {
 	closed := gitea.StateClosed
 	_, err := b.edit(ctx, pr.Number, gitea.EditPullRequestOption{State: &closed, Body: &pr.Body})
 	return err
+}
+
+var _ lateCloser = &giteaBackend{}
+
+// closure: https://docs.gitea.com/api/#tag/issue/operation/issueGetCommentsAndTimeline.
+// When Gitea acts upon the deletion of a branch, it first records that it closed the pull
+// request, and then the deletion. Both have the account that deleted the branch.
+func (b *giteaBackend) closure(ctx context.Context, number int64) (Closure, error) {
+	client, err := b.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	pr, _, err := client.GetPullRequest(b.r.Owner, b.r.Name, number)
+	if err != nil {
+		return "", err
+	}
+	// Without a page, Gitea returns all events. It has no links to further pages.
+	all := gitea.ListIssueCommentOptions{ListOptions: gitea.ListOptions{Page: -1}}
+	events, response, err := client.ListIssueTimeline(b.r.Owner, b.r.Name, number, all)
+	if err != nil {
+		return "", err
+	}
+	var closed *gitea.TimelineComment
+	deleted := false
+	for _, e := range events {
+		switch e.Type {
+		case "close":
+			closed, deleted = e, false
+		case "reopen":
+			closed, deleted = nil, false
+		case "delete_branch":
+			deleted = closed != nil
+		}
+	}
+	switch {
+	case deleted:
+		return ByDeletion, nil
+	case closed == nil || !sameGiteaUser(closed.Poster, pr.Poster):
+		return ByRequest, nil
+	}
+	if now, err := http.ParseTime(response.Header.Get("Date")); err == nil && now.Sub(closed.Created) < giteaDeletion {
+		return Unclear, nil
+	}
+	return ByRequest, nil
+}
+
+func sameGiteaUser(a, b *gitea.User) bool {
+	return a != nil && b != nil && a.UserName == b.UserName
+}
+
+func (b *giteaBackend) reopen(ctx context.Context, number int64) (PullRequest, error) {
+	open := gitea.StateOpen
+	return b.edit(ctx, number, gitea.EditPullRequestOption{State: &open})
 }
 
 func (b *giteaBackend) edit(ctx context.Context, number int64, change gitea.EditPullRequestOption) (PullRequest, error) {

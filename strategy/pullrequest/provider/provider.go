@@ -81,6 +81,20 @@ func (c Closing) still(pr PullRequest) bool {
 	return pr.State == Open && (c.Still == nil || c.Still(pr))
 }
 
+// Closure says why a pull request is closed.
+type Closure string
+
+// Reasons why a pull request is closed.
+const (
+	// ByRequest: a person or a program closed it.
+	ByRequest Closure = "request"
+	// ByDeletion: the service closed it because its branch was deleted.
+	ByDeletion Closure = "deletion"
+	// Unclear: it was closed a moment ago by the account that opened it. The service may not
+	// have recorded yet that this was because of a deletion.
+	Unclear Closure = "unclear"
+)
+
 // MergeOptions has the options of Merge.
 type MergeOptions struct {
 	// HeadSHA is the required head commit of the pull request. It must be set.
@@ -141,6 +155,15 @@ type Provider interface {
 	// the close writes back the body that was read. That removes a claim that another
 	// client wrote meanwhile, and that client observes the removal.
 	Close(ctx context.Context, number int64, c Closing) (PullRequest, error)
+
+	// Closure returns why a closed pull request was closed last. Gitea acts upon the deletion
+	// of a branch some time later, and then closes what was opened meanwhile from a branch of
+	// the same name. For the other services it is ByRequest, without a request.
+	Closure(ctx context.Context, number int64) (Closure, error)
+
+	// Reopen opens a closed pull request again. It returns one unchanged that is open or
+	// merged. ErrUnsupported where Closure is always ByRequest.
+	Reopen(ctx context.Context, number int64) (PullRequest, error)
 
 	// AddLabels adds labels by name. Labels that do not exist are created, except on
 	// Gitea, where that is ErrValidation.

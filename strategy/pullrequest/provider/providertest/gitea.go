@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // gitea: https://docs.gitea.com/api/
@@ -43,6 +44,13 @@ func (s *Server) gitea(mux *http.ServeMux) {
 	one("GET", "/issues/{number}/comments", func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {
 		s.write(w, http.StatusOK, bodies(pr))
 	})
+	one("GET", "/issues/{number}/timeline", func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {
+		answer := []any{}
+		for i, e := range pr.Events {
+			answer = append(answer, map[string]any{"id": i + 1, "type": e.Type, "created_at": e.At.Format(time.RFC3339), "user": map[string]any{"login": e.User}})
+		}
+		s.write(w, http.StatusOK, answer)
+	})
 	mux.HandleFunc("GET "+repo+"/labels", func(w http.ResponseWriter, _ *http.Request) {
 		answer := []any{}
 		for i, name := range s.labels {
@@ -76,7 +84,7 @@ func (s *Server) giteaPR(pr PullRequest) map[string]any {
 	}
 	answer := map[string]any{
 		"id": 1000 + pr.Number, "number": pr.Number, "html_url": fmt.Sprintf("%s/fleet/apps/pulls/%d", s.http.URL, pr.Number),
-		"state": "open", "title": pr.Title, "body": pr.Body, "merged": pr.State == Merged, "merge_commit_sha": nil,
+		"user": map[string]any{"login": Robot}, "state": "open", "title": pr.Title, "body": pr.Body, "merged": pr.State == Merged, "merge_commit_sha": nil,
 		"head": map[string]any{"label": pr.Head, "ref": ref, "sha": pr.HeadSHA, "repo_id": headRepo},
 		"base": map[string]any{"label": pr.Base, "ref": pr.Base, "sha": "base", "repo_id": 1},
 	}

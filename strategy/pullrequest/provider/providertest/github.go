@@ -72,6 +72,11 @@ func edit(p *PullRequest, title, body, state *string) {
 	}
 	if state != nil && *state == "closed" {
 		p.State = Closed
+		p.Events = append(p.Events, Event{Type: "close", User: Robot, At: time.Now()})
+	}
+	if state != nil && *state == "open" {
+		p.State = Open
+		p.Events = append(p.Events, Event{Type: "reopen", User: Robot, At: time.Now()})
 	}
 }
 

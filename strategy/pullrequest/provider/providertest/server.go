@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
@@ -32,17 +33,34 @@ const (
 
 // PullRequest is a pull request of the server.
 type PullRequest struct {
-	Number             int64
-	State              State
-	Head, Base         string
-	Title, Body        string
-	HeadSHA, MergeSHA  string
-	Comments           []string
-	Labels, Reviewers  []string
-	Fork               bool
+	Number            int64
+	State             State
+	Head, Base        string
+	Title, Body       string
+	HeadSHA, MergeSHA string
+	Comments          []string
+	Labels, Reviewers []string
+	Fork              bool
+	// Events that closed the pull request or opened it again, or deleted its branch.
+	Events             []Event
 	version            int
 	headBranchIsMissed bool
 }
+
+// Event is an entry of the history of a pull request.
+type Event struct {
+	// Type as Gitea names it: close, reopen, delete_branch.
+	Type string
+	// User who caused it.
+	User string
+	At   time.Time
+}
+
+// Robot is the user with the Token.
+const Robot = "capstan"
+
+// person is who changes the state of pull requests by hand.
+const person = "ann"
 
 // Fault is an error in place of a request, or after the request took effect.
 type Fault struct {
@@ -206,9 +224,26 @@ func (s *Server) SetState(number int64, state State) {
 	pr := s.prs[number-1]
 	pr.State = state
 	pr.version++
-	if state == Merged {
+	switch state {
+	case Merged:
 		pr.MergeSHA = "by-hand-" + pr.HeadSHA
+	case Closed:
+		pr.Events = append(pr.Events, Event{Type: "close", User: person, At: time.Now()})
+	case Open:
+		pr.Events = append(pr.Events, Event{Type: "reopen", User: person, At: time.Now()})
 	}
+}
+
+// CloseLate closes a pull request as Gitea does when it acts upon an earlier deletion of its
+// branch by a user. recorded is false before it has recorded the deletion, too.
+func (s *Server) CloseLate(number int64, user string, at time.Time, recorded bool) {
+	s.change(number, func(pr *PullRequest) {
+		pr.State = Closed
+		pr.Events = append(pr.Events, Event{Type: "close", User: user, At: at})
+		if recorded {
+			pr.Events = append(pr.Events, Event{Type: "delete_branch", User: user, At: at})
+		}
+	})
 }
 
 // Edit changes title and body, as a person does.
