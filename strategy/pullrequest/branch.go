@@ -16,9 +16,9 @@ import (
 // read, so that a push in between is not lost.
 //
 // It also keeps the branch if a promotion with a higher number exists, which pushes to it next,
-// or soon. Gitea closes the pull requests of a deleted branch some time after the deletion,
-// and so also one that was opened from the branch after it was pushed again: that would look
-// like the rejection of the newer promotion, which deletes the branch at its own end.
+// or soon, and deletes it at its own end. Gitea closes the pull requests of a deleted branch
+// some time after the deletion, and so also one that was opened from the branch after it was
+// pushed again. For a promotion that is created after the deletion, closed opens it again.
 //
 // A rule of the service may forbid the deletion. Nothing depends on it, so this is no error.
 func (a *act) deleteBranch(ctx context.Context) error {

@@ -101,19 +101,6 @@ func (a *act) compare(ctx context.Context, known string) (base string, fits bool
 	return base, fits, err
 }
 
-// closed distinguishes a pull request that a person rejected from one whose change reached
-// the base in another way.
-func (a *act) closed(ctx context.Context, pr provider.PullRequest) (strategy.Result, error) {
-	elsewhere, err := a.baseHasRevision(ctx)
-	if err != nil && !terminal(err) {
-		return strategy.Result{}, err
-	}
-	if elsewhere {
-		return a.result(strategy.Done, pr, a.kept(), "pull request %d was closed, and branch %s has %s", pr.Number, a.spec.BaseBranch, oneLine(a.p.Spec.Revision)), nil
-	}
-	return a.result(strategy.Closed, pr, a.kept(), "pull request %d was closed unmerged", pr.Number), nil
-}
-
 // baseHasRevision reports whether the base branch has the revision at every marker.
 func (a *act) baseHasRevision(ctx context.Context) (has bool, err error) {
 	err = a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {

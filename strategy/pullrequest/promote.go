@@ -47,7 +47,14 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 	case f.merged != nil:
 		return a.merged(*f.merged), nil
 	case f.open == nil && f.closed != nil:
-		return a.closed(ctx, *f.closed)
+		result, err := a.closed(ctx, *f.closed)
+		switch {
+		case err == nil && result.State == strategy.Due:
+			return strategy.Result{}, a.reopen(ctx, *f.closed)
+		case err == nil && result.State == strategy.Open: // It is not known yet why it is closed.
+			return strategy.Result{}, errChanged
+		}
+		return result, err
 	}
 	if f.open != nil && f.mine && a.untouched(*f.open) && !a.upToDate && !a.comparisons.due(a.p.UID) {
 		return a.settle(ctx, *f.open, a.kept())
