@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -17,6 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/internal/eventnote"
 	"github.com/capstan-hub/capstan/internal/promotions"
@@ -66,10 +68,10 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 			// Live changes are reconciled before the objects of a first list.
 			UsePriorityQueue: ptr.To(true),
 		},
-		Cache: cacheOptions(),
 	}
-	if o.Namespace != "" {
-		options.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
+	var err error
+	if options.Cache, err = cacheOptions(cfg, o.Namespace); err != nil {
+		return nil, err
 	}
 	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
@@ -92,10 +94,17 @@ func (m boundedNotes) GetEventRecorder(name string) recorder.EventRecorder {
 	return eventnote.Bounded(m.Manager.GetEventRecorder(name))
 }
 
-// cacheOptions returns what the cache keeps of the management cluster's objects.
-func cacheOptions() cache.Options {
+// cacheOptions returns what the cache keeps of the management cluster's objects, in one
+// namespace or in all.
+func cacheOptions(cfg *rest.Config, namespace string) (cache.Options, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/apis", &capstanv1.GroupVersion, scheme.Codecs.WithoutConversion()
+	promotionClient, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("making the client for Promotions: %w", err)
+	}
 	strip, others := promotions.NewStripper(clock.RealClock{}), cache.TransformStripManagedFields()
-	return cache.Options{
+	options := cache.Options{
 		// Not an option of Promotions: a manager of the annotator alone also runs where their
 		// CRD is not installed.
 		DefaultTransform: func(o any) (any, error) {
@@ -104,9 +113,13 @@ func cacheOptions() cache.Options {
 			}
 			return others(o)
 		},
-		NewInformer: strip.Informer,
-		ByObject: dashboard.CacheOptions(reporter),
+		NewInformer: strip.Informer(promotions.Lister(promotionClient, namespace)),
+		ByObject:    dashboard.CacheOptions(reporter),
 	}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	return options, nil
 }
 
 // cachesSynced returns a check that succeeds when the hub's own caches are synced: the

@@ -152,7 +152,7 @@ func (r *Reconciler) unsettled(e event.CreateEvent) bool {
 // unfinishedOf maps a Pipeline to its Promotions that are under way, failed, or may have an
 // open pull request. They wait for changes of its status.
 func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconcile.Request {
-	all, err := promotions.OfPipeline(ctx, r.Client, client.ObjectKeyFromObject(o), o.GetUID())
+	all, err := promotions.UnsettledOfPipeline(ctx, r.Client, client.ObjectKeyFromObject(o), o.GetUID())
 	if err != nil {
 		log.FromContext(ctx).Error(err, "listing the Promotions of a Pipeline", "pipeline", client.ObjectKeyFromObject(o))
 		return nil

@@ -14,6 +14,8 @@ import (
 const (
 	// PipelineField is the name of the Pipeline.
 	PipelineField = "spec.pipeline.name"
+	// UnsettledField is the name of the Pipeline of a Promotion that is not settled.
+	UnsettledField = "unsettled"
 	// OpenField is OpenValue for the Promotions that metrics count: those under way, and
 	// those with the condition Stalled.
 	OpenField = "open"
@@ -22,7 +24,7 @@ const (
 
 // AddIndexes adds the indexes to a cache, before it starts.
 func AddIndexes(ctx context.Context, cache client.FieldIndexer) error {
-	for field, values := range map[string]client.IndexerFunc{PipelineField: pipelineName, OpenField: open} {
+	for field, values := range map[string]client.IndexerFunc{PipelineField: pipelineName, UnsettledField: unsettled, OpenField: open} {
 		if err := cache.IndexField(ctx, &capstanv1.Promotion{}, field, values); err != nil {
 			return fmt.Errorf("indexing Promotions by %s: %w", field, err)
 		}
@@ -33,6 +35,13 @@ func AddIndexes(ctx context.Context, cache client.FieldIndexer) error {
 func pipelineName(o client.Object) []string {
 	if pipeline, ok := PipelineOf(o); ok && pipeline.Name != "" {
 		return []string{pipeline.Name}
+	}
+	return nil
+}
+
+func unsettled(o client.Object) []string {
+	if p, ok := o.(*capstanv1.Promotion); ok && !Settled(p) {
+		return pipelineName(p)
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package promotions
 
 import (
 	"context"
-	"strconv"
+	"encoding/json"
+	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,121 +21,146 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// paged lists 5 Promotions in pages of 2, whatever size is requested, and fails once at the page
-// with the number failAt. A real API server fails in the middle of a list when etcd was compacted,
-// which a test cannot time.
-type paged struct {
-	failAt  atomic.Int64
-	begun   atomic.Int64
-	watches chan *watch.FakeWatcher
+// answers are the bodies of answers to requests for lists, one after the other.
+type answers struct {
+	bodies   []string
+	requests atomic.Int64
+	options  chan metav1.ListOptions
+	watches  chan *watch.FakeWatcher
 }
 
-func (s *paged) source() *toolscache.ListWatch {
+func (a *answers) list(_ context.Context, options metav1.ListOptions) (io.ReadCloser, error) {
+	a.options <- options
+	n := int(a.requests.Add(1))
+	return io.NopCloser(strings.NewReader(a.bodies[min(n, len(a.bodies))-1])), nil
+}
+
+// source is the one that a cache passes, whose list is not used.
+func (a *answers) source() *toolscache.ListWatch {
 	return &toolscache.ListWatch{
-		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			if options.Limit == 0 || options.ResourceVersion != "" {
-				return nil, apierrors.NewBadRequest("an API server does not divide this list into pages")
-			}
-			if options.SendInitialEvents != nil {
-				return nil, apierrors.NewBadRequest("a list that is streamed")
-			}
-			first, _ := strconv.Atoi(options.Continue)
-			if first == 0 {
-				s.begun.Add(1)
-			}
-			if number := int64(first/2 + 1); s.failAt.CompareAndSwap(number, 0) {
-				return nil, apierrors.NewResourceExpired("the token of the page is too old")
-			}
-			page := &capstanv1.PromotionList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}}
-			for n := first; n < min(first+2, 5); n++ {
-				p := settled(int64(n))
-				if n == 3 {
-					p.Status.Phase = capstanv1.PhaseFailed
-				}
-				page.Items = append(page.Items, *p)
-			}
-			if first+2 < 5 {
-				page.Continue = strconv.Itoa(first + 2)
-			}
-			return page, nil
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return nil, apierrors.NewBadRequest("a list of the cache's own")
 		},
 		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if options.SendInitialEvents != nil {
 				return nil, apierrors.NewBadRequest("a list that is streamed")
 			}
 			w := watch.NewFake()
-			s.watches <- w
+			a.watches <- w
 			return w, nil
 		},
 	}
 }
 
-// An informer has every Promotion of a list in several pages, packed if it is settled, also if
-// one page cannot be read at first, and then what the watch delivers.
-func TestPromotionsAreListedInPages(t *testing.T) {
+// run runs an informer until the test ends.
+func run(t *testing.T, informer toolscache.SharedIndexInformer) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		informer.RunWithContext(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+}
+
+// listOf returns the JSON of a page with Promotions. The one with number 3 has failed.
+func listOf(g Gomega, continues string, numbers ...int64) string {
+	list := capstanv1.PromotionList{ListMeta: metav1.ListMeta{ResourceVersion: "100", Continue: continues}}
+	for _, number := range numbers {
+		p := settled(number)
+		p.TypeMeta = metav1.TypeMeta{APIVersion: capstanv1.GroupVersion.String(), Kind: capstanv1.PromotionKind}
+		if number == 3 {
+			p.Status.Phase = capstanv1.PhaseFailed
+		}
+		list.Items = append(list.Items, *p)
+	}
+	raw, err := json.Marshal(list)
+	g.Expect(err).NotTo(HaveOccurred())
+	return string(raw)
+}
+
+// An informer has every Promotion of a list of two pages, packed if it is settled, also if an
+// answer ends in the middle, and then what the watch delivers. TestLedger of test/bench lists
+// from an API server; that one cuts no answer when a test needs it.
+func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	g := NewWithT(t)
-	s, from := NewStripper(clock.RealClock{}), &paged{watches: make(chan *watch.FakeWatcher, 1)}
-	from.failAt.Store(2)
-	informer := s.Informer(from.source(), &capstanv1.Promotion{}, 0, toolscache.Indexers{})
+	first, second := listOf(g, "next", 0, 1, 2), listOf(g, "", 3, 4)
+	a := &answers{bodies: []string{first, second[:len(second)*2/3], first, second}, options: make(chan metav1.ListOptions, 10), watches: make(chan *watch.FakeWatcher, 1)}
+	s := NewStripper(clock.RealClock{})
+	informer := s.Informer(a.list)(a.source(), &capstanv1.Promotion{}, 0, toolscache.Indexers{})
 	g.Expect(informer.SetTransform(func(o any) (any, error) {
 		p, ok := s.Transform(o)
 		g.Expect(ok).To(BeTrue(), "%T", o)
 		return p, nil
 	})).To(Succeed())
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		informer.RunWithContext(ctx)
-	}()
-	defer func() { cancel(); <-ended }()
+	run(t, informer)
 
 	g.Eventually(informer.HasSynced).WithTimeout(30 * time.Second).Should(BeTrue())
-	g.Expect(from.begun.Load()).To(BeEquivalentTo(2), "a list whose second page fails begins again")
+	g.Expect(a.requests.Load()).To(BeEquivalentTo(4), "after an answer that is cut, the list begins again")
+	for i := range 4 {
+		options := <-a.options
+		g.Expect(options.ResourceVersion).To(BeEmpty(), "the newest list")
+		g.Expect(options.Limit).To(BeEquivalentTo(pageSize))
+		g.Expect(options.Continue).To(Equal([]string{"", "next"}[i%2]))
+	}
 	store := informer.GetStore()
 	g.Expect(store.List()).To(HaveLen(5))
-	for n := range 5 {
-		o, exists, err := store.GetByKey(client.ObjectKeyFromObject(settled(int64(n))).String())
+	for number := range int64(5) {
+		want := settled(number)
+		o, exists, err := store.GetByKey(client.ObjectKeyFromObject(want).String())
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(exists).To(BeTrue(), "the Promotion with number %d", n)
+		g.Expect(exists).To(BeTrue(), "the Promotion with number %d", number)
 		_, isPacked := o.(*packed)
-		g.Expect(isPacked).To(Equal(n != 3), "a settled one is packed, number %d", n)
+		g.Expect(isPacked).To(Equal(number != 3), "a settled one is packed, number %d", number)
 		p, _ := Whole(o.(client.Object))
-		g.Expect(p.Spec.Number).To(BeEquivalentTo(n))
+		g.Expect(p.Spec).To(Equal(want.Spec))
+		g.Expect(p.TypeMeta).To(BeZero())
 	}
 
 	var w *watch.FakeWatcher
-	g.Eventually(from.watches).Should(Receive(&w))
+	g.Eventually(a.watches).Should(Receive(&w))
 	w.Add(settled(6))
 	g.Eventually(store.List).Should(HaveLen(6))
 }
 
+func TestWhatIsNoWholeListIsAnError(t *testing.T) {
+	g := NewWithT(t)
+	whole := listOf(g, "", 1, 2)
+	count := 0
+	_, err := decodeList(strings.NewReader(whole), func(*capstanv1.Promotion) { count++ })
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(count).To(Equal(2))
+	for end := range len(whole) {
+		_, err := decodeList(strings.NewReader(whole[:end]), func(*capstanv1.Promotion) {})
+		g.Expect(err).To(MatchError(io.ErrUnexpectedEOF), "after %d bytes", end)
+	}
+	for body, want := range map[string]string{
+		"<html>":               "invalid character",
+		"[]":                   "[ in place of {",
+		`{"kind":"Status"}`:    "no resourceVersion",
+		`{"items":{}}`:         "{ in place of [",
+		`{"items":[{"spec":7}`: "cannot unmarshal number",
+	} {
+		_, err := decodeList(strings.NewReader(body), func(*capstanv1.Promotion) {})
+		g.Expect(err).To(MatchError(ContainSubstring(want)), body)
+	}
+}
+
 func TestOtherKindsAreListedAsBefore(t *testing.T) {
 	g := NewWithT(t)
-	s := NewStripper(clock.RealClock{})
+	a, s := &answers{}, NewStripper(clock.RealClock{})
 	_, ok := s.Transform(&metav1.PartialObjectMetadata{})
 	g.Expect(ok).To(BeFalse())
-	listed := make(chan metav1.ListOptions, 1)
-	informer := s.Informer(&toolscache.ListWatch{
-		ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	streamed := make(chan bool, 10)
+	run(t, s.Informer(a.list)(&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return &metav1.PartialObjectMetadataList{}, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			select {
-			case listed <- options:
-			default:
-			}
+			streamed <- options.SendInitialEvents != nil
 			return watch.NewFake(), nil
 		},
-	}, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		informer.RunWithContext(ctx)
-	}()
-	defer func() { cancel(); <-ended }()
-	var options metav1.ListOptions
-	g.Eventually(listed).Should(Receive(&options))
-	g.Expect(options.SendInitialEvents).NotTo(BeNil(), "their lists are streamed")
+	}, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{}))
+	g.Eventually(streamed).Should(Receive(BeTrue()))
+	g.Expect(a.requests.Load()).To(BeZero())
 }
