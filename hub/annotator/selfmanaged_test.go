@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
@@ -141,6 +143,12 @@ func TestClusterWithoutTheCRDs(t *testing.T) {
 	bare.Install(t, "cluster-api", "cluster-api-provider-aws")
 	late := &pivoted{world: w, inside: clientOf(t, bare)}
 	late.fill("late", 1)
+	// The API server may serve v1beta1 of the CRDs a moment before v1beta2, and the hub then
+	// watches that. Nothing converts the objects here: a v1beta1 Cluster refers to no AWSCluster.
+	cluster := late.capiCluster("AWSCluster", "")
+	cluster.SetNamespace("late")
+	w.g.Expect(late.inside.Patch(w.Context(), cluster, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+capa.RegionAnnotation+`":"`+region+`"}}}`)))).To(Succeed())
 	late.awaitsInside("late", "md-0").Should(equal(m5(region)))
 }
 
