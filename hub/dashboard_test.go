@@ -44,6 +44,22 @@ func freeAddress(g *WithT) string {
 	return ""
 }
 
+// startHub starts a hub, which stops at the end of the test.
+func startHub(t *testing.T, o hub.Options) {
+	t.Helper()
+	g := NewWithT(t)
+	h, err := hub.New(o)
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Start(ctx) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		g.Expect(<-done).To(Succeed())
+	})
+}
+
 // What the hub finds of event backends is on its dashboard, in the words of the status;
 // and the page about it says which of its parts are served where.
 func TestBackendsOnTheDashboard(t *testing.T) {
@@ -58,19 +74,10 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 	const ns = "backends"
 	g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})).To(Succeed())
 	address, discovery := freeAddress(g), freeAddress(g)
-	h, err := hub.New(hub.Options{
+	startHub(t, hub.Options{
 		Config: cfg, Namespace: ns, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
 		Eventing:  hub.Eventing{NATSURL: server.URL(), APIBindAddress: discovery, AllowLoopback: true},
 		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone, Version: "v1.2.3"},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- h.Start(ctx) }()
-	t.Cleanup(func() {
-		http.DefaultClient.CloseIdleConnections()
-		cancel()
-		g.Expect(<-done).To(Succeed())
 	})
 
 	page := func(path string) string {
@@ -155,19 +162,10 @@ func TestStandbyShowsThatTheLeaseHasExpired(t *testing.T) {
 		},
 	})).To(Succeed())
 	address := freeAddress(g)
-	h, err := hub.New(hub.Options{
+	startHub(t, hub.Options{
 		Config: cfg, Namespace: ns, LeaderElect: true, LeaderElectionNamespace: ns, LeaderElectionLease: 10 * time.Minute,
 		Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
 		Dashboard: hub.Dashboard{BindAddress: address, Auth: dashboard.AuthNone},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- h.Start(ctx) }()
-	t.Cleanup(func() {
-		http.DefaultClient.CloseIdleConnections()
-		cancel()
-		g.Expect(<-done).To(Succeed())
 	})
 	g.Eventually(func() (string, error) {
 		response, err := http.Get("http://" + address + "/")

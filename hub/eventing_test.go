@@ -1,7 +1,6 @@
 package hub_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -65,17 +64,9 @@ func TestEventingInTheHub(t *testing.T) {
 	address := freeAddress(g)
 
 	registry := prometheus.NewRegistry()
-	h, err := hub.New(hub.Options{
+	startHub(t, hub.Options{
 		Config: cfg, Namespace: ns, AWS: loaded, Registerer: registry, Logger: logr.Discard(),
 		Eventing: hub.Eventing{NATSURL: server.URL(), APIBindAddress: address, APIURL: "http://hub.example.com", AllowLoopback: true},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- h.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		g.Expect(<-done).To(Succeed())
 	})
 
 	declare := func(name, spec string) {

@@ -19,8 +19,8 @@
 // A settled Promotion (Settled) is stripped and packed in the cache (Stripper): it has what
 // the decision tables, the dashboard, events and metrics read, and no conditions. It is never
 // written. A cache that is made with Stripper.Informer strips Promotions while it lists them. A
-// Promotion whose spec changed is not settled, and is cached whole. Readers of the
-// cache get Promotions; handlers of its events call Whole or PipelineOf.
+// Promotion whose spec changed is not settled, and is cached whole. Readers of the cache get
+// Promotions; handlers of its events call Whole or PipelineOf.
 //
 // # Locking
 //
@@ -32,5 +32,6 @@
 // The API server selects by label, because it has no index on fields of a Promotion. A
 // cache selects by its index on the Pipeline's name and compares the label: IndexedReader
 // and IndexedClient mark such a reader. One index serves the lists by UID and by name, and
-// each further one would need about 100 bytes for each Promotion.
+// each further one would need about 100 bytes for each Promotion. The other two have no entry
+// for a settled one.
 package promotions

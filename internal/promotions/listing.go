@@ -94,11 +94,11 @@ func readPage(ctx context.Context, list ListFunc, options metav1.ListOptions, ea
 // decodeList decodes a list from its JSON. It has one Promotion of the list in memory at a time.
 func decodeList(r io.Reader, each func(*capstanv1.Promotion)) (metav1.ListMeta, error) {
 	d := json.NewDecoder(r)
-	list := struct{ metav1.ListMeta }{}
+	var list metav1.ListMeta
 	err := object(d, func(key string) error {
 		switch key {
 		case "metadata":
-			return d.Decode(&list.ListMeta)
+			return d.Decode(&list)
 		case "items":
 			return items(d, each)
 		default:
@@ -107,13 +107,13 @@ func decodeList(r io.Reader, each func(*capstanv1.Promotion)) (metav1.ListMeta, 
 	})
 	switch {
 	case errors.Is(err, io.EOF):
-		return list.ListMeta, io.ErrUnexpectedEOF
+		return list, io.ErrUnexpectedEOF
 	case err != nil:
-		return list.ListMeta, err
+		return list, err
 	case list.ResourceVersion == "":
-		return list.ListMeta, errors.New("the list has no resourceVersion")
+		return list, errors.New("the list has no resourceVersion")
 	default:
-		return list.ListMeta, nil
+		return list, nil
 	}
 }
 

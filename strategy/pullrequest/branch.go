@@ -30,14 +30,11 @@ func (a *act) deleteBranch(ctx context.Context) error {
 		return nil
 	}
 	err = a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
-		old, exists := c.Branch(a.branch)
-		if !exists {
-			return nil
-		}
-		if err := c.Fetch(ctx, 1, old); err != nil {
+		head, err := a.head(ctx, c)
+		if err != nil || head == nil {
 			return err
 		}
-		deletable, err := a.deletable(ctx, c, old)
+		deletable, err := a.deletable(ctx, c, *head)
 		if err != nil || !deletable {
 			return err
 		}
@@ -47,7 +44,7 @@ func (a *act) deleteBranch(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		return c.DeleteBranch(ctx, a.branch, old)
+		return c.DeleteBranch(ctx, a.branch, head.Hash)
 	})
 	if class := failures.Of(err); gitrepo.IsMoved(err) || class != nil && class.Name == failures.ReasonBranchProtected {
 		return nil
@@ -55,13 +52,22 @@ func (a *act) deleteBranch(ctx context.Context) error {
 	return err
 }
 
+// head returns the commit at the head of the promotion's branch; nil if there is no branch.
+func (a *act) head(ctx context.Context, c *gitrepo.Clone) (*gitrepo.Commit, error) {
+	at, exists := c.Branch(a.branch)
+	if !exists {
+		return nil, nil
+	}
+	if err := c.Fetch(ctx, 1, at); err != nil {
+		return nil, err
+	}
+	head, err := c.Commit(at)
+	return &head, err
+}
+
 // deletable reports whether the head of the branch is a commit of this promotion or of an
 // earlier one, or such a commit that was updated from the base branch.
-func (a *act) deletable(ctx context.Context, c *gitrepo.Clone, old gitrepo.Hash) (bool, error) {
-	head, err := c.Commit(old)
-	if err != nil {
-		return false, err
-	}
+func (a *act) deletable(ctx context.Context, c *gitrepo.Clone, head gitrepo.Commit) (bool, error) {
 	relation := readClaim(head.Message).relationTo(a.p)
 	if ownCommit(head) {
 		return relation == mine || relation == older, nil

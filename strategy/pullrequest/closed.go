@@ -2,11 +2,16 @@ package pullrequest
 
 import (
 	"context"
+	"errors"
 
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 )
+
+// errJustClosed ends an attempt while the service may not have recorded yet why it closed the
+// pull request. Another round at once would only clone again.
+var errJustClosed = errors.New("the pull request was closed a moment ago; the next attempt finds out why")
 
 // closed distinguishes a pull request that a person rejected from one whose change reached
 // the base in another way, and from one that the service closed late. The result for the last
@@ -46,18 +51,11 @@ func (a *act) closed(ctx context.Context, pr provider.PullRequest) (strategy.Res
 // deleting the branch.
 func (a *act) branchStands(ctx context.Context) (stands bool, err error) {
 	err = a.clone(ctx, func(ctx context.Context, c *gitrepo.Clone) error {
-		old, exists := c.Branch(a.branch)
-		if !exists {
-			return nil
-		}
-		if err := c.Fetch(ctx, 1, old); err != nil {
+		head, err := a.head(ctx, c)
+		if err != nil || head == nil {
 			return err
 		}
-		head, err := c.Commit(old)
-		if err != nil {
-			return err
-		}
-		stands = ownCommit(head) && readClaim(head.Message).relationTo(a.p) == mine
+		stands = ownCommit(*head) && readClaim(head.Message).relationTo(a.p) == mine
 		return nil
 	})
 	return stands, err

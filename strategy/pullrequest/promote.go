@@ -51,8 +51,8 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 		switch {
 		case err == nil && result.State == strategy.Due:
 			return strategy.Result{}, a.reopen(ctx, *f.closed)
-		case err == nil && result.State == strategy.Open: // It is not known yet why it is closed.
-			return strategy.Result{}, errChanged
+		case err == nil && result.State == strategy.Open:
+			return strategy.Result{}, errJustClosed
 		}
 		return result, err
 	}

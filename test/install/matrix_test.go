@@ -359,18 +359,10 @@ func overlay(t *testing.T, namespace, hubNamespace, base string) string {
 func matrix(t *testing.T, namespace, installation string) string {
 	t.Helper()
 	g := NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { _ = plane.Stop() })
-	kubeconfig, err := plane.Kubeconfig("")
-	g.Expect(err).NotTo(HaveOccurred())
-	home := t.TempDir()
-	file := filepath.Join(home, "kubeconfig")
-	g.Expect(os.WriteFile(file, kubeconfig, 0o600)).To(Succeed())
+	plane, env := emptyCluster(t)
 	users := actors(namespace)
 	prepare(t, plane, namespace, users)
-	env := []string{"HOME=" + home, "KUBECONFIG=" + file}
-	_, _, err = tool(t.Context(), []byte(installation), env, "envtest/kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-")
+	_, _, err := tool(t.Context(), []byte(installation), env, "envtest/kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-")
 	g.Expect(err).NotTo(HaveOccurred())
 	populate(t, plane)
 

@@ -318,10 +318,10 @@ func TestSchemaHasEveryValue(t *testing.T) {
 	g.Expect(slices.Sorted(maps.Keys(values))).To(Equal(slices.Sorted(maps.Keys(schema.Properties))))
 }
 
-// The chart and the kustomization are applied to a real API server, one over the other,
-// without warnings.
-func TestBothApply(t *testing.T) {
-	t.Parallel()
+// emptyCluster starts an API server of the test's own. It returns the environment of programs
+// that use it.
+func emptyCluster(t *testing.T) (plane *controlplane.ControlPlane, env []string) {
+	t.Helper()
 	g := NewWithT(t)
 	plane, err := controlplane.Start(controlplane.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -331,7 +331,15 @@ func TestBothApply(t *testing.T) {
 	home := t.TempDir()
 	file := filepath.Join(home, "kubeconfig")
 	g.Expect(os.WriteFile(file, kubeconfig, 0o600)).To(Succeed())
-	env := []string{"HOME=" + home, "KUBECONFIG=" + file}
+	return plane, []string{"HOME=" + home, "KUBECONFIG=" + file}
+}
+
+// The chart and the kustomization are applied to a real API server, one over the other,
+// without warnings.
+func TestBothApply(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	_, env := emptyCluster(t)
 	apply := func(text string) string {
 		out, warnings, err := tool(t.Context(), []byte(text), env, "envtest/kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-")
 		g.Expect(err).NotTo(HaveOccurred())
@@ -340,7 +348,7 @@ func TestBothApply(t *testing.T) {
 	}
 
 	// Install into an empty cluster, and uninstall.
-	_, _, err = tool(t.Context(), nil, env, "envtest/kubectl", "create", "namespace", fleetNamespace)
+	_, _, err := tool(t.Context(), nil, env, "envtest/kubectl", "create", "namespace", fleetNamespace)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, _, err = tool(t.Context(), nil, env, "helm", "install", "capstan", path("config", "chart"), "--namespace", hubNamespace, "--create-namespace",
 		"--set", "clusterNamespaces={"+fleetNamespace+"}")
