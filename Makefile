@@ -32,12 +32,16 @@ TEST := CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE)
 # To debug, use `go build` and `go test` directly.
 export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)
 
-# Two packages at a time: most of them start a control plane, which needs 280 MB and one core.
-PARALLEL ?= 2
+# Three packages at a time: most of them start a control plane, which needs 280 MB and a core, and
+# wait half of their time.
+PARALLEL ?= 3
 # Parallel tests of one package. Most of them wait for API servers and timers.
 PARALLEL_TESTS ?= 4
 # For the slowest package on a busy machine of two cores.
-TEST_TIMEOUT ?= 15m
+TEST_TIMEOUT ?= 25m
+# The race detector waits for a second at the end of each test binary, for data races of
+# goroutines that outlive it. goleak finds those goroutines.
+export GORACE ?= atexit_sleep_ms=20
 # The slowest packages start first: a slow package that starts last runs alone and leaves a
 # core idle. `make test-times` prints the order.
 SLOWEST := ./test/promotions ./hub/annotator ./hub/instancestate ./test/bench ./test/faults ./strategy/pullrequest ./hub/instancestate/queue ./cmd/capstan/cli ./test/install ./hub ./hub/eventing/backend ./hub/eventing/outbox ./test/conformance ./watchers ./clusters ./hub/dashboard

@@ -463,7 +463,7 @@ func TestEveryTypeOfTheFixtures(t *testing.T) {
 }
 
 // The functions that the requirements fix, by their names and error texts.
-func TestTheSeedsFunctions(t *testing.T) {
+func TestTheProposalsFunctions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, oldest)
 	ctx := context.Background()

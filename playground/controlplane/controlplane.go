@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -47,6 +48,9 @@ type Options struct {
 type ControlPlane struct {
 	env    *envtest.Environment
 	config *rest.Config
+
+	// users guards env.AddUser, which counts certificates without a lock.
+	users sync.Mutex
 }
 
 // Start starts a control plane and installs the CRDs.
@@ -105,11 +109,10 @@ func (c *ControlPlane) Kubeconfig(server string) ([]byte, error) {
 // UserKubeconfig returns a kubeconfig with a client certificate of a user. Each call issues a
 // new certificate.
 func (c *ControlPlane) UserKubeconfig(server, user string, groups ...string) ([]byte, error) {
-	u, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	config, err := c.UserConfig(user, groups...)
 	if err != nil {
-		return nil, fmt.Errorf("issuing a certificate for %s: %w", user, err)
+		return nil, err
 	}
-	config := u.Config()
 	return c.kubeconfig(server, &clientcmdapi.AuthInfo{
 		ClientCertificateData: config.CertData,
 		ClientKeyData:         config.KeyData,
@@ -118,6 +121,8 @@ func (c *ControlPlane) UserKubeconfig(server, user string, groups ...string) ([]
 
 // UserConfig returns a rest.Config of a user, with a new client certificate.
 func (c *ControlPlane) UserConfig(user string, groups ...string) (*rest.Config, error) {
+	c.users.Lock()
+	defer c.users.Unlock()
 	u, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("issuing a certificate for %s: %w", user, err)

@@ -2,15 +2,20 @@ package controlplane_test
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -154,6 +159,31 @@ func TestKubeconfigs(t *testing.T) {
 	again, err := plane.TokenKubeconfig(t.Context(), "", "capi", 10*time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(again).NotTo(Equal(token), "each call issues another token")
+}
+
+// Tests that share a control plane do this at the same time.
+func TestUsersAtTheSameTime(t *testing.T) {
+	g := NewWithT(t)
+	var serials sync.Map
+	var all errgroup.Group
+	for range 8 {
+		all.Go(func() error {
+			config, err := plane.UserConfig("ann")
+			if err != nil {
+				return err
+			}
+			block, _ := pem.Decode(config.CertData)
+			certificate, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return err
+			}
+			if _, twice := serials.LoadOrStore(certificate.SerialNumber.String(), true); twice {
+				return fmt.Errorf("two certificates have the serial number %s", certificate.SerialNumber)
+			}
+			return nil
+		})
+	}
+	g.Expect(all.Wait()).To(Succeed())
 }
 
 func TestProxyModes(t *testing.T) {
