@@ -7,8 +7,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/internal/promotions"
@@ -35,6 +37,10 @@ func (p *pullRequests) Close() error {
 func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
 	if err := promotions.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil { //nolint:forbidigo // A hub is wired without one.
 		return nil, err
+	}
+	// Listed while the Promotions are, which the index makes the cache list before all controllers.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &pipelinesv1.Pipeline{}, cache.BlockUntilSynced(false)); err != nil { //nolint:forbidigo // As above.
+		return nil, fmt.Errorf("watching Pipelines: %w", err)
 	}
 	cached := promotions.IndexedClient(mgr.GetClient())
 	pipelines := pipeline.New(pipeline.Options{

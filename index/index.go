@@ -279,13 +279,12 @@ func (s *state) rivals(key types.NamespacedName) []Rival {
 	var found []Rival
 	use := s.uses[key]
 	for i, o := range use.Objects {
-		if len(s.users[o]) < 2 || i >= len(use.Promoted) || !use.Promoted[i] {
+		if len(s.users[o]) < 2 || !use.promotesAt(i) || slices.ContainsFunc(found, func(r Rival) bool { return r.Object == o }) {
 			continue
 		}
 		for _, other := range s.users[o] {
-			rival := Rival{Object: o, Pipeline: other}
-			if other != key && s.uses[other].promotes(o) && !slices.Contains(found, rival) {
-				found = append(found, rival)
+			if other != key && s.uses[other].promotes(o) {
+				found = append(found, Rival{Object: o, Pipeline: other})
 			}
 		}
 	}
@@ -294,16 +293,19 @@ func (s *state) rivals(key types.NamespacedName) []Rival {
 
 // changed returns the Pipelines of rivals that are in one of two lists only.
 func changed(before, after []Rival) []types.NamespacedName {
-	var found keys
+	had := make(map[Rival]bool, len(before))
 	for _, r := range before {
-		if !slices.Contains(after, r) {
-			found = append(found, r.Pipeline)
-		}
+		had[r] = true
 	}
+	var found keys
 	for _, r := range after {
-		if !slices.Contains(before, r) {
+		if !had[r] {
 			found = append(found, r.Pipeline)
 		}
+		delete(had, r)
+	}
+	for r := range had {
+		found = append(found, r.Pipeline)
 	}
 	return sorted(found)
 }

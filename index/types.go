@@ -83,12 +83,14 @@ type Use struct {
 // promotes returns whether the Pipeline promotes revisions into an application.
 func (u Use) promotes(o Object) bool {
 	for i, used := range u.Objects {
-		if used == o && i < len(u.Promoted) && u.Promoted[i] {
+		if used == o && u.promotesAt(i) {
 			return true
 		}
 	}
 	return false
 }
+
+func (u Use) promotesAt(i int) bool { return i < len(u.Promoted) && u.Promoted[i] }
 
 // Rival is another Pipeline that promotes revisions into the same application.
 type Rival struct {

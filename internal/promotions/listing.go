@@ -2,12 +2,13 @@ package promotions
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,8 +66,10 @@ func (s *Stripper) list(ctx context.Context, list ListFunc, options metav1.ListO
 	options.Limit, options.Continue = pageSize, ""
 	all := &internalversion.List{}
 	for {
-		page, err := readPage(ctx, list, options, func(p *capstanv1.Promotion) {
-			all.Items = append(all.Items, s.Strip(p))
+		page, err := readPage(ctx, list, options, func(p *capstanv1.Promotion) bool {
+			stored := s.Strip(p)
+			all.Items = append(all.Items, stored)
+			return stored == client.Object(p)
 		})
 		if err != nil {
 			return nil, err
@@ -78,7 +81,7 @@ func (s *Stripper) list(ctx context.Context, list ListFunc, options metav1.ListO
 	}
 }
 
-func readPage(ctx context.Context, list ListFunc, options metav1.ListOptions, each func(*capstanv1.Promotion)) (metav1.ListMeta, error) {
+func readPage(ctx context.Context, list ListFunc, options metav1.ListOptions, each func(*capstanv1.Promotion) (kept bool)) (metav1.ListMeta, error) {
 	body, err := list(ctx, options)
 	if err != nil {
 		return metav1.ListMeta{}, err
@@ -91,72 +94,73 @@ func readPage(ctx context.Context, list ListFunc, options metav1.ListOptions, ea
 	return page, nil
 }
 
-// decodeList decodes a list from its JSON. It has one Promotion of the list in memory at a time.
-func decodeList(r io.Reader, each func(*capstanv1.Promotion)) (metav1.ListMeta, error) {
-	d := json.NewDecoder(r)
-	var list metav1.ListMeta
-	err := object(d, func(key string) error {
-		switch key {
-		case "metadata":
-			return d.Decode(&list)
-		case "items":
-			return items(d, each)
-		default:
-			return d.Decode(&json.RawMessage{})
-		}
-	})
-	switch {
-	case errors.Is(err, io.EOF):
-		return list, io.ErrUnexpectedEOF
-	case err != nil:
-		return list, err
-	case list.ResourceVersion == "":
-		return list, errors.New("the list has no resourceVersion")
-	default:
-		return list, nil
-	}
+// page is a list without its Promotions.
+type page struct {
+	metav1.ListMeta `json:"metadata"`
+	Items           items `json:"items"`
 }
 
-// object reads an object. value reads the value of a key.
-func object(d *json.Decoder, value func(key string) error) error {
-	if err := expect(d, json.Delim('{')); err != nil {
-		return err
+type items struct{}
+
+// decodeList decodes a list from its JSON. It has one Promotion of the list in memory at a time,
+// and uses its memory for the next one unless it is kept.
+func decodeList(r io.Reader, each func(*capstanv1.Promotion) (kept bool)) (metav1.ListMeta, error) {
+	var list page
+	decoders := json.JoinUnmarshalers(tolerant, json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *items) error { return decodeItems(d, each) }))
+	// What an API server writes has no name twice; encoding/json accepts it, too.
+	err := json.UnmarshalRead(r, &list, json.WithUnmarshalers(decoders), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err == nil && list.ResourceVersion == "" {
+		err = errors.New("the list has no resourceVersion")
 	}
-	for d.More() {
-		key, err := d.Token()
-		if err == nil {
-			err = value(fmt.Sprint(key))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return expect(d, json.Delim('}'))
+	return list.ListMeta, err
 }
 
-// items reads the array of Promotions.
-func items(d *json.Decoder, each func(*capstanv1.Promotion)) error {
-	if err := expect(d, json.Delim('[')); err != nil {
+func decodeItems(d *jsontext.Decoder, each func(*capstanv1.Promotion) (kept bool)) error {
+	if begin, err := d.ReadToken(); err != nil {
 		return err
+	} else if begin.Kind() != jsontext.KindBeginArray {
+		return fmt.Errorf("%v in place of an array", begin.Kind())
 	}
-	for d.More() {
-		p := &capstanv1.Promotion{}
-		if err := d.Decode(p); err != nil {
+	p := &capstanv1.Promotion{}
+	for d.PeekKind() != jsontext.KindEndArray {
+		if err := json.UnmarshalDecode(d, p); err != nil {
 			return err
 		}
 		p.TypeMeta = metav1.TypeMeta{} // As in the events of a watch.
-		each(p)
+		if each(p) {
+			p = &capstanv1.Promotion{}
+		} else {
+			*p = capstanv1.Promotion{}
+		}
 	}
-	return expect(d, json.Delim(']'))
-}
-
-func expect(d *json.Decoder, want json.Delim) error {
-	got, err := d.Token()
-	if err == nil && got != want {
-		err = fmt.Errorf("%v in place of %v", got, want)
-	}
+	_, err := d.ReadToken()
 	return err
 }
+
+// tolerant decodes what has former names without a second pass over its JSON, which UnmarshalJSON
+// needs, and skips managed fields, which no cache stores.
+var tolerant = func() *json.Unmarshalers {
+	type (
+		status   capstanv1.PromotionStatus
+		attempt  capstanv1.Attempt
+		approval capstanv1.ApprovalRecord
+	)
+	return json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(func(d *jsontext.Decoder, s *capstanv1.PromotionStatus) error {
+			defer s.TakeFormerNames()
+			return json.UnmarshalDecode(d, (*status)(s))
+		}),
+		json.UnmarshalFromFunc(func(d *jsontext.Decoder, a *capstanv1.Attempt) error {
+			defer a.TakeFormerNames()
+			return json.UnmarshalDecode(d, (*attempt)(a))
+		}),
+		json.UnmarshalFromFunc(func(d *jsontext.Decoder, a *capstanv1.ApprovalRecord) error {
+			defer a.TakeFormerNames()
+			return json.UnmarshalDecode(d, (*approval)(a))
+		}),
+		json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return d.SkipValue() }),
+	)
+}()
 
 // Transform is Strip for a cache (cache.TransformFunc). It returns false for another kind.
 func (s *Stripper) Transform(o any) (client.Object, bool) {

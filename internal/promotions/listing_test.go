@@ -1,6 +1,7 @@
 package promotions
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -127,23 +128,60 @@ func TestWhatIsNoWholeListIsAnError(t *testing.T) {
 	g := NewWithT(t)
 	whole := listOf(g, "", 1, 2)
 	count := 0
-	_, err := decodeList(strings.NewReader(whole), func(*capstanv1.Promotion) { count++ })
+	_, err := decodeList(strings.NewReader(whole), func(*capstanv1.Promotion) bool { count++; return false })
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(count).To(Equal(2))
 	for end := range len(whole) {
-		_, err := decodeList(strings.NewReader(whole[:end]), func(*capstanv1.Promotion) {})
+		_, err := decodeList(strings.NewReader(whole[:end]), func(*capstanv1.Promotion) bool { return false })
 		g.Expect(err).To(MatchError(io.ErrUnexpectedEOF), "after %d bytes", end)
 	}
 	for body, want := range map[string]string{
 		"<html>":               "invalid character",
-		"[]":                   "[ in place of {",
+		"[]":                   "unmarshal JSON array",
 		`{"kind":"Status"}`:    "no resourceVersion",
-		`{"items":{}}`:         "{ in place of [",
-		`{"items":[{"spec":7}`: "cannot unmarshal number",
+		`{"items":{}}`:         "{ in place of an array",
+		`{"items":[{"spec":7}`: "unmarshal JSON number",
 	} {
-		_, err := decodeList(strings.NewReader(body), func(*capstanv1.Promotion) {})
+		_, err := decodeList(strings.NewReader(body), func(*capstanv1.Promotion) bool { return false })
 		g.Expect(err).To(MatchError(ContainSubstring(want)), body)
 	}
+}
+
+// A list has what encoding/json reads, also of Promotions that an earlier version wrote.
+func TestAListIsDecodedAsByEncodingJSON(t *testing.T) {
+	g := NewWithT(t)
+	fill := filler()
+	list := capstanv1.PromotionList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}}
+	for range 300 {
+		var p capstanv1.Promotion
+		fill.Fill(&p)
+		if len(p.ManagedFields) > 0 {
+			p.ManagedFields = []metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(`{"f:spec":{".":{}}}`)}}
+		}
+		list.Items = append(list.Items, p)
+	}
+	raw, err := json.Marshal(list)
+	g.Expect(err).NotTo(HaveOccurred())
+	var want capstanv1.PromotionList
+	g.Expect(json.Unmarshal(raw, &want)).To(Succeed())
+
+	var got []capstanv1.Promotion
+	meta, err := decodeList(bytes.NewReader(raw), func(p *capstanv1.Promotion) bool {
+		got = append(got, *p)
+		return len(got)%2 == 0
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(meta).To(Equal(want.ListMeta))
+	g.Expect(got).To(HaveLen(len(want.Items)))
+	former := 0
+	for i, p := range want.Items {
+		p.TypeMeta, p.ManagedFields = metav1.TypeMeta{}, nil
+		g.Expect(got[i]).To(Equal(p))
+		if HasFormerNames(&p) {
+			former++
+		}
+	}
+	g.Expect(former).To(BeNumerically(">", 50))
 }
 
 func TestOtherKindsAreListedAsBefore(t *testing.T) {

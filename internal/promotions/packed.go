@@ -4,10 +4,12 @@ import (
 	"encoding/hex"
 	"maps"
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,11 +22,11 @@ import (
 // memory. Readers of the cache get a Promotion: the cache copies what it returns, with
 // DeepCopyObject. Handlers of events and indexes get it from Whole.
 type packed struct {
-	// Promotion has what the Promotion has in common with others of its series, which share
+	// Promotion has what the Promotion has in common with others of its Pipeline, which share
 	// it, and what has no field below or does not fit it. It is not changed.
 	*capstanv1.Promotion
-	// outcome is shared, too, and not changed.
-	outcome *outcome
+	// common is shared, too, and not changed.
+	common *common
 	// rare is nil for most.
 	rare *rare
 
@@ -40,12 +42,23 @@ type packed struct {
 	created, started, finished, carriedOut seconds
 }
 
-// outcome is how promotions ended.
-type outcome struct {
+// common is what promotions of a series have in common that ended in the same way.
+type common struct {
+	// name is without the number that it ends with, if packed.numbered.
+	name                string
+	labels              map[string]string
+	environment, source string
+	targets             []string
+
 	phase  capstanv1.PromotionPhase
 	reason string
 	// message has revisionMark in place of the revision, so that many messages are the same.
 	message string
+}
+
+func (c *common) equal(o *common) bool {
+	return c.name == o.name && c.environment == o.environment && c.source == o.source && c.phase == o.phase && c.reason == o.reason &&
+		c.message == o.message && maps.Equal(c.labels, o.labels) && slices.Equal(c.targets, o.targets)
 }
 
 // rare is what few promotions have.
@@ -67,23 +80,23 @@ const absent seconds = 0
 
 var _ client.Object = &packed{}
 
-// pack takes out of a copy of p what packed has fields for, if it can be put back as it was.
-// The rest is the same for most promotions of a series: it is that of the last one if they are
-// equal.
-func pack(p *capstanv1.Promotion, last *packed) *packed {
-	rest := *p
-	k := &packed{
-		revision: shared(p.Spec.Revision, last.revision), url: p.Status.URL,
-		outcome: &outcome{phase: p.Status.Phase, reason: p.Status.Reason},
-	}
+// pack takes out of p what packed has fields for, if it can be put back as it was. The rest is the
+// same for most promotions of a Pipeline: it is that of the last one if they are equal. Else it is
+// in rest, which gets a copy of p: the caller uses another one next time.
+func pack(p *capstanv1.Promotion, last *packed, rest *capstanv1.Promotion, known texts) *packed {
+	*rest = *p
+	k := &packed{revision: known.one(p.Spec.Revision), url: p.Status.URL}
+	c := common{labels: p.Labels, environment: p.Spec.Environment, source: p.Spec.Source.Environment, phase: p.Status.Phase, reason: p.Status.Reason}
 	if len(p.Annotations) > 0 || p.Spec.Approval != nil || p.Status.Approval != nil {
 		k.rare = &rare{annotations: p.Annotations, approval: p.Spec.Approval, approved: p.Status.Approval}
 	}
 	rest.Annotations, rest.Spec.Approval, rest.Status.Approval = nil, nil, nil
+	rest.Labels, rest.Spec.Environment, rest.Spec.Source.Environment = nil, "", ""
 	rest.Spec.Revision, rest.Status.URL, rest.Status.Phase, rest.Status.Reason = "", "", "", ""
-	rest.Name, k.numbered = strings.CutSuffix(p.Name, strconv.FormatInt(p.Spec.Number, 10))
+	c.name, k.numbered = strings.CutSuffix(p.Name, strconv.FormatInt(p.Spec.Number, 10))
+	rest.Name = ""
 	if p.Spec.Revision != "" && !strings.Contains(p.Status.Message, revisionMark) {
-		k.outcome.message, rest.Status.Message = strings.ReplaceAll(p.Status.Message, p.Spec.Revision, revisionMark), ""
+		c.message, rest.Status.Message = strings.ReplaceAll(p.Status.Message, p.Spec.Revision, revisionMark), ""
 	}
 	if id, ok := parseUID(p.UID); ok {
 		k.uid, rest.UID = id, ""
@@ -103,8 +116,8 @@ func pack(p *capstanv1.Promotion, last *packed) *packed {
 		}
 	}
 	if from := p.Spec.From; from != nil && len(from.Revisions) == 1 && from.Revisions[0] != "" {
-		k.from = shared(from.Revisions[0], last.revision)
-		rest.Spec.From = &capstanv1.PromotionBase{Targets: from.Targets, Sequence: from.Sequence}
+		k.from, c.targets = known.one(from.Revisions[0]), from.Targets
+		rest.Spec.From = &capstanv1.PromotionBase{Sequence: from.Sequence}
 		narrow(&k.fromSequence, &rest.Spec.From.Sequence)
 	}
 	narrow(&k.number, &rest.Spec.Number)
@@ -114,12 +127,13 @@ func pack(p *capstanv1.Promotion, last *packed) *packed {
 	if a := p.Status.Attempt; a != nil && *a == (capstanv1.Attempt{Number: a.Number}) && a.Number > 0 && a.Number <= math.MaxInt32 {
 		k.attempt, rest.Status.Attempt = int32(a.Number), nil //nolint:gosec // It fits.
 	}
-	k.Promotion = last.Promotion
-	if k.Promotion == nil || !equality.Semantic.DeepEqual(k.Promotion, &rest) {
-		k.Promotion = &rest
+	k.Promotion, k.common = last.Promotion, last.common
+	if k.Promotion == nil || !reflect.DeepEqual(k.Promotion, rest) {
+		k.Promotion = rest
+		known.share(&rest.Namespace, &rest.Spec.Pipeline.Name, (*string)(&rest.Spec.Pipeline.UID), &rest.Spec.App.APIVersion, &rest.Spec.App.Kind, &rest.Spec.App.Name)
 	}
-	if last.outcome != nil && *k.outcome == *last.outcome {
-		k.outcome = last.outcome
+	if k.common == nil || !c.equal(k.common) {
+		k.common = known.common(c)
 	}
 	return k
 }
@@ -131,20 +145,51 @@ func narrow(into *int32, from *int64) {
 	}
 }
 
-// shared returns the other text if it is the same, so that it is kept once.
-func shared(one, other string) string {
-	if one == other {
-		return other
+// texts are texts that several Promotions have, so that each is kept once.
+type texts map[string]string
+
+// maxTexts bounds how many texts are known. Beyond it all are forgotten: a text is shared with
+// later Promotions only. A list has the Promotions of a Pipeline one after the other.
+const maxTexts = 10000
+
+// one returns the known text that is the same.
+func (t texts) one(text string) string {
+	if same, ok := t[text]; ok || text == "" {
+		return same
 	}
-	return one
+	if len(t) >= maxTexts {
+		clear(t)
+	}
+	text = strings.Clone(text) // It may be a part of a longer one.
+	t[text] = text
+	return text
+}
+
+func (t texts) share(all ...*string) {
+	for _, text := range all {
+		*text = t.one(*text)
+	}
+}
+
+// common returns a copy with known texts.
+func (t texts) common(c common) *common {
+	t.share(&c.name, &c.environment, &c.source, (*string)(&c.phase), &c.reason, &c.message)
+	if labels := c.labels; labels != nil {
+		c.labels = make(map[string]string, len(labels))
+		for key, value := range labels {
+			c.labels[t.one(key)] = t.one(value)
+		}
+	}
+	return &c
 }
 
 // whole returns the Promotion. It shares no memory that a reader may change.
 func (k *packed) whole() *capstanv1.Promotion {
-	p := k.Promotion.DeepCopy()
-	p.Name, p.Spec.Revision, p.Status.URL, p.Status.Phase, p.Status.Reason = k.GetName(), k.revision, k.url, k.outcome.phase, k.outcome.reason
-	if k.outcome.message != "" {
-		p.Status.Message = strings.ReplaceAll(k.outcome.message, revisionMark, k.revision)
+	p, c := k.Promotion.DeepCopy(), k.common
+	p.Name, p.Labels, p.Spec.Environment, p.Spec.Source.Environment = k.GetName(), maps.Clone(c.labels), c.environment, c.source
+	p.Spec.Revision, p.Status.URL, p.Status.Phase, p.Status.Reason = k.revision, k.url, c.phase, c.reason
+	if c.message != "" {
+		p.Status.Message = strings.ReplaceAll(c.message, revisionMark, k.revision)
 	}
 	if k.rare != nil {
 		p.Annotations, p.Spec.Approval, p.Status.Approval = maps.Clone(k.rare.annotations), k.rare.approval.DeepCopy(), k.rare.approved.DeepCopy()
@@ -167,7 +212,7 @@ func (k *packed) whole() *capstanv1.Promotion {
 		p.Status.Attempt = &capstanv1.Attempt{Number: int64(k.attempt)}
 	}
 	if k.from != "" {
-		p.Spec.From.Revisions = []string{k.from}
+		p.Spec.From.Revisions, p.Spec.From.Targets = []string{k.from}, slices.Clone(c.targets)
 		p.Spec.From.Sequence += int64(k.fromSequence)
 	}
 	return p
@@ -179,10 +224,13 @@ func (k *packed) DeepCopyObject() runtime.Object { return k.whole() }
 // GetName implements metav1.Object.
 func (k *packed) GetName() string {
 	if !k.numbered {
-		return k.Promotion.Name
+		return k.common.name
 	}
-	return k.Promotion.Name + strconv.FormatInt(k.Promotion.Spec.Number+int64(k.number), 10)
+	return k.common.name + strconv.FormatInt(k.Promotion.Spec.Number+int64(k.number), 10)
 }
+
+// GetLabels implements metav1.Object.
+func (k *packed) GetLabels() map[string]string { return k.common.labels }
 
 // GetAnnotations implements metav1.Object.
 func (k *packed) GetAnnotations() map[string]string {
@@ -245,6 +293,23 @@ func PipelineOf(o client.Object) (types.NamespacedName, bool) {
 		return types.NamespacedName{}, false
 	}
 	return types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, true
+}
+
+// SettledTime returns when a Promotion from an event of a cache, which may be packed, ended; false
+// if the object is none, or not settled (Settled).
+func SettledTime(o client.Object) (time.Time, bool) {
+	switch o := o.(type) {
+	case *capstanv1.Promotion:
+		if Settled(o) {
+			return o.Status.FinishTime.Time, true
+		}
+	case *packed:
+		if o.finished != absent {
+			return o.finished.time().Time, true
+		}
+		return o.Promotion.Status.FinishTime.Time, true
+	}
+	return time.Time{}, false
 }
 
 // secondsOf returns a time in seconds; absent if it has parts of a second, or is before 1970 or

@@ -50,11 +50,9 @@ func TestStrip(t *testing.T) {
 	g.Expect(s.Strip(failed)).To(Equal(whole), "one that may start again is whole")
 }
 
-// Whatever a settled Promotion has, a reader of the cache gets it back, and nothing that a
-// reader changes is in the cache.
-func TestPackedPromotionsLoseNothing(t *testing.T) {
-	g := NewWithT(t)
-	fill := randfill.NewWithSeed(7).NilChance(0.5).NumElements(1, 2).Funcs(
+// filler fills Promotions with random values that JSON can have.
+func filler() *randfill.Filler {
+	return randfill.NewWithSeed(7).NilChance(0.5).NumElements(1, 2).Funcs(
 		func(at *metav1.Time, c randfill.Continue) {
 			*at = metav1.NewTime(time.Unix(c.Int63n(1<<33)-1<<32, 0))
 			if c.Intn(8) == 0 {
@@ -71,6 +69,13 @@ func TestPackedPromotionsLoseNothing(t *testing.T) {
 			}
 		},
 	)
+}
+
+// Whatever a settled Promotion has, a reader of the cache gets it back, and nothing that a
+// reader changes is in the cache.
+func TestPackedPromotionsLoseNothing(t *testing.T) {
+	g := NewWithT(t)
+	fill := filler()
 	s := NewStripper(testclock.NewFakePassiveClock(time.Unix(1<<32, 0)))
 	var cached []client.Object
 	var wanted []*capstanv1.Promotion
@@ -176,9 +181,15 @@ func TestPackedPromotionsAreSmall(t *testing.T) {
 			first = k
 		}
 		g.Expect(k.Promotion).To(BeIdenticalTo(first.Promotion))
-		g.Expect(k.outcome).To(BeIdenticalTo(first.outcome))
+		g.Expect(k.common).To(BeIdenticalTo(first.common))
 	}
 	g.Expect(first.Promotion.UID).To(BeEmpty())
 	g.Expect(first.Promotion.ResourceVersion).To(BeEmpty())
-	g.Expect(first.Promotion.Name).To(HaveSuffix("-"))
+	g.Expect(first.common.name).To(HaveSuffix("-"))
+
+	other := settled(1)
+	other.Name, other.Spec.Environment, other.Spec.Source.Environment = "web-other-1", "other", "prod"
+	k, ok := s.Strip(other).(*packed)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(k.Promotion).To(BeIdenticalTo(first.Promotion), "also with the promotions into another environment")
 }

@@ -26,9 +26,17 @@ const attemptsEnd = time.Hour
 type Stripper struct {
 	clock clock.PassiveClock
 
-	// mu guards lockedSeries, the last Promotion of each series.
-	mu           sync.Mutex
-	lockedSeries map[series]*packed
+	mu          sync.Mutex
+	lockedState lockedState
+}
+
+type lockedState struct {
+	// series has the last Promotion of each series, and last that of any.
+	series map[series]*packed
+	last   *packed
+	// rest is where the next Promotion is packed.
+	rest  *capstanv1.Promotion
+	known texts
 }
 
 // series are the promotions of one Pipeline into one environment.
@@ -39,7 +47,7 @@ type series struct {
 
 // NewStripper makes a Stripper.
 func NewStripper(c clock.PassiveClock) *Stripper {
-	return &Stripper{clock: c, lockedSeries: map[series]*packed{}}
+	return &Stripper{clock: c, lockedState: lockedState{series: map[series]*packed{}, last: &packed{}, rest: &capstanv1.Promotion{}, known: texts{}}}
 }
 
 // Strip returns what a cache stores of a Promotion; it may change the given one. A Promotion
@@ -80,14 +88,18 @@ func (s *Stripper) packed(p *capstanv1.Promotion) *packed {
 	key := series{p.Spec.Pipeline.UID, p.Spec.Environment}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.lockedSeries[key]
+	state := &s.lockedState
+	last := state.series[key]
 	if last == nil {
-		if len(s.lockedSeries) >= maxSeries {
-			clear(s.lockedSeries)
+		if len(state.series) >= maxSeries {
+			clear(state.series)
 		}
-		last = &packed{}
+		last = state.last // A list has the series of a Pipeline one after the other.
 	}
-	k := pack(p, last)
-	s.lockedSeries[key] = k
+	k := pack(p, last, state.rest, state.known)
+	if k.Promotion == state.rest {
+		state.rest = &capstanv1.Promotion{}
+	}
+	state.series[key], state.last = k, k
 	return k
 }

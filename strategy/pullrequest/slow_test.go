@@ -153,11 +153,11 @@ func TestGitThatHangsIsNoticedWhileTheAPIResponds(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	s := newScene(t, pipelinesv1.Gitea)
-	s.options.Timeout = 2 * time.Second
-	s.again()
 	due := s.environments(4)
 	open := s.promotion(9, "1.1.0")
 	g.Expect(s.promote(open).State).To(Equal(strategy.Open))
+	s.options.Timeout = 3 * time.Second
+	s.again()
 	s.server.AddFault(providertest.Fault{Path: "/info/refs", Hang: true})
 	for i, p := range due {
 		began := time.Now()

@@ -130,6 +130,6 @@ func TestBlind(t *testing.T) {
 	c.Mute()
 	c.Deploy(0, "1.1.0")
 	w.allRun("1.1.0", c)
-	w.g.Expect(w.meter("capstan_blind_watches_total")).To(BeEquivalentTo(1))
+	w.g.Expect(w.meter("capstan_blind_watches_total")).To(BeNumerically(">=", 1), "more on a slow machine, whose next watch is silent for as long")
 	w.g.Expect(w.lists()).To(Equal(lists), "the watch resumed")
 }

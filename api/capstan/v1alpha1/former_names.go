@@ -20,12 +20,18 @@ func (s *PromotionStatus) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
 		return err
 	}
+	s.TakeFormerNames()
+	return nil
+}
+
+// TakeFormerNames copies values under former names of the status itself to the present names.
+// Decoding does it; a decoder that does not call UnmarshalJSON has to.
+func (s *PromotionStatus) TakeFormerNames() {
 	if s.FormerStartedAt != nil || s.FormerFinishedAt != nil {
 		// Both are of one run: an earlier version that retried the promotion left the
 		// time at which the run before it ended under the present name.
 		s.StartTime, s.FinishTime = s.FormerStartedAt.DeepCopy(), s.FormerFinishedAt.DeepCopy()
 	}
-	return nil
 }
 
 // PatchBase returns the object that a merge patch of the status starts from: p itself,
@@ -73,10 +79,15 @@ func (a *ApprovalRecord) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(a)); err != nil {
 		return err
 	}
+	a.TakeFormerNames()
+	return nil
+}
+
+// TakeFormerNames is that of PromotionStatus.
+func (a *ApprovalRecord) TakeFormerNames() {
 	if a.FormerAt != nil {
 		a.ApprovalTime = *a.FormerAt.DeepCopy()
 	}
-	return nil
 }
 
 // UnmarshalJSON decodes the attempt, of the present or the former shape.
@@ -86,13 +97,18 @@ func (a *Attempt) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(a)); err != nil {
 		return err
 	}
+	a.TakeFormerNames()
+	return nil
+}
+
+// TakeFormerNames is that of PromotionStatus.
+func (a *Attempt) TakeFormerNames() {
 	if a.FormerAt != nil {
 		a.StartTime = *a.FormerAt.DeepCopy()
 	}
 	if a.FormerNotBefore != nil {
 		a.NextAttemptTime = *a.FormerNotBefore.DeepCopy()
 	}
-	return nil
 }
 
 // UnmarshalJSON decodes the status, of the present or the former shape.

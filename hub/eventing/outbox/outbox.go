@@ -160,8 +160,8 @@ const margin = 10 * time.Minute
 // ended before the horizon, or before every backend was created. A hub has many of them, and no
 // entry for them.
 func (b *Outbox) pastLocked(o client.Object, now time.Time) bool {
-	p, ok := o.(*capstanv1.Promotion)
-	if !ok || !promotions.Settled(p) {
+	ended, ok := promotions.SettledTime(o)
+	if !ok {
 		return false
 	}
 	first := now
@@ -170,8 +170,20 @@ func (b *Outbox) pastLocked(o client.Object, now time.Time) bool {
 			first = created
 		}
 	}
-	ended := p.Status.FinishTime.Time
 	return ended.Before(first.Add(-margin)) || ended.Before(now.Add(-b.options.Horizon-margin))
+}
+
+// hasNone returns whether an object of a cache's event has no entry, and needs none because it is
+// past. It does not unpack a Promotion.
+func (b *Outbox) hasNone(o any) bool {
+	object, ok := o.(client.Object)
+	if !ok {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := key{NamespacedName: client.ObjectKeyFromObject(object), kind: capstanv1.PromotionKind}
+	return b.lockedState.entries[k] == nil && b.pastLocked(object, b.options.Clock.Now())
 }
 
 // recall makes the entry of an object that had none because it was past, and changes now. Its

@@ -91,6 +91,9 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
+			if b.hasNone(o) {
+				return
+			}
 			if o, ok := objectOf(o); ok {
 				b.observe(o)
 			}

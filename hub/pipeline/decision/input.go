@@ -78,16 +78,21 @@ func LineOf(p *pipelinesv1.Pipeline) Line { return Line{UID: p.UID, App: p.Spec.
 
 // entries returns the promotions that are part of the history and pass the filter.
 func (l Line) entries(promotions []capstanv1.Promotion, filter func(*capstanv1.PromotionSpec) bool) []Entry {
-	var entries []Entry
+	former := func(p *capstanv1.Promotion) bool { return p.Spec.Pipeline.UID != l.UID }
+	concerned := func(p *capstanv1.Promotion) bool { return filter(&p.Spec) && (!former(p) || p.Spec.App == l.App) }
+	n := 0 // Counted, because each reconciliation needs this for each environment.
 	for i := range promotions {
-		p := &promotions[i]
-		former := p.Spec.Pipeline.UID != l.UID
-		if !filter(&p.Spec) || former && p.Spec.App != l.App {
-			continue
+		if concerned(&promotions[i]) {
+			n++
 		}
-		e := EntryOf(p)
-		e.Former = former
-		entries = append(entries, e)
+	}
+	entries := slices.Grow([]Entry(nil), n)
+	for i := range promotions {
+		if p := &promotions[i]; concerned(p) {
+			e := EntryOf(p)
+			e.Former = former(p)
+			entries = append(entries, e)
+		}
 	}
 	return entries
 }
@@ -96,7 +101,7 @@ func (l Line) entries(promotions []capstanv1.Promotion, filter func(*capstanv1.P
 // the name, into any environment. mark is the highest number that Pipeline.status keeps for
 // the environment; 0 if it keeps none.
 func LedgerOf(line Line, promotions []capstanv1.Promotion, environment string, mark int64) Ledger {
-	return NewLedger(line.entries(promotions, func(p *capstanv1.PromotionSpec) bool { return p.Environment == environment }), mark)
+	return ledger(line.entries(promotions, func(p *capstanv1.PromotionSpec) bool { return p.Environment == environment }), mark)
 }
 
 // Outbound returns the promotions whose source is an environment. promotions are those of

@@ -86,7 +86,10 @@ type Ledger struct {
 
 // NewLedger makes a ledger from the promotions into one environment and the mark: the
 // highest number that Pipeline.status keeps.
-func NewLedger(entries []Entry, mark int64) Ledger {
+func NewLedger(entries []Entry, mark int64) Ledger { return ledger(slices.Clone(entries), mark) }
+
+// ledger makes a ledger of entries that nobody else has: it sorts them.
+func ledger(entries []Entry, mark int64) Ledger {
 	// Numbers order the promotions of one Pipeline. Former Pipelines are ordered by the
 	// newest of their promotions.
 	latest := map[types.UID]time.Time{}
@@ -95,8 +98,7 @@ func NewLedger(entries []Entry, mark int64) Ledger {
 			latest[e.Pipeline] = e.Created
 		}
 	}
-	sorted := slices.Clone(entries)
-	slices.SortFunc(sorted, func(a, b Entry) int {
+	slices.SortFunc(entries, func(a, b Entry) int {
 		if a.Former != b.Former {
 			if a.Former {
 				return 1
@@ -109,7 +111,7 @@ func NewLedger(entries []Entry, mark int64) Ledger {
 			cmp.Compare(b.Number, a.Number),
 		)
 	})
-	return Ledger{entries: sorted, mark: mark}
+	return Ledger{entries: entries, mark: mark}
 }
 
 // Newest returns the promotion of the Pipeline with the highest number; if it has none, that
