@@ -38,8 +38,9 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 	if err := promotions.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil { //nolint:forbidigo // A hub is wired without one.
 		return nil, err
 	}
-	// Listed while the Promotions are, which the index makes the cache list before all controllers.
-	if _, err := mgr.GetCache().GetInformer(context.Background(), &pipelinesv1.Pipeline{}, cache.BlockUntilSynced(false)); err != nil { //nolint:forbidigo // As above.
+	// The cache lists Pipelines at the same time as Promotions, which it lists for their indexes
+	// before the controllers start.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &pipelinesv1.Pipeline{}, cache.BlockUntilSynced(false)); err != nil { //nolint:forbidigo // A hub is wired without one.
 		return nil, fmt.Errorf("watching Pipelines: %w", err)
 	}
 	cached := promotions.IndexedClient(mgr.GetClient())

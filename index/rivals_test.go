@@ -27,6 +27,18 @@ func TestRivals(t *testing.T) {
 	g.Expect(x.Rivals(pipeline("b"))).To(BeEmpty())
 }
 
+// An application that is in two environments is one, also if the Pipeline promotes only into the
+// later of them.
+func TestRivalsOfAnApplicationInTwoEnvironments(t *testing.T) {
+	g := NewWithT(t)
+	x := New()
+	o := app("prod", "web")
+	x.SetPipeline(pipeline("a"), Use{Objects: []Object{o, o}, Promoted: []bool{false, true}})
+	g.Expect(names(x.SetPipeline(pipeline("b"), Use{Objects: []Object{o, o}, Promoted: []bool{true, true}}))).To(Equal([]string{"a"}))
+	g.Expect(x.Rivals(pipeline("a"))).To(Equal([]Rival{{o, pipeline("b")}}))
+	g.Expect(x.Rivals(pipeline("b"))).To(Equal([]Rival{{o, pipeline("a")}}))
+}
+
 // An application that cannot be read is not fresh, until it is observed again.
 func TestUnread(t *testing.T) {
 	g := NewWithT(t)

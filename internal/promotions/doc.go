@@ -20,12 +20,13 @@
 // the decision tables, the dashboard, events and metrics read, and no conditions. It is never
 // written. A cache that is made with Stripper.Informer strips Promotions while it lists them. A
 // Promotion whose spec changed is not settled, and is cached whole. Readers of the cache get
-// Promotions; handlers of its events call Whole or PipelineOf.
+// Promotions; handlers of its events call Whole, PipelineOf or SettledTime.
 //
 // # Locking
 //
-// Stripper.mu guards the last Promotion of each series, whose values the next one shares.
-// It is held for the comparison of two objects.
+// Stripper.mu guards the last Promotion of each series, whose values the next one shares, the
+// texts that are known, and the memory in which the next Promotion is packed. It is held while
+// one Promotion is packed. What Promotions share is not changed any more.
 //
 // # Trade-offs
 //

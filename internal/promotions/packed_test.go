@@ -193,3 +193,27 @@ func TestPackedPromotionsAreSmall(t *testing.T) {
 	g.Expect(ok).To(BeTrue())
 	g.Expect(k.Promotion).To(BeIdenticalTo(first.Promotion), "also with the promotions into another environment")
 }
+
+func TestSettledTime(t *testing.T) {
+	g := NewWithT(t)
+	s := NewStripper(testclock.NewFakePassiveClock(time.Unix(1<<32, 0)))
+	for name, at := range map[string]time.Time{
+		"as the API server stores it": time.Unix(1_700_000_000, 0),
+		"with parts of a second":      time.Unix(1_700_000_000, 1),
+		"before 1970":                 time.Unix(-1, 0),
+	} {
+		p := settled(1)
+		p.Status.FinishTime = &metav1.Time{Time: at}
+		for _, o := range []client.Object{p, s.Strip(p.DeepCopy())} {
+			ended, ok := SettledTime(o)
+			g.Expect(ok).To(BeTrue(), name)
+			g.Expect(ended).To(BeTemporally("==", at), name)
+		}
+	}
+	failed := settled(1)
+	failed.Status.Phase = capstanv1.PhaseFailed
+	for _, o := range []client.Object{failed, &capstanv1.ClusterConnection{}} {
+		_, ok := SettledTime(o)
+		g.Expect(ok).To(BeFalse())
+	}
+}

@@ -26,6 +26,7 @@ const attemptsEnd = time.Hour
 type Stripper struct {
 	clock clock.PassiveClock
 
+	// mu guards lockedState.
 	mu          sync.Mutex
 	lockedState lockedState
 }

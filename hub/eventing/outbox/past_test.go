@@ -11,6 +11,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/event"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // A promotion that ended before every backend was created needs no entry: the hub has many of
@@ -43,12 +44,17 @@ func TestAPastPromotionNeedsNoEntry(t *testing.T) {
 
 	old := ended("old", 48*time.Hour)
 	b.observe(old)
+	strip := promotions.NewStripper(clocktesting.NewFakePassiveClock(now)).Strip
+	g.Expect(b.hasNone(strip(old.DeepCopy()))).To(BeTrue(), "as the cache has it, too")
+	g.Expect(b.hasNone(strip(ended("needed", 2*time.Hour)))).To(BeFalse(), "there is no entry, but it needs one")
+	g.Expect(b.hasNone(&eventingv1.EventingBackend{})).To(BeFalse())
 	b.lead(true)
 	retried := old.DeepCopy()
 	retried.Generation, retried.Spec.Retry, retried.Status = 2, 1, capstanv1.PromotionStatus{
 		Retry: 1, Phase: capstanv1.PhasePromoting, StartTime: at(0), Attempt: &capstanv1.Attempt{Number: 2},
 	}
 	b.recall(old, retried)
+	g.Expect(b.hasNone(strip(old.DeepCopy()))).To(BeFalse(), "there is an entry")
 	b.observe(retried)
 	g.Expect(to.kinds).To(HaveLen(1), "the start of the retry, and nothing of the past run")
 }
