@@ -40,7 +40,7 @@ PARALLEL_TESTS ?= 4
 # For the slowest package on a busy machine of two cores.
 TEST_TIMEOUT ?= 25m
 # The race detector waits for a second at the end of each test binary, for data races of
-# goroutines that outlive it. goleak finds those goroutines.
+# goroutines that outlive it. leaks.Main finds such goroutines where a package starts any.
 export GORACE ?= atexit_sleep_ms=20
 # The slowest packages start first: a slow package that starts last runs alone and leaves a
 # core idle. `make test-times` prints the order.

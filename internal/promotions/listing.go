@@ -87,11 +87,11 @@ func readPage(ctx context.Context, list ListFunc, options metav1.ListOptions, ea
 		return metav1.ListMeta{}, err
 	}
 	defer func() { _ = body.Close() }()
-	page, err := decodeList(body, each)
+	read, err := decodeList(body, each)
 	if err != nil {
-		return page, fmt.Errorf("reading the list of Promotions: %w", err)
+		return read, fmt.Errorf("reading the list of Promotions: %w", err)
 	}
-	return page, nil
+	return read, nil
 }
 
 // page is a list without its Promotions.
@@ -107,7 +107,7 @@ type items struct{}
 func decodeList(r io.Reader, each func(*capstanv1.Promotion) (kept bool)) (metav1.ListMeta, error) {
 	var list page
 	decoders := json.JoinUnmarshalers(tolerant, json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *items) error { return decodeItems(d, each) }))
-	// What an API server writes has no name twice; encoding/json accepts it, too.
+	// An API server writes neither a name twice nor invalid UTF-8. encoding/json accepts both.
 	err := json.UnmarshalRead(r, &list, json.WithUnmarshalers(decoders), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if err == nil && list.ResourceVersion == "" {
 		err = errors.New("the list has no resourceVersion")

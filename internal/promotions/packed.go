@@ -133,7 +133,7 @@ func pack(p *capstanv1.Promotion, last *packed, rest *capstanv1.Promotion, known
 		known.share(&rest.Namespace, &rest.Spec.Pipeline.Name, (*string)(&rest.Spec.Pipeline.UID), &rest.Spec.App.APIVersion, &rest.Spec.App.Kind, &rest.Spec.App.Name)
 	}
 	if k.common == nil || !c.equal(k.common) {
-		k.common = known.common(c)
+		k.common = known.copyOf(c)
 	}
 	return k
 }
@@ -171,8 +171,8 @@ func (t texts) share(all ...*string) {
 	}
 }
 
-// common returns a copy with known texts.
-func (t texts) common(c common) *common {
+// copyOf returns a copy with known texts.
+func (t texts) copyOf(c common) *common {
 	t.share(&c.name, &c.environment, &c.source, (*string)(&c.phase), &c.reason, &c.message)
 	if labels := c.labels; labels != nil {
 		c.labels = make(map[string]string, len(labels))

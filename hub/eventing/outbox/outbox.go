@@ -116,12 +116,12 @@ func (b *Outbox) NeedLeaderElection() bool { return true }
 func keyOf(o client.Object) key {
 	k := key{NamespacedName: client.ObjectKeyFromObject(o)}
 	switch o.(type) {
-	case *capstanv1.Promotion:
-		k.kind = capstanv1.PromotionKind
 	case *capstanv1.ClusterConnection:
 		k.kind = capstanv1.ClusterConnectionKind
 	case *eventingv1.EventingBackend:
 		k.kind = eventingv1.EventingBackendKind
+	default: // Packed or not.
+		k.kind = capstanv1.PromotionKind
 	}
 	return k
 }
@@ -138,6 +138,7 @@ func (b *Outbox) observe(o client.Object) {
 		b.mu.Unlock()
 		return
 	}
+	o = whole(o)
 	if e == nil || e.object.GetUID() != o.GetUID() {
 		b.forgetLocked(k)
 		e = newEntry(o)
@@ -173,19 +174,6 @@ func (b *Outbox) pastLocked(o client.Object, now time.Time) bool {
 	return ended.Before(first.Add(-margin)) || ended.Before(now.Add(-b.options.Horizon-margin))
 }
 
-// hasNone returns whether an object of a cache's event has no entry, and needs none because it is
-// past. It does not unpack a Promotion.
-func (b *Outbox) hasNone(o any) bool {
-	object, ok := o.(client.Object)
-	if !ok {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	k := key{NamespacedName: client.ObjectKeyFromObject(object), kind: capstanv1.PromotionKind}
-	return b.lockedState.entries[k] == nil && b.pastLocked(object, b.options.Clock.Now())
-}
-
 // recall makes the entry of an object that had none because it was past, and changes now. Its
 // events until then are not fresh.
 func (b *Outbox) recall(before, o client.Object) {
@@ -195,6 +183,7 @@ func (b *Outbox) recall(before, o client.Object) {
 	if b.lockedState.entries[k] != nil || !b.pastLocked(before, now) || b.pastLocked(o, now) {
 		return
 	}
+	before = whole(before)
 	e := newEntry(before)
 	b.lockedState.entries[k] = e
 	e.observe(b.options.Hub, before, b.uidLocked, now)

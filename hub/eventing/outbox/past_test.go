@@ -45,16 +45,18 @@ func TestAPastPromotionNeedsNoEntry(t *testing.T) {
 	old := ended("old", 48*time.Hour)
 	b.observe(old)
 	strip := promotions.NewStripper(clocktesting.NewFakePassiveClock(now)).Strip
-	g.Expect(b.hasNone(strip(old.DeepCopy()))).To(BeTrue(), "as the cache has it, too")
-	g.Expect(b.hasNone(strip(ended("needed", 2*time.Hour)))).To(BeFalse(), "there is no entry, but it needs one")
-	g.Expect(b.hasNone(&eventingv1.EventingBackend{})).To(BeFalse())
+	b.observe(strip(old.DeepCopy()))
+	g.Expect(b.lockedState.entries).To(HaveLen(3), "as the cache has it, too")
+	needed := ended("needed", 2*time.Hour)
+	b.observe(strip(needed.DeepCopy()))
+	g.Expect(b.lockedState.entries).To(HaveLen(4))
+	g.Expect(b.lockedState.entries[keyOf(needed)].object).To(BeAssignableToTypeOf(needed), "an entry has it whole")
 	b.lead(true)
 	retried := old.DeepCopy()
 	retried.Generation, retried.Spec.Retry, retried.Status = 2, 1, capstanv1.PromotionStatus{
 		Retry: 1, Phase: capstanv1.PhasePromoting, StartTime: at(0), Attempt: &capstanv1.Attempt{Number: 2},
 	}
-	b.recall(old, retried)
-	g.Expect(b.hasNone(strip(old.DeepCopy()))).To(BeFalse(), "there is an entry")
+	b.recall(strip(old), retried)
 	b.observe(retried)
 	g.Expect(to.kinds).To(HaveLen(1), "the start of the retry, and nothing of the past run")
 }

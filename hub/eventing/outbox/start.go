@@ -91,16 +91,13 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
-			if b.hasNone(o) {
-				return
-			}
-			if o, ok := objectOf(o); ok {
+			if o, ok := o.(client.Object); ok {
 				b.observe(o)
 			}
 		},
 		UpdateFunc: func(before, o any) {
-			if o, ok := objectOf(o); ok {
-				if before, ok := objectOf(before); ok {
+			if o, ok := o.(client.Object); ok {
+				if before, ok := before.(client.Object); ok {
 					b.recall(before, o)
 				}
 				b.observe(o)
@@ -110,7 +107,7 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 			if deleted, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = deleted.Obj
 			}
-			if o, ok := objectOf(o); ok {
+			if o, ok := o.(client.Object); ok {
 				b.forget(o)
 			}
 		},
@@ -126,14 +123,12 @@ func (b *Outbox) watch(ctx context.Context, o client.Object) (stop func(), err e
 	}, nil
 }
 
-// objectOf returns the object of a cache's event. A Promotion is whole, also if the cache has
-// packed it.
-func objectOf(o any) (client.Object, bool) {
-	object, ok := o.(client.Object)
-	if p, is := promotions.Whole(object); is {
-		return p, true
+// whole returns an object of a cache's event. The cache may have packed a Promotion.
+func whole(o client.Object) client.Object {
+	if p, is := promotions.Whole(o); is {
+		return p
 	}
-	return object, ok
+	return o
 }
 
 // checkCredentials publishes the events about credentials that expire soon.

@@ -88,7 +88,7 @@ type Ledger struct {
 // highest number that Pipeline.status keeps.
 func NewLedger(entries []Entry, mark int64) Ledger { return ledger(slices.Clone(entries), mark) }
 
-// ledger makes a ledger of entries that nobody else has: it sorts them.
+// ledger is NewLedger, but sorts the given entries in place.
 func ledger(entries []Entry, mark int64) Ledger {
 	// Numbers order the promotions of one Pipeline. Former Pipelines are ordered by the
 	// newest of their promotions.
