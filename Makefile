@@ -27,7 +27,9 @@ RACE := $(if $(HAVE_CC),-race)
 # hack/compile.sh: kube-apiserver, Capstan, the linter and the benchmarks share the compiled
 # packages that they have in common.
 export CGO_ENABLED := 0
-TEST := CGO_ENABLED=$(if $(RACE),1,0) $(GO) test $(RACE)
+# Tests, and the API servers and other processes that they start, collect garbage less often: that
+# takes a tenth less of CPU. None of them needs more than 2 GiB because of it.
+TEST := CGO_ENABLED=$(if $(RACE),1,0) GOGC=400 GOMEMLIMIT=2GiB $(GO) test $(RACE)
 # Debuggers need DWARF; stack traces and profiles do not. Compiling takes a tenth less without it.
 # To debug, use `go build` and `go test` directly.
 export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -gcflags=all=-dwarf=false)

@@ -19,9 +19,9 @@ var management = controlplane.Share("capstan")
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if set := flag.Lookup("rapid.checks"); set.Value.String() == set.DefValue {
-		// A history takes 1 to 2 seconds against a real API server. `make soak` plays
+		// A history takes several seconds against a real API server. `make soak` plays
 		// many more.
-		if err := set.Value.Set("3"); err != nil {
+		if err := set.Value.Set("2"); err != nil {
 			panic(err)
 		}
 	}
