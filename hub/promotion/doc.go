@@ -31,7 +31,8 @@
 // this one after a crash, waits and does not act at the same time.
 //
 // A settled promotion (internal/promotions) is not reconciled, and the cache has it stripped.
-// It is never written from the cache.
+// Nothing that was read of it there is written. An hour after its end its managed fields are
+// removed, one promotion per second.
 //
 // Old Promotions are deleted after the retention time, or when more than Options.Keep have
 // finished. Two Promotions of an environment are always kept: the newest, which the numbering

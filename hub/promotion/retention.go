@@ -27,6 +27,11 @@ const (
 	// retainMost bounds the deletions of one pass to one per second, so that a hub that
 	// gets a lower limit does not use up its requests.
 	retainMost = 600
+	// clearEvery is the time between two requests that remove managed fields. They are never
+	// urgent, so they have no burst.
+	clearEvery = time.Second
+	// clearMost bounds the promotions whose managed fields are removed after one pass.
+	clearMost = int(retainEvery / clearEvery)
 	// keepAtLeast is how long a finished promotion is kept at least: its events are
 	// published, users see its end, and the signature that approved it is not valid any
 	// more, which its label prevents from being used again.
@@ -61,30 +66,52 @@ func (l *ledgers) all() []types.NamespacedName {
 	return slices.Collect(maps.Keys(l.lockedNames))
 }
 
-// retain deletes old promotions until the context ends.
+// retain deletes old promotions, and removes the managed fields of settled ones, until the context
+// ends.
 func (r *Reconciler) retain(ctx context.Context) error {
-	ticker := r.Clock.NewTicker(retainEvery)
-	defer ticker.Stop()
+	passes, clearing := r.Clock.NewTicker(retainEvery), r.Clock.NewTicker(clearEvery)
+	defer passes.Stop()
+	defer clearing.Stop()
+	var managed []Stored
 	for {
+		var err error
 		select {
-		case <-ticker.C():
-			if err := r.Retain(ctx); err != nil && ctx.Err() == nil {
-				log.FromContext(ctx).Info("old Promotions cannot be deleted, another try follows", "in", retainEvery, "error", err.Error())
+		case <-passes.C():
+			managed, err = r.Retain(ctx)
+		case <-clearing.C():
+			if len(managed) > 0 {
+				err = r.ClearManagedFields(ctx, managed[0])
+				managed = managed[1:]
 			}
 		case <-ctx.Done():
 			return nil
 		}
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Info("the ledger of Promotions was not made smaller, another try follows", "in", retainEvery, "error", err.Error())
+		}
 	}
 }
 
-// Retain deletes the finished promotions that are not kept any more, at most retainMost.
-func (r *Reconciler) Retain(ctx context.Context) error {
+// Stored identifies one version of a stored Promotion. It does not keep the Promotion in memory.
+type Stored struct {
+	types.NamespacedName
+	uid             types.UID
+	resourceVersion string
+}
+
+// Retain deletes the finished promotions that are not kept any more, at most retainMost. It
+// returns settled ones that are kept and have managed fields, at most clearMost.
+func (r *Reconciler) Retain(ctx context.Context) ([]Stored, error) {
 	left := retainMost
+	var managed []Stored
 	for _, name := range r.ledgers.all() {
+		if left == 0 && len(managed) == clearMost {
+			break
+		}
 		// Noted again if a Promotion arrives after the list.
 		all, err := promotions.OfName(ctx, r.Client, name)
 		if err != nil {
-			return err
+			return managed, err
 		}
 		if len(all) == 0 {
 			r.ledgers.forget(name)
@@ -92,19 +119,37 @@ func (r *Reconciler) Retain(ctx context.Context) error {
 		}
 		uid, err := r.uidOf(ctx, name)
 		if err != nil {
-			return err
+			return managed, err
 		}
-		for _, p := range r.outdated(all, uid) {
-			if left == 0 {
-				return nil
-			}
+		outdated := r.outdated(all, uid)
+		for _, p := range outdated[:min(left, len(outdated))] {
 			left--
 			if err := r.deleteOld(ctx, p); err != nil {
-				return err
+				return managed, err
+			}
+		}
+		for i := range all {
+			p := &all[i]
+			if len(managed) < clearMost && promotions.HasManagedFields(p) && r.Clock.Since(p.Status.FinishTime.Time) >= keepAtLeast && !slices.Contains(outdated, p) {
+				managed = append(managed, Stored{client.ObjectKeyFromObject(p), p.UID, p.ResourceVersion})
 			}
 		}
 	}
-	return nil
+	return managed, nil
+}
+
+// ClearManagedFields removes the managed fields of a settled promotion, unless it has changed. They
+// are nearly half of its size in etcd, in the API server's memory and in a list. They tell who
+// wrote which field; what a promotion did, and who approved it, is in its status. The API server
+// ignores them in a write of the status, so that this needs a request of its own.
+func (r *Reconciler) ClearManagedFields(ctx context.Context, stored Stored) error {
+	p := &capstanv1.Promotion{}
+	p.Namespace, p.Name = stored.Namespace, stored.Name
+	err := r.Client.Patch(ctx, p, promotions.ClearManagedFields(stored.uid, stored.resourceVersion))
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // The next pass judges it again.
+		return nil
+	}
+	return fmt.Errorf("removing the managed fields of Promotion %s: %w", stored.NamespacedName, err)
 }
 
 // uidOf returns the UID of a Pipeline; empty if it does not exist. The cache may not have

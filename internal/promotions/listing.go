@@ -1,27 +1,40 @@
 package promotions
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// pageSize is the number of Promotions in one response, about 30 MB of JSON: few requests, and
-// each one ends long before an API server's limit for the time of a request (60 s).
-const pageSize = 20000
+const (
+	// pageSize is the number of Promotions in one response, about 30 MB of JSON: few requests, and
+	// each one ends long before an API server's limit for the time of a request (60 s).
+	pageSize = 20000
+	// sampleSize is the number of Promotions in the first response.
+	sampleSize = 1000
+	// maxSelected bounds the environments in a label selector, which is part of a URL.
+	maxSelected = 40
+)
 
 // ListFunc requests a list of Promotions and returns the body of the answer, as JSON.
 type ListFunc func(context.Context, metav1.ListOptions) (io.ReadCloser, error)
@@ -59,25 +72,90 @@ type inPages struct{}
 // IsWatchListSemanticsUnSupported implements an interface of client-go.
 func (inPages) IsWatchListSemanticsUnSupported() bool { return true }
 
-// list reads all pages of a list. After an error in any of them the reflector lists again.
+// list reads the Promotions of the API server. If there are many, it reads them in two halves at a
+// time: an API server uses one core for each request, and needs five times as long to write a
+// Promotion as the hub to read it. Both halves are of the same version, so that one watch
+// continues them. After an error in any request the reflector lists again.
 func (s *Stripper) list(ctx context.Context, list ListFunc, options metav1.ListOptions) (runtime.Object, error) {
 	// The newest, as a streamed list has it. API servers divide no other one into pages.
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
-	options.Limit, options.Continue = pageSize, ""
-	all := &internalversion.List{}
-	for {
-		page, err := readPage(ctx, list, options, func(p *capstanv1.Promotion) bool {
-			stored := s.Strip(p)
-			all.Items = append(all.Items, stored)
-			return stored == client.Object(p)
-		})
-		if err != nil {
+	options.Limit, options.Continue = sampleSize, ""
+	all, environments := &stripped{stripper: s}, map[string]int{}
+	sample, err := readPage(ctx, list, options, func(p *capstanv1.Promotion) bool {
+		environments[p.Labels[capstanv1.EnvironmentLabel]]++
+		return all.add(p)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if sample.Continue != "" {
+		options.ResourceVersion, options.ResourceVersionMatch = sample.ResourceVersion, metav1.ResourceVersionMatchExact
+		options.Limit = pageSize
+		all.lockedItems = make([]runtime.Object, 0, sampleSize+ptr.Deref(sample.RemainingItemCount, 0))
+		reading, ctx := errgroup.WithContext(ctx)
+		for _, selector := range halves(environments) {
+			options := options
+			options.LabelSelector = selector
+			reading.Go(func() error { return readPages(ctx, list, options, all.add) })
+		}
+		if err := reading.Wait(); err != nil {
 			return nil, err
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			all.ResourceVersion = page.ResourceVersion
-			return all, nil // A reflector continues a list that has Continue.
+	}
+	// Without Continue: a reflector would continue the list.
+	return &internalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: sample.ResourceVersion}, Items: all.lockedItems}, nil
+}
+
+// stripped are Promotions as a cache stores them.
+type stripped struct {
+	stripper *Stripper
+	// mu guards lockedItems. Nothing else is done under it.
+	mu          sync.Mutex
+	lockedItems []runtime.Object
+}
+
+// add strips a Promotion and adds it. It reports whether that keeps the given one.
+func (a *stripped) add(p *capstanv1.Promotion) (kept bool) {
+	stored := a.stripper.Strip(p)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lockedItems = append(a.lockedItems, stored)
+	return stored == client.Object(p)
+}
+
+// halves returns label selectors that divide Promotions by their environments: each Promotion,
+// whatever labels it has, is selected by one of them. Each selects about as many as the other if the
+// counted Promotions are like the rest.
+func halves(environments map[string]int) []string {
+	byCount := slices.SortedFunc(maps.Keys(environments), func(a, b string) int {
+		return cmp.Or(environments[b]-environments[a], strings.Compare(a, b))
+	})
+	var first []string
+	inFirst, inSecond := 0, 0
+	for _, environment := range byCount {
+		if environment == "" || inFirst > inSecond || len(first) == maxSelected {
+			inSecond += environments[environment]
+		} else {
+			inFirst += environments[environment]
+			first = append(first, environment)
 		}
+	}
+	if len(first) == 0 {
+		return []string{""}
+	}
+	names := strings.Join(first, ",")
+	return []string{capstanv1.EnvironmentLabel + " in (" + names + ")", capstanv1.EnvironmentLabel + " notin (" + names + ")"}
+}
+
+// readPages reads all pages of a list.
+func readPages(ctx context.Context, list ListFunc, options metav1.ListOptions, each func(*capstanv1.Promotion) (kept bool)) error {
+	for {
+		page, err := readPage(ctx, list, options, each)
+		if err != nil || page.Continue == "" {
+			return err
+		}
+		options.Continue = page.Continue // It has the version.
+		options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	}
 }
 
@@ -138,7 +216,7 @@ func decodeItems(d *jsontext.Decoder, each func(*capstanv1.Promotion) (kept bool
 }
 
 // tolerant decodes what has former names without a second pass over its JSON, which UnmarshalJSON
-// needs, and skips managed fields, which no cache stores.
+// needs. Of managed fields, which no cache stores, it only reads whether there are any.
 var tolerant = func() *json.Unmarshalers {
 	type (
 		status   capstanv1.PromotionStatus
@@ -158,7 +236,12 @@ var tolerant = func() *json.Unmarshalers {
 			defer a.TakeFormerNames()
 			return json.UnmarshalDecode(d, (*approval)(a))
 		}),
-		json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return d.SkipValue() }),
+		json.UnmarshalFromFunc(func(d *jsontext.Decoder, m *[]metav1.ManagedFieldsEntry) error {
+			if d.PeekKind() == jsontext.KindBeginArray {
+				*m = someManagedFields
+			}
+			return d.SkipValue()
+		}),
 	)
 }()
 

@@ -5,14 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -22,22 +27,40 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// answers are the bodies of answers to requests for lists, one after the other.
-type answers struct {
-	bodies   []string
-	requests atomic.Int64
-	options  chan metav1.ListOptions
+// server answers requests for lists. It divides a list as an API server does.
+type server struct {
+	// pages are the bodies of the pages of a list, by label selector.
+	pages map[string][]string
+	// cut is how many requests get a response that ends early, from the fourth one on.
+	cut      int
+	mu       sync.Mutex
+	requests []metav1.ListOptions
 	watches  chan *watch.FakeWatcher
 }
 
-func (a *answers) list(_ context.Context, options metav1.ListOptions) (io.ReadCloser, error) {
-	a.options <- options
-	n := int(a.requests.Add(1))
-	return io.NopCloser(strings.NewReader(a.bodies[min(n, len(a.bodies))-1])), nil
+func (a *server) list(_ context.Context, options metav1.ListOptions) (io.ReadCloser, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests = append(a.requests, options)
+	page := 0
+	if options.Continue != "" {
+		if options.ResourceVersion != "" || options.ResourceVersionMatch != "" {
+			return nil, apierrors.NewBadRequest("a continued list with a version")
+		}
+		var err error
+		if page, err = strconv.Atoi(options.Continue); err != nil {
+			return nil, err
+		}
+	}
+	body := a.pages[options.LabelSelector][page]
+	if n := len(a.requests) - 4; n >= 0 && n < a.cut {
+		body = body[:len(body)*2/3]
+	}
+	return io.NopCloser(strings.NewReader(body)), nil
 }
 
 // source is the one that a cache passes, whose list is not used.
-func (a *answers) source() *toolscache.ListWatch {
+func (a *server) source() *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			return nil, apierrors.NewBadRequest("a list of the cache's own")
@@ -80,13 +103,20 @@ func listOf(g Gomega, continues string, numbers ...int64) string {
 	return string(raw)
 }
 
-// An informer has every Promotion of a list of two pages, packed if it is settled, also if an
-// answer ends in the middle, and then what the watch delivers. TestLedger of test/bench lists
-// from an API server; that one cuts no answer when a test needs it.
+// An informer has every Promotion of a list that is read in halves of several pages, packed if it is
+// settled, also if an answer ends in the middle, and then what the watch delivers. TestLedger of
+// test/bench lists from an API server; that one cuts no answer when a test needs it.
 func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	g := NewWithT(t)
-	first, second := listOf(g, "next", 0, 1, 2), listOf(g, "", 3, 4)
-	a := &answers{bodies: []string{first, second[:len(second)*2/3], first, second}, options: make(chan metav1.ListOptions, 10), watches: make(chan *watch.FakeWatcher, 1)}
+	first, second := capstanv1.EnvironmentLabel+" in (prod)", capstanv1.EnvironmentLabel+" notin (prod)"
+	a := &server{
+		pages: map[string][]string{
+			"":     {listOf(g, "1", 0, 1, 2)},
+			first:  {listOf(g, "1", 0, 1), listOf(g, "2", 2), listOf(g, "", 3)},
+			second: {listOf(g, "", 4)},
+		},
+		cut: 1, watches: make(chan *watch.FakeWatcher, 1),
+	}
 	s := NewStripper(clock.RealClock{})
 	informer := s.Informer(a.list)(a.source(), &capstanv1.Promotion{}, 0, toolscache.Indexers{})
 	g.Expect(informer.SetTransform(func(o any) (any, error) {
@@ -97,13 +127,17 @@ func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	run(t, informer)
 
 	g.Eventually(informer.HasSynced).WithTimeout(30 * time.Second).Should(BeTrue())
-	g.Expect(a.requests.Load()).To(BeEquivalentTo(4), "after an answer that is cut, the list begins again")
-	for i := range 4 {
-		options := <-a.options
-		g.Expect(options.ResourceVersion).To(BeEmpty(), "the newest list")
-		g.Expect(options.Limit).To(BeEquivalentTo(pageSize))
-		g.Expect(options.Continue).To(Equal([]string{"", "next"}[i%2]))
-	}
+	a.mu.Lock()
+	requests := a.requests[len(a.requests)-5:]
+	g.Expect(len(a.requests)).To(BeNumerically(">", 5), "after an answer that is cut, the list begins again")
+	a.mu.Unlock()
+	g.Expect(requests[0]).To(Equal(metav1.ListOptions{Limit: sampleSize}), "the newest list")
+	version := metav1.ListOptions{ResourceVersion: "100", ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: pageSize}
+	inFirst, inSecond := version, version
+	inFirst.LabelSelector, inSecond.LabelSelector = first, second
+	g.Expect(requests[1:]).To(ConsistOf(inFirst, inSecond,
+		metav1.ListOptions{LabelSelector: first, Limit: pageSize, Continue: "1"},
+		metav1.ListOptions{LabelSelector: first, Limit: pageSize, Continue: "2"}))
 	store := informer.GetStore()
 	g.Expect(store.List()).To(HaveLen(5))
 	for number := range int64(5) {
@@ -122,6 +156,68 @@ func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	g.Eventually(a.watches).Should(Receive(&w))
 	w.Add(settled(6))
 	g.Eventually(store.List).Should(HaveLen(6))
+}
+
+// Few Promotions are listed by one request.
+func TestFewPromotionsAreOneRequest(t *testing.T) {
+	g := NewWithT(t)
+	a := &server{pages: map[string][]string{"": {listOf(g, "", 0, 1, 2)}}}
+	all, err := NewStripper(clock.RealClock{}).list(t.Context(), a.list, metav1.ListOptions{ResourceVersion: "0"})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(all.(*internalversion.List).Items).To(HaveLen(3))
+	g.Expect(all.(*internalversion.List).ResourceVersion).To(Equal("100"))
+	g.Expect(a.requests).To(ConsistOf(metav1.ListOptions{Limit: sampleSize}))
+}
+
+// Each set of labels is selected by exactly one half, and known environments are divided evenly.
+func TestHalves(t *testing.T) {
+	for name, c := range map[string]struct {
+		environments map[string]int
+		first        []string
+	}{
+		"three":                 {map[string]int{"dev": 5, "staging": 3, "prod": 2}, []string{"dev"}},
+		"equal":                 {map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, []string{"a", "c"}},
+		"one":                   {map[string]int{"prod": 7}, []string{"prod"}},
+		"without the label":     {map[string]int{"": 9, "prod": 1}, []string{"prod"}},
+		"none":                  {map[string]int{}, nil},
+		"none has an own label": {map[string]int{"": 3}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			selected := map[string][]string{}
+			for _, text := range halves(c.environments) {
+				selector, err := labels.Parse(text)
+				g.Expect(err).NotTo(HaveOccurred())
+				for _, environment := range append(slices.Collect(maps.Keys(c.environments)), "", "another") {
+					set := labels.Set{capstanv1.EnvironmentLabel: environment}
+					if environment == "" {
+						set = nil
+					}
+					if selector.Matches(set) {
+						selected[environment] = append(selected[environment], text)
+					}
+				}
+			}
+			var first []string
+			for environment, by := range selected {
+				if len(slices.Compact(by)) != 1 {
+					t.Errorf("environment %q is selected by %q", environment, by)
+				}
+				if strings.Contains(by[0], " in (") {
+					first = append(first, environment)
+				}
+			}
+			g.Expect(selected).To(HaveKey("another"))
+			g.Expect(first).To(ConsistOf(c.first))
+		})
+	}
+
+	g := NewWithT(t)
+	many := map[string]int{}
+	for i := range 1000 {
+		many[strings.Repeat("x", 60)+strconv.Itoa(i)] = 1
+	}
+	g.Expect(len(halves(many)[0])).To(BeNumerically("<", 4000), "a selector is part of a URL")
 }
 
 func TestWhatIsNoWholeListIsAnError(t *testing.T) {
@@ -175,7 +271,10 @@ func TestAListIsDecodedAsByEncodingJSON(t *testing.T) {
 	g.Expect(got).To(HaveLen(len(want.Items)))
 	former := 0
 	for i, p := range want.Items {
-		p.TypeMeta, p.ManagedFields = metav1.TypeMeta{}, nil
+		p.TypeMeta = metav1.TypeMeta{}
+		if len(p.ManagedFields) > 0 {
+			p.ManagedFields = someManagedFields
+		}
 		g.Expect(got[i]).To(Equal(p))
 		if HasFormerNames(&p) {
 			former++
@@ -186,7 +285,7 @@ func TestAListIsDecodedAsByEncodingJSON(t *testing.T) {
 
 func TestOtherKindsAreListedAsBefore(t *testing.T) {
 	g := NewWithT(t)
-	a, s := &answers{}, NewStripper(clock.RealClock{})
+	a, s := &server{}, NewStripper(clock.RealClock{})
 	_, ok := s.Transform(&metav1.PartialObjectMetadata{})
 	g.Expect(ok).To(BeFalse())
 	streamed := make(chan bool, 10)
@@ -200,5 +299,5 @@ func TestOtherKindsAreListedAsBefore(t *testing.T) {
 		},
 	}, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{}))
 	g.Eventually(streamed).Should(Receive(BeTrue()))
-	g.Expect(a.requests.Load()).To(BeZero())
+	g.Expect(a.requests).To(BeEmpty())
 }

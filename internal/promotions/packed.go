@@ -38,6 +38,8 @@ type packed struct {
 	number, sequence, fromSequence, generation, observed, attempt int32
 	// numbered means that the name ends with the number: the rest of the name is shared.
 	numbered bool
+	// managed means that the stored object has managed fields.
+	managed bool
 
 	created, started, finished, carriedOut seconds
 }
@@ -90,6 +92,8 @@ func pack(p *capstanv1.Promotion, last *packed, rest *capstanv1.Promotion, known
 	if len(p.Annotations) > 0 || p.Spec.Approval != nil || p.Status.Approval != nil {
 		k.rare = &rare{annotations: p.Annotations, approval: p.Spec.Approval, approved: p.Status.Approval}
 	}
+	k.managed = len(p.ManagedFields) > 0
+	rest.ManagedFields = nil
 	rest.Annotations, rest.Spec.Approval, rest.Status.Approval = nil, nil, nil
 	rest.Labels, rest.Spec.Environment, rest.Spec.Source.Environment = nil, "", ""
 	rest.Spec.Revision, rest.Status.URL, rest.Status.Phase, rest.Status.Reason = "", "", "", ""
@@ -210,6 +214,9 @@ func (k *packed) whole() *capstanv1.Promotion {
 	}
 	if k.attempt != 0 {
 		p.Status.Attempt = &capstanv1.Attempt{Number: int64(k.attempt)}
+	}
+	if k.managed {
+		p.ManagedFields = slices.Clone(someManagedFields)
 	}
 	if k.from != "" {
 		p.Spec.From.Revisions, p.Spec.From.Targets = []string{k.from}, slices.Clone(c.targets)

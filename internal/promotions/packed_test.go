@@ -30,7 +30,7 @@ func TestStrip(t *testing.T) {
 	g := NewWithT(t)
 	s := NewStripper(testclock.NewFakePassiveClock(time.Unix(1<<32, 0)))
 	want := settled(1)
-	want.ManagedFields, want.Status.Conditions, want.Status.PullRequest = nil, nil, nil
+	want.ManagedFields, want.Status.Conditions, want.Status.PullRequest = someManagedFields, nil, nil
 	delete(want.Annotations, lastApplied)
 	want.Status.Attempt = &capstanv1.Attempt{Number: 2}
 	first := stored(g, s, settled(1))

@@ -12,7 +12,7 @@ func HasFormerNames(p *capstanv1.Promotion) bool {
 // Settled returns whether a promotion has ended and nothing is left to do for it: nothing
 // that is observed changes it any more, and only a change of its spec does. A promotion
 // that failed or was rejected is never settled, because it may start again or turn out to
-// have arrived. Its cached object may be stripped (Strip), so it is never written.
+// have arrived. Its cached object may be stripped (Strip): nothing that was read of it is written.
 func Settled(p *capstanv1.Promotion) bool {
 	s := &p.Status
 	switch {

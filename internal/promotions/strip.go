@@ -1,9 +1,12 @@
 package promotions
 
 import (
+	"cmp"
+	"fmt"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,9 +35,9 @@ type Stripper struct {
 }
 
 type lockedState struct {
-	// series has the last Promotion of each series, and last that of any.
+	// series has the last Promotion of each series, and under no environment that of each
+	// Pipeline.
 	series map[series]*packed
-	last   *packed
 	// rest is where the next Promotion is packed.
 	rest  *capstanv1.Promotion
 	known texts
@@ -48,16 +51,32 @@ type series struct {
 
 // NewStripper makes a Stripper.
 func NewStripper(c clock.PassiveClock) *Stripper {
-	return &Stripper{clock: c, lockedState: lockedState{series: map[series]*packed{}, last: &packed{}, rest: &capstanv1.Promotion{}, known: texts{}}}
+	return &Stripper{clock: c, lockedState: lockedState{series: map[series]*packed{}, rest: &capstanv1.Promotion{}, known: texts{}}}
+}
+
+// someManagedFields are what a cache has in place of the managed fields of a settled Promotion:
+// its reader only needs to know whether there are any.
+var someManagedFields = []metav1.ManagedFieldsEntry{{}}
+
+// HasManagedFields returns whether the stored object of a settled Promotion, which a reader got
+// from a cache, has managed fields.
+func HasManagedFields(p *capstanv1.Promotion) bool { return Settled(p) && len(p.ManagedFields) > 0 }
+
+// ClearManagedFields returns a patch that removes the managed fields of an object (Kubernetes,
+// Server-Side Apply, "Clearing managedFields"). The API server answers with a conflict if the
+// object is another one or has changed.
+func ClearManagedFields(uid types.UID, resourceVersion string) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"managedFields":[{}]}}`, uid, resourceVersion))
 }
 
 // Strip returns what a cache stores of a Promotion; it may change the given one. A Promotion
 // loses its managed fields. A settled one also loses what no reader of the cache uses, and is
-// packed: handlers of events get it from Whole, and readers of the cache get whole copies. A read
-// of settled Promotions with client.UnsafeDisableDeepCopy fails, because it is no copy.
+// packed: handlers of events get it from Whole, and readers of the cache get whole copies, which
+// tell whether the stored one has managed fields. A read of settled Promotions with
+// client.UnsafeDisableDeepCopy fails, because it is no copy.
 func (s *Stripper) Strip(p *capstanv1.Promotion) client.Object {
-	p.ManagedFields = nil
 	if !Settled(p) {
+		p.ManagedFields = nil
 		return p
 	}
 	s.strip(p)
@@ -86,21 +105,21 @@ func (s *Stripper) strip(p *capstanv1.Promotion) {
 
 // packed packs p so that it shares memory with the last Promotion of its series.
 func (s *Stripper) packed(p *capstanv1.Promotion) *packed {
-	key := series{p.Spec.Pipeline.UID, p.Spec.Environment}
+	key, ofPipeline := series{p.Spec.Pipeline.UID, p.Spec.Environment}, series{uid: p.Spec.Pipeline.UID}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := &s.lockedState
-	last := state.series[key]
+	last := cmp.Or(state.series[key], state.series[ofPipeline])
 	if last == nil {
-		if len(state.series) >= maxSeries {
-			clear(state.series)
-		}
-		last = state.last // A list has the series of a Pipeline one after the other.
+		last = &packed{}
+	}
+	if len(state.series) >= maxSeries {
+		clear(state.series)
 	}
 	k := pack(p, last, state.rest, state.known)
 	if k.Promotion == state.rest {
 		state.rest = &capstanv1.Promotion{}
 	}
-	state.series[key], state.last = k, k
+	state.series[key], state.series[ofPipeline] = k, k
 	return k
 }

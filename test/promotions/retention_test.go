@@ -79,6 +79,41 @@ func TestRetentionOfADeletedPipeline(t *testing.T) {
 	g.Expect(w.into(ctx, "staging")).To(BeEmpty())
 }
 
+// An hour after its end a settled promotion loses its managed fields, which are nearly half of
+// it, and nothing else.
+func TestRetentionRemovesManagedFields(t *testing.T) {
+	t.Parallel()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
+	w.delivered(ctx, h, "staging", "1.1", "1.2")
+	w.runs("dev", "1.3")
+	h.settle(ctx)
+	before := w.into(ctx, "staging")
+	g.Expect(before).To(HaveLen(3))
+	for _, p := range before {
+		g.Expect(p.ManagedFields).NotTo(BeEmpty())
+	}
+
+	w.clock.Step(time.Hour + time.Minute)
+	h.settle(ctx)
+	after := w.into(ctx, "staging")
+	for i, p := range after[:2] {
+		g.Expect(p.ManagedFields).To(BeEmpty())
+		smaller, whole := len(object(g, p)), len(object(g, before[i]))
+		g.Expect(smaller).To(BeNumerically("<", whole*2/3), "%d of %d bytes", smaller, whole)
+		p.ManagedFields, p.ResourceVersion = before[i].ManagedFields, before[i].ResourceVersion
+		g.Expect(object(g, p)).To(Equal(object(g, before[i])))
+	}
+	g.Expect(after[2].ManagedFields).NotTo(BeEmpty(), "it is under way")
+	h.settle(ctx)
+	again := w.into(ctx, "staging")
+	g.Expect(again[0].ResourceVersion).To(Equal(after[0].ResourceVersion), "once")
+
+	h.promotions.Keep = 1
+	h.settle(ctx)
+	g.Expect(numbers(w.into(ctx, "staging"))).To(Equal([]int64{2, 3}))
+}
+
 // A finished promotion is stripped in the hub's cache. A retry, and an approval that comes
 // too late, lose nothing of the stored object: what the hub writes does not come from the
 // cache.

@@ -216,7 +216,10 @@ func (h *hubUnder) pass(ctx context.Context) {
 	for i := range all.Items {
 		_, _ = h.promotions.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 	}
-	_ = h.promotions.Retain(ctx)
+	managed, _ := h.promotions.Retain(ctx)
+	for _, stored := range managed {
+		_ = h.promotions.ClearManagedFields(ctx, stored)
+	}
 }
 
 // settlePipelines reconciles Pipelines only.

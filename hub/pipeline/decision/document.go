@@ -32,6 +32,8 @@ func Document() string {
 	b.WriteString("- `spec.retry` starts a finished promotion again. A raise before the end has no effect: an admission policy refuses\n")
 	b.WriteString("  it, and the hub ignores it (`status.ignoredRetry`).\n")
 	b.WriteString("- Each run of a manual promotion needs its own approval: `spec.approval.retry` names the run.\n")
+	b.WriteString("- The hub removes `metadata.managedFields` of a promotion that succeeded or was superseded, an hour after its end. A\n")
+	b.WriteString("  `kubectl apply --server-side` of it then conflicts with `before-first-apply`; `kubectl patch` does not.\n")
 	b.WriteString("- The hub repeats an attempt that fails temporarily. The promotion stays in Promoting, and the backoff doubles.\n")
 	b.WriteString("  [git-failures.md](git-failures.md) lists which failures are repeated, and which lead to Failed.\n")
 	b.WriteString("- The hub tries a failed promotion again about every hour if users may have fixed the cause. It stays in Failed\n")
