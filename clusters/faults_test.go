@@ -267,7 +267,7 @@ func TestLeastRights(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, func(o *clusters.Options) {
 			o.Local = limited(t, o.Namespace)
-			o.Timings.AuthRetry = 200 * time.Millisecond
+			o.Timings.ForbiddenRetry = 200 * time.Millisecond
 		})
 		w.start()
 		w.createCluster("prod")

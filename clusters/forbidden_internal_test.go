@@ -11,7 +11,7 @@ import (
 // wait for a backoff that grew in the meantime.
 func TestGrantedSecretIsReadWithinAMinute(t *testing.T) {
 	g := NewWithT(t)
-	timings := Timings{AuthRetry: time.Minute, AuthRetryMax: 10 * time.Minute}
+	timings := DefaultTimings()
 	for n := range promptChecks {
 		g.Expect(forbiddenWait(n, timings)).To(Equal(time.Minute))
 	}

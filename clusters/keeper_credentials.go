@@ -83,7 +83,7 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 	return false
 }
 
-// promptChecks is how often a forbidden Secret is read at the first interval.
+// promptChecks is how often a forbidden Secret is read at intervals of ForbiddenRetry.
 const promptChecks = 15
 
 // forbiddenWait returns the wait before a Secret is read again that was forbidden n times
@@ -91,7 +91,7 @@ const promptChecks = 15
 // effect: the wait is short at first. It has no jitter, because the message names it.
 func forbiddenWait(n int, t Timings) time.Duration {
 	if n < promptChecks {
-		return t.AuthRetry
+		return t.ForbiddenRetry
 	}
 	return t.AuthRetryMax
 }

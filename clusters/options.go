@@ -69,6 +69,9 @@ type Timings struct {
 	// AuthRetry (5 s) doubles up to AuthRetryMax (10 min). A changed Secret is read
 	// at once, so the retries only find changes in the cluster itself.
 	AuthRetry, AuthRetryMax time.Duration
+	// ForbiddenRetry (1 min) until a Secret that the hub may not read is read again; after 15
+	// reads, AuthRetryMax.
+	ForbiddenRetry time.Duration
 	// KindGrace (30 s) is the time for the initial list of a kind. After it, the cluster is
 	// Degraded.
 	KindGrace time.Duration
@@ -101,6 +104,7 @@ func DefaultTimings() Timings {
 		AuthRecheck:         time.Second,
 		AuthRetry:           5 * time.Second,
 		AuthRetryMax:        10 * time.Minute,
+		ForbiddenRetry:      time.Minute,
 		KindGrace:           30 * time.Second,
 		ReleaseSpread:       2 * time.Second,
 		Handover:            30 * time.Second,
@@ -123,6 +127,7 @@ func (t Timings) orDefaults() Timings {
 		AuthRecheck:         cmp.Or(t.AuthRecheck, d.AuthRecheck),
 		AuthRetry:           cmp.Or(t.AuthRetry, d.AuthRetry),
 		AuthRetryMax:        cmp.Or(t.AuthRetryMax, d.AuthRetryMax),
+		ForbiddenRetry:      cmp.Or(t.ForbiddenRetry, d.ForbiddenRetry),
 		KindGrace:           cmp.Or(t.KindGrace, d.KindGrace),
 		ReleaseSpread:       cmp.Or(t.ReleaseSpread, d.ReleaseSpread),
 		Handover:            cmp.Or(t.Handover, d.Handover),
