@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,8 +77,7 @@ func (f *Facts) notes() []string {
 	if seen := p.Status.ObservedGeneration; seen < p.Generation {
 		notes = append(notes, fmt.Sprintf("The hub has not observed the newest edit yet (generation %d; observed: %d): if this stays, check that the hub runs.", p.Generation, max(seen, 0)))
 	}
-	if f.invalid() {
-		c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.ReadyCondition)
+	if c := f.invalidPart(); c != nil {
 		notes = append(notes, "The spec is invalid: "+trim(c.Message)+".")
 	}
 	if p.Spec.Suspend {
@@ -89,13 +89,33 @@ func (f *Facts) notes() []string {
 	return notes
 }
 
-// invalid returns whether the spec as a whole is invalid: then both conditions say so.
-func (f *Facts) invalid() bool {
-	is := func(kind string, status metav1.ConditionStatus) bool {
+// invalidPart returns the condition Ready if the spec, or a part of it, is invalid; nil if not.
+func (f *Facts) invalidPart() *metav1.Condition {
+	find := func(kind string, status metav1.ConditionStatus) *metav1.Condition {
 		c := meta.FindStatusCondition(f.Pipeline.Status.Conditions, kind)
-		return c != nil && c.Status == status && c.Reason == pipelinesv1.InvalidSpecReason
+		if c == nil || c.Status != status || c.Reason != pipelinesv1.InvalidSpecReason {
+			return nil
+		}
+		return c
 	}
-	return is(pipelinesv1.ReadyCondition, metav1.ConditionFalse) && is(pipelinesv1.StalledCondition, metav1.ConditionTrue)
+	if find(pipelinesv1.StalledCondition, metav1.ConditionTrue) == nil {
+		return nil
+	}
+	return find(pipelinesv1.ReadyCondition, metav1.ConditionFalse)
+}
+
+// invalid returns whether the spec as a whole is invalid. If only targets are, their statuses say
+// so, and the other environments continue.
+func (f *Facts) invalid() bool {
+	if f.invalidPart() == nil {
+		return false
+	}
+	for _, env := range f.Pipeline.Status.Environments {
+		if slices.ContainsFunc(env.Targets, func(t pipelinesv1.TargetStatus) bool { return t.Reason == pipelinesv1.InvalidSpecReason }) {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *Facts) environment(i int) Environment {

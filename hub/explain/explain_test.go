@@ -210,6 +210,11 @@ func TestExplanations(t *testing.T) {
 		"invalid-spec": func(f *Facts) {
 			f.invalidSpec(`spec.environments[1]: the name "dev" is used twice; give each environment a different name`)
 		},
+		"invalid-target": func(f *Facts) {
+			wrong := `environment "staging": invalid target: targets[0].namespace is empty: set the application's namespace`
+			f.invalidSpec(wrong)
+			*f.target("staging", 0) = pipelinesv1.TargetStatus{Error: wrong, Reason: pipelinesv1.InvalidSpecReason}
+		},
 		"no-environments": func(f *Facts) {
 			f.Pipeline.Spec.Environments = nil
 			f.invalidSpec("spec.environments is empty: name at least one environment")
