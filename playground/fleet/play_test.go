@@ -141,3 +141,12 @@ func TestPipelinesOfTheStory(t *testing.T) {
 	g.Expect(b.PromotionFor(&b.Spec.Environments[1]).Manual).To(BeFalse())
 	g.Expect(b.PromotionFor(&b.Spec.Environments[2]).Manual).To(BeTrue())
 }
+
+// Users need the addresses of the dashboard and of the promotion hook.
+func TestTheAddressesArePrinted(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	f := &Fleet{out: &out, files: &files{dir: t.TempDir()}, hub: addresses{hook: "http://127.0.0.1:1/", dashboard: "http://127.0.0.1:2/"}}
+	f.PrintAccess()
+	g.Expect(out.String()).To(And(ContainSubstring("HOOK in the docs): http://127.0.0.1:1/"), ContainSubstring("dashboard, for this machine only: http://127.0.0.1:2/")))
+}

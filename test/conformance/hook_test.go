@@ -40,6 +40,7 @@ func TestPromotionEndpoint(t *testing.T) {
 			{"C14 no event", http.MethodPost, path, []byte(`["revision"]`), 400, "*"},
 			{"C15 unknown Pipeline", http.MethodPost, approval.PromotionPath(namespace, "nowhere", "env-0"), good, 404, "*"},
 			{"C16 signed", http.MethodPost, path, good, 204, ""},
+			{"a revision that the environment does not run", http.MethodPost, path, fluxEvent(p.Spec.AppRef.Name, "9.9.9"), 204, ""},
 			{"C17 other apiVersion", http.MethodPost, path, other("apiVersion", "example.org/v1"), 422, "involved object does not match Pipeline definition"},
 			{"C17 other kind", http.MethodPost, path, other("kind", "Kustomization"), 422, "involved object does not match Pipeline definition"},
 			{"C17 other name", http.MethodPost, path, other("name", "x"), 422, "involved object does not match Pipeline definition"},

@@ -35,6 +35,7 @@ func TestRetryOfARejectedOne(t *testing.T) {
 	retry(ctx, g, w, w.newest(ctx, "staging"))
 	h.settle(ctx)
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
+	g.Expect(w.newest(ctx, "staging").Status.Message).To(MatchRegexp(`^Notification sent.*; waiting for every target of "staging" to run 1\.1$`))
 	g.Expect(w.newest(ctx, "staging").Status.Retry).To(Equal(int64(1)))
 	g.Expect(w.receiver.ids).To(HaveLen(2), "a retry is another act: it has another id")
 }
