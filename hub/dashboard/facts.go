@@ -22,6 +22,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
 // factsFor is how long the observed states of clusters are reused. States that depend on
@@ -74,8 +75,12 @@ func (s *source) watch(ctx context.Context) error {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { s.touch(o, false) },
-			UpdateFunc: func(_, o any) { s.touch(o, false) },
+			AddFunc: func(o any) { s.touch(o, false) },
+			UpdateFunc: func(before, o any) {
+				if !promotions.Unchanged(before.(client.Object), o.(client.Object)) {
+					s.touch(o, false)
+				}
+			},
 			DeleteFunc: func(o any) { s.touch(o, true) },
 		}); err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)

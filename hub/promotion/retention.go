@@ -34,7 +34,8 @@ const (
 	clearMost = int(retainEvery / clearEvery)
 	// keepAtLeast is how long a finished promotion is kept at least: its events are
 	// published, users see its end, and the signature that approved it is not valid any
-	// more, which its label prevents from being used again.
+	// more, which its label prevents from being used again. It also keeps its managed fields
+	// for that time.
 	keepAtLeast = time.Hour
 )
 
@@ -87,6 +88,7 @@ func (r *Reconciler) retain(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
+			managed = nil // The others have their turn: each pass begins with another ledger.
 			log.FromContext(ctx).Info("the ledger of Promotions was not made smaller, another try follows", "in", retainEvery, "error", err.Error())
 		}
 	}

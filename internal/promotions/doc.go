@@ -18,9 +18,10 @@
 //
 // A settled Promotion (Settled) is stripped and packed in the cache (Stripper): it has what
 // the decision tables, the dashboard, events and metrics read, and no conditions. What was read
-// of it is never written; ClearManagedFields makes the stored one smaller. A cache that is made with Stripper.Informer strips Promotions while it lists them. A
-// Promotion whose spec changed is not settled, and is cached whole. Readers of the cache get
-// Promotions; handlers of its events call Whole, PipelineOf or SettledTime.
+// of it is never written; ClearManagedFields makes the stored one smaller, and Unchanged
+// recognizes that update. A cache that is made with Stripper.Informer strips Promotions while it
+// lists them. A Promotion whose spec changed is not settled, and is cached whole. Readers of the
+// cache get Promotions; handlers of its events call Whole, PipelineOf or SettledTime.
 //
 // # Locking
 //

@@ -75,7 +75,9 @@ func (inPages) IsWatchListSemanticsUnSupported() bool { return true }
 // list reads the Promotions of the API server. If there are many, it reads them in two halves at a
 // time: an API server uses one core for each request, and needs five times as long to write a
 // Promotion as the hub to read it. Both halves are of the same version, so that one watch
-// continues them. After an error in any request the reflector lists again.
+// continues them. If they cannot be read, the list continues undivided: an API server that reads
+// from etcd reads all Promotions to find those of a half with few, which may take it too long for
+// one response. After an error in that, too, the reflector lists again.
 func (s *Stripper) list(ctx context.Context, list ListFunc, options metav1.ListOptions) (runtime.Object, error) {
 	// The newest, as a streamed list has it. API servers divide no other one into pages.
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
@@ -89,21 +91,33 @@ func (s *Stripper) list(ctx context.Context, list ListFunc, options metav1.ListO
 		return nil, err
 	}
 	if sample.Continue != "" {
-		options.ResourceVersion, options.ResourceVersionMatch = sample.ResourceVersion, metav1.ResourceVersionMatchExact
-		options.Limit = pageSize
-		all.lockedItems = make([]runtime.Object, 0, sampleSize+ptr.Deref(sample.RemainingItemCount, 0))
-		reading, ctx := errgroup.WithContext(ctx)
-		for _, selector := range halves(environments) {
-			options := options
-			options.LabelSelector = selector
-			reading.Go(func() error { return readPages(ctx, list, options, all.add) })
-		}
-		if err := reading.Wait(); err != nil {
-			return nil, err
+		if divided, err := s.listInHalves(ctx, list, sample, halves(environments)); err == nil {
+			all = divided
+		} else {
+			options.Limit, options.Continue = pageSize, sample.Continue
+			if err := readPages(ctx, list, options, all.add); err != nil {
+				return nil, err
+			}
 		}
 	}
 	// Without Continue: a reflector would continue the list.
 	return &internalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: sample.ResourceVersion}, Items: all.lockedItems}, nil
+}
+
+// listInHalves reads the whole list that sample is the beginning of. Without selectors it is an error.
+func (s *Stripper) listInHalves(ctx context.Context, list ListFunc, sample metav1.ListMeta, selectors []string) (*stripped, error) {
+	if len(selectors) == 0 {
+		return nil, errors.New("the list cannot be divided")
+	}
+	all := &stripped{stripper: s, lockedItems: make([]runtime.Object, 0, sampleSize+ptr.Deref(sample.RemainingItemCount, 0))}
+	reading, ctx := errgroup.WithContext(ctx)
+	for _, selector := range selectors {
+		options := metav1.ListOptions{
+			LabelSelector: selector, ResourceVersion: sample.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: pageSize,
+		}
+		reading.Go(func() error { return readPages(ctx, list, options, all.add) })
+	}
+	return all, reading.Wait()
 }
 
 // stripped are Promotions as a cache stores them.
@@ -125,7 +139,7 @@ func (a *stripped) add(p *capstanv1.Promotion) (kept bool) {
 
 // halves returns label selectors that divide Promotions by their environments: each Promotion,
 // whatever labels it has, is selected by one of them. Each selects about as many as the other if the
-// counted Promotions are like the rest.
+// counted Promotions are like the rest. It returns nil if all counted ones would be in one half.
 func halves(environments map[string]int) []string {
 	byCount := slices.SortedFunc(maps.Keys(environments), func(a, b string) int {
 		return cmp.Or(environments[b]-environments[a], strings.Compare(a, b))
@@ -140,8 +154,8 @@ func halves(environments map[string]int) []string {
 			first = append(first, environment)
 		}
 	}
-	if len(first) == 0 {
-		return []string{""}
+	if inFirst == 0 || inSecond == 0 {
+		return nil
 	}
 	names := strings.Join(first, ",")
 	return []string{capstanv1.EnvironmentLabel + " in (" + names + ")", capstanv1.EnvironmentLabel + " notin (" + names + ")"}

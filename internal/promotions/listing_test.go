@@ -31,8 +31,8 @@ import (
 type server struct {
 	// pages are the bodies of the pages of a list, by label selector.
 	pages map[string][]string
-	// cut is how many requests get a response that ends early, from the fourth one on.
-	cut      int
+	// cut returns whether a response ends early; nil for none.
+	cut      func(metav1.ListOptions) bool
 	mu       sync.Mutex
 	requests []metav1.ListOptions
 	watches  chan *watch.FakeWatcher
@@ -53,7 +53,7 @@ func (a *server) list(_ context.Context, options metav1.ListOptions) (io.ReadClo
 		}
 	}
 	body := a.pages[options.LabelSelector][page]
-	if n := len(a.requests) - 4; n >= 0 && n < a.cut {
+	if a.cut != nil && a.cut(options) {
 		body = body[:len(body)*2/3]
 	}
 	return io.NopCloser(strings.NewReader(body)), nil
@@ -87,14 +87,18 @@ func run(t *testing.T, informer toolscache.SharedIndexInformer) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// listOf returns the JSON of a page with Promotions. The one with number 3 has failed.
+// listOf returns the JSON of a page with Promotions. The one with number 3 has failed, and the one
+// with number 4 has the label of another environment.
 func listOf(g Gomega, continues string, numbers ...int64) string {
 	list := capstanv1.PromotionList{ListMeta: metav1.ListMeta{ResourceVersion: "100", Continue: continues}}
 	for _, number := range numbers {
 		p := settled(number)
 		p.TypeMeta = metav1.TypeMeta{APIVersion: capstanv1.GroupVersion.String(), Kind: capstanv1.PromotionKind}
-		if number == 3 {
+		switch number {
+		case 3:
 			p.Status.Phase = capstanv1.PhaseFailed
+		case 4:
+			p.Labels[capstanv1.EnvironmentLabel] = "staging"
 		}
 		list.Items = append(list.Items, *p)
 	}
@@ -103,21 +107,26 @@ func listOf(g Gomega, continues string, numbers ...int64) string {
 	return string(raw)
 }
 
+const (
+	inFirst  = capstanv1.EnvironmentLabel + " in (prod)"
+	inSecond = capstanv1.EnvironmentLabel + " notin (prod)"
+)
+
+// many are five Promotions as the API server lists many: a first response of two, then all in two
+// halves, or the rest.
+func many(g Gomega) *server {
+	return &server{pages: map[string][]string{
+		"":       {listOf(g, "1", 0, 4), listOf(g, "2", 1, 2), listOf(g, "", 3)},
+		inFirst:  {listOf(g, "1", 0, 1), listOf(g, "2", 2), listOf(g, "", 3)},
+		inSecond: {listOf(g, "", 4)},
+	}, watches: make(chan *watch.FakeWatcher, 1)}
+}
+
 // An informer has every Promotion of a list that is read in halves of several pages, packed if it is
-// settled, also if an answer ends in the middle, and then what the watch delivers. TestLedger of
-// test/bench lists from an API server; that one cuts no answer when a test needs it.
+// settled, and then what the watch delivers. TestLedger of test/bench lists from an API server.
 func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	g := NewWithT(t)
-	first, second := capstanv1.EnvironmentLabel+" in (prod)", capstanv1.EnvironmentLabel+" notin (prod)"
-	a := &server{
-		pages: map[string][]string{
-			"":     {listOf(g, "1", 0, 1, 2)},
-			first:  {listOf(g, "1", 0, 1), listOf(g, "2", 2), listOf(g, "", 3)},
-			second: {listOf(g, "", 4)},
-		},
-		cut: 1, watches: make(chan *watch.FakeWatcher, 1),
-	}
-	s := NewStripper(clock.RealClock{})
+	a, s := many(g), NewStripper(clock.RealClock{})
 	informer := s.Informer(a.list)(a.source(), &capstanv1.Promotion{}, 0, toolscache.Indexers{})
 	g.Expect(informer.SetTransform(func(o any) (any, error) {
 		p, ok := s.Transform(o)
@@ -128,16 +137,14 @@ func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 
 	g.Eventually(informer.HasSynced).WithTimeout(30 * time.Second).Should(BeTrue())
 	a.mu.Lock()
-	requests := a.requests[len(a.requests)-5:]
-	g.Expect(len(a.requests)).To(BeNumerically(">", 5), "after an answer that is cut, the list begins again")
-	a.mu.Unlock()
-	g.Expect(requests[0]).To(Equal(metav1.ListOptions{Limit: sampleSize}), "the newest list")
+	g.Expect(a.requests[0]).To(Equal(metav1.ListOptions{Limit: sampleSize}), "the newest list")
 	version := metav1.ListOptions{ResourceVersion: "100", ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: pageSize}
-	inFirst, inSecond := version, version
-	inFirst.LabelSelector, inSecond.LabelSelector = first, second
-	g.Expect(requests[1:]).To(ConsistOf(inFirst, inSecond,
-		metav1.ListOptions{LabelSelector: first, Limit: pageSize, Continue: "1"},
-		metav1.ListOptions{LabelSelector: first, Limit: pageSize, Continue: "2"}))
+	first, second := version, version
+	first.LabelSelector, second.LabelSelector = inFirst, inSecond
+	g.Expect(a.requests[1:]).To(ConsistOf(first, second,
+		metav1.ListOptions{LabelSelector: inFirst, Limit: pageSize, Continue: "1"},
+		metav1.ListOptions{LabelSelector: inFirst, Limit: pageSize, Continue: "2"}))
+	a.mu.Unlock()
 	store := informer.GetStore()
 	g.Expect(store.List()).To(HaveLen(5))
 	for number := range int64(5) {
@@ -158,6 +165,39 @@ func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	g.Eventually(store.List).Should(HaveLen(6))
 }
 
+// If the halves cannot be read, the list continues undivided. If it ends early, too, that is an
+// error, and a reflector lists again.
+func TestAListThatIsCut(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut  func(metav1.ListOptions) bool
+		fail bool
+	}{
+		"a half":               {cut: func(o metav1.ListOptions) bool { return o.LabelSelector == inSecond }},
+		"the end of a half":    {cut: func(o metav1.ListOptions) bool { return o.LabelSelector == inFirst && o.Continue == "2" }},
+		"the first response":   {cut: func(o metav1.ListOptions) bool { return o.Limit == sampleSize }, fail: true},
+		"a half, and the rest": {cut: func(o metav1.ListOptions) bool { return o.Limit == pageSize }, fail: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			a := many(g)
+			a.cut = c.cut
+			all, err := NewStripper(clock.RealClock{}).list(t.Context(), a.list, metav1.ListOptions{})
+			if c.fail {
+				g.Expect(err).To(MatchError(io.ErrUnexpectedEOF))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			var numbers []int64
+			for _, o := range all.(*internalversion.List).Items {
+				p, _ := Whole(o.(client.Object))
+				numbers = append(numbers, p.Spec.Number)
+			}
+			g.Expect(numbers).To(Equal([]int64{0, 4, 1, 2, 3}))
+			g.Expect(a.requests[len(a.requests)-1]).To(Equal(metav1.ListOptions{Limit: pageSize, Continue: "2"}))
+		})
+	}
+}
+
 // Few Promotions are listed by one request.
 func TestFewPromotionsAreOneRequest(t *testing.T) {
 	g := NewWithT(t)
@@ -175,12 +215,9 @@ func TestHalves(t *testing.T) {
 		environments map[string]int
 		first        []string
 	}{
-		"three":                 {map[string]int{"dev": 5, "staging": 3, "prod": 2}, []string{"dev"}},
-		"equal":                 {map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, []string{"a", "c"}},
-		"one":                   {map[string]int{"prod": 7}, []string{"prod"}},
-		"without the label":     {map[string]int{"": 9, "prod": 1}, []string{"prod"}},
-		"none":                  {map[string]int{}, nil},
-		"none has an own label": {map[string]int{"": 3}, nil},
+		"three":             {map[string]int{"dev": 5, "staging": 3, "prod": 2}, []string{"dev"}},
+		"equal":             {map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, []string{"a", "c"}},
+		"without the label": {map[string]int{"": 9, "prod": 1}, []string{"prod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -213,11 +250,14 @@ func TestHalves(t *testing.T) {
 	}
 
 	g := NewWithT(t)
-	many := map[string]int{}
-	for i := range 1000 {
-		many[strings.Repeat("x", 60)+strconv.Itoa(i)] = 1
+	for _, environments := range []map[string]int{{}, {"": 3}, {"prod": 7}} {
+		g.Expect(halves(environments)).To(BeEmpty(), "%v", environments)
 	}
-	g.Expect(len(halves(many)[0])).To(BeNumerically("<", 4000), "a selector is part of a URL")
+	long := map[string]int{}
+	for i := range 1000 {
+		long[strings.Repeat("x", 60)+strconv.Itoa(i)] = 1
+	}
+	g.Expect(len(halves(long)[0])).To(BeNumerically("<", 4000), "a selector is part of a URL")
 }
 
 func TestWhatIsNoWholeListIsAnError(t *testing.T) {

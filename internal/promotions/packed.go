@@ -142,6 +142,19 @@ func pack(p *capstanv1.Promotion, last *packed, rest *capstanv1.Promotion, known
 	return k
 }
 
+// Unchanged returns whether an update of a cached Promotion that is settled has nothing that its
+// readers use: only its version differs, and whether it has managed fields.
+func Unchanged(before, after client.Object) bool {
+	a, settledBefore := before.(*packed)
+	b, settledAfter := after.(*packed)
+	if !settledBefore || !settledAfter {
+		return false
+	}
+	same := *a
+	same.resourceVersion, same.managed = b.resourceVersion, b.managed
+	return reflect.DeepEqual(&same, b)
+}
+
 // narrow moves a number that fits.
 func narrow(into *int32, from *int64) {
 	if small := int32(*from); int64(small) == *from { //nolint:gosec // The comparison shows an overflow.

@@ -217,3 +217,30 @@ func TestSettledTime(t *testing.T) {
 		g.Expect(ok).To(BeFalse())
 	}
 }
+
+// The removal of managed fields changes nothing for readers of the cache; every other update does.
+func TestUnchanged(t *testing.T) {
+	g := NewWithT(t)
+	s := NewStripper(testclock.NewFakePassiveClock(time.Unix(1<<32, 0)))
+	update := func(change func(*capstanv1.Promotion)) (before, after client.Object) {
+		p := settled(1)
+		p.ResourceVersion = "7"
+		before = s.Strip(p)
+		s.Strip(settled(2))
+		p = settled(1)
+		p.ResourceVersion = "8"
+		change(p)
+		return before, s.Strip(p)
+	}
+	g.Expect(Unchanged(update(func(p *capstanv1.Promotion) { p.ManagedFields = nil }))).To(BeTrue())
+	for name, change := range map[string]func(*capstanv1.Promotion){
+		"a record of events": func(p *capstanv1.Promotion) { p.Annotations["capstan.dev/told"] = "{1}" },
+		"a label":            func(p *capstanv1.Promotion) { p.Labels["team"] = "one" },
+		"the message":        func(p *capstanv1.Promotion) { p.Status.Message = "another" },
+		"a retry":            func(p *capstanv1.Promotion) { p.Spec.Retry++; p.Generation++ },
+		"the UID":            func(p *capstanv1.Promotion) { p.UID = uuid.NewUUID() },
+	} {
+		g.Expect(Unchanged(update(change))).To(BeFalse(), name)
+	}
+	g.Expect(Unchanged(&capstanv1.Promotion{}, &capstanv1.Promotion{})).To(BeFalse())
+}

@@ -14,9 +14,9 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// maxSeries bounds how many series a Stripper knows. Beyond it, it forgets them all and begins
+// maxSeries bounds how many series and Pipelines a Stripper knows. Beyond it, it forgets them all and begins
 // again: values are then shared with later Promotions only.
-const maxSeries = 20000
+const maxSeries = 50000
 
 // lastApplied is kubectl's copy of an object that a user applied.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"

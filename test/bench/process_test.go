@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/dashboard"
@@ -39,6 +40,33 @@ type cost struct {
 	Live, Resident int64
 	Goroutines     int
 	Relists        float64
+}
+
+// work of a controller: reconciles that ended without an error or another one to follow, and what
+// its queue holds.
+type work struct {
+	Reconciled, Queued float64
+}
+
+// workOf a controller, from controller-runtime's own metrics.
+func workOf(controller string) work {
+	var w work
+	families, _ := ctrlmetrics.Registry.Gather()
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			switch {
+			case family.GetName() == "controller_runtime_reconcile_total" && labels["controller"] == controller && labels["result"] == "success":
+				w.Reconciled += m.GetCounter().GetValue()
+			case family.GetName() == "workqueue_depth" && labels["name"] == controller:
+				w.Queued += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return w
 }
 
 // serveHub is the hub process: a hub, and answers on stdout to commands on stdin.
@@ -65,10 +93,15 @@ func serveHub(namespace, kubeconfig string) error {
 	go func() { ended <- h.Start(ctx) }()
 	commands := bufio.NewScanner(os.Stdin)
 	for commands.Scan() { // The end of stdin is the end of the hub.
-		if commands.Text() == "cost" {
-			if err := json.NewEncoder(os.Stdout).Encode(measure(registry)); err != nil {
-				return err
-			}
+		var answer any
+		switch commands.Text() {
+		case "cost":
+			answer = measure(registry)
+		case "work":
+			answer = workOf("pipeline")
+		}
+		if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+			return err
 		}
 	}
 	stop() // While everything is there.
@@ -172,25 +205,30 @@ func (h *hubProcess) stop() {
 	_ = h.command.Wait()
 }
 
-func (h *hubProcess) ask(t testing.TB, command string) cost {
+func (h *hubProcess) ask(t testing.TB, command string, answer any) {
 	t.Helper()
 	g := NewWithT(t)
 	_, err := fmt.Fprintln(h.in, command)
 	g.Expect(err).NotTo(HaveOccurred())
 	line, err := h.out.ReadBytes('\n')
 	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(json.Unmarshal(line, answer)).To(Succeed())
+}
+
+func (h *hubProcess) measure(t testing.TB) cost {
+	t.Helper()
 	var c cost
-	g.Expect(json.Unmarshal(line, &c)).To(Succeed())
+	h.ask(t, "cost", &c)
 	return c
 }
 
 // cost of the hub, once what its start left behind is gone.
 func (h *hubProcess) cost(t testing.TB) cost {
 	t.Helper()
-	least := h.ask(t, "cost")
+	least := h.measure(t)
 	for range 4 {
 		pause(settle / 4)
-		c := h.ask(t, "cost")
+		c := h.measure(t)
 		least.Live, least.Goroutines = min(least.Live, c.Live), min(least.Goroutines, c.Goroutines)
 		least.Resident = c.Resident
 		least.Relists = c.Relists

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -95,6 +96,18 @@ func TestRetentionRemovesManagedFields(t *testing.T) {
 	}
 
 	w.clock.Step(time.Hour + time.Minute)
+	managed, err := h.promotions.Retain(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(managed).To(HaveLen(2))
+	changed := before[0].DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, "team", "one")
+	g.Expect(w.c.Patch(ctx, changed, client.MergeFrom(&before[0]))).To(Succeed())
+	before = w.into(ctx, "staging")
+	for _, stored := range managed {
+		g.Expect(h.promotions.ClearManagedFields(ctx, stored)).To(Succeed())
+	}
+	g.Expect(w.into(ctx, "staging")[0].ManagedFields).NotTo(BeEmpty(), "it changed after the hub had read it")
+
 	h.settle(ctx)
 	after := w.into(ctx, "staging")
 	for i, p := range after[:2] {
@@ -108,6 +121,9 @@ func TestRetentionRemovesManagedFields(t *testing.T) {
 	h.settle(ctx)
 	again := w.into(ctx, "staging")
 	g.Expect(again[0].ResourceVersion).To(Equal(after[0].ResourceVersion), "once")
+	retry(ctx, g, w, again[1])
+	h.settle(ctx)
+	g.Expect(w.into(ctx, "staging")[1].ManagedFields).To(BeEmpty(), "no later write of the hub adds them")
 
 	h.promotions.Keep = 1
 	h.settle(ctx)
