@@ -169,6 +169,28 @@ func TestLedger(t *testing.T) {
 	g.Expect(l.HasEarlier("d", 9)).To(BeFalse(), "not its own")
 }
 
+// A receiver is slow: it carries out the promotion into an environment that was removed, after the
+// environment has returned and a newer revision was sent. The older one is not promoted further.
+// TestRandomHistoriesOfTheLine found that it was, over a newer one.
+func TestLateArrivalInAnEnvironmentThatReturned(t *testing.T) {
+	g := NewWithT(t)
+	removed := entry(1, "1.3", 1, capstanv1.PhaseSuperseded)
+	removed.Reason, removed.CarriedOut = string(EnvironmentRemoved), true
+	sent := func(revision string, phase capstanv1.PromotionPhase) Entry {
+		e := entry(2, revision, 2, phase)
+		e.CarriedOut = phase != capstanv1.PhasePromoting
+		return e
+	}
+	brought := func(entries ...Entry) *Entry { return NewLedger(entries, 0).LastBrought() }
+	g.Expect(brought(removed)).To(HaveValue(Equal(removed)), "the newest that was sent")
+	g.Expect(brought(removed, sent("1.11", capstanv1.PhasePromoting))).To(HaveValue(Equal(removed)), "the newer one was not sent yet")
+	g.Expect(brought(removed, sent("1.11", capstanv1.PhaseAwaitingRollout))).To(BeNil())
+	g.Expect(brought(removed, sent("1.11", capstanv1.PhaseFailed))).To(BeNil())
+	g.Expect(brought(removed, sent("1.3", capstanv1.PhaseAwaitingRollout))).To(HaveValue(Equal(removed)), "the same revision was sent again")
+	arrived := entry(1, "1.3", 1, capstanv1.PhaseSucceeded)
+	g.Expect(brought(arrived, sent("1.11", capstanv1.PhaseAwaitingRollout))).To(HaveValue(Equal(arrived)), "it arrived before the newer one was sent")
+}
+
 // The numbers of a re-created Pipeline continue those of the former one, and its own
 // promotions are newer than all of those.
 func TestLedgerOfFormerPipelines(t *testing.T) {

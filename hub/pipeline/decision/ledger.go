@@ -50,6 +50,7 @@ type Entry struct {
 // succeeded, or it was carried out and the end of the roll-out was not observed, because
 // the Pipeline was deleted or the environment was removed from it. One that was superseded
 // by a newer revision does not count: its revision arrived too late to be promoted further.
+// LastBrought also compares it with newer promotions.
 func (e Entry) Brought() bool {
 	return e.Phase == capstanv1.PhaseSucceeded || e.CarriedOut && e.Phase == capstanv1.PhaseSuperseded &&
 		(e.Reason == string(PipelineDeleted) || e.Reason == string(EnvironmentRemoved))
@@ -164,11 +165,17 @@ func (l Ledger) BusyUntil(e Entry) time.Time {
 func (l Ledger) Next() int64 { return l.Highest() + 1 }
 
 // LastBrought returns the newest promotion that brought its revision into the environment;
-// nil if there is none.
+// nil if there is none. One whose roll-out was not observed to its end does not count if a newer
+// promotion was carried out: what a slow receiver does with it later is not promoted further.
 func (l Ledger) LastBrought() *Entry {
+	newer := ""
 	for i := range l.entries {
-		if l.entries[i].Brought() {
-			return &l.entries[i]
+		e := &l.entries[i]
+		if e.Brought() && (e.Phase == capstanv1.PhaseSucceeded || newer == "" || revision.Same(newer, e.Revision)) {
+			return e
+		}
+		if e.CarriedOut && newer == "" {
+			newer = e.Revision
 		}
 	}
 	return nil
