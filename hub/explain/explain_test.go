@@ -206,6 +206,13 @@ func TestExplanations(t *testing.T) {
 			f.Pipeline.Spec.Environments[0].Targets = f.Pipeline.Spec.Environments[2].Targets
 			f.Pipeline.Status.Environments["dev"].Targets = []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.1.0"}, {Ready: true, Revision: "1.0.0"}}
 		},
+		"environment-ahead": func(f *Facts) { // prod was before staging.
+			brought := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})
+			brought.Spec.Revision, brought.CreationTimestamp = "1.0.0", *before(time.Hour)
+			later := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(4 * time.Minute)})
+			later.Spec.Environment, later.Name = "prod", "shop-prod-9d1f3a77-1"
+			f.at("prod", "1.1.0", 2)
+		},
 		"made-by-hand": func(f *Facts) { f.at("staging", "1.0.1-hotfix", 2) },
 		"invalid-spec": func(f *Facts) {
 			f.invalidSpec(`spec.environments[1]: the name "dev" is used twice; give each environment a different name`)

@@ -80,6 +80,9 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		return fmt.Sprintf("%s is not promoted because it is unknown what this environment runs: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
 	case decision.UpToDate:
 		return upToDate(), nil
+	case decision.EnvironmentAhead:
+		return also(fmt.Sprintf("%s is not promoted: the environment got a later revision before %q became its source. The next revision of %q is promoted.",
+			q.Source.Agreed.Revision, source, source)), nil
 	case decision.AlreadyDecided:
 		return f.ended(i, newest)
 	case decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:

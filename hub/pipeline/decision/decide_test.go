@@ -169,6 +169,37 @@ func TestLedger(t *testing.T) {
 	g.Expect(l.HasEarlier("d", 9)).To(BeFalse(), "not its own")
 }
 
+// The environments change places: what the new source runs is older than what the environment got
+// from the former one. TestRandomHistoriesOfTheLine found that it was sent over the newer one.
+func TestALaterRevisionFromAFormerSourceIsNotReplaced(t *testing.T) {
+	when := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	brought := entry(3, "1.05", 1, capstanv1.PhaseSucceeded) // into staging
+	brought.Created = when
+	got := func(source, revision string, after time.Duration, phase capstanv1.PromotionPhase) Entry {
+		return Entry{Number: 1, Revision: revision, Sequence: 4, Source: source, Intent: notify, Phase: phase, CarriedOut: phase != capstanv1.PhaseFailed, Created: when.Add(after)}
+	}
+	for name, tc := range map[string]struct {
+		got  Entry
+		want Reason
+	}{
+		"later, from dev":                    {got("dev", "1.1", time.Minute, capstanv1.PhaseSucceeded), EnvironmentAhead},
+		"later, from dev, under way":         {got("dev", "1.1", time.Minute, capstanv1.PhaseAwaitingRollout), EnvironmentAhead},
+		"later, from dev, never carried out": {got("dev", "1.1", time.Minute, capstanv1.PhaseFailed), NewRevision},
+		"earlier, from dev":                  {got("dev", "1.04", -time.Minute, capstanv1.PhaseSucceeded), NewRevision},
+		"in the same second, from dev":       {got("dev", "1.1", 0, capstanv1.PhaseSucceeded), EnvironmentAhead},
+		"later, from staging":                {got("staging", "1.04", time.Minute, capstanv1.PhaseSucceeded), NewRevision},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := question(fromStaging("1.05", brought))
+			q.Into.Ledger = NewLedger([]Entry{tc.got}, 0)
+			NewWithT(t).Expect(Decide(q).Reason).To(Equal(tc.want))
+		})
+	}
+	q := question(fromStaging("1.1", brought))
+	q.Into.Ledger = NewLedger([]Entry{got("dev", "1.2", time.Minute, capstanv1.PhaseSucceeded)}, 0)
+	NewWithT(t).Expect(Decide(q).Reason).To(Equal(NewRevision), "a return to it in the first environment")
+}
+
 // A receiver is slow: it carries out the promotion into an environment that was removed, after the
 // environment has returned and a newer revision was sent. The older one is not promoted further.
 // TestRandomHistoriesOfTheLine found that it was, over a newer one.

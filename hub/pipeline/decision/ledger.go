@@ -181,6 +181,16 @@ func (l Ledger) LastBrought() *Entry {
 	return nil
 }
 
+// lastCarriedOut returns the newest promotion that was carried out, or had arrived before; nil if
+// there is none.
+func (l Ledger) lastCarriedOut() *Entry {
+	i := slices.IndexFunc(l.entries, func(e Entry) bool { return e.CarriedOut || e.Phase == capstanv1.PhaseSucceeded })
+	if i < 0 {
+		return nil
+	}
+	return &l.entries[i]
+}
+
 // NewestFor returns the newest promotion of a revision, in any phase; nil if there is none.
 func (l Ledger) NewestFor(candidate string) *Entry {
 	for i := range l.entries {
