@@ -19,7 +19,7 @@ import (
 // Facts are the hub's objects around one Pipeline.
 type Facts struct {
 	Pipeline *pipelinesv1.Pipeline
-	// Promotions of exactly this Pipeline (by its UID).
+	// Promotions of this Pipeline and of former Pipelines of its name.
 	Promotions []capstanv1.Promotion
 	// Connections to the clusters that the Pipeline names; others are ignored.
 	Connections []capstanv1.ClusterConnection

@@ -206,9 +206,13 @@ func TestExplanations(t *testing.T) {
 			f.Pipeline.Spec.Environments[0].Targets = f.Pipeline.Spec.Environments[2].Targets
 			f.Pipeline.Status.Environments["dev"].Targets = []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.1.0"}, {Ready: true, Revision: "1.0.0"}}
 		},
+		"rejected-of-a-former-pipeline": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseRejected}).Spec.Pipeline.UID = "former"
+			f.at("dev", "1.1.0", 1)
+		},
 		"environment-ahead": func(f *Facts) { // prod was before staging.
 			brought := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})
-			brought.Spec.Revision, brought.CreationTimestamp = "1.0.0", *before(time.Hour)
+			brought.Spec.Revision, brought.Spec.Source.Sequence = "1.0.0", 1
 			later := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(4 * time.Minute)})
 			later.Spec.Environment, later.Name = "prod", "shop-prod-9d1f3a77-1"
 			f.at("prod", "1.1.0", 2)

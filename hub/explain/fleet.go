@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -19,7 +20,7 @@ import (
 type Fleet struct {
 	Connections []capstanv1.ClusterConnection
 	Pipelines   []pipelinesv1.Pipeline
-	// Promotions of any of the Pipelines.
+	// Promotions of any of the Pipelines, and of former ones of their names.
 	Promotions []capstanv1.Promotion
 	Now        time.Time
 }
@@ -124,16 +125,16 @@ func (f *Fleet) summary(sorted []capstanv1.ClusterConnection) string {
 }
 
 func (f *Fleet) pipelines(b *strings.Builder) error {
-	ofPipeline := map[string][]capstanv1.Promotion{}
+	ofPipeline := map[types.NamespacedName][]capstanv1.Promotion{}
 	for i := range f.Promotions {
-		uid := f.Promotions[i].Labels[capstanv1.PipelineUIDLabel]
-		ofPipeline[uid] = append(ofPipeline[uid], f.Promotions[i])
+		name := types.NamespacedName{Namespace: f.Promotions[i].Namespace, Name: f.Promotions[i].Spec.Pipeline.Name}
+		ofPipeline[name] = append(ofPipeline[name], f.Promotions[i])
 	}
 	reports := make([]Report, len(f.Pipelines))
 	waiting := 0
 	for i := range f.Pipelines {
 		p := &f.Pipelines[i]
-		reports[i] = Explain(Facts{Pipeline: p, Promotions: ofPipeline[string(p.UID)], Connections: f.Connections, Now: f.Now})
+		reports[i] = Explain(Facts{Pipeline: p, Promotions: ofPipeline[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}], Connections: f.Connections, Now: f.Now})
 		if reports[i].waits() {
 			waiting++
 		}

@@ -81,9 +81,14 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	case decision.UpToDate:
 		return upToDate(), nil
 	case decision.EnvironmentAhead:
-		return also(fmt.Sprintf("%s is not promoted: the environment got a later revision before %q became its source. The next revision of %q is promoted.",
+		return also(fmt.Sprintf("%s is not promoted: a later revision was promoted into the environment before %q became its source. When %q gets another revision, that is promoted.",
 			q.Source.Agreed.Revision, source, source)), nil
 	case decision.AlreadyDecided:
+		if newest == nil {
+			former := q.Into.Ledger.Newest()
+			return also(fmt.Sprintf("%s is not promoted again: the promotion %d of a former Pipeline of this name ended with %s. To promote it again, delete that Promotion.",
+				former.Revision, former.Number, former.Phase)), nil
+		}
 		return f.ended(i, newest)
 	case decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:
 		return fmt.Sprintf("%s is promoted next; if this stays, check that the hub runs.", verdict.Revision), nil

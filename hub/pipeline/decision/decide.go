@@ -34,6 +34,9 @@ type Question struct {
 	// agreement, is for the same roll-out as the candidate. The line was edited since, or the
 	// Pipeline was created again.
 	SameOrigin bool
+	// Ahead is whether the environment got a later revision than the candidate, from an
+	// environment that is not its source any more.
+	Ahead bool
 }
 
 // Verdict is the answer to a Question.
@@ -59,10 +62,10 @@ const (
 	NoTargets           Reason = "NoTargets"
 	EnvironmentNotFresh Reason = "EnvironmentNotFresh"
 	UpToDate            Reason = "UpToDate"
-	EnvironmentAhead    Reason = "EnvironmentAhead"
 	IntentChanged       Reason = "IntentChanged"
 	PromotionRestored   Reason = "PromotionRestored"
 	AlreadyDecided      Reason = "AlreadyDecided"
+	EnvironmentAhead    Reason = "EnvironmentAhead"
 	NewRevision         Reason = "NewRevision"
 )
 
@@ -100,9 +103,6 @@ var decisionTable = []decisionRow{
 			r, ok := Agree(q.Into.Targets)
 			return ok && revision.Same(r, q.Source.Agreed.Revision)
 		}},
-	{EnvironmentAhead, "after the candidate was promoted into the source, another revision was carried out into the environment, from another source", false,
-		"The line was edited. What the source runs is older than what the environment got; the next revision of the source is promoted.",
-		ahead},
 	{IntentChanged, "the newest promotion is for this roll-out, was not carried out, is in flight or failed, and the Pipeline's strategy or manual was edited", true,
 		"The edit takes effect with the next number.",
 		func(q Question) bool {
@@ -118,6 +118,9 @@ var decisionTable = []decisionRow{
 	{AlreadyDecided, "the newest promotion is for this roll-out", false,
 		"It is in flight, or it ended. A candidate is promoted once; spec.retry repeats it.",
 		func(q Question) bool { return newestForCandidate(q) != nil }},
+	{EnvironmentAhead, "a later revision was carried out into the environment, from an environment that is not its source any more", false,
+		"The line was edited, and what the source runs is older. Its next revision is promoted.",
+		func(q Question) bool { return q.Ahead }},
 	{NewRevision, "otherwise", true,
 		"The environment does not run the candidate, and no promotion exists for it yet.",
 		func(Question) bool { return true }},
@@ -136,19 +139,6 @@ func promotable(q Question) bool {
 	}
 	brought := q.Source.Ledger.LastBrought()
 	return brought != nil && revision.Same(brought.Revision, candidate)
-}
-
-// ahead returns whether the environment got a later revision than the candidate, from an
-// environment that is not its source any more. Sequences of two sources cannot be compared, nor
-// those of a former Pipeline, but the creation of promotions can, in seconds; within one second the
-// candidate is not promoted. With the same source, the later one is the candidate.
-func ahead(q Question) bool {
-	candidate := q.Source.Agreed.Revision
-	if q.Source.Name == q.First.Name || q.First.Agreed != nil && revision.Same(q.First.Agreed.Revision, candidate) {
-		return false
-	}
-	brought, last := q.Source.Ledger.LastBrought(), q.Into.Ledger.lastCarriedOut()
-	return brought != nil && last != nil && last.Source != q.Source.Name && !revision.Same(last.Revision, candidate) && !last.Created.Before(brought.Created)
 }
 
 // newestForCandidate returns the newest promotion if it is for the candidate's roll-out,

@@ -26,6 +26,7 @@ func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capsta
 		Into:      environmentOf(p, targets, promotions, i),
 	}
 	q.SameOrigin = sameOrigin(p, promotions, q)
+	q.Ahead = ahead(LineOf(p), promotions, q)
 	return q
 }
 
@@ -142,6 +143,35 @@ func sameOrigin(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Que
 		return slices.ContainsFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == a.environment })
 	}
 	return candidate.Sequence == 1 && !slices.ContainsFunc(theirs, exists)
+}
+
+// ahead returns whether the environment got a later revision than the candidate, from an
+// environment that is not its source any more: environments changed places. With the same source,
+// the later one is the candidate, and what the first environment runs is never behind.
+//
+// If both revisions came from the same environment, its agreements say which is later. Else the
+// creation of their promotions does, in seconds; within one second the candidate is not promoted.
+func ahead(line Line, promotions []capstanv1.Promotion, q Question) bool {
+	candidate, last := q.Source.Agreed, q.Into.Ledger.lastCarriedOut()
+	switch {
+	case candidate == nil || last == nil || last.Source == q.Source.Name || revision.Same(last.Revision, candidate.Revision),
+		q.Source.Name == q.First.Name, q.First.Agreed != nil && revision.Same(q.First.Agreed.Revision, candidate.Revision):
+		return false
+	}
+	brought := q.Source.Ledger.LastBrought()
+	if brought == nil {
+		return false
+	}
+	if last.Pipeline == brought.Pipeline { // The agreements of a former Pipeline have other sequences.
+		theirs := origins(line, promotions, agreement{last.Source, last.Sequence}, last.Revision)
+		ours := origins(line, promotions, agreement{brought.Source, brought.Sequence}, brought.Revision)
+		for _, a := range theirs {
+			if i := slices.IndexFunc(ours, func(b agreement) bool { return b.environment == a.environment }); i >= 0 {
+				return a.sequence > ours[i].sequence
+			}
+		}
+	}
+	return !last.Created.Before(brought.Created)
 }
 
 // agreement identifies one agreement of an environment.

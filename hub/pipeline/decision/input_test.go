@@ -230,3 +230,82 @@ func TestSameOrigin(t *testing.T) {
 		})
 	}
 }
+
+// Environments change places, or one is removed: the new source may run a revision that is older than
+// what the environment got from its former source. TestRandomHistoriesOfTheLine found that the older
+// one was sent over the later one.
+func TestAhead(t *testing.T) {
+	when := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	// made is when a promotion was created, in minutes.
+	made := func(minute int, p capstanv1.Promotion) capstanv1.Promotion {
+		p.CreationTimestamp = metav1.NewTime(when.Add(time.Duration(minute) * time.Minute))
+		p.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: &p.CreationTimestamp}
+		return p
+	}
+	ofFormer := func(p capstanv1.Promotion) capstanv1.Promotion {
+		p.Spec.Pipeline.UID = "former"
+		return p
+	}
+	ended := func(p capstanv1.Promotion, status capstanv1.PromotionStatus) capstanv1.Promotion {
+		p.Status = status
+		return p
+	}
+	for name, tc := range map[string]struct {
+		all  []capstanv1.Promotion
+		want bool
+	}{
+		"they changed places": {
+			[]capstanv1.Promotion{made(1, promotionInto("staging", "dev", 1, 1, "1.0")), made(2, promotionInto("prod", "dev", 1, 2, "1.1"))}, true,
+		},
+		"changed places, the older one was created later": { // It waited for a target.
+			[]capstanv1.Promotion{made(1, promotionInto("qa", "dev", 1, 1, "1.0")), made(3, promotionInto("staging", "qa", 1, 1, "1.0")), made(2, promotionInto("prod", "dev", 1, 2, "1.1"))}, true,
+		},
+		"the environment between them was removed, it had delivered an older one late": {
+			[]capstanv1.Promotion{
+				made(1, promotionInto("staging", "dev", 1, 1, "0.9")), made(2, promotionInto("qa", "staging", 1, 1, "0.9")),
+				made(3, promotionInto("staging", "dev", 2, 2, "1.0")), made(4, promotionInto("prod", "qa", 1, 1, "0.9")),
+			}, false,
+		},
+		"the former Pipeline delivered a later one": {
+			[]capstanv1.Promotion{ofFormer(made(1, promotionInto("staging", "qa", 1, 1, "1.0"))), ofFormer(made(2, promotionInto("prod", "dev", 1, 1, "1.1")))}, true,
+		},
+		"the former Pipeline delivered another one before": {
+			[]capstanv1.Promotion{made(3, promotionInto("staging", "dev", 1, 1, "1.0")), ofFormer(made(2, promotionInto("prod", "dev", 1, 2, "1.1")))}, false,
+		},
+		"in the same second, from no common environment": {
+			[]capstanv1.Promotion{made(1, promotionInto("staging", "qa", 1, 1, "1.0")), made(1, promotionInto("prod", "dev", 1, 2, "1.1"))}, true,
+		},
+		"the later one is being sent": {
+			[]capstanv1.Promotion{
+				made(1, promotionInto("staging", "dev", 1, 1, "1.0")),
+				ended(made(2, promotionInto("prod", "dev", 1, 2, "1.1")), capstanv1.PromotionStatus{Phase: capstanv1.PhasePromoting, Attempt: &capstanv1.Attempt{NextAttemptTime: metav1.NewMicroTime(when)}}),
+			}, true,
+		},
+		"the later one was never sent": {
+			[]capstanv1.Promotion{
+				made(1, promotionInto("staging", "dev", 1, 1, "1.0")),
+				ended(made(2, promotionInto("prod", "dev", 1, 2, "1.1")), capstanv1.PromotionStatus{Phase: capstanv1.PhaseRejected}),
+			}, false,
+		},
+		"from the same source": {
+			[]capstanv1.Promotion{made(1, promotionInto("staging", "dev", 1, 1, "1.0")), made(2, promotionInto("prod", "staging", 1, 2, "1.1"))}, false,
+		},
+		"the same revision": {
+			[]capstanv1.Promotion{made(1, promotionInto("staging", "dev", 1, 1, "1.0")), made(2, promotionInto("prod", "dev", 1, 1, "1.0"))}, false,
+		},
+		"by hand": {[]capstanv1.Promotion{made(2, promotionInto("prod", "dev", 1, 2, "1.1"))}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pipelinesv1.Pipeline{Status: pipelinesv1.PipelineStatus{Environments: map[string]*pipelinesv1.EnvironmentStatus{
+				"dev": {Agreed: agreed("1.2", 3)}, "staging": {Agreed: agreed("1.0", 1)}, "prod": {},
+			}}}
+			for _, env := range []string{"dev", "staging", "prod"} {
+				p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env})
+			}
+			g := NewWithT(t)
+			g.Expect(QuestionOf(p, make([][]Target, 3), tc.all, 2).Ahead).To(Equal(tc.want))
+			p.Status.Environments["dev"].Agreed = agreed("1.0", 3)
+			g.Expect(QuestionOf(p, make([][]Target, 3), tc.all, 2).Ahead).To(BeFalse(), "the first environment runs the candidate")
+		})
+	}
+}

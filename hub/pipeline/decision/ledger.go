@@ -171,8 +171,12 @@ func (l Ledger) LastBrought() *Entry {
 	newer := ""
 	for i := range l.entries {
 		e := &l.entries[i]
-		if e.Brought() && (e.Phase == capstanv1.PhaseSucceeded || newer == "" || revision.Same(newer, e.Revision)) {
+		switch {
+		case !e.Brought():
+		case e.Phase == capstanv1.PhaseSucceeded || newer == "" || revision.Same(newer, e.Revision):
 			return e
+		default:
+			return nil
 		}
 		if e.CarriedOut && newer == "" {
 			newer = e.Revision
@@ -181,10 +185,12 @@ func (l Ledger) LastBrought() *Entry {
 	return nil
 }
 
-// lastCarriedOut returns the newest promotion that was carried out, or had arrived before; nil if
-// there is none.
+// lastCarriedOut returns the newest promotion that was carried out, had arrived before, or has an
+// attempt without an outcome; nil if there is none.
 func (l Ledger) lastCarriedOut() *Entry {
-	i := slices.IndexFunc(l.entries, func(e Entry) bool { return e.CarriedOut || e.Phase == capstanv1.PhaseSucceeded })
+	i := slices.IndexFunc(l.entries, func(e Entry) bool {
+		return e.CarriedOut || e.Phase == capstanv1.PhaseSucceeded || e.Phase == capstanv1.PhasePromoting && !e.BusyUntil.IsZero()
+	})
 	if i < 0 {
 		return nil
 	}
