@@ -40,7 +40,7 @@ func TestLivePromotion(t *testing.T) {
 	b.tabTo(`main form button`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`[data-list="revisions"]`)))
 	promotions := &capstanv1.PromotionList{}
-	b.Expect(world.admin.List(t.Context(), promotions, client.InNamespace(appsNamespace))).To(Succeed())
+	b.Expect(world.admin.List(t.Context(), promotions, client.InNamespace(appsNamespace), client.MatchingLabels{capstanv1.PipelineLabel: "shop"})).To(Succeed())
 	b.Expect(promotions.Items).To(HaveLen(1))
 	b.Expect(promotions.Items[0].Spec.Approval).To(Equal(&capstanv1.Approval{By: "system:serviceaccount:apps:" + approverName}))
 	b.Eventually(b.main, patience).Should(ContainSubstring("Awaiting rollout"))
