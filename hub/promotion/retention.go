@@ -113,7 +113,7 @@ func (r *Reconciler) Retain(ctx context.Context) ([]Stored, error) {
 		// Noted again if a Promotion arrives after the list.
 		all, err := promotions.OfName(ctx, r.Client, name)
 		if err != nil {
-			return managed, err
+			return nil, err
 		}
 		if len(all) == 0 {
 			r.ledgers.forget(name)
@@ -121,13 +121,13 @@ func (r *Reconciler) Retain(ctx context.Context) ([]Stored, error) {
 		}
 		uid, err := r.uidOf(ctx, name)
 		if err != nil {
-			return managed, err
+			return nil, err
 		}
 		outdated := r.outdated(all, uid)
 		for _, p := range outdated[:min(left, len(outdated))] {
 			left--
 			if err := r.deleteOld(ctx, p); err != nil {
-				return managed, err
+				return nil, err
 			}
 		}
 		for i := range all {

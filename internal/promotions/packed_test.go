@@ -234,11 +234,11 @@ func TestUnchanged(t *testing.T) {
 	}
 	g.Expect(Unchanged(update(func(p *capstanv1.Promotion) { p.ManagedFields = nil }))).To(BeTrue())
 	for name, change := range map[string]func(*capstanv1.Promotion){
-		"a record of events": func(p *capstanv1.Promotion) { p.Annotations["capstan.dev/told"] = "{1}" },
-		"a label":            func(p *capstanv1.Promotion) { p.Labels["team"] = "one" },
-		"the message":        func(p *capstanv1.Promotion) { p.Status.Message = "another" },
-		"a retry":            func(p *capstanv1.Promotion) { p.Spec.Retry++; p.Generation++ },
-		"the UID":            func(p *capstanv1.Promotion) { p.UID = uuid.NewUUID() },
+		"an annotation": func(p *capstanv1.Promotion) { p.Annotations["team"] = "one" },
+		"a label":       func(p *capstanv1.Promotion) { p.Labels["team"] = "one" },
+		"the message":   func(p *capstanv1.Promotion) { p.Status.Message = "another" },
+		"a retry":       func(p *capstanv1.Promotion) { p.Spec.Retry++; p.Generation++ },
+		"the UID":       func(p *capstanv1.Promotion) { p.UID = uuid.NewUUID() },
 	} {
 		g.Expect(Unchanged(update(change))).To(BeFalse(), name)
 	}

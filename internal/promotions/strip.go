@@ -14,8 +14,8 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// maxSeries bounds how many series and Pipelines a Stripper knows. Beyond it, it forgets them all and begins
-// again: values are then shared with later Promotions only.
+// maxSeries bounds how many series and Pipelines a Stripper knows. Beyond it, it forgets them all
+// and begins again: values are then shared with later Promotions only.
 const maxSeries = 50000
 
 // lastApplied is kubectl's copy of an object that a user applied.

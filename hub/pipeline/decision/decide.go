@@ -130,15 +130,16 @@ var decisionTable = []decisionRow{
 // first environment does not starve the last one. A revision that a user put into a
 // middle environment stays there.
 func promotable(q Question) bool {
-	if q.Source.Name == q.First.Name {
-		return true
-	}
-	candidate := q.Source.Agreed.Revision
-	if q.First.Agreed != nil && revision.Same(q.First.Agreed.Revision, candidate) {
+	if ofFirst(q) {
 		return true
 	}
 	brought := q.Source.Ledger.LastBrought()
-	return brought != nil && revision.Same(brought.Revision, candidate)
+	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision)
+}
+
+// ofFirst returns whether the candidate is what the first environment runs.
+func ofFirst(q Question) bool {
+	return q.Source.Name == q.First.Name || q.First.Agreed != nil && revision.Same(q.First.Agreed.Revision, q.Source.Agreed.Revision)
 }
 
 // newestForCandidate returns the newest promotion if it is for the candidate's roll-out,

@@ -153,9 +153,7 @@ func sameOrigin(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Que
 // creation of their promotions does, in seconds; within one second the candidate is not promoted.
 func ahead(line Line, promotions []capstanv1.Promotion, q Question) bool {
 	candidate, last := q.Source.Agreed, q.Into.Ledger.lastCarriedOut()
-	switch {
-	case candidate == nil || last == nil || last.Source == q.Source.Name || revision.Same(last.Revision, candidate.Revision),
-		q.Source.Name == q.First.Name, q.First.Agreed != nil && revision.Same(q.First.Agreed.Revision, candidate.Revision):
+	if candidate == nil || last == nil || last.Source == q.Source.Name || revision.Same(last.Revision, candidate.Revision) || ofFirst(q) {
 		return false
 	}
 	brought := q.Source.Ledger.LastBrought()
