@@ -306,6 +306,6 @@ func (k *keeper) resumeSilent() {
 		}
 		shared.meters.blind.WithLabelValues(kind).Inc()
 		shared.options.Logger.Info("a watch delivers nothing, resuming it", "cluster", k.subject.cluster.name, "kind", kind, "for", shared.options.Timings.Blind)
-		shared.spawn(i.stream.Break) // It may wait for the network.
+		shared.spawn(i.stream.Break()) // Closing may wait for the network.
 	}
 }

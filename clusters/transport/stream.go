@@ -97,15 +97,17 @@ func (s *Stream) Silent() time.Duration {
 	return s.clock.Since(s.lockedState.lastByte)
 }
 
-// Break closes the open watch, so that it is resumed from its last event. It may wait for
-// the network.
-func (s *Stream) Break() {
+// Break gives the next watch time to resume from the last event, and returns what closes the
+// open one; that may wait for the network. Silent counts from now on.
+func (s *Stream) Break() (closeOpen func()) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	open := s.lockedState.open
-	s.lockedState.lastByte = s.clock.Now() // The next watch gets time to resume.
-	s.mu.Unlock()
-	if open != nil {
-		_ = open.Close()
+	s.lockedState.lastByte = s.clock.Now()
+	return func() {
+		if open != nil {
+			_ = open.Close()
+		}
 	}
 }
 

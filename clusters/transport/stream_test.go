@@ -92,7 +92,9 @@ func TestStreamIsFollowed(t *testing.T) {
 		_, err := io.Copy(io.Discard, response.Body)
 		ended <- err
 	}()
-	stream.Break()
+	closeOpen := stream.Break()
+	g.Expect(stream.Silent()).To(BeZero(), "it is reported silent once, also if the close takes long")
+	closeOpen()
 	g.Eventually(ended).Should(Receive(MatchError(io.ErrUnexpectedEOF)))
 	response.Body.Close()
 	f.clock.Step(time.Second)
