@@ -32,6 +32,8 @@ type caller struct {
 	client     rest.Interface
 	resource   resource
 	maxObjects int
+	// keep are the fields that reduce reads.
+	keep fields
 	// reduce makes the stored form of an object.
 	reduce func(*unstructured.Unstructured) client.Object
 	// pace of the events of watches; nil for no limit.
@@ -56,7 +58,7 @@ func (c *caller) list(ctx context.Context, namespace string, o metav1.ListOption
 	list := &metav1.List{}
 	counted := tally{maxObjects: c.maxObjects}
 	list.ListMeta, err = decodeList(body, func(raw []byte) error {
-		u, err := decodeObject(raw)
+		u, err := decodeObject(raw, c.keep)
 		if err != nil {
 			return err
 		}
@@ -84,7 +86,7 @@ func (c *caller) get(ctx context.Context, want wanted) (*unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	return decodeObject(raw)
+	return decodeObject(raw, c.keep)
 }
 
 // fetch makes one call with a timeout, and decodes its small answer.

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,6 +58,8 @@ type events struct {
 	body   io.ReadCloser
 	reader *bufio.Reader
 	line   []byte
+	// keep are the fields that reduce reads.
+	keep fields
 	// reduce makes the stored form of an object.
 	reduce func(*unstructured.Unstructured) client.Object
 	// listed counts the initial list; nil after it, and for a watch without one.
@@ -74,7 +75,7 @@ var _ watch.Decoder = &events{}
 // newWatch makes a watch of an answer, which begins with an initial list if initial is true. It
 // owns the body. refuse is called when the cluster exceeds a limit.
 func (c *caller) newWatch(body io.ReadCloser, initial bool, refuse func(error)) watch.Interface {
-	e := &events{body: body, reader: bufio.NewReader(body), reduce: c.reduce, pace: c.pace, refuse: refuse}
+	e := &events{body: body, reader: bufio.NewReader(body), keep: c.keep, reduce: c.reduce, pace: c.pace, refuse: refuse}
 	if initial {
 		e.listed = &tally{maxObjects: c.maxObjects}
 	}
@@ -94,7 +95,7 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 			}
 			var kind watch.EventType
 			var o runtime.Object
-			if kind, o, err = decodeEvent(line); err == nil {
+			if kind, o, err = decodeEvent(line, e.keep); err == nil {
 				if o, err = e.accept(kind, o, len(line)); err == nil {
 					return kind, o, nil
 				}
@@ -164,9 +165,10 @@ func split(line []byte) (kind watch.EventType, object []byte, ok bool) {
 	return watch.EventType(head), rest[:len(rest)-1], true
 }
 
-func decodeEvent(line []byte) (watch.EventType, runtime.Object, error) {
+// decodeEvent decodes the fields to keep of the object of an event.
+func decodeEvent(line []byte, keep fields) (watch.EventType, runtime.Object, error) {
 	if kind, raw, ok := split(line); ok {
-		if o, err := decodeAs(kind, raw); err == nil {
+		if o, err := decodeAs(kind, raw, keep); err == nil {
 			return kind, o, nil
 		}
 	}
@@ -177,14 +179,16 @@ func decodeEvent(line []byte) (watch.EventType, runtime.Object, error) {
 	if err := json.Unmarshal(line, &event); err != nil {
 		return "", nil, fmt.Errorf("an event of the watch is not valid JSON: %w", err)
 	}
-	o, err := decodeAs(event.Type, event.Object)
+	o, err := decodeAs(event.Type, event.Object, keep)
 	return event.Type, o, err
 }
 
-func decodeAs(kind watch.EventType, raw []byte) (runtime.Object, error) {
+func decodeAs(kind watch.EventType, raw []byte, keep fields) (runtime.Object, error) {
 	switch kind {
-	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
-		return decodeObject(raw)
+	case watch.Added, watch.Modified, watch.Deleted:
+		return decodeObject(raw, keep)
+	case watch.Bookmark:
+		return decodeObject(raw, nil)
 	case watch.Error:
 		status := &metav1.Status{}
 		if err := json.Unmarshal(raw, status); err != nil {
@@ -195,13 +199,15 @@ func decodeAs(kind watch.EventType, raw []byte) (runtime.Object, error) {
 	return nil, fmt.Errorf("an event of the watch has the unknown type %.20q", string(kind))
 }
 
-func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
+// decodeObject decodes the fields to keep of an object.
+func decodeObject(raw []byte, keep fields) (*unstructured.Unstructured, error) {
 	if len(raw) > maxObject {
 		return nil, transport.ErrTooLarge
 	}
-	u := &unstructured.Unstructured{}
-	if err := utiljson.Unmarshal(raw, &u.Object); err != nil {
+	object, err := decodeFields(raw, keep)
+	if err != nil {
 		return nil, fmt.Errorf("an object is not valid JSON: %w", err)
 	}
+	u := &unstructured.Unstructured{Object: object}
 	return u, checkIdentity(u)
 }

@@ -103,7 +103,7 @@ func BenchmarkEvents(b *testing.B) {
 	var o runtime.Object
 	for b.Loop() {
 		var err error
-		if _, o, err = decodeEvent([]byte(line)); err != nil {
+		if _, o, err = decodeEvent([]byte(line), nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestListsAreDecoded(t *testing.T) {
 				if items++; items > 10 {
 					return errTooMany
 				}
-				_, err := decodeObject(raw)
+				_, err := decodeObject(raw, nil)
 				return err
 			})
 			if tc.err != "" {

@@ -2,6 +2,7 @@ package watchers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,6 +52,11 @@ func (e Excerpt) Reducer() func(*unstructured.Unstructured) *unstructured.Unstru
 // argument. The result keeps what either of them keeps.
 func Both(a, b Kind) Kind {
 	reduceA, reduceB := a.Reduce, b.Reduce
+	if len(a.Reads) == 0 || len(b.Reads) == 0 {
+		a.Reads = nil // One of them reads all fields.
+	} else {
+		a.Reads = slices.Concat(a.Reads, b.Reads)
+	}
 	a.Reduce = func(u *unstructured.Unstructured) (client.Object, error) {
 		kept, err := reduceA(u)
 		if err != nil {

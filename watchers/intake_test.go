@@ -88,9 +88,9 @@ func TestLongIdentitiesAreRefused(t *testing.T) {
 		t.Run(tc.field, func(t *testing.T) {
 			g := NewWithT(t)
 			object := func(n int) []byte { return fmt.Appendf(nil, `{"metadata":{%q:%q}}`, tc.field, long(n)) }
-			_, err := decodeObject(object(tc.most))
+			_, err := decodeObject(object(tc.most), nil)
 			g.Expect(err).NotTo(HaveOccurred())
-			_, err = decodeObject(object(tc.most + 1))
+			_, err = decodeObject(object(tc.most+1), nil)
 			g.Expect(err).To(MatchError(errIdentity))
 			g.Expect(needsUser(err)).To(BeTrue())
 			e := decoder(fmt.Sprintf(`{"type":"MODIFIED","object":%s}`+"\n", object(tc.most+1)))

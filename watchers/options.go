@@ -35,6 +35,10 @@ type Kind struct {
 	ClusterScoped bool
 	// Versions in the order of preference; the server's preferred one if empty.
 	Versions []string
+	// Reads are the fields that Reduce reads, such as "status.conditions", besides apiVersion,
+	// kind and the name, namespace, UID and resourceVersion; all fields if empty. No others
+	// are decoded.
+	Reads []string
 	// Reduce makes the stored form of a demanded object. It may modify its argument. If
 	// nil, the object is stored without its managed fields.
 	Reduce func(*unstructured.Unstructured) (client.Object, error)

@@ -48,6 +48,7 @@ func Kind(kind schema.GroupKind) watchers.Kind {
 	return watchers.Kind{
 		GroupKind: kind,
 		Versions:  versions,
+		Reads:     reads,
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
 			return &App{ObjectMeta: metadata(u), Observation: read(u)}, nil
 		},
@@ -59,6 +60,12 @@ func Kind(kind schema.GroupKind) watchers.Kind {
 			return a.Observation
 		},
 	}
+}
+
+// reads are the fields that the readers of all kinds read.
+var reads = []string{
+	"metadata.generation", "metadata.deletionTimestamp", "spec.suspend",
+	"status.observedGeneration", "status.conditions", "status.lastAppliedRevision", "status.history",
 }
 
 // reading returns the preferred versions of a kind, and the function that reads any version.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"runtime"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"unicode"
@@ -12,9 +12,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/watchers"
 )
 
 // deployed is what helm-controller 1.6 leaves after an upgrade from a HelmRepository.
@@ -139,6 +141,7 @@ func TestObservations(t *testing.T) {
 			g.Expect(stored.GetUID()).To(BeEquivalentTo("u"))
 			g.Expect(stored.GetLabels()).To(BeEmpty())
 			g.Expect(stored.GetDeletionTimestamp() != nil).To(Equal(u.GetDeletionTimestamp() != nil))
+			g.Expect(kind.Reduce(whatIsRead(u, kind))).To(Equal(stored), "no field that is not decoded is read")
 		})
 	}
 }
@@ -147,6 +150,18 @@ func object(g *WithT, raw string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	g.Expect(u.UnmarshalJSON([]byte(raw))).To(Succeed())
 	return u
+}
+
+// whatIsRead returns an object with the fields that the watchers decode.
+func whatIsRead(u *unstructured.Unstructured, kind watchers.Kind) *unstructured.Unstructured {
+	read := &unstructured.Unstructured{Object: map[string]any{}}
+	for _, field := range append([]string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion"}, kind.Reads...) {
+		path := strings.Split(field, ".")
+		if value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...); err == nil && found {
+			_ = unstructured.SetNestedField(read.Object, runtime.DeepCopyJSONValue(value), path...)
+		}
+	}
+	return read
 }
 
 func TestMessagesAreCutAndClean(t *testing.T) {
@@ -181,6 +196,9 @@ func FuzzReduce(f *testing.F) {
 				t.Fatalf("%s: %v", gk, err)
 			}
 			seen := kind.Observe(o)
+			if again, err := kind.Reduce(whatIsRead(u, kind)); err != nil || kind.Observe(again) != seen {
+				t.Fatalf("%s: of the fields that are decoded: %+v, %v; of all: %+v", gk, kind.Observe(again), err, seen)
+			}
 			if seen.Ready && (seen.Revision == "" || seen.Message != "") {
 				t.Fatalf("ready without a revision, or with a complaint: %+v", seen)
 			}
@@ -208,15 +226,15 @@ func TestMemory(t *testing.T) {
 		stored = append(stored, o)
 	}
 	each := int64(heap()-before) / apps
-	runtime.KeepAlive(stored)
+	goruntime.KeepAlive(stored)
 	fmt.Fprintf(os.Stderr, "an application of 8 KiB is stored in %d bytes\n", each)
 	g.Expect(each).To(BeNumerically("<", budget))
 }
 
 func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
+	goruntime.GC()
+	goruntime.GC()
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
 	return m.HeapAlloc
 }

@@ -109,7 +109,7 @@ func TestTolerantReaderEqualsTyped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		app, err := read.Reduce(&unstructured.Unstructured{Object: content})
+		app, err := read.Reduce(whatIsRead(&unstructured.Unstructured{Object: content}, read))
 		if err != nil {
 			t.Fatal(err)
 		}
