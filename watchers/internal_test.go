@@ -283,6 +283,23 @@ func TestDemandIsASetOfOwners(t *testing.T) {
 	g.Expect(sweep(time.Minute)).To(BeTrue())
 }
 
+// TestDemandsOfManyOwners: all are set, and each is replaced on its own.
+func TestDemandsOfManyOwners(t *testing.T) {
+	g := NewWithT(t)
+	w, k, _ := still(nil)
+	app := func(name string) []Demand {
+		return []Demand{{Cluster: k.subject.cluster.name, Kind: k.subject.kind.GroupKind, Namespace: "shop", Name: name}}
+	}
+	w.SetDemand("test", nil)
+	w.SetDemands(map[string][]Demand{"one": app("a"), "two": app("b"), "three": app("b"), "none": nil})
+	g.Expect(k.subject.lockedState.demand.objects()).To(Equal(2))
+	w.SetDemand("two", nil)
+	g.Expect(k.subject.lockedState.demand.objects()).To(Equal(2), "another owner demands it")
+	w.SetDemands(map[string][]Demand{"one": app("c"), "three": nil})
+	g.Expect(k.subject.lockedState.demand.objects()).To(Equal(1))
+	g.Expect(k.subject.wants("shop", "c")).To(BeTrue())
+}
+
 func TestBackoff(t *testing.T) {
 	g := NewWithT(t)
 	b := backoff.NewSequence(30*time.Second, 10*time.Minute)

@@ -140,27 +140,42 @@ func (w *Watcher) ConnectionChanged(_, to clusters.Snapshot) {
 // SetDemand replaces what an owner demands; nil if it demands nothing any more. It returns
 // at once.
 func (w *Watcher) SetDemand(owner string, want []Demand) {
-	if w.demandIs(owner, want) {
-		return
+	if !w.demandIs(owner, want) {
+		w.SetDemands(map[string][]Demand{owner: want})
 	}
-	set := make(map[Demand]bool, len(want)) // whether it is new
-	distinct := make([]Demand, 0, len(want))
+}
+
+// SetDemands is SetDemand for several owners. No watch starts before all is demanded.
+func (w *Watcher) SetDemands(want map[string][]Demand) {
 	kinds := map[schema.GroupKind]Kind{}
-	for _, d := range want {
-		if !set[d] {
-			set[d] = true
-			distinct = append(distinct, d)
-		}
-		if _, known := kinds[d.Kind]; !known {
-			kinds[d.Kind] = w.shared.options.Kinds(d.Kind)
+	for _, demands := range want {
+		for _, d := range demands {
+			if _, known := kinds[d.Kind]; !known {
+				kinds[d.Kind] = w.shared.options.Kinds(d.Kind)
+			}
 		}
 	}
 	now := w.shared.options.Clock.Now()
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
+	for owner, demands := range want {
+		w.setLocked(owner, demands, kinds, now)
+	}
+}
+
+// setLocked replaces what an owner demands.
+func (w *Watcher) setLocked(owner string, want []Demand, kinds map[schema.GroupKind]Kind, now time.Time) {
+	set := make(map[Demand]bool, len(want)) // whether it is new
+	distinct := make([]Demand, 0, len(want))
+	for _, d := range want {
+		if !set[d] {
+			set[d] = true
+			distinct = append(distinct, d)
+		}
+	}
 	s := &w.lockedState
 	old := s.demands[owner]
-	if len(set) == 0 {
+	if len(distinct) == 0 {
 		delete(s.demands, owner)
 	} else {
 		s.demands[owner] = distinct

@@ -53,6 +53,7 @@ type Resolver interface {
 // Demander receives what has to be watched.
 type Demander interface {
 	SetDemand(owner string, want []watchers.Demand)
+	SetDemands(want map[string][]watchers.Demand)
 }
 
 // Options of the reconciler.
@@ -177,11 +178,15 @@ func (r *Reconciler) prime(ctx context.Context) {
 	if err := r.Client.List(ctx, &all); err != nil {
 		logger(ctx).Info("the Pipelines cannot be listed yet, starting with the first", "cause", err.Error())
 	}
+	demands := make(map[string][]watchers.Demand, len(all.Items))
 	for i := range all.Items {
-		if all.Items[i].DeletionTimestamp.IsZero() {
-			r.observe(&all.Items[i])
+		if p := &all.Items[i]; p.DeletionTimestamp.IsZero() {
+			at, key := r.locate(p), client.ObjectKeyFromObject(p)
+			r.wake(r.Index.SetPipeline(key, at.use))
+			demands[owner(key)] = at.demands
 		}
 	}
+	r.Watchers.SetDemands(demands)
 }
 
 // requeueOnConflict turns a conflict into a requeue: it is not an error.

@@ -38,7 +38,8 @@ func (fleet) WaitForObjects(context.Context) error { return nil }
 
 type noDemand struct{}
 
-func (noDemand) SetDemand(string, []watchers.Demand) {}
+func (noDemand) SetDemand(string, []watchers.Demand)     {}
+func (noDemand) SetDemands(map[string][]watchers.Demand) {}
 
 // scene has one Pipeline of dev and prod, in the management cluster.
 type scene struct {

@@ -60,10 +60,23 @@ func (s observations) clusterFault() bool {
 	return false
 }
 
-// observe passes the Pipeline's demand to the index and the watchers, and reads the
-// observations of its targets from the index.
-func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
-	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+// place is where the application of a target is: an object, or why it is not known.
+type place struct {
+	object index.Object
+	err    error
+}
+
+// places are those of all targets, by environment, with the demand for them.
+type places struct {
+	all     [][]place
+	use     index.Use
+	demands []watchers.Demand
+	// blocked is set if nothing is watched, because of the Pipeline's spec.
+	blocked bool
+}
+
+// locate finds the applications of the Pipeline's targets.
+func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
 	kind, kindErr := appKind(p)
 	blocked := concernsAll(r.problems(p))
 
@@ -73,14 +86,10 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 	}
 	use := index.Use{Refs: make([]string, 0, count), Objects: make([]index.Object, 0, count), Promoted: make([]bool, 0, count)}
 	demands := make([]watchers.Demand, 0, count)
-	type place struct {
-		object index.Object
-		err    error
-	}
-	places := make([][]place, len(p.Spec.Environments))
+	all := make([][]place, len(p.Spec.Environments))
 	for i := range p.Spec.Environments {
 		env := &p.Spec.Environments[i]
-		places[i] = make([]place, len(env.Targets))
+		all[i] = make([]place, len(env.Targets))
 		for j := range env.Targets {
 			t := &env.Targets[j]
 			ref := reference(p, t)
@@ -91,7 +100,7 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 				name, err = r.resolve(ref)
 			}
 			if err != nil || blocked || kindErr != nil {
-				places[i][j].err = err
+				all[i][j].err = err
 				continue
 			}
 			o := index.Object{
@@ -100,26 +109,34 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 				Namespace: t.Namespace,
 				Name:      p.Spec.AppRef.Name,
 			}
-			places[i][j].object = o
+			all[i][j].object = o
 			use.Objects = append(use.Objects, o)
 			use.Promoted = append(use.Promoted, i > 0 && p.PromotionFor(env) != nil)
 			demands = append(demands, watchers.Demand{Cluster: name, Kind: kind, Namespace: t.Namespace, Name: p.Spec.AppRef.Name})
 		}
 	}
-	r.wake(r.Index.SetPipeline(key, use))
-	r.Watchers.SetDemand(owner(key), demands)
+	return places{all: all, use: use, demands: demands, blocked: blocked}
+}
 
-	seen := make(observations, len(places))
-	for i := range places {
-		seen[i] = make([]observation, len(places[i]))
-		for j := range places[i] {
+// observe passes the Pipeline's demand to the index and the watchers, and reads the
+// observations of its targets from the index.
+func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
+	at := r.locate(p)
+	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	r.wake(r.Index.SetPipeline(key, at.use))
+	r.Watchers.SetDemand(owner(key), at.demands)
+
+	seen := make(observations, len(at.all))
+	for i := range at.all {
+		seen[i] = make([]observation, len(at.all[i]))
+		for j, target := range at.all[i] {
 			switch {
-			case places[i][j].err != nil:
-				seen[i][j] = unresolved(places[i][j].err)
-			case blocked:
+			case target.err != nil:
+				seen[i][j] = unresolved(target.err)
+			case at.blocked:
 				seen[i][j] = observation{err: "not watched: the Pipeline's spec is invalid", unready: pipelinesv1.InvalidSpecReason, reason: pipelinesv1.InvalidSpecReason}
 			default:
-				seen[i][j] = r.read(places[i][j].object)
+				seen[i][j] = r.read(target.object)
 			}
 		}
 	}

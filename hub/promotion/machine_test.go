@@ -354,8 +354,9 @@ type anywhere struct{}
 func (anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	return ref.ClusterName(), nil
 }
-func (anywhere) WaitForObjects(context.Context) error { return nil }
-func (anywhere) SetDemand(string, []watchers.Demand)  {}
+func (anywhere) WaitForObjects(context.Context) error    { return nil }
+func (anywhere) SetDemand(string, []watchers.Demand)     {}
+func (anywhere) SetDemands(map[string][]watchers.Demand) {}
 
 type noEvents struct{}
 

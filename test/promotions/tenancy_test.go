@@ -32,6 +32,8 @@ func (d *demanded) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 func (*demanded) WaitForObjects(context.Context) error            { return nil }
 func (d *demanded) SetDemand(_ string, demands []watchers.Demand) { d.demands = demands }
 
+func (d *demanded) SetDemands(map[string][]watchers.Demand) {}
+
 // With --no-cross-namespace-refs a Pipeline sees neither the clusters nor, in the management
 // cluster, the applications of other namespaces. Its other environments continue.
 func TestNoCrossNamespaceRefs(t *testing.T) {

@@ -149,8 +149,9 @@ type anywhere struct{}
 func (anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	return ref.ClusterName(), nil
 }
-func (anywhere) WaitForObjects(context.Context) error { return nil }
-func (anywhere) SetDemand(string, []watchers.Demand)  {}
+func (anywhere) WaitForObjects(context.Context) error    { return nil }
+func (anywhere) SetDemand(string, []watchers.Demand)     {}
+func (anywhere) SetDemands(map[string][]watchers.Demand) {}
 
 // hub makes a hub, whose client a test may have put something in front of.
 func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *hubUnder {

@@ -1,0 +1,55 @@
+package pipeline
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/watchers"
+)
+
+// demandCalls records the owners of each call.
+type demandCalls struct{ owners [][]string }
+
+func (d *demandCalls) SetDemand(owner string, _ []watchers.Demand) {
+	d.owners = append(d.owners, []string{owner})
+}
+
+func (d *demandCalls) SetDemands(want map[string][]watchers.Demand) {
+	var all []string
+	for owner, demands := range want {
+		if len(demands) == 2 {
+			all = append(all, owner)
+		}
+	}
+	d.owners = append(d.owners, all)
+}
+
+// TestAStartDemandsEverythingAtOnce: a watch that starts earlier would have to read each
+// application that is demanded later with a request of its own.
+func TestAStartDemandsEverythingAtOnce(t *testing.T) {
+	s := newScene(t)
+	scheme := runtime.NewScheme()
+	s.g.Expect(pipelinesv1.AddToScheme(scheme)).To(Succeed())
+	deleted := pipelineNamed("deleted")
+	deleted.Finalizers, deleted.DeletionTimestamp = []string{"example.org/kept"}, &metav1.Time{Time: s.r.Clock.Now()}
+	s.r.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(pipelineNamed("one"), pipelineNamed("two"), deleted).Build()
+	calls := &demandCalls{}
+	s.r.Watchers = calls
+	for range 2 {
+		// The one that is deleted needs nothing else of the reconciler.
+		_, err := s.r.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(deleted)})
+		s.g.Expect(err).NotTo(HaveOccurred())
+	}
+	s.g.Expect(calls.owners).To(HaveLen(3))
+	s.g.Expect(calls.owners[0]).To(ConsistOf("Pipeline/apps/one", "Pipeline/apps/two"))
+	s.g.Expect(calls.owners[1:]).To(HaveEach(ConsistOf("Pipeline/apps/deleted")))
+	s.g.Expect(s.r.Index.Stats().Objects).To(Equal(2))
+}
