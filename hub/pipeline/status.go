@@ -108,7 +108,7 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 		}
 		// An application that was observed to be absent becomes stale, too. Otherwise its
 		// target would appear as one that is known to run nothing.
-		wasSeen := status.Revision != "" || s.known || (before != nil && before.ObservedTime != nil)
+		wasSeen := status.Revision != "" || s.known || (before != nil && before.Observed() != nil)
 		status.Stale = !s.target.Fresh && wasSeen
 		status.ObservedTime = r.observedTime(before, status, s)
 		statuses = append(statuses, status)
@@ -143,8 +143,8 @@ func lastSeen(last *pipelinesv1.EnvironmentStatus, j int, ref pipelinesv1.Cluste
 func (r *Reconciler) observedTime(before *pipelinesv1.TargetStatus, now pipelinesv1.TargetStatus, s observation) *metav1.Time {
 	same := before != nil && before.Revision == now.Revision && (before.Ready == now.Ready || now.Stale || before.Stale)
 	switch {
-	case same && before.ObservedTime != nil:
-		return before.ObservedTime
+	case same && before.Observed() != nil:
+		return before.Observed().DeepCopy()
 	case s.known && !s.obs.At.IsZero():
 		return &metav1.Time{Time: s.obs.At.Truncate(1e9)}
 	default:

@@ -1,18 +1,13 @@
 package v1alpha1
 
-import "k8s.io/apimachinery/pkg/util/json"
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// UnmarshalJSON decodes the status of a target. A time that an earlier version stored
-// under its former name is copied to the present name. The former field is kept: it
-// shows that the stored object has the former shape.
-func (s *TargetStatus) UnmarshalJSON(data []byte) error {
-	type plain TargetStatus
-	s.FormerObservedAt = nil
-	if err := json.Unmarshal(data, (*plain)(s)); err != nil {
-		return err
-	}
+// Observed returns the value of observedTime, also of an object that an earlier version stored
+// with the former name; nil if there is none. A former name that is present has the newer
+// value: this version never writes it.
+func (s *TargetStatus) Observed() *metav1.Time {
 	if s.FormerObservedAt != nil {
-		s.ObservedTime = s.FormerObservedAt.DeepCopy()
+		return s.FormerObservedAt
 	}
-	return nil
+	return s.ObservedTime
 }

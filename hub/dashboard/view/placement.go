@@ -58,8 +58,8 @@ func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen
 	if seen != nil {
 		t.Revision = seen.Revision
 		t.Note = noteOf(seen)
-		if seen.ObservedTime != nil {
-			t.At = seen.ObservedTime.Time
+		if at := seen.Observed(); at != nil {
+			t.At = at.Time
 		}
 	}
 	if stale {

@@ -58,7 +58,7 @@ func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStat
 	}
 	for j := range targets[:min(len(targets), len(status.Targets))] {
 		s := &status.Targets[j]
-		absent := s.ObservedTime != nil && s.Revision == "" && !s.Ready
+		absent := s.Observed() != nil && s.Revision == "" && !s.Ready
 		targets[j] = Target{Fresh: !s.Stale && (s.Error == "" || absent), Ready: s.Ready, Revision: s.Revision}
 	}
 	return targets

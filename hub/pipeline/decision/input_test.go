@@ -20,16 +20,17 @@ func TestTargetsOf(t *testing.T) {
 		status []pipelinesv1.TargetStatus
 		want   []Target
 	}{
-		"no status":                         {two, nil, []Target{{}, {}}},
-		"ready":                             {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0")}},
-		"not ready":                         {one, []pipelinesv1.TargetStatus{{Revision: "1.0"}}, []Target{unready("1.0")}},
-		"stale":                             {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0", Stale: true}}, []Target{stale("1.0")}},
-		"never observed":                    {one, []pipelinesv1.TargetStatus{{Error: "not observed yet"}}, []Target{{}}},
-		"not readable, a revision is known": {one, []pipelinesv1.TargetStatus{{Error: "forbidden", Revision: "1.0", ObservedTime: seen}}, []Target{{Revision: "1.0"}}},
-		"observed to be absent":             {one, []pipelinesv1.TargetStatus{{Error: "not found", ObservedTime: seen}}, []Target{{Fresh: true}}},
-		"absent, then unreachable":          {one, []pipelinesv1.TargetStatus{{Error: "no answer", ObservedTime: seen, Stale: true}}, []Target{{}}},
-		"added to the spec since":           {two, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0"), {}}},
-		"removed from the spec since":       {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}, {Revision: "0.9"}}, []Target{at("1.0")}},
+		"no status":                            {two, nil, []Target{{}, {}}},
+		"ready":                                {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0")}},
+		"not ready":                            {one, []pipelinesv1.TargetStatus{{Revision: "1.0"}}, []Target{unready("1.0")}},
+		"stale":                                {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0", Stale: true}}, []Target{stale("1.0")}},
+		"never observed":                       {one, []pipelinesv1.TargetStatus{{Error: "not observed yet"}}, []Target{{}}},
+		"not readable, a revision is known":    {one, []pipelinesv1.TargetStatus{{Error: "forbidden", Revision: "1.0", ObservedTime: seen}}, []Target{{Revision: "1.0"}}},
+		"observed to be absent":                {one, []pipelinesv1.TargetStatus{{Error: "not found", ObservedTime: seen}}, []Target{{Fresh: true}}},
+		"absent, stored by an earlier version": {one, []pipelinesv1.TargetStatus{{Error: "not found", FormerObservedAt: seen}}, []Target{{Fresh: true}}},
+		"absent, then unreachable":             {one, []pipelinesv1.TargetStatus{{Error: "no answer", ObservedTime: seen, Stale: true}}, []Target{{}}},
+		"added to the spec since":              {two, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}}, []Target{at("1.0"), {}}},
+		"removed from the spec since":          {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}, {Revision: "0.9"}}, []Target{at("1.0")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var status *pipelinesv1.EnvironmentStatus
