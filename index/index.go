@@ -17,35 +17,28 @@ type Index struct {
 type state struct {
 	// uses: Pipeline → its Use.
 	uses map[types.NamespacedName]Use
-	// users: application → Pipelines that use it. It never contains an empty set.
-	users map[Object]keys
 	// refs: cluster name → Pipelines that declare a reference of that name.
 	refs map[string]keys
-	// objects: cluster → kind → applications that are used there. It never contains an
-	// empty map.
-	objects map[string]map[Kind]map[Object]struct{}
-	// last: application → last observation. It only contains applications in users.
-	last map[Object]Observation
+	// apps: cluster → kind → name → application. It only contains applications that a
+	// Pipeline uses, and never an empty map.
+	apps map[string]map[Kind]map[name]*application
 	// fresh: kind in a cluster → its Freshness.
 	fresh map[place]Freshness
 	// stale: kind in a cluster → namespaces that are not fresh although the kind is.
 	stale map[place]map[string]Freshness
-	// unread: application → why it cannot be read, although its kind can. It only contains
-	// applications in users.
-	unread map[Object]Freshness
+	// objects and observations are how many applications there are, and how many of them
+	// were observed.
+	objects, observations int
 }
 
 // New makes an empty Index.
 func New() *Index {
 	return &Index{lockedState: state{
-		uses:    map[types.NamespacedName]Use{},
-		users:   map[Object]keys{},
-		refs:    map[string]keys{},
-		objects: map[string]map[Kind]map[Object]struct{}{},
-		last:    map[Object]Observation{},
-		fresh:   map[place]Freshness{},
-		stale:   map[place]map[string]Freshness{},
-		unread:  map[Object]Freshness{},
+		uses:  map[types.NamespacedName]Use{},
+		refs:  map[string]keys{},
+		apps:  map[string]map[Kind]map[name]*application{},
+		fresh: map[place]Freshness{},
+		stale: map[place]map[string]Freshness{},
 	}}
 }
 
@@ -65,14 +58,14 @@ func (x *Index) SetPipeline(key types.NamespacedName, use Use) []types.Namespace
 	// their observations.
 	s.uses[key] = use
 	for _, ref := range use.Refs {
-		add(s.refs, ref, key)
+		s.refs[ref] = s.refs[ref].with(key)
 	}
 	for _, o := range use.Objects {
 		s.use(o, key)
 	}
 	for _, ref := range old.Refs {
 		if !slices.Contains(use.Refs, ref) {
-			remove(s.refs, ref, key)
+			s.removeRef(ref, key)
 		}
 	}
 	for _, o := range old.Objects {
@@ -93,7 +86,7 @@ func (x *Index) RemovePipeline(key types.NamespacedName) []types.NamespacedName 
 	old := s.uses[key]
 	delete(s.uses, key)
 	for _, ref := range old.Refs {
-		remove(s.refs, ref, key)
+		s.removeRef(ref, key)
 	}
 	for _, o := range old.Objects {
 		s.release(o, key)
@@ -115,18 +108,15 @@ func (x *Index) Rivals(key types.NamespacedName) []Rival {
 func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s := &x.lockedState
-	users := s.users[o]
-	if len(users) == 0 {
+	a := x.lockedState.app(o)
+	if a == nil || (a.observed && a.last.equal(seen) && a.unread == nil) {
 		return nil
 	}
-	_, unread := s.unread[o]
-	delete(s.unread, o)
-	if last, known := s.last[o]; known && last.equal(seen) && !unread {
-		return nil
+	if !a.observed {
+		x.lockedState.observations++
 	}
-	s.last[o] = seen
-	return slices.Clone(users)
+	a.last, a.observed, a.unread = seen, true, nil
+	return slices.Clone(a.users)
 }
 
 // SetUnread sets why one application cannot be read, although its kind can, and returns the
@@ -134,13 +124,12 @@ func (x *Index) Observe(o Object, seen Observation) []types.NamespacedName {
 func (x *Index) SetUnread(o Object, why Freshness) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s := &x.lockedState
-	users := s.users[o]
-	if last, is := s.unread[o]; len(users) == 0 || (is && last == why) {
+	a := x.lockedState.app(o)
+	if a == nil || (a.unread != nil && *a.unread == why) {
 		return nil
 	}
-	s.unread[o] = why
-	return slices.Clone(users)
+	a.unread = &why
+	return slices.Clone(a.users)
 }
 
 // Last returns the last observation of an application, whether there is one, and its
@@ -149,7 +138,6 @@ func (x *Index) Last(o Object) (Observation, bool, Freshness) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	s := &x.lockedState
-	seen, known := s.last[o]
 	p := place{o.Cluster, o.Kind}
 	fresh, set := s.fresh[p]
 	if !set {
@@ -158,10 +146,14 @@ func (x *Index) Last(o Object) (Observation, bool, Freshness) {
 	if stale, is := s.stale[p][o.Namespace]; is && fresh.Fresh {
 		fresh = stale
 	}
-	if unread, is := s.unread[o]; is && fresh.Fresh {
-		fresh = unread
+	a := s.app(o)
+	if a == nil {
+		return Observation{}, false, fresh
 	}
-	return seen, known, fresh
+	if a.unread != nil && fresh.Fresh {
+		fresh = *a.unread
+	}
+	return a.last, a.observed, fresh
 }
 
 // SetFreshness sets the Freshness of a kind in a cluster and returns the Pipelines to wake,
@@ -175,7 +167,7 @@ func (x *Index) SetFreshness(cluster string, k Kind, f Freshness) []types.Namesp
 		return nil
 	}
 	s.fresh[p] = f
-	return s.usersWhere(p, func(Object) bool { return true })
+	return s.usersWhere(p, func(name) bool { return true })
 }
 
 // SetNamespaceFreshness sets the Freshness of a kind in one namespace, and returns the
@@ -202,7 +194,7 @@ func (x *Index) SetNamespaceFreshness(cluster string, k Kind, namespace string, 
 		}
 		s.stale[p][namespace] = f
 	}
-	return s.usersWhere(p, func(o Object) bool { return o.Namespace == namespace })
+	return s.usersWhere(p, func(n name) bool { return n.namespace == namespace })
 }
 
 // Forget removes the observations of a kind in a cluster. It is called when another cluster
@@ -214,9 +206,11 @@ func (x *Index) Forget(cluster string, k Kind) {
 	p := place{cluster, k}
 	delete(s.fresh, p)
 	delete(s.stale, p)
-	for o := range s.objects[cluster][k] {
-		delete(s.last, o)
-		delete(s.unread, o)
+	for _, a := range s.apps[cluster][k] {
+		if a.observed {
+			s.observations--
+		}
+		*a = application{users: a.users}
 	}
 }
 
@@ -227,9 +221,9 @@ func (x *Index) PipelinesOfRef(ref string) []types.NamespacedName {
 	defer x.mu.RUnlock()
 	s := &x.lockedState
 	found := slices.Clone(s.refs[ref])
-	for _, objects := range s.objects[ref] {
-		for o := range objects {
-			found = append(found, s.users[o]...)
+	for _, apps := range s.apps[ref] {
+		for _, a := range apps {
+			found = append(found, a.users...)
 		}
 	}
 	return sorted(found)
@@ -240,36 +234,66 @@ func (x *Index) Stats() Stats {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	s := &x.lockedState
-	return Stats{Pipelines: len(s.uses), Objects: len(s.users), Observations: len(s.last)}
+	return Stats{Pipelines: len(s.uses), Objects: s.objects, Observations: s.observations}
+}
+
+func (s *state) removeRef(ref string, key types.NamespacedName) {
+	if left := s.refs[ref].without(key); len(left) > 0 {
+		s.refs[ref] = left
+	} else {
+		delete(s.refs, ref)
+	}
+}
+
+// app returns an application; nil if no Pipeline uses it.
+func (s *state) app(o Object) *application {
+	return s.apps[o.Cluster][o.Kind][name{o.Namespace, o.Name}]
 }
 
 func (s *state) use(o Object, key types.NamespacedName) {
-	add(s.users, o, key)
-	kinds := s.objects[o.Cluster]
+	a := s.app(o)
+	if a == nil {
+		a = &application{}
+		s.insert(o, a)
+	}
+	a.users = a.users.with(key)
+}
+
+func (s *state) insert(o Object, a *application) {
+	kinds := s.apps[o.Cluster]
 	if kinds == nil {
-		kinds = map[Kind]map[Object]struct{}{}
-		s.objects[o.Cluster] = kinds
+		kinds = map[Kind]map[name]*application{}
+		s.apps[o.Cluster] = kinds
 	}
 	if kinds[o.Kind] == nil {
-		kinds[o.Kind] = map[Object]struct{}{}
+		kinds[o.Kind] = map[name]*application{}
 	}
-	kinds[o.Kind][o] = struct{}{}
+	kinds[o.Kind][name{o.Namespace, o.Name}] = a
+	s.objects++
 }
 
 func (s *state) release(o Object, key types.NamespacedName) {
-	remove(s.users, o, key)
-	if len(s.users[o]) > 0 {
+	a := s.app(o)
+	if a == nil {
 		return
 	}
-	delete(s.last, o)
-	delete(s.unread, o)
-	kinds := s.objects[o.Cluster]
-	delete(kinds[o.Kind], o)
+	if a.users = a.users.without(key); len(a.users) == 0 {
+		s.remove(o, a)
+	}
+}
+
+func (s *state) remove(o Object, a *application) {
+	kinds := s.apps[o.Cluster]
+	delete(kinds[o.Kind], name{o.Namespace, o.Name})
 	if len(kinds[o.Kind]) == 0 {
 		delete(kinds, o.Kind)
 	}
 	if len(kinds) == 0 {
-		delete(s.objects, o.Cluster)
+		delete(s.apps, o.Cluster)
+	}
+	s.objects--
+	if a.observed {
+		s.observations--
 	}
 }
 
@@ -279,16 +303,25 @@ func (s *state) rivals(key types.NamespacedName) []Rival {
 	var found []Rival
 	use := s.uses[key]
 	for i, o := range use.Objects {
-		if len(s.users[o]) < 2 || !use.promotesAt(i) || slices.ContainsFunc(found, func(r Rival) bool { return r.Object == o }) {
+		users := s.users(o)
+		if len(users) < 2 || !use.promotesAt(i) || slices.ContainsFunc(found, func(r Rival) bool { return r.Object == o }) {
 			continue
 		}
-		for _, other := range s.users[o] {
+		for _, other := range users {
 			if other != key && s.uses[other].promotes(o) {
 				found = append(found, Rival{Object: o, Pipeline: other})
 			}
 		}
 	}
 	return found
+}
+
+// users returns the Pipelines that use an application.
+func (s *state) users(o Object) keys {
+	if a := s.app(o); a != nil {
+		return a.users
+	}
+	return nil
 }
 
 // changed returns the Pipelines of rivals that are in one of two lists only.
@@ -312,29 +345,14 @@ func changed(before, after []Rival) []types.NamespacedName {
 
 // usersWhere returns the Pipelines that use applications of a kind in a cluster, of those
 // applications that concerned selects.
-func (s *state) usersWhere(p place, concerned func(Object) bool) []types.NamespacedName {
+func (s *state) usersWhere(p place, concerned func(name) bool) []types.NamespacedName {
 	var found keys
-	for o := range s.objects[p.cluster][p.kind] {
-		if concerned(o) {
-			found = append(found, s.users[o]...)
+	for n, a := range s.apps[p.cluster][p.kind] {
+		if concerned(n) {
+			found = append(found, a.users...)
 		}
 	}
 	return sorted(found)
-}
-
-func add[K comparable](sets map[K]keys, k K, key types.NamespacedName) {
-	if at, had := slices.BinarySearchFunc(sets[k], key, compare); !had {
-		sets[k] = slices.Insert(sets[k], at, key)
-	}
-}
-
-func remove[K comparable](sets map[K]keys, k K, key types.NamespacedName) {
-	if at, had := slices.BinarySearchFunc(sets[k], key, compare); had {
-		sets[k] = slices.Delete(sets[k], at, at+1)
-	}
-	if len(sets[k]) == 0 {
-		delete(sets, k)
-	}
 }
 
 // sorted sorts Pipelines and removes duplicates.

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -109,6 +110,38 @@ type place struct {
 	kind    Kind
 }
 
+// name of an application, in its cluster.
+type name struct{ namespace, name string }
+
+// application is what is known of an application.
+type application struct {
+	// users are the Pipelines that use it; never empty.
+	users keys
+	// last is the last observation, if observed is set.
+	last     Observation
+	observed bool
+	// unread is why it cannot be read, although its kind can; nil if it can.
+	unread *Freshness
+}
+
 // keys is a set of Pipelines, sorted. Most sets have one Pipeline, and a map with one key is
 // ten times as large.
 type keys []types.NamespacedName
+
+// with returns the set with a Pipeline. It may modify the receiver.
+func (k keys) with(key types.NamespacedName) keys {
+	at, had := slices.BinarySearchFunc(k, key, compare)
+	if had {
+		return k
+	}
+	return slices.Insert(k, at, key)
+}
+
+// without returns the set without a Pipeline. It may modify the receiver.
+func (k keys) without(key types.NamespacedName) keys {
+	at, had := slices.BinarySearchFunc(k, key, compare)
+	if !had {
+		return k
+	}
+	return slices.Delete(k, at, at+1)
+}
