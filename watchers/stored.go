@@ -3,13 +3,13 @@ package watchers
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // key is what is stored of an object that is not demanded: namespace, name, UID and
 // resourceVersion.
 type key struct {
-	metav1.TypeMeta
 	metav1.ObjectMeta
 	// unreadable: it is demanded, and Reduce could not read it.
 	unreadable bool
@@ -22,6 +22,9 @@ func newKey(o metav1.Object) *key {
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
 	}}
 }
+
+// GetObjectKind implements runtime.Object.
+func (k *key) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements runtime.Object.
 func (k *key) DeepCopyObject() runtime.Object {

@@ -1,6 +1,8 @@
 package apps
 
 import (
+	"unique"
+
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,13 +29,15 @@ func DefaultKinds() []schema.GroupKind { return []schema.GroupKind{HelmRelease, 
 // App is the stored form of an application. Its metadata has only name, namespace, UID,
 // resourceVersion, generation and deletionTimestamp.
 type App struct {
-	metav1.TypeMeta
 	metav1.ObjectMeta
 	// Observation was made when the object was read; its At is not set.
 	Observation index.Observation
 }
 
 var _ client.Object = &App{}
+
+// GetObjectKind implements runtime.Object. The kind is that of the watch, and is not stored.
+func (a *App) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject implements runtime.Object.
 func (a *App) DeepCopyObject() runtime.Object {
@@ -82,14 +86,18 @@ func reading(kind schema.GroupKind) ([]string, func(*unstructured.Unstructured) 
 
 func metadata(u *unstructured.Unstructured) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace:         text(u.Object, "metadata", "namespace"),
-		Name:              text(u.Object, "metadata", "name"),
+		Namespace:         shared(text(u.Object, "metadata", "namespace")),
+		Name:              shared(text(u.Object, "metadata", "name")),
 		UID:               types.UID(text(u.Object, "metadata", "uid")),
 		ResourceVersion:   text(u.Object, "metadata", "resourceVersion"),
 		Generation:        u.GetGeneration(),
 		DeletionTimestamp: deletionTimestamp(u),
 	}
 }
+
+// shared returns one copy for all equal texts: most clusters run the same applications, in
+// the same namespaces and revisions.
+func shared(s string) string { return unique.Make(s).Value() }
 
 func deletionTimestamp(u *unstructured.Unstructured) *metav1.Time {
 	if text(u.Object, "metadata", "deletionTimestamp") == "" {

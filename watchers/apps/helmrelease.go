@@ -48,6 +48,7 @@ func helmRelease(u *unstructured.Unstructured) index.Observation {
 	}
 	if runs >= 0 {
 		o.Revision, o.Digest = normalise(history[runs].ChartVersion, history[runs].OCIDigest)
+		o.Revision = shared(o.Revision)
 	}
 	return withRevision(o, "no release in status.history is "+statusDeployed)
 }

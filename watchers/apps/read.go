@@ -30,7 +30,7 @@ func kustomization(u *unstructured.Unstructured) index.Observation { return appl
 // applied reads status.lastAppliedRevision.
 func applied(u *unstructured.Unstructured, generation bool) index.Observation {
 	o := health(u, generation)
-	o.Revision = clean(text(u.Object, "status", "lastAppliedRevision"))
+	o.Revision = shared(clean(text(u.Object, "status", "lastAppliedRevision")))
 	return withRevision(o, "status.lastAppliedRevision is empty")
 }
 
