@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,21 +24,14 @@ import (
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/playground/nats"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
-// freeAddress of this machine: not one of those that connections are given, so that it
-// is still free when it is listened to.
+// freeAddress of this machine.
 func freeAddress(g *WithT) string {
-	const first, last, tries = 20000, 32000, 100
-	for range tries {
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(last-first))))
-		if err == nil {
-			g.Expect(listener.Close()).To(Succeed())
-			return listener.Addr().String()
-		}
-	}
-	g.Expect(tries).To(BeZero(), "so many addresses were taken")
-	return ""
+	address, err := ports.Free()
+	g.Expect(err).NotTo(HaveOccurred())
+	return address
 }
 
 // startHub starts a hub, which stops at the end of the test.

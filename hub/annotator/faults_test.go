@@ -29,6 +29,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/ec2"
 	"github.com/capstan-hub/capstan/playground/leaks"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
 // without is what EC2 offers but for one type.
@@ -57,13 +58,14 @@ func (w *world) ready(instanceType string) *unstructured.Unstructured {
 func TestUnknownTypeThenReleased(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
+	w.aws.timings.Negative = 5 * time.Second // Longer than an Event takes.
 	w.aws.ec2.Offer(region, without("g5.xlarge")...)
-	w.start()
 	md := w.ready("g5.xlarge")
+	w.start()
 	unknown := `Warning FailedUpdate InstanceTypeUnknown: EC2 has no instance type "g5.xlarge" in region eu-west-1`
 	w.awaitsEvents("md").Should(ConsistOf(HavePrefix(unknown)))
 	asked := w.aws.describes(region)
-	w.g.Consistently(func() int { return w.aws.describes(region) }, w.aws.timings.Negative/2).Should(Equal(asked), "the answer is remembered")
+	w.g.Consistently(func() int { return w.aws.describes(region) }, 500*time.Millisecond).Should(Equal(asked), "the answer is remembered")
 	w.g.Expect(w.annotations(md)).To(BeEmpty())
 	w.aws.ec2.Offer(region, ec2.Fixtures()...)
 	w.awaits(md).Should(equal(g5(region)))
@@ -75,8 +77,8 @@ func TestUnknownTypeThenReleased(t *testing.T) {
 func TestRetiredTypeKeepsItsAnnotations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	stop := w.start()
 	md := w.ready("p3.2xlarge")
+	stop := w.start()
 	w.awaits(md).Should(And(HaveKeyWithValue(annotation.CPU, "8"), HaveKeyWithValue(annotation.Memory, "62464Mi")))
 	before := w.annotations(md)
 	stop()
@@ -103,8 +105,8 @@ func TestEC2Fails(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, newest)
 			heal := w.aws.Inject(c.rule)
-			w.start()
 			md := w.ready("m5.large")
+			w.start()
 			w.awaitsEvents("md").Should(ConsistOf(HavePrefix(c.says)))
 			w.g.Expect(w.annotations(md)).To(BeEmpty())
 			heal()
@@ -120,13 +122,11 @@ func TestEC2RefusesConnections(t *testing.T) {
 	newest.Get(t)  // Its processes outlive the test.
 	leaks.AtEnd(t) // The test is not parallel: no other annotator runs.
 	w := newWorld(t, newest)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.Free()
 	w.g.Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	w.g.Expect(listener.Close()).To(Succeed())
 	w.aws.loadOptions = append(w.aws.loadOptions, config.WithBaseEndpoint("http://"+address))
-	w.start()
 	md := w.ready("m5.large")
+	w.start()
 	w.awaitsEvents("md").Should(ConsistOf("Warning ReconcileError AWSUnavailable: EC2 in region eu-west-1 is unreachable or returned an invalid answer"))
 	w.g.Expect(w.annotations(md)).To(BeEmpty())
 	w.g.Expect(w.aws.describes(region)).To(BeZero())
@@ -149,18 +149,18 @@ func TestEC2RefusesConnections(t *testing.T) {
 func TestWhatWaitsForEC2IsWoken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	w.aws.timings.Call = 3 * time.Second
+	w.aws.timings.Call = 8 * time.Second // Much longer than the wait below.
 	heal := w.aws.Inject(aws.Rule{Hang: true})
 	looks := &gets{}
 	w.options.Catalogue = looks
-	w.start()
 	md := w.ready("m5.large")
+	w.start()
 	w.g.Eventually(func() int { return w.aws.UnderWay(aws.Match{Service: "ec2"}) }).Should(Equal(1))
 	w.g.Eventually(looks.Load).Should(BeNumerically(">=", 1))
 	before := looks.Load()
 	w.g.Consistently(looks.Load, 2*time.Second).Should(BeNumerically("<=", before+1), "at most the look of an object that came just now")
+	heal() // The call that hangs still fails.
 	w.g.Eventually(looks.Load).Should(BeNumerically(">", before+1), "the failure wakes")
-	heal()
 	w.awaits(md).Should(equal(m5(region)))
 }
 
@@ -199,12 +199,12 @@ func TestARegionThatHangs(t *testing.T) {
 func TestWrongRegion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	w.start()
 	w.create(w.capiCluster("AWSCluster", ""))
 	w.create(w.awsCluster("Ireland"))
 	w.create(w.template("t", "m5.large"))
 	md := w.deployment("md", "t")
 	w.create(md)
+	w.start()
 	w.awaitsEvents("md").Should(ConsistOf(HavePrefix(`Warning FailedUpdate RegionUnknown: "Ireland" is not a region of AWS`)))
 	w.patch(w.awsCluster(""), `{"spec":{"region":"eu-west-1"}}`)
 	w.awaits(md).Should(equal(m5(region)))
@@ -223,8 +223,8 @@ func TestHalfAnswers(t *testing.T) {
 			info := ec2.Fixture("m5.large")
 			half(&info)
 			w.aws.ec2.Offer(region, append(without("m5.large"), info)...)
-			w.start()
 			md := w.ready("m5.large")
+			w.start()
 			w.awaitsEvents("md").Should(ConsistOf(And(HavePrefix("Warning FailedUpdate InstanceTypeIncomplete:"), ContainSubstring(name))))
 			w.g.Expect(w.annotations(md)).To(BeEmpty())
 		})
@@ -235,8 +235,8 @@ func TestHalfAnswers(t *testing.T) {
 func TestNoArchitecture(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	w.start()
 	md := w.ready("mac1.metal")
+	w.start()
 	w.awaits(md).Should(HaveKeyWithValue(annotation.Labels, And(ContainSubstring("kubernetes.io/os=linux"), Not(ContainSubstring("arch")))))
 	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning FailedUpdate UnknownArchitecture: EC2 lists no architecture of mac1.metal")))
 }
@@ -245,12 +245,12 @@ func TestNoArchitecture(t *testing.T) {
 func TestMalformedForeignValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	w.start()
 	w.usual(region)
 	w.create(w.template("t", "m5.large"))
 	md := w.deployment("md", "t")
 	md.SetAnnotations(map[string]string{annotation.Memory: "500mb"})
 	w.create(md)
+	w.start()
 	w.awaits(md).Should(And(HaveKeyWithValue(annotation.Memory, "500mb"), HaveKeyWithValue(annotation.CPU, "2")))
 	w.awaitsEvents("md").Should(ConsistOf(
 		HavePrefix(`Warning InvalidCapacityAnnotation InvalidAnnotation: capacity.cluster-autoscaler.kubernetes.io/memory="500mb" is not a quantity`),
@@ -424,12 +424,13 @@ func TestIdentityOfTheCluster(t *testing.T) {
 	use("selected", "ap-northeast-1")
 	w.awaits(md).Should(equal(m5("ap-northeast-1")))
 	w.g.Expect(callers("ap-northeast-1")()).To(HaveEach(aws.RootARN), "the hub does not read Namespaces")
-	// The identity counts also where an annotation names the region.
+	w.g.Expect(w.events("md")).To(BeEmpty())
+	// The identity counts also where an annotation names the region. (Until both changes are seen,
+	// there may be an Event.)
 	w.patch(cluster, `{"metadata":{"annotations":{"`+annotator.RegionAnnotation+`":"sa-east-1"}}}`)
 	w.patch(infra, fmt.Sprintf(`{"spec":{"region":null,"identityRef":{"name":%q}}}`, w.namespace+"-good"))
 	w.awaits(md).Should(equal(m5("sa-east-1")))
 	w.g.Expect(callers("sa-east-1")()).To(ContainElement(ContainSubstring("assumed-role/capa/")))
-	w.g.Expect(w.events("md")).To(BeEmpty())
 }
 
 // Must show 2, as far as an object: every type of the fixtures has exactly the values

@@ -15,10 +15,10 @@ import (
 func TestOneTroubleAfterTheOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	w.start()
 	w.usual(region)
 	md := w.deployment("md", "t")
 	w.create(md)
+	w.start()
 	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning FailedUpdate TemplateNotFound: ")))
 	w.create(w.template("t", "m5.lagre"))
 	w.awaitsEvents("md").Should(ConsistOf(
@@ -48,7 +48,6 @@ func TestTroublesOfASelfManagedCluster(t *testing.T) {
 func TestMuchThatIsMalformed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	w.start()
 	w.usual(region)
 	w.create(w.template("t", "m5.large"))
 	md := w.deployment("md", "t")
@@ -58,6 +57,7 @@ func TestMuchThatIsMalformed(t *testing.T) {
 	}
 	md.SetAnnotations(map[string]string{annotation.Labels: strings.Join(odd, ",")})
 	w.create(md)
+	w.start()
 	w.awaitsEvents("md").Should(ConsistOf(And(HavePrefix("Warning InvalidCapacityAnnotation InvalidAnnotation: "), ContainSubstring("497 more"))))
 	w.g.Eventually(func() float64 { return w.metric("capstan_annotator_problems") }).Should(Equal(1.0))
 	w.patch(md, `{"metadata":{"annotations":{"`+annotation.Labels+`":null}}}`)
@@ -69,10 +69,10 @@ func TestMuchThatIsMalformed(t *testing.T) {
 func TestLongMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
-	w.start()
 	w.create(w.awsCluster(strings.Repeat("é", 2000)))
 	w.create(w.capiCluster("AWSCluster", ""))
 	w.create(w.template("t", "m5.large"))
 	w.create(w.deployment("md", "t"))
+	w.start()
 	w.awaitsEvents("md").Should(ConsistOf(And(HavePrefix(`Warning FailedUpdate RegionUnknown: "ééé`), HaveSuffix("é…"))))
 }

@@ -92,7 +92,8 @@ func clientOf(t *testing.T, p *controlplane.Shared) client.Client {
 	return c
 }
 
-// start an annotator. The function returned ends it, as the end of the test does.
+// start an annotator. The function returned ends it, as the end of the test does. Objects that
+// exist before are all known at the first reconciliation; later ones may be seen in any order.
 func (w *world) start() (stop func()) {
 	w.Helper()
 	mgr, err := ctrl.NewManager(w.config, ctrl.Options{

@@ -26,16 +26,16 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/serving"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
 // listening is a started server at a free port.
 func listening(t *testing.T, o Options) (address string, stop func() error) {
 	t.Helper()
 	g := NewWithT(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var err error
+	o.BindAddress, err = ports.Free()
 	g.Expect(err).NotTo(HaveOccurred())
-	o.BindAddress = listener.Addr().String()
-	g.Expect(listener.Close()).To(Succeed())
 	stop = started(t, New(o))
 	g.Eventually(func() error {
 		connection, err := net.Dial("tcp", o.BindAddress)

@@ -94,9 +94,17 @@ func TestRow12SpotBehindMany(t *testing.T) {
 	w.events()
 	var ahead atomic.Int64
 	ahead.Store(-1)
+	read := make(chan struct{})
 	look := func(r *http.Request) *http.Response {
-		if labels(r) && strings.HasSuffix(r.URL.Path, "/noticed") {
+		if !labels(r) {
+			return nil
+		}
+		if strings.HasSuffix(r.URL.Path, "/noticed") {
 			ahead.CompareAndSwap(-1, w.patches.Load())
+		}
+		select { // A busy machine may read more slowly than it patches: no patch before all is read.
+		case <-read:
+		case <-r.Context().Done():
 		}
 		return nil
 	}
@@ -107,6 +115,8 @@ func TestRow12SpotBehindMany(t *testing.T) {
 		bodies[i] = stateChange(instanceID(i), "running", 0)
 	}
 	w.send("events", append(bodies, spot(instanceID(changes), 0))...)
+	w.g.Eventually(func() float64 { return w.metric("messages_total", "what=received") }).Should(BeNumerically(">", changes))
+	close(read)
 	w.awaits(m).Should(Equal("spot-interruption-terminate"))
 	w.Logf("%d patches were ahead of it", ahead.Load())
 	w.g.Expect(ahead.Load()).To(BeNumerically("<", changes/2))

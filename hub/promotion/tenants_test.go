@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 // and no wake is lost when these end.
 func TestANamespaceThatHangsLeavesWorkersToTheOthers(t *testing.T) {
 	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(30 * time.Second)
 	tenants := newTenants(perTenant)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	g.Expect(tenants.Start(t.Context(), queue)).To(Succeed())

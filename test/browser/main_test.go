@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -42,6 +41,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
+	"github.com/capstan-hub/capstan/playground/ports"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -277,23 +277,10 @@ func tokenOf(ctx context.Context, namespace, name string) (string, error) {
 	return request.Status.Token, err
 }
 
-// freeAddress returns a free address whose port is not in the range of outgoing
-// connections, so that it is still free when a hub is started again.
-func freeAddress() (address string, err error) {
-	const first, last, tries = 20000, 32000, 100
-	for range tries {
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(last-first)))); err == nil {
-			return listener.Addr().String(), listener.Close()
-		}
-	}
-	return "", err
-}
-
 // start starts the hub, at its previous address if it ran before.
 func start() error {
 	if world.clock == nil {
-		address, err := freeAddress()
+		address, err := ports.Free()
 		if err != nil {
 			return err
 		}

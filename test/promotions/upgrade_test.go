@@ -229,17 +229,24 @@ func TestUpgradeFromFormerNames(t *testing.T) {
 
 	// The same, as the version before stored them, under its CRDs.
 	probe := worlds["Succeeded"]
-	install(ctx, g, plane.Config(), probe, formerCRDs, false)
+	connection := &capstanv1.ClusterConnection{
+		ObjectMeta: metav1.ObjectMeta{Namespace: probe.ns, Name: "cluster.dev"},
+		Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: probe.ns, Name: "dev"}},
+	}
+	g.Expect(probe.c.Create(ctx, connection)).To(Succeed())
+	install(ctx, g, plane.Config(), probe, connection, formerCRDs, false)
 	former := map[string]stored{}
 	for name, w := range worlds {
 		w.storeFormer(ctx, g, present[name])
 		former[name] = w.stored(ctx, g)
 		g.Expect(former[name].text()).NotTo(MatchRegexp(`(start|finish|approval|nextAttempt|observed)Time"`))
 	}
-	connection := storeFormerConnection(ctx, g, probe)
+	replace(ctx, g, probe, connection.DeepCopy(), map[string]any{
+		"state": "Ready", "reason": "Connected", "since": "2026-01-01T00:00:00Z", "credentialExpiry": "2027-01-01T00:00:00Z",
+	})
 
 	// The upgrade of the CRDs alone loses nothing.
-	install(ctx, g, plane.Config(), probe, controlplane.CRDs("capstan")[0], true)
+	install(ctx, g, plane.Config(), probe, connection, controlplane.CRDs("capstan")[0], true)
 	for name, w := range worlds {
 		g.Expect(w.stored(ctx, g)).To(Equal(former[name]), name)
 	}
@@ -358,21 +365,8 @@ func rename(in any, from, to string) {
 	}
 }
 
-// storeFormerConnection makes a ClusterConnection as the version before stored it.
-func storeFormerConnection(ctx context.Context, g Gomega, w *world) *capstanv1.ClusterConnection {
-	c := &capstanv1.ClusterConnection{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "cluster.dev"},
-		Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: w.ns, Name: "dev"}},
-	}
-	g.Expect(w.c.Create(ctx, c)).To(Succeed())
-	replace(ctx, g, w, c.DeepCopy(), map[string]any{
-		"state": "Ready", "reason": "Connected", "since": "2026-01-01T00:00:00Z", "credentialExpiry": "2027-01-01T00:00:00Z",
-	})
-	return c
-}
-
-// install replaces the CRDs, and waits until the API server serves objects by them.
-func install(ctx context.Context, g *WithT, config *rest.Config, w *world, path string, knowsPresentNames bool) {
+// install replaces the CRDs, and waits until the API server serves objects by each of them.
+func install(ctx context.Context, g *WithT, config *rest.Config, w *world, c *capstanv1.ClusterConnection, path string, knowsPresentNames bool) {
 	_, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{path}, ErrorIfPathMissing: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	serves := func(o client.Object, patch string, present string) func() error {
@@ -400,4 +394,5 @@ func install(ctx context.Context, g *WithT, config *rest.Config, w *world, path 
 	g.Eventually(serves(w.pipeline(ctx, "web"),
 		`{"status":{"environments":{"probe":{"targets":[{"clusterAppRef":{"apiVersion":"v1","kind":"K","name":"n"},"ready":true,"observedTime":"2026-01-01T00:00:00Z"}]}}}}`,
 		"observedTime")).Should(Succeed())
+	g.Eventually(serves(c, `{"status":{"lastTransitionTime":"2026-01-01T00:00:00Z"}}`, "lastTransitionTime")).Should(Succeed())
 }

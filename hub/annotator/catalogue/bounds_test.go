@@ -44,7 +44,7 @@ func TestRolesShareWhatIsKnown(t *testing.T) {
 
 // A region that does not answer is not tried with each of a thousand roles.
 func TestASilentRegionFailsForAllRoles(t *testing.T) {
-	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 200 * time.Millisecond})
+	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 2 * time.Second})
 	w.Inject(aws.Rule{Match: aws.Match{Service: "ec2"}, Hang: true})
 	for _, role := range []awsconfig.Role{{}, roleA, roleB} {
 		_, err := w.as(t, role, ireland, "m5.large")

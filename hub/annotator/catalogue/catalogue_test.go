@@ -88,7 +88,7 @@ func TestWaitersHonourTheirContexts(t *testing.T) {
 
 // Notify reports a failure too, once, so that a caller need not poll.
 func TestAFailureIsToldToWhoDidNotWait(t *testing.T) {
-	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 500 * time.Millisecond})
+	g, w := NewWithT(t), start(t, catalogue.Timings{Call: 3 * time.Second})
 	heal := w.Inject(aws.Rule{Match: aws.Match{Region: ireland}, Hang: true})
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

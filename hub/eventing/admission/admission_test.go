@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +35,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
 const configuration = "capstan-eventingbackends"
@@ -98,10 +98,8 @@ func newWorld(t *testing.T, v Validation, d Defaulting) *world {
 	var err error
 	w.Client, err = client.New(config, client.Options{Scheme: scheme()})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	w.address, err = ports.Free()
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.address = free.Addr().String()
-	w.g.Expect(free.Close()).To(Succeed())
 	w.registry, err = schema.Types(schema.Options{NATSURL: "nats://nats:4222"})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
@@ -195,6 +193,13 @@ func TestWarn(t *testing.T) {
 	w.g.Expect(w.warnings.take()).To(BeEmpty())
 	w.start(t)
 	w.answered(t)
+	// The API server may call the other webhook later.
+	w.g.Eventually(func() map[string]string {
+		probe := w.object("probe", "{type: none}")
+		w.g.Expect(w.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		return probe.Labels
+	}).ShouldNot(BeEmpty())
+	w.warnings.take()
 
 	b := w.object("wrong", mistaken)
 	w.create(t, b)

@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,15 +23,19 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-// record every status of a backend from now on. The returned function returns all so far.
+// record the present status of a backend and every later one. The returned function returns
+// all so far.
 func (w *world) record(name string) func() []map[string]string {
 	w.Helper()
 	c, err := client.NewWithWatch(plane.Get(w.T).Config(), client.Options{Scheme: scheme()})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	changes, err := c.Watch(context.Background(), &eventingv1.EventingBackendList{}, client.InNamespace(w.namespace), client.MatchingFields{"metadata.name": name})
+	// A watch without a resourceVersion may begin with an older status.
+	present := w.get(name)
+	changes, err := c.Watch(context.Background(), &eventingv1.EventingBackendList{}, client.InNamespace(w.namespace), client.MatchingFields{"metadata.name": name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: present.ResourceVersion}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	ended := make(chan struct{})
-	var all []map[string]string
+	all := []map[string]string{conditions(present)}
 	go func() {
 		defer close(ended)
 		for e := range changes.ResultChan() {
@@ -79,6 +84,9 @@ func TestRow3SwitchOfType(t *testing.T) {
 	w.publish(r, 20, 30)
 	w.g.Eventually(stored(server, "capstan")).Should(Equal(20))
 
+	// The watch may be late: wait for the last status, which is like the first.
+	w.g.Eventually(all).Should(And(ContainElement(HaveKeyWithValue("type", "beb")),
+		WithTransform(func(s []map[string]string) map[string]string { return s[len(s)-1] }, good("nats"))))
 	states := all()
 	w.g.Expect(len(states)).To(BeNumerically(">=", 5))
 	before := "nats true"

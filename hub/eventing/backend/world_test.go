@@ -130,7 +130,8 @@ func (w *world) start(election bool) *replica {
 		Scheme: scheme(), Logger: logger, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: ptr.To(true)},
 		LeaderElection: election, LeaderElectionID: "hub", LeaderElectionNamespace: w.namespace, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: ptr.To(3 * time.Second), RenewDeadline: ptr.To(2 * time.Second), RetryPeriod: ptr.To(100 * time.Millisecond),
+		// Long, because a leader that renews too late ends. A leader that stops releases its lease.
+		LeaseDuration: ptr.To(30 * time.Second), RenewDeadline: ptr.To(20 * time.Second), RetryPeriod: ptr.To(100 * time.Millisecond),
 		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())

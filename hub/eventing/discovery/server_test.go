@@ -12,17 +12,20 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/capstan-hub/capstan/playground/leaks"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
 // TestServer: the server serves on its own port, and stops.
 func TestServer(t *testing.T) {
 	leaks.AtEnd(t)
 	g := NewWithT(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.Free()
 	g.Expect(err).NotTo(HaveOccurred())
-	s := &Server{BindAddress: free.Addr().String(), Registry: registry, Logger: logr.Discard()}
+	taken, err := net.Listen("tcp", address)
+	g.Expect(err).NotTo(HaveOccurred())
+	s := &Server{BindAddress: address, Registry: registry, Logger: logr.Discard()}
 	g.Expect(s.Start(t.Context())).To(MatchError(ContainSubstring("address already in use")))
-	g.Expect(free.Close()).To(Succeed())
+	g.Expect(taken.Close()).To(Succeed())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -213,6 +213,8 @@ func TestKilledAtRandom(t *testing.T) {
 		w.g.Expect(twice).To(BeFalse(), e.ID())
 		at[e.ID()] = n
 	}
+	hook.mu.Lock() // A request of the killed process may still be served.
+	defer hook.mu.Unlock()
 	again := 0
 	for _, p := range promotions {
 		want := hub.Promotions(p)

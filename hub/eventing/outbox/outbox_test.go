@@ -137,6 +137,7 @@ func TestRecovery(t *testing.T) {
 	w.state(c, capstanv1.ConnectionUnreachable, at.Add(time.Second))
 	w.g.Eventually(bus.kinds).Should(ContainElement("cluster.unreachable.v1"))
 	w.g.Eventually(w.recorded(c, b)).Should(HaveLen(2), "registered, unreachable")
+	w.g.Eventually(func() string { return w.record(c) }).Should(ContainSubstring(`"state":"Unreachable"`))
 	l.end()
 	w.state(c, capstanv1.ConnectionConnecting, at.Add(2*time.Second))
 	w.state(c, capstanv1.ConnectionReady, at.Add(3*time.Second))

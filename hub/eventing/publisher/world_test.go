@@ -210,6 +210,17 @@ func status(p *Publisher, name string) func() Status {
 	}
 }
 
+// walks returns whether the first walk of the first backend has not ended. Events that are
+// published during a walk are not in the queue yet.
+func walks(p *Publisher) func() bool {
+	return func() bool {
+		b := p.all()[0]
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.lockedQueue.deferring || b.lockedQueue.walking
+	}
+}
+
 func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(2 * time.Millisecond)

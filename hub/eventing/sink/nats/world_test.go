@@ -3,7 +3,7 @@ package nats
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/playground/leaks"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
 func TestMain(m *testing.M) {
@@ -52,12 +53,12 @@ func newBroker(t testing.TB, change func(*server.Options)) *broker {
 }
 
 func freePort(t testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	address, err := ports.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return int(netip.MustParseAddrPort(address).Port())
 }
 
 func (b *broker) start() *broker {
