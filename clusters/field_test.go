@@ -72,7 +72,7 @@ func TestUnauthorizedForAMoment(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	w := newWorld(t, func(o *clusters.Options) { o.Timings.AuthRecheck = 300 * time.Millisecond })
+	w := newWorld(t, func(o *clusters.Options) { o.Timings.AuthRecheck = 600 * time.Millisecond })
 	w.start()
 	connection := w.serves("prod", server)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -29,8 +29,12 @@ func TestFormerNamesOfAClusterConnection(t *testing.T) {
 	w.g.Expect(w.hub.Create(t.Context(), object)).To(Succeed())
 	w.g.Expect(w.hub.Status().Patch(t.Context(), object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(
 		`{"status":{"state":"Ready","reason":"Connected","since":"2026-01-01T00:00:00Z","credentialExpiry":"2026-01-02T00:00:00Z"}}`)))).To(Succeed())
+	// All before the start: without its Cluster, the ClusterConnection is deleted.
+	w.createCluster("prod")
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	w.manager.Demand(w.clusterName("prod"), "test")
 	w.start()
-	w.connected("prod", "")
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
 
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(capstanv1.GroupVersion.WithKind(capstanv1.ClusterConnectionKind))

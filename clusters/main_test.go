@@ -45,6 +45,7 @@ var (
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(30 * time.Second) // The default of 1 s is too short on a busy machine.
 	os.Exit(leaks.Main(func() int {
 		return controlplane.StopShared(m.Run(), os.Stderr, management, oldManagement, workload)
 	}))

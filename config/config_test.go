@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,7 +153,7 @@ func namespace(t *testing.T, name string) string {
 	return name
 }
 
-// bind gives a user a role in a namespace.
+// bind gives a user a role in a namespace, which may patch Promotions.
 func bind(t *testing.T, namespace, kind, role, user string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -161,6 +162,15 @@ func bind(t *testing.T, namespace, kind, role, user string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})).To(Succeed())
+	g.Eventually(func() (bool, error) { // The API server applies the binding a moment later.
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: "patch", Group: capstanv1.GroupVersion.Group, Resource: "promotions",
+			},
+		}}
+		err := world.admin.Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}).WithTimeout(patience).Should(BeTrue())
 }
 
 // allow creates a role in a namespace and binds it to a user.

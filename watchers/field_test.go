@@ -107,6 +107,6 @@ func TestTenThousandLargeApplications(t *testing.T) {
 	cluster := clusters.Ref{Kind: "Cluster", Namespace: w.namespace, Name: "large"}.ClusterName()
 	app := w.release(cluster, "app-9999")
 	w.use("shop", app)
-	w.g.Eventually(w.sight(app), 2*patience).Should(Equal(unready("")), func() string { return w.freshness(app).Message })
+	w.g.Eventually(w.sight(app), 5*patience).Should(Equal(unready("")), func() string { return w.freshness(app).Message })
 	w.g.Eventually(func() (bool, error) { k, err := w.reported("large", apps.HelmRelease)(); return k.Synced, err }).Should(BeTrue())
 }

@@ -51,7 +51,7 @@ func (f fields) add(path []string) {
 func decodeFields(raw []byte, keep fields) (map[string]any, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var object map[string]any
-	switch d.PeekKind() {
+	switch byte(d.PeekKind()) {
 	case '{':
 		var err error
 		if object, err = readMap(d, keep); err != nil {
@@ -102,7 +102,7 @@ func readMap(d *jsontext.Decoder, keep fields) (map[string]any, error) {
 
 // readValue reads any value; of an object, the fields to keep.
 func readValue(d *jsontext.Decoder, keep fields) (any, error) {
-	switch d.PeekKind() {
+	switch byte(d.PeekKind()) {
 	case '{':
 		return readMap(d, keep)
 	case '[':
@@ -112,7 +112,7 @@ func readValue(d *jsontext.Decoder, keep fields) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch token.Kind() {
+	switch byte(token.Kind()) {
 	case 'n':
 		return nil, nil
 	case 't', 'f':
@@ -129,7 +129,7 @@ func readArray(d *jsontext.Decoder) (any, error) {
 	}
 	array := []any{}
 	for {
-		switch d.PeekKind() {
+		switch byte(d.PeekKind()) {
 		case ']', 0: // 0: ReadToken returns the error.
 			_, err := d.ReadToken()
 			return array, err

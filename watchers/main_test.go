@@ -67,6 +67,7 @@ func clientOf(t testing.TB, p *controlplane.Shared) client.Client {
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(patience) // The default of 1 s is too short on a busy machine.
 	os.Exit(leaks.Main(func() int { return controlplane.StopShared(m.Run(), os.Stderr, home, bare) }))
 }
 

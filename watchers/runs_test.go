@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -97,6 +98,13 @@ func TestServerOfClusterChanges(t *testing.T) {
 	// A user who may identify the cluster, but not list.
 	user := "mover-" + w.namespace
 	w.grant(user, "", "namespaces")
+	w.g.Eventually(func() (bool, error) { // The API server applies the grant a moment later.
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces", Name: metav1.NamespaceSystem},
+		}}
+		err := w.hub.Create(t.Context(), review)
+		return review.Status.Allowed, err
+	}).Should(BeTrue())
 	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = proxy.Close() })

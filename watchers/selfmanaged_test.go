@@ -130,11 +130,14 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 
 	reader := watcher.Reader(having)
 	got := newMachineDeployment("")
-	g.Expect(reader.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "after"}, got)).To(Succeed())
+	// Objects are delivered before the Reader is synced.
+	g.Eventually(func() error {
+		return reader.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "after"}, got)
+	}).Should(Succeed())
 	g.Expect(got.GetName()).To(Equal("after"))
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(machineDeployment)
-	g.Expect(reader.List(t.Context(), all, client.InNamespace("default"))).To(Succeed())
+	g.Eventually(func() error { return reader.List(t.Context(), all, client.InNamespace("default")) }).Should(Succeed())
 	g.Expect(all.Items).To(HaveLen(2))
 	err = watcher.Reader(without).Get(t.Context(), client.ObjectKey{Name: "x"}, got)
 	g.Expect(err).To(MatchError(watchers.ErrNotSynced))
@@ -147,7 +150,7 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("install its CRD there")))
 
 	g.Eventually(seen.has(string(clusters.LocalName), "here")).Should(BeTrue(), "of the management cluster")
-	g.Expect(watcher.Reader(clusters.LocalName).List(t.Context(), all)).To(Succeed())
+	g.Eventually(func() error { return watcher.Reader(clusters.LocalName).List(t.Context(), all) }).Should(Succeed())
 	g.Expect(all.Items).To(HaveLen(1), "of SourceNamespace alone")
 	g.Expect(all.Items[0].GetName()).To(Equal("here"))
 
@@ -170,5 +173,7 @@ func TestSourceDoesNotWaitForAClusterWithoutTheKind(t *testing.T) {
 		err := reader.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "before"}, got)
 		return errors.As(err, &unsynced) && !unsynced.Demanded
 	}).Should(BeTrue(), "SourcesIn says no")
-	g.Expect(watcher.Reader(without).Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "late"}, got)).To(Succeed(), "the other is still read")
+	g.Eventually(func() error {
+		return watcher.Reader(without).Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "late"}, got)
+	}).Should(Succeed(), "the other is still read")
 }

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
@@ -34,11 +34,12 @@ import (
 	"github.com/capstan-hub/capstan/clusters/transport"
 	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
-	goleak.VerifyTestMain(m)
+	os.Exit(leaks.MainAll(m.Run))
 }
 
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

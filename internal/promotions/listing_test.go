@@ -126,6 +126,7 @@ func many(g Gomega) *server {
 // settled, and then what the watch delivers. TestLedger of test/bench lists from an API server.
 func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
 	a, s := many(g), NewStripper(clock.RealClock{})
 	informer := s.Informer(a.list)(a.source(), &capstanv1.Promotion{}, 0, toolscache.Indexers{})
 	g.Expect(informer.SetTransform(func(o any) (any, error) {
@@ -135,7 +136,7 @@ func TestPromotionsAreStrippedWhileTheyAreListed(t *testing.T) {
 	})).To(Succeed())
 	run(t, informer)
 
-	g.Eventually(informer.HasSynced).WithTimeout(30 * time.Second).Should(BeTrue())
+	g.Eventually(informer.HasSynced).Should(BeTrue())
 	a.mu.Lock()
 	g.Expect(a.requests[0]).To(Equal(metav1.ListOptions{Limit: sampleSize}), "the newest list")
 	version := metav1.ListOptions{ResourceVersion: "100", ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: pageSize}
@@ -325,6 +326,7 @@ func TestAListIsDecodedAsByEncodingJSON(t *testing.T) {
 
 func TestOtherKindsAreListedAsBefore(t *testing.T) {
 	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
 	a, s := &server{}, NewStripper(clock.RealClock{})
 	_, ok := s.Transform(&metav1.PartialObjectMetadata{})
 	g.Expect(ok).To(BeFalse())

@@ -87,7 +87,7 @@ func TestObjectsAreWokenByTheirSecret(t *testing.T) {
 	g.Eventually(func() []string { names = append(names, woken()...); return names }).Should(ContainElements("early", "late"))
 	g.Expect(names).NotTo(ContainElement("hopeful"))
 	create("to-come")
-	g.Eventually(woken).Should(ConsistOf("hopeful"))
+	g.Eventually(woken).Should(ContainElement("hopeful"))
 
 	waits.Drop(named("early"))
 	waits.Want(named("late"), named("another"))

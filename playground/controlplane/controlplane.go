@@ -11,10 +11,12 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +29,10 @@ const (
 	// machine a control plane is ready in 2 to 3 seconds.
 	startTimeout = 90 * time.Second
 	stopTimeout  = 30 * time.Second
+	// rightsTimeout limits the wait until the API server applies a binding. It is asked every
+	// rightsPoll.
+	rightsTimeout = 30 * time.Second
+	rightsPoll    = 20 * time.Millisecond
 )
 
 // ErrNoBinaries is returned by Start if the binaries do not exist.
@@ -176,6 +182,17 @@ func (c *ControlPlane) ensureAdmin(ctx context.Context, set kubernetes.Interface
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
+	}
+	// The API server applies the binding a moment later.
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "namespaces"},
+	}}
+	err = wait.PollUntilContextTimeout(ctx, rightsPoll, rightsTimeout, true, func(ctx context.Context) (bool, error) {
+		answer, err := set.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until it has the rights of cluster-admin: %w", err)
 	}
 	return nil
 }

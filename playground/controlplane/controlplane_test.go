@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 const (
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 			_, _ = io.WriteString(os.Stderr, err.Error()+"\n")
 			return 1
 		}
-		if err := goleak.Find(); err != nil && code == 0 {
+		if err := leaks.FindAll(); err != nil && code == 0 {
 			_, _ = io.WriteString(os.Stderr, err.Error()+"\n")
 			return 1
 		}

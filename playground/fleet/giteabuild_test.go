@@ -9,7 +9,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
+
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 func buildOf(t *testing.T, script string) (*giteaBuild, *teardown, string) {
@@ -27,7 +28,7 @@ func buildOf(t *testing.T, script string) (*giteaBuild, *teardown, string) {
 }
 
 func TestProgressOfGiteasBuildIsPrinted(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.VerifyNone(t)
 	g := NewWithT(t)
 	// The program goes on when the story waits.
 	b, down, dir := buildOf(t, `echo early; echo compiling; while [ ! -e waiting ]; do :; done; echo "go: downloading x"; echo built`)
@@ -53,7 +54,7 @@ func (w *onWrite) Write(p []byte) (int, error) {
 }
 
 func TestAFailedBuildOfGiteaSaysWhy(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.VerifyNone(t)
 	g := NewWithT(t)
 	b, down, _ := buildOf(t, "echo 'gitea: no C compiler' >&2; exit 3")
 	g.Expect(b.wait(t.Context(), &bytes.Buffer{})).To(MatchError(And(
@@ -62,7 +63,7 @@ func TestAFailedBuildOfGiteaSaysWhy(t *testing.T) {
 }
 
 func TestTheBuildOfGiteaEndsWithTheFleet(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.VerifyNone(t)
 	g := NewWithT(t)
 	b, down, _ := buildOf(t, "sleep 3600")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
 const (
@@ -29,11 +30,11 @@ const (
 // listeners are the addresses at which the hub is to listen, on loopback.
 type listeners struct{ metrics, health, hook, api, webhooks, dashboard string }
 
-func newListeners(ctx context.Context) (listeners, error) {
+func newListeners() (listeners, error) {
 	var l listeners
 	for _, address := range []*string{&l.metrics, &l.health, &l.hook, &l.api, &l.webhooks, &l.dashboard} {
 		var err error
-		if *address, err = freeAddress(ctx); err != nil {
+		if *address, err = ports.Free(); err != nil {
 			return listeners{}, err
 		}
 	}
@@ -61,7 +62,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		return nil
 	})
 
-	at, err := newListeners(ctx)
+	at, err := newListeners()
 	if err != nil {
 		return err
 	}
@@ -139,15 +140,6 @@ func routeWebhooks(ctx context.Context, m *management, address string) error {
 		}
 	}
 	return nil
-}
-
-// freeAddress is a loopback address that nothing listened on a moment ago.
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback)
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 func answersOK(ctx context.Context, url string) error {

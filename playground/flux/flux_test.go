@@ -22,6 +22,7 @@ import (
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 var plane *controlplane.ControlPlane
@@ -203,7 +204,7 @@ func TestAgentFollowsTheSpec(t *testing.T) {
 	g := NewWithT(t)
 	r := newRelease(t)
 	g.Expect(r.Declare(t.Context(), "1.0.0")).To(Succeed()) // The test's own connection is there.
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer leaks.VerifyNone(t, goleak.IgnoreCurrent())
 	agent, err := flux.NewAgent(flux.AgentOptions{Config: plane.Config(), Logger: logr.Discard()})
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())

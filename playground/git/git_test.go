@@ -13,9 +13,9 @@ import (
 
 	"code.gitea.io/sdk/gitea"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 
 	"github.com/capstan-hub/capstan/playground/git"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 const patience = time.Minute
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")
 			return 1
 		}
-		if err := goleak.Find(); err != nil && code == 0 {
+		if err := leaks.FindAll(); err != nil && code == 0 {
 			_, _ = os.Stderr.WriteString(err.Error() + "\n")
 			return 1
 		}

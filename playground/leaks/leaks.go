@@ -7,7 +7,9 @@
 // may run in parallel. AtEnd checks one test, which must not be parallel, because the
 // goroutines of other tests would be reported. A package whose tests are parallel keeps
 // at least one test with AtEnd for each thing that is started and stopped: Main does not
-// see a goroutine that ends late but before the last test.
+// see a goroutine that ends late but before the last test. FindAll, VerifyNone and MainAll
+// do not ignore goroutines of libraries: they are for tests that check those, too, such as
+// that connections are closed. All of them wait for goroutines that are about to end.
 //
 // Trade-offs: Main names the goroutine and where it was created, but not the test that
 // left it. `go test -run` with fewer tests finds the test.
@@ -16,6 +18,7 @@ package leaks
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -39,18 +42,32 @@ var libraries = []string{
 	"github.com/nats-io/nats-server/v2/server/ats.Register.func1",
 }
 
-// Find returns an error that names the goroutines that are running now and were not
-// running when before was taken. It ignores the goroutines of libraries and those of
-// the other functions given. It retries for a moment until they have ended.
+// patience is the time within which goroutines must end. On a busy machine, some end later
+// than goleak waits for them (0.4 s). A test without a leak does not wait.
+const patience = 15 * time.Second
+
+// FindAll returns an error that names the goroutines that run, except those that the options
+// ignore, if they have not ended after patience.
+func FindAll(options ...goleak.Option) error {
+	for began := time.Now(); ; {
+		err := goleak.Find(options...)
+		if err == nil || time.Since(began) > patience {
+			return err
+		}
+	}
+}
+
+// Find is FindAll for the goroutines that were not running when before was taken. It ignores
+// the goroutines of libraries and those of the other functions given.
 func Find(before goleak.Option, others ...string) error {
 	options := []goleak.Option{before}
 	for _, function := range append(others, libraries...) {
 		options = append(options, goleak.IgnoreAnyFunction(function))
 	}
-	return goleak.Find(options...)
+	return FindAll(options...)
 }
 
-// T is the part of a test that AtEnd uses. *testing.T, *testing.B and *testing.F
+// T is the part of a test that AtEnd and VerifyNone use. *testing.T, *testing.B and *testing.F
 // implement it.
 type T interface {
 	Helper()
@@ -71,16 +88,32 @@ func AtEnd(t T, others ...string) {
 	})
 }
 
+// VerifyNone fails the test if FindAll returns an error. Defer it.
+func VerifyNone(t T, options ...goleak.Option) {
+	t.Helper()
+	if err := FindAll(options...); err != nil {
+		t.Error(err)
+	}
+}
+
 // Main calls run, for TestMain, and returns its exit code. Run calls the tests of a
 // package and then stops what they share, such as control planes. Main returns 1 and
 // writes the goroutines to standard error if run returned 0 and goroutines are left.
 func Main(run func() int, others ...string) int {
 	before := goleak.IgnoreCurrent()
-	code := run()
+	return checked(run(), func() error { return Find(before, others...) })
+}
+
+// MainAll is Main with FindAll.
+func MainAll(run func() int, options ...goleak.Option) int {
+	return checked(run(), func() error { return FindAll(options...) })
+}
+
+func checked(code int, find func() error) int {
 	if code != 0 {
 		return code
 	}
-	if err := Find(before, others...); err != nil {
+	if err := find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -4,26 +4,40 @@
 // gives to the outgoing connections of other processes too. The program then cannot listen.
 //
 // Contract: the addresses of Free are on loopback, and their ports are below those that
-// Linux, macOS and Windows give to outgoing connections.
+// Linux, macOS and Windows give to outgoing connections. A process does not get an address twice.
 //
-// Trade-offs: a port is not reserved. Two tests get the same one if both choose it before
+// Trade-offs: a port is not reserved. Two processes get the same one if both choose it before
 // one listens, which is one case in 12,000.
 package ports
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 )
 
-// Free returns an address that nobody listened on a moment ago.
+// returned are the ports that Free has returned.
+var returned sync.Map
+
+// Free returns an address that nobody listened on a moment ago. The error is that of the last
+// of a hundred tries to listen.
 func Free() (address string, err error) {
 	const first, last, tries = 20000, 32000, 100
 	for range tries {
+		port := first + rand.IntN(last-first)
 		var listener net.Listener
-		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(last-first)))); err == nil {
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err != nil {
+			continue
+		}
+		if _, twice := returned.LoadOrStore(port, true); !twice {
 			return listener.Addr().String(), listener.Close()
 		}
+		_ = listener.Close()
+	}
+	if err == nil {
+		err = errors.New("no port from 20000 to 31999 was found that is free and was not used before")
 	}
 	return "", err
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/playground/process"
 )
 
@@ -19,7 +19,7 @@ const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(patience)
-	goleak.VerifyTestMain(m)
+	os.Exit(leaks.MainAll(m.Run))
 }
 
 // sh runs a script.

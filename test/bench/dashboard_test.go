@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/ports"
 	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
@@ -41,10 +41,8 @@ func TestDashboard(t *testing.T) {
 		}
 		s.pipeline(names[i], "helm.toolkit.fluxcd.io/v2", "HelmRelease", "app-0", over...)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.Free()
 	s.g.Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	s.g.Expect(listener.Close()).To(Succeed())
 	t.Setenv(dashboardVariable, address)
 	h := startHub(t, s.namespace)
 	s.shown(names, every)

@@ -32,6 +32,7 @@ import (
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
+	"github.com/capstan-hub/capstan/playground/ports"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -147,10 +148,10 @@ func start() (func() error, error) {
 		return nil, err
 	}
 	var err error
-	if hookLeader, err = freeAddress(); err != nil {
+	if hookLeader, err = ports.Free(); err != nil {
 		return nil, err
 	}
-	if hookStandby, err = freeAddress(); err != nil {
+	if hookStandby, err = ports.Free(); err != nil {
 		return nil, err
 	}
 	stopLeader, err := startReplica(hub.Options{Hook: hub.Hook{BindAddress: hookLeader}})
@@ -199,13 +200,4 @@ func startReplica(o hub.Options) (func() error, error) {
 		cancel()
 		return <-ended
 	}, nil
-}
-
-// freeAddress is one that nobody listens at; the hub is told of it before it does.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }

@@ -2,13 +2,13 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 
 	. "github.com/onsi/gomega"
 
+	"github.com/capstan-hub/capstan/playground/ports"
 	"github.com/capstan-hub/capstan/playground/process"
 )
 
@@ -21,10 +21,8 @@ type hubProcess struct {
 // startHub starts the released program, and does not wait until it is ready.
 func (w *world) startHub() {
 	w.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	health, err := ports.Free()
 	w.g.Expect(err).NotTo(HaveOccurred())
-	health := listener.Addr().String()
-	w.g.Expect(listener.Close()).To(Succeed())
 	// A certificate of the ServiceAccount's user has the same rights as its token.
 	kubeconfig, err := w.management.UserKubeconfig("", "system:serviceaccount:"+systemNamespace+":capstan-hub",
 		"system:serviceaccounts", "system:serviceaccounts:"+systemNamespace)

@@ -192,7 +192,7 @@ func TestCapaAnnotator(t *testing.T) {
 	written := `capstan_annotator_patches_total{kind="MachineDeployment",outcome="written"}`
 	g.Eventually(one.get("/metrics", one.metrics)).Should(ContainSubstring(written + " 1"))
 	g.Eventually(two.get("/metrics", two.metrics)).Should(And(ContainSubstring("leader_election_master_status"), Not(ContainSubstring(written))))
-	g.Expect(one.logged()).To(MatchRegexp(`"annotated".*"namespace":"default","name":"first"`))
+	g.Eventually(one.logged).Should(MatchRegexp(`"annotated".*"namespace":"default","name":"first"`))
 	for _, r := range cloud.Records(aws.Match{Service: "ec2"}) {
 		g.Expect(r.Caller).To(ContainSubstring("assumed-role/capa-annotator/"), "IRSA")
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/ports"
 )
 
 // asProgram is the variable that makes this test's binary run the program that it names.
@@ -63,10 +63,9 @@ func start(t *testing.T, kubeconfig string, args ...string) *process {
 
 // freeAddress returns a free loopback address.
 func freeAddress(g *WithT) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.Free()
 	g.Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // startAs starts one of the programs, with additional variables of the environment.

@@ -18,12 +18,12 @@ import (
 	api "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 var sent = time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
@@ -32,7 +32,7 @@ var sent = time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
 // queues. A real consumer makes all of its calls on the queues of the template, and the test
 // compares them with the policy.
 func TestConsumerCallsWhatItMay(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer leaks.VerifyNone(t)
 	g := NewWithT(t)
 	s := deploy(t, made(t, "hub"), aws.Account, region)
 	service := sqs.New(sqs.Options{Seed: 1})

@@ -19,15 +19,15 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 
+	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 )
 
 func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(30 * time.Second) // The machine may be busy.
-	goleak.VerifyTestMain(m)
+	os.Exit(leaks.MainAll(m.Run))
 }
 
 const password = "git-password-0123"

@@ -142,9 +142,9 @@ func TestALongSteadyPushSucceeds(t *testing.T) {
 			return inner.RoundTrip(r)
 		}
 		var body strings.Builder
-		ticker := time.NewTicker(silence / 4)
+		ticker := time.NewTicker(silence / 20)
 		defer ticker.Stop()
-		piece := make([]byte, r.ContentLength/6)
+		piece := make([]byte, r.ContentLength/30)
 		for {
 			select {
 			case <-r.Context().Done():

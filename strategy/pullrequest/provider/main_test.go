@@ -1,14 +1,16 @@
 package provider_test
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
+
+	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
 func TestMain(m *testing.M) {
 	SetDefaultEventuallyTimeout(10 * time.Second) // The machine may be busy.
-	goleak.VerifyTestMain(m)
+	os.Exit(leaks.MainAll(m.Run))
 }
