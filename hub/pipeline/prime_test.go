@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/watchers"
@@ -32,15 +32,34 @@ func (d *demandCalls) SetDemands(want map[string][]watchers.Demand) {
 	d.owners = append(d.owners, all)
 }
 
+// stored are the Pipelines of a client that reads nothing else.
+type stored struct {
+	client.Client
+	pipelines []pipelinesv1.Pipeline
+}
+
+func (s stored) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	for i := range s.pipelines {
+		if client.ObjectKeyFromObject(&s.pipelines[i]) == key {
+			s.pipelines[i].DeepCopyInto(into.(*pipelinesv1.Pipeline))
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "pipelines"}, key.Name)
+}
+
+func (s stored) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	into.(*pipelinesv1.PipelineList).Items = s.pipelines
+	return nil
+}
+
 // TestAStartDemandsEverythingAtOnce: a watch that starts earlier would have to read each
 // application that is demanded later with a request of its own.
 func TestAStartDemandsEverythingAtOnce(t *testing.T) {
 	s := newScene(t)
-	scheme := runtime.NewScheme()
-	s.g.Expect(pipelinesv1.AddToScheme(scheme)).To(Succeed())
 	deleted := pipelineNamed("deleted")
-	deleted.Finalizers, deleted.DeletionTimestamp = []string{"example.org/kept"}, &metav1.Time{Time: s.r.Clock.Now()}
-	s.r.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(pipelineNamed("one"), pipelineNamed("two"), deleted).Build()
+	deleted.DeletionTimestamp = &metav1.Time{Time: s.r.Clock.Now()}
+	s.r.Client = stored{pipelines: []pipelinesv1.Pipeline{*pipelineNamed("one"), *pipelineNamed("two"), *deleted}}
 	calls := &demandCalls{}
 	s.r.Watchers = calls
 	for range 2 {
