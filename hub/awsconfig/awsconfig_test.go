@@ -182,6 +182,37 @@ func TestRoles(t *testing.T) {
 	g.Expect(w.Count(playground.Match{Caller: "arn:aws:sts::111122223333:assumed-role/reader/team-a"}, "")).To(Equal(1))
 }
 
+// TestFailuresOfCredentials: an error says that the call was not made for lack of credentials,
+// whatever STS answered, and an error of the call itself does not.
+func TestFailuresOfCredentials(t *testing.T) {
+	role := awsconfig.Role{ARN: roleARN}
+	for name, web := range map[string]bool{"role": false, "web identity": true} {
+		t.Run(name, func(t *testing.T) {
+			g, w := NewWithT(t), start(t, fakests.Role{ARN: roleARN, Token: "jwt"})
+			o := awsconfig.Options{Attempts: 1}
+			if web {
+				token := filepath.Join(t.TempDir(), "token")
+				g.Expect(os.WriteFile(token, []byte("jwt"), 0o600)).To(Succeed())
+				t.Setenv("AWS_ROLE_ARN", roleARN)
+				t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", token)
+				o.Auth, role = awsconfig.AuthIRSA, awsconfig.Role{}
+			}
+			in := load(t, o).In(ireland, role)
+			for _, code := range []string{"AccessDenied", "InvalidIdentityToken", "IDPCommunicationError", "RegionDisabledException", "InternalFailure"} {
+				remove := w.Inject(playground.Rule{Match: playground.Match{Service: "sts"}, Fault: &playground.Fault{Status: 400, Code: code}})
+				err := describe(t, in)
+				remove()
+				g.Expect(err).To(MatchError(awsconfig.ErrCredentials), code)
+				g.Expect(codeOf(err)).To(Equal(code))
+			}
+			defer w.Inject(playground.Rule{Match: playground.Match{Service: "ec2"}, Fault: &playground.Fault{Status: 400, Code: "InvalidIdentityToken"}})()
+			err := describe(t, in)
+			g.Expect(codeOf(err)).To(Equal("InvalidIdentityToken"))
+			g.Expect(err).NotTo(MatchError(awsconfig.ErrCredentials))
+		})
+	}
+}
+
 // A session that is about to end is renewed before a call uses it.
 func TestSessionsAreRenewed(t *testing.T) {
 	g := NewWithT(t)

@@ -105,6 +105,7 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 				w.RoleSessionName = cmp.Or(os.Getenv(envSessionName), product)
 			}))
 	}
+	base.Credentials = provider{base.Credentials}
 	c.base = base
 	c.sts = sts.NewFromConfig(base)
 	return c, nil
@@ -158,12 +159,12 @@ func (c *Config) assumed(role Role) aws.CredentialsProvider {
 	if known, found := c.roles.Get(role); found {
 		return known.(aws.CredentialsProvider)
 	}
-	made := cached(stscreds.NewAssumeRoleProvider(c.sts, role.ARN, func(o *stscreds.AssumeRoleOptions) {
+	made := cached(provider{stscreds.NewAssumeRoleProvider(c.sts, role.ARN, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName = cmp.Or(role.SessionName, product)
 		if role.ExternalID != "" {
 			o.ExternalID = aws.String(role.ExternalID)
 		}
-	}))
+	})})
 	c.roles.Add(role, made)
 	return made
 }

@@ -7,9 +7,10 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"strings"
 
 	"github.com/aws/smithy-go"
+
+	"github.com/capstan-hub/capstan/hub/awsconfig"
 )
 
 // Class of an error of SQS.
@@ -51,9 +52,6 @@ var classes = map[string]Class{
 // lasting reports whether a user must fix the error.
 func (c Class) lasting() bool { return c == Denied || c == Credentials || c == NoSuchQueue }
 
-// identity is the prefix of errors of getting credentials, for which the SDK has no type.
-const identity = "get identity: "
-
 // ClassOf returns the class of an error.
 func ClassOf(err error) Class {
 	var api smithy.APIError
@@ -62,7 +60,7 @@ func ClassOf(err error) Class {
 	switch {
 	case err == nil:
 		return None
-	case strings.Contains(err.Error(), identity):
+	case errors.Is(err, awsconfig.ErrCredentials):
 		return Credentials
 	case errors.As(err, &api):
 		class, known := classes[api.ErrorCode()]

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
 	"github.com/capstan-hub/capstan/hub/instancestate/queue/queuetest"
@@ -659,7 +660,7 @@ func TestClassOf(t *testing.T) {
 	g := NewWithT(t)
 	c := api.New(api.Options{
 		Region: region, BaseEndpoint: sdk.String("http://127.0.0.1:1"), Retryer: sdk.NopRetryer{},
-		Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) { return sdk.Credentials{}, errors.New("no role") }),
+		Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) { return sdk.Credentials{}, fmt.Errorf("%w: no role", awsconfig.ErrCredentials) }),
 	})
 	_, err := c.GetQueueUrl(t.Context(), &api.GetQueueUrlInput{QueueName: sdk.String("q")})
 	g.Expect(queue.ClassOf(err)).To(Equal(queue.Credentials), "%v", err)

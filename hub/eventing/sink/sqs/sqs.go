@@ -193,6 +193,8 @@ func class(err error) error {
 		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause(err))
 	case errors.Is(err, context.DeadlineExceeded):
 		return sink.Errorf(sink.Transient, sink.CodeTimeout, "SQS did not answer in time")
+	case errors.Is(err, awsconfig.ErrCredentials):
+		return classOfCredentials(err)
 	case !errors.As(err, &api):
 		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "SQS did not answer, or the hub has no credentials for it; check endpoint, region and the hub's AWS credentials")
 	}
@@ -215,6 +217,17 @@ func class(err error) error {
 		return answered(sink.TooLarge, sink.CodeTooLarge)
 	}
 	return answered(sink.Refused, "sqs-"+code)
+}
+
+// classOfCredentials maps an error of fetching credentials. None is of the event, so none gives
+// it up.
+func classOfCredentials(err error) error {
+	const remedy = "check the hub's AWS credentials, or roleArn, externalId and the role's trust policy"
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the hub has no AWS credentials; %s", remedy)
+	}
+	return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "STS answered %s; %s", api.ErrorCode(), remedy)
 }
 
 // cause returns why a connection was not made, without the text that the SDK adds.

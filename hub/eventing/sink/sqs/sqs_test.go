@@ -22,15 +22,20 @@ import (
 	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
+	"github.com/capstan-hub/capstan/playground/aws/sts"
 	"github.com/capstan-hub/capstan/playground/leaks"
 )
 
-const region = "eu-west-1"
+const (
+	region  = "eu-west-1"
+	roleARN = "arn:aws:iam::111122223333:role/events"
+)
 
-// world is a simulated SQS, called by the real SDK.
+// world is a simulated SQS and STS, called by the real SDK.
 type world struct {
 	*aws.Server
 	sqs    *sqs.Service
+	sts    *sts.Service
 	aws    *awsconfig.Config
 	client *api.Client
 }
@@ -38,9 +43,9 @@ type world struct {
 func start(t *testing.T) *world {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	w := &world{sqs: sqs.New(sqs.Options{Clock: clock.RealClock{}, Seed: 1})}
+	w := &world{sqs: sqs.New(sqs.Options{Clock: clock.RealClock{}, Seed: 1}), sts: sts.New()}
 	var err error
-	if w.Server, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs}, Clock: clock.RealClock{}}); err != nil {
+	if w.Server, err = aws.Start(aws.Options{Services: []aws.Service{w.sqs, w.sts}, Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, value := range w.Env() {
@@ -156,6 +161,28 @@ func TestFaults(t *testing.T) {
 	g.Expect(sink.Of(missing.Ping(ctx)).Code).To(Equal("no-queue"))
 	w.Stop()
 	g.Expect(sink.Of(s.Publish(ctx, news("id-2"))).Class).To(Equal(sink.Transient))
+}
+
+// TestRoleThatCannotBeAssumedRefusesNoEvent: whatever STS answers concerns the role and not the
+// event, which is sent when the role can be assumed again.
+func TestRoleThatCannotBeAssumedRefusesNoEvent(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	w := start(t)
+	w.queue(t, "bus")
+	for _, code := range []string{
+		"InvalidIdentityToken", "IDPCommunicationError", "IDPRejectedClaim", "RegionDisabledException", "AccessDenied", "ExpiredTokenException",
+		"ValidationError", "MalformedPolicyDocument", "PackedPolicyTooLarge", "InternalFailure", "Throttling",
+	} {
+		s := Open(Options{Config: config(t, map[string]any{"queueName": "bus", "roleArn": roleARN, "externalId": code}), AWS: w.aws})
+		w.sts.Put(sts.Role{ARN: roleARN, ExternalID: code})
+		remove := w.Inject(aws.Rule{Match: aws.Match{Service: "sts"}, Fault: &aws.Fault{Status: 400, Code: code, Message: "S3CR3T-CANARY"}})
+		err := s.Publish(ctx, news("id-"+code))
+		remove()
+		g.Expect(err).To(HaveOccurred(), code)
+		g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable), "%s: %v", code, err)
+		g.Expect(err.Error()).To(And(ContainSubstring("STS answered "+code), ContainSubstring("roleArn"), Not(ContainSubstring("CANARY"))))
+		g.Expect(s.Publish(ctx, news("id-"+code))).To(Succeed(), code)
+	}
 }
 
 // TestTooLarge: a message above the limit, attributes included, is not sent. One that just fits
