@@ -124,8 +124,8 @@ func (r *Labeler) processMessage(ctx context.Context, from origin, m message.Mes
 	}
 }
 
-// route puts a fact into the lanes of its objects.
-func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent time.Time, t *tracker) {
+// route puts a fact into the lanes of its objects, and returns the verdict about it.
+func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent time.Time, t *tracker) owner.Verdict {
 	if f.Guessed {
 		r.metrics.guessed.WithLabelValues(a.from.source).Inc()
 	}
@@ -136,7 +136,7 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 		if !a.from.takes(f.Account) {
 			return nil, owner.Foreign
 		}
-		return r.index.Find(f, func(o owner.Object) owner.Place { return r.place(ctx, a.from, o) })
+		return r.index.Find(f, func(o owner.Object) (owner.Place, bool) { return r.place(ctx, a.from, o) })
 	}
 	found, verdict := find()
 	if verdict == owner.Unknown {
@@ -152,12 +152,30 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 	case owner.Unknown:
 		r.metrics.ignored.WithLabelValues(a.from.source, "unknown").Inc()
 		t.done(r.unknown(ctx, f, sent))
+	case owner.Unplaced:
+		r.metrics.ignored.WithLabelValues(a.from.source, "unplaced").Inc()
+		t.more(len(found))
+		r.put(found, a, f, t)
+		t.done(r.later())
 	case owner.Owned:
 		t.more(len(found) - 1)
-		for _, o := range found {
-			r.lanes.put(o.Key, work{fact: f, arrival: a, tracker: t})
-		}
+		r.put(found, a, f, t)
 	}
+	return verdict
+}
+
+func (r *Labeler) put(found []owner.Object, a arrival, f message.Fact, t *tracker) {
+	for _, o := range found {
+		r.lanes.put(o.Key, work{fact: f, arrival: a, tracker: t})
+	}
+}
+
+// later leaves a message in the queue: a standby for the leader, which reads every cluster.
+func (r *Labeler) later() outcome {
+	if r.leads() {
+		return failed
+	}
+	return released
 }
 
 // unknown decides what to do with a fact without an object. A standby releases it for the
@@ -220,14 +238,18 @@ func (from origin) takes(account string) bool {
 	return false
 }
 
-// place returns the account and region of an object. If the account is not known, it is
-// the queue's own, unless the source lists the accounts that it accepts.
-func (r *Labeler) place(ctx context.Context, from origin, o owner.Object) owner.Place {
-	place := placeOf(ctx, r.reader(o.Cluster), o)
+// place returns the account and region of an object, and false while they cannot be read. If
+// no role gives the account, it is the queue's own, unless the source lists the accounts that
+// it accepts.
+func (r *Labeler) place(ctx context.Context, from origin, o owner.Object) (owner.Place, bool) {
+	place, err := placeOf(ctx, r.reader(o.Cluster), o)
+	if err != nil {
+		return owner.Place{}, false
+	}
 	if place.Account == "" && from.accounts == nil {
 		place.Account = from.account
 	}
-	return place
+	return place, true
 }
 
 // reader returns the reader of a cluster.
@@ -267,24 +289,31 @@ func (r AWSInstanceStateReconciler) Reconcile(ctx context.Context, request mcrec
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", kindOf(key).Kind, request.NamespacedName, err)
 	}
-	r.observe(ctx, key, u)
+	if unplaced := r.observe(ctx, key, u); unplaced {
+		return reconcile.Result{RequeueAfter: placeRetry}, nil
+	}
 	return reconcile.Result{}, nil
 }
 
-// observe processes the current state of an object.
-func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Unstructured) {
+// observe processes the current state of an object. It returns whether facts go on waiting for
+// it, because its place cannot be read.
+func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Unstructured) (unplaced bool) {
 	o := objectOf(multicluster.ClusterName(key.Cluster), u)
 	r.index.Set(o)
 	r.writer.caughtUp(key, u.GetResourceVersion())
 	for _, waiting := range r.ring.Take(o) {
 		// Its message was deleted or is delivered again: there is nothing to settle.
-		r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{received: noDelivery{}, left: 1})
+		if r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{received: noDelivery{}, left: 1}) == owner.Unplaced {
+			r.ring.Put(waiting.Fact, waiting.With, len(waiting.With.event.whole.Detail))
+			unplaced = true
+		}
 	}
 	if _, ahead := r.writer.last(key); ahead {
-		return // This process has written a newer state.
+		return unplaced // This process has written a newer state.
 	}
 	r.wake(key, u)
 	r.drift.check(key, u)
+	return unplaced
 }
 
 func (r *Labeler) forget(key owner.Key) {

@@ -2,6 +2,7 @@ package instancestate_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -119,6 +120,41 @@ func TestKindThatCannotBeListed(t *testing.T) {
 	w.start()
 	w.awaits(m).Should(Equal("running"))
 	w.awaitsEmpty("events")
+}
+
+// TestAccountThatCannotBeRead: a cluster's account is that of its role. While an object that
+// leads to it cannot be read, an event of the account may be the cluster's, and stays in the
+// queue.
+func TestAccountThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	const member = "222222222222"
+	for _, resource := range []string{"clusters", "awsclusters", "awsclusterroleidentities"} {
+		t.Run(resource, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, newest)
+			identity := w.roleIdentity(w.namespace, member)
+			w.create(object(infra, "AWSCluster", w.namespace, "c", map[string]any{"region": region, "identityRef": identity}))
+			w.create(w.capiCluster("c", "", map[string]any{"infrastructureRef": w.ref(infra, "AWSCluster", "c")}))
+			m := w.fleet(1)[0]
+			w.create(w.source("events", "queueUrl", w.queue("events"), "region", region))
+			w.fails(http.StatusForbidden, func(r *http.Request) bool {
+				return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+resource)
+			})
+			r := w.start()
+			w.send("events", eventOf(member, region, "aws.ec2", "EC2 Instance State-change Notification", begin, fmt.Sprintf(`{"instance-id":%q,"state":"running"}`, instanceID(0))))
+			w.g.Eventually(func() float64 {
+				return w.metric("messages_total", "what=retried") + w.metric("messages_total", "what=deleted")
+			}).ShouldNot(BeZero())
+			r.stop()
+			w.g.Expect(w.sqs.Bodies(region, "events")).To(HaveLen(1))
+			w.g.Expect(w.eventsOf("events")).To(BeEmpty(), "it is not known to be foreign")
+			w.g.Expect(w.metric("ignored_total", "reason=unplaced")).NotTo(BeZero())
+			w.recovers()
+			w.start()
+			w.awaits(m).Should(Equal("running"))
+			w.awaitsEmpty("events")
+		})
+	}
 }
 
 // CAPA is down: a state that it polled before the event of the label repairs nothing.

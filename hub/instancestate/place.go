@@ -19,24 +19,26 @@ func clusterOf(ctx context.Context, from client.Reader, namespace, name string) 
 
 // placeOf returns where the instances of an object are: the region of its Cluster, or of
 // the annotation, and the account of the role that Cluster API Provider AWS assumes for the
-// Cluster (capa.PlaceOf, capa.RoleOf). Both are empty while the Cluster cannot be read: its
-// region outranks an annotation. The account is empty when no role applies. In a workload
+// Cluster (capa.PlaceOf, capa.RoleOf). The account is empty when no role applies. In a workload
 // cluster none does: its administrators write the identities there, and the namespaces that
-// may use them.
-func placeOf(ctx context.Context, from client.Reader, o owner.Object) owner.Place {
+// may use them. Errors: those of the reader, except capa.Absent; then the place is not known.
+func placeOf(ctx context.Context, from client.Reader, o owner.Object) (owner.Place, error) {
 	cluster, err := clusterOf(ctx, from, o.Namespace, o.ClusterName)
 	if err != nil {
-		return owner.Place{}
+		return owner.Place{}, err
 	}
 	where, err := capa.PlaceOf(ctx, from, cluster, o.Region)
 	if err != nil {
-		return owner.Place{}
+		return owner.Place{}, err
 	}
 	if o.Cluster != "" {
-		return owner.Place{Region: where.Region}
+		return owner.Place{Region: where.Region}, nil
 	}
-	role, _ := capa.RoleOf(ctx, from, where.IdentityOf)
-	return owner.Place{Region: where.Region, Account: accountInARN(role.ARN)}
+	role, err := capa.RoleOf(ctx, from, where.IdentityOf)
+	if err != nil {
+		return owner.Place{}, err
+	}
+	return owner.Place{Region: where.Region, Account: accountInARN(role.ARN)}, nil
 }
 
 // accountInARN returns the account of an ARN; empty when it is none.

@@ -50,14 +50,24 @@ func TestPlaceOf(t *testing.T) {
 		cluster    string
 		unreadable string
 		want       owner.Place
+		err        string
 	}{
 		"in the management cluster":                                         {want: owner.Place{Region: "us-east-1", Account: "222222222222"}},
 		"in a workload cluster, whose admins write the identity":            {cluster: "Cluster/team/prod", want: owner.Place{Region: "us-east-1"}},
-		"the Cluster cannot be read, so that the annotation does not count": {unreadable: "Cluster"},
+		"the Cluster cannot be read, so that the annotation does not count": {unreadable: "Cluster", err: "not synced"},
+		"the AWSCluster cannot be read":                                     {unreadable: "AWSCluster", err: "not synced"},
+		"the identity cannot be read":                                       {unreadable: "AWSClusterRoleIdentity", err: "not synced"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := owner.Object{Key: owner.Key{Cluster: c.cluster, Namespace: "team", Name: "m"}, ClusterName: "prod", Region: "eu-west-1"}
-			NewWithT(t).Expect(placeOf(t.Context(), stored{objects: objects, unreadable: c.unreadable}, o)).To(Equal(c.want))
+			g := NewWithT(t)
+			place, err := placeOf(t.Context(), stored{objects: objects, unreadable: c.unreadable}, o)
+			g.Expect(place).To(Equal(c.want))
+			if c.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(c.err))
+			}
 		})
 	}
 }

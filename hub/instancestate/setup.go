@@ -38,6 +38,9 @@ const (
 	// syncRetry is when an object is reconciled again whose kind is being listed or cannot
 	// be listed.
 	syncRetry = 500 * time.Millisecond
+	// placeRetry is when an object is reconciled again for which facts wait, because its account
+	// and region cannot be read.
+	placeRetry = 5 * time.Second
 )
 
 // SetupWithManager adds the controllers, the workers and the queue consumers to a manager.

@@ -45,6 +45,9 @@ const (
 	Owned
 	// Foreign: there are objects, but the fact is of another account or region.
 	Foreign
+	// Unplaced: the account or region of an object cannot be read now, so it may own the fact.
+	// The objects that are found own it too.
+	Unplaced
 )
 
 // Index has objects by their instances and groups. The zero value is empty.
@@ -133,8 +136,8 @@ func (x *Index) each(o *Object, do func(in map[string][]*Object, key string)) {
 }
 
 // Find returns the objects to merge a fact into, in a fixed order. where returns the
-// account and region of an object's instances.
-func (x *Index) Find(f message.Fact, where func(Object) Place) ([]Object, Verdict) {
+// account and region of an object's instances, and false if they cannot be read now.
+func (x *Index) Find(f message.Fact, where func(Object) (Place, bool)) ([]Object, Verdict) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	found := x.instance(f)
@@ -144,13 +147,20 @@ func (x *Index) Find(f message.Fact, where func(Object) Place) ([]Object, Verdic
 	if len(found) == 0 {
 		return nil, Unknown
 	}
-	own := make([]Object, 0, len(found))
+	own, verdict := make([]Object, 0, len(found)), Owned
 	for _, o := range found {
-		if place := placeOf(o, where); !foreign(place.Account, f.Account) && !foreign(place.Region, f.Region) {
+		place, readable := placeOf(o, where)
+		if !readable {
+			verdict = Unplaced
+			continue
+		}
+		if !foreign(place.Account, f.Account) && !foreign(place.Region, f.Region) {
 			own = append(own, *o)
 		}
 	}
 	switch {
+	case len(own) == 0 && verdict == Unplaced:
+		return nil, Unplaced
 	case len(own) == 0:
 		return nil, Foreign
 	case len(own) > 1 && f.Kind.Group() && !known(own, f.GroupARN):
@@ -159,7 +169,7 @@ func (x *Index) Find(f message.Fact, where func(Object) Place) ([]Object, Verdic
 	slices.SortFunc(own, func(a, b Object) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return own, Owned
+	return own, verdict
 }
 
 // instance returns the objects of an instance: its machines or, when it has none, its pools.
@@ -196,9 +206,9 @@ func (x *Index) group(f message.Fact) []*Object {
 func known(found []Object, arn string) bool { return arn != "" && found[0].GroupARN == arn }
 
 // placeOf returns the place of an object: from its group's ARN if it is known, else from where.
-func placeOf(o *Object, where func(Object) Place) Place {
+func placeOf(o *Object, where func(Object) (Place, bool)) (Place, bool) {
 	if parts := strings.SplitN(o.GroupARN, ":", 6); len(parts) == 6 {
-		return Place{Account: parts[4], Region: parts[3]}
+		return Place{Account: parts[4], Region: parts[3]}, true
 	}
 	return where(*o)
 }

@@ -40,8 +40,8 @@ func activity(arn, name, account, region string) message.Fact {
 }
 
 // where is the place of the clusters of the tests.
-func where(o owner.Object) owner.Place {
-	return map[string]owner.Place{"here": {Account: here, Region: region}, "there": {Account: there, Region: region}}[o.ClusterName]
+func where(o owner.Object) (owner.Place, bool) {
+	return map[string]owner.Place{"here": {Account: here, Region: region}, "there": {Account: there, Region: region}}[o.ClusterName], o.ClusterName != "unreadable"
 }
 
 func names(objects []owner.Object) (names []string) {
@@ -64,6 +64,8 @@ func TestFind(t *testing.T) {
 		pool("b", "new", "there", ""),
 		pool("c", "twin", "here", ""),
 		pool("d", "twin", "here", ""),
+		machine("e", "unread", "unreadable", "i-5", "i-6"),
+		machine("e", "read", "here", "i-6"),
 	} {
 		x.Set(o)
 	}
@@ -81,6 +83,8 @@ func TestFind(t *testing.T) {
 		"instance of a pool":                    {state("i-2", here, region), []string{"a/pool"}, owner.Owned},
 		"of a pool whose ARN says another":      {state("i-2", there, region), nil, owner.Foreign},
 		"instance of a pool that has a machine": {state("i-3", here, region), []string{"a/of-pool"}, owner.Owned},
+		"the account cannot be read":            {state("i-5", there, region), nil, owner.Unplaced},
+		"that of one of two":                    {state("i-6", here, region), []string{"e/read"}, owner.Unplaced},
 		"unknown":                               {state("i-8", here, region), nil, owner.Unknown},
 		"group by ARN":                          {activity(arn, "pool", here, region), []string{"a/pool"}, owner.Owned},
 		"group by ARN, spoofed account":         {activity(arn, "pool", there, region), nil, owner.Foreign},

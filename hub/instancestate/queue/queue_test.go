@@ -660,7 +660,9 @@ func TestClassOf(t *testing.T) {
 	g := NewWithT(t)
 	c := api.New(api.Options{
 		Region: region, BaseEndpoint: sdk.String("http://127.0.0.1:1"), Retryer: sdk.NopRetryer{},
-		Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) { return sdk.Credentials{}, fmt.Errorf("%w: no role", awsconfig.ErrCredentials) }),
+		Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) {
+			return sdk.Credentials{}, fmt.Errorf("%w: no role", awsconfig.ErrCredentials)
+		}),
 	})
 	_, err := c.GetQueueUrl(t.Context(), &api.GetQueueUrlInput{QueueName: sdk.String("q")})
 	g.Expect(queue.ClassOf(err)).To(Equal(queue.Credentials), "%v", err)
