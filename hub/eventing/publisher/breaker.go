@@ -10,6 +10,10 @@ const (
 	// breakAfter is how many failures in a row, over all subjects, open the breaker: one
 	// failure may be chance, five within a backoff are not.
 	breakAfter = 5
+	// refusalsAtMost is how many events in a row may be refused. The last of them opens the
+	// breaker, and stays in the queue with those behind it: a login page or a wrong path refuses
+	// every event.
+	refusalsAtMost = 25
 	// probeMax bounds the time between two probes, in addition to Settings.BackoffMax: a
 	// repaired broker is tested again within 30 s.
 	probeMax = 30 * time.Second

@@ -17,7 +17,8 @@
 //
 //	transient    sent again, Settings.MaxAttempts times while others succeed; then given
 //	             up, but not before others have succeeded since it first failed
-//	refused      given up
+//	refused      given up; but after refusalsAtMost of them in a row, the breaker opens and
+//	             they stay: the broker is the cause
 //	too-large    given up
 //	unavailable  the breaker opens; the event is not the cause and stays
 //	gone         nothing is sent until the sink is replaced

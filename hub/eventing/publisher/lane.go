@@ -19,6 +19,8 @@ type item struct {
 	attempts, tries int
 	// failedAt is when it first failed; zero if it has not failed.
 	failedAt time.Time
+	// refused is set if the broker has refused it.
+	refused bool
 	// dead is set for a dead letter.
 	dead bool
 }

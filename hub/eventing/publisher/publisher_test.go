@@ -437,6 +437,46 @@ func TestMutualDeadLetterBackends(t *testing.T) {
 	}).Should(Equal(20))
 }
 
+// TestAReceiverThatRefusesEverythingKeepsTheEvents: a wrong path or a login page refuses each
+// event. The first ones are given up; then the backend accepts none, and the others wait. A ping
+// that succeeds proves nothing.
+func TestAReceiverThatRefusesEverythingKeepsTheEvents(t *testing.T) {
+	g := NewWithT(t)
+	const n = 200
+	var accepts atomic.Bool
+	b := &broker{on: func(context.Context, ce.Event, int) error {
+		if accepts.Load() {
+			return nil
+		}
+		return sink.Errorf(sink.Refused, "http-400", "gw.example answered 400 Bad Request")
+	}}
+	var given atomic.Int32
+	p, _ := run(t, Options{GivenUp: func(string, ce.Event, string) { given.Add(1) }})
+	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+	for i := range n {
+		p.Publish(started(i), nil)
+	}
+	g.Eventually(func() bool { return status(p, "ns/b")().Taking }).Should(BeFalse())
+	tried := b.total()
+	g.Eventually(b.total).Should(BeNumerically(">", tried+20), "single events test it")
+	g.Expect(status(p, "ns/b")()).To(And(HaveField("Taking", false), HaveField("Queued", BeNumerically(">=", n-refusalsAtMost-8))))
+	g.Expect(status(p, "ns/b")().LastError).To(And(
+		HaveField("Class", sink.Unavailable), HaveField("Code", "http-400"), MatchError(ContainSubstring("events in a row were refused, and none was accepted")),
+		MatchError(ContainSubstring("gw.example answered 400"))))
+	accepts.Store(true)
+	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
+	g.Eventually(func() int { return len(b.ids()) + int(given.Load()) }).Should(Equal(n))
+	g.Expect(given.Load()).To(BeNumerically("<", refusalsAtMost))
+	g.Expect(status(p, "ns/b")()).To(And(HaveField("Taking", true), HaveField("LastError", BeNil())))
+
+	// Another one that is refused is given up again.
+	accepts.Store(false)
+	before := given.Load()
+	p.Publish(started(n), nil)
+	g.Eventually(given.Load).Should(Equal(before + 1))
+	g.Expect(status(p, "ns/b")().Taking).To(BeTrue())
+}
+
 // TestDeadLetterBackendIsMissing: the event keeps its place until the backend exists.
 func TestDeadLetterBackendIsMissing(t *testing.T) {
 	g := NewWithT(t)

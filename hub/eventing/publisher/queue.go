@@ -43,6 +43,8 @@ type queue struct {
 	bytes    int64
 	inFlight int
 	breaker  breaker
+	// refusals are how many events were refused since one was accepted.
+	refusals int
 
 	// deferring is set when an event of a Source did not fit, and to request a walk.
 	deferring bool
@@ -276,9 +278,12 @@ func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
 	}
 	charged := err.Class == sink.Transient && !q.breaker.open
 	q.judge(a, err, now)
+	if q.refusesAll() && err.Class == sink.Refused {
+		q.lastError = sink.Errorf(sink.Unavailable, err.Code, "%d events in a row were refused, and none was accepted: the others wait; the last refusal: %w", q.refusals, err.Err)
+	}
 	if a.lane != nil {
 		wait := a.settings.BackoffMax
-		if err.Class == sink.Transient || err.Class == sink.Unavailable {
+		if err.Class == sink.Transient || err.Class == sink.Unavailable || q.refusesAll() {
 			wait = delay(a.settings.Backoff, a.settings.BackoffMax, a.item.attempts)
 		}
 		a.lane.retry = now.Add(wait)
@@ -298,24 +303,48 @@ func (q *queue) judge(a *attempt, err *sink.Error, now time.Time) {
 	switch {
 	case a.handle != q.handle:
 		return
-	case err == nil, err.Class == sink.Refused, err.Class == sink.TooLarge: // The broker answers.
-		q.breaker.succeeded()
-	case err.Class == sink.Gone:
+	case err != nil && err.Class == sink.Gone:
 		q.breaker = breaker{gone: true, open: true}
+	case q.answers(a, err):
+		q.breaker.succeeded()
 	default: // Also for an event that is given up: it may fail because the broker fails.
-		q.breaker.failed(now, a.probe, err.Class == sink.Unavailable, a.settings)
+		q.breaker.failed(now, a.probe, err == nil || err.Class != sink.Transient, a.settings)
 	}
 	if err != nil && err.RetryAfter > 0 {
 		q.breaker.rest(now, min(err.RetryAfter, maxRetryAfter))
 	}
 }
 
+// answers counts refusals, and returns whether the broker works: it accepts an event, or refuses
+// one that may be the cause. A ping says nothing of what it does with events.
+func (q *queue) answers(a *attempt, err *sink.Error) bool {
+	switch {
+	case err == nil && a.lane != nil:
+		q.refusals = 0
+	case err == nil, err.Class == sink.TooLarge:
+	case err.Class == sink.Refused:
+		if a.lane != nil && !a.item.refused {
+			a.item.refused = true
+			q.refusals++
+		}
+	default:
+		return false
+	}
+	return !q.refusesAll()
+}
+
+// refusesAll returns whether so many events in a row were refused that the cause is the broker,
+// or its address, rather than the events.
+func (q *queue) refusesAll() bool { return q.refusals >= refusalsAtMost }
+
 // exhausted returns whether the event must be given up after this failure. A transient failure
 // counts only if other events were published since the event first failed. Before that, the
 // broker itself may fail, which the breaker detects.
 func (q *queue) exhausted(a *attempt, err *sink.Error) bool {
 	switch err.Class {
-	case sink.Refused, sink.TooLarge:
+	case sink.Refused:
+		return a.lane != nil && (q.refusals+1 < refusalsAtMost || a.item.refused && !q.refusesAll())
+	case sink.TooLarge:
 		return a.lane != nil
 	case sink.Transient:
 		return a.lane != nil && !q.breaker.open && a.handle == q.handle && a.item.attempts >= a.settings.MaxAttempts &&
@@ -365,7 +394,7 @@ func (q *queue) release(a *attempt, now time.Time) {
 func (q *queue) replace(s Settings, now time.Time) *handle {
 	old := q.handle
 	q.settings, q.handle = s, &handle{sink: s.Sink}
-	q.breaker, q.lastError = breaker{}, nil
+	q.breaker, q.lastError, q.refusals = breaker{}, nil, 0
 	q.leaving = false
 	q.settled = lru.New(remembered) // The new sink may have another broker without these events.
 	q.reschedule(now, true)

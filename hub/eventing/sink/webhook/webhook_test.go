@@ -225,8 +225,8 @@ func TestAuthorization(t *testing.T) {
 // TestAnswers: each status has its class. No error shows what was sent or received.
 func TestAnswers(t *testing.T) {
 	for status, want := range map[int]sink.Class{
-		301: sink.Refused, 307: sink.Refused, 400: sink.Refused, 401: sink.Unavailable, 403: sink.Unavailable, 404: sink.Transient,
-		405: sink.Refused, 408: sink.Transient, 409: sink.Transient, 410: sink.Gone, 413: sink.TooLarge, 415: sink.Refused,
+		301: sink.Unavailable, 302: sink.Unavailable, 307: sink.Unavailable, 407: sink.Unavailable, 400: sink.Refused, 401: sink.Unavailable, 403: sink.Unavailable, 404: sink.Transient,
+		405: sink.Unavailable, 408: sink.Transient, 409: sink.Transient, 410: sink.Gone, 413: sink.TooLarge, 415: sink.Refused,
 		422: sink.Refused, 425: sink.Transient, 429: sink.Transient, 500: sink.Transient, 502: sink.Transient, 503: sink.Transient, 504: sink.Transient,
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {

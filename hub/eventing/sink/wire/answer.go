@@ -53,6 +53,9 @@ func StatusError(host string, answer *http.Response, now clock.PassiveClock) err
 		e.Class, e.Code = sink.Unavailable, sink.CodeUnauthorized
 	case status == http.StatusForbidden:
 		e.Class, e.Code = sink.Unavailable, sink.CodeForbidden
+	case status/100 == 3, status == http.StatusMethodNotAllowed, status == http.StatusProxyAuthRequired:
+		// A login page, or the wrong address: every event would be answered so.
+		e.Class = sink.Unavailable
 	case status == http.StatusGone:
 		e.Class = sink.Gone
 	case status == http.StatusRequestEntityTooLarge:
