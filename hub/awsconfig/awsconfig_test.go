@@ -346,6 +346,10 @@ func TestGuarded(t *testing.T) {
 	for _, a := range netguardtest.Loopback {
 		refused(a, false)
 	}
+	// net/http reads the environment once in a process, so the setting itself is checked.
+	guarded, ok := config.Guarded(netguard.Policy{}).(interface{ GetTransport() *http.Transport })
+	g.Expect(ok).To(BeTrue())
+	g.Expect(guarded.GetTransport().Proxy).To(BeNil(), "a proxy would be dialled in place of the address")
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
 	g.Expect(get(strings.TrimPrefix(server.URL, "http://"), true)).To(Succeed())

@@ -129,7 +129,8 @@ func (c *Config) In(region string, role Role) aws.Config {
 
 // Guarded returns an HTTP client for an endpoint that an EventingBackend names: it dials
 // only addresses that the policy allows, and its error names key endpoint. Endpoints of
-// the environment (AWS_ENDPOINT_URL) are set by the administrator and are not checked.
+// the environment (AWS_ENDPOINT_URL) are set by the administrator and are not checked. It uses no
+// proxy of the environment: then only the proxy's address could be checked.
 func (c *Config) Guarded(policy netguard.Policy) aws.HTTPClient {
 	return client{c.http.WithDialerOptions(func(d *net.Dialer) {
 		d.Control = func(network, address string, raw syscall.RawConn) error {
@@ -138,7 +139,7 @@ func (c *Config) Guarded(policy netguard.Policy) aws.HTTPClient {
 			}
 			return nil
 		}
-	})}
+	}).WithTransportOptions(func(t *http.Transport) { t.Proxy = nil })}
 }
 
 // Verify checks a role's credentials by a call to STS in the process' region, which every
