@@ -151,11 +151,15 @@ type Applied struct {
 // recordApplied counts and publishes the facts of a change that was written.
 func (r *Labeler) recordApplied(ctx context.Context, key owner.Key, before seen, c *change, works []work) {
 	now := r.Clock.Now()
+	repairs := 0
 	for _, w := range works {
 		if w.repair {
-			r.metrics.repairs.Inc()
-			continue
+			repairs++
 		}
+	}
+	r.metrics.repairs.Add(float64(repairs))
+	r.metrics.noops.Add(float64(len(works) - repairs - len(c.merged)))
+	for _, w := range c.merged {
 		r.metrics.applied.WithLabelValues(string(w.fact.Kind)).Inc()
 		if r.Publish != nil {
 			r.Publish(Applied{Fact: w.fact, Object: key, LabelKey: labelOf(key), Account: cmp.Or(w.fact.Account, w.from.account), Region: cmp.Or(w.fact.Region, w.from.region)})

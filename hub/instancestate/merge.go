@@ -95,6 +95,8 @@ type change struct {
 	// record is the record that the label shows; behind is its event.
 	record guard.Record
 	behind EventBridgeEvent
+	// merged are the works whose facts were not known before, nor older than what was.
+	merged []work
 }
 
 // merge merges works into the state of an object. It returns nil when nothing changes.
@@ -103,6 +105,7 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 	known, err := historyOf(key, at.annotations)
 	before, had := known.current()
 	changed, repair := err != nil, false
+	var merged []work
 	for _, w := range works {
 		if w.repair {
 			repair = true
@@ -110,13 +113,16 @@ func merge(key owner.Key, at seen, works []work) (*change, error) {
 		}
 		next, isNew := known.merge(w.fact)
 		known, changed = next, changed || isNew
+		if isNew {
+			merged = append(merged, w)
+		}
 	}
 	record, has := known.current()
 	repairs := repair && at.label != record.Label
 	if !has || !changed && !repairs {
 		return nil, err
 	}
-	c := &change{label: record.Label, guard: known.String(), event: at.annotations[AnnotationEvent], record: record}
+	c := &change{label: record.Label, guard: known.String(), event: at.annotations[AnnotationEvent], record: record, merged: merged}
 	if had && before == record {
 		return c, err
 	}
