@@ -8,7 +8,7 @@
 //
 // # Contract
 //
-// SetDemand, the Listener's methods and a Source's Start return at once in every state of
+// SetDemand, SetDemands, the Listener's methods and a Source's Start return at once in every state of
 // a cluster. Each demand has a set of owners, never a count. When the last owner has left,
 // the informer ends after Timings.Linger.
 //
@@ -64,7 +64,7 @@
 // # Files
 //
 // Each file uses only those before it in this list, of which the first are data and pure
-// functions: options, problem, stored, intake, decode, demand, judge; calls, discover,
+// functions: options, problem, stored, intake, fields, decode, demand, judge; calls, discover,
 // ledger, informer; shared, subject; run, feed, settle; keeper, freshness, watched, watcher;
 // source, members and reader.
 //

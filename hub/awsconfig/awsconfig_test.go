@@ -185,11 +185,10 @@ func TestRoles(t *testing.T) {
 // TestFailuresOfCredentials: an error says that the call was not made for lack of credentials,
 // whatever STS answered, and an error of the call itself does not.
 func TestFailuresOfCredentials(t *testing.T) {
-	role := awsconfig.Role{ARN: roleARN}
 	for name, web := range map[string]bool{"role": false, "web identity": true} {
 		t.Run(name, func(t *testing.T) {
 			g, w := NewWithT(t), start(t, fakests.Role{ARN: roleARN, Token: "jwt"})
-			o := awsconfig.Options{Attempts: 1}
+			o, role := awsconfig.Options{Attempts: 1}, awsconfig.Role{ARN: roleARN}
 			if web {
 				token := filepath.Join(t.TempDir(), "token")
 				g.Expect(os.WriteFile(token, []byte("jwt"), 0o600)).To(Succeed())

@@ -160,12 +160,12 @@ func (c *Config) assumed(role Role) aws.CredentialsProvider {
 	if known, found := c.roles.Get(role); found {
 		return known.(aws.CredentialsProvider)
 	}
-	made := cached(provider{stscreds.NewAssumeRoleProvider(c.sts, role.ARN, func(o *stscreds.AssumeRoleOptions) {
+	made := provider{cached(stscreds.NewAssumeRoleProvider(c.sts, role.ARN, func(o *stscreds.AssumeRoleOptions) {
 		o.RoleSessionName = cmp.Or(role.SessionName, product)
 		if role.ExternalID != "" {
 			o.ExternalID = aws.String(role.ExternalID)
 		}
-	})})
+	}))}
 	c.roles.Add(role, made)
 	return made
 }

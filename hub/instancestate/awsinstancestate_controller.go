@@ -124,8 +124,8 @@ func (r *Labeler) processMessage(ctx context.Context, from origin, m message.Mes
 	}
 }
 
-// route puts a fact into the lanes of its objects, and returns the verdict about it.
-func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent time.Time, t *tracker) owner.Verdict {
+// route puts a fact into the lanes of its objects.
+func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent time.Time, t *tracker) {
 	if f.Guessed {
 		r.metrics.guessed.WithLabelValues(a.from.source).Inc()
 	}
@@ -161,7 +161,6 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 		t.more(len(found) - 1)
 		r.put(found, a, f, t)
 	}
-	return verdict
 }
 
 func (r *Labeler) put(found []owner.Object, a arrival, f message.Fact, t *tracker) {
@@ -302,11 +301,14 @@ func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Un
 	r.index.Set(o)
 	r.writer.caughtUp(key, u.GetResourceVersion())
 	for _, waiting := range r.ring.Take(o) {
-		// Its message was deleted or is delivered again: there is nothing to settle.
-		if r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{received: noDelivery{}, left: 1}) == owner.Unplaced {
-			r.ring.Put(waiting.Fact, waiting.With, len(waiting.With.event.whole.Detail))
+		// A group's ARN has account and region.
+		if _, readable := r.place(ctx, waiting.With.from, o); !readable && o.GroupARN == "" {
+			r.ring.Return(waiting)
 			unplaced = true
+			continue
 		}
+		// Its message was deleted or is delivered again: there is nothing to settle.
+		r.route(ctx, waiting.With, waiting.Fact, r.Clock.Now(), &tracker{received: noDelivery{}, left: 1})
 	}
 	if _, ahead := r.writer.last(key); ahead {
 		return unplaced // This process has written a newer state.

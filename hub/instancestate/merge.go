@@ -95,7 +95,7 @@ type change struct {
 	// record is the record that the label shows; behind is its event.
 	record guard.Record
 	behind EventBridgeEvent
-	// merged are the works whose facts were not known before, nor older than what was.
+	// merged are the works whose facts were not known before, nor older than another of their kind.
 	merged []work
 }
 

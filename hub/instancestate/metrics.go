@@ -26,7 +26,7 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		received:    vec("received_total", "Messages that could be decoded, by source and kind.", "source", "kind"),
-		ignored:     vec("ignored_total", "Messages and facts that were ignored, by source and reason: foreign (another account or region), unknown (no object yet), unplaced (the account of the object cannot be read now; the message stays in the queue), or the reason why the event changes no label.", "source", "reason"),
+		ignored:     vec("ignored_total", "Messages and facts that were ignored, by source and reason: foreign (another account or region), unknown (no object yet), unplaced (the account of the object cannot be read now; the event is retried), or the reason why the event changes no label.", "source", "reason"),
 		guessed:     vec("guessed_time_total", "Facts whose time is missing or implausible, so that the time of the message in SQS was used, by source.", "source"),
 		applied:     vec("applied_total", "Facts that were written to an object, by kind.", "kind"),
 		failed:      vec("patch_failures_total", "Failed patches, by kind of the object. SQS delivers the messages again.", "kind"),

@@ -95,8 +95,8 @@ func metadata(u *unstructured.Unstructured) metav1.ObjectMeta {
 	}
 }
 
-// shared returns one copy for all equal texts: most clusters run the same applications, in
-// the same namespaces and revisions.
+// shared returns one copy for equal texts that are read at about the same time, as at a start:
+// most clusters run the same applications, in the same namespaces and revisions.
 func shared(s string) string { return unique.Make(s).Value() }
 
 func deletionTimestamp(u *unstructured.Unstructured) *metav1.Time {

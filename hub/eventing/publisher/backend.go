@@ -178,6 +178,7 @@ func (b *backend) attempt(publishing context.Context, a *attempt) {
 // fail ends an attempt that has failed: the event stays in the queue, or is given up.
 func (b *backend) fail(a *attempt, err *sink.Error) {
 	b.mu.Lock()
+	b.lockedQueue.countRefusal(a, err)
 	exhausted := b.lockedQueue.exhausted(a, err)
 	b.mu.Unlock()
 	if a.lane != nil {

@@ -12,7 +12,8 @@ const (
 	breakAfter = 5
 	// refusalsAtMost is how many events in a row may be refused. The last of them opens the
 	// breaker, and stays in the queue with those behind it: a login page or a wrong path refuses
-	// every event.
+	// every event. A receiver that refuses one kind of event is no reason for it: every second
+	// probe is the newest event, and one that is accepted closes the breaker.
 	refusalsAtMost = 25
 	// probeMax bounds the time between two probes, in addition to Settings.BackoffMax: a
 	// repaired broker is tested again within 30 s.

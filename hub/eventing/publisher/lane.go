@@ -19,8 +19,8 @@ type item struct {
 	attempts, tries int
 	// failedAt is when it first failed; zero if it has not failed.
 	failedAt time.Time
-	// refused is set if the broker has refused it.
-	refused bool
+	// refused is the streak in which the broker refused it; 0 if it did not.
+	refused int
 	// dead is set for a dead letter.
 	dead bool
 }
@@ -116,6 +116,18 @@ func (s *schedule) Pop() any {
 	*s = (*s)[:last]
 	l.place = -1
 	return l
+}
+
+// newest returns the lane that is due and whose first item waits for the shortest time. The
+// first lane is due.
+func (s schedule) newest(now time.Time) *lane {
+	found := s[0]
+	for _, l := range s {
+		if len(l.items) > 0 && !l.due.After(now) && (len(found.items) == 0 || l.items[0].since.After(found.items[0].since)) {
+			found = l
+		}
+	}
+	return found
 }
 
 // put adds a lane, or moves it to its new place.

@@ -463,10 +463,17 @@ func TestAReceiverThatRefusesEverythingKeepsTheEvents(t *testing.T) {
 	g.Expect(status(p, "ns/b")().LastError).To(And(
 		HaveField("Class", sink.Unavailable), HaveField("Code", "http-400"), MatchError(ContainSubstring("events in a row were refused, and none was accepted")),
 		MatchError(ContainSubstring("gw.example answered 400"))))
+	g.Expect(given.Load()).To(BeNumerically("<", refusalsAtMost))
+
+	// Another wrong address: the events that were refused at the first count again.
+	wrong := &broker{on: b.on}
+	g.Expect(p.Set("ns/b", fast(wrong))).To(Succeed())
+	g.Eventually(func() int { return wrong.total() }).Should(BeNumerically(">", 2*refusalsAtMost))
+	g.Expect(status(p, "ns/b")().Taking).To(BeFalse())
+	g.Expect(given.Load()).To(BeNumerically("<", 2*refusalsAtMost))
 	accepts.Store(true)
 	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
-	g.Eventually(func() int { return len(b.ids()) + int(given.Load()) }).Should(Equal(n))
-	g.Expect(given.Load()).To(BeNumerically("<", refusalsAtMost))
+	g.Eventually(func() int { return len(wrong.ids()) + int(given.Load()) }).Should(Equal(n))
 	g.Expect(status(p, "ns/b")()).To(And(HaveField("Taking", true), HaveField("LastError", BeNil())))
 
 	// Another one that is refused is given up again.
@@ -475,6 +482,28 @@ func TestAReceiverThatRefusesEverythingKeepsTheEvents(t *testing.T) {
 	p.Publish(started(n), nil)
 	g.Eventually(given.Load).Should(Equal(before + 1))
 	g.Expect(status(p, "ns/b")().Taking).To(BeTrue())
+}
+
+// TestOneKindThatIsRefusedDelaysNoOther: a receiver refuses one kind, of which many wait.
+func TestOneKindThatIsRefusedDelaysNoOther(t *testing.T) {
+	g := NewWithT(t)
+	refused := event.Prefixed(started(0), event.DefaultPrefix).Type()
+	b := &broker{on: func(_ context.Context, e ce.Event, _ int) error {
+		if e.Type() == refused {
+			return sink.Errorf(sink.Refused, "http-422", "no")
+		}
+		return nil
+	}}
+	p, _ := run(t, Options{})
+	g.Expect(p.Set("ns/b", fast(b))).To(Succeed())
+	for i := range 500 {
+		p.Publish(newEvent(event.PromotionStarted, fmt.Sprint(i), i), nil)
+	}
+	g.Eventually(func() bool { return status(p, "ns/b")().Taking }).Should(BeFalse())
+	tried := b.total()
+	p.Publish(newEvent(event.PromotionSucceeded, "other", 1000), nil)
+	g.Eventually(b.ids).Should(HaveLen(1))
+	g.Expect(b.total()-tried).To(BeNumerically("<", 100), "it does not wait for the others")
 }
 
 // TestDeadLetterBackendIsMissing: the event keeps its place until the backend exists.

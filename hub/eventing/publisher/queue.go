@@ -43,8 +43,9 @@ type queue struct {
 	bytes    int64
 	inFlight int
 	breaker  breaker
-	// refusals are how many events were refused since one was accepted.
-	refusals int
+	// refusals are how many events were refused since one was accepted; streak numbers these
+	// times, from 1.
+	refusals, streak int
 
 	// deferring is set when an event of a Source did not fit, and to request a walk.
 	deferring bool
@@ -70,6 +71,7 @@ func newQueue(name string, s Settings, dwell time.Duration) *queue {
 		name: name, settings: s, dwell: dwell, handle: &handle{sink: s.Sink},
 		lanes: map[string]*lane{}, ids: map[string]bool{}, settled: lru.New(remembered),
 		deferring: true, // The first walk.
+		streak:    1,
 	}
 }
 
@@ -221,6 +223,9 @@ func (q *queue) next(now time.Time) *attempt {
 	}
 	for len(q.schedule) > 0 && !q.schedule[0].due.After(now) {
 		l := q.schedule[0]
+		if q.refusesAll() && q.breaker.probes%2 == 1 {
+			l = q.schedule.newest(now) // The broker may refuse one kind of event, of which many wait.
+		}
 		q.schedule.take(l)
 		if len(l.items) == 0 {
 			delete(q.lanes, l.subject)
@@ -270,7 +275,7 @@ func (q *queue) wakeAt() time.Time {
 // failed ends an attempt whose event stays in the queue.
 func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
 	q.inFlight--
-	q.lastError = err
+	q.lastError = q.shown(err)
 	if a.handle != q.handle {
 		// It failed at a sink that was replaced meanwhile: the new one is not affected.
 		q.release(a, now)
@@ -278,9 +283,6 @@ func (q *queue) failed(a *attempt, err *sink.Error, now time.Time) {
 	}
 	charged := err.Class == sink.Transient && !q.breaker.open
 	q.judge(a, err, now)
-	if q.refusesAll() && err.Class == sink.Refused {
-		q.lastError = sink.Errorf(sink.Unavailable, err.Code, "%d events in a row were refused, and none was accepted: the others wait; the last refusal: %w", q.refusals, err.Err)
-	}
 	if a.lane != nil {
 		wait := a.settings.BackoffMax
 		if err.Class == sink.Transient || err.Class == sink.Unavailable || q.refusesAll() {
@@ -315,27 +317,43 @@ func (q *queue) judge(a *attempt, err *sink.Error, now time.Time) {
 	}
 }
 
-// answers counts refusals, and returns whether the broker works: it accepts an event, or refuses
-// one that may be the cause. A ping says nothing of what it does with events.
+// answers returns whether the broker works: it accepts an event, or refuses one that may be the
+// cause. A ping says nothing of what it does with events.
 func (q *queue) answers(a *attempt, err *sink.Error) bool {
 	switch {
 	case err == nil && a.lane != nil:
-		q.refusals = 0
-	case err == nil, err.Class == sink.TooLarge:
-	case err.Class == sink.Refused:
-		if a.lane != nil && !a.item.refused {
-			a.item.refused = true
-			q.refusals++
-		}
+		q.forgetRefusals()
+	case err == nil, err.Class == sink.TooLarge, err.Class == sink.Refused:
 	default:
 		return false
 	}
 	return !q.refusesAll()
 }
 
+// countRefusal counts an event that the broker refuses, once until one is accepted.
+func (q *queue) countRefusal(a *attempt, err *sink.Error) {
+	if err.Class == sink.Refused && a.lane != nil && a.handle == q.handle && a.item.refused != q.streak {
+		a.item.refused = q.streak
+		q.refusals++
+	}
+}
+
+func (q *queue) forgetRefusals() {
+	q.refusals = 0
+	q.streak++
+}
+
 // refusesAll returns whether so many events in a row were refused that the cause is the broker,
 // or its address, rather than the events.
 func (q *queue) refusesAll() bool { return q.refusals >= refusalsAtMost }
+
+// shown returns the error for the status.
+func (q *queue) shown(err *sink.Error) *sink.Error {
+	if err.Class != sink.Refused || !q.refusesAll() {
+		return err
+	}
+	return sink.Errorf(sink.Unavailable, err.Code, "%d events in a row were refused, and none was accepted: the others wait; the last refusal: %w", q.refusals, err.Err)
+}
 
 // exhausted returns whether the event must be given up after this failure. A transient failure
 // counts only if other events were published since the event first failed. Before that, the
@@ -343,9 +361,9 @@ func (q *queue) refusesAll() bool { return q.refusals >= refusalsAtMost }
 func (q *queue) exhausted(a *attempt, err *sink.Error) bool {
 	switch err.Class {
 	case sink.Refused:
-		return a.lane != nil && (q.refusals+1 < refusalsAtMost || a.item.refused && !q.refusesAll())
+		return a.lane != nil && a.handle == q.handle && !q.refusesAll()
 	case sink.TooLarge:
-		return a.lane != nil
+		return a.lane != nil && a.handle == q.handle
 	case sink.Transient:
 		return a.lane != nil && !q.breaker.open && a.handle == q.handle && a.item.attempts >= a.settings.MaxAttempts &&
 			!a.item.failedAt.IsZero() && q.lastPublish.After(a.item.failedAt)
@@ -371,7 +389,7 @@ func (q *queue) finished(a *attempt, how Outcome, err *sink.Error, now time.Time
 		q.lastError = nil
 	}
 	if err != nil {
-		q.lastError = err
+		q.lastError = q.shown(err)
 	}
 	q.release(a, now)
 }
@@ -394,7 +412,8 @@ func (q *queue) release(a *attempt, now time.Time) {
 func (q *queue) replace(s Settings, now time.Time) *handle {
 	old := q.handle
 	q.settings, q.handle = s, &handle{sink: s.Sink}
-	q.breaker, q.lastError, q.refusals = breaker{}, nil, 0
+	q.breaker, q.lastError = breaker{}, nil
+	q.forgetRefusals()
 	q.leaving = false
 	q.settled = lru.New(remembered) // The new sink may have another broker without these events.
 	q.reschedule(now, true)

@@ -46,7 +46,7 @@ const (
 	// Foreign: there are objects, but the fact is of another account or region.
 	Foreign
 	// Unplaced: the account or region of an object cannot be read now, so it may own the fact.
-	// The objects that are found own it too.
+	// The objects that are found own it too; for a group there are none.
 	Unplaced
 )
 
@@ -159,7 +159,7 @@ func (x *Index) Find(f message.Fact, where func(Object) (Place, bool)) ([]Object
 		}
 	}
 	switch {
-	case len(own) == 0 && verdict == Unplaced:
+	case verdict == Unplaced && (len(own) == 0 || f.Kind.Group()): // A group has one pool; which one is not known.
 		return nil, Unplaced
 	case len(own) == 0:
 		return nil, Foreign

@@ -66,6 +66,8 @@ func TestFind(t *testing.T) {
 		pool("d", "twin", "here", ""),
 		machine("e", "unread", "unreadable", "i-5", "i-6"),
 		machine("e", "read", "here", "i-6"),
+		pool("e", "both", "unreadable", ""),
+		pool("f", "both", "here", ""),
 	} {
 		x.Set(o)
 	}
@@ -84,6 +86,7 @@ func TestFind(t *testing.T) {
 		"of a pool whose ARN says another":      {state("i-2", there, region), nil, owner.Foreign},
 		"instance of a pool that has a machine": {state("i-3", here, region), []string{"a/of-pool"}, owner.Owned},
 		"the account cannot be read":            {state("i-5", there, region), nil, owner.Unplaced},
+		"that of one of two pools of a name":    {activity("", "both", here, region), nil, owner.Unplaced},
 		"that of one of two":                    {state("i-6", here, region), []string{"e/read"}, owner.Unplaced},
 		"unknown":                               {state("i-8", here, region), nil, owner.Unknown},
 		"group by ARN":                          {activity(arn, "pool", here, region), []string{"a/pool"}, owner.Owned},
@@ -174,6 +177,15 @@ func TestRing(t *testing.T) {
 	put("i-2", "new", 0, 0)
 	g.Expect(r.Len()).To(Equal(1))
 	g.Expect(take("i-1", "i-2")).To(Equal([]string{"new"}))
+
+	put("i-1", "returned", 0, 0)
+	c.SetTime(begin.Add(owner.DefaultTTL + time.Minute))
+	for _, w := range r.Take(machine("a", "m", "here", "i-1")) {
+		r.Return(w)
+	}
+	g.Expect(r.Len()).To(Equal(1))
+	c.SetTime(begin.Add(2 * owner.DefaultTTL))
+	g.Expect(take("i-1")).To(BeEmpty(), "its time has passed, and did not begin again")
 
 	r.Put(activity("", "pool", here, region), "by name", 0)
 	r.Put(activity(arn, "pool", here, region), "by ARN", 0)

@@ -25,6 +25,9 @@ const (
 type Waiting[V any] struct {
 	Fact message.Fact
 	With V
+	// size with overhead, and the end of its time.
+	size  int
+	until time.Time
 }
 
 // Ring keeps facts without an object. New facts replace the oldest ones.
@@ -45,9 +48,7 @@ type Ring[V any] struct {
 
 type waiting[V any] struct {
 	Waiting[V]
-	key   string
-	size  int
-	until time.Time
+	key string
 }
 
 // keyOf returns the instance or group of a fact.
@@ -64,7 +65,12 @@ func keyOf(f message.Fact) string {
 // Put adds a fact, whose event has a size in bytes. Of two facts of one instance or group
 // the newer one is kept.
 func (r *Ring[V]) Put(f message.Fact, with V, size int) {
-	key, now := keyOf(f), r.Clock.Now()
+	r.Return(Waiting[V]{f, with, size + overhead, r.Clock.Now().Add(cmp.Or(r.TTL, DefaultTTL))})
+}
+
+// Return adds a fact that was taken. It waits until the end of its time.
+func (r *Ring[V]) Return(taken Waiting[V]) {
+	f, key, now := taken.Fact, keyOf(taken.Fact), r.Clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.lockedState
@@ -78,7 +84,7 @@ func (r *Ring[V]) Put(f message.Fact, with V, size int) {
 		}
 		r.remove(at)
 	}
-	w := &waiting[V]{Waiting: Waiting[V]{f, with}, key: key, size: size + overhead, until: now.Add(cmp.Or(r.TTL, DefaultTTL))}
+	w := &waiting[V]{taken, key}
 	s.by[key] = s.order.PushBack(w)
 	s.bytes += w.size
 	for at := s.order.Front(); at != nil; at = s.order.Front() {

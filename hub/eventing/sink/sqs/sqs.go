@@ -191,12 +191,12 @@ func class(err error) error {
 	switch {
 	case errors.Is(err, netguard.ErrForbidden):
 		return sink.Errorf(sink.Unavailable, sink.CodeForbiddenAddress, "%w", cause(err))
-	case errors.Is(err, context.DeadlineExceeded):
-		return sink.Errorf(sink.Transient, sink.CodeTimeout, "SQS did not answer in time")
 	case errors.Is(err, awsconfig.ErrCredentials):
 		return classOfCredentials(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return sink.Errorf(sink.Transient, sink.CodeTimeout, "SQS did not answer in time")
 	case !errors.As(err, &api):
-		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "SQS did not answer, or the hub has no credentials for it; check endpoint, region and the hub's AWS credentials")
+		return sink.Errorf(sink.Transient, sink.CodeUnreachable, "SQS did not answer; check endpoint and region")
 	}
 	code := api.ErrorCode()
 	answered := func(c sink.Class, short string) error {
@@ -225,9 +225,9 @@ func classOfCredentials(err error) error {
 	const remedy = "check the hub's AWS credentials, or roleArn, externalId and the role's trust policy"
 	var api smithy.APIError
 	if !errors.As(err, &api) {
-		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "the hub has no AWS credentials; %s", remedy)
+		return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "no credentials could be fetched; %s", remedy)
 	}
-	return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "STS answered %s; %s", api.ErrorCode(), remedy)
+	return sink.Errorf(sink.Unavailable, sink.CodeUnauthorized, "fetching credentials failed with %s; %s", api.ErrorCode(), remedy)
 }
 
 // cause returns why a connection was not made, without the text that the SDK adds.

@@ -180,7 +180,7 @@ func TestRoleThatCannotBeAssumedRefusesNoEvent(t *testing.T) {
 		remove()
 		g.Expect(err).To(HaveOccurred(), code)
 		g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable), "%s: %v", code, err)
-		g.Expect(err.Error()).To(And(ContainSubstring("STS answered "+code), ContainSubstring("roleArn"), Not(ContainSubstring("CANARY"))))
+		g.Expect(err.Error()).To(And(ContainSubstring("fetching credentials failed with "+code), ContainSubstring("roleArn"), Not(ContainSubstring("CANARY"))))
 		g.Expect(s.Publish(ctx, news("id-"+code))).To(Succeed(), code)
 	}
 }
