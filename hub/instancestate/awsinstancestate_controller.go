@@ -136,7 +136,7 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 		if !a.from.takes(f.Account) {
 			return nil, owner.Foreign
 		}
-		return r.index.Find(f, func(o owner.Object) (owner.Place, bool) { return r.place(ctx, a.from, o) })
+		return r.index.Find(f, r.where(ctx, a.from))
 	}
 	found, verdict := find()
 	if verdict == owner.Unknown {
@@ -237,18 +237,20 @@ func (from origin) takes(account string) bool {
 	return false
 }
 
-// place returns the account and region of an object, and false while they cannot be read. If
-// no role gives the account, it is the queue's own, unless the source lists the accounts that
-// it accepts.
-func (r *Labeler) place(ctx context.Context, from origin, o owner.Object) (owner.Place, bool) {
-	place, err := placeOf(ctx, r.reader(o.Cluster), o)
-	if err != nil {
-		return owner.Place{}, false
+// where returns a function that returns the account and region of an object, and false while
+// they cannot be read. If no role gives the account, it is the queue's own, unless the source
+// lists the accounts that it accepts.
+func (r *Labeler) where(ctx context.Context, from origin) func(owner.Object) (owner.Place, bool) {
+	return func(o owner.Object) (owner.Place, bool) {
+		place, err := placeOf(ctx, r.reader(o.Cluster), o)
+		if err != nil {
+			return owner.Place{}, false
+		}
+		if place.Account == "" && from.accounts == nil {
+			place.Account = from.account
+		}
+		return place, true
 	}
-	if place.Account == "" && from.accounts == nil {
-		place.Account = from.account
-	}
-	return place, true
 }
 
 // reader returns the reader of a cluster.
@@ -301,8 +303,7 @@ func (r *Labeler) observe(ctx context.Context, key owner.Key, u *unstructured.Un
 	r.index.Set(o)
 	r.writer.caughtUp(key, u.GetResourceVersion())
 	for _, waiting := range r.ring.Take(o) {
-		// A group's ARN has account and region.
-		if _, readable := r.place(ctx, waiting.With.from, o); !readable && o.GroupARN == "" {
+		if _, readable := owner.PlaceOf(&o, r.where(ctx, waiting.With.from)); !readable {
 			r.ring.Return(waiting)
 			unplaced = true
 			continue

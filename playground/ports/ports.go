@@ -21,11 +21,11 @@ import (
 // returned are the ports that Free has returned.
 var returned sync.Map
 
-// Free returns an address that nobody listened on a moment ago. The error is that of the last
-// of a hundred tries to listen.
+// Free returns an address at which no process listened when it was chosen. After a hundred
+// attempts it returns the error of the last one.
 func Free() (address string, err error) {
-	const first, last, tries = 20000, 32000, 100
-	for range tries {
+	const first, last, attempts = 20000, 32000, 100
+	for range attempts {
 		port := first + rand.IntN(last-first)
 		var listener net.Listener
 		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err != nil {

@@ -566,7 +566,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	g.Eventually(func() int { return len(b.ids()) }).Should(BeNumerically(">=", events+25))
 	g.Eventually(func() int { return status(p, "ns/b")().Queued }).Should(BeZero())
 	g.Expect(status(p, "ns/b")().Full).To(BeFalse())
-	g.Eventually(changes.Load).Should(And(BeNumerically(">=", 2), Satisfy(func(n int32) bool { return n%2 == 0 })), "both edges are told of")
+	g.Eventually(changes.Load).Should(And(BeNumerically(">=", 2), Satisfy(func(n int32) bool { return n%2 == 0 })), "both changes are reported")
 	got := perSubject(b.got)
 	g.Expect(got["instances/i-1"]).To(HaveLen(25))
 	delete(got, "instances/i-1")

@@ -359,13 +359,16 @@ func (q *queue) shown(err *sink.Error) *sink.Error {
 // counts only if other events were published since the event first failed. Before that, the
 // broker itself may fail, which the breaker detects.
 func (q *queue) exhausted(a *attempt, err *sink.Error) bool {
+	if a.lane == nil || a.handle != q.handle {
+		return false
+	}
 	switch err.Class {
 	case sink.Refused:
-		return a.lane != nil && a.handle == q.handle && !q.refusesAll()
+		return !q.refusesAll()
 	case sink.TooLarge:
-		return a.lane != nil && a.handle == q.handle
+		return true
 	case sink.Transient:
-		return a.lane != nil && !q.breaker.open && a.handle == q.handle && a.item.attempts >= a.settings.MaxAttempts &&
+		return !q.breaker.open && a.item.attempts >= a.settings.MaxAttempts &&
 			!a.item.failedAt.IsZero() && q.lastPublish.After(a.item.failedAt)
 	case sink.Unavailable, sink.Gone:
 	}

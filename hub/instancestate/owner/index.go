@@ -149,7 +149,7 @@ func (x *Index) Find(f message.Fact, where func(Object) (Place, bool)) ([]Object
 	}
 	own, verdict := make([]Object, 0, len(found)), Owned
 	for _, o := range found {
-		place, readable := placeOf(o, where)
+		place, readable := PlaceOf(o, where)
 		if !readable {
 			verdict = Unplaced
 			continue
@@ -205,8 +205,9 @@ func (x *Index) group(f message.Fact) []*Object {
 // known reports whether the group was found by its ARN.
 func known(found []Object, arn string) bool { return arn != "" && found[0].GroupARN == arn }
 
-// placeOf returns the place of an object: from its group's ARN if it is known, else from where.
-func placeOf(o *Object, where func(Object) (Place, bool)) (Place, bool) {
+// PlaceOf returns the place of an object: from its group's ARN if it is known, else from where,
+// which returns false if the place cannot be read now.
+func PlaceOf(o *Object, where func(Object) (Place, bool)) (Place, bool) {
 	if parts := strings.SplitN(o.GroupARN, ":", 6); len(parts) == 6 {
 		return Place{Account: parts[4], Region: parts[3]}, true
 	}
