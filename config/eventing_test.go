@@ -34,7 +34,7 @@ func TestSampleBackendsAreValid(t *testing.T) {
 	for _, document := range documents {
 		var b eventingv1.EventingBackend
 		g.Expect(yaml.UnmarshalStrict([]byte(document), &b)).To(Succeed())
-		_, invalid := r.Resolve(b.Spec)
+		_, invalid := r.Resolve(&b)
 		g.Expect(invalid).To(BeEmpty(), b.Name)
 		g.Expect(b.Labels).To(HaveKeyWithValue(eventingv1.BackendLabel, eventingv1.BackendLabelValue))
 	}

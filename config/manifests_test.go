@@ -79,9 +79,9 @@ func TestSamplesApply(t *testing.T) {
 	// TestSampleBackendsAreValid checks the others.
 	backends.Items = slices.DeleteFunc(backends.Items, func(b eventingv1.EventingBackend) bool { return b.Spec.Type != "sqs" })
 	g.Expect(backends.Items).To(HaveLen(1))
-	types, err := schema.Types(schema.Options{})
+	types, err := schema.Types(schema.Options{SQSSourceNamespaces: []string{ns}})
 	g.Expect(err).NotTo(HaveOccurred())
-	config, invalid := types.Resolve(backends.Items[0].Spec)
+	config, invalid := types.Resolve(&backends.Items[0])
 	g.Expect(invalid).To(BeEmpty())
 	g.Expect(config.String(schema.RoleKey)).To(Equal(schema.RoleSource))
 }

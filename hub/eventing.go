@@ -44,6 +44,9 @@ type Eventing struct {
 	Name string
 	// NATSURL is the default of the key url of type nats; empty for no default.
 	NATSURL string
+	// SQSSourceNamespaces and SQSSinkNamespaces are the namespaces whose EventingBackends of
+	// type sqs are used, by role (schema.Options); none if empty.
+	SQSSourceNamespaces, SQSSinkNamespaces []string
 	// APIBindAddress of discovery, such as ":8091"; "0" or empty turns it off.
 	APIBindAddress string
 	// APIURL is the external URL of discovery, for the attribute dataschema. When it is
@@ -83,7 +86,9 @@ type eventing struct {
 // status.
 func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	log := o.Logger.WithName("eventing")
-	registry, err := schema.Types(schema.Options{NATSURL: o.Eventing.NATSURL})
+	registry, err := schema.Types(schema.Options{
+		NATSURL: o.Eventing.NATSURL, SQSSourceNamespaces: o.Eventing.SQSSourceNamespaces, SQSSinkNamespaces: o.Eventing.SQSSinkNamespaces,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,10 @@ func TestEventingInTheHub(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	startHub(t, hub.Options{
 		Config: cfg, Namespace: ns, AWS: loaded, Registerer: registry, Logger: logr.Discard(),
-		Eventing: hub.Eventing{NATSURL: server.URL(), APIBindAddress: address, APIURL: "http://hub.example.com", AllowLoopback: true},
+		Eventing: hub.Eventing{
+			NATSURL: server.URL(), APIBindAddress: address, APIURL: "http://hub.example.com", AllowLoopback: true,
+			SQSSourceNamespaces: []string{ns}, SQSSinkNamespaces: []string{ns},
+		},
 	})
 
 	declare := func(name, spec string) {

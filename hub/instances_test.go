@@ -80,6 +80,7 @@ func TestFollowsInstances(t *testing.T) {
 		loaded, err := awsconfig.Load(t.Context(), awsconfig.Options{})
 		g.Expect(err).NotTo(HaveOccurred())
 		o.Config, o.AWS, o.Registerer, o.Logger, o.AllowLoopback = plane.Config(), loaded, prometheus.NewRegistry(), logr.Discard(), true
+		o.Eventing.SQSSourceNamespaces = []string{metav1.NamespaceDefault}
 		made, err := hub.New(o)
 		g.Expect(err).NotTo(HaveOccurred())
 		ctx, cancel := context.WithCancel(context.Background())

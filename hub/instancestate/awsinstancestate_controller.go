@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	k8sschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -70,6 +68,7 @@ type Labeler struct {
 	// handlers act on events in this process.
 	handlers handlers
 	sources  *sources
+	members  members
 	// elected is closed when this replica leads. ready is closed when the index has all
 	// objects of the management cluster.
 	elected <-chan struct{}
@@ -148,10 +147,15 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 	case owner.Foreign:
 		r.metrics.ignored.WithLabelValues(a.from.source, "foreign").Inc()
 		r.events.foreign(ctx, a.from.source, f)
+		if name, _ := parseSource(a.from.source); r.sources.shared(name) {
+			t.done(released) // It may belong to the other source, which a user has to merge with this one.
+			break
+		}
 		t.done(acknowledged)
 	case owner.Unknown:
-		r.metrics.ignored.WithLabelValues(a.from.source, "unknown").Inc()
-		t.done(r.unknown(ctx, f, sent))
+		reason, what := r.unknown(ctx, f, sent)
+		r.metrics.ignored.WithLabelValues(a.from.source, reason).Inc()
+		t.done(what)
 	case owner.Unplaced:
 		r.metrics.ignored.WithLabelValues(a.from.source, "unplaced").Inc()
 		t.more(len(found))
@@ -177,42 +181,26 @@ func (r *Labeler) later() outcome {
 	return released
 }
 
-// unknown decides what to do with a fact without an object. A standby releases it for the
-// leader, which reads every cluster. The leader leaves a notice or an end in the queue for
-// keepUnknown, and drops other facts. While objects cannot be read, every fact stays in
-// the queue.
-func (r *Labeler) unknown(ctx context.Context, f message.Fact, sent time.Time) outcome {
-	if r.unreadableKind(ctx, f) {
-		return failed
+// unknown decides what to do with a fact without an object, and returns the reason for the
+// metrics. While objects cannot be read that it may be about, the fact stays in the queue. The
+// leader leaves a notice or an end in the queue for keepUnknown, and drops other facts. A standby
+// releases facts for that time, because only the leader reads every cluster.
+func (r *Labeler) unknown(ctx context.Context, f message.Fact, sent time.Time) (reason string, what outcome) {
+	const unknown, unread = "unknown", "unread"
+	late := r.Clock.Since(sent) > keepUnknown
+	switch {
+	case len(unsynced(ctx, r.reader(""), kindsOf(f))) > 0:
+		return unread, failed
+	case !r.members.readable(ctx, r):
+		return unread, r.later()
+	case late:
+		return unknown, acknowledged
+	case !r.leads():
+		return unknown, released
+	case f.Kind.Notice() || message.Ending(f.Label):
+		return unknown, failed
 	}
-	if r.Clock.Since(sent) > keepUnknown {
-		return acknowledged
-	}
-	if !r.leads() {
-		return released
-	}
-	if f.Kind.Notice() || message.Ending(f.Label) {
-		return failed
-	}
-	return acknowledged
-}
-
-// unreadableKind reports whether the management cluster may have objects for a fact that
-// cannot be read, for example while their conversion webhook is unavailable. A kind that
-// is not installed has no objects.
-func (r *Labeler) unreadableKind(ctx context.Context, f message.Fact) bool {
-	kinds := []k8sschema.GroupKind{capa.AWSMachinePool}
-	if !f.Kind.Group() {
-		kinds = append(kinds, capa.AWSMachine)
-	}
-	return slices.ContainsFunc(kinds, func(kind k8sschema.GroupKind) bool {
-		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(kind.WithVersion(capa.Version))
-		var unsynced *watchers.NotSyncedError
-		// No object has an empty name: this only checks whether the kind can be read.
-		err := r.reader("").Get(ctx, client.ObjectKey{}, u)
-		return errors.As(err, &unsynced) && unsynced.Reason != watchers.ReasonNotInstalled
-	})
+	return unknown, acknowledged
 }
 
 func (r *Labeler) leads() bool {

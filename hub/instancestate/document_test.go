@@ -90,14 +90,14 @@ func TestDocumentHasEveryReason(t *testing.T) {
 // Every EventingBackend in the document is a valid source.
 func TestDocumentHasValidSources(t *testing.T) {
 	g := NewWithT(t)
-	types, err := schema.Types(schema.Options{})
+	types, err := schema.Types(schema.Options{SQSSourceNamespaces: []string{"capstan-system"}})
 	g.Expect(err).NotTo(HaveOccurred())
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readDocument(t), -1)
 	g.Expect(len(blocks)).To(BeNumerically(">=", 3))
 	for _, block := range blocks {
 		var backend eventingv1.EventingBackend
 		g.Expect(yaml.UnmarshalStrict([]byte(block[1]), &backend)).To(Succeed())
-		config, invalid := types.Resolve(backend.Spec)
+		config, invalid := types.Resolve(&backend)
 		g.Expect(invalid).To(BeEmpty(), block[1])
 		g.Expect(config.String(schema.RoleKey)).To(Equal(schema.RoleSource))
 		g.Expect(backend.Labels).To(HaveKeyWithValue(eventingv1.BackendLabel, eventingv1.BackendLabelValue))

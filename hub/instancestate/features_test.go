@@ -2,6 +2,7 @@ package instancestate_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/instancestate"
+	"github.com/capstan-hub/capstan/playground/aws"
 )
 
 // cordoner is a second reconciler, which acts on events: the hub calls it when a label
@@ -277,24 +279,109 @@ func TestSourceChanges(t *testing.T) {
 	w.g.Expect(w.metric("received_total", "source="+w.namespace+"/other")).NotTo(BeZero())
 }
 
+// selfManaged creates the self-managed cluster "pivoted" without a kubeconfig. In a namespace
+// inside it is the Cluster "c".
+func (w *world) selfManaged() (inside client.Client, namespace string, cluster *unstructured.Unstructured) {
+	w.Helper()
+	w.pivoted = true
+	inside, namespace = clientOf(w, workload), "inside-"+w.namespace
+	w.createIn(inside, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	w.createIn(inside, object(infra, "AWSCluster", namespace, "c", map[string]any{"region": region}))
+	w.createIn(inside, object("cluster.x-k8s.io/v1beta2", "Cluster", namespace, "c", map[string]any{"infrastructureRef": w.ref(infra, "AWSCluster", "c")}))
+	cluster = object("cluster.x-k8s.io/v1beta2", "Cluster", w.namespace, "pivoted", map[string]any{"controlPlaneEndpoint": map[string]any{"host": "127.0.0.1", "port": int64(6443)}})
+	cluster.SetLabels(map[string]string{clusters.SelfManagedLabel: "true"})
+	w.create(cluster)
+	return inside, namespace, cluster
+}
+
+// kubeconfig creates that of the self-managed cluster.
+func (w *world) kubeconfig() {
+	w.Helper()
+	raw, err := workload.Get(w).Kubeconfig("")
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pivoted-kubeconfig"}, Data: map[string][]byte{"value": raw}})
+}
+
+// While a self-managed cluster is not connected, its machines are not known: an event of an
+// instance without an object stays in the queue, whatever it is.
+func TestSelfManagedClusterThatIsNotConnected(t *testing.T) {
+	t.Parallel()
+	workload.Get(t) // Its processes outlive the test.
+	w := newWorld(t, newest)
+	inside, namespace, _ := w.selfManaged()
+	m := w.machine("m", instanceID(0))
+	m.SetNamespace(namespace)
+	w.createIn(inside, m)
+	w.events()
+	w.start()
+	w.send("events", stateChange(instanceID(0), "running", 0))
+	w.g.Eventually(func() float64 { return w.metric("ignored_total", "reason=unread") }).Should(BeNumerically(">=", 1))
+	w.g.Expect(w.sqs.Stats(region, "events").Deleted).To(BeZero())
+	w.kubeconfig()
+	w.g.Eventually(func() string { return w.labelIn(inside, m) }).Should(Equal("running"))
+	w.awaitsEmpty("events")
+
+	// Then events of other instances are dropped again.
+	w.send("events", stateChange(instanceID(1), "running", 0))
+	w.awaitsEmpty("events")
+	w.g.Expect(w.metric("ignored_total", "reason=unknown")).NotTo(BeZero())
+}
+
+// Of two sources with one queue, the older one reads it, and the other one says so. What the
+// older one does not accept stays in the queue until a user has merged them.
+func TestTwoSourcesOfOneQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newest)
+	w.usual()
+	m := w.fleet(1)[0]
+	url := w.queue("events")
+	older := w.source("older", "queueUrl", url, "region", region, "accounts", []string{"999999999999"})
+	w.create(older)
+	w.g.Eventually(func() bool { // A creation time has seconds.
+		return time.Now().Truncate(time.Second).After(older.CreationTimestamp.Time)
+	}).Should(BeTrue())
+	w.create(w.source("a-younger", "queueName", "events", "region", region, "accounts", []string{account}))
+	r := w.start()
+	w.awaitsReading(r, "a-younger").Should(Equal(
+		"the queue has another reader: EventingBackend " + w.namespace + "/older, which is older, reads it; delete one of the two, and list the accounts of both in the other"))
+	w.awaitsReading(r, "older").Should(Equal("ready"))
+	w.send("events", stateChange(instanceID(0), "running", 0))
+	w.g.Eventually(func() float64 { return w.metric("ignored_total", "reason=foreign", "source="+w.namespace+"/older") }).Should(BeNumerically(">=", 1))
+	w.g.Expect(w.sqs.Stats(region, "events").Deleted).To(BeZero())
+	w.g.Expect(w.metric("received_total", "source="+w.namespace+"/a-younger")).To(BeZero())
+
+	w.g.Expect(w.Delete(t.Context(), older)).To(Succeed())
+	w.awaits(m).Should(Equal("running"))
+	w.awaitsReading(r, "a-younger").Should(Equal("ready"))
+	w.awaitsEmpty("events")
+}
+
+// Without a list of accounts, only those of the clusters and of the queue are accepted. That of a
+// queue with a name is in its URL.
+func TestAccountOfAQueueWithAName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newest)
+	w.usual()
+	m := w.fleet(1)[0]
+	w.queue("named")
+	w.create(w.source("events", "queueName", "named", "region", region))
+	w.start()
+	const kind, detail = "EC2 Instance State-change Notification", `{"instance-id":"i-00000000000000001","state":"%s"}`
+	w.send("named", eventOf(account, region, "aws.ec2", kind, begin, fmt.Sprintf(detail, "terminated")))
+	w.awaitsEmpty("named")
+	w.g.Expect(w.metric("ignored_total", "reason=foreign")).To(BeEquivalentTo(1))
+	w.send("named", eventOf(aws.Account, region, "aws.ec2", kind, begin, fmt.Sprintf(detail, "running")))
+	w.awaits(m).Should(Equal("running"))
+}
+
 // Machines of a self-managed cluster are inside it. They are labelled there when any replica
 // receives the message; a cluster that hangs does not block others.
 func TestSelfManaged(t *testing.T) {
 	t.Parallel()
 	workload.Get(t) // Its processes outlive the test.
 	w := newWorld(t, newest)
-	w.pivoted = true
-	inside := clientOf(t, workload)
-	namespace := "inside-" + w.namespace
-	w.createIn(inside, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	raw, err := workload.Get(t).Kubeconfig("")
-	w.g.Expect(err).NotTo(HaveOccurred())
-	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pivoted-kubeconfig"}, Data: map[string][]byte{"value": raw}})
-	cluster := object("cluster.x-k8s.io/v1beta2", "Cluster", w.namespace, "pivoted", map[string]any{"controlPlaneEndpoint": map[string]any{"host": "127.0.0.1", "port": int64(6443)}})
-	cluster.SetLabels(map[string]string{clusters.SelfManagedLabel: "true"})
-	w.create(cluster)
-	w.createIn(inside, object(infra, "AWSCluster", namespace, "c", map[string]any{"region": region}))
-	w.createIn(inside, object("cluster.x-k8s.io/v1beta2", "Cluster", namespace, "c", map[string]any{"infrastructureRef": w.ref(infra, "AWSCluster", "c")}))
+	inside, namespace, cluster := w.selfManaged()
+	w.kubeconfig()
 	owner := object("cluster.x-k8s.io/v1beta2", "Machine", namespace, "m", map[string]any{
 		"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"}, "infrastructureRef": w.ref(infra, "AWSMachine", "m"),
 	})

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/instancestate/owner"
 	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/watchers"
@@ -28,7 +29,7 @@ var fields = map[schema.GroupKind][]string{
 	capa.AWSMachinePool: {"spec.providerID", "spec.providerIDList", "status.instances"},
 }
 
-var keptLabels = []string{clusterv1.ClusterNameLabel, LabelEC2, LabelASG}
+var keptLabels = []string{clusterv1.ClusterNameLabel, LabelEC2, LabelASG, clusters.SelfManagedLabel}
 
 func keptAnnotation(key string) bool {
 	return key == AnnotationGuard || key == AnnotationEvent || capa.PlaceAnnotation(key)

@@ -1,6 +1,7 @@
 package instancestate
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
@@ -53,9 +56,7 @@ func (s settings) in(home string) (region, account string) {
 				region = host[0]
 			}
 		}
-		if owner, _, found := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/"); found {
-			account = owner
-		}
+		account = cmp.Or(accountIn(s.queueURL), account)
 	}
 	if s.region != "" {
 		region = s.region
@@ -66,9 +67,41 @@ func (s settings) in(home string) (region, account string) {
 	return region, account
 }
 
+// unknownAccount is the account of a queue whose URL does not name it. It matches no account of an
+// event, so that without a list of accounts no event is accepted.
+const unknownAccount = "unknown"
+
+// accountIn returns the account in the URL of a queue; empty when it names none.
+func accountIn(queueURL string) string {
+	u, err := url.Parse(queueURL)
+	if err != nil {
+		return ""
+	}
+	account, _, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	if len(account) != len("111122223333") || strings.Trim(account, "0123456789") != "" {
+		return ""
+	}
+	return account
+}
+
+// queueID identifies a queue. URLs of one queue may have different hosts of AWS.
+func queueID(region, queueURL string) string {
+	u, err := url.Parse(queueURL)
+	if err != nil {
+		return queueURL
+	}
+	host := u.Host
+	if strings.Contains(host, ".amazonaws.com") {
+		host = ""
+	}
+	return region + " " + host + u.Path
+}
+
 // source is a queue with its consumer.
 type source struct {
-	name     types.NamespacedName
+	name types.NamespacedName
+	// created is when its EventingBackend was created.
+	created  time.Time
 	config   schema.Config
 	origin   origin
 	consumer *queue.Consumer
@@ -84,32 +117,63 @@ type source struct {
 }
 
 // newSource returns a source whose consumer does not run yet.
-func newSource(r *Labeler, name types.NamespacedName, config schema.Config, changed func()) *source {
+func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config, changed func()) *source {
+	name := client.ObjectKeyFromObject(of)
 	s := settingsOf(config)
 	region, account := s.in(r.AWS.Region())
 	made := &source{
-		name: name, config: config, r: r, changed: changed,
+		name: name, created: of.CreationTimestamp.Time, config: config, r: r, changed: changed,
 		origin: origin{source: name.String(), accounts: s.accounts, account: account, region: region, remediate: s.remediate},
 	}
-	client := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
+	calls := sqs.NewFromConfig(r.AWS.In(region, s.role), func(o *sqs.Options) {
 		if s.endpoint != "" {
 			o.BaseEndpoint = aws.String(s.endpoint)
 			o.HTTPClient = r.AWS.Guarded(netguard.Policy{AllowLoopback: r.AllowLoopback})
 		}
 	})
 	made.consumer = queue.New(queue.Options{
-		Client: client, QueueURL: s.queueURL, QueueName: s.queueName, Account: s.owner,
+		Client: calls, QueueURL: s.queueURL, QueueName: s.queueName, Account: s.owner,
 		WaitTime: s.wait, VisibilityTimeout: s.visibility, PollersMin: s.pollersMin, PollersMax: s.pollersMax,
 		DeadLetterQueueURL: s.deadLetters,
+		Claim: func(string) error { return r.sources.claim(made) },
 		Handler: func(ctx context.Context, d *queue.Delivery) {
+			if r.sources.claim(made) != nil {
+				d.Release() // It was received for another source.
+				return
+			}
 			if d.More {
 				r.lanes.moreToRead()
 			}
-			r.processMessage(ctx, made.origin, d.Message, d.Sent, d)
+			r.processMessage(ctx, made.from(), d.Message, d.Sent, d)
 		},
 		Observer: made, Clock: r.Clock, Log: r.Logger.WithValues("source", name.String()),
 	})
 	return made
+}
+
+// from returns the origin of a message of the queue, whose URL is known then.
+func (s *source) from() origin {
+	from := s.origin
+	if from.account == "" {
+		url, _ := s.consumer.URL()
+		from.account = cmp.Or(accountIn(url), unknownAccount)
+	}
+	return from
+}
+
+// queue returns the identity of the queue, empty until it is known, and its name. asked is false
+// until the first attempt to find the queue has ended.
+func (s *source) queue() (id, name string, asked bool) {
+	url, asked := s.consumer.URL()
+	if url == "" {
+		return "", s.config.String("queueName"), asked
+	}
+	return queueID(s.origin.region, url), url[strings.LastIndexByte(url, '/')+1:], true
+}
+
+// precedes reports whether a source reads a queue in place of another one: the older one does.
+func (s *source) precedes(other *source) bool {
+	return cmp.Or(s.created.Compare(other.created), cmp.Compare(s.name.String(), other.name.String())) < 0
 }
 
 // run reads the queue until the context ends, when the index is ready.

@@ -3,6 +3,7 @@ package instancestate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -123,14 +124,14 @@ func (s *sources) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		return reconcile.Result{}, fmt.Errorf("reading EventingBackend %s: %w", request.NamespacedName, err)
 	}
 	running := s.get(request.NamespacedName)
-	config, invalid := s.r.Backends.Resolve(backend.Spec)
+	config, invalid := s.r.Backends.Resolve(backend)
 	switch {
 	case len(invalid) > 0: // The last valid configuration, if there is one, stays in use.
 	case config.Type != typeSQS || config.String(schema.RoleKey) != schema.RoleSource:
 		running = nil
 		s.replace(request.NamespacedName, nil)
 	case running == nil || !running.config.Equal(config):
-		running = newSource(s.r, request.NamespacedName, config, func() { s.enqueue(request.NamespacedName) })
+		running = newSource(s.r, backend, config, func() { s.enqueue(request.NamespacedName) })
 		s.replace(request.NamespacedName, running)
 	}
 	if running != nil && s.r.leads() {
@@ -142,6 +143,53 @@ func (s *sources) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		s.r.SourceChanged(request.NamespacedName)
 	}
 	return reconcile.Result{}, nil
+}
+
+// claim returns an error when another source reads the queue of a source, or may read it: of
+// several sources with one queue, the oldest reads it. The others would delete its events, or it
+// theirs, because each accepts other accounts.
+func (s *sources) claim(of *source) error {
+	others := s.others(of)
+	if len(others) == 0 {
+		return nil
+	}
+	id, name, _ := of.queue()
+	for _, other := range others {
+		switch theirs, called, asked := other.queue(); {
+		case !other.precedes(of):
+		case theirs == id:
+			return fmt.Errorf("%w: EventingBackend %s, which is older, reads it", queue.ErrShared, other.name)
+		case !asked && called == name:
+			return fmt.Errorf("it is not known yet whether EventingBackend %s, which is older, reads the same queue", other.name)
+		}
+	}
+	return nil
+}
+
+// shared reports whether a source that reads a queue has another one beside it.
+func (s *sources) shared(name types.NamespacedName) bool {
+	of := s.get(name)
+	if of == nil {
+		return false
+	}
+	id, _, _ := of.queue()
+	return slices.ContainsFunc(s.others(of), func(other *source) bool {
+		theirs, _, _ := other.queue()
+		return theirs == id
+	})
+}
+
+// others returns all sources but one.
+func (s *sources) others(of *source) []*source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var others []*source
+	for _, other := range s.lockedState.running {
+		if other != of {
+			others = append(others, other)
+		}
+	}
+	return others
 }
 
 func (s *sources) get(name types.NamespacedName) *source {

@@ -208,7 +208,7 @@ func (w *world) prepare(election bool) *replica {
 	config, err := awsconfig.Load(w.Context(), awsconfig.Options{Attempts: 1, LoadOptions: w.aws.LoadOptions()})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.Cleanup(config.Close)
-	types, err := backends.Types(backends.Options{})
+	types, err := backends.Types(backends.Options{SQSSourceNamespaces: []string{w.namespace}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	options := w.options
 	options.Watchers, options.AWS, options.Backends = watching, config, types

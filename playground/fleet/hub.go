@@ -96,6 +96,7 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 		Annotator:               hub.Annotator{AWS: f.cloud.config},
 		Eventing: hub.Eventing{
 			Name: "playground", NATSURL: f.bus.server.URL(), AllowLoopback: true, APIBindAddress: at.api,
+			SQSSourceNamespaces: []string{hubNamespace}, SQSSinkNamespaces: []string{hubNamespace},
 			Webhooks: hub.Webhooks{BindAddress: at.webhooks, Secret: types.NamespacedName{Namespace: hubNamespace, Name: webhookName}},
 		},
 		ClusterTimings: clusterTimings,

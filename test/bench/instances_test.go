@@ -151,7 +151,8 @@ func (h *herd) start() {
 	h.Cleanup(loaded.Close)
 	config := h.plane.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{h, next} })
-	made, err := hub.New(hub.Options{Config: config, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), AWS: loaded, AllowLoopback: true})
+	made, err := hub.New(hub.Options{Config: config, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), AWS: loaded, AllowLoopback: true,
+		Eventing: hub.Eventing{SQSSourceNamespaces: []string{metav1.NamespaceDefault}}})
 	h.g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

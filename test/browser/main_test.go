@@ -291,6 +291,7 @@ func start() error {
 		world.clock, world.url = &movedClock{}, "http://"+address
 		world.hub = hub.Options{
 			Config: world.plane.Config(), AllowLoopback: true, Logger: logr.Discard(), Clock: world.clock, AWS: world.aws,
+			Eventing:       hub.Eventing{SQSSourceNamespaces: []string{fleetNamespace}},
 			Dashboard:      hub.Dashboard{BindAddress: address, Auth: dashboard.AuthToken, SessionKeyFile: key, Version: "v0.1.0"},
 			ClusterTimings: clusters.Timings{ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond, WriteDelay: 50 * time.Millisecond},
 			WatcherTimings: watchers.Timings{Check: 200 * time.Millisecond, Retry: time.Second},

@@ -22,6 +22,8 @@ type eventingSettings struct {
 	validation, defaulting          string
 	webhooks, secret, cert, certKey string
 	allowLoopback                   bool
+	// sources and sinks are namespaces; nil for the hub's own.
+	sources, sinks []string
 }
 
 func defaultEventingSettings() eventingSettings {
@@ -37,6 +39,8 @@ func (e *eventingSettings) register(f *pflag.FlagSet) {
 	f.StringVar(&e.natsURL, "nats-url", "", "default of the key url of EventingBackends of type nats, such as nats://nats.nats.svc:4222; when empty, each EventingBackend must set it")
 	f.StringVar(&e.address, "api-bind-address", e.address, "host:port that serves /backend and /schemas over plain HTTP, such as :8091; 0 disables it")
 	f.StringVar(&e.url, "api-url", "", "URL of /schemas for receivers of events, such as http://capstan-hub-api.capstan-system.svc; when empty, events do not name their schema")
+	f.StringSliceVar(&e.sources, schema.SourceNamespacesFlag, nil, "namespaces in which EventingBackends of type sqs may have role source, comma-separated; * for all; a queue labels machines of every namespace and, with the key remediate, lets Cluster API replace them; when not set, only the hub's own namespace")
+	f.StringSliceVar(&e.sinks, schema.SinkNamespacesFlag, nil, "namespaces in which EventingBackends of type sqs may have role sink, comma-separated; * for all; it uses the AWS credentials of the hub, and every role that they may assume; when not set, only the hub's own namespace")
 	f.StringVar(&e.validation, "eventing-validation", e.validation, "what the webhook does with an invalid EventingBackend: warn (admit it with a warning; its status reports the mistakes, too) or deny")
 	f.StringVar(&e.defaulting, "eventing-defaulting", e.defaulting, "defaults that the webhook sets in an EventingBackend: required (its label, and required keys that have a default) or off")
 	f.StringVar(&e.webhooks, "webhook-bind-address", e.webhooks, "host:port that serves the webhooks, such as :9443; it needs --webhook-cert-secret or --webhook-cert-file; 0 disables them")
@@ -49,8 +53,9 @@ func (e *eventingSettings) register(f *pflag.FlagSet) {
 // hubName matches names that need no escaping in a URI reference.
 var hubName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 
-// apply checks all settings and sets the hub's options. The error joins all mistakes.
-func (e *eventingSettings) apply(o *hub.Eventing) error {
+// apply checks all settings and sets the hub's options. home is the hub's own namespace; empty
+// when it is not known. The error joins all mistakes.
+func (e *eventingSettings) apply(o *hub.Eventing, home string) error {
 	var errs []error
 	refuse := func(flag string, err error) {
 		if err != nil {
@@ -69,6 +74,19 @@ func (e *eventingSettings) apply(o *hub.Eventing) error {
 	}
 	if u, err := url.Parse(e.url); e.url != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 		refuse("api-url", fmt.Errorf("%q is not an http:// or https:// URL", e.url))
+	}
+	for _, n := range []struct {
+		flag string
+		list *[]string
+	}{{schema.SourceNamespacesFlag, &e.sources}, {schema.SinkNamespacesFlag, &e.sinks}} {
+		if *n.list == nil && home != "" {
+			*n.list = []string{home}
+		}
+		for _, name := range *n.list {
+			if problems := validation.IsDNS1123Label(name); name != schema.AllNamespaces && len(problems) > 0 {
+				refuse(n.flag, fmt.Errorf("%q is neither the name of a namespace nor *: %s", name, problems[0]))
+			}
+		}
 	}
 	var secret types.NamespacedName
 	if e.secret != "" {
@@ -93,6 +111,7 @@ func (e *eventingSettings) apply(o *hub.Eventing) error {
 	}
 	*o = hub.Eventing{
 		Name: e.name, NATSURL: e.natsURL, APIBindAddress: e.address, APIURL: strings.TrimSuffix(e.url, "/"), AllowLoopback: e.allowLoopback,
+		SQSSourceNamespaces: e.sources, SQSSinkNamespaces: e.sinks,
 		Webhooks: hub.Webhooks{
 			BindAddress: e.webhooks, Secret: secret, CertFile: e.cert, KeyFile: e.certKey, Validation: validated, Defaulting: defaulted,
 		},

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,7 +33,23 @@ func TestEventingFlags(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.Eventing.Webhooks.Secret.Name).To(BeEmpty(), "off is off")
 
+	// Only the hub's own namespace may use its AWS credentials, unless the flags name others.
+	namespaces := func(args ...string) [][]string {
+		s := parse(t, args...)
+		s.podNamespace = filepath.Join(t.TempDir(), "namespace")
+		g.Expect(os.WriteFile(s.podNamespace, []byte("capstan-system\n"), 0o600)).To(Succeed())
+		o, err := s.options()
+		g.Expect(err).NotTo(HaveOccurred())
+		return [][]string{o.Eventing.SQSSourceNamespaces, o.Eventing.SQSSinkNamespaces}
+	}
+	g.Expect(namespaces()).To(Equal([][]string{{"capstan-system"}, {"capstan-system"}}))
+	g.Expect(namespaces("--namespace=team-a")).To(Equal([][]string{{"team-a"}, {"team-a"}}))
+	g.Expect(namespaces("--sqs-source-namespaces=a,b", "--sqs-sink-namespaces=*")).To(Equal([][]string{{"a", "b"}, {"*"}}))
+	g.Expect(namespaces("--sqs-source-namespaces=")).To(Equal([][]string{{}, {"capstan-system"}}))
+
 	for flags, says := range map[string]string{
+		"--sqs-source-namespaces=a,B":                     `--sqs-source-namespaces: "B" is neither the name of a namespace nor *`,
+		"--sqs-sink-namespaces=a/b":                       `--sqs-sink-namespaces: "a/b" is neither the name of a namespace nor *`,
 		"--hub-name=a b":                                  `--hub-name: "a b" must consist of`,
 		"--nats-url=http://nats":                          "--nats-url must be URLs separated by commas",
 		"--nats-url=nats://me:mine@nats":                  "--nats-url must be URLs separated by commas, without user and password",

@@ -203,7 +203,7 @@ func (s *settings) options() (hub.Options, error) {
 	if !slices.Contains(encodings, s.encoding) {
 		refuse("log-encoding", "%q is not one of %s", s.encoding, strings.Join(encodings, ", "))
 	}
-	errs = append(errs, s.annotator.apply(&o.Annotator), s.eventing.apply(&o.Eventing))
+	errs = append(errs, s.annotator.apply(&o.Annotator), s.eventing.apply(&o.Eventing, s.home()))
 	kinds, err := parseAppKinds(s.appKinds)
 	if err != nil {
 		refuse("app-kinds", "%v", err)
@@ -271,6 +271,18 @@ func leaseNamespace(namespace string) string {
 		return namespace
 	}
 	return os.Getenv(runtimeNamespace)
+}
+
+// home returns the hub's own namespace; empty when it is not known.
+func (s *settings) home() string {
+	if namespace := leaseNamespace(s.hub.Namespace); namespace != "" {
+		return namespace
+	}
+	pod, err := os.ReadFile(s.podNamespace)
+	if err != nil {
+		return "" // The process is not in a pod.
+	}
+	return strings.TrimSpace(string(pod))
 }
 
 // inPod reports whether controller-runtime can read the pod's namespace for the lease.

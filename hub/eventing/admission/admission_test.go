@@ -100,7 +100,7 @@ func newWorld(t *testing.T, v Validation, d Defaulting) *world {
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.address, err = ports.Free()
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.registry, err = schema.Types(schema.Options{NATSURL: "nats://nats:4222"})
+	w.registry, err = schema.Types(schema.Options{NATSURL: "nats://nats:4222", SQSSourceNamespaces: []string{w.namespace}, SQSSinkNamespaces: []string{w.namespace}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
 	w.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "webhook"}})

@@ -89,10 +89,7 @@ var _ admission.Validator[*eventingv1.EventingBackend] = validator{}
 
 // ValidateCreate implements admission.Validator.
 func (v validator) ValidateCreate(_ context.Context, b *eventingv1.EventingBackend) (admission.Warnings, error) {
-	config, invalid := v.registry.Resolve(b.Spec)
-	if len(invalid) == 0 {
-		invalid = config.CheckName(b.Name)
-	}
+	_, invalid := v.registry.Resolve(b)
 	return v.answer(b, invalid)
 }
 
@@ -101,12 +98,9 @@ func (v validator) ValidateUpdate(_ context.Context, old, b *eventingv1.Eventing
 	if b.DeletionTimestamp != nil || equality.Semantic.DeepEqual(old.Spec, b.Spec) {
 		return nil, nil
 	}
-	config, invalid := v.registry.Resolve(b.Spec)
-	if len(invalid) == 0 {
-		if old.Status.BackendType == config.Type {
-			invalid = config.CheckFixed(old.Status.FixedConfig)
-		}
-		invalid = append(invalid, config.CheckName(b.Name)...)
+	config, invalid := v.registry.Resolve(b)
+	if len(invalid) == 0 && old.Status.BackendType == config.Type {
+		invalid = config.CheckFixed(old.Status.FixedConfig)
 	}
 	return v.answer(b, invalid)
 }

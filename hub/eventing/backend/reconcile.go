@@ -118,14 +118,10 @@ func (r *Reconciler) apply(ctx context.Context, b *eventingv1.EventingBackend) (
 
 // resolve a spec to its configuration, or to its validation errors.
 func (r *Reconciler) resolve(b *eventingv1.EventingBackend) (schema.Config, []eventingv1.ValidationError) {
-	config, invalid := r.Registry.Resolve(b.Spec)
-	if len(invalid) > 0 {
-		return config, invalid
-	}
-	if b.Status.BackendType == config.Type {
+	config, invalid := r.Registry.Resolve(b)
+	if len(invalid) == 0 && b.Status.BackendType == config.Type {
 		invalid = config.CheckFixed(b.Status.FixedConfig)
 	}
-	invalid = append(invalid, config.CheckName(b.Name)...)
 	if len(invalid) > 0 {
 		return schema.Config{}, invalid
 	}
@@ -258,7 +254,7 @@ func (r *Reconciler) deadLetter(ctx context.Context, namespace string, c schema.
 	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, other); apierrors.IsNotFound(err) {
 		return fmt.Sprintf("EventingBackend %s of deadLetterBackend does not exist in namespace %s", name, namespace)
 	}
-	if config, invalid := r.Registry.Resolve(other.Spec); len(invalid) == 0 && isSource(config) {
+	if config, invalid := r.Registry.Resolve(other); len(invalid) == 0 && isSource(config) {
 		return fmt.Sprintf("EventingBackend %s of deadLetterBackend has role source: the hub cannot publish to it", name)
 	}
 	return ""

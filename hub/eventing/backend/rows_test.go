@@ -362,7 +362,7 @@ func TestSource(t *testing.T) {
 		"Publisher Proxy Ready":         "True Publisher proxy deployment ready: source-only backend",
 		"Subscription Controller Ready": "False Subscription controller not ready: the backend has not answered yet",
 	}))
-	config, invalid := w.options.Registry.Resolve(b.Spec)
+	config, invalid := w.options.Registry.Resolve(b)
 	w.g.Expect(invalid).To(BeEmpty())
 	reads(backend.Reading{Config: config, Message: "ReceiveMessage: denied"})
 	w.awaits("b").Should(And(

@@ -94,7 +94,7 @@ func newWorld(t *testing.T) *world {
 	w.Client, err = client.New(management.Config(), client.Options{Scheme: scheme()})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})
-	types, err := schema.Types(schema.Options{})
+	types, err := schema.Types(schema.Options{SQSSourceNamespaces: []string{w.namespace}, SQSSinkNamespaces: []string{w.namespace}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.options = backend.Options{
 		Registry: types, Openers: backend.Openers(backend.SinkOptions{Hub: "test", AllowLoopback: true}),

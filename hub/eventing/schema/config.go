@@ -79,9 +79,9 @@ func (c Config) CheckFixed(was map[string]string) []eventingv1.ValidationError {
 	return changed
 }
 
-// CheckName returns an error when the EventingBackend of that name is its own dead letter
+// checkName returns an error when the EventingBackend of that name is its own dead letter
 // backend.
-func (c Config) CheckName(name string) []eventingv1.ValidationError {
+func (c Config) checkName(name string) []eventingv1.ValidationError {
 	const key = "deadLetterBackend"
 	if c.values[key] != name {
 		return nil

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
@@ -10,6 +11,8 @@ import (
 // Registry has the schemas of the backend types.
 type Registry struct {
 	schemas []Schema
+	// sources and sinks are Options.SQSSourceNamespaces and Options.SQSSinkNamespaces.
+	sources, sinks Namespaces
 }
 
 // NewRegistry returns a Registry of schemas, in the order of documents and answers. It
@@ -71,23 +74,79 @@ func (r *Registry) find(backendType string) *Schema {
 	return nil
 }
 
-// Resolve returns the configuration of the spec of an EventingBackend, or its validation
-// errors.
-func (r *Registry) Resolve(spec eventingv1.EventingBackendSpec) (Config, []eventingv1.ValidationError) {
-	s, known := r.Schema(spec.Type)
+// Resolve returns the configuration of an EventingBackend, or its validation errors. It reads
+// the namespace, the name and the spec.
+func (r *Registry) Resolve(b *eventingv1.EventingBackend) (Config, []eventingv1.ValidationError) {
+	s, known := r.Schema(b.Spec.Type)
 	if !known {
 		return Config{}, []eventingv1.ValidationError{{
-			Type: eventingv1.InvalidValue, Config: "type", Value: cut(spec.Type),
+			Type: eventingv1.InvalidValue, Config: "type", Value: cut(b.Spec.Type),
 			Error: "must be one of " + strings.Join(r.Types(), ", "),
 		}}
 	}
-	return s.Resolve(spec.Config)
+	c, invalid := s.Resolve(b.Spec.Config)
+	if len(invalid) == 0 {
+		invalid = append(c.checkName(b.Name), r.checkNamespace(c, b.Namespace)...)
+	}
+	if len(invalid) > 0 {
+		return Config{}, invalid
+	}
+	return c, nil
+}
+
+// checkNamespace returns an error when a configuration would use the hub's AWS credentials for
+// a namespace in which the administrator of the hub does not allow it.
+func (r *Registry) checkNamespace(c Config, namespace string) []eventingv1.ValidationError {
+	if c.Type != sqsType {
+		return nil
+	}
+	role, allowed, flag := c.String(RoleKey), r.sinks, SinkNamespacesFlag
+	if role == RoleSource {
+		allowed, flag = r.sources, SourceNamespacesFlag
+	}
+	if allowed.Include(namespace) {
+		return nil
+	}
+	return []eventingv1.ValidationError{{
+		Type: eventingv1.InvalidValue, Config: RoleKey, Value: role,
+		Error: fmt.Sprintf("must not be %s in namespace %s: it uses the AWS credentials of the hub, which --%s allows %s", role, namespace, flag, allowed),
+	}}
+}
+
+// Flags of the namespaces whose EventingBackends of type sqs the hub uses.
+const (
+	SourceNamespacesFlag = "sqs-source-namespaces"
+	SinkNamespacesFlag   = "sqs-sink-namespaces"
+)
+
+// AllNamespaces is the member of Namespaces that includes every namespace.
+const AllNamespaces = "*"
+
+// Namespaces is a set of namespaces. None is included when it is empty.
+type Namespaces []string
+
+// Include reports whether the set has a namespace.
+func (n Namespaces) Include(namespace string) bool {
+	return slices.Contains(n, namespace) || slices.Contains(n, AllNamespaces)
+}
+
+// String returns a text that continues "is allowed".
+func (n Namespaces) String() string {
+	if len(n) == 0 {
+		return "in no namespace"
+	}
+	return "only in " + strings.Join(n, ", ")
 }
 
 // Options of the hub's types.
 type Options struct {
 	// NATSURL is the value of --nats-url.
 	NATSURL string
+	// SQSSourceNamespaces are the namespaces in which an EventingBackend of type sqs may have
+	// role source: its queue labels and remediates machines of every namespace.
+	// SQSSinkNamespaces are those in which it may have role sink. Both use the hub's AWS
+	// credentials, and every role that these may assume.
+	SQSSourceNamespaces, SQSSinkNamespaces Namespaces
 }
 
 // Types returns the registry of the hub's types. It fails when an option violates the
@@ -100,5 +159,7 @@ func Types(o Options) (*Registry, error) {
 		}
 		nats = NATS(o.NATSURL)
 	}
-	return NewRegistry(nats, BEB(), SQS(), HTTP()), nil
+	r := NewRegistry(nats, BEB(), SQS(), HTTP())
+	r.sources, r.sinks = o.SQSSourceNamespaces, o.SQSSinkNamespaces
+	return r, nil
 }

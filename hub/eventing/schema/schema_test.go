@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
@@ -16,21 +17,21 @@ import (
 
 func types(t *testing.T, natsURL string) *schema.Registry {
 	t.Helper()
-	r, err := schema.Types(schema.Options{NATSURL: natsURL})
+	r, err := schema.Types(schema.Options{NATSURL: natsURL, SQSSourceNamespaces: schema.Namespaces{schema.AllNamespaces}, SQSSinkNamespaces: schema.Namespaces{schema.AllNamespaces}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// spec of a manifest.
-func spec(t testing.TB, manifest string) eventingv1.EventingBackendSpec {
+// backend with the spec of a manifest.
+func backend(t testing.TB, manifest string) *eventingv1.EventingBackend {
 	t.Helper()
-	var s eventingv1.EventingBackendSpec
-	if err := yaml.UnmarshalStrict([]byte(manifest), &s); err != nil {
+	b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "bus"}}
+	if err := yaml.UnmarshalStrict([]byte(manifest), &b.Spec); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return b
 }
 
 // The errors of the design proposal, value for value. Its key foobar is a placeholder.
@@ -39,7 +40,7 @@ func TestErrorsOfTheProposal(t *testing.T) {
 	r := schema.NewRegistry(schema.NATS("nats://nats:4222").With(schema.Key{
 		Name: "foobar", Description: "Placeholder.", Type: schema.Int, Constraints: []schema.Constraint{schema.Between(1000, 9999)},
 	}))
-	_, found := r.Resolve(spec(t, `
+	_, found := r.Resolve(backend(t, `
 type: "nats"
 config:
 - maxInFlightMessages: "ten"
@@ -71,11 +72,11 @@ validationErrors:
 func TestSpecsOfTheProposal(t *testing.T) {
 	g := NewWithT(t)
 	r := types(t, "nats://nats.nats.svc:4222")
-	c, found := r.Resolve(spec(t, "type: \"nats\"\nconfig:\n- maxInFlightMessages: 10\n"))
+	c, found := r.Resolve(backend(t, "type: \"nats\"\nconfig:\n- maxInFlightMessages: 10\n"))
 	g.Expect(found).To(BeEmpty())
 	g.Expect(c.Int("maxInFlightMessages")).To(Equal(int64(10)))
 	g.Expect(c.String("url")).To(Equal("nats://nats.nats.svc:4222"))
-	c, found = r.Resolve(spec(t, "type: \"beb\"\nconfig:\n- secretRef: \"some-secret\"\n"))
+	c, found = r.Resolve(backend(t, "type: \"beb\"\nconfig:\n- secretRef: \"some-secret\"\n"))
 	g.Expect(found).To(BeEmpty())
 	g.Expect(c.String("secretRef")).To(Equal("some-secret"))
 }
@@ -148,13 +149,16 @@ func TestResolve(t *testing.T) {
 		"own dead letters": {source + "{deadLetterQueueUrl: 'https://sqs.eu-west-1.amazonaws.com/111122223333/q'}]",
 			one(value, "deadLetterQueueUrl", "https://sqs.eu-west-1.amazonaws.com/111122223333/q", "must not be the queue itself")},
 		"FIFO dead letters": {source + "{deadLetterQueueUrl: 'https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo'}]",
-			one(value, "deadLetterQueueUrl", "https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo", "must be a FIFO queue if, and only if, the queue is one")},
+			one(value, "deadLetterQueueUrl", "https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo", "must not be a FIFO queue, because the queue is none")},
+		"FIFO source":         {"type: sqs\nconfig: [{role: source}, {queueName: q.fifo}]", one(value, "queueName", "q.fifo", "must not be a FIFO queue for role source: one message that is retried would delay all later ones of its group")},
+		"FIFO source, by URL": {"type: sqs\nconfig: [{role: source}, {queueUrl: 'https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo'}]", one(value, "queueUrl", "https://sqs.eu-west-1.amazonaws.com/111122223333/q.fifo", "must not be a FIFO queue for role source: one message that is retried would delay all later ones of its group")},
+		"FIFO sink":           {"type: sqs\nconfig: [{queueName: q.fifo}]", nil},
 		"remediate": {source + "{remediate: [lunch]}]", one(value, "remediate", `["lunch"]`,
 			"must be one of spot-interruption, capacity-reservation-interruption, scheduled-maintenance, rebalance-recommended, terminated")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, found := types(t, "").Resolve(spec(t, c.spec))
+			_, found := types(t, "").Resolve(backend(t, c.spec))
 			g.Expect(found).To(Equal(c.want))
 		})
 	}
@@ -164,7 +168,7 @@ func TestResolve(t *testing.T) {
 func TestQuantitiesAreBounded(t *testing.T) {
 	for text, want := range map[string]int64{"256Mi": 256 << 20, "1.5Gi": 3 << 29, "2M": 2_000_000, "1048576": 1 << 20, "-1": -1} {
 		g := NewWithT(t)
-		c, found := types(t, "").Resolve(spec(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
+		c, found := types(t, "").Resolve(backend(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
 		g.Expect(found).To(BeEmpty(), text)
 		g.Expect(c.Int("streamMaxBytes")).To(Equal(want), text)
 	}
@@ -174,7 +178,7 @@ func TestQuantitiesAreBounded(t *testing.T) {
 		g := NewWithT(t)
 		resolved := make(chan []eventingv1.ValidationError, 1)
 		go func() {
-			_, found := types(t, "").Resolve(spec(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
+			_, found := types(t, "").Resolve(backend(t, "type: nats\nconfig: [{url: 'nats://a'}, {streamMaxBytes: '"+text+"'}]"))
 			resolved <- found
 		}()
 		var found []eventingv1.ValidationError
@@ -187,7 +191,7 @@ func TestQuantitiesAreBounded(t *testing.T) {
 // Effective values of a source.
 func TestSourceDefaults(t *testing.T) {
 	g := NewWithT(t)
-	c, found := types(t, "").Resolve(spec(t, "type: sqs\nconfig: [{role: source}, {queueName: capstan}, {visibilityTimeout: 30}]"))
+	c, found := types(t, "").Resolve(backend(t, "type: sqs\nconfig: [{role: source}, {queueName: capstan}, {visibilityTimeout: 30}]"))
 	g.Expect(found).To(BeEmpty())
 	g.Expect(c.Type).To(Equal("sqs"))
 	g.Expect(c.Int("waitTimeSeconds")).To(Equal(int64(10)))
@@ -200,7 +204,7 @@ func TestSourceDefaults(t *testing.T) {
 	g.Expect(func() { c.Int("waitTimeSecond") }).To(PanicWith(ContainSubstring("has no key waitTimeSecond")))
 	g.Expect(func() { c.String("waitTimeSeconds") }).To(PanicWith(ContainSubstring("is of type int")))
 
-	c, found = types(t, "").Resolve(spec(t, "type: sqs\nconfig: [{queueName: capstan}, {maxMessageBytes: 256Ki}]"))
+	c, found = types(t, "").Resolve(backend(t, "type: sqs\nconfig: [{queueName: capstan}, {maxMessageBytes: 256Ki}]"))
 	g.Expect(found).To(BeEmpty())
 	g.Expect(c.String("role")).To(Equal(schema.RoleSink))
 	g.Expect(c.Int("maxMessageBytes")).To(Equal(int64(256 << 10)))
@@ -213,7 +217,7 @@ func TestDefaults(t *testing.T) {
 	g := NewWithT(t)
 	s, known := types(t, "nats://a").Schema("SQS")
 	g.Expect(known).To(BeTrue())
-	given := spec(t, "type: sqs\nconfig: [{queueName: capstan}]").Config
+	given := backend(t, "type: sqs\nconfig: [{queueName: capstan}]").Spec.Config
 	added := s.Defaults(given)
 	g.Expect(json.Marshal(added)).To(MatchJSON(`[{"role":"sink"}]`))
 	g.Expect(s.Defaults(append(given, added...))).To(BeEmpty())
@@ -283,16 +287,16 @@ func FuzzResolve(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	r, err := schema.Types(schema.Options{NATSURL: "nats://a"})
+	r, err := schema.Types(schema.Options{NATSURL: "nats://a", SQSSinkNamespaces: schema.Namespaces{""}, SQSSourceNamespaces: schema.Namespaces{""}})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var s eventingv1.EventingBackendSpec
-		if json.Unmarshal(raw, &s) != nil {
+		var b eventingv1.EventingBackend
+		if json.Unmarshal(raw, &b.Spec) != nil {
 			return
 		}
-		_, found := r.Resolve(s)
+		_, found := r.Resolve(&b)
 		seen := map[string]bool{}
 		for _, e := range found {
 			if len(e.Value) > 300 || len(e.Config) > 300 || e.Error == "" || strings.Contains(e.Value, "hunter2@") {
@@ -306,15 +310,47 @@ func FuzzResolve(f *testing.F) {
 		if len(found) > 100 {
 			t.Fatalf("%d errors", len(found))
 		}
-		known, ok := r.Schema(s.Type)
+		known, ok := r.Schema(b.Spec.Type)
 		if len(found) > 0 || !ok {
 			return
 		}
-		s.Config = append(s.Config, known.Defaults(s.Config)...)
-		if _, found = r.Resolve(s); len(found) > 0 {
+		b.Spec.Config = append(b.Spec.Config, known.Defaults(b.Spec.Config)...)
+		if _, found = r.Resolve(&b); len(found) > 0 {
 			t.Fatalf("with its defaults: %+v", found)
 		}
 	})
+}
+
+// Only namespaces that the administrator of the hub names may use its AWS credentials.
+func TestNamespacesOfSQS(t *testing.T) {
+	const source, sink = "type: sqs\nconfig: [{role: source}, {queueName: q}]", "type: sqs\nconfig: [{queueName: q}]"
+	team, other, all := schema.Namespaces{"team"}, schema.Namespaces{"other", "hub"}, schema.Namespaces{schema.AllNamespaces}
+	refused := func(role, flag, allows string) []eventingv1.ValidationError {
+		return one(eventingv1.InvalidValue, "role", role, "must not be "+role+" in namespace team: it uses the AWS credentials of the hub, which --"+flag+" allows "+allows)
+	}
+	for name, c := range map[string]struct {
+		spec           string
+		sources, sinks schema.Namespaces
+		want           []eventingv1.ValidationError
+	}{
+		"source":                  {source, team, nil, nil},
+		"source, all":             {source, all, nil, nil},
+		"source, elsewhere":       {source, other, all, refused("source", "sqs-source-namespaces", "only in other, hub")},
+		"source, nowhere":         {source, nil, all, refused("source", "sqs-source-namespaces", "in no namespace")},
+		"sink":                    {sink, nil, team, nil},
+		"sink, all":               {sink, nil, all, nil},
+		"sink, elsewhere":         {sink, all, other, refused("sink", "sqs-sink-namespaces", "only in other, hub")},
+		"sink, nowhere":           {sink, all, nil, refused("sink", "sqs-sink-namespaces", "in no namespace")},
+		"another type is anyones": {"type: http\nconfig: [{url: 'https://example.com'}]", nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r, err := schema.Types(schema.Options{SQSSourceNamespaces: c.sources, SQSSinkNamespaces: c.sinks})
+			g.Expect(err).NotTo(HaveOccurred())
+			_, found := r.Resolve(backend(t, c.spec))
+			g.Expect(found).To(Equal(c.want))
+		})
+	}
 }
 
 // Equal compares values in any notation; immutable keys cannot be changed.
@@ -322,7 +358,7 @@ func TestEqualAndFixed(t *testing.T) {
 	g := NewWithT(t)
 	r := types(t, "nats://nats:4222")
 	resolve := func(manifest string) schema.Config {
-		c, found := r.Resolve(spec(t, manifest))
+		c, found := r.Resolve(backend(t, manifest))
 		g.Expect(found).To(BeEmpty())
 		return c
 	}
@@ -333,10 +369,9 @@ func TestEqualAndFixed(t *testing.T) {
 	g.Expect(plain.Fixed()).To(Equal(map[string]string{"streamName": "capstan", "streamStorage": "file", "streamRetention": "limits"}))
 	g.Expect(resolve(`{type: http, config: [{url: "https://example.com"}]}`).Fixed()).To(BeNil())
 
-	g.Expect(plain.CheckName("bus")).To(BeEmpty())
-	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: spare}]}`).CheckName("bus")).To(BeEmpty())
-	g.Expect(resolve(`{type: nats, config: [{deadLetterBackend: bus}]}`).CheckName("bus")).To(Equal(
-		one(eventingv1.InvalidValue, "deadLetterBackend", "bus", "must be the name of another EventingBackend")))
+	resolve(`{type: nats, config: [{deadLetterBackend: spare}]}`)
+	_, found := r.Resolve(backend(t, `{type: nats, config: [{deadLetterBackend: bus}]}`))
+	g.Expect(found).To(Equal(one(eventingv1.InvalidValue, "deadLetterBackend", "bus", "must be the name of another EventingBackend")))
 
 	g.Expect(plain.CheckFixed(nil)).To(BeEmpty())
 	g.Expect(resolve(`{type: nats, config: [{streamName: capstan}, {streamDiscard: new}]}`).CheckFixed(plain.Fixed())).To(BeEmpty())

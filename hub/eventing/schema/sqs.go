@@ -25,7 +25,10 @@ const (
 	RemediateTerminated  = "terminated"
 )
 
-const fifo = ".fifo"
+const (
+	sqsType = "sqs"
+	fifo    = ".fifo"
+)
 
 // SQS returns the schema of type sqs: one queue of Amazon SQS, to read from or to publish
 // to.
@@ -76,8 +79,8 @@ func SQS() Schema {
 	keys = append(keys, sourceKeys()...)
 	keys = append(keys, sinkKeys()...)
 	return Schema{
-		Type: "sqs", Title: "Amazon SQS", Keys: append(keys, publishing(RoleSink)...),
-		Rules: []Rule{oneQueue, externalIDNeedsRole, ownerNeedsName, pollersGrow, deadLettersAlike, sinkBackoff},
+		Type: sqsType, Title: "Amazon SQS", Keys: append(keys, publishing(RoleSink)...),
+		Rules: []Rule{oneQueue, noFIFOSource, externalIDNeedsRole, ownerNeedsName, pollersGrow, otherDeadLetters, sinkBackoff},
 	}
 }
 
@@ -174,6 +177,24 @@ func oneQueue(c Config) (key, text string) {
 	return "", ""
 }
 
+// noFIFOSource: SQS delivers no message of a group while one of the group is in flight or is
+// retried, so one event of an unknown instance would delay all events after it. EventBridge, Auto
+// Scaling and SNS send to standard queues.
+func noFIFOSource(c Config) (key, text string) {
+	if c.String(RoleKey) != RoleSource {
+		return "", ""
+	}
+	for _, key := range []string{"queueUrl", "queueName"} {
+		if strings.HasSuffix(c.String(key), fifo) {
+			return key, "must not be a FIFO queue for role source: one message that is retried would delay all later ones of its group"
+		}
+	}
+	if strings.HasSuffix(c.String("deadLetterQueueUrl"), fifo) {
+		return "deadLetterQueueUrl", "must not be a FIFO queue, because the queue is none"
+	}
+	return "", ""
+}
+
 func externalIDNeedsRole(c Config) (key, text string) {
 	if c.String("externalId") != "" && c.String("roleArn") == "" {
 		return "externalId", "may only be set together with roleArn"
@@ -195,16 +216,10 @@ func pollersGrow(c Config) (key, text string) {
 	return "", ""
 }
 
-// deadLettersAlike: SQS moves messages of a FIFO queue only into a FIFO queue.
-func deadLettersAlike(c Config) (key, text string) {
-	queue, dead := c.String("queueUrl")+c.String("queueName"), c.String("deadLetterQueueUrl")
-	switch {
-	case dead == "":
-		return "", ""
-	case dead == queue:
+// otherDeadLetters: a dead letter in the queue itself would be read again.
+func otherDeadLetters(c Config) (key, text string) {
+	if dead := c.String("deadLetterQueueUrl"); dead != "" && dead == c.String("queueUrl") {
 		return "deadLetterQueueUrl", "must not be the queue itself"
-	case strings.HasSuffix(dead, fifo) != strings.HasSuffix(queue, fifo):
-		return "deadLetterQueueUrl", "must be a FIFO queue if, and only if, the queue is one"
 	}
 	return "", ""
 }

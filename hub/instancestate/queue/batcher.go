@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,13 +27,14 @@ type job struct {
 	visibility time.Duration
 	// last is set when the message leaves the window with this job.
 	last bool
-	// tries that failed.
+	// tries that failed, and due, when the next one may begin.
 	tries int
+	due   time.Time
 }
 
 // batcher makes batches of jobs. While no call is in progress it makes a batch at once, so
 // that a single job does not wait. Otherwise it makes full batches, so that many jobs need
-// few calls.
+// few calls. A job that failed waits for its next try beside the others and delays none.
 type batcher struct {
 	clock clock.Clock
 	// call returns the jobs that failed and may be tried again.
@@ -42,9 +44,10 @@ type batcher struct {
 	wake chan struct{}
 
 	// mu guards the fields that follow.
-	mu      sync.Mutex
-	pending []job
-	active  int
+	mu sync.Mutex
+	// pending are the jobs to do, and delayed those that failed and are not due yet.
+	pending, delayed []job
+	active           int
 }
 
 func newBatcher(c clock.Clock, call func(context.Context, []job) []job, done func([]job)) *batcher {
@@ -56,68 +59,101 @@ func (b *batcher) put(jobs ...job) {
 	b.mu.Lock()
 	b.pending = append(b.pending, jobs...)
 	b.mu.Unlock()
+	b.signal()
+}
+
+// signal lets a worker look for jobs.
+func (b *batcher) signal() {
 	select {
 	case b.wake <- struct{}{}:
 	default: // All workers are already called.
 	}
 }
 
-// take returns a batch if one is due.
-func (b *batcher) take(draining bool) []job {
+// take returns a batch if one can be made, else the time until a delayed job is due; 0 when
+// there is none. While draining, every job is due, and batches need not be full.
+func (b *batcher) take(draining bool) ([]job, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var wait time.Duration
+	if len(b.delayed) > 0 {
+		wait = b.dueLocked(draining)
+	}
 	n := min(len(b.pending), batchSize)
 	if n == 0 || n < batchSize && b.active > 0 && !draining {
-		return nil
+		return nil, wait
 	}
 	batch := append([]job(nil), b.pending[:n]...)
 	if b.pending = b.pending[n:]; len(b.pending) == 0 {
 		b.pending = nil
 	}
 	b.active++
-	return batch
+	return batch, 0
+}
+
+// dueLocked makes delayed jobs that are due pending. It returns when the next one is due; 0
+// when none is left.
+func (b *batcher) dueLocked(draining bool) (wait time.Duration) {
+	now := b.clock.Now()
+	b.delayed = slices.DeleteFunc(b.delayed, func(j job) bool {
+		left := j.due.Sub(now)
+		if draining || left <= 0 {
+			b.pending = append(b.pending, j)
+			return true
+		}
+		if wait == 0 || left < wait {
+			wait = left
+		}
+		return false
+	})
+	return wait
 }
 
 // work makes calls until drain is closed and no job is left, or the context ends.
 func (b *batcher) work(ctx context.Context, drain <-chan struct{}) {
 	draining := false
 	for ctx.Err() == nil {
-		batch := b.take(draining)
+		batch, wait := b.take(draining)
 		if batch == nil {
 			if draining {
 				return
 			}
-			select {
-			case <-b.wake:
-			case <-drain:
-				draining = true
-			case <-ctx.Done():
-			}
+			draining = b.wait(ctx, drain, wait)
 			continue
 		}
-		again := b.call(ctx, batch)
-		b.mu.Lock()
-		b.active--
-		b.mu.Unlock()
-		b.finish(ctx, drain, batch, again)
+		b.finish(batch, b.call(ctx, batch), draining)
 	}
 }
 
-// finish ends the jobs of a batch, and puts those to retry back after a delay.
-func (b *batcher) finish(ctx context.Context, drain <-chan struct{}, batch, again []job) {
-	draining := false
-	select {
-	case <-drain:
-		draining = true
-	default:
+// wait returns when there may be a batch, after a time if that is not 0. It returns true when
+// drain is closed.
+func (b *batcher) wait(ctx context.Context, drain <-chan struct{}, after time.Duration) (draining bool) {
+	var due <-chan time.Time
+	if after > 0 {
+		timer := b.clock.NewTimer(after)
+		defer timer.Stop()
+		due = timer.C()
 	}
+	select {
+	case <-b.wake:
+	case <-due:
+	case <-drain:
+		return true
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// finish ends the jobs of a batch, except those to retry, which it delays. While draining,
+// none is retried.
+func (b *batcher) finish(batch, again []job, draining bool) {
+	now := b.clock.Now()
 	failed := map[*Delivery]bool{}
 	var retry, over []job
-	tries := 0
 	for _, j := range again {
 		if j.tries++; j.tries < maxTries && !draining {
 			failed[j.d] = true
-			tries = max(tries, j.tries)
+			j.due = now.Add(backoff.Policy{First: firstCallRetry, Max: lastCallRetry}.Doubled(int64(j.tries - 1)))
 			retry = append(retry, j)
 		}
 	}
@@ -126,18 +162,13 @@ func (b *batcher) finish(ctx context.Context, drain <-chan struct{}, batch, agai
 			over = append(over, j)
 		}
 	}
+	b.mu.Lock()
+	b.active--
+	b.delayed = append(b.delayed, retry...)
+	b.mu.Unlock()
 	if len(over) > 0 {
 		b.done(over)
 	}
-	if len(retry) == 0 {
-		return
-	}
-	timer := b.clock.NewTimer(backoff.Policy{First: firstCallRetry, Max: lastCallRetry}.Doubled(int64(tries - 1)))
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-drain:
-	case <-ctx.Done():
-	}
-	b.put(retry...)
+	// A worker that waits does not know of the delayed jobs, nor that no call is active.
+	b.signal()
 }

@@ -65,6 +65,9 @@ type Options struct {
 	Window      int
 	WindowBytes int64
 	Handler     Handler
+	// Claim is called before each receive, with the URL of the queue; nil when not needed. An
+	// error, such as ErrShared, prevents the receive. It must not block.
+	Claim func(url string) error
 	// Observer may be nil.
 	Observer Observer
 	Clock    clock.WithTicker
@@ -98,9 +101,9 @@ type Consumer struct {
 	// stopped is set when Ack, Retry and Release have no effect any more.
 	stopped bool
 	status  Status
-	// failures in a row.
-	failures int
-	redrive  redrive
+	// faults by action, each since the last success of the action.
+	faults  map[string]fault
+	redrive redrive
 }
 
 // New returns a Consumer. The caller must call Run once.
@@ -115,7 +118,7 @@ func New(o Options) *Consumer {
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}
-	c := &Consumer{Options: o, url: o.QueueURL, window: map[*Delivery]struct{}{}, room: make(chan struct{})}
+	c := &Consumer{Options: o, url: o.QueueURL, window: map[*Delivery]struct{}{}, faults: map[string]fault{}, room: make(chan struct{})}
 	c.deletes = newBatcher(o.Clock, c.deleteBatch, c.settled)
 	c.changes = newBatcher(o.Clock, c.changeBatch, c.settled)
 	return c

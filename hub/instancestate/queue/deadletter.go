@@ -20,8 +20,6 @@ const (
 	attributesRetry = 5 * time.Second
 	// maxSample is the size of a sample of a malformed body, in bytes.
 	maxSample = 256
-	// fifoSuffix ends the name, and so the URL, of every FIFO queue.
-	fifoSuffix = ".fifo"
 )
 
 // redrive is the known state of the queue's redrive policy.
@@ -71,16 +69,12 @@ func (c *Consumer) sendToDeadLetters(ctx context.Context, d *Delivery, body stri
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	in := &sqs.SendMessageInput{QueueUrl: aws.String(c.DeadLetterQueueURL), MessageBody: aws.String(body)}
-	if strings.HasSuffix(c.DeadLetterQueueURL, fifoSuffix) {
-		// A FIFO queue requires both. Dead letters have no order. A message that is sent again
-		// because its delete failed has the same deduplication id.
-		in.MessageGroupId, in.MessageDeduplicationId = aws.String(d.MessageID), aws.String(d.MessageID)
-	}
 	if _, err := c.Client.SendMessage(ctx, in); err != nil {
-		c.failed("SendMessage", err)
+		c.failed(actionSend, err)
 		d.Retry()
 		return
 	}
+	c.succeeded(actionSend)
 	c.Observer.Count(DeadLettered, 1)
 	d.Ack()
 }
@@ -118,9 +112,10 @@ func (c *Consumer) checkAttributes(ctx context.Context) bool {
 	}
 	attributes, err := c.attributes(ctx, url)
 	if err != nil {
-		c.failed("GetQueueAttributes", err)
+		c.failed(actionAttributes, err)
 		return false
 	}
+	c.succeeded(actionAttributes)
 	arn, receives := policyOf(attributes["RedrivePolicy"])
 	c.mu.Lock()
 	known := c.redrive

@@ -32,6 +32,8 @@ const (
 	Network Class = "Network"
 	// Server: SQS failed.
 	Server Class = "Server"
+	// Shared: another Consumer reads the queue.
+	Shared Class = "Shared"
 	// Other errors, for example an invalid parameter.
 	Other Class = "Other"
 )
@@ -49,8 +51,13 @@ var classes = map[string]Class{
 	"RequestExpired": Credentials, "InvalidAccessKeyId": Credentials,
 }
 
+// ErrShared is an error of Options.Claim: another Consumer reads the queue.
+var ErrShared = errors.New("the queue has another reader")
+
 // lasting reports whether a user must fix the error.
-func (c Class) lasting() bool { return c == Denied || c == Credentials || c == NoSuchQueue }
+func (c Class) lasting() bool {
+	return c == Denied || c == Credentials || c == NoSuchQueue || c == Shared
+}
 
 // ClassOf returns the class of an error.
 func ClassOf(err error) Class {
@@ -60,6 +67,8 @@ func ClassOf(err error) Class {
 	switch {
 	case err == nil:
 		return None
+	case errors.Is(err, ErrShared):
+		return Shared
 	case errors.Is(err, awsconfig.ErrCredentials):
 		return Credentials
 	case errors.As(err, &api):
@@ -88,6 +97,7 @@ var remedies = map[Class]string{
 	Throttled:   "no action is needed: the call is retried",
 	Network:     "check that the hub can reach the SQS endpoint of the region",
 	Server:      "no action is needed: the call is retried",
+	Shared:      "delete one of the two, and list the accounts of both in the other",
 	Other:       "check the configuration of the source",
 }
 
@@ -98,6 +108,9 @@ var variable = regexp.MustCompile(`(RequestID|HostID): [^,]*,? ?| (\[[^]]*\]|[0-
 // describe returns the message of an error. It stays the same while the error lasts.
 func describe(action string, err error) string {
 	text := err.Error()
+	if action == actionClaim {
+		return text + "; " + remedies[ClassOf(err)]
+	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		text = api.ErrorCode() + ": " + api.ErrorMessage()

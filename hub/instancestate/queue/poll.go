@@ -95,8 +95,14 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 		return nil, c.reading.Err()
 	}
 	if err != nil {
-		c.failed("GetQueueUrl", err)
+		c.failed(actionURL, err)
 		return nil, err
+	}
+	if c.Claim != nil {
+		if err := c.Claim(url); err != nil {
+			c.failed(actionClaim, err)
+			return nil, err
+		}
 	}
 	call, cancel := context.WithTimeout(c.reading, wait+callTimeout)
 	defer cancel()
@@ -115,7 +121,7 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 		if ClassOf(err) == NoSuchQueue {
 			c.forgetURL()
 		}
-		c.failed("ReceiveMessage", err)
+		c.failed(actionReceive, err)
 		return nil, err
 	}
 	c.receiveSucceeded(asked)
@@ -182,6 +188,15 @@ func (c *Consumer) resolve(ctx context.Context) (string, error) {
 	defer c.mu.Unlock()
 	c.url = aws.ToString(out.QueueUrl)
 	return c.url, nil
+}
+
+// URL returns the URL of the queue; empty until it is known. asked is false until the first
+// attempt to find it has ended.
+func (c *Consumer) URL() (url string, asked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, failed := c.faults[actionURL]
+	return c.url, failed || c.url != ""
 }
 
 func (c *Consumer) knownURL() string {

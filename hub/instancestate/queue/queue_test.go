@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -18,7 +17,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	api "github.com/aws/aws-sdk-go-v2/service/sqs"
-	"github.com/aws/smithy-go"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
@@ -356,49 +354,6 @@ func TestMalformedWithoutItsDeadLetterQueue(t *testing.T) {
 	g.Expect(w.sqs.Bodies(region, "q")).To(ConsistOf("abcd"))
 }
 
-// fifo is SQS with a FIFO dead-letter queue, which playground/aws does not have. It has the
-// checks of SQS, and stores the sent messages.
-type fifo struct {
-	queue.API
-	mu   sync.Mutex
-	sent []*api.SendMessageInput
-}
-
-func (f *fifo) SendMessage(_ context.Context, in *api.SendMessageInput, _ ...func(*api.Options)) (*api.SendMessageOutput, error) {
-	if in.MessageGroupId == nil || in.MessageDeduplicationId == nil {
-		return nil, &smithy.GenericAPIError{Code: "MissingParameter", Message: "The request must contain the parameter MessageGroupId."}
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sent = append(f.sent, in)
-	return &api.SendMessageOutput{}, nil
-}
-
-func (f *fifo) GetQueueAttributes(ctx context.Context, in *api.GetQueueAttributesInput, o ...func(*api.Options)) (*api.GetQueueAttributesOutput, error) {
-	if strings.HasSuffix(*in.QueueUrl, ".fifo") {
-		return &api.GetQueueAttributesOutput{}, nil
-	}
-	return f.API.GetQueueAttributes(ctx, in, o...)
-}
-
-// A FIFO dead-letter queue accepts malformed messages: two with the same body are two
-// messages.
-func TestMalformedGoesToFIFO(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	w := start(t, clock.RealClock{}, nil)
-	o := w.options(ack)
-	dead := &fifo{API: w.client}
-	o.Client, o.DeadLetterQueueURL = dead, sqs.URL(w.Server, "dead.fifo")
-	run(t, o)
-	g.Expect(w.sqs.Put(region, "q", "abcd", "abcd")).To(BeNil())
-	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(2))
-	dead.mu.Lock()
-	defer dead.mu.Unlock()
-	g.Expect(dead.sent).To(HaveLen(2))
-	g.Expect(*dead.sent[0].MessageDeduplicationId).NotTo(Equal(*dead.sent[1].MessageDeduplicationId))
-}
-
 // shaky panics at malformed messages.
 type shaky struct{ observer }
 
@@ -508,6 +463,74 @@ func TestErrorsAreReportedAndRecover(t *testing.T) {
 			g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(1))
 		})
 	}
+}
+
+// A call that settles messages and is denied is reported, while receives succeed: all messages
+// would be delivered again and again.
+func TestErrorsOfSettlingAreReported(t *testing.T) {
+	t.Parallel()
+	for action, handle := range map[string]queue.Handler{
+		"DeleteMessageBatch":           ack,
+		"ChangeMessageVisibilityBatch": func(_ context.Context, d *queue.Delivery) { d.Retry() },
+		"GetQueueAttributes":           ack,
+	} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			c := testclock.NewFakeClock(time.Now())
+			w := start(t, c, nil)
+			allow := w.Inject(aws.Rule{Match: aws.Match{Action: action}, Fault: sqs.Denied})
+			var seen observer
+			o := w.options(handle)
+			o.Observer = &seen
+			consumer, _ := run(t, o)
+			g.Expect(w.sqs.Put(region, "q", queuetest.Body(1))).To(BeNil())
+			g.Eventually(consumer.Status).Should(And(HaveField("Ready", false), HaveField("Class", queue.Denied),
+				HaveField("Message", HavePrefix(action+": "+sqs.Denied.Code)), HaveField("LastReceive", Not(BeZero()))))
+			allow()
+			g.Eventually(func() queue.Status {
+				c.Step(100 * time.Millisecond)
+				return consumer.Status()
+			}).Should(And(HaveField("Ready", true), HaveField("Message", "")))
+		})
+	}
+}
+
+// A fault of an action that is not needed again ends by itself.
+func TestAFaultThatCannotSucceedEnds(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	c := testclock.NewFakeClock(time.Now())
+	w := start(t, c, nil)
+	w.Inject(aws.Rule{Match: aws.Match{Action: "DeleteMessageBatch"}, Fault: sqs.Denied})
+	consumer, _ := run(t, w.options(ack))
+	g.Expect(w.sqs.Put(region, "q", queuetest.Body(1))).To(BeNil())
+	g.Eventually(consumer.Status).Should(HaveField("Class", queue.Denied))
+	_, err := w.client.PurgeQueue(t.Context(), &api.PurgeQueueInput{QueueUrl: sdk.String(w.url)})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() queue.Status {
+		c.Step(30 * time.Second)
+		return consumer.Status()
+	}).Should(HaveField("Ready", true))
+}
+
+// Batches that fail wait for their retry beside the others, and delay none.
+func TestABatchThatFailsDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	w := start(t, testclock.NewFakeClock(time.Now()), nil) // No retry is ever due.
+	w.Inject(aws.Rule{Match: aws.Match{Action: "DeleteMessageBatch"}, Fault: &aws.InternalError, Times: 8})
+	var seen observer
+	o := w.options(ack)
+	o.Observer = &seen
+	run(t, o)
+	for n := range 8 { // One batch each.
+		g.Expect(w.sqs.Put(region, "q", queuetest.Body(n))).To(BeNil())
+		g.Eventually(seen.of(queue.DeleteFailed)).Should(Equal(n + 1))
+	}
+	g.Expect(w.sqs.Put(region, "q", queuetest.Body(100))).To(BeNil())
+	g.Eventually(func() int { return w.sqs.Stats(region, "q").Deleted }).Should(Equal(1))
+	g.Expect(w.sqs.Bodies(region, "q")).To(HaveLen(8))
 }
 
 // A queue with a name in the configuration is found when it is created, also a second time.

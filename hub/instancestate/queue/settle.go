@@ -21,9 +21,10 @@ func (c *Consumer) deleteBatch(ctx context.Context, jobs []job) []job {
 	out, err := c.Client.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: aws.String(c.knownURL()), Entries: entries})
 	if err != nil {
 		c.Observer.Count(DeleteFailed, len(jobs))
-		c.failed("DeleteMessageBatch", err)
+		c.failed(actionDelete, err)
 		return jobs
 	}
+	c.succeeded(actionDelete)
 	c.Observer.Count(Deleted, len(out.Successful))
 	c.Observer.Count(DeleteFailed, len(out.Failed))
 	return failedOf(jobs, out.Failed)
@@ -43,9 +44,10 @@ func (c *Consumer) changeBatch(ctx context.Context, jobs []job) []job {
 	out, err := c.Client.ChangeMessageVisibilityBatch(ctx, &sqs.ChangeMessageVisibilityBatchInput{QueueUrl: aws.String(c.knownURL()), Entries: entries})
 	if err != nil {
 		c.Observer.Count(ChangeFailed, len(jobs))
-		c.failed("ChangeMessageVisibilityBatch", err)
+		c.failed(actionChange, err)
 		return jobs
 	}
+	c.succeeded(actionChange)
 	c.Observer.Count(ChangeFailed, len(out.Failed))
 	failed := map[*Delivery]bool{}
 	for _, f := range out.Failed {

@@ -6,10 +6,11 @@ import (
 
 // Status of a Consumer.
 type Status struct {
-	// Ready reports whether the last receive succeeded.
+	// Ready reports whether messages are received and settled: the last receive succeeded, and
+	// no call of another kind fails.
 	Ready bool
-	// Class and Message of the error, when it is not Ready. Message stays the same while
-	// the error lasts.
+	// Class and Message of the error, when it is not Ready; empty before the first receive.
+	// Message stays the same while the error lasts.
 	Class   Class
 	Message string
 	// LastReceive is the time of the last successful receive, including empty ones.
@@ -62,26 +63,97 @@ func (c *Consumer) Status() Status {
 	return c.status
 }
 
+// The actions whose errors are reported: Options.Claim, and calls of SQS.
+const (
+	actionClaim      = "Claim"
+	actionURL        = "GetQueueUrl"
+	actionReceive    = "ReceiveMessage"
+	actionDelete     = "DeleteMessageBatch"
+	actionChange     = "ChangeMessageVisibilityBatch"
+	actionSend       = "SendMessage"
+	actionAttributes = "GetQueueAttributes"
+)
+
+// actions in the order in which they are reported. A receive that succeeds ends the faults of the
+// first three, which precede it; the others end by themselves.
+var actions = []struct {
+	name  string
+	reads bool
+}{
+	{actionURL, true},
+	{actionClaim, true},
+	{actionReceive, true},
+	{actionDelete, false},
+	{actionChange, false},
+	{actionSend, false},
+	{actionAttributes, false},
+}
+
+// fault is a sequence of failures of an action.
+type fault struct {
+	failures int
+	last     time.Time
+	class    Class
+	message  string
+	// reported is set when it makes the Consumer not Ready.
+	reported bool
+}
+
+// faultLasts is how long a fault is reported after its last failure. An action that is not
+// needed again, for example because the messages expired, has no success that would end it. A
+// message that waits for a retry is retried within lastRetry.
+const faultLasts = 2 * lastRetry
+
 // receiveSucceeded records a successful receive.
 func (c *Consumer) receiveSucceeded(at time.Time) {
 	c.change(func(s *Status) {
-		c.failures = 0
-		s.Ready, s.Class, s.Message, s.LastReceive = true, None, "", at
+		for _, action := range actions {
+			if action.reads {
+				delete(c.faults, action.name)
+			}
+		}
+		s.LastReceive = at
 	})
+}
+
+// succeeded ends the fault of an action.
+func (c *Consumer) succeeded(action string) {
+	c.mu.Lock()
+	_, failed := c.faults[action]
+	c.mu.Unlock()
+	if failed {
+		c.change(func(*Status) { delete(c.faults, action) })
+	}
 }
 
 // failed records an error of a call.
 func (c *Consumer) failed(action string, err error) {
 	class := ClassOf(err)
 	c.Log.V(1).Info("Calling SQS failed", "action", action, "class", class, "error", err.Error())
-	if action != "ReceiveMessage" && action != "GetQueueUrl" {
-		return
-	}
-	c.change(func(s *Status) {
-		if c.failures++; class.lasting() || c.failures >= failuresToReport {
-			s.Ready, s.Class, s.Message = false, class, describe(action, err)
+	c.change(func(*Status) {
+		f := c.faults[action]
+		f.failures++
+		f.last = c.Clock.Now()
+		if class.lasting() || f.failures >= failuresToReport {
+			f.reported, f.class, f.message = true, class, describe(action, err)
 		}
+		c.faults[action] = f
 	})
+}
+
+// judgeLocked sets what follows from the faults.
+func (c *Consumer) judgeLocked() {
+	s := &c.status
+	s.Ready, s.Class, s.Message = !s.LastReceive.IsZero(), None, ""
+	for _, action := range actions {
+		f, failed := c.faults[action.name]
+		switch {
+		case failed && !action.reads && c.Clock.Since(f.last) > faultLasts:
+			delete(c.faults, action.name)
+		case f.reported && s.Message == "":
+			s.Ready, s.Class, s.Message = false, f.class, f.message
+		}
+	}
 }
 
 // change edits the status, and notifies the Observer of a transition.
@@ -89,6 +161,7 @@ func (c *Consumer) change(edit func(*Status)) {
 	c.mu.Lock()
 	before := c.status
 	edit(&c.status)
+	c.judgeLocked()
 	after := c.status
 	c.mu.Unlock()
 	if before.Ready != after.Ready || before.Class != after.Class || before.Message != after.Message ||
@@ -97,8 +170,8 @@ func (c *Consumer) change(edit func(*Status)) {
 	}
 }
 
-// failuresToReport is how many receives in a row must fail with an error that is not lasting
-// before the status shows it.
+// failuresToReport is how many calls of an action in a row must fail with an error that is not
+// lasting before the status shows it.
 const failuresToReport = 3
 
 // noObserver ignores all notifications.
