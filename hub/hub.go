@@ -56,6 +56,9 @@ type Options struct {
 	LeaderElect bool
 	// LeaderElectionLease is how long a lease is held; DefaultLease if 0.
 	LeaderElectionLease time.Duration
+	// ManagementMaxObjects of one kind of the management cluster are kept in memory;
+	// watchers.DefaultMaxLocalObjects if 0.
+	ManagementMaxObjects int
 	// LeaderElectionNamespace of the lease; the pod's own if empty.
 	LeaderElectionNamespace string
 	// EventsAddress to which Flux events are posted; none if empty.

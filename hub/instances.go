@@ -21,7 +21,7 @@ func (r *queueReadings) of(name types.NamespacedName) (backend.Reading, bool) {
 		return backend.Reading{}, false
 	}
 	s, known := r.from.Source(name)
-	return backend.Reading{Config: s.Config, Ready: s.Ready, Message: s.Message}, known
+	return backend.Reading{Config: s.Config, Ready: s.Ready, Message: s.Message, Note: s.Note, Delivery: s.Delivery}, known
 }
 
 // addInstanceState labels instances from the events of AWS, as soon as there is a queue for

@@ -70,6 +70,7 @@ func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 		SourcesIn:       connections.SelfManaged,
 		SourceNamespace: o.Namespace,
 		EveryReplica:    !s.managementOnly,
+		MaxLocalObjects: o.ManagementMaxObjects,
 		Registerer:      o.Registerer,
 		Timings:         o.WatcherTimings,
 		Clock:           o.Clock,

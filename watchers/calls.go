@@ -29,9 +29,9 @@ type resource struct {
 
 // caller reads the objects of one resource of one cluster.
 type caller struct {
-	client     rest.Interface
-	resource   resource
-	maxObjects int
+	client   rest.Interface
+	resource resource
+	limits   limits
 	// keep are the fields that reduce reads.
 	keep fields
 	// reduce makes the stored form of an object.
@@ -50,13 +50,13 @@ func (c *caller) request(namespace string) *rest.Request {
 // next.
 func (c *caller) list(ctx context.Context, namespace string, o metav1.ListOptions) (*metav1.List, error) {
 	o.Limit = 0 // client-go would read all pages.
-	body, err := c.request(namespace).VersionedParams(&o, metav1.ParameterCodec).Stream(transport.WithMaxAnswer(ctx, maxListed))
+	body, err := c.request(namespace).VersionedParams(&o, metav1.ParameterCodec).Stream(transport.WithMaxAnswer(ctx, c.limits.listed))
 	if err != nil {
 		return nil, unquoted(err)
 	}
 	defer body.Close()
 	list := &metav1.List{}
-	counted := tally{maxObjects: c.maxObjects}
+	counted := tally{limits: c.limits}
 	list.ListMeta, err = decodeList(body, func(raw []byte) error {
 		u, err := decodeObject(raw, c.keep)
 		if err != nil {

@@ -77,7 +77,7 @@ var _ watch.Decoder = &events{}
 func (c *caller) newWatch(body io.ReadCloser, initial bool, refuse func(error)) watch.Interface {
 	e := &events{body: body, reader: bufio.NewReader(body), keep: c.keep, reduce: c.reduce, pace: c.pace, refuse: refuse}
 	if initial {
-		e.listed = &tally{maxObjects: c.maxObjects}
+		e.listed = &tally{limits: c.limits}
 	}
 	return watch.NewStreamWatcher(e, apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "WatchDecoding"))
 }

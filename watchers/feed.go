@@ -135,7 +135,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(in any, initial bool) {
 			if o, ok := in.(client.Object); ok {
-				if i.objects.Add(1) > int64(r.calls.maxObjects) {
+				if i.objects.Add(1) > int64(r.calls.limits.objects) {
 					r.fail(errTooMany)
 				}
 				r.holds(i, storedBytes(o))
@@ -169,7 +169,7 @@ func (r *run) handler(i *informer) cache.ResourceEventHandler {
 
 // holds counts the bytes that an informer stores.
 func (r *run) holds(i *informer, more int64) {
-	if i.held.Add(more) > maxStored {
+	if i.held.Add(more) > r.calls.limits.stored {
 		r.fail(errStored)
 	}
 }

@@ -16,11 +16,11 @@ import (
 // must not exhaust the hub's memory or CPU time.
 
 const (
-	// maxListed is the largest size of a list, in bytes. Its objects are reduced one by one,
-	// so this limits time, not memory. 10,000 HelmReleases of 8 KiB are 80 MiB.
+	// maxListed is the largest size of a list of a workload cluster, in bytes. Its objects are
+	// reduced one by one, so this limits time, not memory. 10,000 HelmReleases of 8 KiB are 80 MiB.
 	maxListed = 512 << 20
-	// maxStored is how many bytes an informer stores, by the estimate of storedBytes. 20,000
-	// applications need 50 MiB.
+	// maxStored is how many bytes an informer stores of a workload cluster, by the estimate of
+	// storedBytes. 20,000 applications need 50 MiB.
 	maxStored = 64 << 20
 
 	// eventsPerSecond and eventBurst are for one kind of a workload cluster, after its
@@ -62,9 +62,25 @@ func checkIdentity(u *unstructured.Unstructured) error {
 	return nil
 }
 
+// limits of one kind of one cluster.
+type limits struct {
+	// objects, and bytes of a list and of what is stored of them.
+	objects        int
+	listed, stored int64
+}
+
+// limitsIn returns the limits of a cluster. Those of the management cluster, which the
+// administrator of the hub is responsible for, follow from the number of objects.
+func (o *Options) limitsIn(local bool) limits {
+	if local {
+		return limits{o.MaxLocalObjects, int64(o.MaxLocalObjects) * (maxListed / maxObjects), int64(o.MaxLocalObjects) * (maxStored / maxObjects)}
+	}
+	return limits{o.MaxObjects, maxListed, maxStored}
+}
+
 // tally counts what one initial list delivers.
 type tally struct {
-	maxObjects   int
+	limits       limits
 	objects      int
 	read, stored int64
 }
@@ -76,11 +92,11 @@ func (t *tally) add(o client.Object, read int) error {
 	t.read += int64(read)
 	t.stored += storedBytes(o)
 	switch {
-	case t.objects > t.maxObjects:
+	case t.objects > t.limits.objects:
 		return errTooMany
-	case t.read > maxListed:
+	case t.read > t.limits.listed:
 		return errListed
-	case t.stored > maxStored:
+	case t.stored > t.limits.stored:
 		return errStored
 	}
 	return nil

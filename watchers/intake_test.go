@@ -52,7 +52,7 @@ func TestHostileStreamIsRefused(t *testing.T) {
 			e := decoder(tc.text)
 			var refused error
 			e.refuse = func(err error) { refused = err }
-			e.reduce, e.listed = tc.reduce, &tally{maxObjects: tc.most}
+			e.reduce, e.listed = tc.reduce, &tally{limits: limits{tc.most, maxListed, maxStored}}
 			for refused == nil {
 				if _, _, err := e.Decode(); err != nil {
 					break
@@ -70,7 +70,7 @@ func TestHostileStreamIsRefused(t *testing.T) {
 // TestLongListIsRefused: also if nothing of it is stored.
 func TestLongListIsRefused(t *testing.T) {
 	g := NewWithT(t)
-	counted := tally{maxObjects: 10}
+	counted := tally{limits: limits{10, maxListed, maxStored}}
 	for range maxListed / (128 << 20) {
 		g.Expect(counted.add(&key{}, 128<<20)).To(Succeed())
 	}

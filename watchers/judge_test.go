@@ -16,7 +16,7 @@ import (
 func judged(edit view) view {
 	edit.now = time.Unix(1_000_000, 0)
 	edit.timings.defaults()
-	edit.place = place{kind: Kind{GroupKind: schema.GroupKind{Group: "example.org", Kind: "Fake"}}, cluster: "Cluster/team/prod", maxObjects: 1}
+	edit.place = place{kind: Kind{GroupKind: schema.GroupKind{Group: "example.org", Kind: "Fake"}}, cluster: "Cluster/team/prod", limits: limits{objects: 1}}
 	return edit
 }
 

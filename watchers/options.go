@@ -78,10 +78,13 @@ type Options struct {
 	// EveryReplica runs the Watcher without leader election. It watches what is demanded; on
 	// a replica that does not lead, this is only the management cluster.
 	EveryReplica bool
-	// MaxObjects (20,000) of one kind in one cluster, demanded or not. A key takes
+	// MaxObjects (20,000) of one kind in one workload cluster, demanded or not. A key takes
 	// half a kilobyte, so no tenant can take more than about 10 MiB by creating
 	// objects.
 	MaxObjects int
+	// MaxLocalObjects (DefaultMaxLocalObjects) of one kind in the management cluster. A list may
+	// have 26 KiB, and the memory 3.3 KiB, for each of them.
+	MaxLocalObjects int
 	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer
 	// Timings that are not zero replace the defaults.
@@ -155,10 +158,17 @@ func (o *Options) defaults() {
 	if o.MaxObjects == 0 {
 		o.MaxObjects = maxObjects
 	}
+	if o.MaxLocalObjects == 0 {
+		o.MaxLocalObjects = DefaultMaxLocalObjects
+	}
 }
 
 const (
 	maxObjects = 20_000
+	// DefaultMaxLocalObjects is the default of Options.MaxLocalObjects.
+	DefaultMaxLocalObjects = 100_000
+	// MaxLocalObjectsFlag is the name of its flag.
+	MaxLocalObjectsFlag = "management-max-objects"
 
 	// listSlots bounds the initial lists under way in the process, each of which
 	// may hold a cluster's whole answer in memory.

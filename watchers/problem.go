@@ -61,8 +61,7 @@ type place struct {
 	local   bool
 	// namespace; "" for the whole cluster.
 	namespace string
-	// maxObjects is Options.MaxObjects.
-	maxObjects int
+	limits    limits
 }
 
 // String is the place in messages.
@@ -86,12 +85,12 @@ func problemOf(err error, at place) problem {
 	case errors.Is(err, errNotServed):
 		return problem{ReasonNotServed, fmt.Sprintf("%s serves %s in none of the versions %v", where, kind, at.kind.Versions)}
 	case errors.Is(err, errTooMany):
-		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or %s", where, at.maxObjects, kind, at.fewer())}
+		return problem{ReasonTooMany, fmt.Sprintf("%s holds more than %d objects of %s: remove some, or %s", where, at.limits.objects, kind, at.fewer())}
 	case errors.Is(err, errStored):
-		return problem{ReasonTooLarge, fmt.Sprintf("the hub stores at most %d MiB of %s of %s: remove some, or %s", maxStored>>20, kind, where, at.fewer())}
+		return problem{ReasonTooLarge, fmt.Sprintf("the hub stores at most %d MiB of %s of %s: remove some, or %s", at.limits.stored>>20, kind, where, at.fewer())}
 	case errors.Is(err, errListed), errors.Is(err, transport.ErrTooLarge):
 		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB, or one object is larger than %d MiB: remove some, or %s",
-			kind, where, maxListed>>20, maxObject>>20, at.fewer())}
+			kind, where, at.limits.listed>>20, maxObject>>20, at.fewer())}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, verbs, kind)}
 	case apierrors.IsTooManyRequests(err):
@@ -144,7 +143,7 @@ func needsUser(err error) bool {
 // fewer returns what a user can do so that the hub reads fewer objects of the kind.
 func (p place) fewer() string {
 	if p.local {
-		return "restrict the program to one namespace (--namespace)"
+		return "raise --" + MaxLocalObjectsFlag + ", or restrict the program to one namespace (--namespace)"
 	}
 	return "use credentials of fewer namespaces"
 }

@@ -138,11 +138,19 @@ func newItem(list client.ObjectList, gvk schema.GroupVersionKind, scheme *runtim
 
 // informers returns the informers that hold a kind, in a namespace or in all.
 func (r *reader) informers(gk schema.GroupKind, namespace string) ([]*informer, error) {
-	w := r.watcher
-	w.shared.mu.Lock()
-	defer w.shared.mu.Unlock()
-	err := &NotSyncedError{Kind: gk, Cluster: r.cluster}
-	c := w.lockedState.clusters[r.cluster]
+	r.watcher.shared.mu.Lock()
+	defer r.watcher.shared.mu.Unlock()
+	found, err := r.watcher.informersLocked(r.cluster, gk, namespace)
+	if err != nil {
+		return nil, err // A nil *NotSyncedError would be an error.
+	}
+	return found, nil
+}
+
+// informersLocked returns the informers of a cluster that hold a kind, in a namespace or in all.
+func (w *Watcher) informersLocked(name multicluster.ClusterName, gk schema.GroupKind, namespace string) ([]*informer, *NotSyncedError) {
+	err := &NotSyncedError{Kind: gk, Cluster: name}
+	c := w.lockedState.clusters[name]
 	if c == nil || c.lockedState.keepers[gk] == nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (r *run) plan() error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	r.calls = caller{client: client, resource: found, maxObjects: shared.options.MaxObjects, keep: fieldsOf(r.subject.kind.Reads), reduce: r.subject.reduce, pace: r.subject.pace}
+	r.calls = caller{client: client, resource: found, limits: shared.options.limitsIn(r.subject.isLocal()), keep: fieldsOf(r.subject.kind.Reads), reduce: r.subject.reduce, pace: r.subject.pace}
 	as, err := r.mayList(r.ctx)
 	if err != nil {
 		return err

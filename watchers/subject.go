@@ -53,7 +53,7 @@ func newSubject(s *shared, cluster identity, bucket *wakeBucket, kind Kind) *sub
 		shared: s, cluster: cluster, bucket: bucket, kind: kind,
 		lockedState: subjectState{demand: demandSet{}, subscriptions: map[*subscription]struct{}{}},
 	}
-	if cluster.name != clusters.LocalName {
+	if !made.isLocal() {
 		made.pace = newPace(s.options.Clock)
 	}
 	return made
@@ -70,10 +70,13 @@ func (s *subject) object(want wanted) index.Object {
 // place is where a problem of the kind occurs: in a namespace, or in the whole cluster.
 func (s *subject) place(namespace string) place {
 	return place{
-		kind: s.kind, cluster: s.cluster.display, local: s.cluster.name == clusters.LocalName,
-		namespace: namespace, maxObjects: s.shared.options.MaxObjects,
+		kind: s.kind, cluster: s.cluster.display, local: s.isLocal(),
+		namespace: namespace, limits: s.shared.options.limitsIn(s.isLocal()),
 	}
 }
+
+// isLocal returns whether the cluster is the management cluster.
+func (s *subject) isLocal() bool { return s.cluster.name == clusters.LocalName }
 
 // wants returns whether an object is demanded.
 func (s *subject) wants(namespace, name string) bool {

@@ -51,7 +51,7 @@ func (w *Watcher) NeedLeaderElection() bool { return !w.shared.options.EveryRepl
 // Start runs the watchers until the context ends, and waits for their goroutines.
 // A Watcher starts once.
 func (w *Watcher) Start(ctx context.Context) error {
-	undo, err := collectors.Register(w.shared.options.Registerer, w.shared.meters.all()...)
+	undo, err := collectors.Register(w.shared.options.Registerer, append(w.shared.meters.all(), local{w})...)
 	if err != nil {
 		return err
 	}

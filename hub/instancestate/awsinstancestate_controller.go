@@ -68,7 +68,7 @@ type Labeler struct {
 	// handlers act on events in this process.
 	handlers handlers
 	sources  *sources
-	members  members
+	unread   unread
 	// elected is closed when this replica leads. ready is closed when the index has all
 	// objects of the management cluster.
 	elected <-chan struct{}
@@ -147,11 +147,7 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 	case owner.Foreign:
 		r.metrics.ignored.WithLabelValues(a.from.source, "foreign").Inc()
 		r.events.foreign(ctx, a.from.source, f)
-		if name, _ := parseSource(a.from.source); r.sources.shared(name) {
-			t.done(released) // It may belong to the other source, which a user has to merge with this one.
-			break
-		}
-		t.done(acknowledged)
+		t.done(r.foreign(a.from.source))
 	case owner.Unknown:
 		reason, what := r.unknown(ctx, f, sent)
 		r.metrics.ignored.WithLabelValues(a.from.source, reason).Inc()
@@ -165,6 +161,21 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 		t.more(len(found) - 1)
 		r.put(found, a, f, t)
 	}
+}
+
+// foreign decides what to do with a fact of another account or region. While another source has
+// the same queue, it may belong to that one, which a user has to merge with this one.
+func (r *Labeler) foreign(from string) outcome {
+	name, _ := parseSource(from)
+	of := r.sources.get(name)
+	switch {
+	case of == nil: // No queue delivered it, or it is not read any more.
+	case r.sources.shared(of):
+		return released
+	default:
+		of.gaveUp("foreign")
+	}
+	return acknowledged
 }
 
 func (r *Labeler) put(found []owner.Object, a arrival, f message.Fact, t *tracker) {
@@ -187,13 +198,12 @@ func (r *Labeler) later() outcome {
 // releases facts for that time, because only the leader reads every cluster.
 func (r *Labeler) unknown(ctx context.Context, f message.Fact, sent time.Time) (reason string, what outcome) {
 	const unknown, unread = "unknown", "unread"
-	late := r.Clock.Since(sent) > keepUnknown
 	switch {
 	case len(unsynced(ctx, r.reader(""), kindsOf(f))) > 0:
 		return unread, failed
-	case !r.members.readable(ctx, r):
+	case r.unread.state(ctx, r).member != "":
 		return unread, r.later()
-	case late:
+	case r.Clock.Since(sent) > keepUnknown:
 		return unknown, acknowledged
 	case !r.leads():
 		return unknown, released

@@ -36,7 +36,7 @@
 //
 // # Locking
 //
-// lanes, handlers, writer, drift, members and sources have one mutex each. It only protects access
+// lanes, handlers, writer, drift, unread and sources have one mutex each. It only protects access
 // to maps, and no goroutine holds two of them. The manager owns the workers; sources owns
 // the consumers and waits for them when the manager stops.
 //

@@ -2,6 +2,7 @@ package instancestate
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -93,12 +94,13 @@ var (
 	descReceive  = prometheus.NewDesc(metricPrefix+"last_receive_timestamp_seconds", "Unix time of the last successful receive, by source.", []string{"source"}, nil)
 	descVisible  = prometheus.NewDesc(metricPrefix+"queue_visible", "Visible messages in the queue, by source.", []string{"source"}, nil)
 	descInFlight = prometheus.NewDesc(metricPrefix+"queue_in_flight", "Messages that were received and are not deleted yet, by source.", []string{"source"}, nil)
+	descOldest   = prometheus.NewDesc(metricPrefix+"oldest_seconds", "Age of the oldest message that this replica has received and nobody has deleted, as far as it knows, by source; 0 without one.", []string{"source"}, nil)
 	descDead     = prometheus.NewDesc(metricPrefix+"dead_letters", "Messages in the queue's dead-letter queue, by source.", []string{"source"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(into chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descPending, descWaiting, descUp, descPollers, descReceive, descVisible, descInFlight, descDead} {
+	for _, d := range []*prometheus.Desc{descPending, descWaiting, descUp, descPollers, descReceive, descVisible, descInFlight, descOldest, descDead} {
 		into <- d
 	}
 }
@@ -122,6 +124,11 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 		}
 		put(descVisible, float64(status.Visible), name)
 		put(descInFlight, float64(status.NotVisible), name)
+		age := time.Duration(0)
+		if !status.Oldest.IsZero() {
+			age = max(0, g.r.Clock.Since(status.Oldest))
+		}
+		put(descOldest, age.Seconds(), name)
 		if status.HasDeadLetters {
 			put(descDead, float64(status.DeadLetters), name)
 		}

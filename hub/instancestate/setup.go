@@ -94,6 +94,7 @@ func (r *Labeler) Start(ctx context.Context) error {
 		}
 	})
 	running.Go(func() { r.drift.run(ctx) })
+	running.Go(func() { r.watchUnread(ctx) })
 	running.Go(func() { r.sources.start(ctx) })
 	running.Wait()
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -110,10 +111,14 @@ type source struct {
 	// changed is called when the status has changed.
 	changed func()
 
-	// mu guards letters.
+	// mu guards the fields that follow.
 	mu sync.Mutex
 	// letters is set when the queue had dead letters at the last check.
 	letters bool
+	// lost is how many messages were deleted without an effect, for a permanent reason, and last
+	// the last one of them.
+	lost int64
+	last eventingv1.GivenUp
 }
 
 // newSource returns a source whose consumer does not run yet.
@@ -198,9 +203,44 @@ func (s *source) newLetters() int {
 	return status.DeadLetters
 }
 
+// gaveUp counts a message that is deleted without an effect.
+func (s *source) gaveUp(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost++
+	s.last = eventingv1.GivenUp{Time: metav1.NewTime(s.r.Clock.Now().Truncate(time.Second)), Reason: reason}
+}
+
+// delivery returns the state of the events.
+func (s *source) delivery() eventingv1.Delivery {
+	status := s.consumer.Status()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := eventingv1.Delivery{
+		Waiting: int64(status.Visible), InFlight: int64(status.NotVisible), DeadLetters: int64(status.DeadLetters), GivenUp: s.lost,
+		OldestWaiting: timeOf(status.Oldest), LastSuccess: timeOf(status.LastReceive),
+	}
+	if s.lost > 0 {
+		last := s.last
+		d.LastGivenUp = &last
+	}
+	return d
+}
+
+// timeOf returns a time for a status; nil for none.
+func timeOf(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
+}
+
 // Count implements queue.Observer.
 func (s *source) Count(what queue.Count, n int) {
 	s.r.metrics.messages.WithLabelValues(s.origin.source, string(what)).Add(float64(n))
+	if what == queue.Discarded {
+		s.gaveUp("malformed")
+	}
 }
 
 // Waited implements queue.Observer.

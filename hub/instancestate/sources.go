@@ -100,6 +100,13 @@ func (s *sources) enqueueAll() {
 	}
 }
 
+// enqueueRunning enqueues the sources that run.
+func (s *sources) enqueueRunning() {
+	for _, one := range s.others(nil) {
+		s.enqueue(one.name)
+	}
+}
+
 // enqueue a source for reconciliation.
 func (s *sources) enqueue(name types.NamespacedName) {
 	if q := s.queue.Load(); q != nil {
@@ -166,12 +173,8 @@ func (s *sources) claim(of *source) error {
 	return nil
 }
 
-// shared reports whether a source that reads a queue has another one beside it.
-func (s *sources) shared(name types.NamespacedName) bool {
-	of := s.get(name)
-	if of == nil {
-		return false
-	}
+// shared reports whether a source has the queue of another one.
+func (s *sources) shared(of *source) bool {
 	id, _, _ := of.queue()
 	return slices.ContainsFunc(s.others(of), func(other *source) bool {
 		theirs, _, _ := other.queue()
@@ -179,7 +182,7 @@ func (s *sources) shared(name types.NamespacedName) bool {
 	})
 }
 
-// others returns all sources but one.
+// others returns all sources but one, which may be nil.
 func (s *sources) others(of *source) []*source {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,10 @@
 package instancestate
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -41,57 +43,96 @@ func unsynced(ctx context.Context, in client.Reader, kinds []schema.GroupKind) [
 	return found
 }
 
-// membersFor is how long the answer of members is used: most events of an account may be about
-// instances of no object, and there may be hundreds of self-managed clusters.
-const membersFor = time.Second
+// unreadEvery is how long the answer of unread is used, and how often it is checked for the status
+// of sources. Most events of an account may be about instances of no object, and there may be
+// hundreds of self-managed clusters.
+const unreadEvery = time.Second
 
-// members knows whether the objects of all self-managed clusters can be read.
-type members struct {
+// unread knows which objects cannot be read that events may be about, or that place them.
+type unread struct {
 	mu          sync.Mutex
 	lockedState struct {
-		// read is the answer, and at is when it was found.
-		read bool
-		at   time.Time
+		unreadState
+		at time.Time
 	}
 }
 
-// readable returns whether the objects of every self-managed cluster are in memory. They are not
-// while one of the clusters does not answer, or while a new leader still connects to it. On a
-// standby they are not unless there is no such cluster.
-func (m *members) readable(ctx context.Context, r *Labeler) bool {
+// unreadState is what cannot be read, as messages for users; empty when there is nothing.
+type unreadState struct {
+	// local: kinds of the management cluster. Events of their objects wait in the queues.
+	local string
+	// member: a self-managed cluster whose objects are not in memory, because it does not answer
+	// or a new leader still connects to it; on a standby, every such cluster. Events of instances
+	// without an object wait in the queues.
+	member string
+}
+
+// state returns what cannot be read, at most unreadEvery ago.
+func (u *unread) state(ctx context.Context, r *Labeler) unreadState {
 	now := r.Clock.Now()
-	if read, recent := m.last(now); recent {
-		return read
+	if last, recent := u.last(now); recent {
+		return last
 	}
-	read := r.membersRead(ctx)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lockedState.read, m.lockedState.at = read, now
-	return read
+	next := r.unreadNow(ctx)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.lockedState.unreadState, u.lockedState.at = next, now
+	return next
 }
 
-// last returns the last answer, and whether it is used.
-func (m *members) last(now time.Time) (read, recent bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.lockedState.read, !m.lockedState.at.IsZero() && now.Sub(m.lockedState.at) < membersFor
+func (u *unread) last(now time.Time) (last unreadState, recent bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lockedState.unreadState, !u.lockedState.at.IsZero() && now.Sub(u.lockedState.at) < unreadEvery
 }
 
-func (r *Labeler) membersRead(ctx context.Context) bool {
+func (r *Labeler) unreadNow(ctx context.Context) unreadState {
+	var s unreadState
+	for _, why := range unsynced(ctx, r.reader(""), append(labelled(), capa.PlaceKinds()...)) {
+		if why.Reason != "" { // Without a reason it is being listed.
+			s.local = why.Message
+			break
+		}
+	}
+	s.member = r.unreadMember(ctx)
+	return s
+}
+
+func (r *Labeler) unreadMember(ctx context.Context) string {
 	list := newList(capa.Cluster)
 	var why *watchers.NotSyncedError
-	err := r.reader("").List(ctx, list, client.MatchingLabels{clusters.SelfManagedLabel: "true"})
-	if errors.As(err, &why) {
-		return why.NotInstalled()
+	switch err := r.reader("").List(ctx, list, client.MatchingLabels{clusters.SelfManagedLabel: "true"}); {
+	case errors.As(err, &why) && why.NotInstalled():
+		return ""
+	case err != nil:
+		return err.Error()
 	}
 	for i := range list.Items {
 		if list.Items[i].GetDeletionTimestamp() != nil {
 			continue // The hub leaves it.
 		}
 		ref := clusters.Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: list.Items[i].GetNamespace(), Name: list.Items[i].GetName()}
-		if len(unsynced(ctx, r.reader(string(ref.ClusterName())), labelled())) > 0 {
-			return false
+		for _, why := range unsynced(ctx, r.reader(string(ref.ClusterName())), labelled()) {
+			return fmt.Sprintf("%s of the self-managed %s are not read: %s", why.Kind, ref, cmp.Or(why.Message, "the hub connects to it"))
 		}
 	}
-	return err == nil
+	return ""
+}
+
+// watchUnread reconciles the sources when what cannot be read has changed, until the context ends.
+func (r *Labeler) watchUnread(ctx context.Context) {
+	ticker := r.Clock.NewTicker(unreadEvery)
+	defer ticker.Stop()
+	before := unreadState{}
+	for {
+		if now := r.unread.state(ctx, r); now != before {
+			before = now
+			r.sources.enqueueRunning()
+		}
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -70,6 +70,55 @@ type ValidationError struct {
 	Error string `json:"error"`
 }
 
+// Delivery is the state of the events of a backend on the replica that leads: of the queue that a
+// source reads, or of the events that wait to be published. It is written when it has changed, at
+// most once a minute.
+type Delivery struct {
+	// Waiting is the number of events that wait: in the queue of a source, as SQS last counted
+	// them, or in the hub.
+	// +optional
+	Waiting int64 `json:"waiting"`
+
+	// InFlight is the number of messages of a source that a reader has received and not settled.
+	// +optional
+	InFlight int64 `json:"inFlight,omitempty"`
+
+	// OldestWaiting is since when the oldest event waits that the hub knows of.
+	// +optional
+	OldestWaiting *metav1.Time `json:"oldestWaiting,omitempty"`
+
+	// LastSuccess is when the queue was last read, or an event was last accepted. While nothing
+	// else changes, it is up to five minutes old.
+	// +optional
+	LastSuccess *metav1.Time `json:"lastSuccess,omitempty"`
+
+	// RefusedInARow is the number of events that the receiver refused since it last accepted one.
+	// +optional
+	RefusedInARow int64 `json:"refusedInARow,omitempty"`
+
+	// DeadLetters is the number of messages in the dead-letter queue of a source.
+	// +optional
+	DeadLetters int64 `json:"deadLetters,omitempty"`
+
+	// GivenUp is the number of events that were given up for a permanent reason and stored
+	// nowhere.
+	// +optional
+	GivenUp int64 `json:"givenUp,omitempty"`
+
+	// LastGivenUp is the last one of them.
+	// +optional
+	LastGivenUp *GivenUp `json:"lastGivenUp,omitempty"`
+}
+
+// GivenUp says when and why an event was given up.
+type GivenUp struct {
+	// Time when it was given up.
+	Time metav1.Time `json:"time"`
+
+	// Reason, as in the metrics: the code of an error, or such as foreign or full.
+	Reason string `json:"reason"`
+}
+
 // EventingBackendStatus is the observed state of the backend.
 type EventingBackendStatus struct {
 	// BackendType is the type of the backend that is in use.
@@ -97,6 +146,10 @@ type EventingBackendStatus struct {
 	// +optional
 	FixedConfig map[string]string `json:"fixedConfig,omitempty"`
 
+	// Delivery is the state of the events.
+	// +optional
+	Delivery *Delivery `json:"delivery,omitempty"`
+
 	// ObservedGeneration is the generation of the spec that the status belongs to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -112,7 +165,12 @@ type EventingBackendStatus struct {
 // +kubebuilder:printcolumn:name="Backend",type=string,JSONPath=".status.conditions[?(@.type==\"Backend Ready\")].status"
 // +kubebuilder:printcolumn:name="Publisher",type=string,JSONPath=".status.conditions[?(@.type==\"Publisher Proxy Ready\")].status"
 // +kubebuilder:printcolumn:name="Subscriptions",type=string,JSONPath=".status.conditions[?(@.type==\"Subscription Controller Ready\")].status"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=".status.delivery.waiting"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=".status.delivery.oldestWaiting",priority=1
+// +kubebuilder:printcolumn:name="Last Success",type=date,JSONPath=".status.delivery.lastSuccess",priority=1
+// +kubebuilder:printcolumn:name="Refused",type=integer,JSONPath=".status.delivery.refusedInARow",priority=1
+// +kubebuilder:printcolumn:name="Given Up",type=integer,JSONPath=".status.delivery.givenUp",priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=".status.conditions[?(@.type==\"Ready\")].message",priority=1
 type EventingBackend struct {
 	metav1.TypeMeta   `json:",inline"`

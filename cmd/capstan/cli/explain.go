@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/explain"
@@ -32,7 +33,7 @@ func newExplain() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newExplainPipeline())
+	c.AddCommand(newExplainPipeline(), newExplainBackend())
 	for _, kind := range []schema.GroupKind{capa.MachineDeployment, capa.MachineSet, capa.MachinePool} {
 		c.AddCommand(newExplainNodeGroup(kind))
 	}
@@ -56,6 +57,41 @@ there is not.`,
 	c.RunE = s.explaining(explainPipeline)
 	s.registerReading(c.Flags())
 	return c
+}
+
+func newExplainBackend() *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use:   "eventingbackend NAMESPACE/NAME",
+		Short: "Explain an EventingBackend",
+		Long: `Explain whether an EventingBackend is ready, how many events wait and since when, when
+the last one got through, how many were refused or given up, and in one sentence why it is
+not ready. The command reads the EventingBackend, which you need permission to read; it
+calls no broker and no queue. The exit code is 0 when there is an explanation, 1 when
+there is not.`,
+		Example: `  capstan explain eventingbackend capstan-system/instances`,
+		Args:    cobra.ExactArgs(1),
+	}
+	c.RunE = s.explaining(explainBackend)
+	s.registerReading(c.Flags())
+	return c
+}
+
+func explainBackend(ctx context.Context, config *rest.Config, key client.ObjectKey, out, _ io.Writer) error {
+	reader, err := client.New(config, client.Options{Scheme: hub.Scheme()})
+	if err != nil {
+		return fmt.Errorf("calling the API server at %s: %w", config.Host, err)
+	}
+	var o eventingv1.EventingBackend
+	switch err := reader.Get(ctx, key, &o); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("EventingBackend %s does not exist at %s: `kubectl get eventingbackends -A` lists the EventingBackends", key, config.Host)
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("the cluster at %s does not serve EventingBackends: check that it is the management cluster and that config/crd is applied", config.Host)
+	case err != nil:
+		return fmt.Errorf("reading EventingBackend %s: %w", key, err)
+	}
+	return explain.WriteBackend(out, &o, time.Now())
 }
 
 // explaining returns a command that explains the object that its argument names, as read

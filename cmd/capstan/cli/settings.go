@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/strategy/pullrequest"
+	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
@@ -61,15 +62,16 @@ type settings struct {
 func defaultSettings() *settings {
 	s := &settings{
 		hub: hub.Options{
-			MetricsBindAddress:  ":8080",
-			HealthAddress:       ":9440",
-			Hook:                hub.Hook{BindAddress: ":8082", RateLimit: approval.DefaultRateLimit},
-			Dashboard:           hub.Dashboard{BindAddress: dashboardAddress, Auth: dashboard.AuthToken, Version: version()},
-			LeaderElectionLease: hub.DefaultLease,
-			StallAfter:          promotion.DefaultStallAfter,
-			PullRequestDeadline: pullrequest.DefaultDeadline,
-			PromotionRetention:  promotion.DefaultRetention,
-			PromotionKeep:       promotion.DefaultKeep,
+			ManagementMaxObjects: watchers.DefaultMaxLocalObjects,
+			MetricsBindAddress:   ":8080",
+			HealthAddress:        ":9440",
+			Hook:                 hub.Hook{BindAddress: ":8082", RateLimit: approval.DefaultRateLimit},
+			Dashboard:            hub.Dashboard{BindAddress: dashboardAddress, Auth: dashboard.AuthToken, Version: version()},
+			LeaderElectionLease:  hub.DefaultLease,
+			StallAfter:           promotion.DefaultStallAfter,
+			PullRequestDeadline:  pullrequest.DefaultDeadline,
+			PromotionRetention:   promotion.DefaultRetention,
+			PromotionKeep:        promotion.DefaultKeep,
 		},
 		annotator: defaultAnnotatorSettings(awsconfig.AuthDefault),
 		eventing:  defaultEventingSettings(),
@@ -97,6 +99,7 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
 	f.StringVar(&o.Namespace, "namespace", o.Namespace, "the only namespace of the management cluster that the hub serves, such as team-a; when empty, all namespaces")
+	f.IntVar(&o.ManagementMaxObjects, watchers.MaxLocalObjectsFlag, o.ManagementMaxObjects, "maximum number of objects of one kind of the management cluster in memory, such as AWSMachines; a kind with more is not read; for each, a list may have 26 KiB and the memory 3.3 KiB")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while this replica holds the lease, so that further replicas stand by; a replica that loses the lease ends")
 	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease is valid without renewal, such as 30s; another replica takes over this long after a crash; at least "+minLease.String())
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics over plain HTTP, such as :8080 or 127.0.0.1:8080; 0 disables it")
@@ -149,6 +152,9 @@ func (s *settings) options() (hub.Options, error) {
 		if problems := validation.IsDNS1123Label(o.Namespace); len(problems) > 0 {
 			refuse("namespace", "%q is not the name of a namespace: %s", o.Namespace, problems[0])
 		}
+	}
+	if o.ManagementMaxObjects < 1 {
+		refuse(watchers.MaxLocalObjectsFlag, "%d is too small: the hub could read no object; set it to more than the objects of the most frequent kind", o.ManagementMaxObjects)
 	}
 	if o.LeaderElectionLease < minLease {
 		refuse("leader-elect-lease-duration", "%s is too short: the leader would lose the lease when the API server is slow; set it to %s or more", o.LeaderElectionLease, minLease)

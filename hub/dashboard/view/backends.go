@@ -3,6 +3,9 @@ package view
 import (
 	"cmp"
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
@@ -23,8 +26,19 @@ type Backend struct {
 	// Errors of its configuration.
 	Errors     []eventingv1.ValidationError
 	Conditions []Condition
+	// Delivery is the state of its events; nil when it is not known.
+	Delivery *Delivery
 	// Events about it, newest first.
 	Events []Event
+}
+
+// Delivery is the state of the events of a backend. Times are zero when there is none.
+type Delivery struct {
+	eventingv1.Delivery
+	// Source is true for a queue that is read.
+	Source bool
+	// Oldest waiting event, and the last success.
+	Oldest, Success time.Time
 }
 
 // BackendsFrame is the frame of the page of event backends.
@@ -81,10 +95,24 @@ func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
 	for _, c := range o.Status.Conditions {
 		b.Conditions = append(b.Conditions, Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime})
 	}
+	if d := o.Status.Delivery; d != nil {
+		b.Delivery = &Delivery{Delivery: *d, Oldest: timeOf(d.OldestWaiting), Success: timeOf(d.LastSuccess)}
+		for _, c := range o.Status.Conditions {
+			b.Delivery.Source = b.Delivery.Source || c.Message == eventingv1.SourceOnlyMessage
+		}
+	}
 	for _, e := range f.events(o.Namespace, scope, regards(eventingv1.EventingBackendKind, o.Name)) {
 		b.Events = append(b.Events, e.Event)
 	}
 	return b
+}
+
+// timeOf returns the time of a status; zero for none.
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
 }
 
 // backendMark returns the state of an EventingBackend that the leader observed, if that is

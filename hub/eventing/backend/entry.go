@@ -29,6 +29,10 @@ type entry struct {
 	statusKnown bool
 	// lastWritten is the status as this process left it; nil before.
 	lastWritten *eventingv1.EventingBackendStatus
+	// givenUp is the number of given-up events, by this process, that the status has.
+	givenUp int64
+	// deliveryWritten is when this process last wrote status.delivery.
+	deliveryWritten time.Time
 	// reportedReady is the readiness in the last Event; empty before the first.
 	reportedReady metav1.ConditionStatus
 	// reportedErrors are the validation errors in the last Event.

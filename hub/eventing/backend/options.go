@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
@@ -63,6 +64,10 @@ type Reading struct {
 	Ready bool
 	// Message is the error; empty before the first read.
 	Message string
+	// Note is what a queue that is read cannot do; empty when there is nothing.
+	Note string
+	// Delivery is the state of its messages. GivenUp counts from any time on.
+	Delivery eventingv1.Delivery
 }
 
 // Timings of a Reconciler; zero means the default.

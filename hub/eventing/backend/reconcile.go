@@ -222,6 +222,8 @@ func (r *Reconciler) facts(ctx context.Context, b *eventingv1.EventingBackend, e
 		}
 		if s, known := r.publisher.Status(name.String()); known {
 			f.published = &s
+			d := published(s)
+			f.delivery = &d
 			if s.Taking || s.LastError == nil {
 				e.heldError = nil
 			} else if e.heldError == nil || e.heldError.Code != s.LastError.Code {
@@ -237,7 +239,8 @@ func (r *Reconciler) facts(ctx context.Context, b *eventingv1.EventingBackend, e
 		if reading, known := r.Reading(name); known {
 			f.source, f.activeType = true, reading.Config.Type
 			f.replacing = config.Type != "" && !reading.Config.Equal(config)
-			f.checked, f.fault = reading.Ready || reading.Message != "", reading.Message
+			f.checked, f.fault, f.note = reading.Ready || reading.Message != "", reading.Message, reading.Note
+			f.delivery = &reading.Delivery
 		}
 	}
 	return f
@@ -286,8 +289,12 @@ func (r *Reconciler) write(ctx context.Context, b *eventingv1.EventingBackend, e
 	if !e.statusKnown {
 		e.restoreReported(b.Status)
 	}
+	var givenUp int64
+	now := r.Clock.Now()
+	f.delivery, givenUp = e.delivery(b.Status.Delivery, f.delivery, now)
+	written := !equality.Semantic.DeepEqual(f.delivery, b.Status.Delivery)
 	next := b.DeepCopy()
-	next.Status = f.status(b.Status, b.Generation, metav1.NewTime(r.Clock.Now().Truncate(time.Second)))
+	next.Status = f.status(b.Status, b.Generation, metav1.NewTime(now.Truncate(time.Second)))
 	// A cache that does not have the last write yet may already equal the status to be
 	// written. An empty patch with the old resourceVersion then fails with a conflict.
 	behind := e.lastWritten != nil && !equality.Semantic.DeepEqual(b.Status, *e.lastWritten)
@@ -297,7 +304,10 @@ func (r *Reconciler) write(ctx context.Context, b *eventingv1.EventingBackend, e
 		}
 		*b = *next
 	}
-	e.statusKnown, e.lastWritten = true, b.Status.DeepCopy()
+	e.statusKnown, e.lastWritten, e.givenUp = true, b.Status.DeepCopy(), givenUp
+	if written {
+		e.deliveryWritten = now
+	}
 	if f.settled() {
 		r.recordEvents(b, e)
 	}

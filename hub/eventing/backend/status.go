@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -44,6 +45,10 @@ type facts struct {
 	published *publisher.Status
 	// deadLetter is the problem of the dead letter backend; empty when there is none.
 	deadLetter string
+	// note is what a queue that is read cannot do; empty when there is nothing.
+	note string
+	// delivery is the state of the events; nil when there is none.
+	delivery *eventingv1.Delivery
 	// fixed are the immutable keys of the configuration in use.
 	fixed map[string]string
 	// ending: the object is being deleted.
@@ -130,7 +135,7 @@ func (f facts) publisherReady() eventingv1.Condition {
 	case f.deadLetter != "":
 		return not(f.deadLetter)
 	}
-	return condition(eventingv1.PublisherProxyReadyCondition, true, eventingv1.PublisherReadyReason, "")
+	return condition(eventingv1.PublisherProxyReadyCondition, true, eventingv1.PublisherReadyReason, losses(f.delivery))
 }
 
 func (f facts) subscriptionsReady() eventingv1.Condition {
@@ -151,7 +156,12 @@ func (f facts) subscriptionsReady() eventingv1.Condition {
 	case !f.checked:
 		return not(notAnswered)
 	}
-	return condition(eventingv1.SubscriptionControllerReadyCondition, true, eventingv1.SubscriptionsStartedReason, "")
+	return condition(eventingv1.SubscriptionControllerReadyCondition, true, eventingv1.SubscriptionsStartedReason, f.notes())
+}
+
+// notes returns what a source that is ready has to say.
+func (f facts) notes() string {
+	return strings.Join(slices.DeleteFunc([]string{f.note, losses(f.delivery)}, func(s string) bool { return s == "" }), "; ")
 }
 
 // status of the facts for a generation. It keeps the transition times of before.
@@ -170,7 +180,8 @@ func (f facts) status(before eventingv1.EventingBackendStatus, generation int64,
 		s.FixedConfig = nil
 	}
 	s.Conditions = []eventingv1.Condition{f.backendReady(), f.publisherReady(), f.subscriptionsReady()}
-	ready := condition(eventingv1.ReadyCondition, true, eventingv1.BackendReadyReason, "")
+	s.Delivery = f.delivery
+	ready := condition(eventingv1.ReadyCondition, true, eventingv1.BackendReadyReason, f.notes())
 	if i := slices.IndexFunc(s.Conditions, func(c eventingv1.Condition) bool { return c.Status != metav1.ConditionTrue }); i >= 0 {
 		ready = condition(eventingv1.ReadyCondition, false, s.Conditions[i].Reason, s.Conditions[i].Message)
 	}

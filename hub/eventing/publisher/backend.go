@@ -89,6 +89,10 @@ func (b *backend) settle(it *item, how Outcome) {
 
 // drop counts and logs an event that is dropped.
 func (b *backend) drop(it *item, reason string) {
+	b.mu.Lock()
+	b.lockedQueue.dropped++
+	b.lockedQueue.lastDrop = Drop{b.clock.Now(), reason}
+	b.mu.Unlock()
 	b.metrics.dropped.WithLabelValues(b.name, reason).Inc()
 	b.log.Info("event dropped", "reason", reason, "type", it.event.Type(), "subject", it.event.Subject(), "id", it.event.ID())
 }

@@ -48,6 +48,8 @@ var (
 	backlog      = prometheus.NewDesc("capstan_eventing_backlog", "Events in the queue of a backend.", []string{"backend"}, nil)
 	backlogBytes = prometheus.NewDesc("capstan_eventing_backlog_bytes", "Approximate size of the events in the queue of a backend, in bytes.", []string{"backend"}, nil)
 	oldest       = prometheus.NewDesc("capstan_eventing_oldest_seconds", "Age of the oldest event in the queue of a backend, in seconds; alert on it.", []string{"backend"}, nil)
+	refused      = prometheus.NewDesc("capstan_eventing_refused_in_a_row", "Events that the receiver of a backend refused since it last accepted one.", []string{"backend"}, nil)
+	success      = prometheus.NewDesc("capstan_eventing_last_success_timestamp_seconds", "When a backend last accepted an event, as Unix time; absent before the first.", []string{"backend"}, nil)
 	taking       = prometheus.NewDesc("capstan_eventing_taking", "1 if a backend accepts events, 0 if its circuit breaker is open.", []string{"backend"}, nil)
 )
 
@@ -58,7 +60,7 @@ func (p *Publisher) Describe(ch chan<- *prometheus.Desc) {
 	for _, one := range p.metrics.all() {
 		one.Describe(ch)
 	}
-	for _, d := range []*prometheus.Desc{backlog, backlogBytes, oldest, taking} {
+	for _, d := range []*prometheus.Desc{backlog, backlogBytes, oldest, refused, success, taking} {
 		ch <- d
 	}
 }
@@ -85,5 +87,9 @@ func (p *Publisher) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(oldest, age)
 		gauge(taking, open)
+		gauge(refused, float64(s.Refusals))
+		if !s.LastPublish.IsZero() {
+			gauge(success, float64(s.LastPublish.Unix()))
+		}
 	}
 }

@@ -64,6 +64,8 @@ type queue struct {
 
 	lastError   *sink.Error
 	lastPublish time.Time
+	dropped     int
+	lastDrop    Drop
 }
 
 func newQueue(name string, s Settings, dwell time.Duration) *queue {

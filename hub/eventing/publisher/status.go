@@ -27,6 +27,18 @@ type Status struct {
 	LastError *sink.Error
 	// LastPublish is when the broker last acknowledged an event; zero for never.
 	LastPublish time.Time
+	// Refusals is how many events the broker refused since it last accepted one.
+	Refusals int
+	// Dropped is how many events were dropped since the backend was set, and LastDrop when and
+	// why the last one was.
+	Dropped  int
+	LastDrop Drop
+}
+
+// Drop is when and why an event was dropped. The reason is the code of an error, or full.
+type Drop struct {
+	At     time.Time
+	Reason string
 }
 
 // Status returns the status of a backend; false if it has ended or was never set.
@@ -47,6 +59,7 @@ func (b *backend) status() Status {
 	s := Status{
 		Queued: q.count, Bytes: q.bytes, InFlight: q.inFlight, Taking: !q.breaker.open, Gone: q.breaker.gone,
 		Deferring: q.deferring, Full: q.full, LastError: q.lastError, LastPublish: q.lastPublish,
+		Refusals: q.refusals, Dropped: q.dropped, LastDrop: q.lastDrop,
 	}
 	for _, l := range q.lanes {
 		if len(l.items) > 0 && (s.Oldest.IsZero() || l.items[0].since.Before(s.Oldest)) {

@@ -94,6 +94,8 @@ type Consumer struct {
 	// is set when their number is no longer limited.
 	manyReceives int
 	startupOver  bool
+	// returned are the messages that were returned to the queue, by id.
+	returned map[string]returned
 	// reserved is the room for the messages of receives in progress.
 	reserved int
 	// room is closed and replaced when the window shrinks.
@@ -118,7 +120,7 @@ func New(o Options) *Consumer {
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}
-	c := &Consumer{Options: o, url: o.QueueURL, window: map[*Delivery]struct{}{}, faults: map[string]fault{}, room: make(chan struct{})}
+	c := &Consumer{Options: o, url: o.QueueURL, window: map[*Delivery]struct{}{}, faults: map[string]fault{}, returned: map[string]returned{}, room: make(chan struct{})}
 	c.deletes = newBatcher(o.Clock, c.deleteBatch, c.settled)
 	c.changes = newBatcher(o.Clock, c.changeBatch, c.settled)
 	return c

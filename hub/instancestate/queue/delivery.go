@@ -49,23 +49,23 @@ func (d *Delivery) Ack() {
 }
 
 // Retry makes SQS deliver the message again, after a delay that grows with Receives.
-func (d *Delivery) Retry() {
-	if d.settle() {
-		d.consumer.Observer.Count(Retried, 1)
-		d.consumer.changes.put(job{d: d, visibility: retryAfter(d.Receives), last: true})
-	}
-}
+func (d *Delivery) Retry() { d.giveBack(Retried, retryAfter(d.Receives)) }
 
 // Release makes SQS deliver the message again to any reader, as this reader cannot handle
 // it. The first deliveries have no delay. Then the delay grows with Receives, in case no
 // reader can handle it.
-func (d *Delivery) Release() {
+func (d *Delivery) Release() { d.giveBack(Released, releaseAfter(d.Receives)) }
+
+// giveBack makes the message visible to all readers after a delay.
+func (d *Delivery) giveBack(as Count, after time.Duration) {
 	if d.settle() {
-		d.consumer.Observer.Count(Released, 1)
-		d.consumer.changes.put(job{d: d, visibility: releaseAfter(d.Receives), last: true})
+		d.consumer.Observer.Count(as, 1)
+		d.consumer.returns(d, after)
+		d.consumer.changes.put(job{d: d, visibility: after, last: true})
 	}
 }
 
+// settle begins to settle the message. It returns false if that has begun before.
 func (d *Delivery) settle() bool {
 	d.consumer.mu.Lock()
 	defer d.consumer.mu.Unlock()

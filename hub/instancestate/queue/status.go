@@ -15,6 +15,9 @@ type Status struct {
 	Message string
 	// LastReceive is the time of the last successful receive, including empty ones.
 	LastReceive time.Time
+	// Oldest is when SQS received the oldest message that this Consumer has received and nobody
+	// has deleted, as far as it knows; zero without one.
+	Oldest time.Time
 	// Pollers that run.
 	Pollers int
 	// Visible and NotVisible messages in the queue, and DeadLetters in its dead-letter
@@ -60,7 +63,9 @@ type Observer interface {
 func (c *Consumer) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.status
+	s := c.status
+	s.Oldest = c.oldestLocked()
+	return s
 }
 
 // The actions whose errors are reported: Options.Claim, and calls of SQS.

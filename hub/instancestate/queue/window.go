@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"maps"
 	"time"
 )
 
@@ -21,6 +22,7 @@ func (c *Consumer) enter(d *Delivery) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.window[d] = struct{}{}
+	delete(c.returned, d.MessageID)
 	c.bytes += d.size
 	if d.Receives >= manyReceives {
 		c.manyReceives++
@@ -41,6 +43,49 @@ func (c *Consumer) settled(jobs []job) {
 		}
 	}
 	c.makeRoomLocked()
+}
+
+// returned is a message that was made visible to other readers.
+type returned struct {
+	sent time.Time
+	// until it is expected again.
+	until time.Time
+}
+
+// returns remembers a message that becomes visible after a delay, for Status.Oldest. If it is not
+// received here some time after that, another reader has it.
+func (c *Consumer) returns(d *Delivery, after time.Duration) {
+	now := c.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.returned) >= c.Window {
+		maps.DeleteFunc(c.returned, func(_ string, r returned) bool { return r.until.Before(now) })
+	}
+	if len(c.returned) < c.Window {
+		c.returned[d.MessageID] = returned{d.Sent, now.Add(after + c.VisibilityTimeout)}
+	}
+}
+
+// oldestLocked returns when the oldest message was sent that is in the window or was returned;
+// zero without one. A message that another reader deletes is not known of here: it counts until
+// it was expected again.
+func (c *Consumer) oldestLocked() time.Time {
+	var oldest time.Time
+	earlier := func(sent time.Time) {
+		if oldest.IsZero() || sent.Before(oldest) {
+			oldest = sent
+		}
+	}
+	for d := range c.window {
+		earlier(d.Sent)
+	}
+	now := c.Clock.Now()
+	for _, r := range c.returned {
+		if !r.until.Before(now) {
+			earlier(r.sent)
+		}
+	}
+	return oldest
 }
 
 // makeRoomLocked wakes pollers that wait for room.

@@ -1,0 +1,56 @@
+package backend
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
+)
+
+// The state of the events is written at once for the first time, then at most each minute, and
+// each five minutes while only the last success changes. What several processes have given up is
+// added up.
+func TestDeliveryIsWrittenRarely(t *testing.T) {
+	g := NewWithT(t)
+	begin := time.Date(2026, 1, 10, 10, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: begin.Add(d)} }
+	lost := func(n int64, reason string) eventingv1.Delivery {
+		return eventingv1.Delivery{LastSuccess: at(0), GivenUp: n, LastGivenUp: &eventingv1.GivenUp{Time: *at(0), Reason: reason}}
+	}
+	status := (*eventingv1.Delivery)(nil)
+	write := func(e *entry, now eventingv1.Delivery, d time.Duration) bool {
+		next, givenUp := e.delivery(status, &now, begin.Add(d))
+		wrote := next != status
+		status, e.givenUp = next, givenUp
+		if wrote {
+			e.deliveryWritten = begin.Add(d)
+		}
+		return wrote
+	}
+	first := &entry{}
+	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(0)}, 0)).To(BeTrue())
+	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Minute), Waiting: 1}, 59*time.Second)).To(BeFalse())
+	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Minute), Waiting: 1}, time.Minute)).To(BeTrue())
+	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Hour), Waiting: 1}, 5*time.Minute)).To(BeFalse(), "only the last success has changed")
+	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Hour), Waiting: 1}, 6*time.Minute)).To(BeTrue())
+	g.Expect(write(first, lost(2, "http-400"), 10*time.Minute)).To(BeTrue())
+	g.Expect(write(first, lost(3, "http-422"), 11*time.Minute)).To(BeTrue())
+	g.Expect(status.GivenUp).To(BeEquivalentTo(3))
+
+	second := &entry{}
+	g.Expect(write(second, eventingv1.Delivery{}, 12*time.Minute)).To(BeFalse(), "the first one may just have written it")
+	g.Expect(write(second, lost(1, "full"), 13*time.Minute)).To(BeTrue())
+	g.Expect(*status).To(Equal(eventingv1.Delivery{LastSuccess: at(0), GivenUp: 4, LastGivenUp: &eventingv1.GivenUp{Time: *at(0), Reason: "full"}}))
+	g.Expect(losses(status)).To(Equal("4 events were given up so far, the last one at 2026-01-10T10:00:00Z: full"))
+	// With another configuration, it counts anew.
+	g.Expect(write(second, eventingv1.Delivery{Waiting: 1}, 14*time.Minute)).To(BeTrue())
+	g.Expect(write(second, lost(2, "full"), 15*time.Minute)).To(BeTrue())
+	g.Expect(status.GivenUp).To(BeEquivalentTo(6))
+
+	next, _ := second.delivery(status, nil, begin.Add(time.Hour))
+	g.Expect(*next).To(Equal(eventingv1.Delivery{LastSuccess: at(0), GivenUp: 6, LastGivenUp: status.LastGivenUp}), "nothing else is known without a connection")
+	g.Expect(losses(nil)).To(BeEmpty())
+}
