@@ -17,6 +17,8 @@ import (
 type SinkOptions struct {
 	// Hub is the hub's name, for the webhook handshake (abuseProtection).
 	Hub string
+	// HubID distinguishes the hub from all others: it names the owner of JetStream's streams.
+	HubID string
 	// AWS configures the calls to SQS; nil when it is not configured.
 	AWS *awsconfig.Config
 	// AllowLoopback allows brokers on this machine.
@@ -34,7 +36,7 @@ func Openers(w SinkOptions) map[string]Opener {
 	}
 	return map[string]Opener{
 		"nats": func(o Opening) (sink.Sink, error) {
-			return nats.Open(nats.Options{Config: o.Config, Secret: o.Secret, Name: "capstan " + o.Name, AllowLoopback: w.AllowLoopback, Changed: o.Changed})
+			return nats.Open(nats.Options{Config: o.Config, Secret: o.Secret, Name: "capstan " + o.Name, Owner: w.HubID + "/" + o.Name, AllowLoopback: w.AllowLoopback, Changed: o.Changed})
 		},
 		"beb": func(o Opening) (sink.Sink, error) {
 			return beb.Open(beb.Options{Config: o.Config, Secret: o.Secret, Clock: w.Clock, AllowLoopback: w.AllowLoopback})

@@ -33,6 +33,8 @@ type Options struct {
 	Secret map[string][]byte
 	// Name of the connection, as the server shows it.
 	Name string
+	// Owner of a stream that this backend creates: hub/namespace/name, unique among all hubs.
+	Owner string
 	// AllowLoopback allows addresses of this machine: for tests and the playground.
 	AllowLoopback bool
 	// Changed is called when the connection is made or lost. It must not block.
@@ -48,6 +50,8 @@ type Sink struct {
 	prefix  string
 	// ready is set when the stream was checked, until it is missing.
 	ready atomic.Bool
+	// adopts is set when this Sink has tried to become the owner of a stream without one.
+	adopts atomic.Bool
 	// denials counts the server's messages about missing permissions; denied is the newest.
 	// The server sends them instead of an answer to the call.
 	denials atomic.Int64
@@ -71,7 +75,7 @@ var _ sink.Sink = &Sink{}
 // Open makes a Sink without a connection. The error is of class wire.ErrSecret.
 func Open(o Options) (*Sink, error) {
 	c := o.Config
-	s := &Sink{dialer: wire.Dialer(o.AllowLoopback), url: c.String("url"), prefix: c.String("subjectPrefix"), stream: streamConfig(c)}
+	s := &Sink{dialer: wire.Dialer(o.AllowLoopback), url: c.String("url"), prefix: c.String("subjectPrefix"), stream: streamConfig(c, o.Owner)}
 	credentials, err := credentials(o.Secret)
 	if err != nil {
 		return nil, err
@@ -180,8 +184,9 @@ func (s *Sink) ensure(ctx context.Context, conn *nats.Conn) error {
 	if err := fits(found, s.stream); err != nil {
 		return err
 	}
-	if update := merged(found, s.stream); update != nil {
-		if _, err := js.UpdateStream(ctx, *update); err != nil {
+	// Without the right to change streams, each try would wait for an answer in vain.
+	if update, needed := merged(found, s.stream); update != nil && (needed || s.adopts.CompareAndSwap(false, true)) {
+		if _, err := js.UpdateStream(ctx, *update); err != nil && needed {
 			return s.class(err, denials)
 		}
 	}

@@ -197,7 +197,7 @@ func TestExistingStreams(t *testing.T) {
 	g.Expect(found.MaxMsgs).To(BeEquivalentTo(7))
 	g.Expect(found.MaxAge.Hours()).To(Equal(1.0))
 	g.Expect(found.Duplicates.Minutes()).To(Equal(5.0))
-	g.Expect(found.Subjects).To(ConsistOf("capstan.>", "second.>"), "the other hub's subjects stay")
+	g.Expect(found.Subjects).To(ConsistOf("capstan.>", "second.>"), "the subjects before stay")
 
 	for key, value := range map[string]string{"streamStorage": "memory", "streamRetention": "interest"} {
 		err := open(t, Options{Config: config(t, b.url(), keys{key: value})}).Ping(ctx)
@@ -220,6 +220,46 @@ func TestExistingStreams(t *testing.T) {
 	err = s.Ping(ctx)
 	g.Expect(sink.Of(err).Class).To(Equal(sink.Unavailable))
 	g.Expect(err.Error()).To(ContainSubstring("overlap"))
+}
+
+// TestStreamsHaveAnOwner: a stream has the settings of one backend. Another one with the same
+// settings may publish to it; one with others changes nothing, and its error names the owner and
+// the key.
+func TestStreamsHaveAnOwner(t *testing.T) {
+	g, ctx := NewWithT(t), t.Context()
+	b := newBroker(t, nil).start()
+	js := b.admin()
+	sinkOf := func(owner string, k keys) *Sink { return open(t, Options{Config: config(t, b.url(), k), Owner: owner}) }
+	first := sinkOf("hub/a/first", nil)
+	for n := range 5 {
+		g.Expect(first.Publish(ctx, news(n))).To(Succeed())
+	}
+	settings := func() jetstream.StreamConfig {
+		stream, err := js.Stream(ctx, "capstan")
+		g.Expect(err).NotTo(HaveOccurred())
+		return stream.CachedInfo().Config
+	}
+	before := settings()
+	for key, value := range (keys{"streamMaxMsgs": 1, "subjectPrefix": "other", "streamMaxAge": "1h", "streamDiscard": "new"}) {
+		err := sinkOf("hub/b/second", keys{key: value}).Ping(ctx)
+		g.Expect(err).To(Satisfy(is(sink.Unavailable, "stream-mismatch")))
+		g.Expect(err.Error()).To(And(ContainSubstring("hub/a/first"), ContainSubstring(key+" is not the same")))
+	}
+	g.Expect(settings()).To(Equal(before))
+	g.Expect(messages(t, js, "capstan")).To(HaveLen(5))
+	g.Expect(sinkOf("hub/b/second", nil).Publish(ctx, news(6))).To(Succeed())
+	g.Expect(settings()).To(Equal(before))
+	g.Expect(sinkOf("hub/a/first", keys{"streamMaxMsgs": 3}).Ping(ctx)).To(Succeed())
+	g.Expect(messages(t, js, "capstan")).To(HaveLen(3))
+
+	// The first backend that uses a stream of an older hub becomes its owner.
+	old := settings()
+	delete(old.Metadata, ownedBy)
+	_, err := js.UpdateStream(ctx, old)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(sinkOf("hub/b/second", keys{"streamMaxMsgs": 3}).Ping(ctx)).To(Succeed())
+	g.Expect(settings().Metadata).To(HaveKeyWithValue(ownedBy, "hub/b/second"))
+	g.Expect(first.Ping(ctx)).To(Satisfy(is(sink.Unavailable, "stream-mismatch")))
 }
 
 // TestReplicasNeedACluster: the error has the description of the server.
