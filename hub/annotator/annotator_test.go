@@ -236,6 +236,27 @@ func TestMachinePools(t *testing.T) {
 		}
 		managed := pool("AWSManagedMachinePool", "managed", spec)
 		w.awaits(managed).Should(And(HaveKeyWithValue(annotation.EphemeralDisk, "80Gi"), HaveKeyWithValue(annotation.Labels, ContainSubstring("kubernetes.io/os="+os))))
+		// On Bottlerocket, pods use the data volume.
+		volumes := func(more map[string]any) map[string]any {
+			more["rootVolume"] = map[string]any{"size": int64(8)}
+			more["nonRootVolumes"] = []any{map[string]any{"deviceName": "/dev/sdf", "size": int64(500)}, map[string]any{"deviceName": "/dev/xvdb", "size": int64(120)}}
+			return more
+		}
+		rocket := pool("AWSMachinePool", "rocket", size(map[string]any{"awsLaunchTemplate": volumes(map[string]any{"instanceType": "m5.large", "imageLookupBaseOS": "bottlerocket-aws-k8s"})}))
+		if w.plane == newest { // The oldest's launch templates have no other volumes.
+			w.awaits(rocket).Should(HaveKeyWithValue(annotation.EphemeralDisk, "120Gi"))
+		} else {
+			w.awaits(rocket).Should(And(HaveKeyWithValue(annotation.CPU, "2"), Not(HaveKey(annotation.EphemeralDisk))))
+		}
+		unset := pool("AWSMachinePool", "unset", size(map[string]any{"awsLaunchTemplate": map[string]any{
+			"instanceType": "m5.large", "imageLookupFormat": "Bottlerocket-{{.K8sVersion}}", "rootVolume": map[string]any{"size": int64(8)},
+		}}))
+		w.awaits(unset).Should(And(HaveKeyWithValue(annotation.CPU, "2"), Not(HaveKey(annotation.EphemeralDisk))), "its size is not known")
+		if w.plane == newest { // And no such amiType.
+			managedRocket := pool("AWSManagedMachinePool", "managed-rocket", map[string]any{"amiType": "BOTTLEROCKET_ARM_64", "awsLaunchTemplate": volumes(map[string]any{"instanceType": "c6g.xlarge"})})
+			w.awaits(managedRocket).Should(HaveKeyWithValue(annotation.EphemeralDisk, "120Gi"))
+		}
+
 		rosa := pool("ROSAMachinePool", "rosa", map[string]any{"instanceType": "m5.large", "nodePoolName": "rosa"})
 		w.awaits(rosa).Should(HaveKeyWithValue(annotation.Memory, "8192Mi"))
 	})
@@ -315,6 +336,30 @@ func TestDeletion(t *testing.T) {
 	w.create(w.template("t", "m5.large"))
 	w.g.Consistently(func() map[string]string { return w.annotations(md) }, quiet).Should(BeEmpty())
 	w.patch(md, `{"metadata":{"finalizers":null}}`)
+}
+
+// EKS limits the pods of a managed node group without an image of its own, whatever its network
+// could have.
+func TestMaxPodsOfManagedNodeGroups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newest)
+	w.options.Pods = capacity.PodsPolicy{Mode: capacity.PodsENI}
+	w.start()
+	w.usual(region)
+	for name, c := range map[string]struct {
+		spec map[string]any
+		want string
+	}{
+		"small":  {map[string]any{"instanceType": "c6g.xlarge"}, "58"},
+		"big":    {map[string]any{"instanceType": "p4d.24xlarge"}, "250"},
+		"custom": {map[string]any{"instanceType": "p4d.24xlarge", "amiType": "CUSTOM"}, "737"},
+		"image":  {map[string]any{"instanceType": "p4d.24xlarge", "awsLaunchTemplate": map[string]any{"ami": map[string]any{"id": "ami-1"}}}, "737"},
+	} {
+		w.create(object(infrastructure+"/v1beta2", "AWSManagedMachinePool", w.namespace, name, c.spec))
+		mp := w.group("MachinePool", name, w.ref(infrastructure, "AWSManagedMachinePool", name))
+		w.create(mp)
+		w.awaits(mp).Should(HaveKeyWithValue(annotation.MaxPods, c.want), name)
+	}
 }
 
 // How pods are counted is chosen for all, or by a Cluster.

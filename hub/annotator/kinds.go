@@ -23,10 +23,14 @@ var groupFields = []string{
 	"spec.failureDomains",
 }
 
-// launchTemplate are the fields of a launch template in a pool.
-var launchTemplate = []string{
-	"spec.awsLaunchTemplate.instanceType",
-	"spec.awsLaunchTemplate.rootVolume.size",
+// machineFields are the fields of a machine's specification, in a template or in the launch template
+// of a pool.
+func machineFields(at string) []string {
+	fields := []string{"instanceType", "rootVolume.size", "nonRootVolumes", "imageLookupBaseOS", "imageLookupFormat", "ami.id"}
+	for i := range fields {
+		fields[i] = at + "." + fields[i]
+	}
+	return fields
 }
 
 // fields are the fields of each kind that this package reads, besides capa.PlaceFields.
@@ -34,9 +38,9 @@ var fields = map[schema.GroupKind][]string{
 	capa.MachineDeployment:     groupFields,
 	capa.MachineSet:            groupFields,
 	capa.MachinePool:           groupFields,
-	capa.AWSMachineTemplate:    {"spec.template.spec.instanceType", "spec.template.spec.rootVolume.size", "status.nodeInfo.operatingSystem"},
-	capa.AWSMachinePool:        append([]string{"spec.mixedInstancesPolicy.overrides"}, launchTemplate...),
-	capa.AWSManagedMachinePool: append([]string{"spec.instanceType", "spec.diskSize", "spec.amiType"}, launchTemplate...),
+	capa.AWSMachineTemplate:    append([]string{"status.nodeInfo.operatingSystem"}, machineFields("spec.template.spec")...),
+	capa.AWSMachinePool:        append([]string{"spec.mixedInstancesPolicy.overrides"}, machineFields("spec.awsLaunchTemplate")...),
+	capa.AWSManagedMachinePool: append([]string{"spec.instanceType", "spec.diskSize", "spec.amiType"}, machineFields("spec.awsLaunchTemplate")...),
 	capa.ROSAMachinePool:       {"spec.instanceType", "spec.volumeSize"},
 }
 

@@ -16,11 +16,12 @@ import (
 // cluster-autoscaler reads them at a wrong path, so the labels annotation has them as well.
 var managedLabels = []string{clusterv1.NodeRoleLabelPrefix, clusterv1.NodeRestrictionLabelDomain, clusterv1.ManagedNodeLabelDomain}
 
-// least returns the capacity that each node of a group has, for any of its instance types.
-func least(all []capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
-	n := nodeOf(all[0], pods)
+// least returns the capacity that each node of a group has, for any of its instance types. limited
+// says that EKS limits the pods of its nodes.
+func least(all []capacity.Capacity, pods capacity.PodsPolicy, limited bool) annotation.Node {
+	n := nodeOf(all[0], pods, limited)
 	for _, c := range all[1:] {
-		other := nodeOf(c, pods)
+		other := nodeOf(c, pods, limited)
 		n.VCPU = min(n.VCPU, other.VCPU)
 		n.MemoryMiB = min(n.MemoryMiB, other.MemoryMiB)
 		n.GPUs = min(n.GPUs, other.GPUs)
@@ -33,12 +34,16 @@ func least(all []capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
 	return n
 }
 
-func nodeOf(c capacity.Capacity, pods capacity.PodsPolicy) annotation.Node {
-	return annotation.Node{
+func nodeOf(c capacity.Capacity, pods capacity.PodsPolicy, limited bool) annotation.Node {
+	n := annotation.Node{
 		VCPU: c.VCPU, MemoryMiB: c.MemoryMiB, GPUs: c.Accelerator.GPUs(),
 		Accelerator: c.Accelerator.Resource, AcceleratorCount: c.Accelerator.Count,
 		Pods: c.Pods(pods),
 	}
+	if limited && pods.Mode != capacity.PodsFixed { // A fixed number is what the user knows.
+		n.Pods = c.ManagedPods(n.Pods)
+	}
+	return n
 }
 
 // architecture returns the architecture of all types, or a notice if they differ.

@@ -70,8 +70,11 @@ func infrastructure(u *unstructured.Unstructured) (capa.Reference, bool) {
 type machines struct {
 	// types are the instance types: one, or all that a pool may mix; sorted.
 	types []string
-	// diskGiB is the size of the root volume; 0 when not set.
+	// diskGiB is the size of the volume that pods use; 0 when not set.
 	diskGiB int64
+	// limited says that EKS limits the pods of the nodes: those of a managed node group without an
+	// image of its own.
+	limited bool
 	// os is the value of the label kubernetes.io/os.
 	os string
 }
@@ -100,7 +103,7 @@ func resolveMachines(ctx context.Context, c client.Reader, group *unstructured.U
 		if err != nil {
 			return machines{}, err
 		}
-		m := machines{types: []string{t}, diskGiB: number(template, "spec", "template", "spec", "rootVolume", "size"), os: linux}
+		m := machines{types: []string{t}, diskGiB: volume(template, false, "spec", "template", "spec"), os: linux}
 		if strings.EqualFold(capa.Text(template, "status", "nodeInfo", "operatingSystem"), windows) {
 			m.os = windows
 		}
@@ -127,7 +130,8 @@ func resolvePool(ctx context.Context, c client.Reader, ref capa.Reference) (mach
 	if err != nil {
 		return machines{}, fmt.Errorf("failed to fetch %s %s/%s: %w", ref.Kind, ref.Namespace, ref.Name, err)
 	}
-	m := machines{os: linux, diskGiB: number(pool, "spec", "awsLaunchTemplate", "rootVolume", "size")}
+	amiType := capa.Text(pool, "spec", "amiType")
+	m := machines{os: linux, diskGiB: volume(pool, strings.HasPrefix(amiType, "BOTTLEROCKET_"), "spec", "awsLaunchTemplate")}
 	launched := capa.Text(pool, "spec", "awsLaunchTemplate", "instanceType")
 	switch ref.GroupKind {
 	case capa.AWSMachinePool:
@@ -136,8 +140,9 @@ func resolvePool(ctx context.Context, c client.Reader, ref capa.Reference) (mach
 		}
 	case capa.AWSManagedMachinePool:
 		m.types = []string{first(capa.Text(pool, "spec", "instanceType"), launched, defaultPoolType)}
-		m.diskGiB = max(m.diskGiB, number(pool, "spec", "diskSize"))
-		if strings.HasPrefix(capa.Text(pool, "spec", "amiType"), "WINDOWS_") {
+		m.diskGiB = max(m.diskGiB, number(pool, "spec", "diskSize")) // EKS applies it to the volume that pods use.
+		m.limited = amiType != "CUSTOM" && capa.Text(pool, "spec", "awsLaunchTemplate", "ami", "id") == ""
+		if strings.HasPrefix(amiType, "WINDOWS_") {
 			m.os = windows
 		}
 	case capa.ROSAMachinePool:
@@ -150,6 +155,29 @@ func resolvePool(ctx context.Context, c client.Reader, ref capa.Reference) (mach
 		return machines{}, &sentence{"instanceType is empty in " + ref.Kind, ErrNoInstanceType}
 	}
 	return m, nil
+}
+
+// dataDevice is the second volume of Bottlerocket. Containers and their images are on it; the root
+// volume only holds the operating system.
+const dataDevice = "/dev/xvdb"
+
+// volume returns the size of the volume that pods use, of a machine's specification at a path: the
+// root volume or, on Bottlerocket, the data volume. It is 0 when it is not set. The names by which
+// an image is looked up say whether it is Bottlerocket; nothing does if its id is given.
+func volume(u *unstructured.Unstructured, bottlerocket bool, at ...string) int64 {
+	for _, field := range []string{"imageLookupBaseOS", "imageLookupFormat"} {
+		bottlerocket = bottlerocket || strings.Contains(strings.ToLower(capa.Text(u, slices.Concat(at, []string{field})...)), "bottlerocket")
+	}
+	if !bottlerocket {
+		return number(u, slices.Concat(at, []string{"rootVolume", "size"})...)
+	}
+	others, _, _ := unstructured.NestedSlice(u.Object, slices.Concat(at, []string{"nonRootVolumes"})...)
+	for _, other := range others {
+		if v, ok := other.(map[string]any); ok && v["deviceName"] == dataDevice {
+			return number(&unstructured.Unstructured{Object: v}, "size")
+		}
+	}
+	return 0
 }
 
 // overrides returns the types of a mixed instances policy, which replace that of the launch

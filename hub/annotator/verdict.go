@@ -119,7 +119,7 @@ func (r *Reconciler) decide(ctx context.Context, l *reading, group *unstructured
 		all = append(all, answer.Capacity)
 	}
 	arch, mixed := architecture(all)
-	node := least(all, pods)
+	node := least(all, pods, made.limited)
 	node.DiskGiB = made.diskGiB
 	node.Labels = labelsOf(group, made, where.Region, arch)
 	return verdict{node: &node, notices: append(notices, mixed...), types: made.types, architecture: arch}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +31,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/instancestate"
 	"github.com/capstan-hub/capstan/playground/aws"
+	"github.com/capstan-hub/capstan/playground/aws/ec2"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
@@ -43,20 +46,29 @@ const (
 // herd is a management cluster with AWSMachines, and a hub that follows their instances.
 type herd struct {
 	*testing.T
+	herdOptions
 	g        *WithT
 	plane    *controlplane.ControlPlane
 	c        client.Client
 	machines metadata.ResourceInterface
 	sqs      *sqs.Service
-	// patches of AWSMachines that the hub has sent.
+	// patches of AWSMachines that the hub has sent, if it is in this process.
 	patches atomic.Int64
-	// many AWSMachines; events and seconds so far, so that each is newer than the last.
-	many, events, seconds int
+	// events and seconds so far, so that each is newer than the last.
+	events, seconds int
 }
 
-func newHerd(t *testing.T, many int) *herd {
+// herdOptions are what a herd has.
+type herdOptions struct {
+	// many AWSMachines, each with so many bytes more than it needs.
+	many, bytes int
+	// groups are MachineDeployments, and queues are read; the events come from the first one.
+	groups, queues int
+}
+
+func newHerd(t *testing.T, o herdOptions) *herd {
 	t.Helper()
-	h := &herd{T: t, g: NewWithT(t), many: many}
+	h := &herd{T: t, g: NewWithT(t), herdOptions: o}
 	h.g.SetDefaultEventuallyTimeout(10 * time.Minute)
 	h.g.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	var err error
@@ -72,7 +84,7 @@ func newHerd(t *testing.T, many int) *herd {
 	h.machines = all.Resource(schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Resource: "awsmachines"}).Namespace(metav1.NamespaceDefault)
 
 	h.sqs = sqs.New(sqs.Options{Seed: 1})
-	cloud, err := aws.Start(aws.Options{Services: []aws.Service{h.sqs}})
+	cloud, err := aws.Start(aws.Options{Services: []aws.Service{h.sqs, ec2.New(instanceRegion)}})
 	h.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(cloud.Stop)
 	for name, value := range cloud.Env() {
@@ -82,21 +94,41 @@ func newHerd(t *testing.T, many int) *herd {
 		Region: instanceRegion, BaseEndpoint: sdk.String(cloud.URL()),
 		Credentials: credentials.NewStaticCredentialsProvider(aws.AccessKeyID, aws.SecretAccessKey, ""),
 	})
-	_, err = queues.CreateQueue(t.Context(), &api.CreateQueueInput{QueueName: sdk.String("events")})
-	h.g.Expect(err).NotTo(HaveOccurred())
-
 	const infrastructure = "infrastructure.cluster.x-k8s.io"
 	h.create(infrastructure+"/v1beta2", "AWSCluster", "c", map[string]any{"region": instanceRegion})
 	h.create("cluster.x-k8s.io/v1beta2", "Cluster", "c", map[string]any{"infrastructureRef": map[string]any{"apiGroup": infrastructure, "kind": "AWSCluster", "name": "c"}})
-	h.create("eventing.kyma-project.io/v1alpha1", "EventingBackend", "events", map[string]any{"type": "sqs", "config": []any{
-		map[string]any{"role": "source"}, map[string]any{"queueName": "events"}, map[string]any{"region": instanceRegion},
-		map[string]any{"accounts": []any{instanceAccount}},
-	}})
-	h.parallel(many, func(i int) {
+	for i := range o.queues {
+		name := queue(i)
+		_, err = queues.CreateQueue(t.Context(), &api.CreateQueueInput{QueueName: sdk.String(name)})
+		h.g.Expect(err).NotTo(HaveOccurred())
+		h.create("eventing.kyma-project.io/v1alpha1", "EventingBackend", name, map[string]any{"type": "sqs", "config": []any{
+			map[string]any{"role": "source"}, map[string]any{"queueName": name}, map[string]any{"region": instanceRegion},
+			map[string]any{"accounts": []any{instanceAccount}},
+		}})
+	}
+	h.parallel(o.many, func(i int) {
 		h.create(infrastructure+"/v1beta2", "AWSMachine", machine(i), map[string]any{"instanceType": "m5.large", "instanceID": instance(i), "providerID": "aws:///eu-west-1a/" + instance(i)})
 	})
-	h.start()
+	if o.groups > 0 {
+		h.create(infrastructure+"/v1beta2", "AWSMachineTemplate", "t", map[string]any{"template": map[string]any{"spec": map[string]any{"instanceType": "m5.large"}}})
+	}
+	h.parallel(o.groups, func(i int) {
+		h.create("cluster.x-k8s.io/v1beta2", "MachineDeployment", fmt.Sprintf("md-%d", i), map[string]any{
+			"clusterName": "c", "replicas": int64(0), "selector": map[string]any{}, "template": map[string]any{"spec": map[string]any{
+				"clusterName": "c", "bootstrap": map[string]any{"dataSecretName": "x"},
+				"infrastructureRef": map[string]any{"apiGroup": infrastructure, "kind": "AWSMachineTemplate", "name": "t"},
+			}},
+		})
+	})
 	return h
+}
+
+// queue is the name of a queue and of its EventingBackend; that of the events is the first.
+func queue(i int) string {
+	if i == 0 {
+		return "events"
+	}
+	return fmt.Sprintf("events-%d", i)
 }
 
 func machine(i int) string { return fmt.Sprintf("m-%d", i) }
@@ -110,6 +142,9 @@ func (h *herd) create(apiVersion, kind, name string, spec map[string]any) {
 	u.SetNamespace(metav1.NamespaceDefault)
 	u.SetName(name)
 	u.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "c"})
+	if h.bytes > 0 && kind == "AWSMachine" {
+		u.SetAnnotations(map[string]string{"example.org/more": strings.Repeat("x", h.bytes)})
+	}
 	h.g.Expect(h.c.Create(h.Context(), u)).To(Succeed())
 }
 
@@ -217,18 +252,65 @@ func (h *herd) bare(n int) float64 {
 // and changes of state, beside the bare patches of the same objects before and after; a
 // spot notice behind 5,000 changes of state; and labels at 100 messages a second.
 func TestInstances(t *testing.T) {
-	h := newHerd(t, count(60, 5000))
+	h := newHerd(t, herdOptions{many: count(60, 5000), queues: 1})
+	h.start()
 	h.burst(count(20, 100), 5)
 	h.burst(count(40, 1000), 3)
 	h.burst(count(60, 5000), 5)
 	h.burst(count(180, 15_000), 1)
-	h.notice()
+	h.notice(h.many)
 	h.steady()
+}
+
+// TestManyMachines: a hub process with all its parts, in a management cluster with 50,000
+// AWSMachines of 4 KiB and more, 5,000 MachineDeployments and 20 queues: its start, labels, a spot
+// notice, and its memory.
+func TestManyMachines(t *testing.T) {
+	h := newHerd(t, herdOptions{many: count(300, 50_000), bytes: 3 << 10, groups: count(20, 5000), queues: count(3, 20)})
+	raw, err := h.plane.Kubeconfig("")
+	h.g.Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	h.g.Expect(os.WriteFile(file, raw, 0o600)).To(Succeed())
+	start := func() *hubProcess { return startHubOf(t, file, roleVariable+"="+allNamespaces, awsVariable+"=1") }
+
+	p := start()
+	h.g.Eventually(h.annotated).WithPolling(time.Second).Should(Equal(h.groups))
+	deleted := h.deleted()
+	h.change(0, "pending")
+	h.drained(deleted + 1)
+	p.stop()
+	// Now all is annotated, as at most starts.
+	h.seconds++
+	h.change(0, "running")
+	p = start()
+	h.drained(deleted + 2)
+	report(fmt.Sprintf("start with %d AWSMachines, %d MachineDeployments and %d queues, to the first label", h.many, h.groups, h.queues), time.Since(p.began).Seconds(), 30, "s")
+	report("resident after the start", float64(p.cost(t).Resident)/(1<<20), 600, "MiB")
+	h.burst(count(100, 15_000), 1)
+	h.notice(count(100, 5000))
+	c := p.cost(t)
+	report("resident after the bursts", float64(c.Resident)/(1<<20), 600, "MiB")
+	report("live heap and stacks for an AWSMachine", float64(c.Live)/float64(h.many)/1024, 8, "KiB")
+}
+
+// annotated is the number of MachineDeployments with capacity annotations.
+func (h *herd) annotated() int {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "MachineDeploymentList"})
+	h.g.Expect(h.c.List(h.Context(), list)).To(Succeed())
+	n := 0
+	for i := range list.Items {
+		if _, has := list.Items[i].Annotations["capacity.cluster-autoscaler.kubernetes.io/cpu"]; has {
+			n++
+		}
+	}
+	return n
 }
 
 // burst of messages, so many times; the median counts.
 func (h *herd) burst(messages, times int) {
 	h.Helper()
+	inProcess := h.patches.Load() > 0
 	type run struct{ rate, patches, bare float64 }
 	objects := min(messages, h.many)
 	all := make([]run, times)
@@ -246,7 +328,9 @@ func (h *herd) burst(messages, times int) {
 		h.drained(deleted + messages)
 		took := time.Since(began).Seconds()
 		patched = h.patches.Load() - patched
-		h.g.Expect(patched).To(BeNumerically(">=", objects))
+		if inProcess {
+			h.g.Expect(patched).To(BeNumerically(">=", objects))
+		}
 		after := h.bare(objects)
 		all[n] = run{float64(messages) / took, float64(patched) / took, (before + after) / 2}
 		before = after
@@ -260,31 +344,31 @@ func (h *herd) burst(messages, times int) {
 		messages, objects, times, r.rate, r.patches, r.bare, r.rate/r.bare, labelsAtLeast, verdict)
 }
 
-// notice behind many changes of state.
-func (h *herd) notice() {
+// notice behind changes of state; both together are so many.
+func (h *herd) notice(many int) {
 	h.Helper()
 	var took []time.Duration
 	for range count(1, 5) {
 		h.seconds++
-		bodies := make([]string, h.many)
+		bodies := make([]string, many)
 		for i := range bodies {
 			bodies[i] = h.body(i, 2, "running")
 		}
-		bodies[h.many-1] = h.body(h.many-1, 1, "")
+		bodies[many-1] = h.body(many-1, 1, "")
 		deleted, began := h.deleted(), time.Now()
 		h.put(bodies...)
 		h.g.Eventually(func() string {
-			m, err := h.machines.Get(h.Context(), machine(h.many-1), metav1.GetOptions{})
+			m, err := h.machines.Get(h.Context(), machine(many-1), metav1.GetOptions{})
 			h.g.Expect(err).NotTo(HaveOccurred())
 			event, err := instancestate.GetEventFromSQS(h.Context(), m)
 			h.g.Expect(err).NotTo(HaveOccurred())
 			return event.ID
 		}).Should(Equal(fmt.Sprintf("e-%d", h.events)))
 		took = append(took, time.Since(began))
-		h.drained(deleted + h.many)
+		h.drained(deleted + many)
 	}
 	slices.Sort(took)
-	report(fmt.Sprintf("spot notice behind %d changes of state, median of %d", h.many-1, len(took)), took[len(took)/2].Seconds(), 1, "s")
+	report(fmt.Sprintf("spot notice behind %d changes of state, median of %d", many-1, len(took)), took[len(took)/2].Seconds(), 1, "s")
 	report("the same, slowest", took[len(took)-1].Seconds(), 1, "s")
 }
 

@@ -26,12 +26,20 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/capstan-hub/capstan/hub"
+	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
 )
 
-// roleVariable of the environment makes the test binary a hub of the namespace that
-// it names.
-const roleVariable = "CAPSTAN_BENCH_HUB"
+const (
+	// roleVariable of the environment makes the test binary a hub of the namespace that it names;
+	// allNamespaces for a hub of all.
+	roleVariable  = "CAPSTAN_BENCH_HUB"
+	allNamespaces = "*"
+	// awsVariable makes that hub follow instances and annotate node groups. The environment of the
+	// SDK says where AWS is.
+	awsVariable = "CAPSTAN_BENCH_AWS"
+)
 
 // cost is what a hub process holds. Sizes are bytes.
 type cost struct {
@@ -78,8 +86,19 @@ func serveHub(namespace, kubeconfig string) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	h, err := hub.New(hub.Options{Config: config, Namespace: namespace, AllowLoopback: true, AllowLoopbackGit: true, Registerer: registry, Logger: logr.Discard(),
-		Dashboard: hub.Dashboard{BindAddress: os.Getenv(dashboardVariable), Auth: dashboard.AuthNone}})
+	o := hub.Options{
+		Config: config, Namespace: strings.TrimPrefix(namespace, allNamespaces), AllowLoopback: true, AllowLoopbackGit: true, Registerer: registry, Logger: logr.Discard(),
+		Dashboard: hub.Dashboard{BindAddress: os.Getenv(dashboardVariable), Auth: dashboard.AuthNone},
+	}
+	if os.Getenv(awsVariable) != "" {
+		loaded, err := awsconfig.Load(context.Background(), awsconfig.Options{})
+		if err != nil {
+			return err
+		}
+		defer loaded.Close()
+		o.AWS, o.Annotator.AWS, o.Eventing.SQSSourceNamespaces = loaded, loaded, []string{schema.AllNamespaces}
+	}
+	h, err := hub.New(o)
 	if err != nil {
 		return err
 	}
@@ -181,9 +200,16 @@ type hubProcess struct {
 // startHub starts a hub for a namespace of the management cluster.
 func startHub(t testing.TB, namespace string) *hubProcess {
 	t.Helper()
+	return startHubOf(t, kubeconfigFile, roleVariable+"="+namespace)
+}
+
+// startHubOf starts a hub of the management cluster of a kubeconfig, with variables of the
+// environment.
+func startHubOf(t testing.TB, kubeconfig string, environment ...string) *hubProcess {
+	t.Helper()
 	g := NewWithT(t)
-	h := &hubProcess{command: exec.Command(os.Args[0], kubeconfigFile)}
-	h.command.Env = append(os.Environ(), roleVariable+"="+namespace)
+	h := &hubProcess{command: exec.Command(os.Args[0], kubeconfig)}
+	h.command.Env = append(os.Environ(), environment...)
 	h.command.Stderr = os.Stderr
 	var err error
 	h.in, err = h.command.StdinPipe()
