@@ -92,7 +92,7 @@ func problemOf(err error, at place) problem {
 		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB, or one object is larger than %d MiB: remove some, or %s",
 			kind, where, at.limits.listed>>20, maxObject>>20, at.fewer())}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (config/rbac/workload)", where, verbs, kind)}
+		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (%s)", where, verbs, kind, at.rights())}
 	case apierrors.IsTooManyRequests(err):
 		return problem{ReasonThrottled, fmt.Sprintf("%s rejects the list of %s: too many requests; the hub tries again", where, kind)}
 	}
@@ -138,6 +138,14 @@ func unquoted(err error) error {
 func needsUser(err error) bool {
 	return errors.Is(err, errNotInstalled) || errors.Is(err, errNotServed) || exceeds(err) ||
 		apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
+}
+
+// rights returns which rights the hub needs in the cluster.
+func (p place) rights() string {
+	if p.local {
+		return "config/rbac"
+	}
+	return "config/rbac/workload"
 }
 
 // fewer returns what a user can do so that the hub reads fewer objects of the kind.

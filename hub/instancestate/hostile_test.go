@@ -114,11 +114,35 @@ func TestKindThatCannotBeListed(t *testing.T) {
 	w.g.Eventually(func() float64 {
 		return w.metric("messages_total", "what=retried") + w.metric("messages_total", "what=deleted")
 	}).ShouldNot(BeZero())
+	w.awaitsReading(r, "events").Should(And(ContainSubstring("AWSMachine"), ContainSubstring("its events wait in the queue")))
 	r.stop()
 	w.g.Expect(w.sqs.Bodies(region, "events")).To(HaveLen(1))
 	w.recovers()
 	w.start()
 	w.awaits(m).Should(Equal("running"))
+	w.awaitsEmpty("events")
+}
+
+// TestMoreMachinesThanTheLimit: above the limit of a kind, no event is lost, and the source says
+// which flag to raise.
+func TestMoreMachinesThanTheLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newest)
+	w.usual()
+	w.fleet(4)
+	w.events()
+	w.maxLocalObjects = 3
+	r := w.start()
+	w.awaitsReading(r, "events").Should(Equal("the management cluster holds more than 3 objects of AWSMachine.infrastructure.cluster.x-k8s.io: remove some, " +
+		"or raise --management-max-objects, or restrict the program to one namespace (--namespace); its events wait in the queue"))
+	w.send("events", stateChange(instanceID(0), "running", 0), stateChange(instanceID(3), "running", 0))
+	w.g.Eventually(func() float64 { return w.metric("ignored_total", "reason=unread") }).Should(BeNumerically(">=", 2))
+	r.stop()
+	w.g.Expect(w.sqs.Stats(region, "events").Deleted).To(BeZero())
+	w.maxLocalObjects = 4
+	r = w.start()
+	w.g.Eventually(w.labels).Should(Equal(map[string]int{"running": 2, "": 2}))
+	w.awaitsReading(r, "events").Should(Equal("ready"))
 	w.awaitsEmpty("events")
 }
 

@@ -140,7 +140,7 @@ func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config,
 		Client: calls, QueueURL: s.queueURL, QueueName: s.queueName, Account: s.owner,
 		WaitTime: s.wait, VisibilityTimeout: s.visibility, PollersMin: s.pollersMin, PollersMax: s.pollersMax,
 		DeadLetterQueueURL: s.deadLetters,
-		Claim: func(string) error { return r.sources.claim(made) },
+		Claim:              func(string) error { return r.sources.claim(made) },
 		Handler: func(ctx context.Context, d *queue.Delivery) {
 			if r.sources.claim(made) != nil {
 				d.Release() // It was received for another source.

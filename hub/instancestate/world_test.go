@@ -83,6 +83,8 @@ type world struct {
 	options instancestate.Options
 	// pivoted is set with self-managed clusters; wide to watch all namespaces.
 	pivoted, wide bool
+	// maxLocalObjects of a kind; the default when 0.
+	maxLocalObjects int
 	// connections of the replicas, in the order of prepare.
 	connections []*clusters.Manager
 }
@@ -239,7 +241,7 @@ func (w *world) watchers(mgr manager.Manager) (mcmanager.Manager, *watchers.Watc
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	watching := watchers.New(watchers.Options{
-		Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, EveryReplica: true, Kinds: kinds, Logger: w.logger.WithName("watchers"),
+		Clusters: connections, Index: index.New(), SourceNamespace: namespace, SourcesIn: connections.SelfManaged, EveryReplica: true, MaxLocalObjects: w.maxLocalObjects, Kinds: kinds, Logger: w.logger.WithName("watchers"),
 		Timings: watchers.Timings{Check: 50 * time.Millisecond, Retry: 300 * time.Millisecond, RetryMax: time.Second, TransientRetry: 100 * time.Millisecond, Linger: 500 * time.Millisecond},
 	})
 	connections.AddListener(watching)

@@ -30,6 +30,8 @@ type Rule struct {
 	Latency time.Duration
 	// Hang sends no response until the caller cancels the call, or the Server stops.
 	Hang bool
+	// Cut closes the connection without a response.
+	Cut bool
 	// Fault in the response; the service answers when nil.
 	Fault *Fault
 }

@@ -188,6 +188,9 @@ func (s *Server) answer(w http.ResponseWriter, c *Call, service Service) *Fault 
 		}
 		panic(http.ErrAbortHandler) // This closes the connection without a response.
 	}
+	if rule.Cut {
+		panic(http.ErrAbortHandler)
+	}
 	if rule.Fault != nil {
 		return rule.Fault
 	}

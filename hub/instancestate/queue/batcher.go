@@ -39,8 +39,9 @@ type batcher struct {
 	clock clock.Clock
 	// call returns the jobs that failed and may be tried again.
 	call func(context.Context, []job) (again []job)
-	// done is called with the jobs that have ended, with success or not.
-	done func([]job)
+	// done is called with the jobs that have ended, and failed with those that have failed maxTries
+	// times.
+	done, failed func([]job)
 	wake chan struct{}
 
 	// mu guards the fields that follow.
@@ -50,8 +51,8 @@ type batcher struct {
 	active           int
 }
 
-func newBatcher(c clock.Clock, call func(context.Context, []job) []job, done func([]job)) *batcher {
-	return &batcher{clock: c, call: call, done: done, wake: make(chan struct{}, settlers)}
+func newBatcher(c clock.Clock, call func(context.Context, []job) []job, done, failed func([]job)) *batcher {
+	return &batcher{clock: c, call: call, done: done, failed: failed, wake: make(chan struct{}, settlers)}
 }
 
 // put adds jobs. It never blocks: the window bounds their number.
@@ -148,17 +149,22 @@ func (b *batcher) wait(ctx context.Context, drain <-chan struct{}, after time.Du
 // none is retried.
 func (b *batcher) finish(batch, again []job, draining bool) {
 	now := b.clock.Now()
-	failed := map[*Delivery]bool{}
-	var retry, over []job
+	unfinished := map[*Delivery]bool{}
+	var retry, over, failed []job
 	for _, j := range again {
-		if j.tries++; j.tries < maxTries && !draining {
-			failed[j.d] = true
+		switch j.tries++; {
+		case draining:
+			continue
+		case j.tries < maxTries:
 			j.due = now.Add(backoff.Policy{First: firstCallRetry, Max: lastCallRetry}.Doubled(int64(j.tries - 1)))
 			retry = append(retry, j)
+		default:
+			failed = append(failed, j)
 		}
+		unfinished[j.d] = true
 	}
 	for _, j := range batch {
-		if !failed[j.d] {
+		if !unfinished[j.d] {
 			over = append(over, j)
 		}
 	}
@@ -168,6 +174,9 @@ func (b *batcher) finish(batch, again []job, draining bool) {
 	b.mu.Unlock()
 	if len(over) > 0 {
 		b.done(over)
+	}
+	if len(failed) > 0 {
+		b.failed(failed)
 	}
 	// A worker that waits does not know of the delayed jobs, nor that no call is active.
 	b.signal()

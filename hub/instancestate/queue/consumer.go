@@ -121,8 +121,8 @@ func New(o Options) *Consumer {
 		o.Observer = noObserver{}
 	}
 	c := &Consumer{Options: o, url: o.QueueURL, window: map[*Delivery]struct{}{}, faults: map[string]fault{}, returned: map[string]returned{}, room: make(chan struct{})}
-	c.deletes = newBatcher(o.Clock, c.deleteBatch, c.settled)
-	c.changes = newBatcher(o.Clock, c.changeBatch, c.settled)
+	c.deletes = newBatcher(o.Clock, c.deleteBatch, c.settled, c.notDeleted)
+	c.changes = newBatcher(o.Clock, c.changeBatch, c.settled, c.settled)
 	return c
 }
 

@@ -30,6 +30,16 @@ func (c *Consumer) deleteBatch(ctx context.Context, jobs []job) []job {
 	return failedOf(jobs, out.Failed)
 }
 
+// notDeleted delays the next delivery of messages that cannot be deleted, as after a Retry: with the
+// visibility timeout alone, they would become dead letters within minutes.
+func (c *Consumer) notDeleted(jobs []job) {
+	for i := range jobs {
+		jobs[i].tries, jobs[i].visibility = 0, retryAfter(jobs[i].d.Receives)
+		c.returns(jobs[i].d, jobs[i].visibility)
+	}
+	c.changes.put(jobs...)
+}
+
 // changeBatch changes when messages become visible.
 func (c *Consumer) changeBatch(ctx context.Context, jobs []job) []job {
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(jobs))
