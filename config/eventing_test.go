@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +23,7 @@ import (
 // The samples are valid for their schemas.
 func TestSampleBackendsAreValid(t *testing.T) {
 	g := NewWithT(t)
-	r, err := schema.Types(schema.Options{NATSURL: "nats://nats:4222"})
+	r, err := schema.Types(schema.Options{NATSURL: "nats://nats:4222", SQSSourceNamespaces: []string{schema.AllNamespaces}})
 	g.Expect(err).NotTo(HaveOccurred())
 	var documents []string
 	for _, file := range []string{"eventingbackend.yaml", "eventing.yaml"} {
@@ -85,6 +86,9 @@ func TestColumnsOfEventingBackends(t *testing.T) {
 		{Type: "Publisher Proxy Ready", Status: metav1.ConditionTrue, Reason: "Publisher proxy deployment ready"},
 		{Type: "Subscription Controller Ready", Status: metav1.ConditionUnknown, Reason: "Subscription controller not ready"},
 		{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Backend not ready", Message: "unreachable"},
+	}, Delivery: &eventingv1.Delivery{
+		Waiting: 3, RefusedInARow: 4, GivenUp: 5,
+		OldestWaiting: &metav1.Time{Time: time.Now().Add(-5*time.Minute - 30*time.Second)}, LastSuccess: &metav1.Time{Time: time.Now().Add(-time.Hour - 30*time.Second)},
 	}}
 	g.Expect(world.admin.Status().Update(t.Context(), b)).To(Succeed())
 	shown := func(args ...string) [][]string {
@@ -101,5 +105,6 @@ func TestColumnsOfEventingBackends(t *testing.T) {
 	row := []any{"bus", "nats", "false", "False", "True", "Unknown", Not(BeEmpty())}
 	g.Expect(shown("ebe")).To(HaveExactElements(Equal(header), HaveExactElements(row...)))
 	g.Expect(shown("eventingbackends", "-o", "wide")).To(HaveExactElements(
-		Equal(append(header, "MESSAGE")), HaveExactElements(append(row, "unreachable")...)))
+		Equal(append(header, "WAITING", "OLDEST", "LAST SUCCESS", "REFUSED", "GIVEN UP", "MESSAGE")),
+		HaveExactElements(append(row, "3", HavePrefix("5m"), HavePrefix("60m"), "4", "5", "unreachable")...)))
 }

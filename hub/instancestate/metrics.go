@@ -94,7 +94,7 @@ var (
 	descReceive  = prometheus.NewDesc(metricPrefix+"last_receive_timestamp_seconds", "Unix time of the last successful receive, by source.", []string{"source"}, nil)
 	descVisible  = prometheus.NewDesc(metricPrefix+"queue_visible", "Visible messages in the queue, by source.", []string{"source"}, nil)
 	descInFlight = prometheus.NewDesc(metricPrefix+"queue_in_flight", "Messages that were received and are not deleted yet, by source.", []string{"source"}, nil)
-	descOldest   = prometheus.NewDesc(metricPrefix+"oldest_seconds", "Age of the oldest message that this replica has received and nobody has deleted, as far as it knows, by source; 0 without one.", []string{"source"}, nil)
+	descOldest   = prometheus.NewDesc(metricPrefix+"oldest_seconds", "Age of the oldest message that this replica has received and that is not deleted, as far as it knows, by source; 0 without one.", []string{"source"}, nil)
 	descDead     = prometheus.NewDesc(metricPrefix+"dead_letters", "Messages in the queue's dead-letter queue, by source.", []string{"source"}, nil)
 )
 

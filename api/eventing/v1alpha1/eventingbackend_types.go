@@ -165,8 +165,8 @@ type EventingBackendStatus struct {
 // +kubebuilder:printcolumn:name="Backend",type=string,JSONPath=".status.conditions[?(@.type==\"Backend Ready\")].status"
 // +kubebuilder:printcolumn:name="Publisher",type=string,JSONPath=".status.conditions[?(@.type==\"Publisher Proxy Ready\")].status"
 // +kubebuilder:printcolumn:name="Subscriptions",type=string,JSONPath=".status.conditions[?(@.type==\"Subscription Controller Ready\")].status"
-// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=".status.delivery.waiting"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=".status.delivery.waiting",priority=1
 // +kubebuilder:printcolumn:name="Oldest",type=date,JSONPath=".status.delivery.oldestWaiting",priority=1
 // +kubebuilder:printcolumn:name="Last Success",type=date,JSONPath=".status.delivery.lastSuccess",priority=1
 // +kubebuilder:printcolumn:name="Refused",type=integer,JSONPath=".status.delivery.refusedInARow",priority=1

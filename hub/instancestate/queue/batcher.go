@@ -42,7 +42,7 @@ type batcher struct {
 	// done is called with the jobs that have ended, and failed with those that have failed maxTries
 	// times.
 	done, failed func([]job)
-	wake chan struct{}
+	wake         chan struct{}
 
 	// mu guards the fields that follow.
 	mu sync.Mutex

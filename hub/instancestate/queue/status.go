@@ -15,8 +15,8 @@ type Status struct {
 	Message string
 	// LastReceive is the time of the last successful receive, including empty ones.
 	LastReceive time.Time
-	// Oldest is when SQS received the oldest message that this Consumer has received and nobody
-	// has deleted, as far as it knows; zero without one.
+	// Oldest is when SQS received the oldest message that this Consumer has received and that is
+	// not deleted, as far as it knows; zero without one.
 	Oldest time.Time
 	// Pollers that run.
 	Pollers int
