@@ -1,6 +1,8 @@
 package watchers
 
 import (
+	"cmp"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/capstan-hub/capstan/clusters"
@@ -46,15 +48,20 @@ func (l local) metrics() []prometheus.Metric {
 		return nil
 	}
 	var all []prometheus.Metric
-	for kind := range c.lockedState.keepers {
+	for kind, k := range c.lockedState.keepers {
 		objects := int64(0)
 		found, err := l.watcher.informersLocked(clusters.LocalName, kind, "")
 		for _, i := range found {
 			objects += i.objects.Load()
 		}
 		all = append(all, prometheus.MustNewConstMetric(descObjects, prometheus.GaugeValue, float64(objects), kind.String()))
-		if err != nil && err.Reason != "" && !err.NotInstalled() {
-			all = append(all, prometheus.MustNewConstMetric(descUnreadable, prometheus.GaugeValue, 1, kind.String(), err.Reason))
+		if err == nil {
+			continue
+		}
+		// While it is listed again, the reason of the last list stays.
+		reason := cmp.Or(err.Reason, k.subject.lockedState.problem.reason)
+		if reason != "" && reason != ReasonNotInstalled {
+			all = append(all, prometheus.MustNewConstMetric(descUnreadable, prometheus.GaugeValue, 1, kind.String(), reason))
 		}
 	}
 	return all

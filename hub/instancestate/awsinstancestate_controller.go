@@ -86,6 +86,8 @@ type origin struct {
 	// source is the namespaced name of the EventingBackend; empty for an event that no
 	// queue delivered.
 	source string
+	// of is that source; nil without a queue.
+	of *source
 	// accounts whose events are accepted; those of the clusters when nil.
 	accounts []string
 	// account and region of the queue; empty when they are not known.
@@ -147,9 +149,9 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 	case owner.Foreign:
 		r.metrics.ignored.WithLabelValues(a.from.source, "foreign").Inc()
 		r.events.foreign(ctx, a.from.source, f)
-		t.done(r.foreign(a.from.source))
+		t.done(r.foreign(a, t))
 	case owner.Unknown:
-		reason, what := r.unknown(ctx, f, sent)
+		reason, what := r.unknown(ctx, a, f, sent)
 		r.metrics.ignored.WithLabelValues(a.from.source, reason).Inc()
 		t.done(what)
 	case owner.Unplaced:
@@ -163,18 +165,23 @@ func (r *Labeler) route(ctx context.Context, a arrival, f message.Fact, sent tim
 	}
 }
 
-// foreign decides what to do with a fact of another account or region. While another source has
-// the same queue, it may belong to that one, which a user has to merge with this one.
-func (r *Labeler) foreign(from string) outcome {
-	name, _ := parseSource(from)
-	of := r.sources.get(name)
+// foreign decides what to do with a fact of another account or region. Only the leader gives it
+// up, because only the leader counts it in the status. It stays in the queue while another source
+// has the same queue, and may be the one that it is for, or while its own source is being replaced.
+func (r *Labeler) foreign(a arrival, t *tracker) outcome {
+	of := a.from.of
+	_, waited := t.received.(noDelivery)
 	switch {
-	case of == nil: // No queue delivered it, or it is not read any more.
-	case r.sources.shared(of):
+	case of == nil || waited:
+		return acknowledged // It is not in a queue any more.
+	case r.sources.get(of.name) != of:
 		return released
-	default:
-		of.gaveUp("foreign")
+	case r.sources.shared(of):
+		return failed
+	case !r.leads():
+		return released
 	}
+	of.gaveUp("foreign")
 	return acknowledged
 }
 
@@ -196,18 +203,22 @@ func (r *Labeler) later() outcome {
 // metrics. While objects cannot be read that it may be about, the fact stays in the queue. The
 // leader leaves a notice or an end in the queue for keepUnknown, and drops other facts. A standby
 // releases facts for that time, because only the leader reads every cluster.
-func (r *Labeler) unknown(ctx context.Context, f message.Fact, sent time.Time) (reason string, what outcome) {
+func (r *Labeler) unknown(ctx context.Context, a arrival, f message.Fact, sent time.Time) (reason string, what outcome) {
 	const unknown, unread = "unknown", "unread"
+	lasting := f.Kind.Notice() || message.Ending(f.Label)
 	switch {
 	case len(unsynced(ctx, r.reader(""), kindsOf(f))) > 0:
 		return unread, failed
+	case r.unread.state(ctx, r).member != "" && r.leads() && !lasting && a.from.of.crowded():
+		a.from.of.gaveUp("unread")
+		return unread, acknowledged
 	case r.unread.state(ctx, r).member != "":
 		return unread, r.later()
 	case r.Clock.Since(sent) > keepUnknown:
 		return unknown, acknowledged
 	case !r.leads():
 		return unknown, released
-	case f.Kind.Notice() || message.Ending(f.Label):
+	case lasting:
 		return unknown, failed
 	}
 	return unknown, acknowledged

@@ -66,7 +66,7 @@ func (d *drift) check(key owner.Key, u *unstructured.Unstructured) {
 	d.mu.Unlock()
 	if differs && now.polled == "" && d.r.leads() {
 		d.r.metrics.conflicting.Inc()
-		for source := range d.r.sources.statuses() {
+		for _, source := range d.r.sources.names() {
 			d.r.events.conflictingWriter(source, key, now.wrote, now.ours)
 		}
 	}

@@ -89,7 +89,7 @@ type gauges struct{ r *Labeler }
 var (
 	descPending  = prometheus.NewDesc(metricPrefix+"pending_objects", "Objects with events that are not written yet.", nil, nil)
 	descWaiting  = prometheus.NewDesc(metricPrefix+"waiting_events", "Events that wait for their object to appear.", nil, nil)
-	descUp       = prometheus.NewDesc(metricPrefix+"source_up", "Whether the last receive from the source's queue succeeded (1) or failed (0), by source.", []string{"source"}, nil)
+	descUp       = prometheus.NewDesc(metricPrefix+"source_up", "Whether the source's queue is read and its messages are settled (1) or not (0), by source.", []string{"source"}, nil)
 	descPollers  = prometheus.NewDesc(metricPrefix+"pollers", "Pollers that run, each with at most one receive, by source.", []string{"source"}, nil)
 	descReceive  = prometheus.NewDesc(metricPrefix+"last_receive_timestamp_seconds", "Unix time of the last successful receive, by source.", []string{"source"}, nil)
 	descVisible  = prometheus.NewDesc(metricPrefix+"queue_visible", "Visible messages in the queue, by source.", []string{"source"}, nil)

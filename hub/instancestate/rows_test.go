@@ -299,13 +299,16 @@ func TestRow15Spoofed(t *testing.T) {
 	w.usual()
 	m := w.fleet(1)[0]
 	w.events()
-	w.start()
+	r := w.start()
 	const detail = `{"instance-id":"i-00000000000000001","state":"terminated"}`
 	for _, who := range [][2]string{{"999999999999", region}, {account, "eu-west-1"}, {"", region}} {
 		w.send("events", eventOf(who[0], who[1], "aws.ec2", "EC2 Instance State-change Notification", begin, detail))
 	}
 	w.awaitsEmpty("events")
 	w.g.Expect(w.metric("ignored_total", "reason=foreign")).To(BeEquivalentTo(3))
+	status, _ := r.Source(client.ObjectKey{Namespace: w.namespace, Name: "events"})
+	w.g.Expect(status.Delivery.GivenUp).To(BeEquivalentTo(3))
+	w.g.Expect(status.Delivery.LastGivenUp.Reason).To(Equal("foreign"))
 	w.g.Expect(w.label(m)).To(BeEmpty())
 	w.awaitsEvents("events").Should(ContainElement(HavePrefix("Warning ForeignEvent")))
 	w.send("events", stateChange(instanceID(0), "running", 0))

@@ -68,10 +68,6 @@ func (s settings) in(home string) (region, account string) {
 	return region, account
 }
 
-// unknownAccount is the account of a queue whose URL does not name it. It matches no account of an
-// event, so that without a list of accounts no event is accepted.
-const unknownAccount = "unknown"
-
 // accountIn returns the account in the URL of a queue; empty when it names none.
 func accountIn(queueURL string) string {
 	u, err := url.Parse(queueURL)
@@ -92,7 +88,7 @@ func queueID(region, queueURL string) string {
 		return queueURL
 	}
 	host := u.Host
-	if strings.Contains(host, ".amazonaws.com") {
+	if strings.Contains(host, ".amazonaws.com") || strings.HasSuffix(host, ".api.aws") {
 		host = ""
 	}
 	return region + " " + host + u.Path
@@ -140,7 +136,7 @@ func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config,
 		Client: calls, QueueURL: s.queueURL, QueueName: s.queueName, Account: s.owner,
 		WaitTime: s.wait, VisibilityTimeout: s.visibility, PollersMin: s.pollersMin, PollersMax: s.pollersMax,
 		DeadLetterQueueURL: s.deadLetters,
-		Claim:              func(string) error { return r.sources.claim(made) },
+		Claim:              func() error { return r.sources.claim(made) },
 		Handler: func(ctx context.Context, d *queue.Delivery) {
 			if r.sources.claim(made) != nil {
 				d.Release() // It was received for another source.
@@ -156,13 +152,20 @@ func newSource(r *Labeler, of *eventingv1.EventingBackend, config schema.Config,
 	return made
 }
 
-// from returns the origin of a message of the queue, whose URL is known then.
+// account returns that of the queue: as configured, else as its URL names it; empty until it is
+// known.
+func (s *source) account() string {
+	if s.origin.account != "" {
+		return s.origin.account
+	}
+	url, _ := s.consumer.URL()
+	return accountIn(url)
+}
+
+// from returns the origin of a message of the queue.
 func (s *source) from() origin {
 	from := s.origin
-	if from.account == "" {
-		url, _ := s.consumer.URL()
-		from.account = cmp.Or(accountIn(url), unknownAccount)
-	}
+	from.account, from.of = s.account(), s
 	return from
 }
 
@@ -203,6 +206,16 @@ func (s *source) newLetters() int {
 	return status.DeadLetters
 }
 
+// takeOver continues the counts of the source that it replaces.
+func (s *source) takeOver(old *source) {
+	old.mu.Lock()
+	lost, last := old.lost, old.last
+	old.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost, s.last = s.lost+lost, last
+}
+
 // gaveUp counts a message that is deleted without an effect.
 func (s *source) gaveUp(reason string) {
 	s.mu.Lock()
@@ -210,6 +223,13 @@ func (s *source) gaveUp(reason string) {
 	s.lost++
 	s.last = eventingv1.GivenUp{Time: metav1.NewTime(s.r.Clock.Now().Truncate(time.Second)), Reason: reason}
 }
+
+// crowd is how many messages may be received and not settled while a self-managed cluster is not
+// read. SQS allows 120,000 for a queue, and delivers none of the others above that.
+const crowd = 50_000
+
+// crowded reports whether the queue has so many of them that further ones would stop it.
+func (s *source) crowded() bool { return s != nil && s.consumer.Status().NotVisible >= crowd }
 
 // delivery returns the state of the events.
 func (s *source) delivery() eventingv1.Delivery {

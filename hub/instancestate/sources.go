@@ -2,6 +2,7 @@ package instancestate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -138,7 +139,11 @@ func (s *sources) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		running = nil
 		s.replace(request.NamespacedName, nil)
 	case running == nil || !running.config.Equal(config):
-		running = newSource(s.r, backend, config, func() { s.enqueue(request.NamespacedName) })
+		next := newSource(s.r, backend, config, func() { s.enqueue(request.NamespacedName) })
+		if running != nil {
+			next.takeOver(running)
+		}
+		running = next
 		s.replace(request.NamespacedName, running)
 	}
 	if running != nil && s.r.leads() {
@@ -156,6 +161,9 @@ func (s *sources) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // several sources with one queue, the oldest reads it. The others would delete its events, or it
 // theirs, because each accepts other accounts.
 func (s *sources) claim(of *source) error {
+	if of.origin.accounts == nil && of.account() == "" {
+		return errors.New("the URL of the queue names no account: list accounts")
+	}
 	others := s.others(of)
 	if len(others) == 0 {
 		return nil
@@ -164,7 +172,7 @@ func (s *sources) claim(of *source) error {
 	for _, other := range others {
 		switch theirs, called, asked := other.queue(); {
 		case !other.precedes(of):
-		case theirs == id:
+		case theirs == id && id != "":
 			return fmt.Errorf("%w: EventingBackend %s, which is older, reads it", queue.ErrShared, other.name)
 		case !asked && called == name:
 			return fmt.Errorf("it is not known yet whether EventingBackend %s, which is older, reads the same queue", other.name)
@@ -173,13 +181,23 @@ func (s *sources) claim(of *source) error {
 	return nil
 }
 
-// shared reports whether a source has the queue of another one.
+// shared reports whether a source has the queue of another one, or may have it: while a queue is
+// not found, another one of its name may be the same.
 func (s *sources) shared(of *source) bool {
-	id, _, _ := of.queue()
+	id, name, _ := of.queue()
 	return slices.ContainsFunc(s.others(of), func(other *source) bool {
-		theirs, _, _ := other.queue()
-		return theirs == id
+		theirs, called, _ := other.queue()
+		return theirs == id && id != "" || called == name && (id == "" || theirs == "")
 	})
+}
+
+// names returns the names of the sources.
+func (s *sources) names() []string {
+	var names []string
+	for _, one := range s.others(nil) {
+		names = append(names, one.origin.source)
+	}
+	return names
 }
 
 // others returns all sources but one, which may be nil.

@@ -1,10 +1,10 @@
 package instancestate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,10 +70,11 @@ type unreadState struct {
 // state returns what cannot be read, at most unreadEvery ago.
 func (u *unread) state(ctx context.Context, r *Labeler) unreadState {
 	now := r.Clock.Now()
-	if last, recent := u.last(now); recent {
+	last, recent := u.last(now)
+	if recent {
 		return last
 	}
-	next := r.unreadNow(ctx)
+	next := r.unreadNow(ctx, last)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.lockedState.unreadState, u.lockedState.at = next, now
@@ -86,13 +87,15 @@ func (u *unread) last(now time.Time) (last unreadState, recent bool) {
 	return u.lockedState.unreadState, !u.lockedState.at.IsZero() && now.Sub(u.lockedState.at) < unreadEvery
 }
 
-func (r *Labeler) unreadNow(ctx context.Context) unreadState {
+// unreadNow returns what cannot be read now. A kind that is being listed again has no reason yet:
+// that of before stays.
+func (r *Labeler) unreadNow(ctx context.Context, before unreadState) unreadState {
 	var s unreadState
 	for _, why := range unsynced(ctx, r.reader(""), append(labelled(), capa.PlaceKinds()...)) {
-		if why.Reason != "" { // Without a reason it is being listed.
-			s.local = why.Message
+		if s.local = why.Message; why.Reason != "" {
 			break
 		}
+		s.local = before.local
 	}
 	s.member = r.unreadMember(ctx)
 	return s
@@ -107,16 +110,24 @@ func (r *Labeler) unreadMember(ctx context.Context) string {
 	case err != nil:
 		return err.Error()
 	}
+	var found []string
 	for i := range list.Items {
 		if list.Items[i].GetDeletionTimestamp() != nil {
 			continue // The hub leaves it.
 		}
 		ref := clusters.Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: list.Items[i].GetNamespace(), Name: list.Items[i].GetName()}
-		for _, why := range unsynced(ctx, r.reader(string(ref.ClusterName())), labelled()) {
-			return fmt.Sprintf("%s of the self-managed %s are not read: %s", why.Kind, ref, cmp.Or(why.Message, "the hub connects to it"))
+		if len(unsynced(ctx, r.reader(string(ref.ClusterName())), labelled())) > 0 {
+			found = append(found, ref.String())
 		}
 	}
-	return ""
+	if len(found) == 0 {
+		return ""
+	}
+	text := "the machines of the self-managed " + slices.Min(found) // The list has no order.
+	if more := len(found) - 1; more > 0 {
+		text += fmt.Sprintf(" and of %d other clusters", more)
+	}
+	return text + " are not read; its ClusterConnection says why"
 }
 
 // watchUnread reconciles the sources when what cannot be read has changed, until the context ends.

@@ -43,7 +43,7 @@ func TestEventingFlags(t *testing.T) {
 		return [][]string{o.Eventing.SQSSourceNamespaces, o.Eventing.SQSSinkNamespaces}
 	}
 	g.Expect(namespaces()).To(Equal([][]string{{"capstan-system"}, {"capstan-system"}}))
-	g.Expect(namespaces("--namespace=team-a")).To(Equal([][]string{{"team-a"}, {"team-a"}}))
+	g.Expect(namespaces("--namespace=team-a")).To(Equal([][]string{{"capstan-system"}, {"capstan-system"}}), "the namespace that it serves is not its own")
 	g.Expect(namespaces("--sqs-source-namespaces=a,b", "--sqs-sink-namespaces=*")).To(Equal([][]string{{"a", "b"}, {"*"}}))
 	g.Expect(namespaces("--sqs-source-namespaces=")).To(Equal([][]string{{}, {"capstan-system"}}))
 

@@ -279,9 +279,10 @@ func leaseNamespace(namespace string) string {
 	return os.Getenv(runtimeNamespace)
 }
 
-// home returns the hub's own namespace; empty when it is not known.
+// home returns the namespace in which the hub runs; empty when it is not known. That of --namespace
+// is only what it serves: its users need not be trusted with the hub's AWS credentials.
 func (s *settings) home() string {
-	if namespace := leaseNamespace(s.hub.Namespace); namespace != "" {
+	if namespace := os.Getenv(runtimeNamespace); namespace != "" {
 		return namespace
 	}
 	pod, err := os.ReadFile(s.podNamespace)

@@ -11,12 +11,11 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/publisher"
 )
 
+// DefaultDelivery is the least time between two writes of status.delivery. While only the last
+// success changes, it is steadyFactor times as long: a queue is read all the time.
 const (
-	// deliveryEvery is the least time between two writes of status.delivery.
-	deliveryEvery = time.Minute
-	// steadyEvery is the least time between two of them while only the last success changes: a
-	// queue is read all the time.
-	steadyEvery = 5 * time.Minute
+	DefaultDelivery = time.Minute
+	steadyFactor    = 5
 )
 
 // published returns the state of the events of a backend that is published to.
@@ -39,47 +38,57 @@ func timeOf(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
-// delivery returns the state of the events for the status, and the number of events that this
-// process has given up. now is nil when there is no state. What another process has counted stays
-// in the total, and the time of its last success if this one has none yet. The state in the status
-// is returned while it must not be written again.
-func (e *entry) delivery(before *eventingv1.Delivery, now *eventingv1.Delivery, at time.Time) (*eventingv1.Delivery, int64) {
-	if now == nil {
-		if before != nil {
-			before = &eventingv1.Delivery{LastSuccess: before.LastSuccess, GivenUp: before.GivenUp, LastGivenUp: before.LastGivenUp}
-		}
-		return before, e.givenUp
-	}
-	if now.GivenUp < e.givenUp {
-		e.givenUp = 0 // It counts anew, with another configuration.
-	}
-	next := *now
-	next.GivenUp -= e.givenUp
-	if before != nil {
-		next.GivenUp += before.GivenUp
-		if next.LastGivenUp == nil {
-			next.LastGivenUp = before.LastGivenUp
-		}
-		if next.LastSuccess == nil {
-			next.LastSuccess = before.LastSuccess
-		}
-	}
+// delivery returns the state of the events for the status; now is nil when there is none. What other
+// processes have given up, and what the status says of the last success and of the last event that
+// was given up, stays unless this process knows of a later one. The state in the status is returned
+// while it must not be written again.
+func (e *entry) delivery(before, now *eventingv1.Delivery, at time.Time, every time.Duration) *eventingv1.Delivery {
+	first := before == nil
 	switch {
-	case before == nil:
-		return &next, now.GivenUp
-	case e.deliveryWritten.IsZero(): // Another leader may just have written it.
+	case first && now == nil:
+		return nil
+	case first:
+		before = &eventingv1.Delivery{}
+	}
+	if !e.counting {
+		e.counting, e.othersGaveUp = true, before.GivenUp
+	}
+	if now == nil {
+		now = &eventingv1.Delivery{GivenUp: e.gaveUp}
+	}
+	if now.GivenUp < e.gaveUp { // It counts anew, because the queue of the publisher is another one.
+		e.othersGaveUp += e.gaveUp
+	}
+	e.gaveUp = now.GivenUp
+	next := *now
+	next.GivenUp += e.othersGaveUp
+	next.LastSuccess = later(before.LastSuccess, now.LastSuccess)
+	if last := before.LastGivenUp; last != nil && (next.LastGivenUp == nil || last.Time.After(next.LastGivenUp.Time.Time)) {
+		next.LastGivenUp = last
+	}
+	if first {
+		return &next
+	}
+	if e.deliveryWritten.IsZero() { // Another leader may just have written it.
 		e.deliveryWritten = at
 	}
 	steady := next
 	steady.LastSuccess = before.LastSuccess
-	wait := deliveryEvery
 	if equality.Semantic.DeepEqual(steady, *before) {
-		wait = steadyEvery
+		every *= steadyFactor
 	}
-	if at.Sub(e.deliveryWritten) < wait {
-		return before, e.givenUp
+	if at.Sub(e.deliveryWritten) < every {
+		return before
 	}
-	return &next, now.GivenUp
+	return &next
+}
+
+// later returns the later of two times; nil is earlier than all.
+func later(a, b *metav1.Time) *metav1.Time {
+	if a == nil || b != nil && b.After(a.Time) {
+		return b
+	}
+	return a
 }
 
 // losses describes the events that were given up; empty when there are none.

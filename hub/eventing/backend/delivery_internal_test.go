@@ -20,11 +20,11 @@ func TestDeliveryIsWrittenRarely(t *testing.T) {
 	lost := func(n int64, reason string) eventingv1.Delivery {
 		return eventingv1.Delivery{LastSuccess: at(0), GivenUp: n, LastGivenUp: &eventingv1.GivenUp{Time: *at(0), Reason: reason}}
 	}
-	status := (*eventingv1.Delivery)(nil)
+	var status *eventingv1.Delivery
 	write := func(e *entry, now eventingv1.Delivery, d time.Duration) bool {
-		next, givenUp := e.delivery(status, &now, begin.Add(d))
+		next := e.delivery(status, &now, begin.Add(d), time.Minute)
 		wrote := next != status
-		status, e.givenUp = next, givenUp
+		status = next
 		if wrote {
 			e.deliveryWritten = begin.Add(d)
 		}
@@ -34,23 +34,30 @@ func TestDeliveryIsWrittenRarely(t *testing.T) {
 	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(0)}, 0)).To(BeTrue())
 	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Minute), Waiting: 1}, 59*time.Second)).To(BeFalse())
 	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Minute), Waiting: 1}, time.Minute)).To(BeTrue())
-	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Hour), Waiting: 1}, 5*time.Minute)).To(BeFalse(), "only the last success has changed")
-	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(time.Hour), Waiting: 1}, 6*time.Minute)).To(BeTrue())
+	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(2 * time.Minute), Waiting: 1}, 5*time.Minute)).To(BeFalse(), "only the last success has changed")
+	g.Expect(write(first, eventingv1.Delivery{LastSuccess: at(2 * time.Minute), Waiting: 1}, 6*time.Minute)).To(BeTrue())
 	g.Expect(write(first, lost(2, "http-400"), 10*time.Minute)).To(BeTrue())
+	g.Expect(*status.LastSuccess).To(Equal(*at(2 * time.Minute)), "the later one stays")
 	g.Expect(write(first, lost(3, "http-422"), 11*time.Minute)).To(BeTrue())
 	g.Expect(status.GivenUp).To(BeEquivalentTo(3))
+	// The status has the count, but the answer to its write was lost.
+	again := first.delivery(status, &eventingv1.Delivery{GivenUp: 3, Waiting: 9}, begin.Add(12*time.Minute), time.Minute)
+	g.Expect(again.GivenUp).To(BeEquivalentTo(3))
 
 	second := &entry{}
-	g.Expect(write(second, eventingv1.Delivery{}, 12*time.Minute)).To(BeFalse(), "the first one may just have written it")
-	g.Expect(write(second, lost(1, "full"), 13*time.Minute)).To(BeTrue())
-	g.Expect(*status).To(Equal(eventingv1.Delivery{LastSuccess: at(0), GivenUp: 4, LastGivenUp: &eventingv1.GivenUp{Time: *at(0), Reason: "full"}}))
-	g.Expect(losses(status)).To(Equal("4 events were given up so far, the last one at 2026-01-10T10:00:00Z: full"))
-	// With another configuration, it counts anew.
-	g.Expect(write(second, eventingv1.Delivery{Waiting: 1}, 14*time.Minute)).To(BeTrue())
-	g.Expect(write(second, lost(2, "full"), 15*time.Minute)).To(BeTrue())
+	g.Expect(write(second, eventingv1.Delivery{}, 13*time.Minute)).To(BeFalse(), "the first one may just have written it")
+	late := lost(1, "full")
+	late.LastGivenUp.Time = *at(13 * time.Minute)
+	g.Expect(write(second, late, 14*time.Minute)).To(BeTrue())
+	g.Expect(*status).To(Equal(eventingv1.Delivery{LastSuccess: at(2 * time.Minute), GivenUp: 4, LastGivenUp: late.LastGivenUp}))
+	g.Expect(losses(status)).To(Equal("4 events were given up so far, the last one at 2026-01-10T10:13:00Z: full"))
+	// With another queue, it counts anew.
+	g.Expect(write(second, eventingv1.Delivery{Waiting: 1}, 15*time.Minute)).To(BeTrue())
+	g.Expect(status.GivenUp).To(BeEquivalentTo(4))
+	g.Expect(write(second, lost(2, "full"), 16*time.Minute)).To(BeTrue())
 	g.Expect(status.GivenUp).To(BeEquivalentTo(6))
 
-	next, _ := second.delivery(status, nil, begin.Add(time.Hour))
-	g.Expect(*next).To(Equal(eventingv1.Delivery{LastSuccess: at(0), GivenUp: 6, LastGivenUp: status.LastGivenUp}), "nothing else is known without a connection")
-	g.Expect(losses(nil)).To(BeEmpty())
+	next := second.delivery(status, nil, begin.Add(time.Hour), time.Minute)
+	g.Expect(*next).To(Equal(eventingv1.Delivery{LastSuccess: at(2 * time.Minute), GivenUp: 6, LastGivenUp: status.LastGivenUp}), "nothing else is known without a connection")
+	g.Expect(losses(&eventingv1.Delivery{})).To(BeEmpty())
 }

@@ -29,8 +29,10 @@ type entry struct {
 	statusKnown bool
 	// lastWritten is the status as this process left it; nil before.
 	lastWritten *eventingv1.EventingBackendStatus
-	// givenUp is the number of given-up events, by this process, that the status has.
-	givenUp int64
+	// counting is set when status.delivery was first read. othersGaveUp is how many events it says
+	// that were given up without gaveUp, the count of the queue or publisher in use.
+	counting             bool
+	othersGaveUp, gaveUp int64
 	// deliveryWritten is when this process last wrote status.delivery.
 	deliveryWritten time.Time
 	// reportedReady is the readiness in the last Event; empty before the first.

@@ -72,7 +72,7 @@ type Reading struct {
 
 // Timings of a Reconciler; zero means the default.
 type Timings struct {
-	Ping, PingRetry, Recheck, DrainGrace time.Duration
+	Ping, PingRetry, Recheck, DrainGrace, Delivery time.Duration
 }
 
 // Options of a Reconciler.
@@ -112,6 +112,7 @@ func (o *Options) defaults() {
 		{&o.Timings.PingRetry, DefaultPingRetry},
 		{&o.Timings.Recheck, DefaultRecheck},
 		{&o.Timings.DrainGrace, DefaultDrainGrace},
+		{&o.Timings.Delivery, DefaultDelivery},
 	} {
 		if *t.value == 0 {
 			*t.value = t.otherwise

@@ -289,9 +289,8 @@ func (r *Reconciler) write(ctx context.Context, b *eventingv1.EventingBackend, e
 	if !e.statusKnown {
 		e.restoreReported(b.Status)
 	}
-	var givenUp int64
 	now := r.Clock.Now()
-	f.delivery, givenUp = e.delivery(b.Status.Delivery, f.delivery, now)
+	f.delivery = e.delivery(b.Status.Delivery, f.delivery, now, r.Timings.Delivery)
 	written := !equality.Semantic.DeepEqual(f.delivery, b.Status.Delivery)
 	next := b.DeepCopy()
 	next.Status = f.status(b.Status, b.Generation, metav1.NewTime(now.Truncate(time.Second)))
@@ -304,7 +303,7 @@ func (r *Reconciler) write(ctx context.Context, b *eventingv1.EventingBackend, e
 		}
 		*b = *next
 	}
-	e.statusKnown, e.lastWritten, e.givenUp = true, b.Status.DeepCopy(), givenUp
+	e.statusKnown, e.lastWritten = true, b.Status.DeepCopy()
 	if written {
 		e.deliveryWritten = now
 	}

@@ -436,6 +436,40 @@ func TestDeadLetterBackend(t *testing.T) {
 	w.g.Eventually(func() []string { return w.events("b") }).Should(ContainElement("Warning EventsDropped 1 events were dropped, the last one with error http-400"))
 }
 
+// What was given up is in the status, on this leader and on the next one.
+func TestDelivery(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.options.Timings.Delivery, w.options.Timings.Recheck = 50*time.Millisecond, 100*time.Millisecond
+	receiver := w.receiver()
+	r := w.start(true)
+	w.backend("b", receiver.spec())
+	w.awaits("b").Should(good("http"))
+	w.publish(r, 0, 2)
+	w.g.Eventually(func() *eventingv1.Delivery { return w.get("b").Status.Delivery }).Should(And(Not(BeNil()), HaveField("LastSuccess", Not(BeNil()))))
+	refuse := func(r *replica, from, total int) {
+		receiver.answer.Store(http.StatusBadRequest)
+		w.publish(r, from, from+1)
+		w.g.Eventually(func() int64 { return w.get("b").Status.Delivery.GivenUp }).Should(BeEquivalentTo(total))
+		w.g.Expect(w.get("b").Status.Delivery.LastGivenUp.Reason).To(Equal("http-400"))
+		w.awaits("b").Should(HaveKeyWithValue("Publisher Proxy Ready",
+			HavePrefix(fmt.Sprintf("True Publisher proxy deployment ready: %d events were given up so far, the last one at ", total))))
+		receiver.answer.Store(http.StatusNoContent)
+	}
+	refuse(r, 10, 1)
+	refuse(r, 11, 2)
+	r.stop()
+	next := w.start(true)
+	w.g.Eventually(next.elected).Should(BeClosed())
+	w.g.Eventually(func() bool { _, known := next.Publisher().Status(w.key("b").String()); return known }).Should(BeTrue())
+	refuse(next, 12, 3)
+	receiver.answer.Store(0) // Events wait.
+	w.publish(next, 20, 23)
+	w.g.Eventually(func() *eventingv1.Delivery { return w.get("b").Status.Delivery }).Should(And(HaveField("Waiting", BeEquivalentTo(3)), HaveField("OldestWaiting", Not(BeNil()))))
+	receiver.answer.Store(http.StatusNoContent)
+	w.g.Eventually(func() int64 { return w.get("b").Status.Delivery.Waiting }).Should(BeZero())
+}
+
 // Only the leader writes the status. A new leader writes nothing while nothing has
 // changed. Each replica publishes its own events.
 func TestReplicas(t *testing.T) {

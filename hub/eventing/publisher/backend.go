@@ -41,7 +41,11 @@ func (b *backend) poke() {
 // offer queues an event that the backend selects.
 func (b *backend) offer(e ce.Event, from Source, walk bool) verdict {
 	entry, _ := event.EntryOf(event.KindOf(e))
-	return b.take(&item{event: e, from: from, size: sizeOf(e), level: entry.Level, since: b.clock.Now()}, walk)
+	since := b.clock.Now()
+	if walk && !e.Time().IsZero() && e.Time().Before(since) {
+		since = e.Time() // It has waited in its object.
+	}
+	return b.take(&item{event: e, from: from, size: sizeOf(e), level: entry.Level, since: since}, walk)
 }
 
 func (b *backend) take(it *item, walk bool) verdict {

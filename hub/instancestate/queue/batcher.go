@@ -149,7 +149,12 @@ func (b *batcher) wait(ctx context.Context, drain <-chan struct{}, after time.Du
 // none is retried.
 func (b *batcher) finish(batch, again []job, draining bool) {
 	now := b.clock.Now()
-	unfinished := map[*Delivery]bool{}
+	// An extension and the last job of a message may be in one batch.
+	type key struct {
+		d    *Delivery
+		last bool
+	}
+	unfinished := map[key]bool{}
 	var retry, over, failed []job
 	for _, j := range again {
 		switch j.tries++; {
@@ -161,10 +166,10 @@ func (b *batcher) finish(batch, again []job, draining bool) {
 		default:
 			failed = append(failed, j)
 		}
-		unfinished[j.d] = true
+		unfinished[key{j.d, j.last}] = true
 	}
 	for _, j := range batch {
-		if !unfinished[j.d] {
+		if !unfinished[key{j.d, j.last}] {
 			over = append(over, j)
 		}
 	}

@@ -65,9 +65,9 @@ type Options struct {
 	Window      int
 	WindowBytes int64
 	Handler     Handler
-	// Claim is called before each receive, with the URL of the queue; nil when not needed. An
-	// error, such as ErrShared, prevents the receive. It must not block.
-	Claim func(url string) error
+	// Claim is called before each receive, when the URL of the queue is known; nil when not
+	// needed. An error, such as ErrShared, prevents the receive. It must not block.
+	Claim func() error
 	// Observer may be nil.
 	Observer Observer
 	Clock    clock.WithTicker
@@ -96,6 +96,8 @@ type Consumer struct {
 	startupOver  bool
 	// returned are the messages that were returned to the queue, by id.
 	returned map[string]returned
+	// purged is when those that are not expected any more were last removed.
+	purged time.Time
 	// reserved is the room for the messages of receives in progress.
 	reserved int
 	// room is closed and replaced when the window shrinks.

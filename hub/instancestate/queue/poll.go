@@ -99,7 +99,7 @@ func (c *Consumer) fetch(wait time.Duration) ([]types.Message, error) {
 		return nil, err
 	}
 	if c.Claim != nil {
-		if err := c.Claim(url); err != nil {
+		if err := c.Claim(); err != nil {
 			c.failed(actionClaim, err)
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,6 +43,9 @@ func (c *Consumer) notDeleted(jobs []job) {
 
 // changeBatch changes when messages become visible.
 func (c *Consumer) changeBatch(ctx context.Context, jobs []job) []job {
+	if jobs = c.stillDue(jobs); len(jobs) == 0 {
+		return nil
+	}
 	entries := make([]types.ChangeMessageVisibilityBatchRequestEntry, len(jobs))
 	for i, j := range jobs {
 		entries[i] = types.ChangeMessageVisibilityBatchRequestEntry{
@@ -76,6 +80,14 @@ func (c *Consumer) changeBatch(ctx context.Context, jobs []job) []job {
 	}
 	c.mu.Unlock()
 	return failedOf(jobs, out.Failed)
+}
+
+// stillDue returns the jobs of a batch without the extensions of messages that are being settled: an
+// extension that is late would undo the delay of a retry.
+func (c *Consumer) stillDue(jobs []job) []job {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(jobs), func(j job) bool { return !j.last && j.d.state != handed })
 }
 
 // failedOf returns the jobs of a batch that may succeed when they are retried.

@@ -97,17 +97,29 @@ var actions = []struct {
 // fault is a sequence of failures of an action.
 type fault struct {
 	failures int
-	last     time.Time
-	class    Class
-	message  string
+	// first and last failure.
+	first, last time.Time
+	class       Class
+	message     string
 	// reported is set when it makes the Consumer not Ready.
 	reported bool
 }
 
-// faultLasts is how long a fault is reported after its last failure. An action that is not
-// needed again, for example because the messages expired, has no success that would end it. A
-// message that waits for a retry is retried within lastRetry.
-const faultLasts = 2 * lastRetry
+// A fault is reported for a time after its last failure. An action that is not needed again, for
+// example because the messages expired, has no success that would end it. One that a user has to
+// fix fails again when a message is retried, within lastRetry.
+const (
+	faultLasts      = 2 * lastRetry
+	faultLastsShort = time.Minute
+)
+
+// over reports whether a fault is not reported any more.
+func (f fault) over(now time.Time) bool {
+	if f.class.lasting() {
+		return now.Sub(f.last) > faultLasts
+	}
+	return now.Sub(f.last) > faultLastsShort
+}
 
 // receiveSucceeded records a successful receive.
 func (c *Consumer) receiveSucceeded(at time.Time) {
@@ -136,11 +148,14 @@ func (c *Consumer) failed(action string, err error) {
 	class := ClassOf(err)
 	c.Log.V(1).Info("Calling SQS failed", "action", action, "class", class, "error", err.Error())
 	c.change(func(*Status) {
+		now := c.Clock.Now()
 		f := c.faults[action]
-		f.failures++
-		f.last = c.Clock.Now()
-		if class.lasting() || f.failures >= failuresToReport {
-			f.reported, f.class, f.message = true, class, describe(action, err)
+		if f.failures++; f.failures == 1 {
+			f.first = now
+		}
+		f.last, f.class = now, class
+		if f.reported || class.lasting() || f.failures >= failuresToReport && now.Sub(f.first) >= failingToReport {
+			f.reported, f.message = true, describe(action, err)
 		}
 		c.faults[action] = f
 	})
@@ -153,7 +168,7 @@ func (c *Consumer) judgeLocked() {
 	for _, action := range actions {
 		f, failed := c.faults[action.name]
 		switch {
-		case failed && !action.reads && c.Clock.Since(f.last) > faultLasts:
+		case failed && !action.reads && f.over(c.Clock.Now()):
 			delete(c.faults, action.name)
 		case f.reported && s.Message == "":
 			s.Ready, s.Class, s.Message = false, f.class, f.message
@@ -176,8 +191,12 @@ func (c *Consumer) change(edit func(*Status)) {
 }
 
 // failuresToReport is how many calls of an action in a row must fail with an error that is not
-// lasting before the status shows it.
-const failuresToReport = 3
+// lasting, and failingToReport for how long, before the status shows it: several calls may be under
+// way at once.
+const (
+	failuresToReport = 3
+	failingToReport  = 2 * time.Second
+)
 
 // noObserver ignores all notifications.
 type noObserver struct{}

@@ -58,7 +58,8 @@ func (c *Consumer) returns(d *Delivery, after time.Duration) {
 	now := c.Clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.returned) >= c.Window {
+	if len(c.returned) >= c.Window && now.Sub(c.purged) >= c.VisibilityTimeout {
+		c.purged = now
 		maps.DeleteFunc(c.returned, func(_ string, r returned) bool { return r.until.Before(now) })
 	}
 	if len(c.returned) < c.Window {

@@ -182,12 +182,17 @@ func (s *Sink) ensure(ctx context.Context, conn *nats.Conn) error {
 	}
 	found := stream.CachedInfo().Config
 	if err := fits(found, s.stream); err != nil {
+		s.ready.Store(false) // The stream may have changed.
 		return err
 	}
 	// Without the right to change streams, each try would wait for an answer in vain.
 	if update, needed := merged(found, s.stream); update != nil && (needed || s.adopts.CompareAndSwap(false, true)) {
-		if _, err := js.UpdateStream(ctx, *update); err != nil && needed {
+		_, err := js.UpdateStream(ctx, *update)
+		switch {
+		case err != nil && needed:
 			return s.class(err, denials)
+		case err != nil && s.denials.Load() == denials:
+			s.adopts.Store(false) // It may succeed at the next ping.
 		}
 	}
 	s.ready.Store(true)

@@ -260,6 +260,7 @@ func TestStreamsHaveAnOwner(t *testing.T) {
 	g.Expect(sinkOf("hub/b/second", keys{"streamMaxMsgs": 3}).Ping(ctx)).To(Succeed())
 	g.Expect(settings().Metadata).To(HaveKeyWithValue(ownedBy, "hub/b/second"))
 	g.Expect(first.Ping(ctx)).To(Satisfy(is(sink.Unavailable, "stream-mismatch")))
+	g.Expect(first.Publish(ctx, news(7))).To(Satisfy(is(sink.Unavailable, "stream-mismatch")), "it published before")
 }
 
 // TestReplicasNeedACluster: the error has the description of the server.
