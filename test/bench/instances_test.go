@@ -340,8 +340,12 @@ func (h *herd) burst(messages, times int) {
 	if r.rate < labelsAtLeast*r.bare {
 		verdict = "MISSED"
 	}
-	fmt.Fprintf(os.Stderr, "| %d messages over %d machines, of the bare PATCH rate, median of %d (%.0f messages/s, %.0f patches/s, of %.0f/s) | %.2f | ≥ %.1f | %s |\n",
-		messages, objects, times, r.rate, r.patches, r.bare, r.rate/r.bare, labelsAtLeast, verdict)
+	patches := ""
+	if inProcess {
+		patches = fmt.Sprintf(" %.0f patches/s,", r.patches)
+	}
+	fmt.Fprintf(os.Stderr, "| %d messages over %d machines, of the bare PATCH rate, median of %d (%.0f messages/s,%s of %.0f/s) | %.2f | ≥ %.1f | %s |\n",
+		messages, objects, times, r.rate, patches, r.bare, r.rate/r.bare, labelsAtLeast, verdict)
 }
 
 // notice behind changes of state; both together are so many.
