@@ -108,7 +108,7 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 		ContainSubstring("Backend Ready is True: Backend ready"),
 		ContainSubstring("Publisher Proxy Ready is True: Publisher proxy deployment ready"),
 		ContainSubstring("Subscription Controller Ready is True: Subscription controller started, publish-only backend"),
-		MatchRegexp(`\bReady is True: Backend ready \(since`), ContainSubstring("EventingReady the backend of type nats is ready")))
+		MatchRegexp(`\bReady is True: Backend ready \(since`), ContainSubstring("EventingReady the backend of type nats is ready"), ContainSubstring("to be sent")))
 
 	// The proposal's mistakes, with its words; a backend that never was right is used for nothing.
 	configure("mistaken", `{type: nats, config: [{maxInFlightMessages: "ten"}, {foo: "bar"}]}`)

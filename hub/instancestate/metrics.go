@@ -112,7 +112,8 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 	}
 	put(descPending, float64(g.r.lanes.len()))
 	put(descWaiting, float64(g.r.ring.Len()))
-	for name, status := range g.r.sources.statuses() {
+	statuses, oldest := g.r.sources.statuses()
+	for name, status := range statuses {
 		up := 0.0
 		if status.Ready {
 			up = 1
@@ -125,8 +126,8 @@ func (g gauges) Collect(into chan<- prometheus.Metric) {
 		put(descVisible, float64(status.Visible), name)
 		put(descInFlight, float64(status.NotVisible), name)
 		age := time.Duration(0)
-		if !status.Oldest.IsZero() {
-			age = max(0, g.r.Clock.Since(status.Oldest))
+		if !oldest[name].IsZero() {
+			age = max(0, g.r.Clock.Since(oldest[name]))
 		}
 		put(descOldest, age.Seconds(), name)
 		if status.HasDeadLetters {

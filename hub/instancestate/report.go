@@ -20,7 +20,7 @@ type SourceStatus struct {
 	// Note is what a source that is ready cannot do; empty when there is nothing.
 	Note string
 	// Delivery is the state of the events. GivenUp counts since this replica began to read the
-	// queue with this configuration.
+	// queue.
 	Delivery eventingv1.Delivery
 }
 

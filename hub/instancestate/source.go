@@ -233,12 +233,12 @@ func (s *source) crowded() bool { return s != nil && s.consumer.Status().NotVisi
 
 // delivery returns the state of the events.
 func (s *source) delivery() eventingv1.Delivery {
-	status := s.consumer.Status()
+	status, oldest := s.consumer.Status(), s.consumer.Oldest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := eventingv1.Delivery{
 		Waiting: int64(status.Visible), InFlight: int64(status.NotVisible), DeadLetters: int64(status.DeadLetters), GivenUp: s.lost,
-		OldestWaiting: timeOf(status.Oldest), LastSuccess: timeOf(status.LastReceive),
+		OldestWaiting: timeOf(oldest), LastSuccess: timeOf(status.LastReceive),
 	}
 	if s.lost > 0 {
 		last := s.last

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -243,17 +244,11 @@ func (s *sources) replace(name types.NamespacedName, by *source) {
 	}
 }
 
-// statuses returns the status of each source, by name.
-func (s *sources) statuses() map[string]queue.Status {
-	s.mu.Lock()
-	all := make([]*source, 0, len(s.lockedState.running))
-	for _, one := range s.lockedState.running {
-		all = append(all, one)
+// statuses returns the status of each source, and when its oldest message was sent, by name.
+func (s *sources) statuses() (statuses map[string]queue.Status, oldest map[string]time.Time) {
+	statuses, oldest = map[string]queue.Status{}, map[string]time.Time{}
+	for _, one := range s.others(nil) {
+		statuses[one.origin.source], oldest[one.origin.source] = one.consumer.Status(), one.consumer.Oldest()
 	}
-	s.mu.Unlock()
-	statuses := make(map[string]queue.Status, len(all))
-	for _, one := range all {
-		statuses[one.origin.source] = one.consumer.Status()
-	}
-	return statuses
+	return statuses, oldest
 }

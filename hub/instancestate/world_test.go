@@ -432,10 +432,11 @@ func (w *world) awaits(o client.Object) AsyncAssertion {
 // awaitsEmpty waits until nothing is left in a queue.
 func (w *world) awaitsEmpty(queue string) {
 	w.Helper()
-	w.g.Eventually(func() int {
+	w.g.Eventually(func() string {
 		s := w.sqs.Stats(region, queue)
-		return s.Visible + s.InFlight + s.Delayed
-	}).Should(BeZero())
+		return fmt.Sprintf("%d left: %+v; retried %v, delete_failed %v, change_failed %v", s.Visible+s.InFlight+s.Delayed, s,
+			w.metric("messages_total", "what=retried"), w.metric("messages_total", "what=delete_failed"), w.metric("messages_total", "what=change_failed"))
+	}).Should(HavePrefix("0 left"))
 }
 
 // patch an object by a merge patch.

@@ -130,7 +130,8 @@ func TestBackends(t *testing.T) {
 	f.Backends = []eventingv1.EventingBackend{
 		backend("apps", "well", eventingv1.EventingBackendStatus{EventingReady: ptr.To(true)}),
 		backend("apps", "new", eventingv1.EventingBackendStatus{}),
-		backend("apps", "down", eventingv1.EventingBackendStatus{EventingReady: ptr.To(false), Conditions: []eventingv1.Condition{{Type: eventingv1.BackendReadyCondition, Status: "False", Reason: eventingv1.BackendNotReadyReason, Message: "no answer"}}}),
+		backend("apps", "down", eventingv1.EventingBackendStatus{EventingReady: ptr.To(false), Conditions: []eventingv1.Condition{{Type: eventingv1.BackendReadyCondition, Status: "False", Reason: eventingv1.BackendNotReadyReason, Message: "no answer"}},
+			Delivery: &eventingv1.Delivery{Waiting: 3, OldestWaiting: &metav1.Time{Time: now}}}),
 		backend("other", "invalid", eventingv1.EventingBackendStatus{EventingReady: ptr.To(true), BackendType: "beb", ValidationErrors: []eventingv1.ValidationError{wrong}}),
 	}
 	f.Events = []*eventsv1.Event{told("apps", "1", "EventingBackend", "down", "MalformedMessage", 0)}
@@ -138,6 +139,8 @@ func TestBackends(t *testing.T) {
 	backends := data[Backend](page, "entries")
 	g.Expect(backends).To(HaveLen(4))
 	g.Expect(backends[0]).To(And(HaveField("Name", "down"), HaveField("Mark", Mark{Bad, "Not ready"}), HaveField("Events", HaveLen(1)), HaveField("Conditions", HaveLen(1))))
+	g.Expect(*backends[0].Delivery).To(And(HaveField("Waiting", BeEquivalentTo(3)), HaveField("Oldest", now), HaveField("Success", BeZero()), HaveField("Source", false)))
+	g.Expect(backends[1].Delivery).To(BeNil())
 	g.Expect(backends[1]).To(And(HaveField("Mark", Mark{Bad, "Invalid"}), HaveField("InUse", "beb"), HaveField("Errors", []eventingv1.ValidationError{wrong})))
 	g.Expect(backends[2].Mark).To(Equal(Mark{Good, "Ready"}))
 	g.Expect(backends[3].Mark).To(Equal(Mark{Idle, "Not observed yet"}))

@@ -15,9 +15,6 @@ type Status struct {
 	Message string
 	// LastReceive is the time of the last successful receive, including empty ones.
 	LastReceive time.Time
-	// Oldest is when SQS received the oldest message that this Consumer has received and that is
-	// not deleted, as far as it knows; zero without one.
-	Oldest time.Time
 	// Pollers that run.
 	Pollers int
 	// Visible and NotVisible messages in the queue, and DeadLetters in its dead-letter
@@ -63,9 +60,7 @@ type Observer interface {
 func (c *Consumer) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.status
-	s.Oldest = c.oldestLocked()
-	return s
+	return c.status
 }
 
 // The actions whose errors are reported: Options.Claim, and calls of SQS.

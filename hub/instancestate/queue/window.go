@@ -52,7 +52,7 @@ type returned struct {
 	until time.Time
 }
 
-// returns remembers a message that becomes visible after a delay, for Status.Oldest. If it is not
+// returns remembers a message that becomes visible after a delay, for Oldest. If it is not
 // received here some time after that, another reader has it.
 func (c *Consumer) returns(d *Delivery, after time.Duration) {
 	now := c.Clock.Now()
@@ -67,10 +67,12 @@ func (c *Consumer) returns(d *Delivery, after time.Duration) {
 	}
 }
 
-// oldestLocked returns when the oldest message was sent that is in the window or was returned;
-// zero without one. A message that another reader deletes is not known of here: it counts until
-// it was expected again.
-func (c *Consumer) oldestLocked() time.Time {
+// Oldest returns when SQS received the oldest message that this Consumer has received and that is
+// not deleted, as far as it knows; zero without one. A message that another reader deletes counts
+// until it was expected here again. It looks at each of them.
+func (c *Consumer) Oldest() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var oldest time.Time
 	earlier := func(sent time.Time) {
 		if oldest.IsZero() || sent.Before(oldest) {
