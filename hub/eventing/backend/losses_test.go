@@ -207,6 +207,8 @@ type line struct {
 	address string
 	// cut closes all connections, and hangs passes nothing on.
 	cut, hangs atomic.Bool
+	// open connections.
+	open atomic.Int64
 }
 
 func newLine(t *testing.T, to string) *line {
@@ -235,6 +237,8 @@ func newLine(t *testing.T, to string) *line {
 
 // serve one connection until it ends, the line is cut, or the context ends.
 func (l *line) serve(ctx context.Context, from net.Conn, address string) {
+	l.open.Add(1)
+	defer l.open.Add(-1)
 	defer from.Close()
 	to, err := net.Dial("tcp", address)
 	if err != nil {
@@ -302,6 +306,7 @@ func calls(rules ...aws.Rule) func(*way) func() {
 
 func severed(w *way) func() {
 	w.line.cut.Store(true)
+	w.g.Eventually(w.line.open.Load).Should(BeZero()) // What is sent before that arrives.
 	return func() { w.line.cut.Store(false) }
 }
 
