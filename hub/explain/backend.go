@@ -23,7 +23,7 @@ func WriteBackend(out io.Writer, o *eventingv1.EventingBackend, now time.Time) e
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(table, "%s%s\t%s\n", indent, name, fmt.Sprintf(format, args...))
 	}
-	ready := backendCondition(o, eventingv1.ReadyCondition)
+	ready := o.Status.Condition(eventingv1.ReadyCondition)
 	switch {
 	case ready == nil:
 	case ready.Status == metav1.ConditionTrue:
@@ -86,13 +86,4 @@ func whyBackend(o *eventingv1.EventingBackend, ready *eventingv1.Condition) stri
 		return "it is ready; " + strings.TrimSuffix(ready.Message, ".") + "."
 	}
 	return "it is ready."
-}
-
-func backendCondition(o *eventingv1.EventingBackend, kind string) *eventingv1.Condition {
-	for i := range o.Status.Conditions {
-		if o.Status.Conditions[i].Type == kind {
-			return &o.Status.Conditions[i]
-		}
-	}
-	return nil
 }

@@ -206,14 +206,17 @@ func (r *Labeler) later() outcome {
 func (r *Labeler) unknown(ctx context.Context, a arrival, f message.Fact, sent time.Time) (reason string, what outcome) {
 	const unknown, unread = "unknown", "unread"
 	lasting := f.Kind.Notice() || message.Ending(f.Label)
-	switch {
-	case len(unsynced(ctx, r.reader(""), kindsOf(f))) > 0:
+	if len(unsynced(ctx, r.reader(""), kindsOf(f))) > 0 {
 		return unread, failed
-	case r.unread.state(ctx, r).member != "" && r.leads() && !lasting && a.from.of.crowded():
-		a.from.of.gaveUp("unread")
-		return unread, acknowledged
-	case r.unread.state(ctx, r).member != "":
+	}
+	if r.unread.state(ctx, r).member != "" {
+		if r.leads() && !lasting && a.from.of.crowded() {
+			a.from.of.gaveUp("unread")
+			return unread, acknowledged
+		}
 		return unread, r.later()
+	}
+	switch {
 	case r.Clock.Since(sent) > keepUnknown:
 		return unknown, acknowledged
 	case !r.leads():

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
+	"github.com/capstan-hub/capstan/playground/generated"
 )
 
 //go:generate go test . -run TestNothingIsLostIsDocumented -update
@@ -208,14 +208,8 @@ func (c cause) lasts(t *testing.T, when string) {
 	}
 }
 
-const (
-	lossesBegin = "<!-- generated: losses of sources -->\n"
-	lossesEnd   = "\n<!-- end of generated: losses of sources -->"
-)
-
 // The table in docs/losses.md has the causes that are tried.
 func TestNothingIsLostIsDocumented(t *testing.T) {
-	g := NewWithT(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "| cause | an event | where it shows | %s |\n|---|---|---|%s\n", strings.Join(times, " | "), strings.Repeat("---|", len(times)))
 	for _, c := range causes() {
@@ -225,17 +219,5 @@ func TestNothingIsLostIsDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |%s\n", c.name, c.does, c.shows, cells)
 	}
-	const file = "../../docs/losses.md"
-	written, err := os.ReadFile(file)
-	g.Expect(err).NotTo(HaveOccurred())
-	before, rest, found := strings.Cut(string(written), lossesBegin)
-	g.Expect(found).To(BeTrue())
-	_, after, found := strings.Cut("\n"+rest, lossesEnd)
-	g.Expect(found).To(BeTrue())
-	want := before + lossesBegin + strings.TrimSuffix(b.String(), "\n") + lossesEnd + after
-	if *update {
-		g.Expect(os.WriteFile(file, []byte(want), 0o644)).To(Succeed())
-		return
-	}
-	g.Expect(string(written)).To(Equal(want), "run `make generate`")
+	generated.Section(t, "../../docs/losses.md", "losses of sources", strings.TrimSuffix(b.String(), "\n"), *update)
 }

@@ -238,21 +238,13 @@ func (s *source) delivery() eventingv1.Delivery {
 	defer s.mu.Unlock()
 	d := eventingv1.Delivery{
 		Waiting: int64(status.Visible), InFlight: int64(status.NotVisible), DeadLetters: int64(status.DeadLetters), GivenUp: s.lost,
-		OldestWaiting: timeOf(oldest), LastSuccess: timeOf(status.LastReceive),
+		OldestWaiting: eventingv1.DeliveryTime(oldest), LastSuccess: eventingv1.DeliveryTime(status.LastReceive),
 	}
 	if s.lost > 0 {
 		last := s.last
 		d.LastGivenUp = &last
 	}
 	return d
-}
-
-// timeOf returns a time for a status; nil for none.
-func timeOf(t time.Time) *metav1.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
 // Count implements queue.Observer.

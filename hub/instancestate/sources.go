@@ -22,15 +22,11 @@ import (
 	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
-	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/instancestate/queue"
 )
 
 // sourceWorkers reconcile EventingBackends. A reconciliation does not wait for a queue.
 const sourceWorkers = 4
-
-// typeSQS is the type of backend that may be a source.
-const typeSQS = "sqs"
 
 // sources runs a consumer for each EventingBackend with role source.
 type sources struct {
@@ -136,7 +132,7 @@ func (s *sources) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	config, invalid := s.r.Backends.Resolve(backend)
 	switch {
 	case len(invalid) > 0: // The last valid configuration, if there is one, stays in use.
-	case config.Type != typeSQS || config.String(schema.RoleKey) != schema.RoleSource:
+	case !config.IsSource():
 		running = nil
 		s.replace(request.NamespacedName, nil)
 	case running == nil || !running.config.Equal(config):

@@ -27,6 +27,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/generated"
 )
 
 //go:generate go test . -run TestPolicyMatrix -update
@@ -34,9 +35,6 @@ import (
 var update = flag.Bool("update", false, "write the matrix in docs/security.md")
 
 const (
-	matrixBegin = "<!-- generated: policy matrix -->\n"
-	matrixEnd   = "\n<!-- end of generated: policy matrix -->"
-
 	teamNamespace, otherNamespace = "team", "other-team"
 )
 
@@ -320,20 +318,7 @@ func TestPolicyMatrix(t *testing.T) {
 			shown = got
 		})
 	}
-	g := NewWithT(t)
-	file := path("docs", "security.md")
-	written, err := os.ReadFile(file)
-	g.Expect(err).NotTo(HaveOccurred())
-	before, rest, found := strings.Cut(string(written), matrixBegin)
-	g.Expect(found).To(BeTrue())
-	_, after, found := strings.Cut("\n"+rest, matrixEnd)
-	g.Expect(found).To(BeTrue())
-	want := before + matrixBegin + shown + matrixEnd + after
-	if *update {
-		g.Expect(os.WriteFile(file, []byte(want), 0o644)).To(Succeed())
-		return
-	}
-	g.Expect(string(written)).To(Equal(want), "run `make generate`")
+	generated.Section(t, path("docs", "security.md"), "policy matrix", shown, *update)
 }
 
 // overlay renders a folder of config into another namespace, as a user's overlay does. The

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -153,6 +155,24 @@ type EventingBackendStatus struct {
 	// ObservedGeneration is the generation of the spec that the status belongs to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// Condition returns the condition of a type; nil when there is none.
+func (s *EventingBackendStatus) Condition(kind string) *Condition {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == kind {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// DeliveryTime returns a time for Delivery, with a precision of one second; nil for the zero time.
+func DeliveryTime(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
 // EventingBackend is an event backend: a broker, bus, queue or endpoint.

@@ -21,21 +21,13 @@ const (
 // published returns the state of the events of a backend that is published to.
 func published(s publisher.Status) eventingv1.Delivery {
 	d := eventingv1.Delivery{
-		Waiting: int64(s.Queued), OldestWaiting: timeOf(s.Oldest), LastSuccess: timeOf(s.LastPublish),
+		Waiting: int64(s.Queued), OldestWaiting: eventingv1.DeliveryTime(s.Oldest), LastSuccess: eventingv1.DeliveryTime(s.LastPublish),
 		RefusedInARow: int64(s.Refusals), GivenUp: int64(s.Dropped),
 	}
 	if s.Dropped > 0 {
-		d.LastGivenUp = &eventingv1.GivenUp{Time: *timeOf(s.LastDrop.At), Reason: s.LastDrop.Reason}
+		d.LastGivenUp = &eventingv1.GivenUp{Time: *eventingv1.DeliveryTime(s.LastDrop.At), Reason: s.LastDrop.Reason}
 	}
 	return d
-}
-
-// timeOf returns a time for a status; nil for none.
-func timeOf(t time.Time) *metav1.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
 // delivery returns the state of the events for the status; now is nil when there is none. What other

@@ -34,6 +34,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/aws"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/aws/sts"
+	"github.com/capstan-hub/capstan/playground/generated"
 	"github.com/capstan-hub/capstan/playground/nats"
 )
 
@@ -456,14 +457,8 @@ func (c trouble) lasts(t *testing.T, when string) {
 	w.g.Expect(status.LastDrop.Reason).NotTo(BeEmpty())
 }
 
-const (
-	wayBegin = "<!-- generated: losses of sinks -->\n"
-	wayEnd   = "\n<!-- end of generated: losses of sinks -->"
-)
-
 // The table in docs/losses.md has the troubles that are tried.
 func TestNothingIsLostOnTheWayIsDocumented(t *testing.T) {
-	g := NewWithT(t)
 	var b strings.Builder
 	fmt.Fprintf(&b, "| type | cause | an event | where it shows | %s |\n|---|---|---|---|%s\n", strings.Join(wayTimes, " | "), strings.Repeat("---|", len(wayTimes)))
 	for _, c := range troubles() {
@@ -473,17 +468,5 @@ func TestNothingIsLostOnTheWayIsDocumented(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |%s\n", c.kind, c.name, c.does, c.shows, strings.Repeat(cell, len(wayTimes)))
 	}
-	const file = "../../../docs/losses.md"
-	written, err := os.ReadFile(file)
-	g.Expect(err).NotTo(HaveOccurred())
-	before, rest, found := strings.Cut(string(written), wayBegin)
-	g.Expect(found).To(BeTrue())
-	_, after, found := strings.Cut("\n"+rest, wayEnd)
-	g.Expect(found).To(BeTrue())
-	want := before + wayBegin + strings.TrimSuffix(b.String(), "\n") + wayEnd + after
-	if *update {
-		g.Expect(os.WriteFile(file, []byte(want), 0o644)).To(Succeed())
-		return
-	}
-	g.Expect(string(written)).To(Equal(want), "run `make generate`")
+	generated.Section(t, "../../../docs/losses.md", "losses of sinks", strings.TrimSuffix(b.String(), "\n"), *update)
 }

@@ -27,7 +27,7 @@ const (
 
 // restoreReported reads which Events another process created for the status it wrote.
 func (e *entry) restoreReported(s eventingv1.EventingBackendStatus) {
-	if c := conditionOf(s, eventingv1.ReadyCondition); c != nil {
+	if c := s.Condition(eventingv1.ReadyCondition); c != nil {
 		e.reportedReady = c.Status
 	}
 	e.reportedErrors = joinErrors(s.ValidationErrors)
@@ -36,7 +36,7 @@ func (e *entry) restoreReported(s eventingv1.EventingBackendStatus) {
 // recordEvents creates Events for a settled status where it differs from the last
 // reported one.
 func (r *Reconciler) recordEvents(b *eventingv1.EventingBackend, e *entry) {
-	ready := conditionOf(b.Status, eventingv1.ReadyCondition)
+	ready := b.Status.Condition(eventingv1.ReadyCondition)
 	invalid := joinErrors(b.Status.ValidationErrors)
 	switch {
 	case invalid != "" && invalid != e.reportedErrors:

@@ -6,6 +6,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/hub/awsconfig"
+	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/beb"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/nats"
@@ -44,7 +45,7 @@ func Openers(w SinkOptions) map[string]Opener {
 		"http": func(o Opening) (sink.Sink, error) {
 			return webhook.Open(webhook.Options{Config: o.Config, Secret: o.Secret, Origin: w.Hub, Clock: w.Clock, AllowLoopback: w.AllowLoopback})
 		},
-		typeSQS: func(o Opening) (sink.Sink, error) {
+		schema.TypeSQS: func(o Opening) (sink.Sink, error) {
 			if w.AWS == nil {
 				return nil, errNoAWS
 			}

@@ -85,7 +85,7 @@ func (r *Reconciler) apply(ctx context.Context, b *eventingv1.EventingBackend) (
 	switch {
 	case len(invalid) > 0: // The configuration in use stays.
 		r.discardNext(e)
-	case isSource(config):
+	case config.IsSource():
 		r.secrets.Drop(name)
 		r.release(name, e)
 	default:
@@ -232,10 +232,10 @@ func (r *Reconciler) facts(ctx context.Context, b *eventingv1.EventingBackend, e
 			s.LastError = e.heldError
 		}
 		f.deadLetter = r.deadLetter(ctx, name.Namespace, e.active.config)
-	case config.Type != "" && isSource(config) && r.Reading == nil:
+	case config.IsSource() && r.Reading == nil:
 		f.source, f.problem = true, "AWS is not configured for this hub, so it cannot read SQS queues"
 	case r.Reading != nil:
-		f.source = config.Type != "" && isSource(config)
+		f.source = config.IsSource()
 		if reading, known := r.Reading(name); known {
 			f.source, f.activeType = true, reading.Config.Type
 			f.replacing = config.Type != "" && !reading.Config.Equal(config)
@@ -257,7 +257,7 @@ func (r *Reconciler) deadLetter(ctx context.Context, namespace string, c schema.
 	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, other); apierrors.IsNotFound(err) {
 		return fmt.Sprintf("EventingBackend %s of deadLetterBackend does not exist in namespace %s", name, namespace)
 	}
-	if config, invalid := r.Registry.Resolve(other); len(invalid) == 0 && isSource(config) {
+	if config, invalid := r.Registry.Resolve(other); len(invalid) == 0 && config.IsSource() {
 		return fmt.Sprintf("EventingBackend %s of deadLetterBackend has role source: the hub cannot publish to it", name)
 	}
 	return ""

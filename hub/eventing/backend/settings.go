@@ -20,17 +20,9 @@ const (
 	keyDeadLetter  = "deadLetterBackend"
 )
 
-// typeSQS is the type that may have role source.
-const typeSQS = "sqs"
-
-// isSource reports whether a configuration reads a queue instead of publishing to it.
-func isSource(c schema.Config) bool {
-	return c.Type == typeSQS && c.String(schema.RoleKey) == schema.RoleSource
-}
-
 // secretOf returns the name of the Secret of a configuration; empty when it has none.
 func secretOf(c schema.Config) string {
-	if c.Type == typeSQS { // It uses the hub's own credentials.
+	if c.Type == schema.TypeSQS { // It uses the hub's own credentials.
 		return ""
 	}
 	return c.String(keySecret)

@@ -189,20 +189,10 @@ func (f facts) status(before eventingv1.EventingBackendStatus, generation int64,
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
 		c.LastTransitionTime = now
-		if old := conditionOf(before, c.Type); old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
+		if old := before.Condition(c.Type); old != nil && old.Status == c.Status && !old.LastTransitionTime.IsZero() {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
 	s.EventingReady = ptr.To(ready.Status == metav1.ConditionTrue)
 	return s
-}
-
-// conditionOf a type; nil when there is none.
-func conditionOf(s eventingv1.EventingBackendStatus, kind string) *eventingv1.Condition {
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == kind {
-			return &s.Conditions[i]
-		}
-	}
-	return nil
 }

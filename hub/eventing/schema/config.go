@@ -44,6 +44,9 @@ func (c Config) Duration(name string) time.Duration { return get[time.Duration](
 // it.
 func (c Config) List(name string) []string { return get[[]string](c, name, List) }
 
+// IsSource reports whether the backend is a queue that the hub reads, and does not publish to.
+func (c Config) IsSource() bool { return c.Type == TypeSQS && c.String(RoleKey) == RoleSource }
+
 // Equal reports whether two configurations have the same values, in any notation.
 func (c Config) Equal(other Config) bool {
 	return c.Type == other.Type && reflect.DeepEqual(c.values, other.values)

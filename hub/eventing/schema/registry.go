@@ -97,11 +97,11 @@ func (r *Registry) Resolve(b *eventingv1.EventingBackend) (Config, []eventingv1.
 // checkNamespace returns an error when a configuration would use the hub's AWS credentials for
 // a namespace in which the administrator of the hub does not allow it.
 func (r *Registry) checkNamespace(c Config, namespace string) []eventingv1.ValidationError {
-	if c.Type != sqsType {
+	if c.Type != TypeSQS {
 		return nil
 	}
 	role, allowed, flag := c.String(RoleKey), r.sinks, SinkNamespacesFlag
-	if role == RoleSource {
+	if c.IsSource() {
 		allowed, flag = r.sources, SourceNamespacesFlag
 	}
 	if allowed.Include(namespace) {

@@ -25,10 +25,10 @@ const (
 	RemediateTerminated  = "terminated"
 )
 
-const (
-	sqsType = "sqs"
-	fifo    = ".fifo"
-)
+// TypeSQS is the type of Amazon SQS, the only one that may be a source.
+const TypeSQS = "sqs"
+
+const fifo = ".fifo"
 
 // SQS returns the schema of type sqs: one queue of Amazon SQS, to read from or to publish
 // to.
@@ -79,7 +79,7 @@ func SQS() Schema {
 	keys = append(keys, sourceKeys()...)
 	keys = append(keys, sinkKeys()...)
 	return Schema{
-		Type: sqsType, Title: "Amazon SQS", Keys: append(keys, publishing(RoleSink)...),
+		Type: TypeSQS, Title: "Amazon SQS", Keys: append(keys, publishing(RoleSink)...),
 		Rules: []Rule{oneQueue, noFIFOSource, externalIDNeedsRole, ownerNeedsName, pollersGrow, otherDeadLetters, sinkBackoff},
 	}
 }
