@@ -18,10 +18,13 @@ var management = controlplane.Share("capstan")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// A history takes several seconds against a real API server.
+	histories := "2"
+	if soak() {
+		histories = "200"
+	}
 	if set := flag.Lookup("rapid.checks"); set.Value.String() == set.DefValue {
-		// A history takes several seconds against a real API server. `make soak` plays
-		// many more.
-		if err := set.Value.Set("2"); err != nil {
+		if err := set.Value.Set(histories); err != nil {
 			panic(err)
 		}
 	}
