@@ -134,7 +134,7 @@ func addEventing(mgr manager.Manager, o Options) (*eventing, error) {
 	if err := e.reconciler.SetupWithManager(mgr); err != nil {
 		return nil, err
 	}
-	if _, err := collectors.Register(o.Registerer, e.reconciler.Publisher(), &backend.Collector{Reader: mgr.GetCache()}); err != nil {
+	if _, err := collectors.Register(o.Registerer, e.reconciler.Publisher(), box, &backend.Collector{Reader: mgr.GetCache()}); err != nil {
 		return nil, err
 	}
 	if o.Eventing.APIBindAddress != "0" {

@@ -4,7 +4,7 @@
 //
 // Contract: Start returns when the server accepts connections on loopback. Stop returns when
 // the server has ended. Restart ends it and starts it again with the same port and files, like
-// a broker that is upgraded. The caller must remove the files.
+// a broker that is upgraded; Change does so with other options. The caller must remove the files.
 //
 // Locking: a Server is used by one goroutine; the client that Inside returns is safe for
 // concurrent use.
@@ -75,6 +75,15 @@ func (s *Server) Stop() {
 func (s *Server) Restart() error {
 	s.Stop()
 	return s.start()
+}
+
+// Change restarts the server with options that change sets. A change of the port, the host or the
+// files has no effect.
+func (s *Server) Change(change func(*server.Options)) error {
+	host, port, files := s.options.Host, s.options.Port, s.options.StoreDir
+	change(&s.options)
+	s.options.Host, s.options.Port, s.options.StoreDir = host, port, files
+	return s.Restart()
 }
 
 // URL returns the address of the server.

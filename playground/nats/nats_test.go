@@ -3,6 +3,8 @@ package nats_test
 import (
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/gomega"
 
@@ -42,4 +44,13 @@ func TestRestart(t *testing.T) {
 	g.Expect(texts).To(Equal([]string{"one", "three"}))
 	_, err = s.Messages(t.Context(), "old")
 	g.Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
+
+	g.Expect(s.Change(func(o *server.Options) { o.JetStream, o.Port = false, 1 })).To(Succeed())
+	g.Expect(s.URL()).To(Equal(address))
+	_, err = s.Messages(t.Context(), "news")
+	g.Expect(err).To(MatchError(natsgo.ErrNoResponders))
+	g.Expect(s.Change(func(o *server.Options) { o.JetStream = true })).To(Succeed())
+	all, err = s.Messages(t.Context(), "news")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(all).To(HaveLen(2), "the files are the same")
 }

@@ -19,6 +19,7 @@ import (
 	api "github.com/aws/aws-sdk-go-v2/service/sqs"
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/go-logr/logr"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -291,6 +292,17 @@ func answering(code int64) func(*way) func() {
 	}
 }
 
+// changed returns how the NATS server fails with other options.
+func changed(begin, end func(*server.Options)) func(*way) func() {
+	return func(w *way) func() {
+		change := func(to func(*server.Options)) { // Another test may have its port for a moment.
+			w.g.Eventually(func() error { return w.streams.Change(to) }).Should(Succeed())
+		}
+		change(begin)
+		return func() { change(end) }
+	}
+}
+
 func calls(rules ...aws.Rule) func(*way) func() {
 	return func(w *way) func() {
 		var ends []func()
@@ -352,6 +364,12 @@ func troubles() []trouble {
 			w.streams.Stop()
 			return func() { w.g.Eventually(w.streams.Restart).Should(Succeed()) } // Another test may have its port for a moment.
 		}},
+		{kind: "nats", name: "JetStream is off", does: probed, shows: showsHeld, begin: changed(
+			func(o *server.Options) { o.JetStream = false }, func(o *server.Options) { o.JetStream = true })},
+		{kind: "nats", name: "the user may not publish to the subjects", does: probed, shows: showsHeld, begin: changed(func(o *server.Options) {
+			denied := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"capstan.>"}}}
+			o.Users, o.NoAuthUser = []*server.User{{Username: "hub", Password: "hub", Permissions: denied}}, "hub"
+		}, func(o *server.Options) { o.Users, o.NoAuthUser = nil, "" })},
 		{kind: "nats", name: "the stream is full (`streamDiscard: new`)", does: probed, shows: showsHeld, begin: func(w *way) func() {
 			w.stream(func(js jetstream.JetStream) error {
 				_, err := js.Publish(w.Context(), "capstan.other", nil)

@@ -29,8 +29,10 @@
 // died is published again under the same id.
 //
 // States (of a cluster's connection, of a backend) are published when they change. The
-// record holds the state that was published last. A hub that dies between Unreachable and
-// Ready therefore publishes a recovery after its restart, not a first contact.
+// record holds the state that was published last, and it is written before the event is
+// published. A hub that dies between Unreachable and Ready therefore publishes a recovery after
+// its restart. While the record cannot be written, the event waits, with a metric; the newest
+// state replaces it.
 //
 // # Why an annotation
 //
@@ -46,12 +48,15 @@
 // Outbox.mu guards all data about the objects; nothing is called while it is held.
 // Outbox.publishing keeps new events behind pending ones. It is held over the publisher's
 // Publish and Resync, which do not block, and is taken before mu.
-// The recorder's workers and the check for expiring credentials end with Start.
+// Metrics are collected under mu. The recorder's workers and the check for expiring credentials end with Start.
 //
 // # Trade-offs
 //
 // If an object is deleted, its unpublished events are lost, except those in the publisher's
 // queues. A Promotion shows only the events of its current run: events of an earlier run
-// that no backend got in time are not published any more. If a cluster flaps within one
-// second while the hub dies, one event may be missing.
+// that no backend got in time are not published any more. A change of a state costs two writes
+// of the record and waits for the first, a few milliseconds. If a cluster flaps within one second
+// while the hub dies, one event may have the id of an earlier one, and receivers that remember ids
+// ignore it. If the first expiry of a cluster's credentials is not recorded yet, a rotation that
+// happens while no hub runs has no event.
 package outbox

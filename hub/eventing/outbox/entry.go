@@ -36,6 +36,9 @@ type entry struct {
 	// object is the one in the informer's cache, which must not be changed.
 	object client.Object
 	level  level
+	// recorded: the record of the object has the level. held: its event waits for that,
+	// because a backend will receive it.
+	recorded, held bool
 	// edges are the ids of the level's events within the second edgeAt.
 	edges  []string
 	edgeAt time.Time
@@ -77,11 +80,15 @@ func (e *entry) observe(hub event.Hub, o client.Object, uid func(backend string)
 	if c, ok := o.(*capstanv1.ClusterConnection); ok {
 		e.observeCredentials(c, now)
 	}
-	state, at := stateOf(o)
-	if state == "" || at.IsZero() || state == e.level.State {
-		return
+	if state, at := stateOf(o); state != "" && !at.IsZero() && state != e.level.State {
+		e.changes(hub, level{From: e.level.State, State: state, At: at.UTC()})
 	}
-	e.level = level{From: e.level.State, State: state, At: at.UTC()}
+	e.recorded = r.Level != nil && r.Level.equal(e.level)
+}
+
+// changes the level. Edges to one state within one second have different ids.
+func (e *entry) changes(hub event.Hub, to level) {
+	e.level = to
 	edge, ok := e.edge(hub)
 	if !ok {
 		return
@@ -95,6 +102,9 @@ func (e *entry) observe(hub event.Hub, o client.Object, uid func(backend string)
 	}
 	e.edges = append(e.edges, edge.ID())
 }
+
+// unrecorded returns whether the record of the object must be written.
+func (e *entry) unrecorded() bool { return e.held || len(e.settled) > 0 }
 
 // forget removes the notes for which over returns true.
 func (e *entry) forget(over func(backend, id string) bool) {
@@ -193,6 +203,16 @@ func (e *entry) edge(hub event.Hub) (ce.Event, bool) {
 	return edge, true
 }
 
+// published returns the event of the level, unless it is held. Without a record, the hub could
+// die after a backend has received the event, and the next hub, which would not know of it, would
+// see no edge when the state changes back.
+func (e *entry) published(hub event.Hub) (ce.Event, bool) {
+	if e.held {
+		return ce.Event{}, false
+	}
+	return e.edge(hub)
+}
+
 // events returns the events that the object shows, in order.
 func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 	var all []ce.Event
@@ -206,7 +226,7 @@ func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 		return hub.Promotions(o)
 	case *capstanv1.ClusterConnection:
 		add(hub.ClusterRegistered(o), true)
-		add(e.edge(hub))
+		add(e.published(hub))
 		if c := e.credentials; o.Status.CredentialExpiryTime != nil {
 			if !c.RotatedAt.IsZero() {
 				add(hub.ClusterCredentialsRotated(o, c.RotatedAt))
@@ -216,7 +236,7 @@ func (e *entry) events(hub event.Hub, now time.Time) []ce.Event {
 		// The registration is first; the other events are independent, so their times order them.
 		slices.SortStableFunc(all[1:], func(x, y ce.Event) int { return x.Time().Compare(y.Time()) })
 	case *eventingv1.EventingBackend:
-		add(e.edge(hub))
+		add(e.published(hub))
 	}
 	return all
 }
@@ -234,4 +254,9 @@ func (e *entry) fresh(present []ce.Event) []ce.Event {
 	}
 	e.offered = ids
 	return fresh
+}
+
+// withdraw makes an event that was offered, when no backend received it, fresh again.
+func (e *entry) withdraw(one ce.Event) {
+	e.offered = slices.DeleteFunc(e.offered, func(id string) bool { return id == short(one.ID()) })
 }

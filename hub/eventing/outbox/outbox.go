@@ -10,6 +10,7 @@ import (
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -68,6 +69,7 @@ type key struct {
 type Outbox struct {
 	options   Options
 	publisher Publisher
+	failures  *prometheus.CounterVec
 
 	// publishing is held from when new events are found until the publisher has them, and
 	// over Resync; neither blocks. Otherwise a new event could overtake a pending one of the
@@ -100,7 +102,7 @@ func New(o Options) *Outbox {
 	if o.RecordDelay == 0 {
 		o.RecordDelay = DefaultRecordDelay
 	}
-	b := &Outbox{options: o}
+	b := &Outbox{options: o, failures: newFailures()}
 	b.lockedState.entries, b.lockedState.backends, b.lockedState.byID = map[key]*entry{}, map[string]*entry{}, map[string]key{}
 	return b
 }
@@ -139,7 +141,8 @@ func (b *Outbox) observe(o client.Object) {
 		return
 	}
 	o = whole(o)
-	if e == nil || e.object.GetUID() != o.GetUID() {
+	isNew := e == nil || e.object.GetUID() != o.GetUID()
+	if isNew {
 		b.forgetLocked(k)
 		e = newEntry(o)
 		b.lockedState.entries[k] = e
@@ -148,9 +151,48 @@ func (b *Outbox) observe(o client.Object) {
 		}
 	}
 	e.observe(b.options.Hub, o, b.uidLocked, now)
+	b.holdLocked(k, e, now)
+	if isNew && k.kind == eventingv1.EventingBackendKind {
+		b.holdAllLocked(now) // The new backend receives the latest levels.
+	}
 	fresh := b.freshLocked(k, e, now)
 	b.mu.Unlock()
 	b.publish(fresh)
+}
+
+// holdLocked holds the event of a level, and records the level, if a backend will receive the
+// event and the record does not have the level.
+func (b *Outbox) holdLocked(k key, e *entry, now time.Time) {
+	e.held = false
+	edge, ok := e.edge(b.options.Hub)
+	if !ok || e.recorded {
+		return
+	}
+	for _, to := range b.lockedState.backends {
+		e.held = e.held || !edge.Time().Before(b.since(to, now))
+	}
+	if !e.held {
+		return
+	}
+	e.withdraw(edge)
+	if b.lockedState.leading {
+		b.queueLocked(k).Add(k)
+	}
+}
+
+func (b *Outbox) holdAllLocked(now time.Time) {
+	for k, e := range b.lockedState.entries {
+		b.holdLocked(k, e, now)
+	}
+}
+
+// since is the time before which a backend receives no events.
+func (b *Outbox) since(backend *entry, now time.Time) time.Time {
+	since := backend.object.GetCreationTimestamp().Add(-skew)
+	if oldest := now.Add(-b.options.Horizon); since.Before(oldest) {
+		return oldest
+	}
+	return since
 }
 
 // margin is how much older than every backend the end of a promotion must be for the promotion
@@ -335,10 +377,7 @@ func (b *Outbox) pendingOf(k key, backend string) ([]waiting, error) {
 	if e == nil {
 		return nil, nil
 	}
-	since := to.object.GetCreationTimestamp().Add(-skew)
-	if oldest := now.Add(-b.options.Horizon); since.Before(oldest) {
-		since = oldest
-	}
+	since := b.since(to, now)
 	var found []waiting
 	settled := recordOf(e.object)
 	var last time.Time

@@ -77,8 +77,9 @@ func TestPublishedAgainAfterRestart(t *testing.T) {
 	l.end()
 	w.g.Expect(w.record(p)).To(BeEmpty())
 
-	forgetful := &broker{}
-	l = w.live(how{silent: true}, map[string]sink.Sink{"bus": forgetful})
+	forgetful, cut := &broker{}, &line{}
+	cut.now.Store(&fault{}) // No record is written, as if the process died before.
+	l = w.live(how{line: cut}, map[string]sink.Sink{"bus": forgetful})
 	all := []string{"promotion.detected.v1", "promotion.started.v1", "cluster.registered.v1", "cluster.unreachable.v1"}
 	w.g.Eventually(forgetful.kinds).Should(ConsistOf(all))
 	l.end()

@@ -51,7 +51,7 @@ func TestAPastPromotionNeedsNoEntry(t *testing.T) {
 	b.observe(strip(needed.DeepCopy()))
 	g.Expect(b.lockedState.entries).To(HaveLen(4))
 	g.Expect(b.lockedState.entries[keyOf(needed)].object).To(BeAssignableToTypeOf(needed), "an entry has it whole")
-	b.lead(true)
+	b.lockedState.leading = true
 	retried := old.DeepCopy()
 	retried.Generation, retried.Spec.Retry, retried.Status = 2, 1, capstanv1.PromotionStatus{
 		Retry: 1, Phase: capstanv1.PhasePromoting, StartTime: at(0), Attempt: &capstanv1.Attempt{Number: 2},

@@ -22,7 +22,7 @@ type record struct {
 	// To holds, by the UID of an EventingBackend, the ids that are settled there, each
 	// cut to idLength.
 	To map[types.UID][]string `json:"to,omitempty"`
-	// Level that was published last.
+	// Level that may have been published. It is recorded before its event is published.
 	Level *level `json:"level,omitempty"`
 	// Credentials that were published, or seen without an event, last.
 	Credentials *credentials `json:"credentials,omitempty"`
@@ -39,6 +39,10 @@ type level struct {
 	// Repeat distinguishes edges to one state within one second, the resolution of the
 	// times of objects.
 	Repeat int `json:"repeat,omitempty"`
+}
+
+func (l level) equal(o level) bool {
+	return l.From == o.From && l.State == o.State && l.Repeat == o.Repeat && l.At.Equal(o.At)
 }
 
 // credentials of a cluster.

@@ -134,6 +134,10 @@ func TestWaysBackAreNoEdges(t *testing.T) {
 				c = c.DeepCopy()
 				c.Status.State, c.Status.LastTransitionTime = state, &since
 				b.observe(c)
+				if _, _, held := b.outdated(keyOf(c)); held { // The level is recorded before its event is published.
+					c, _ = b.recorded(g, c).(*capstanv1.ClusterConnection)
+					b.observe(c)
+				}
 				if state == "Connecting" {
 					g.Expect(b.pending(g, "dead")).To(HaveLen(2), "registered, and the edge before")
 				}
@@ -156,6 +160,33 @@ func TestWaysBackAreNoEdges(t *testing.T) {
 				"cluster.registered.v1", "cluster.ready.v1", "cluster.unreachable.v1", "cluster.recovered.v1", "cluster.authfailed.v1", "cluster.recovered.v1",
 			}))
 			g.Expect(b.pending(g, "dead")).To(Equal([]string{"cluster.registered.v1", "cluster.recovered.v1"}))
+		})
+	}
+}
+
+// TestALevelIsRecordedBeforeItIsPublished: also one that changed just before the backend was
+// created, and not one that changed long before.
+func TestALevelIsRecordedBeforeItIsPublished(t *testing.T) {
+	for since, wanted := range map[time.Duration]bool{time.Second: true, time.Hour: false} {
+		t.Run(since.String(), func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBox(t)
+			c := connectionAt(b.now.Add(-24 * time.Hour))
+			at := metav1.NewTime(b.now.Add(-since))
+			c.Status.State, c.Status.LastTransitionTime = capstanv1.ConnectionUnreachable, &at
+			b.observe(c)
+			b.observe(&eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a", CreationTimestamp: metav1.NewTime(b.now)}})
+			g.Expect(b.pending(g, "a")).To(BeEmpty())
+			b.published.kinds = nil
+			_, _, held := b.outdated(keyOf(c))
+			g.Expect(held).To(Equal(wanted))
+			if !wanted {
+				return
+			}
+			g.Expect(b.lockedState.prompt.Len()).To(Equal(1), "a worker records it")
+			b.observe(b.recorded(g, c))
+			g.Expect(b.published.kinds).To(Equal([]string{"cluster.unreachable.v1"}))
+			g.Expect(b.pending(g, "a")).To(Equal(b.published.kinds))
 		})
 	}
 }

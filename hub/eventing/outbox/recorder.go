@@ -48,9 +48,8 @@ func newQueue(c clock.WithTicker) workqueue.TypedRateLimitingInterface[key] {
 }
 
 // queueLocked returns the queue for the record of an object. Without its record, the events
-// of a Promotion are published again. The record of a level is the only memory of it: without
-// it, the next leader would not know that the level changed back. So levels are written at
-// once.
+// of a Promotion are published again. The event of a level waits for its record, so levels are
+// written at once.
 func (b *Outbox) queueLocked(k key) workqueue.TypedDelayingInterface[key] {
 	if k.kind == capstanv1.PromotionKind {
 		return b.lockedState.paced
@@ -113,7 +112,7 @@ func (b *Outbox) flush(ctx context.Context) {
 	b.mu.Lock()
 	var keys []key
 	for k, e := range b.lockedState.entries {
-		if len(e.settled) > 0 {
+		if e.unrecorded() {
 			keys = append(keys, k)
 		}
 	}
@@ -150,8 +149,11 @@ func (b *Outbox) write(ctx context.Context, k key) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	err = b.options.Client.Patch(ctx, blank(o), client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // It is deleted, or replaced by another with the same name.
+	if apierrors.IsNotFound(err) {
 		return nil
+	}
+	if err != nil { // A conflict is retried too: if the object was replaced, the watch has the next one soon.
+		b.failures.WithLabelValues(reasonOf(err)).Inc()
 	}
 	return err
 }
@@ -178,7 +180,7 @@ func (b *Outbox) outdated(k key) (client.Object, string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.lockedState.entries[k]
-	if e == nil || len(e.settled) == 0 {
+	if e == nil || !e.unrecorded() {
 		return nil, "", false
 	}
 	next := b.recordLocked(e, now)

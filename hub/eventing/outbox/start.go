@@ -47,6 +47,9 @@ func (b *Outbox) Start(ctx context.Context) error {
 	for _, o := range []client.Object{&eventingv1.EventingBackend{}, &capstanv1.ClusterConnection{}, &capstanv1.Promotion{}} {
 		stop, err := b.watch(ctx, o)
 		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
 			return err
 		}
 		defer stop()
@@ -62,7 +65,9 @@ func (b *Outbox) Start(ctx context.Context) error {
 		case <-ticker.C():
 			b.checkCredentials()
 		case <-ctx.Done():
-			b.lead(false)
+			b.mu.Lock()
+			b.lockedState.leading = false
+			b.mu.Unlock()
 			b.flush(ctx)
 			return nil
 		}
@@ -73,14 +78,12 @@ func (b *Outbox) Start(ctx context.Context) error {
 func (b *Outbox) begin() {
 	b.publishing.Lock()
 	defer b.publishing.Unlock()
-	b.lead(true)
-	b.publisher.Resync()
-}
-
-func (b *Outbox) lead(leading bool) {
+	now := b.options.Clock.Now()
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lockedState.leading = leading
+	b.lockedState.leading = true
+	b.holdAllLocked(now)
+	b.mu.Unlock()
+	b.publisher.Resync()
 }
 
 // watch observes the objects of a kind. It returns when all existing objects were observed.

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -237,18 +236,11 @@ type life struct {
 // how configures a life.
 type how struct {
 	clock clock.WithTicker
-	// silent makes every write of a record fail, as if the process died before.
-	silent bool
 	// standby does not lead.
 	standby bool
 	dwell   time.Duration
-}
-
-// mute is a client whose patches fail.
-type mute struct{ client.Writer }
-
-func (mute) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
-	return errors.New("this process is dead")
+	// line is the way to the API server; one without faults when nil.
+	line *line
 }
 
 // live starts a process with backends.
@@ -257,14 +249,16 @@ func (w *world) live(h how, sinks map[string]sink.Sink) *life {
 	if h.clock == nil {
 		h.clock = clock.RealClock{}
 	}
-	var writer client.Writer = w.c
-	if h.silent {
-		writer = mute{w.c}
+	config := unlimited(shared.Get(w).Config())
+	if h.line != nil {
+		config.Wrap(h.line.of)
 	}
+	writer, err := client.New(config, client.Options{Scheme: scheme()})
+	w.g.Expect(err).NotTo(HaveOccurred())
 	if h.dwell == 0 {
 		h.dwell = time.Nanosecond
 	}
-	informers, err := cache.New(unlimited(shared.Get(w).Config()), cache.Options{Scheme: scheme(), DefaultNamespaces: map[string]cache.Config{w.ns: {}}})
+	informers, err := cache.New(config, cache.Options{Scheme: scheme(), DefaultNamespaces: map[string]cache.Config{w.ns: {}}})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	l := &life{w: w}
 	l.outbox = outbox.New(outbox.Options{Hub: hub, Cache: informers, Client: writer, RecordDelay: 10 * time.Millisecond, Clock: h.clock, Logger: logr.Discard()})
