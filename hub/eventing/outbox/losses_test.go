@@ -53,7 +53,7 @@ func faults() []fault {
 type line struct{ now atomic.Pointer[fault] }
 
 // of returns a transport that fails as the line does.
-func (l *line) of(real http.RoundTripper) http.RoundTripper { return &transport{real, l} }
+func (l *line) of(inner http.RoundTripper) http.RoundTripper { return &transport{inner, l} }
 
 type transport struct {
 	http.RoundTripper
