@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// build makes the cluster.Cluster of an epoch, without a call to the cluster, and
-// starts it. It runs until the epoch ends.
-func (m *shared) build(c *Connection) (cluster.Cluster, error) {
+// build makes the cluster.Cluster of an engagement, without a call to the cluster, and starts
+// it. It runs until ctx ends.
+func (m *shared) build(ctx context.Context, c *Connection) (cluster.Cluster, error) {
 	built, err := cluster.New(c.Config(), func(o *cluster.Options) {
 		o.Scheme = m.options.WorkloadScheme
 		o.HTTPClient = c.client
@@ -27,7 +27,7 @@ func (m *shared) build(c *Connection) (cluster.Cluster, error) {
 		return nil, fmt.Errorf("building the cluster: %w", err)
 	}
 	m.goroutines.spawn(func(context.Context) {
-		if err := built.Start(c.ctx); err != nil && c.ctx.Err() == nil {
+		if err := built.Start(ctx); err != nil && ctx.Err() == nil {
 			m.log.Error(err, "cluster of a connection ended", "epoch", c.epoch)
 		}
 	})

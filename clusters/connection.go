@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 	"github.com/capstan-hub/capstan/clusters/transport"
@@ -37,9 +35,6 @@ type Connection struct {
 	limiter     flowcontrol.RateLimiter
 	ctx         context.Context
 	cancel      context.CancelFunc
-
-	// built returns the cluster.Cluster of the epoch, which its first call makes.
-	built func() (cluster.Cluster, error)
 }
 
 // Epoch returns the number of the connection among those of its cluster, from 1.
@@ -121,7 +116,7 @@ func (m *shared) newLocalConnection(ctx context.Context, checkServer func(contex
 
 func (m *shared) connectionOver(ctx context.Context, t *transport.Transport, server *url.URL, epoch int64) *Connection {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &Connection{
+	return &Connection{
 		epoch:     epoch,
 		server:    server,
 		transport: t,
@@ -131,6 +126,4 @@ func (m *shared) connectionOver(ctx context.Context, t *transport.Transport, ser
 		ctx:     ctx,
 		cancel:  cancel,
 	}
-	c.built = sync.OnceValues(func() (cluster.Cluster, error) { return m.build(c) })
-	return c
 }

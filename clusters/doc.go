@@ -26,9 +26,10 @@
 // docs/connection-states.md. Snapshot returns the present state; a Listener receives the
 // changes. health.go derives events from the results of probes.
 //
-// The Manager is a multicluster.Provider, not a ProviderRunnable. It engages a cluster
-// when the cluster is Ready or Degraded for the first time in an epoch, from a separate
-// goroutine, one epoch after the other. A rotation of credentials does not engage it again.
+// The Manager is a multicluster.Provider, not a ProviderRunnable. It engages a cluster only
+// while the cluster is self-managed: when it is Ready or Degraded for the first time in an
+// epoch, from a separate goroutine, one engagement after the other. A rotation of credentials
+// does not engage it again. The engagement ends with the epoch or the label.
 //
 // Options.Elected says when this process leads. Before that, and on a replica that never
 // leads, the Manager only has the connection to the management cluster. It then reads no

@@ -506,9 +506,12 @@ func TestEngage(t *testing.T) {
 	w.manager.SetAware(a)
 	w.start()
 	w.connected("blocks", "")
+	w.selfManaged("blocks", true)
 	w.g.Eventually(func() int { return a.count(blocks) }).Should(Equal(1))
 	w.connected("fails", "")
+	w.selfManaged("fails", true)
 	w.connected("works", "")
+	w.selfManaged("works", true)
 	w.g.Eventually(func() int { return a.count(works) }).Should(Equal(1))
 	w.g.Eventually(func() int { return a.count(fails) }).Should(Equal(3))
 
@@ -533,6 +536,43 @@ func TestEngage(t *testing.T) {
 	// The epoch's end ends what was engaged.
 	w.g.Expect(w.hub.Delete(t.Context(), w.newCluster("blocks"))).To(Succeed())
 	w.g.Eventually(ended).Should(BeClosed())
+}
+
+// TestEngagedWhileSelfManaged: a cluster without the label is not engaged and has no
+// cluster.Cluster. The end of the label ends the engagement, and its goroutines, in the same
+// epoch; the label engages it again.
+func TestEngagedWhileSelfManaged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var live atomic.Int32
+	a := &aware{engage: func(ctx context.Context, _ multicluster.ClusterName) error {
+		live.Add(1)
+		context.AfterFunc(ctx, func() { live.Add(-1) })
+		return nil
+	}}
+	w.manager.SetAware(a)
+	w.start()
+	connection := w.connected("prod", "")
+	name := w.clusterName("prod")
+	get := func() error { _, err := w.manager.Get(t.Context(), name); return err }
+	w.g.Consistently(func() int { return a.count(name) }, 100*time.Millisecond).Should(BeZero())
+	w.g.Expect(get()).To(MatchError(multicluster.ErrClusterNotFound))
+
+	const times = 10
+	var last cluster.Cluster
+	for n := range times {
+		w.selfManaged("prod", true)
+		w.g.Eventually(live.Load).Should(BeEquivalentTo(1))
+		w.g.Expect(a.count(name)).To(Equal(n + 1))
+		c, err := w.manager.Get(t.Context(), name)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		w.g.Expect(c).NotTo(BeIdenticalTo(last), "that of the last engagement has ended")
+		last = c
+		w.selfManaged("prod", false)
+		w.g.Eventually(live.Load).Should(BeZero())
+		w.g.Expect(get()).To(MatchError(multicluster.ErrClusterNotFound))
+	}
+	w.g.Expect(connection.Context().Err()).NotTo(HaveOccurred(), "the epoch goes on")
 }
 
 // TestCanary: no byte of a Secret reaches logs, errors, ClusterConnections or

@@ -241,6 +241,7 @@ func TestEngagesTheNewestEpochLast(t *testing.T) {
 	}})
 	w.start()
 	old := w.connected("prod", "")
+	w.selfManaged("prod", true)
 	w.g.Eventually(calls.Load).Should(BeEquivalentTo(1))
 	w.secret("prod-kubeconfig", "value", w.kubeconfig(w.proxy().URL()))
 	w.g.Eventually(old.Context().Done()).Should(BeClosed())

@@ -45,7 +45,6 @@ type keeper struct {
 	creds     credentialState
 	handover  handover
 	health    health
-	engaged   int64  // epoch
 	failed    bool   // has failed in this run: dials in the retry lane
 	requested checks // that the present step makes
 	// waits: requests wait although the state passes them. The last probe got no response,
@@ -66,6 +65,7 @@ type keeperState struct {
 	releasedAt time.Time
 	snapshot   Snapshot // without LastContact
 	connection *Connection
+	engagement *engagement
 	kinds      []capstanv1.WatchedKind
 	kindSince  map[string]time.Time // when each kind was first reported unsynced
 	apps       int

@@ -1,10 +1,7 @@
 package clusters
 
 import (
-	"context"
 	"time"
-
-	"github.com/capstan-hub/capstan/internal/backoff"
 )
 
 // apply applies an event to the state machine.
@@ -57,9 +54,6 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 		l.ConnectionChanged(from, to)
 	}
 	k.publish()
-	if passes(to.State) {
-		k.engage(connection)
-	}
 }
 
 // replacesMessage reports whether the message of an event replaces the existing message
@@ -111,48 +105,4 @@ func (k *keeper) briefUntil() time.Time {
 		return time.Time{}
 	}
 	return k.lockedState.snapshot.Since.Add(connectingLimit)
-}
-
-// Retries of an Engage that failed.
-const (
-	engageRetry    = time.Second
-	engageRetryMax = 5 * time.Minute
-)
-
-// engage passes the connection to the Aware once for each epoch, in a separate goroutine:
-// an Engage that blocks does not block the keeper.
-func (k *keeper) engage(connection *Connection) {
-	if k.m.aware == nil || k.ref.IsLocal() || k.engaged == connection.epoch {
-		return
-	}
-	k.engaged = connection.epoch
-	k.m.goroutines.spawn(func(context.Context) {
-		wait := backoff.NewSequence(engageRetry, engageRetryMax)
-		for connection.ctx.Err() == nil {
-			err := k.engageOnce(connection)
-			if err == nil {
-				return
-			}
-			k.log.Error(err, "cluster cannot be engaged", "epoch", connection.epoch)
-			select {
-			case <-connection.ctx.Done():
-			case <-k.m.clock.After(wait.Wait()):
-			}
-		}
-	})
-}
-
-// engageOnce passes the connection to the Aware, unless its epoch has ended. The attempts of
-// two epochs do not overlap, so the Aware never receives an older epoch after a newer one.
-func (k *keeper) engageOnce(connection *Connection) error {
-	k.engaging.Lock()
-	defer k.engaging.Unlock()
-	if connection.ctx.Err() != nil {
-		return nil
-	}
-	c, err := connection.built()
-	if err != nil {
-		return err
-	}
-	return k.m.aware.Engage(connection.ctx, k.name, c)
 }

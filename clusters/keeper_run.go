@@ -106,6 +106,7 @@ func (k *keeper) step(ctx context.Context) (wait time.Duration, more bool) {
 	}
 	k.probeIfDue(ctx)
 	k.reconcileHandover(ctx)
+	k.reconcileEngagement(found == presencePresent && object.SelfManaged)
 	k.publishOverdue()
 	wait = k.untilNext()
 	if !demanded {
@@ -157,6 +158,7 @@ func (k *keeper) disconnect() {
 	if old != nil {
 		old.close()
 	}
+	k.reconcileEngagement(false)
 }
 
 // untilNext returns the time until the next step that no wake triggers.

@@ -3,6 +3,7 @@ package clusters_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -204,6 +206,18 @@ func (w *world) connected(name, server string) *clusters.Connection {
 	connection, err := w.manager.Connection(w.clusterName(name))
 	w.g.Expect(err).NotTo(HaveOccurred())
 	return connection
+}
+
+// selfManaged sets or removes SelfManagedLabel of a cluster.
+func (w *world) selfManaged(name string, is bool) {
+	w.t.Helper()
+	var value any
+	if is {
+		value = "true"
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{clusters.SelfManagedLabel: value}}})
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(w.hub.Patch(w.t.Context(), w.newCluster(name), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
 // reaches waits for a state, in the Manager and in the ClusterConnection.

@@ -11,10 +11,10 @@ import (
 
 var _ multicluster.Provider = &Manager{}
 
-// Get implements multicluster.Provider. It returns the cluster.Cluster of a connection that
-// is Ready or Degraded, else multicluster.ErrClusterNotFound. It does no I/O. The
-// cluster's cache has no informers and makes none. Read through package watchers,
-// or without a cache (GetAPIReader).
+// Get implements multicluster.Provider. It returns the cluster.Cluster of a self-managed cluster
+// that is engaged and Ready or Degraded, else multicluster.ErrClusterNotFound. It does no I/O.
+// The cluster's cache has no informers and makes none. Read through package watchers, or without
+// a cache (GetAPIReader).
 func (m *Manager) Get(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
 	k := m.keeper(name)
 	if k == nil {
@@ -24,7 +24,10 @@ func (m *Manager) Get(_ context.Context, name multicluster.ClusterName) (cluster
 	if connection == nil || !passes(state) {
 		return nil, fmt.Errorf("%w: %q is %s", multicluster.ErrClusterNotFound, name, state)
 	}
-	return connection.built()
+	if e := k.engagement(); e != nil && e.ctx.Err() == nil {
+		return e.built()
+	}
+	return nil, fmt.Errorf("%w: %q is not engaged", multicluster.ErrClusterNotFound, name)
 }
 
 // IndexField implements multicluster.Provider. It always returns ErrNoIndexes. An index on

@@ -57,12 +57,16 @@ func TestTrapP3(t *testing.T) {
 	}).Should(HaveOccurred(), "the trap")
 	cancel()
 
+	w.manager.SetAware(&aware{engage: func(context.Context, multicluster.ClusterName) error { return nil }})
 	w.start()
 	old := w.connected("prod", "")
+	w.selfManaged("prod", true)
 	w.secret("prod-kubeconfig", "value", w.kubeconfig(w.proxy().URL()))
 	w.g.Eventually(old.Context().Done()).Should(BeClosed())
 	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
-	w.g.Consistently(func() error { _, err := w.manager.Get(t.Context(), w.clusterName("prod")); return err }, 500*time.Millisecond).Should(Succeed())
+	get := func() error { _, err := w.manager.Get(t.Context(), w.clusterName("prod")); return err }
+	w.g.Eventually(get).Should(Succeed())
+	w.g.Consistently(get, 500*time.Millisecond).Should(Succeed())
 	now, err := w.manager.Connection(w.clusterName("prod"))
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(now.Context().Err()).NotTo(HaveOccurred())
@@ -107,6 +111,7 @@ func TestTrapP5(t *testing.T) {
 	w.manager.SetAware(a)
 	w.start()
 	connection := w.connected("prod", "")
+	w.selfManaged("prod", true)
 	name := w.clusterName("prod")
 	g.Eventually(func() int { return a.count(name) }).Should(Equal(1))
 	for range rotations {

@@ -309,12 +309,12 @@ func TestSelfManagedClusterThatIsNotConnected(t *testing.T) {
 	workload.Get(t) // Its processes outlive the test.
 	w := newWorld(t, newest)
 	inside, namespace, _ := w.selfManaged()
-	m := w.machine("m", instanceID(0))
+	m := w.machine("m", instanceID(50)) // The cluster has machines of another test, too.
 	m.SetNamespace(namespace)
 	w.createIn(inside, m)
 	w.events()
 	w.start()
-	w.send("events", stateChange(instanceID(0), "running", 0))
+	w.send("events", stateChange(instanceID(50), "running", 0))
 	w.g.Eventually(func() float64 { return w.metric("ignored_total", "reason=unread") }).Should(BeNumerically(">=", 1))
 	w.g.Expect(w.sqs.Stats(region, "events").Deleted).To(BeZero())
 	w.kubeconfig()
@@ -322,7 +322,7 @@ func TestSelfManagedClusterThatIsNotConnected(t *testing.T) {
 	w.awaitsEmpty("events")
 
 	// Then events of other instances are dropped again.
-	w.send("events", stateChange(instanceID(1), "running", 0))
+	w.send("events", stateChange(instanceID(51), "running", 0))
 	w.awaitsEmpty("events")
 	w.g.Expect(w.metric("ignored_total", "reason=unknown")).NotTo(BeZero())
 }
