@@ -58,6 +58,9 @@ func NewAlone(o Options) (*Alone, error) {
 	if err := addAnnotator(management, o, nil); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
+	if err := addDiagnostics(mgr, management, o); err != nil {
+		return nil, fmt.Errorf("wiring diagnostics: %w", err)
+	}
 	return &Alone{mgr}, nil
 }
 

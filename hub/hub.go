@@ -52,6 +52,8 @@ type Options struct {
 	Hook Hook
 	// Dashboard is how the dashboard is served.
 	Dashboard Dashboard
+	// Diagnostics is how profiles and the state of the process are served.
+	Diagnostics Diagnostics
 	// LeaderElect makes only the holder of a lease act.
 	LeaderElect bool
 	// LeaderElectionLease is how long a lease is held; DefaultLease if 0.
@@ -153,7 +155,7 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	// 5. The servers: the promotion hook and the dashboard.
+	// 5. The servers: the promotion hook, the dashboard and diagnostics.
 	if err := addServers(mgr, fleet, waker, o); err != nil {
 		return nil, err
 	}
@@ -176,6 +178,9 @@ func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options)
 	}
 	if err := addDashboard(mgr, s, o); err != nil {
 		return fmt.Errorf("wiring the dashboard: %w", err)
+	}
+	if err := addDiagnostics(mgr, s, o); err != nil {
+		return fmt.Errorf("wiring diagnostics: %w", err)
 	}
 	return nil
 }

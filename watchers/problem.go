@@ -52,6 +52,14 @@ var (
 // problem is why a kind cannot be read.
 type problem struct{ reason, message string }
 
+// text returns reason and message; empty for no problem.
+func (p problem) text() string {
+	if p.reason == "" {
+		return ""
+	}
+	return p.reason + ": " + p.message
+}
+
 // place is where a problem occurs: one kind of one cluster, in a namespace or in the
 // whole cluster.
 type place struct {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"html/template"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/hub/serving"
 )
 
 const (
@@ -58,7 +58,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	if s.Auth == AuthNone && !ownHost(r.Host) {
+	if s.Auth == AuthNone && !serving.OwnHost(r.Host) {
 		// DNS rebinding: the name of another site resolves to this machine.
 		http.Error(w, "this dashboard is only for this machine: open it as localhost or 127.0.0.1", http.StatusMisdirectedRequest)
 		return
@@ -71,14 +71,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	}
 	s.handler.ServeHTTP(w, r)
-}
-
-// ownHost reports whether a Host header names this machine by a loopback name.
-func ownHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return loopbackHost(strings.Trim(host, "[]"))
 }
 
 // bounded limits concurrent requests to the slots, and the time of each request.

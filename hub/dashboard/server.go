@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -131,7 +129,7 @@ var (
 // CheckExposure checks whether the dashboard may be served at an address (host:port). An
 // address that is not loopback needs sign-in and TLS. The error is an ErrExposed.
 func CheckExposure(address string, auth Auth, byTLS bool) error {
-	if loopback(address) {
+	if serving.Loopback(address) {
 		return nil
 	}
 	if auth == AuthNone {
@@ -141,20 +139,6 @@ func CheckExposure(address string, auth Auth, byTLS bool) error {
 		return fmt.Errorf("%w: %q is not a loopback address, and tokens would be sent to it unencrypted: serve it on 127.0.0.1 or over TLS", ErrExposed, address)
 	}
 	return nil
-}
-
-// loopback reports whether only this machine can connect to host:port.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	return err == nil && loopbackHost(host)
-}
-
-func loopbackHost(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }
 
 // New returns a Server. The error is ErrExposed for an address that CheckExposure refuses.

@@ -2,7 +2,7 @@
 //
 // Purpose: the promotion hook, the dashboard, discovery and the webhooks listen, limit
 // their clients and stop in the same way. A Limiter limits the rate of calls of one
-// client.
+// client. Loopback and OwnHost are the rules of servers without sign-in.
 //
 // Contract: Run serves until its context ends. Running calls may then finish within
 // StopGrace; that context does not cancel them. The other functions of a server run next

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/go-logr/logr"
 	uberzap "go.uber.org/zap"
@@ -28,12 +30,36 @@ var (
 	zapLevels = map[string]zapcore.Level{levelTrace: -2, levelDebug: zapcore.DebugLevel, levelInfo: zapcore.InfoLevel, levelError: zapcore.ErrorLevel}
 )
 
+// logger returns the log of the process, and sets logLevel, by which its level is changed.
 func (s *settings) logger(out io.Writer) logr.Logger {
 	encoding := zap.JSONEncoder
 	if s.encoding == encodingConsole {
 		encoding = zap.ConsoleEncoder
 	}
-	level := uberzap.NewAtomicLevelAt(zapLevels[s.level])
-	return zap.New(zap.WriteTo(out), zap.Level(&level), zap.StacktraceLevel(zapcore.PanicLevel),
+	s.logLevel = &logLevel{uberzap.NewAtomicLevelAt(zapLevels[s.level])}
+	return zap.New(zap.WriteTo(out), zap.Level(&s.logLevel.level), zap.StacktraceLevel(zapcore.PanicLevel),
 		encoding(func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.ISO8601TimeEncoder }))
+}
+
+// logLevel implements diagnostics.Level.
+type logLevel struct{ level uberzap.AtomicLevel }
+
+// Name implements diagnostics.Level.
+func (l *logLevel) Name() string {
+	for name, level := range zapLevels {
+		if level == l.level.Level() {
+			return name
+		}
+	}
+	return l.level.String() // Cannot happen: only Set changes it.
+}
+
+// Set implements diagnostics.Level.
+func (l *logLevel) Set(name string) error {
+	level, known := zapLevels[name]
+	if !known {
+		return fmt.Errorf("%q is not a log level: use %s", name, strings.Join(levels, ", "))
+	}
+	l.level.SetLevel(level)
+	return nil
 }

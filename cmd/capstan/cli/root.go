@@ -89,7 +89,7 @@ func run(ctx context.Context, name string, s *settings, logs io.Writer, wire fun
 	ctrl.SetLogger(logger)
 	// client-go logs through klog.
 	klog.SetLogger(logger)
-	options.Logger = logger
+	options.Logger, options.Diagnostics.Level = logger, s.logLevel
 
 	if options.Config, err = s.config(); err != nil {
 		return err

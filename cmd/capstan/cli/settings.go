@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/approval"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/hub/diagnostics"
 	"github.com/capstan-hub/capstan/hub/promotion"
 	"github.com/capstan-hub/capstan/strategy/pullrequest"
 	"github.com/capstan-hub/capstan/watchers"
@@ -55,6 +56,7 @@ type settings struct {
 	kubeconfig string
 	level      string
 	encoding   string
+	logLevel   *logLevel
 	// podNamespace is the file with the namespace of the pod.
 	podNamespace string
 }
@@ -67,6 +69,7 @@ func defaultSettings() *settings {
 			HealthAddress:        ":9440",
 			Hook:                 hub.Hook{BindAddress: ":8082", RateLimit: approval.DefaultRateLimit},
 			Dashboard:            hub.Dashboard{BindAddress: dashboardAddress, Auth: dashboard.AuthToken, Version: version()},
+			Diagnostics:          hub.Diagnostics{BindAddress: addressOff, Version: version()},
 			LeaderElectionLease:  hub.DefaultLease,
 			StallAfter:           promotion.DefaultStallAfter,
 			PullRequestDeadline:  pullrequest.DefaultDeadline,
@@ -104,6 +107,7 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease is valid without renewal, such as 30s; another replica takes over this long after a crash; at least "+minLease.String())
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics over plain HTTP, such as :8080 or 127.0.0.1:8080; 0 disables it")
 	f.StringVar(&o.HealthAddress, "health-addr", o.HealthAddress, "host:port that serves /healthz and /readyz over plain HTTP, such as :9440; 0 disables it")
+	f.StringVar(&o.Diagnostics.BindAddress, "diagnostics-address", o.Diagnostics.BindAddress, "loopback host:port that serves profiles, the log level and the state of connections, informers and queues over plain HTTP, such as 127.0.0.1:6060; 0 disables it")
 }
 
 // registerReading binds the flag of the commands that read the hub's objects.
@@ -162,7 +166,7 @@ func (s *settings) options() (hub.Options, error) {
 	if o.LeaderElectionLease%time.Second != 0 {
 		refuse("leader-elect-lease-duration", "%s must be whole seconds, the unit of a Lease", o.LeaderElectionLease)
 	}
-	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}, {"promotion-hook-bind-address", o.Hook.BindAddress}, {"dashboard-bind-address", o.Dashboard.BindAddress}} {
+	for _, a := range []struct{ flag, address string }{{"metrics-bind-address", o.MetricsBindAddress}, {"health-addr", o.HealthAddress}, {"promotion-hook-bind-address", o.Hook.BindAddress}, {"dashboard-bind-address", o.Dashboard.BindAddress}, {"diagnostics-address", o.Diagnostics.BindAddress}} {
 		if err := checkAddress(a.address); err != nil {
 			refuse(a.flag, "%q is neither host:port (such as :8080) nor 0: %v", a.address, err)
 		}
@@ -179,6 +183,11 @@ func (s *settings) options() (hub.Options, error) {
 	case o.Dashboard.BindAddress != addressOff && checkAddress(o.Dashboard.BindAddress) == nil:
 		if err := dashboard.CheckExposure(o.Dashboard.BindAddress, auth, o.Dashboard.CertFile != ""); err != nil {
 			refuse("dashboard-bind-address", "%v", err)
+		}
+	}
+	if a := o.Diagnostics.BindAddress; a != addressOff && checkAddress(a) == nil {
+		if err := diagnostics.CheckExposure(a); err != nil {
+			refuse("diagnostics-address", "%v", err)
 		}
 	}
 	if o.Hook.RateLimit < 1 {

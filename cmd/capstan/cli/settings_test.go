@@ -85,6 +85,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--leader-elect-lease-duration=15500ms", "must be whole seconds"},
 		{"--metrics-bind-address=8080", `--metrics-bind-address: "8080" is neither host:port`},
 		{"--health-addr=:http", `--health-addr: ":http" is neither host:port`},
+		{"--diagnostics-address=:6060", `--diagnostics-address: profiles and the state of the hub would be served to the network without sign-in: ":6060" is not a loopback address`},
+		{"--diagnostics-address=localhost", `--diagnostics-address: "localhost" is neither host:port`},
 		{"--health-addr=:70000", `--health-addr: ":70000" is neither host:port`},
 		{"--events-addr=notification-controller", "--events-addr: \"notification-controller\" is not an http:// or https:// URL"},
 		{"--events-addr=ftp://x/", "is not an http:// or https:// URL"},
@@ -203,4 +205,19 @@ func TestExitCodes(t *testing.T) {
 			g.Expect(errOut.String()).To(ContainSubstring(tc.err))
 		})
 	}
+}
+
+// The level of a log can be changed while it is written.
+func TestLogLevel(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	s := defaultSettings()
+	log := s.logger(&out)
+	g.Expect(s.logLevel.Name()).To(Equal("info"))
+	log.V(1).Info("before")
+	g.Expect(s.logLevel.Set("debug")).To(Succeed())
+	g.Expect(s.logLevel.Name()).To(Equal("debug"))
+	log.V(1).Info("after")
+	g.Expect(s.logLevel.Set("loud")).To(MatchError(`"loud" is not a log level: use trace, debug, info, error`))
+	g.Expect(out.String()).To(And(ContainSubstring("after"), Not(ContainSubstring("before"))))
 }
