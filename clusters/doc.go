@@ -69,9 +69,10 @@
 // Timings.Silence, make it Unreachable, unless the API server itself answers 500: a check
 // of it fails, and watches that have nothing to deliver may work. Some seconds of 401
 // change nothing if the credentials worked before: requests wait, and open watches
-// continue. Two good probes, Timings.ProbeRetry apart, end the outage. The wait between
-// probes of an unreachable cluster grows up to Timings.UnreachableRetryMax, and is never
-// longer than the outage. So the hub may find a cluster minutes late after an outage of
+// continue. Two good probes, Timings.ProbeConfirm apart, end the outage; Timings.ProbeRetry
+// apart, if the cluster failed within a minute after its last outage. The wait between
+// probes of an unreachable cluster grows up to Timings.UnreachableRetryMax, and is at most a
+// quarter of the outage. So the hub may find a cluster minutes late after an outage of
 // hours. A changed Secret has an effect at once.
 //
 // A ClusterConnection continues to show its last state while the hub connects again, for at

@@ -102,11 +102,14 @@ func (h *health) judge(r probeResult, was outcome, silent, kindsOK bool) event {
 	return eventAnswered
 }
 
+// isOutage returns whether several good probes are needed until the cluster is Ready.
+func isOutage(o outcome) bool { return o == probesFailed || o == probeFailing }
+
 // verdict returns the event that follows from the probes so far, after a good probe. It is
 // also called when only the kinds changed.
 func (h *health) verdict(was outcome, kindsOK bool) event {
 	needed := 1
-	if was == probesFailed || was == probeFailing {
+	if isOutage(was) {
 		needed = steadyThreshold
 	}
 	switch {

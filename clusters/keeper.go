@@ -52,6 +52,7 @@ type keeper struct {
 	waits     bool
 	nextProbe time.Time
 	versionAt time.Time // when identify was done; zero: to be done
+	returned  time.Time // when the last outage ended
 	lostWait  backoff.Sequence
 	authWait  backoff.Sequence
 }

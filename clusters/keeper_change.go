@@ -35,7 +35,13 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	if !passes(to.State) {
 		k.versionAt = time.Time{} // After the outage it may be another cluster, or a newer version.
 	}
+	if isOutage(was) && !isOutage(is) {
+		k.returned = k.m.clock.Now()
+	}
 	if connection != nil {
+		if !passes(from.State) && passes(to.State) {
+			connection.transport.SetSpread(k.m.returns.spread(k.m.clock.Now(), k.m.timings.ReleaseSpread))
+		}
 		connection.transport.SetOpen(passes(to.State) && !k.waits)
 		if passes(from.State) && !passes(to.State) {
 			// Open streams would end one by one, each at its own timeout. Closed now,

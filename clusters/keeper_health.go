@@ -126,8 +126,11 @@ func (k *keeper) untilProbe(e event) time.Duration {
 		if e == eventRejected {
 			return k.m.timings.AuthRecheck << (k.health.rejected - 1)
 		}
-		if k.health.bad > 0 || e == eventAnswered {
+		if k.health.bad > 0 {
 			return k.m.timings.ProbeRetry
+		}
+		if e == eventAnswered {
+			return k.confirmation()
 		}
 		k.lostWait.Reset()
 		k.authWait.Reset()
@@ -135,12 +138,25 @@ func (k *keeper) untilProbe(e event) time.Duration {
 		return k.probeInterval()
 	case capstanv1.ConnectionUnreachable:
 		if k.health.good > 0 {
-			return k.m.timings.ProbeRetry
+			return k.confirmation()
 		}
-		return k.lostWait.Wait()
+		// A quarter of the outage at most: the first answer is found soon after it.
+		return min(k.lostWait.Wait(), max(k.m.timings.UnreachableRetry, k.m.clock.Since(k.snapshot().Since)/4))
 	case capstanv1.ConnectionAuthFailed:
 		return k.authWait.Wait()
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
 	}
 	return k.m.timings.ProbeRetry
+}
+
+// steadyFor is how long a cluster must have worked so that its next outage ends after
+// Timings.ProbeConfirm.
+const steadyFor = time.Minute
+
+// confirmation returns the time until the probe that confirms the end of an outage.
+func (k *keeper) confirmation() time.Duration {
+	if s := k.snapshot(); !k.returned.IsZero() && s.Since.Sub(k.returned) < steadyFor {
+		return k.m.timings.ProbeRetry // It flaps.
+	}
+	return k.m.timings.ProbeConfirm
 }

@@ -60,8 +60,8 @@ type Timings struct {
 	// Silence (30 s) without a byte from the cluster that, with failed probes,
 	// makes it Unreachable.
 	Silence time.Duration
-	// UnreachableRetry (5 s) doubles up to UnreachableRetryMax (5 min). An unreachable
-	// cluster causes few probes, and is found again after about the duration of the outage.
+	// UnreachableRetry (5 s) doubles up to UnreachableRetryMax (5 min), and is at most a quarter
+	// of the outage: an unreachable cluster causes few probes, and is found again soon.
 	UnreachableRetry, UnreachableRetryMax time.Duration
 	// AuthRecheck (1 s) after a 401 to credentials that worked. It doubles for the next two
 	// probes; then the cluster is AuthFailed. Requests wait meanwhile, open watches continue.
@@ -75,8 +75,12 @@ type Timings struct {
 	// KindGrace (30 s) is the time for the initial list of a kind. After it, the cluster is
 	// Degraded.
 	KindGrace time.Duration
-	// ReleaseSpread (2 s) is the time over which requests that waited during an outage
-	// are sent.
+	// ProbeConfirm (250 ms) is the time between the good probes that end an outage. It is
+	// ProbeRetry for a cluster that failed within a minute after its last outage: one that flaps
+	// shall not become Ready each time.
+	ProbeConfirm time.Duration
+	// ReleaseSpread (2 s) is the longest time over which requests that waited during an outage
+	// are sent: 2 ms for each cluster that returned within that time.
 	ReleaseSpread time.Duration
 	// Handover (30 s) is how long the connection to the previous server of a cluster stays
 	// open after the one to its new server replaced it. The watches move in that time.
@@ -106,6 +110,7 @@ func DefaultTimings() Timings {
 		AuthRetryMax:        10 * time.Minute,
 		ForbiddenRetry:      time.Minute,
 		KindGrace:           30 * time.Second,
+		ProbeConfirm:        250 * time.Millisecond,
 		ReleaseSpread:       2 * time.Second,
 		Handover:            30 * time.Second,
 		Linger:              5 * time.Minute,
@@ -129,6 +134,7 @@ func (t Timings) orDefaults() Timings {
 		AuthRetryMax:        cmp.Or(t.AuthRetryMax, d.AuthRetryMax),
 		ForbiddenRetry:      cmp.Or(t.ForbiddenRetry, d.ForbiddenRetry),
 		KindGrace:           cmp.Or(t.KindGrace, d.KindGrace),
+		ProbeConfirm:        cmp.Or(t.ProbeConfirm, d.ProbeConfirm),
 		ReleaseSpread:       cmp.Or(t.ReleaseSpread, d.ReleaseSpread),
 		Handover:            cmp.Or(t.Handover, d.Handover),
 		Linger:              cmp.Or(t.Linger, d.Linger),

@@ -22,6 +22,7 @@ type shared struct {
 	writer    *writer
 	metrics   *metrics
 	dials     dials
+	returns   returns
 	listeners []Listener
 	aware     multicluster.Aware
 	// goroutines of the Manager, its keepers and connections.

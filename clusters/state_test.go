@@ -57,16 +57,17 @@ func document() string {
 | what | when |
 |---|---|
 | probe (GET %s, %s at most) | every %s, less up to %.0f %%, unless there was a contact with the cluster within that time |
-| after a failed probe, and between the good probes that end an outage | %s |
+| after a failed probe | %s |
+| between the good probes that end an outage | %s; as after a failed probe, if it began within %s after the last one |
 | Degraded | %d consecutive failed probes |
 | Unreachable | %d consecutive failed probes, and no byte received for %s (while requests wait: no response to the probes). Not after %s, which answers 500: then it stays Degraded |
 | AuthFailed, where the credentials worked before | %d consecutive 401: at once, and %s, %s and %s later. Requests wait meanwhile, open watches continue |
 | Ready again | %d consecutive good probes |
-| probes of an Unreachable cluster | %s, doubling to %s, with jitter |
+| probes of an Unreachable cluster | %s, doubling to %s, with jitter, and at most a quarter of the outage |
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
 | a kind whose initial list is not complete makes the cluster Degraded | after %s |
 | a connection without demand is kept for | %s |
-`, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, failingThreshold, lossThreshold, d.Silence,
+`, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, d.ProbeConfirm, steadyFor, failingThreshold, lossThreshold, d.Silence,
 		probePath, rejectedThreshold, d.AuthRecheck, 2*d.AuthRecheck, 4*d.AuthRecheck,
 		steadyThreshold, d.UnreachableRetry, d.UnreachableRetryMax, d.AuthRetry, d.AuthRetryMax, d.KindGrace, d.Linger)
 	return b.String()

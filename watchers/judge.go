@@ -53,6 +53,16 @@ type judgement struct {
 	namespaces map[string]problem
 }
 
+// resumes returns whether a watch resumes after an outage.
+func (j judgement) resumes() bool {
+	for _, p := range j.namespaces {
+		if p.reason == ReasonResuming {
+			return true
+		}
+	}
+	return j.whole.reason == ReasonResuming
+}
+
 // judge is pure: it says what is wrong with a kind, and with single namespaces.
 func judge(v view) judgement {
 	whole, namespaces := v.listing()

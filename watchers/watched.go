@@ -34,6 +34,8 @@ type watchedLoop struct {
 	uid string
 	// reported is what was last reported to the Manager.
 	reported report
+	// resuming is since when a watch resumes after an outage; zero if none does.
+	resuming time.Time
 }
 
 type watchedState struct {
@@ -129,6 +131,7 @@ func (c *watched) check(now time.Time) {
 	c.identify(snapshot.ClusterUID, keepers)
 	woken := map[types.NamespacedName]struct{}{}
 	var present report
+	resuming := false
 	for _, k := range keepers {
 		// Before the cluster has answered, a keeper would only hold a list slot.
 		if connection != nil && answers(snapshot.State) {
@@ -137,7 +140,9 @@ func (c *watched) check(now time.Time) {
 		}
 		v, ready := k.view(snapshot, connection, now)
 		if k.kindIsObserved() {
-			k.publish(judge(v), ready, woken)
+			j := judge(v)
+			resuming = resuming || j.resumes()
+			k.publish(j, ready, woken)
 		}
 		if shown := watchedKind(v); reported(c.cluster.name, k.kindIsObserved(), shown) {
 			present.kinds = append(present.kinds, shown)
@@ -146,6 +151,18 @@ func (c *watched) check(now time.Time) {
 	}
 	c.shared.wakes.wake(c.bucket, slices.Collect(maps.Keys(woken)), true)
 	c.report(present)
+	switch {
+	case !resuming:
+		c.loop.resuming = time.Time{}
+	case c.loop.resuming.IsZero():
+		c.loop.resuming = now
+	}
+}
+
+// resumesNow returns whether a watch has resumed for less than resumeFor, so that its cluster is
+// checked again soon.
+func (c *watched) resumesNow(now time.Time) bool {
+	return !c.loop.resuming.IsZero() && now.Sub(c.loop.resuming) < resumeFor
 }
 
 // identify removes the observations of another cluster that had the same name.

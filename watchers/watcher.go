@@ -13,9 +13,20 @@ import (
 	"github.com/capstan-hub/capstan/internal/collectors"
 )
 
+const (
+	// resumeCheck is the time between two checks of a cluster whose watches resume after an
+	// outage, for resumeFor; then Timings.Check. A watch does not report that it has resumed.
+	resumeCheck = 100 * time.Millisecond
+	resumeFor   = 15 * time.Second
+)
+
 // Watcher runs the informers.
 type Watcher struct {
 	shared *shared
+
+	// resuming are the clusters that are checked again after resumeCheck. It belongs to the
+	// goroutine of Start.
+	resuming map[multicluster.ClusterName]*watched
 
 	// lockedState is guarded by shared.mu.
 	lockedState watcherState
@@ -36,7 +47,8 @@ var _ clusters.Listener = &Watcher{}
 func New(o Options) *Watcher {
 	o.defaults()
 	return &Watcher{
-		shared: newShared(o),
+		shared:   newShared(o),
+		resuming: map[multicluster.ClusterName]*watched{},
 		lockedState: watcherState{
 			demands:       map[string][]Demand{},
 			clusters:      map[multicluster.ClusterName]*watched{},
@@ -59,7 +71,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	w.shared.start(ctx)
 	check := w.shared.options.Clock.NewTicker(w.shared.options.Timings.Check)
 	defer check.Stop()
-	var fold <-chan time.Time
+	var fold, resume <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,6 +83,12 @@ func (w *Watcher) Start(ctx context.Context) error {
 			w.check(w.takeChanged())
 		case <-fold:
 			fold = nil
+		case <-resume:
+			resume = nil
+			w.check(slices.Collect(maps.Values(w.resuming)))
+		}
+		if len(w.resuming) > 0 && resume == nil {
+			resume = w.shared.options.Clock.After(resumeCheck)
 		}
 		if left := w.shared.wakes.flush(); left && fold == nil {
 			fold = w.shared.options.Clock.After(foldFor)
@@ -82,8 +100,12 @@ func (w *Watcher) Start(ctx context.Context) error {
 func (w *Watcher) check(some []*watched) {
 	now := w.shared.options.Clock.Now()
 	for _, c := range some {
-		if !w.sweep(c, now) {
-			c.check(now)
+		delete(w.resuming, c.cluster.name)
+		if w.sweep(c, now) {
+			continue
+		}
+		if c.check(now); c.resumesNow(now) {
+			w.resuming[c.cluster.name] = c
 		}
 	}
 }

@@ -335,10 +335,10 @@ func TestAStormIsFolded(t *testing.T) {
 }
 
 // TestOutage: observations stay, marked as stale. After the outage nothing is listed again,
-// and the changes during the outage are observed.
+// and the changes during the outage are observed, without the next regular check.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t, func(o *watchers.Options) { o.Timings.Check = time.Hour })
 	proxy, err := controlplane.NewProxy(home.Get(t).Config().Host)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = proxy.Close() })

@@ -34,8 +34,8 @@ func maxAnswerOf(ctx context.Context) int64 {
 }
 
 // catchUp is the time in which a resumed watch receives the events that it missed. An API
-// server sends them directly after the header of its response.
-const catchUp = time.Second
+// server has them before it sends the header of its response, and sends them directly after it.
+const catchUp = 200 * time.Millisecond
 
 // Stream observes the watches of one informer, of which one is open at a time. client-go
 // does not publish this information.

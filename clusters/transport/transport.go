@@ -28,9 +28,8 @@ type Options struct {
 	Server *url.URL
 	// Clock of LastContact and of Spread.
 	Clock clock.Clock
-	// Spread is the time over which waiting requests are sent after the gate
-	// opens. It keeps the load low when a thousand clusters become reachable at the same
-	// moment. Zero: all are sent at once.
+	// Spread is the time over which waiting requests are sent after the gate opens, until
+	// SetSpread. Zero: all are sent at once.
 	Spread time.Duration
 	// AllowLoopback allows loopback addresses.
 	AllowLoopback bool
@@ -51,6 +50,7 @@ type Options struct {
 type Transport struct {
 	options     Options
 	gate        *gate
+	spread      atomic.Int64 // a time.Duration
 	connections connections
 	dial        dialFunc
 	// born is when the Transport was made. contact is the last contact, as nanoseconds
@@ -69,9 +69,15 @@ type credentials struct {
 
 var _ http.RoundTripper = &Transport{}
 
+func newTransport(o Options) *Transport {
+	t := &Transport{options: o, gate: newGate(), born: o.Clock.Now()}
+	t.SetSpread(o.Spread)
+	return t
+}
+
 // New returns a Transport with a closed gate. It does not dial.
 func New(o Options, config *kubeconfig.Config) (*Transport, error) {
-	t := &Transport{options: o, gate: newGate(), born: o.Clock.Now()}
+	t := newTransport(o)
 	t.dial = t.connections.through(newDialer(o.AllowLoopback))
 	first, err := newGeneration(config, t.dial)
 	if err != nil {
@@ -84,7 +90,7 @@ func New(o Options, config *kubeconfig.Config) (*Transport, error) {
 // NewLocal returns a Transport for the management cluster. Its rest.Config is from the
 // administrator and is used without checks.
 func NewLocal(o Options, config *rest.Config) (*Transport, error) {
-	t := &Transport{options: o, gate: newGate(), born: o.Clock.Now()}
+	t := newTransport(o)
 	config = rest.CopyConfig(config)
 	dial := dialFunc(config.Dial)
 	if dial == nil {
@@ -125,6 +131,10 @@ func (t *Transport) SetCredentials(config *kubeconfig.Config, change kubeconfig.
 	}
 	return nil
 }
+
+// SetSpread sets the time over which waiting requests are sent after the gate opens. It keeps the
+// load low when a thousand clusters become reachable at the same moment.
+func (t *Transport) SetSpread(d time.Duration) { t.spread.Store(int64(d)) }
 
 // SetOpen opens or closes the gate.
 func (t *Transport) SetOpen(open bool) { t.gate.set(open) }
@@ -191,16 +201,17 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // enter waits until the gate is open and, if it was closed, then for a random time of at
-// most Spread.
+// most the spread.
 func (t *Transport) enter(ctx context.Context) error {
 	for !t.gate.isOpen() {
 		if err := t.gate.wait(ctx); err != nil {
 			return err
 		}
-		if t.options.Spread == 0 {
+		spread := time.Duration(t.spread.Load())
+		if spread <= 0 {
 			break
 		}
-		timer := t.options.Clock.NewTimer(rand.N(t.options.Spread))
+		timer := t.options.Clock.NewTimer(rand.N(spread))
 		select {
 		case <-timer.C():
 		case <-t.gate.ended:

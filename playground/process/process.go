@@ -82,6 +82,9 @@ func Start(o Options) (*Process, error) {
 	return p, nil
 }
 
+// Pid is the id of the process.
+func (p *Process) Pid() int { return p.command.Process.Pid }
+
 // Ended returns a channel that is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 

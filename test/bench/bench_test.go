@@ -9,10 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/test/bench/simulated"
@@ -28,11 +33,25 @@ func count(small, whole int) int {
 	return small
 }
 
+// tolerance is how far a budget may be missed until the run fails: the speed of one machine differs
+// by as much from hour to hour.
+const tolerance = 1.2
+
+// missed are the budgets that were missed by more than that, with -full.
+var missed []string
+
 // report prints a figure next to its budget.
 func report(what string, measured, budget float64, unit string) {
 	verdict := "ok"
 	if measured > budget {
 		verdict = "MISSED"
+	}
+	if *full && measured > tolerance*budget {
+		missed = append(missed, what)
+	}
+	if math.IsInf(budget, 1) { // A figure without a budget.
+		fmt.Fprintf(os.Stderr, "| %s | %s %s | – | |\n", what, figure(measured), unit)
+		return
 	}
 	fmt.Fprintf(os.Stderr, "| %s | %s %s | ≤ %s %s | %s |\n", what, figure(measured), unit, figure(budget), unit, verdict)
 }
@@ -60,35 +79,42 @@ func TestMachine(*testing.T) {
 	fmt.Fprintf(os.Stderr, "%s, %d CPUs, %s, %s\n", model, runtime.NumCPU(), runtime.Version(), time.Now().Format(time.DateOnly))
 }
 
-// TestCost: rows 1 and 2, what a connected cluster costs, and an application in it.
-// Each cluster has 40 applications. At first Pipelines name one of them, so that the
-// figure is of the connection and its informer.
+// TestCost: what a connected cluster costs, with 20 applications of 8 KiB and two Pipelines of one
+// target each: their two applications are watched, by one informer. Then what another informer and
+// another application cost.
 func TestCost(t *testing.T) {
-	clusters, apps := count(4, 60), 40
-	s := newScene(t, simulated.Options{Clusters: 2 * clusters, Applications: apps})
+	const apps, watched, warm = 20, 2, 20
+	n := count(4, 200)
+	s := newScene(t, simulated.Options{Clusters: n + warm, Applications: apps})
 	h := startHub(t, s.namespace)
-	first, second := s.clusters[:clusters], s.clusters[clusters:]
-	s.shown(s.releases(0, 1, first, targetsEach), every)
-	one := h.cost(t)
-	s.shown(s.releases(0, 1, second, targetsEach), every)
-	two := h.cost(t)
-	n := float64(clusters)
-	report("connected cluster, live heap and stacks", float64(two.Live-one.Live)/n/kib, 280, "KiB")
-	report("connected cluster, resident", float64(two.Resident-one.Resident)/n/kib, 450, "KiB")
-	report("connected cluster, goroutines", perCluster(two.Goroutines-one.Goroutines, n), 12, "")
+	// What the hub itself holds is there with the first clusters.
+	s.shown(s.releases(0, watched, s.clusters[:warm], 1), every)
+	one := h.cost()
+	s.shown(s.releases(0, watched, s.clusters[warm:], 1), every)
+	two := h.cost()
+	perConnected(one, two, n)
 
 	for i := 0; i < len(s.clusters); i += targetsEach {
 		s.pipeline(fmt.Sprintf("kustomization-%d", i), "kustomize.toolkit.fluxcd.io/v1", "Kustomization", "none", s.clusters[i:min(i+targetsEach, len(s.clusters))]...)
 	}
 	s.g.Eventually(func() int { return openWatches(s) }).Should(Equal(2 * len(s.clusters)))
-	three := h.cost(t)
-	report("further informer, live heap and stacks", float64(three.Live-two.Live)/(2*n)/kib, 100, "KiB")
-	report("further informer, goroutines", perCluster(three.Goroutines-two.Goroutines, 2*n), 9, "")
+	three := h.cost()
+	of := float64(len(s.clusters))
+	report("further informer, live heap and stacks", float64(three.Live-two.Live)/of/kib, 100, "KiB")
+	report("further informer, goroutines", perCluster(three.Goroutines-two.Goroutines, of), 9, "")
 
-	s.shown(s.releases(1, apps, s.clusters, targetsEach), every)
-	four := h.cost(t)
-	report("watched application, with its place in Pipelines", float64(four.Live-three.Live)/(2*n*float64(apps-1))/kib, 2.5, "KiB")
-	NewWithT(t).Expect(two.Goroutines).To(BeNumerically(">", one.Goroutines))
+	s.shown(s.releases(watched, apps, s.clusters, targetsEach), every)
+	four := h.cost()
+	report("watched application, with its place in Pipelines", float64(four.Live-three.Live)/(of*(apps-watched))/kib, 2.5, "KiB")
+	s.g.Expect(two.Goroutines).To(BeNumerically(">", one.Goroutines))
+}
+
+// perConnected reports what n more connected clusters cost.
+func perConnected(before, after cost, n int) {
+	of := fmt.Sprintf("connected cluster of %d, ", n)
+	report(of+"resident", float64(after.Resident-before.Resident)/float64(n)/kib, 0.35*kib, "KiB")
+	report(of+"live heap and stacks", float64(after.Live-before.Live)/float64(n)/kib, 280, "KiB")
+	report(of+"goroutines", perCluster(after.Goroutines-before.Goroutines, float64(n)), 12, "")
 }
 
 // perCluster is a number of goroutines for each of n: a single one of the whole hub, which
@@ -105,26 +131,29 @@ func openWatches(s *scene) int {
 	return sum
 }
 
-// TestColdStart: rows 3 and 4, from the start of the process to the last Pipeline
-// that shows every target it can.
+// TestColdStart: from the start of the process to the last Pipeline that shows every target it
+// can.
 func TestColdStart(t *testing.T) {
 	for _, row := range []struct {
-		what                 string
-		clusters, apps, each int // and targets of each Pipeline
-		dead                 int // one of so many clusters
-		mode                 simulated.Mode
-		seconds              float64
+		what                    string
+		clusters, applications  int // and applications of each cluster
+		pipelines, targets      int // applications that are watched, and targets of each Pipeline
+		dead                    int // one of so many clusters
+		mode                    simulated.Mode
+		seconds, cpu, megabytes float64 // budgets; none if 0
 	}{
 		// 6 × 67 Pipelines of three targets.
-		{"cold start, 200 clusters, 400 Pipelines", count(4, 200), 6, few, 0, simulated.Serve, 5},
-		{"the same, a tenth hanging", count(4, 200), 6, few, 10, simulated.Tarpit, 8},
+		{"cold start, 200 clusters, 400 Pipelines", count(4, 200), 40, 6, few, 0, simulated.Serve, 2.5, 0, 0},
+		{"the same, a tenth hanging", count(4, 200), 40, 6, few, 10, simulated.Tarpit, 8, 0, 0},
+		// Two Pipelines of one target in each cluster.
+		{"cold start, 1000 clusters × 20 applications, 2000 Pipelines", count(6, 1000), 20, 2, 1, 0, simulated.Serve, 10, 6, 0},
 		// 50 × 50 Pipelines of twenty targets: every application is watched.
-		{"cold start, 1000 clusters × 50 applications", count(6, 1000), 50, targetsEach, 0, simulated.Serve, 15},
-		{"the same, a fifth dead", count(6, 1000), 50, targetsEach, 5, simulated.Refuse, 20},
+		{"cold start, 1000 clusters × 50 applications, 2500 Pipelines of 20 targets", count(6, 1000), 50, 50, targetsEach, 0, simulated.Serve, 20, 0, 500},
+		{"the same, a fifth dead", count(6, 1000), 50, 50, targetsEach, 5, simulated.Refuse, 20, 0, 0},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			s := newScene(t, simulated.Options{Clusters: row.clusters, Applications: max(row.apps, 40)})
-			names := s.releases(0, row.apps, s.clusters, row.each)
+			s := newScene(t, simulated.Options{Clusters: row.clusters, Applications: row.applications})
+			names := s.releases(0, row.pipelines, s.clusters, row.targets)
 			dead := map[string]bool{}
 			for i, c := range s.clusters {
 				if row.dead > 0 && i%row.dead == 0 {
@@ -134,9 +163,13 @@ func TestColdStart(t *testing.T) {
 			}
 			h := startHub(t, s.namespace)
 			done := s.shown(names, func(cluster string) bool { return !dead[cluster] })
+			cpu := h.measure().CPU
 			report(row.what, done.Sub(h.began).Seconds(), row.seconds, "s")
-			if row.apps == 50 && row.dead == 0 {
-				report("1000 clusters × 50 applications, resident", float64(h.cost(t).Resident)/mib, 600, "MiB")
+			if row.cpu > 0 {
+				report("the same, CPU of the hub", cpu, row.cpu, "s")
+			}
+			if row.megabytes > 0 {
+				report("the same, resident", float64(h.cost().Resident)/mib, row.megabytes, "MiB")
 			}
 			h.stop()
 			// The statuses are written: what a restart takes is the reading alone.
@@ -209,22 +242,64 @@ func quantile(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[min(int(float64(len(sorted))*q), len(sorted)-1)].Microseconds()) / 1000
 }
 
-// TestLatency: rows 5 and 6, from a change in a workload cluster to the status of its
-// Pipeline; and the same while a tenth of the clusters hang.
+// echoes returns how long a bare PATCH of a Pipeline's status takes until a watch delivers it, at a
+// rate for some time: what the API server and its disk need for a change, without a hub.
+func echoes(s *scene, perSecond int, d time.Duration) []time.Duration {
+	s.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-bare-"}}
+	s.g.Expect(admin.Create(s.Context(), namespace)).To(Succeed())
+	p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "bare"}, Spec: pipelinesv1.PipelineSpec{
+		AppRef:       pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "app-0"},
+		Environments: []pipelinesv1.Environment{{Name: environment, Targets: []pipelinesv1.Target{{Namespace: simulated.Namespace}}}},
+	}}
+	s.g.Expect(admin.Create(s.Context(), p)).To(Succeed())
+	w, err := admin.Watch(s.Context(), &pipelinesv1.PipelineList{}, client.InNamespace(namespace.Name))
+	s.g.Expect(err).NotTo(HaveOccurred())
+	defer w.Stop()
+	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer ticker.Stop()
+	var took []time.Duration
+	for n := range perSecond * int(d/time.Second) {
+		<-ticker.C
+		revision, began := fmt.Sprintf("3.0.%d", n), time.Now()
+		patch := fmt.Sprintf(`{"status":{"environments":{%q:{"targets":[{"revision":%q}]}}}}`, environment, revision)
+		s.g.Expect(admin.Status().Patch(s.Context(), p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		for event := range w.ResultChan() {
+			shown, is := event.Object.(*pipelinesv1.Pipeline)
+			if is && shown.Status.Environments[environment] != nil && shown.Status.Environments[environment].Targets[0].Revision == revision {
+				took = append(took, time.Since(began))
+				break
+			}
+		}
+	}
+	slices.Sort(took)
+	return took
+}
+
+// TestLatency: from a change in a workload cluster to the status of its Pipeline; and the same
+// while a tenth of the clusters hang.
 func TestLatency(t *testing.T) {
 	s := newScene(t, simulated.Options{Clusters: count(10, 200), Applications: 2})
 	names := s.releases(0, 1, s.clusters, few)
 	startHub(t, s.namespace)
 	s.shown(names, every)
 	pause(settle)
-	seconds := time.Duration(count(1, 10)) * time.Second
+	seconds := time.Duration(count(1, 20)) * time.Second
+	var bare []time.Duration
+	var measuring sync.WaitGroup
 	for i, row := range []struct {
 		perSecond int
-		p50, p99  float64
-	}{{5, 7, 20}, {50, 0, 100}, {200, 0, 300}} {
+		p99       float64
+	}{{5, 13}, {50, 25}, {200, 150}} {
+		if i == 0 { // In the same seconds, because the disk is not equally fast at all times.
+			measuring.Go(func() { bare = echoes(s, row.perSecond, seconds) })
+		}
 		took := latencies(s, s.clusters, row.perSecond, seconds, fmt.Sprint(i))
-		if row.p50 > 0 {
-			report(fmt.Sprintf("change → status, %d/s, p50", row.perSecond), quantile(took, 0.5), row.p50, "ms")
+		measuring.Wait()
+		if i == 0 {
+			report("bare status PATCH → its watch event, 5/s, p50", quantile(bare, 0.5), math.Inf(1), "ms")
+			report("change → status, 5/s, p50", quantile(took, 0.5), math.Inf(1), "ms")
+			report("the same, of the bare PATCH's", quantile(took, 0.5)/quantile(bare, 0.5), 1.15, "")
 		}
 		report(fmt.Sprintf("change → status, %d/s, p99", row.perSecond), quantile(took, 0.99), row.p99, "ms")
 	}
@@ -262,6 +337,53 @@ func TestLatency(t *testing.T) {
 	}
 }
 
+// TestReturn: clusters hang for a time, and have a new revision when they answer again.
+func TestReturn(t *testing.T) {
+	const rounds = 3
+	hangs := time.Duration(count(2, 50)) * time.Second
+	n, all := count(1, 5), count(4, 50)
+	s := newScene(t, simulated.Options{Clusters: all, Applications: 2})
+	startHub(t, s.namespace)
+	s.shown(s.releases(0, 1, s.clusters, few), every)
+	var fromAnswer, fromEnd []time.Duration
+	for round := range rounds { // Others each time: a cluster that flaps is observed for longer.
+		some := s.clusters[round*n : (round+1)*n]
+		for _, c := range some {
+			c.Set(simulated.Tarpit)
+		}
+		pause(hangs)
+		end, revision := time.Now(), fmt.Sprintf("5.%d.0", round)
+		for _, c := range some {
+			c.Deploy(0, revision)
+			c.Set(simulated.Serve)
+		}
+		shown := map[string]bool{}
+		s.until("the revision is shown", func(all map[string]*pipelinesv1.Pipeline) bool {
+			for _, c := range some {
+				i := slices.Index(s.clusters, c)
+				target := all[fmt.Sprintf("app-0-of-%s", s.clusters[i/few*few].Name())].Status.Environments[environment].Targets[i%few]
+				if shown[c.Name()] || target.Revision != revision || target.Stale {
+					continue
+				}
+				shown[c.Name()] = true
+				now, answered := time.Now(), c.Answered()
+				if answered.IsZero() || answered.After(now) {
+					answered = end // A watch that stayed open delivered it.
+				}
+				fromAnswer, fromEnd = append(fromAnswer, now.Sub(answered)), append(fromEnd, now.Sub(end))
+			}
+			return len(shown) == n
+		})
+	}
+	slices.Sort(fromAnswer)
+	slices.Sort(fromEnd)
+	what := fmt.Sprintf("%d of %d clusters hang for %s, change → status from the first answer, ", n, all, hangs)
+	report(what+"p50", quantile(fromAnswer, 0.5)/1000, 0.5, "s")
+	report(what+"worst", quantile(fromAnswer, 1)/1000, 2, "s")
+	report("the same from the end, p50", quantile(fromEnd, 0.5)/1000, hangs.Seconds()/4, "s")
+	report("the same from the end, worst", quantile(fromEnd, 1)/1000, hangs.Seconds()/2, "s")
+}
+
 // TestRotation: row 7, the tokens of all clusters, three times over, while each
 // deploys a revision.
 func TestRotation(t *testing.T) {
@@ -296,7 +418,7 @@ func TestRotation(t *testing.T) {
 		}
 		s.g.Eventually(func() int { return openWatches(s) }).Should(Equal(len(s.clusters)))
 	}
-	report("token rotation of all clusters, relists", float64(asked(s)-lists)+h.measure(t).Relists, 0, "")
+	report("token rotation of all clusters, relists", float64(asked(s)-lists)+h.measure().Relists, 0, "")
 	report("token rotation of all clusters, revisions missed", float64(missed), 0, "")
 	s.g.Expect(asked(s)).To(Equal(lists))
 }

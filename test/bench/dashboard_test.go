@@ -24,10 +24,6 @@ import (
 	"github.com/capstan-hub/capstan/test/bench/simulated"
 )
 
-// dashboardVariable of the environment is the address at which a hub process serves
-// its dashboard; none when empty.
-const dashboardVariable = "CAPSTAN_BENCH_DASHBOARD"
-
 // TestDashboard: the largest fleet's pages, from the first request on, and the cost of viewers.
 func TestDashboard(t *testing.T) {
 	clusters, pipelines, viewers := count(6, 500), count(4, 200), count(5, 50)
@@ -43,8 +39,7 @@ func TestDashboard(t *testing.T) {
 	}
 	address, err := ports.Free()
 	s.g.Expect(err).NotTo(HaveOccurred())
-	t.Setenv(dashboardVariable, address)
-	h := startHub(t, s.namespace)
+	h := startHub(t, s.namespace, "--dashboard-bind-address="+address, "--dashboard-auth=none")
 	s.shown(names, every)
 	s.g.Eventually(func() (n int) {
 		var all capstanv1.ClusterConnectionList
@@ -69,7 +64,7 @@ func TestDashboard(t *testing.T) {
 		s.g.Expect(strings.Count(body, map[string]string{"/pipelines": `<tr id="pipeline/`, "/": `<li id="cluster/`}[path])).To(Equal(map[string]int{"/pipelines": pipelines, "/": clusters}[path]), "all of them")
 	}
 
-	before := h.cost(t)
+	before := h.cost()
 	// As people look: some at all of it, some at one cluster each.
 	people := func(i int) string {
 		switch i % 4 {
@@ -124,7 +119,7 @@ func (d dashboardOf) watched(s *scene, h *hubProcess, viewers int, at func(int) 
 		s.g.Eventually(heard).Should(Receive(BeNil()))
 	}
 	slices.Sort(times)
-	return h.cost(s), times
+	return h.cost(), times
 }
 
 // dashboardOf a hub.

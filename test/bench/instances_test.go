@@ -271,7 +271,7 @@ func TestManyMachines(t *testing.T) {
 	h.g.Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	h.g.Expect(os.WriteFile(file, raw, 0o600)).To(Succeed())
-	start := func() *hubProcess { return startHubOf(t, file, roleVariable+"="+allNamespaces, awsVariable+"=1") }
+	start := func() *hubProcess { return startHubOf(t, file, "default", "--sqs-source-namespaces=*") }
 
 	p := start()
 	h.g.Eventually(h.annotated).WithPolling(time.Second).Should(Equal(h.groups))
@@ -285,10 +285,10 @@ func TestManyMachines(t *testing.T) {
 	p = start()
 	h.drained(deleted + 2)
 	report(fmt.Sprintf("start with %d AWSMachines, %d MachineDeployments and %d queues, to the first label", h.many, h.groups, h.queues), time.Since(p.began).Seconds(), 30, "s")
-	report("resident after the start", float64(p.cost(t).Resident)/(1<<20), 600, "MiB")
+	report("resident after the start", float64(p.cost().Resident)/(1<<20), 600, "MiB")
 	h.burst(count(100, 15_000), 1)
 	h.notice(count(100, 5000))
-	c := p.cost(t)
+	c := p.cost()
 	report("resident after the bursts", float64(c.Resident)/(1<<20), 600, "MiB")
 	report("live heap and stacks for an AWSMachine", float64(c.Live)/float64(h.many)/1024, 8, "KiB")
 }

@@ -49,7 +49,7 @@ func TestLedger(t *testing.T) {
 	allWithout.stop()
 	before := requests(s)
 	without := s.start(names, 1, "5.2.0")
-	least := without.cost(t)
+	least := without.cost()
 	pause(idle)
 	usual := requests(s) - before // Each cluster's Secret is read.
 	without.stop()
@@ -69,7 +69,7 @@ func TestLedger(t *testing.T) {
 	allWith.stop()
 	before = requests(s)
 	with := s.start(names, 1, "5.5.0")
-	most := with.cost(t)
+	most := with.cost()
 	pause(idle)
 	made := requests(s) - before
 	with.stop()
@@ -151,8 +151,7 @@ func (s *scene) start(names []string, applications int, revision string) *starte
 		return true
 	})
 	s.g.Eventually(func(g Gomega) {
-		var w work
-		h.ask(s, "work", &w)
+		w := h.work()
 		g.Expect(w.Reconciled).To(BeNumerically(">=", len(names)))
 		g.Expect(w.Queued).To(BeZero())
 	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())

@@ -1,45 +1,45 @@
 package bench
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
-	"runtime/pprof"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
-	"github.com/capstan-hub/capstan/hub"
-	"github.com/capstan-hub/capstan/hub/awsconfig"
-	"github.com/capstan-hub/capstan/hub/dashboard"
-	"github.com/capstan-hub/capstan/hub/eventing/schema"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+	"github.com/capstan-hub/capstan/playground/ports"
+	"github.com/capstan-hub/capstan/playground/process"
 )
 
-const (
-	// roleVariable of the environment makes the test binary a hub of the namespace that it names;
-	// allNamespaces for a hub of all.
-	roleVariable  = "CAPSTAN_BENCH_HUB"
-	allNamespaces = "*"
-	// awsVariable makes that hub follow instances and annotate node groups. The environment of the
-	// SDK says where AWS is.
-	awsVariable = "CAPSTAN_BENCH_AWS"
-)
+// program is the path of the capstan that is measured.
+var program string
+
+// build builds it, once, as `make build` does.
+var build = sync.OnceValue(func() error {
+	command := exec.Command("go", "build", "-o", program, "./cmd/capstan")
+	command.Dir, command.Env = controlplane.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("building capstan: %w: %s", err, out)
+	}
+	return nil
+})
+
+// memoryLimit is that of the chart.
+const memoryLimit = "900MiB"
 
 // cost is what a hub process holds. Sizes are bytes.
 type cost struct {
@@ -48,6 +48,8 @@ type cost struct {
 	Live, Resident int64
 	Goroutines     int
 	Relists        float64
+	// CPU seconds of the process until now.
+	CPU float64
 }
 
 // work of a controller: reconciles that ended without an error or another one to follow, and what
@@ -56,208 +58,187 @@ type work struct {
 	Reconciled, Queued float64
 }
 
-// workOf a controller, from controller-runtime's own metrics.
-func workOf(controller string) work {
-	var w work
-	families, _ := ctrlmetrics.Registry.Gather()
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			switch {
-			case family.GetName() == "controller_runtime_reconcile_total" && labels["controller"] == controller && labels["result"] == "success":
-				w.Reconciled += m.GetCounter().GetValue()
-			case family.GetName() == "workqueue_depth" && labels["name"] == controller:
-				w.Queued += m.GetGauge().GetValue()
-			}
-		}
-	}
-	return w
-}
-
-// serveHub is the hub process: a hub, and answers on stdout to commands on stdin.
-func serveHub(namespace, kubeconfig string) error {
-	klog.SetLogger(logr.Discard())
-	ctrl.SetLogger(logr.Discard())
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
-	registry := prometheus.NewRegistry()
-	o := hub.Options{
-		Config: config, Namespace: strings.TrimPrefix(namespace, allNamespaces), AllowLoopback: true, AllowLoopbackGit: true, Registerer: registry, Logger: logr.Discard(),
-		Dashboard: hub.Dashboard{BindAddress: os.Getenv(dashboardVariable), Auth: dashboard.AuthNone},
-	}
-	if os.Getenv(awsVariable) != "" {
-		loaded, err := awsconfig.Load(context.Background(), awsconfig.Options{})
-		if err != nil {
-			return err
-		}
-		defer loaded.Close()
-		o.AWS, o.Annotator.AWS, o.Eventing.SQSSourceNamespaces = loaded, loaded, []string{schema.AllNamespaces}
-	}
-	h, err := hub.New(o)
-	if err != nil {
-		return err
-	}
-	stop, err := profile()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- h.Start(ctx) }()
-	commands := bufio.NewScanner(os.Stdin)
-	for commands.Scan() { // The end of stdin is the end of the hub.
-		var answer any
-		switch commands.Text() {
-		case "cost":
-			answer = measure(registry)
-		case "work":
-			answer = workOf("pipeline")
-		}
-		if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
-			return err
-		}
-	}
-	stop() // While everything is there.
-	cancel()
-	return <-ended
-}
-
-// profile takes profiles of the whole life of a hub into the directory that
-// CAPSTAN_BENCH_PROFILE names, if it does.
-func profile() (stop func(), err error) {
-	directory := os.Getenv("CAPSTAN_BENCH_PROFILE")
-	if directory == "" {
-		return func() {}, nil
-	}
-	name := filepath.Join(directory, fmt.Sprintf("hub-%d", os.Getpid()))
-	processor, err := os.Create(name + ".cpu")
-	if err != nil {
-		return nil, err
-	}
-	if err := pprof.StartCPUProfile(processor); err != nil {
-		return nil, err
-	}
-	return func() {
-		pprof.StopCPUProfile()
-		_ = processor.Close()
-		if heap, err := os.Create(name + ".heap"); err == nil {
-			_ = pprof.Lookup("heap").WriteTo(heap, 0)
-			_ = heap.Close()
-		}
-	}, nil
-}
-
-func measure(registry *prometheus.Registry) cost {
-	c := cost{Resident: resident()}
-	runtime.GC()
-	runtime.GC() // What the first one found unused by finalizers.
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	c.Live, c.Goroutines = int64(m.HeapAlloc+m.StackInuse), runtime.NumGoroutine()
-	families, _ := registry.Gather()
-	for _, family := range families {
-		if family.GetName() == "capstan_relists_total" {
-			for _, m := range family.GetMetric() {
-				c.Relists += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return c
-}
-
-// resident is VmRSS of this process, in bytes.
-func resident() int64 {
-	raw, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		debug.FreeOSMemory() // Not Linux: the best that is known.
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.Sys - m.HeapReleased)
-	}
-	for line := range strings.Lines(string(raw)) {
-		if value, is := strings.CutPrefix(line, "VmRSS:"); is {
-			kib, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
-}
-
-// hubProcess is a running one.
+// hubProcess is a running hub: cmd/capstan, with the flags of the chart.
 type hubProcess struct {
-	command *exec.Cmd
-	in      io.WriteCloser
-	out     *bufio.Reader
+	testing.TB
+	g       *WithT
+	process *process.Process
 	began   time.Time
+	// metrics and diagnostics are URLs.
+	metrics, diagnostics string
 }
 
-// startHub starts a hub for a namespace of the management cluster.
-func startHub(t testing.TB, namespace string) *hubProcess {
+// startHub starts a hub for a namespace of the management cluster, with more flags.
+func startHub(t testing.TB, namespace string, flags ...string) *hubProcess {
 	t.Helper()
-	return startHubOf(t, kubeconfigFile, roleVariable+"="+namespace)
+	return startHubOf(t, kubeconfigFile, namespace, append(flags, "--namespace="+namespace)...)
 }
 
-// startHubOf starts a hub of the management cluster of a kubeconfig, with variables of the
-// environment.
-func startHubOf(t testing.TB, kubeconfig string, environment ...string) *hubProcess {
+// startHubOf starts a hub of the management cluster of a kubeconfig, with its lease in a
+// namespace. It has the flags of the chart's Deployment (TestFlagsAreTheCharts), with ports on
+// loopback, and what a fleet on one machine needs.
+func startHubOf(t testing.TB, kubeconfig, namespace string, flags ...string) *hubProcess {
 	t.Helper()
-	g := NewWithT(t)
-	h := &hubProcess{command: exec.Command(os.Args[0], kubeconfig)}
-	h.command.Env = append(os.Environ(), environment...)
-	h.command.Stderr = os.Stderr
+	h := &hubProcess{TB: t, g: NewWithT(t)}
+	h.g.Expect(build()).To(Succeed())
+	free := func() string {
+		address, err := ports.Free()
+		h.g.Expect(err).NotTo(HaveOccurred())
+		return address
+	}
+	metrics, diagnostics, folder := free(), free(), t.TempDir()
+	h.metrics, h.diagnostics = "http://"+metrics+"/metrics", "http://"+diagnostics
+	args := append(chartFlags(metrics, free, namespace, folder),
+		"--kubeconfig="+kubeconfig, "--diagnostics-address="+diagnostics, "--allow-loopback-clusters", "--allow-loopback-git")
+	h.began = time.Now()
 	var err error
-	h.in, err = h.command.StdinPipe()
-	g.Expect(err).NotTo(HaveOccurred())
-	out, err := h.command.StdoutPipe()
-	g.Expect(err).NotTo(HaveOccurred())
-	h.out, h.began = bufio.NewReader(out), time.Now()
-	g.Expect(h.command.Start()).To(Succeed())
+	h.process, err = process.Start(process.Options{
+		Path: program, Args: append(args, flags...), Log: filepath.Join(folder, "log"),
+		Env: []string{"GOMEMLIMIT=" + memoryLimit, "RUNTIME_NAMESPACE=" + namespace, "AWS_EC2_METADATA_DISABLED=true"},
+	})
+	h.g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(h.stop)
+	h.profile()
 	return h
 }
 
-func (h *hubProcess) stop() {
-	if h.in == nil {
+// chartFlags are the flags that the chart's Deployment sets with its default values.
+func chartFlags(metrics string, free func() string, namespace, folder string) []string {
+	return []string{
+		"--leader-elect",
+		"--metrics-bind-address=" + metrics,
+		"--health-addr=" + free(),
+		"--promotion-hook-bind-address=" + free(),
+		"--api-bind-address=" + free(),
+		"--webhook-bind-address=" + free(),
+		"--webhook-cert-secret=" + namespace + "/capstan-hub-webhook",
+		"--dashboard-bind-address=" + free(),
+		"--clone-dir=" + folder,
+	}
+}
+
+// profile takes a CPU profile of the first seconds of the hub into the directory that
+// CAPSTAN_BENCH_PROFILE names, if it does, and of its heap at the end.
+func (h *hubProcess) profile() {
+	directory := os.Getenv("CAPSTAN_BENCH_PROFILE")
+	if directory == "" {
 		return
 	}
-	_ = h.in.Close()
-	h.in = nil
-	_ = h.command.Wait()
+	seconds, err := strconv.Atoi(os.Getenv("CAPSTAN_BENCH_PROFILE_SECONDS"))
+	if err != nil {
+		seconds = 10
+	}
+	var taken sync.WaitGroup
+	taken.Go(func() {
+		for range 1000 { // The server listens after the start of the process.
+			raw, err := get(fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", h.diagnostics, seconds))
+			if err == nil {
+				_ = os.WriteFile(filepath.Join(directory, fmt.Sprintf("hub-%d.cpu", h.began.UnixMilli())), raw, 0o600)
+				return
+			}
+			pause(5 * time.Millisecond)
+		}
+	})
+	h.Cleanup(taken.Wait)
+	h.Cleanup(func() {
+		for _, kind := range []string{"heap", "allocs", "goroutine"} {
+			if raw, err := get(h.diagnostics + "/debug/pprof/" + kind); err == nil {
+				_ = os.WriteFile(filepath.Join(directory, fmt.Sprintf("hub-%d.%s", h.began.UnixMilli(), kind)), raw, 0o600)
+			}
+		}
+	})
 }
 
-func (h *hubProcess) ask(t testing.TB, command string, answer any) {
-	t.Helper()
-	g := NewWithT(t)
-	_, err := fmt.Fprintln(h.in, command)
-	g.Expect(err).NotTo(HaveOccurred())
-	line, err := h.out.ReadBytes('\n')
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(json.Unmarshal(line, answer)).To(Succeed())
+// stop ends the hub. It shows the end of its log when the test has failed.
+func (h *hubProcess) stop() {
+	if h.process == nil {
+		return
+	}
+	if err := h.process.Stop(); err != nil {
+		h.Errorf("the hub ended: %v", err)
+	}
+	h.process = nil
 }
 
-func (h *hubProcess) measure(t testing.TB) cost {
-	t.Helper()
-	var c cost
-	h.ask(t, "cost", &c)
-	return c
+// get returns the body of an answer.
+func get(url string) ([]byte, error) {
+	answer, err := http.Get(url) //nolint:noctx // Loopback; the test's own deadline bounds it.
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", url, answer.Status, raw)
+	}
+	return raw, err
+}
+
+// scrape returns the metrics of the hub by name. A hub that does not listen yet has none.
+func (h *hubProcess) scrape() map[string]*dto.MetricFamily {
+	answer, err := http.Get(h.metrics) //nolint:noctx // Loopback; the test's own deadline bounds it.
+	if err != nil {
+		return nil
+	}
+	defer answer.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(answer.Body)
+	h.g.Expect(err).NotTo(HaveOccurred())
+	return families
+}
+
+// sum of a metric over all series whose labels contain some pairs of name and value.
+func sum(families map[string]*dto.MetricFamily, name string, labels map[string]string) (total float64) {
+	for _, m := range families[name].GetMetric() {
+		matches := 0
+		for _, l := range m.GetLabel() {
+			if labels[l.GetName()] == l.GetValue() {
+				matches++
+			}
+		}
+		if matches == len(labels) {
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return total
+}
+
+// work of the controller of Pipelines.
+func (h *hubProcess) work() work {
+	families := h.scrape()
+	return work{
+		Reconciled: sum(families, "controller_runtime_reconcile_total", map[string]string{"controller": "pipeline", "result": "success"}),
+		Queued:     sum(families, "workqueue_depth", map[string]string{"name": "pipeline"}),
+	}
+}
+
+// measure takes the cost of the hub.
+func (h *hubProcess) measure() cost {
+	h.Helper()
+	before := h.scrape()
+	for range 2 { // The second frees what the first one found unused by finalizers.
+		_, err := get(h.diagnostics + "/debug/pprof/heap?gc=1")
+		h.g.Expect(err).NotTo(HaveOccurred())
+	}
+	after := h.scrape()
+	return cost{
+		Live:       int64(sum(after, "go_memstats_heap_alloc_bytes", nil) + sum(after, "go_memstats_stack_inuse_bytes", nil)),
+		Resident:   int64(sum(before, "process_resident_memory_bytes", nil)),
+		Goroutines: int(sum(after, "go_goroutines", nil)),
+		Relists:    sum(after, "capstan_relists_total", nil),
+		CPU:        sum(before, "process_cpu_seconds_total", nil),
+	}
 }
 
 // cost of the hub, once what its start left behind is gone.
-func (h *hubProcess) cost(t testing.TB) cost {
-	t.Helper()
-	least := h.measure(t)
+func (h *hubProcess) cost() cost {
+	h.Helper()
+	least := h.measure()
 	for range 4 {
 		pause(settle / 4)
-		c := h.measure(t)
+		c := h.measure()
 		least.Live, least.Goroutines = min(least.Live, c.Live), min(least.Goroutines, c.Goroutines)
-		least.Resident = c.Resident
-		least.Relists = c.Relists
+		least.Resident, least.Relists, least.CPU = c.Resident, c.Relists, c.CPU
 	}
 	return least
 }
@@ -266,4 +247,30 @@ func (h *hubProcess) cost(t testing.TB) cost {
 func pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	<-timer.C
+}
+
+// flagOfChart matches a flag in the chart's Deployment.
+var flagOfChart = regexp.MustCompile(`- --([a-z-]+)`)
+
+// The hubs that are measured have the flags of the chart.
+func TestFlagsAreTheCharts(t *testing.T) {
+	g := NewWithT(t)
+	raw, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", "chart", "templates", "deployment.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	notDefault := []string{"dashboard-tls-cert-file", "dashboard-tls-key-file", "dashboard-session-key-file"}
+	want := map[string]bool{}
+	for _, m := range flagOfChart.FindAllStringSubmatch(string(raw), -1) {
+		if !slices.Contains(notDefault, m[1]) {
+			want[m[1]] = true
+		}
+	}
+	have := map[string]bool{}
+	for _, flag := range chartFlags("x", func() string { return "x" }, "x", "x") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		have[name] = true
+	}
+	g.Expect(have).To(Equal(want))
+	values, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", "chart", "values.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(values)).To(ContainSubstring("goMemoryLimit: " + memoryLimit + "\n"))
 }

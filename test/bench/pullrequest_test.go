@@ -173,7 +173,7 @@ func TestPullRequests(t *testing.T) {
 		return true
 	})
 	pause(settle)
-	idle := h.cost(t).Resident
+	idle := h.cost().Resident
 
 	var took []time.Duration
 	for app := range one {
@@ -219,13 +219,13 @@ func (s *scene) tellPromotions() {
 // (proc(5), clear_refs).
 func (h *hubProcess) forgetPeak() {
 	const peak = "5"
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", h.command.Process.Pid), []byte(peak), 0)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", h.process.Pid()), []byte(peak), 0)
 }
 
 // peak is the most memory that the process has had resident since, in bytes.
 func (h *hubProcess) peak(t testing.TB) int64 {
 	t.Helper()
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.command.Process.Pid))
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", h.process.Pid()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,13 +38,6 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if namespace := os.Getenv(roleVariable); namespace != "" {
-		if err := serveHub(namespace, os.Args[1]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	os.Exit(run(m))
 }
 
@@ -56,8 +50,13 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = management.Stop() }()
-	defer func() { _ = os.Remove(kubeconfigFile) }()
-	return m.Run()
+	defer func() { _ = os.RemoveAll(filepath.Dir(program)) }()
+	code := m.Run()
+	if len(missed) > 0 {
+		fmt.Fprintf(os.Stderr, "FAIL: missed by more than a fifth: %s\n", strings.Join(missed, "; "))
+		return 1
+	}
+	return code
 }
 
 func prepare() (err error) {
@@ -66,11 +65,15 @@ func prepare() (err error) {
 	if err != nil {
 		return err
 	}
+	folder, err := os.MkdirTemp("", "capstan-bench-")
+	if err != nil {
+		return err
+	}
+	program, kubeconfigFile = filepath.Join(folder, "capstan"), filepath.Join(folder, "kubeconfig")
 	raw, err := management.Kubeconfig("")
 	if err != nil {
 		return err
 	}
-	kubeconfigFile = filepath.Join(os.TempDir(), fmt.Sprintf("capstan-bench-%d.kubeconfig", os.Getpid()))
 	if err := os.WriteFile(kubeconfigFile, raw, 0o600); err != nil {
 		return err
 	}

@@ -36,6 +36,8 @@ type Cluster struct {
 type state struct {
 	mode  Mode
 	delay time.Duration
+	// answered is when the first request after the last Set was answered.
+	answered time.Time
 	// uid of kube-system.
 	uid string
 	// version is the newest resource version, and oldest the first that can be
@@ -200,7 +202,7 @@ func (c *Cluster) Kubeconfig() []byte {
 // Set changes how clients are treated, on all of the cluster's servers.
 func (c *Cluster) Set(m Mode) {
 	c.mu.Lock()
-	c.lockedState.mode = m
+	c.lockedState.mode, c.lockedState.answered = m, time.Time{}
 	c.notifyLocked()
 	all := append(slices.Clone(c.lockedState.old), c.lockedState.current)
 	c.mu.Unlock()
@@ -211,6 +213,23 @@ func (c *Cluster) Set(m Mode) {
 		} else if err := s.door.listen(); err != nil {
 			panic(fmt.Sprintf("fleet: %v", err)) // Somebody took the port.
 		}
+	}
+}
+
+// Answered is when the cluster answered the first request after the last Set; zero if it answered
+// none.
+func (c *Cluster) Answered() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lockedState.answered
+}
+
+// answers notes that a request is answered.
+func (c *Cluster) answers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lockedState.answered.IsZero() {
+		c.lockedState.answered = time.Now()
 	}
 }
 

@@ -60,6 +60,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.unauthorized(w)
 		return
 	}
+	c.answers()
 	c.route(w, r, mode)
 }
 
