@@ -2,6 +2,7 @@ package watchers
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,14 +28,15 @@ func (r *run) start(namespace string) {
 	ctx, stop := context.WithCancel(r.ctx)
 	i := &informer{namespace: namespace, stop: stop, began: shared.options.Clock.Now()}
 	i.stream = transport.NewStream(shared.options.Clock)
+	i.store = cache.NewStore(cache.MetaNamespaceKeyFunc)
+	logger := shared.options.Logger.V(clientVerbosity) // client-go logs every watch that ends.
+	queue := cache.NewRealFIFOWithOptions(cache.RealFIFOOptions{Logger: &logger, KeyFunction: cache.MetaNamespaceKeyFunc, KnownObjects: i.store})
+	i.synced = queue.HasSyncedChecker().Done()
 	// Objects arrive in their stored form, which is of more than one type.
-	i.shared = cache.NewSharedIndexInformerWithOptions(r.listerWatcher(i), nil, cache.SharedIndexInformerOptions{
-		ObjectDescription: r.calls.resource.String(),
+	controller := cache.New(&cache.Config{
+		Queue: queue, ListerWatcher: r.listerWatcher(i), ObjectDescription: r.calls.resource.String(),
+		Process: func(in any, initial bool) error { return r.process(i, in, initial) }, WatchErrorHandlerWithContext: r.watchEnded,
 	})
-	// These fail only for an informer that has started.
-	_ = i.shared.SetWatchErrorHandlerWithContext(r.watchEnded)
-	registration, _ := i.shared.AddEventHandler(r.handler(i))
-	i.synced = registration.HasSyncedChecker().Done()
 
 	r.addInformer(i)
 	r.spawn(func() {
@@ -48,8 +50,7 @@ func (r *run) start(namespace string) {
 		running := shared.meters.informers.WithLabelValues(kind)
 		running.Inc()
 		defer running.Dec()
-		// client-go logs every watch that ends.
-		i.shared.RunWithContext(klog.NewContext(ctx, shared.options.Logger.V(clientVerbosity)))
+		controller.RunWithContext(klog.NewContext(ctx, logger))
 	})
 }
 
@@ -130,41 +131,70 @@ func (r *run) watchEnded(_ context.Context, _ *cache.Reflector, err error) {
 		"cluster", r.subject.cluster.name, "kind", r.subject.kind.GroupKind.String(), "error", err.Error())
 }
 
-// handler is the only one of an informer.
-func (r *run) handler(i *informer) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(in any, initial bool) {
-			if o, ok := in.(client.Object); ok {
-				if i.objects.Add(1) > int64(r.calls.limits.objects) {
-					r.fail(errTooMany)
-				}
-				r.holds(i, storedBytes(o))
-				r.received(i, o, initial)
-				r.subject.notifySources(nil, o, initial)
-			}
-		},
-		UpdateFunc: func(before, in any) {
-			if o, ok := in.(client.Object); ok {
-				old, _ := before.(client.Object)
-				r.holds(i, storedBytes(o)-storedBytes(old))
-				r.received(i, o, false)
-				r.subject.notifySources(old, o, false)
-			}
-		},
-		DeleteFunc: func(in any) {
-			if unknown, ok := in.(cache.DeletedFinalStateUnknown); ok {
-				in = unknown.Obj
-			}
-			if o, ok := in.(client.Object); ok {
-				i.objects.Add(-1)
-				r.holds(i, -storedBytes(o))
-				if r.subject.kind.Observe != nil && r.subject.wants(o.GetNamespace(), o.GetName()) {
-					r.subject.wake(r.ledger.observeDeleted(o), false)
-				}
-				r.subject.notifySources(o, nil, false)
-			}
-		},
+// process stores and observes what the queue of an informer delivers, one change after another.
+// The queue takes nothing new meanwhile.
+func (r *run) process(i *informer, in any, initial bool) error {
+	deltas, is := in.(cache.Deltas)
+	if !is {
+		return fmt.Errorf("the queue delivered %T", in) // Cannot happen: see RealFIFO.
 	}
+	for _, d := range deltas {
+		change := d.Object
+		if unknown, gone := change.(cache.DeletedFinalStateUnknown); gone {
+			change = unknown.Obj
+		}
+		o, is := change.(client.Object)
+		if !is {
+			continue
+		}
+		before, _, err := i.store.Get(o)
+		if err != nil {
+			return err
+		}
+		old, _ := before.(client.Object)
+		if d.Type == cache.Deleted {
+			if err := i.store.Delete(o); err != nil {
+				return err
+			}
+			if old != nil {
+				r.deleted(i, old, o)
+			}
+			continue
+		}
+		if err := i.store.Update(o); err != nil { // It adds what is not there.
+			return err
+		}
+		if old == nil {
+			r.added(i, o, initial)
+		} else {
+			r.updated(i, old, o)
+		}
+	}
+	return nil
+}
+
+func (r *run) added(i *informer, o client.Object, initial bool) {
+	if i.objects.Add(1) > int64(r.calls.limits.objects) {
+		r.fail(errTooMany)
+	}
+	r.holds(i, storedBytes(o))
+	r.received(i, o, initial)
+	r.subject.notifySources(nil, o, initial)
+}
+
+func (r *run) updated(i *informer, old, o client.Object) {
+	r.holds(i, storedBytes(o)-storedBytes(old))
+	r.received(i, o, false)
+	r.subject.notifySources(old, o, false)
+}
+
+func (r *run) deleted(i *informer, old, o client.Object) {
+	i.objects.Add(-1)
+	r.holds(i, -storedBytes(old))
+	if r.subject.kind.Observe != nil && r.subject.wants(o.GetNamespace(), o.GetName()) {
+		r.subject.wake(r.ledger.observeDeleted(o), false)
+	}
+	r.subject.notifySources(o, nil, false)
 }
 
 // holds counts the bytes that an informer stores.

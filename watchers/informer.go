@@ -13,10 +13,12 @@ import (
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
-// informer is client-go's shared informer on one namespace, or on all.
+// informer is client-go's controller on one namespace, or on all. All that demands the kind
+// shares it. It is no SharedIndexInformer, because it has one handler, which does not wait: a
+// listener would cost 37 KiB and three goroutines for each kind of each cluster.
 type informer struct {
 	namespace string
-	shared    cache.SharedIndexInformer
+	store     cache.Store
 	synced    <-chan struct{}
 	stop      context.CancelFunc
 	// began is when the run started it.
@@ -54,14 +56,14 @@ func (i *informer) stored(want wanted) client.Object {
 	if want.namespace != "" {
 		at = want.namespace + "/" + want.name
 	}
-	item, _, _ := i.shared.GetStore().GetByKey(at)
+	item, _, _ := i.store.GetByKey(at)
 	o, _ := item.(client.Object)
 	return o
 }
 
 // each calls do for each stored object until do returns false. It returns false then.
 func (i *informer) each(do func(client.Object) bool) bool {
-	for _, item := range i.shared.GetStore().List() {
+	for _, item := range i.store.List() {
 		if o, ok := item.(client.Object); ok && !do(o) {
 			return false
 		}

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -109,7 +110,7 @@ func BenchmarkWarmLook(b *testing.B) {
 	for _, path := range []string{"/", "/pipelines"} {
 		b.Run(path, func(b *testing.B) {
 			f, r := large(), largeRenderer(b)
-			if err := newWarmer(&Options{}, r).warm(f); err != nil {
+			if err := newWarmer(&Options{Clock: clock.RealClock{}}, r).warm(f, clock.RealClock{}); err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {

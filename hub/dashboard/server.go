@@ -221,7 +221,7 @@ func (s *Server) pulse(ctx context.Context) error {
 			}
 		}
 		if warm {
-			if err := s.warmer.warm(facts); err != nil {
+			if err := s.warmer.warm(facts, s.Clock); err != nil {
 				s.Logger.Error(err, "rendering the pages of the navigation")
 			}
 		}

@@ -57,10 +57,13 @@ func report(what string, measured, budget float64, unit string) {
 }
 
 func figure(f float64) string {
-	if f >= 100 || f == math.Trunc(f) {
+	switch {
+	case f >= 100 || f == math.Trunc(f):
 		return fmt.Sprintf("%.0f", f)
+	case f >= 10:
+		return fmt.Sprintf("%.1f", f)
 	}
-	return fmt.Sprintf("%.1f", f)
+	return fmt.Sprintf("%.2f", f)
 }
 
 const kib, mib = 1 << 10, 1 << 20
@@ -262,7 +265,7 @@ func echoes(s *scene, perSecond int, d time.Duration) []time.Duration {
 	for n := range perSecond * int(d/time.Second) {
 		<-ticker.C
 		revision, began := fmt.Sprintf("3.0.%d", n), time.Now()
-		patch := fmt.Sprintf(`{"status":{"environments":{%q:{"targets":[{"revision":%q}]}}}}`, environment, revision)
+		patch := fmt.Sprintf(`{"status":{"environments":{%q:{"targets":[{"clusterAppRef":{"apiVersion":"helm.toolkit.fluxcd.io/v2","kind":"HelmRelease","name":"app-0"},"ready":true,"revision":%q}]}}}}`, environment, revision)
 		s.g.Expect(admin.Status().Patch(s.Context(), p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 		for event := range w.ResultChan() {
 			shown, is := event.Object.(*pipelinesv1.Pipeline)

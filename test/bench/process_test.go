@@ -64,6 +64,8 @@ type hubProcess struct {
 	g       *WithT
 	process *process.Process
 	began   time.Time
+	// before the hub is stopped, this is called, if it is set.
+	before func()
 	// metrics and diagnostics are URLs.
 	metrics, diagnostics string
 }
@@ -118,7 +120,7 @@ func chartFlags(metrics string, free func() string, namespace, folder string) []
 }
 
 // profile takes a CPU profile of the first seconds of the hub into the directory that
-// CAPSTAN_BENCH_PROFILE names, if it does, and of its heap at the end.
+// CAPSTAN_BENCH_PROFILE names, if it does, and profiles of its heap and goroutines at the end.
 func (h *hubProcess) profile() {
 	directory := os.Getenv("CAPSTAN_BENCH_PROFILE")
 	if directory == "" {
@@ -140,19 +142,22 @@ func (h *hubProcess) profile() {
 		}
 	})
 	h.Cleanup(taken.Wait)
-	h.Cleanup(func() {
+	h.before = func() {
 		for _, kind := range []string{"heap", "allocs", "goroutine"} {
 			if raw, err := get(h.diagnostics + "/debug/pprof/" + kind); err == nil {
 				_ = os.WriteFile(filepath.Join(directory, fmt.Sprintf("hub-%d.%s", h.began.UnixMilli(), kind)), raw, 0o600)
 			}
 		}
-	})
+	}
 }
 
 // stop ends the hub. It shows the end of its log when the test has failed.
 func (h *hubProcess) stop() {
 	if h.process == nil {
 		return
+	}
+	if h.before != nil {
+		h.before()
 	}
 	if err := h.process.Stop(); err != nil {
 		h.Errorf("the hub ended: %v", err)
