@@ -36,12 +36,15 @@
 // the limits of intake.go: of the number of objects, of what is read and stored, of the texts
 // of an identity, and of the rate of events. client-go gets objects in their stored form.
 //
+// A change is stored and observed by the goroutine that takes it from client-go's queue, which
+// takes nothing new meanwhile: handlers and Sources must not wait.
+//
 // # Scope
 //
 // If the credentials allow it, one informer watches the whole cluster; objects that are
 // not demanded are reduced to their key. Otherwise there is one informer for each demanded
 // namespace, each with its own state. A cluster-wide informer is much cheaper: each informer
-// is a watch in the API server and 9 goroutines here, a key half a kilobyte. When an object
+// is a watch in the API server and 6 goroutines here, a key half a kilobyte. When an object
 // is demanded later and only its key is stored, that one object is read, through the
 // connection's own limiter; nothing is listed again. An older read never overwrites a newer
 // event. When a whole kind or namespace is demanded that was stored as keys, it is listed
