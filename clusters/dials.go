@@ -1,14 +1,18 @@
 package clusters
 
-import "context"
+import (
+	"context"
+	"runtime"
+)
 
 const (
-	// dialPlaces bounds the connections that are being made at once.
-	dialPlaces = 64
-	// retryPlaces of them may be used by clusters that have failed before. Each unreachable
+	// dialsForEachCPU is the default of Options.Dials for each CPU: a handshake takes about a
+	// millisecond of one, and waits for the network for longer.
+	dialsForEachCPU = 32
+	// retryShare of the places may be used by clusters that have failed before. Each unreachable
 	// cluster uses its place for the whole timeout; the limit keeps places free for
 	// clusters that are tried for the first time.
-	retryPlaces = 16
+	retryShare = 4
 )
 
 // dials limits how many clusters dial at the same time.
@@ -16,8 +20,12 @@ type dials struct {
 	all, retry chan struct{}
 }
 
-func newDials() dials {
-	return dials{all: make(chan struct{}, dialPlaces), retry: make(chan struct{}, retryPlaces)}
+// newDials returns dials with a number of places; the default if 0.
+func newDials(places int) dials {
+	if places == 0 {
+		places = dialsForEachCPU * runtime.GOMAXPROCS(0)
+	}
+	return dials{all: make(chan struct{}, places), retry: make(chan struct{}, max(1, places/retryShare))}
 }
 
 // acquire waits for a place. It returns the context's error when the context ends first.

@@ -49,8 +49,8 @@
 // One goroutine reads each kind of cluster object. One watches the Secrets (metadata only)
 // of each namespace that has a demanded cluster. One writes ClusterConnections.
 //
-// At most dialPlaces connections are dialled at the same time, at most retryPlaces of
-// them to clusters that have failed before.
+// At most Options.Dials connections are dialled at the same time, at most a quarter of them to
+// clusters that have failed before.
 //
 // # Secrets
 //

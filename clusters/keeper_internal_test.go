@@ -23,8 +23,8 @@ func TestManagementClusterWaitsForNoPlaceToDial(t *testing.T) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	m, err := New(Options{Local: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, LocalOnly: true})
 	g.Expect(err).NotTo(HaveOccurred())
-	for i := range dialPlaces {
-		release, err := m.dials.acquire(t.Context(), i < retryPlaces)
+	for i := range cap(m.dials.all) {
+		release, err := m.dials.acquire(t.Context(), i < cap(m.dials.retry))
 		g.Expect(err).NotTo(HaveOccurred())
 		defer release()
 	}

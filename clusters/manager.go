@@ -54,7 +54,7 @@ func New(o Options) (*Manager, error) {
 	}
 	o = withDefaults(o)
 	m := &Manager{
-		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials()},
+		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials(o.Dials)},
 		decided:     make(chan struct{}),
 		lockedState: managerState{keepers: map[multicluster.ClusterName]*keeper{}},
 	}

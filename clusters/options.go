@@ -27,6 +27,9 @@ type Options struct {
 	// connection to the management cluster: it reads no cluster objects and writes
 	// nothing. When nil, the Manager itself needs the leader election.
 	Elected <-chan struct{}
+	// Dials is how many connections are made at the same time, a quarter of them to clusters that
+	// failed before; 32 for each CPU if 0.
+	Dials int
 	// AllowLoopback allows loopback addresses in kubeconfigs, for a fleet on one machine.
 	AllowLoopback bool
 	// WorkloadScheme and WorkloadMapper are used by the cluster.Cluster objects of
@@ -54,8 +57,7 @@ type Timings struct {
 	ProbeInterval time.Duration
 	// ProbeTimeout (5 s) of one probe.
 	ProbeTimeout time.Duration
-	// ProbeRetry (5 s) after a failed probe, and between the good ones that end an
-	// outage. One lost packet changes nothing, and recovery takes 5 s.
+	// ProbeRetry (5 s) after a failed probe. One lost packet changes nothing.
 	ProbeRetry time.Duration
 	// Silence (30 s) without a byte from the cluster that, with failed probes,
 	// makes it Unreachable.

@@ -255,7 +255,8 @@ func TestOneLostProbeIsNotStale(t *testing.T) {
 // that are tried for the first time.
 func TestDialsDoNotStarve(t *testing.T) {
 	g := NewWithT(t)
-	d := newDials()
+	const places, retryPlaces = 64, 64 / retryShare
+	d := newDials(places)
 	taken := make(chan func(), 1000)
 	for range 200 {
 		go func() {
@@ -267,7 +268,7 @@ func TestDialsDoNotStarve(t *testing.T) {
 	g.Eventually(taken).Should(HaveLen(retryPlaces))
 	g.Consistently(taken, "50ms").Should(HaveLen(retryPlaces))
 	var fresh []func()
-	for range dialPlaces - retryPlaces {
+	for range places - retryPlaces {
 		release, err := d.acquire(t.Context(), false)
 		g.Expect(err).NotTo(HaveOccurred())
 		fresh = append(fresh, release)

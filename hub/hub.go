@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -61,6 +62,13 @@ type Options struct {
 	// ManagementMaxObjects of one kind of the management cluster are kept in memory;
 	// watchers.DefaultMaxLocalObjects if 0.
 	ManagementMaxObjects int
+	// KubeAPIQPS is how many requests per second the hub sends to the API server of the management
+	// cluster, watches aside; twice as many at once. 100 for each CPU if 0.
+	KubeAPIQPS int
+	// ClusterDials is how many connections to clusters are made at the same time; 32 for each CPU
+	// if 0. ClusterLists is how many initial lists of clusters are read at the same time; 8 for
+	// each CPU if 0.
+	ClusterDials, ClusterLists int
 	// LeaderElectionNamespace of the lease; the pod's own if empty.
 	LeaderElectionNamespace string
 	// EventsAddress to which Flux events are posted; none if empty.
@@ -197,6 +205,9 @@ func (h *Hub) Elected() <-chan struct{} { return h.manager.Elected() }
 func (o *Options) defaults() {
 	if o.LeaderElectionLease == 0 {
 		o.LeaderElectionLease = DefaultLease
+	}
+	if o.KubeAPIQPS == 0 {
+		o.KubeAPIQPS = qpsForEachCPU * goruntime.GOMAXPROCS(0)
 	}
 	if o.AppKinds == nil {
 		o.AppKinds = apps.DefaultKinds()

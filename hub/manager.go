@@ -34,15 +34,16 @@ const (
 	// context.
 	shutdownGrace = 20 * time.Second
 
-	// qps and burst of the hub's client. Leader election has its own client, so that a busy
-	// hub does not lose its lease.
-	qps, burst = 200, 400
+	// qpsForEachCPU is the default of Options.KubeAPIQPS for each CPU. burstFactor is how many
+	// seconds of it may be sent at once. Leader election has its own client, so that a busy hub
+	// does not lose its lease.
+	qpsForEachCPU, burstFactor = 100, 2
 )
 
 // newManager makes a manager with the lease and the health checks.
 func newManager(o Options, lease string) (manager.Manager, error) {
 	cfg := rest.CopyConfig(o.Config)
-	cfg.QPS, cfg.Burst = qps, burst
+	cfg.QPS, cfg.Burst = float32(o.KubeAPIQPS), burstFactor*o.KubeAPIQPS
 	// Compression takes more time than the transfer in a cluster. Watches have none either.
 	cfg.DisableCompression = true
 	options := ctrl.Options{

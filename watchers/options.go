@@ -1,6 +1,7 @@
 package watchers
 
 import (
+	goruntime "runtime"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -78,6 +79,9 @@ type Options struct {
 	// EveryReplica runs the Watcher without leader election. It watches what is demanded; on
 	// a replica that does not lead, this is only the management cluster.
 	EveryReplica bool
+	// Lists is how many initial lists are under way in the process, each of which may hold a
+	// cluster's whole answer in memory; 8 for each CPU if 0.
+	Lists int
 	// MaxObjects (20,000) of one kind in one workload cluster, demanded or not. A key takes
 	// half a kilobyte, so no tenant can take more than about 10 MiB by creating
 	// objects.
@@ -155,6 +159,9 @@ func (o *Options) defaults() {
 	if o.Scheme == nil {
 		o.Scheme = clientscheme.Scheme
 	}
+	if o.Lists == 0 {
+		o.Lists = listsForEachCPU * goruntime.GOMAXPROCS(0)
+	}
 	if o.MaxObjects == 0 {
 		o.MaxObjects = maxObjects
 	}
@@ -170,9 +177,8 @@ const (
 	// MaxLocalObjectsFlag is the name of its flag.
 	MaxLocalObjectsFlag = "management-max-objects"
 
-	// listSlots bounds the initial lists under way in the process, each of which
-	// may hold a cluster's whole answer in memory.
-	listSlots = 16
+	// listsForEachCPU is the default of Options.Lists for each CPU.
+	listsForEachCPU = 8
 
 	// wakesPerSecond and wakeBurst bound the wakes that one cluster may cause.
 	wakesPerSecond = 50

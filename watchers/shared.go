@@ -36,7 +36,7 @@ type sharedState struct {
 func newShared(o Options) *shared {
 	s := &shared{
 		options: o, meters: newMeters(),
-		slots:       make(chan struct{}, listSlots),
+		slots:       make(chan struct{}, o.Lists),
 		kick:        make(chan struct{}, 1),
 		lockedState: sharedState{changed: map[multicluster.ClusterName]struct{}{}},
 	}

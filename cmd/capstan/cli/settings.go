@@ -103,6 +103,7 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
 	f.StringVar(&o.Namespace, "namespace", o.Namespace, "the only namespace of the management cluster that the hub serves, such as team-a; when empty, all namespaces")
 	f.IntVar(&o.ManagementMaxObjects, watchers.MaxLocalObjectsFlag, o.ManagementMaxObjects, "maximum number of objects of one kind of the management cluster in memory, such as AWSMachines; a kind with more is not read; for each, a list may have 26 KiB and the memory 3.3 KiB")
+	f.IntVar(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "maximum number of requests per second to the API server of the management cluster, and twice as many at once; watches do not count; 0 for 100 for each CPU")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while this replica holds the lease, so that further replicas stand by; a replica that loses the lease ends")
 	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease is valid without renewal, such as 30s; another replica takes over this long after a crash; at least "+minLease.String())
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics over plain HTTP, such as :8080 or 127.0.0.1:8080; 0 disables it")
@@ -132,6 +133,8 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.StringVar(&o.Dashboard.CertFile, "dashboard-tls-cert-file", "", "PEM file with the certificate chain that serves the dashboard over TLS; reloaded when it changes; when empty, it is served over plain HTTP")
 	f.StringVar(&o.Dashboard.KeyFile, "dashboard-tls-key-file", "", "PEM file with the key of that certificate")
 	f.StringVar(&o.Dashboard.SessionKeyFile, "dashboard-session-key-file", "", "file with at least 32 random bytes that encrypt sessions, the same on all replicas, read at the start; when empty, a session is valid only on the replica that created it, until that replica ends")
+	f.IntVar(&o.ClusterDials, "cluster-dials", o.ClusterDials, "maximum number of connections to clusters that are made at the same time; clusters that failed before get at most a quarter of them; 0 for 32 for each CPU")
+	f.IntVar(&o.ClusterLists, "cluster-lists", o.ClusterLists, "maximum number of initial lists of clusters that are read at the same time, which bounds the memory and CPU of a start; 0 for 8 for each CPU")
 	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL to which the hub posts Flux events, such as http://notification-controller.flux-system/; when empty, the hub creates only Kubernetes Events")
 	f.StringSliceVar(&s.appKinds, "app-kinds", s.appKinds, "kinds of applications that Pipelines may follow, as Kind.group, comma-separated; kinds of Kubernetes itself are refused")
 	f.BoolVar(&o.NoCrossNamespaceRefs, "no-cross-namespace-refs", o.NoCrossNamespaceRefs, "allow a Pipeline to reference only clusters of its own namespace and, in the management cluster itself, only its own namespace")
@@ -159,6 +162,14 @@ func (s *settings) options() (hub.Options, error) {
 	}
 	if o.ManagementMaxObjects < 1 {
 		refuse(watchers.MaxLocalObjectsFlag, "%d is too small: the hub could read no object; set it to more than the objects of the most frequent kind", o.ManagementMaxObjects)
+	}
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{{"kube-api-qps", o.KubeAPIQPS}, {"cluster-dials", o.ClusterDials}, {"cluster-lists", o.ClusterLists}} {
+		if n.value < 0 {
+			refuse(n.flag, "%d is negative: set it to 1 or more, or to 0 for a number by CPUs", n.value)
+		}
 	}
 	if o.LeaderElectionLease < minLease {
 		refuse("leader-elect-lease-duration", "%s is too short: the leader would lose the lease when the API server is slow; set it to %s or more", o.LeaderElectionLease, minLease)
