@@ -52,7 +52,8 @@ type keeper struct {
 	waits     bool
 	nextProbe time.Time
 	versionAt time.Time // when identify was done; zero: to be done
-	returned  time.Time // when the last outage ended
+	failedAt  time.Time // when the last outage began
+	returned  time.Time // when an outage last ended with a working connection
 	lostWait  backoff.Sequence
 	authWait  backoff.Sequence
 }

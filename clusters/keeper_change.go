@@ -35,14 +35,18 @@ func (k *keeper) change(e event, message string, edit func(*keeperState)) {
 	if !passes(to.State) {
 		k.versionAt = time.Time{} // After the outage it may be another cluster, or a newer version.
 	}
-	if isOutage(was) && !isOutage(is) {
-		k.returned = k.m.clock.Now()
+	switch now := k.m.clock.Now(); {
+	case isOutage(is) && !isOutage(was):
+		k.failedAt = now
+	case isOutage(was) && !isOutage(is) && passes(is.State):
+		k.returned = now
 	}
 	if connection != nil {
-		if !passes(from.State) && passes(to.State) {
+		open := passes(to.State) && !k.waits
+		if open && !connection.transport.IsOpen() {
 			connection.transport.SetSpread(k.m.returns.spread(k.m.clock.Now(), k.m.timings.ReleaseSpread))
 		}
-		connection.transport.SetOpen(passes(to.State) && !k.waits)
+		connection.transport.SetOpen(open)
 		if passes(from.State) && !passes(to.State) {
 			// Open streams would end one by one, each at its own timeout. Closed now,
 			// they resume through the gate.

@@ -13,6 +13,9 @@ import (
 // probe, a silent cluster must still answer before its observations are stale.
 const probeJitter = 0.2
 
+// lostJitter is that of the wait for an unreachable cluster.
+const lostJitter = 0.5
+
 // identityTimeout bounds how long the end of an outage waits for the identity of the cluster.
 const identityTimeout = time.Second
 
@@ -141,7 +144,8 @@ func (k *keeper) untilProbe(e event) time.Duration {
 			return k.confirmation()
 		}
 		// A quarter of the outage at most: the first answer is found soon after it.
-		return min(k.lostWait.Wait(), max(k.m.timings.UnreachableRetry, k.m.clock.Since(k.snapshot().Since)/4))
+		most := max(k.m.timings.UnreachableRetry, k.m.clock.Since(k.snapshot().Since)/4)
+		return min(k.lostWait.Wait(), backoff.Policy{First: most, Max: most, Jitter: lostJitter}.Wait(0))
 	case capstanv1.ConnectionAuthFailed:
 		return k.authWait.Wait()
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
@@ -155,7 +159,7 @@ const steadyFor = time.Minute
 
 // confirmation returns the time until the probe that confirms the end of an outage.
 func (k *keeper) confirmation() time.Duration {
-	if s := k.snapshot(); !k.returned.IsZero() && s.Since.Sub(k.returned) < steadyFor {
+	if !k.returned.IsZero() && k.failedAt.Sub(k.returned) < steadyFor {
 		return k.m.timings.ProbeRetry // It flaps.
 	}
 	return k.m.timings.ProbeConfirm

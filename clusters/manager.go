@@ -156,7 +156,7 @@ func (m *Manager) NeedLeaderElection() bool { return m.options.Elected == nil }
 // AddListener adds a Listener. It must be called before Start.
 func (m *Manager) AddListener(l Listener) { m.listeners = append(m.listeners, l) }
 
-// SetAware makes the Manager engage each cluster once per epoch, when it is first
+// SetAware makes the Manager engage each self-managed cluster once per epoch, when it is first
 // Ready or Degraded. It must be called before Start.
 func (m *Manager) SetAware(a multicluster.Aware) { m.aware = a }
 

@@ -55,12 +55,15 @@ type judgement struct {
 
 // resumes returns whether a watch resumes after an outage.
 func (j judgement) resumes() bool {
+	if j.whole.reason != "" {
+		return j.whole.reason == ReasonResuming
+	}
 	for _, p := range j.namespaces {
 		if p.reason == ReasonResuming {
 			return true
 		}
 	}
-	return j.whole.reason == ReasonResuming
+	return false
 }
 
 // judge is pure: it says what is wrong with a kind, and with single namespaces.

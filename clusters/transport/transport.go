@@ -139,6 +139,9 @@ func (t *Transport) SetSpread(d time.Duration) { t.spread.Store(int64(d)) }
 // SetOpen opens or closes the gate.
 func (t *Transport) SetOpen(open bool) { t.gate.set(open) }
 
+// IsOpen returns whether the gate is open.
+func (t *Transport) IsOpen() bool { return t.gate.isOpen() }
+
 // CloseConnections closes every TCP connection. Watches end and resume through the gate.
 func (t *Transport) CloseConnections() { t.connections.sever(false) }
 

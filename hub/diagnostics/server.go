@@ -21,8 +21,8 @@ import (
 
 const (
 	readTimeout = 10 * time.Second
-	// writeTimeout bounds the duration of a profile.
-	writeTimeout   = 10 * time.Minute
+	// writeTimeout bounds an answer; pprof adds the duration of a profile.
+	writeTimeout   = time.Minute
 	idleTimeout    = time.Minute
 	maxConnections = 16
 	maxHeader      = 16 << 10
@@ -119,7 +119,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "diagnostics are only for this machine: use localhost or 127.0.0.1", http.StatusMisdirectedRequest)
 		return
 	}
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+	// CrossOriginProtection allows GET, by which another site could start a profile.
+	site := r.Header.Get("Sec-Fetch-Site")
+	foreign := site != "" && site != "none" && site != "same-origin"
+	if foreign || http.NewCrossOriginProtection().Check(r) != nil {
 		http.Error(w, "the request comes from another site", http.StatusForbidden)
 		return
 	}

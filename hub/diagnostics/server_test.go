@@ -175,6 +175,10 @@ func TestOtherSites(t *testing.T) {
 	code, _ = call(t, http.MethodPut, at+"/log-level", "debug", func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") })
 	g.Expect(code).To(Equal(http.StatusForbidden))
 	g.Expect(log.name).To(Equal("info"))
+	for site, want := range map[string]int{"cross-site": http.StatusForbidden, "same-site": http.StatusForbidden, "none": http.StatusOK, "same-origin": http.StatusOK} {
+		code, _ = call(t, http.MethodGet, at+"/debug/pprof/heap?gc=1", "", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", site) })
+		g.Expect(code).To(Equal(want), site)
+	}
 }
 
 func TestExposure(t *testing.T) {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -247,26 +248,32 @@ func quantile(sorted []time.Duration, q float64) float64 {
 
 // echoes returns how long a bare PATCH of a Pipeline's status takes until a watch delivers it, at a
 // rate for some time: what the API server and its disk need for a change, without a hub.
-func echoes(s *scene, perSecond int, d time.Duration) []time.Duration {
-	s.Helper()
+func echoes(s *scene, perSecond int, d time.Duration) (took []time.Duration, err error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-bare-"}}
-	s.g.Expect(admin.Create(s.Context(), namespace)).To(Succeed())
+	if err := admin.Create(s.Context(), namespace); err != nil {
+		return nil, err
+	}
 	p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "bare"}, Spec: pipelinesv1.PipelineSpec{
 		AppRef:       pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "app-0"},
 		Environments: []pipelinesv1.Environment{{Name: environment, Targets: []pipelinesv1.Target{{Namespace: simulated.Namespace}}}},
 	}}
-	s.g.Expect(admin.Create(s.Context(), p)).To(Succeed())
+	if err := admin.Create(s.Context(), p); err != nil {
+		return nil, err
+	}
 	w, err := admin.Watch(s.Context(), &pipelinesv1.PipelineList{}, client.InNamespace(namespace.Name))
-	s.g.Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return nil, err
+	}
 	defer w.Stop()
 	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer ticker.Stop()
-	var took []time.Duration
 	for n := range perSecond * int(d/time.Second) {
 		<-ticker.C
 		revision, began := fmt.Sprintf("3.0.%d", n), time.Now()
 		patch := fmt.Sprintf(`{"status":{"environments":{%q:{"targets":[{"clusterAppRef":{"apiVersion":"helm.toolkit.fluxcd.io/v2","kind":"HelmRelease","name":"app-0"},"ready":true,"revision":%q}]}}}}`, environment, revision)
-		s.g.Expect(admin.Status().Patch(s.Context(), p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		if err := admin.Status().Patch(s.Context(), p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			return nil, err
+		}
 		for event := range w.ResultChan() {
 			shown, is := event.Object.(*pipelinesv1.Pipeline)
 			if is && shown.Status.Environments[environment] != nil && shown.Status.Environments[environment].Targets[0].Revision == revision {
@@ -275,8 +282,11 @@ func echoes(s *scene, perSecond int, d time.Duration) []time.Duration {
 			}
 		}
 	}
+	if len(took) == 0 {
+		return nil, errors.New("the watch ended before the first status")
+	}
 	slices.Sort(took)
-	return took
+	return took, nil
 }
 
 // TestLatency: from a change in a workload cluster to the status of its Pipeline; and the same
@@ -289,16 +299,18 @@ func TestLatency(t *testing.T) {
 	pause(settle)
 	seconds := time.Duration(count(1, 20)) * time.Second
 	var bare []time.Duration
+	var failed error
 	var measuring sync.WaitGroup
 	for i, row := range []struct {
 		perSecond int
 		p99       float64
 	}{{5, 13}, {50, 25}, {200, 150}} {
 		if i == 0 { // In the same seconds, because the disk is not equally fast at all times.
-			measuring.Go(func() { bare = echoes(s, row.perSecond, seconds) })
+			measuring.Go(func() { bare, failed = echoes(s, row.perSecond, seconds) })
 		}
 		took := latencies(s, s.clusters, row.perSecond, seconds, fmt.Sprint(i))
 		measuring.Wait()
+		s.g.Expect(failed).NotTo(HaveOccurred())
 		if i == 0 {
 			report("bare status PATCH → its watch event, 5/s, p50", quantile(bare, 0.5), math.Inf(1), "ms")
 			report("change → status, 5/s, p50", quantile(took, 0.5), math.Inf(1), "ms")

@@ -39,6 +39,8 @@ type entry struct {
 	// recorded: the record of the object has the level. held: its event waits for that,
 	// because a backend will receive it.
 	recorded, held bool
+	// once: the record has had the level before.
+	once bool
 	// edges are the ids of the level's events within the second edgeAt.
 	edges  []string
 	edgeAt time.Time
@@ -84,11 +86,12 @@ func (e *entry) observe(hub event.Hub, o client.Object, uid func(backend string)
 		e.changes(hub, level{From: e.level.State, State: state, At: at.UTC()})
 	}
 	e.recorded = r.Level != nil && r.Level.equal(e.level)
+	e.once = e.once || e.recorded
 }
 
 // changes the level. Edges to one state within one second have different ids.
 func (e *entry) changes(hub event.Hub, to level) {
-	e.level = to
+	e.level, e.once = to, false
 	edge, ok := e.edge(hub)
 	if !ok {
 		return

@@ -141,9 +141,11 @@ func (f *fault) lasts(t *testing.T, when string) {
 	start := clock.Now()
 	at := func(second int) time.Time { return start.Add(time.Duration(second) * time.Second) }
 	first, during, after := w.promotion("web-1", 1, false), w.promotion("web-2", 2, false), w.promotion("web-3", 3, false)
-	// One cluster becomes unreachable during the fault, and recovers at its end.
-	c := w.connection("edge")
+	// One cluster becomes unreachable during the fault, and recovers at its end. The other one
+	// becomes unreachable at the end: its event is published by a repetition of the write.
+	c, lost := w.connection("edge"), w.connection("lost")
 	w.state(c, capstanv1.ConnectionReady, at(0))
+	w.state(lost, capstanv1.ConnectionReady, at(0))
 
 	if when == "at start" {
 		line.now.Store(f)
@@ -186,7 +188,11 @@ func (f *fault) lasts(t *testing.T, when string) {
 		one.end()
 	}
 	w.state(c, capstanv1.ConnectionReady, at(2))
+	w.state(lost, capstanv1.ConnectionUnreachable, at(3))
 	w.ended(during, capstanv1.PhaseSucceeded)
+	if !dies && !f.all {
+		passes(time.Second) // Both are held, and their writes fail.
+	}
 	line.now.Store(nil)
 	two := one
 	if dies {
@@ -203,20 +209,24 @@ func (f *fault) lasts(t *testing.T, when string) {
 	}
 	w.g.Expect(want).To(HaveLen(9))
 	eventually(bus.ids, want...)
-	w.g.Eventually(func() event.Kind { passes(time.Second); return bus.last()["clusters/Cluster/"+w.ns+"/edge"] }).
-		Should(Or(Equal(event.ClusterReady), Equal(event.ClusterRecovered)), "got %v", bus.kinds())
+	last := func(name string) func() event.Kind {
+		return func() event.Kind { passes(time.Second); return bus.last()["clusters/Cluster/"+w.ns+"/"+name] }
+	}
+	w.g.Eventually(last("lost")).Should(Equal(event.ClusterUnreachable)) // Observed after the other one.
+	w.g.Eventually(last("edge")).Should(Or(Equal(event.ClusterReady), Equal(event.ClusterRecovered)), "got %v", bus.kinds())
+	w.g.Eventually(func() float64 { passes(time.Second); return two.metric("capstan_eventing_records_waiting") }).Should(BeZero())
 	// What is published is recorded, within the longest delay of a retry.
 	passes(2 * time.Minute)
 	two.end()
 	known := len(bus.ids())
 	three := lives()
-	last := w.promotion("web-4", 4, false)
-	eventually(bus.ids, hub.Promotions(last)[0].ID())
-	w.g.Expect(bus.ids()[known:]).To(Equal([]string{hub.Promotions(last)[0].ID()}), "the rest is recorded")
+	fourth := w.promotion("web-4", 4, false)
+	eventually(bus.ids, hub.Promotions(fourth)[0].ID())
+	w.g.Expect(bus.ids()[known:]).To(Equal([]string{hub.Promotions(fourth)[0].ID()}), "the rest is recorded")
 	three.end()
 	// An event that was published again had the same id.
 	distinct := slices.Compact(slices.Sorted(slices.Values(bus.ids())))
-	w.g.Expect(len(distinct)).To(BeNumerically("<=", len(want)+1+4), "and the cluster's: registered, ready, unreachable, recovered")
+	w.g.Expect(len(distinct)).To(BeNumerically("<=", len(want)+1+4+3), "and the clusters': registered, ready, unreachable; recovered")
 }
 
 // metric returns the value of a metric of the outbox; 0 if there is none with these labels.

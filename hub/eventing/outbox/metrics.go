@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -8,7 +10,7 @@ import (
 func newFailures() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capstan_eventing_record_failures_total",
-		Help: "Failed writes of the annotation that records the published events of an object, by the API server's reason, or Connection. They are retried.",
+		Help: "Failed writes of the annotation that records the published events of an object, by the API server's reason, Connection, or Undone (accepted, and not stored). They are retried.",
 	}, []string{"reason"})
 }
 
@@ -39,6 +41,9 @@ func (b *Outbox) Collect(ch chan<- prometheus.Metric) {
 
 // reasonOf a failed write.
 func reasonOf(err error) string {
+	if errors.Is(err, errUndone) {
+		return "Undone"
+	}
 	if reason := apierrors.ReasonForError(err); reason != "" {
 		return string(reason)
 	}

@@ -175,9 +175,14 @@ func (b *Outbox) holdLocked(k key, e *entry, now time.Time) {
 		return
 	}
 	e.withdraw(edge)
-	if b.lockedState.leading {
-		b.queueLocked(k).Add(k)
+	if !b.lockedState.leading {
+		return
 	}
+	var delay time.Duration
+	if e.once { // Another client removes the record: it is not written in a loop without a pause.
+		delay = b.options.RecordDelay
+	}
+	b.queueLocked(k).AddAfter(k, delay)
 }
 
 func (b *Outbox) holdAllLocked(now time.Time) {
@@ -288,14 +293,29 @@ func (b *Outbox) publish(events []ce.Event) {
 	}
 }
 
-// forget removes the entry of an object that was deleted.
+// forget removes the entry of an object that was deleted. An event that was held is published: the
+// object has no record any more, and no way back.
 func (b *Outbox) forget(o client.Object) {
+	b.publishing.Lock()
+	defer b.publishing.Unlock()
+	b.publish(b.dropped(o))
+}
+
+// dropped removes the entry of a deleted object, and returns its events that must be published.
+func (b *Outbox) dropped(o client.Object) (last []ce.Event) {
+	now, k := b.options.Clock.Now(), keyOf(o)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k := keyOf(o)
-	if e := b.lockedState.entries[k]; e != nil && e.object.GetUID() == o.GetUID() {
-		b.forgetLocked(k)
+	e := b.lockedState.entries[k]
+	if e == nil || e.object.GetUID() != o.GetUID() {
+		return nil
 	}
+	if e.held {
+		e.held = false
+		last = b.freshLocked(k, e, now)
+	}
+	b.forgetLocked(k)
+	return last
 }
 
 func (b *Outbox) forgetLocked(k key) {

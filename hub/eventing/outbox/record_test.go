@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -192,6 +194,43 @@ func TestALevelIsRecordedBeforeItIsPublished(t *testing.T) {
 	}
 }
 
+// TestTheLastEventOfADeletedObject: an event that waits for its record is published when the object
+// is deleted, because nothing can be recorded any more.
+func TestTheLastEventOfADeletedObject(t *testing.T) {
+	g := NewWithT(t)
+	b := newBox(t, "a")
+	c := connectionAt(b.now)
+	at := metav1.NewTime(b.now)
+	c.Status.State, c.Status.LastTransitionTime = capstanv1.ConnectionRemoved, &at
+	b.observe(c)
+	g.Expect(b.published.kinds).To(Equal([]string{"cluster.registered.v1"}))
+	b.forget(c)
+	g.Expect(b.published.kinds).To(Equal([]string{"cluster.registered.v1", "cluster.removed.v1"}))
+	g.Expect(b.lockedState.entries).NotTo(HaveKey(keyOf(c)))
+	g.Expect(b.lockedState.byID).To(BeEmpty())
+}
+
+// TestARecordThatIsUndone: a write that the API server accepts and does not store counts as failed.
+func TestARecordThatIsUndone(t *testing.T) {
+	g := NewWithT(t)
+	b := newBox(t, "a")
+	b.options.Client = stripper{}
+	c := connectionAt(b.now)
+	at := metav1.NewTime(b.now)
+	c.Status.State, c.Status.LastTransitionTime = capstanv1.ConnectionUnreachable, &at
+	b.observe(c)
+	g.Expect(b.write(t.Context(), keyOf(c))).To(MatchError(errUndone))
+	g.Expect(testutil.ToFloat64(b.failures.WithLabelValues("Undone"))).To(Equal(1.0))
+	g.Expect(b.published.kinds).NotTo(ContainElement("cluster.unreachable.v1"))
+}
+
+// stripper accepts every patch and stores nothing.
+type stripper struct{ client.Writer }
+
+func (stripper) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return nil
+}
+
 // TestRotationOutlivesTheHub: a backend that was down when credentials were rotated gets
 // the event from the next process. The time of the event about their expiry does not change.
 func TestRotationOutlivesTheHub(t *testing.T) {
@@ -251,9 +290,13 @@ type patches struct {
 	made atomic.Int64
 }
 
-func (p *patches) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+func (p *patches) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	p.made.Add(1)
-	return nil
+	raw, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, o)
 }
 
 // TestRecordsDoNotDelayEdges: a few records are written at once. Many are written slowly, but

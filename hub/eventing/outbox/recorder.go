@@ -3,13 +3,13 @@ package outbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -134,6 +134,9 @@ func (b *Outbox) flush(ctx context.Context) {
 	}
 }
 
+// errUndone: the API server accepted a record and did not store it.
+var errUndone = errors.New("the annotation " + RecordAnnotation + " is not stored: an admission webhook or policy removes it")
+
 // write patches the record of an object if it has changed.
 func (b *Outbox) write(ctx context.Context, k key) error {
 	o, value, ok := b.outdated(k)
@@ -148,11 +151,12 @@ func (b *Outbox) write(ctx context.Context, k key) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	err = b.options.Client.Patch(ctx, blank(o), client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) {
-		return nil
+	written := blank(o)
+	err = b.options.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch))
+	if err == nil && written.GetAnnotations()[RecordAnnotation] != value {
+		err = errUndone
 	}
-	if err != nil { // A conflict is retried too: if the object was replaced, the watch has the next one soon.
+	if err != nil { // 404 and 409 are retried too: the watch soon says that the object is deleted or replaced.
 		b.failures.WithLabelValues(reasonOf(err)).Inc()
 	}
 	return err
