@@ -20,7 +20,8 @@
 //     reconciler of EventingBackends, discovery and webhooks.
 //  4. The reconcilers: the annotator (annotate.go, which also wires capa-annotator), the
 //     state of instances (instances.go), Pipelines and Promotions (promotions.go).
-//  5. The servers: the promotion hook (hook.go) and the dashboard (dashboard.go).
+//  5. The servers: the promotion hook (hook.go), the dashboard (dashboard.go) and diagnostics
+//     (diagnostics.go).
 //
 // The packages below, from the bottom up:
 //
@@ -52,6 +53,7 @@
 //     and to the API server.
 //   - hub/dashboard serves the pages. The content of a page is the pure package
 //     hub/dashboard/view.
+//   - hub/diagnostics serves profiles, the log level and the state of the process.
 //   - internal/secretwatch wakes reconcilers, and connections, when a Secret changes.
 //     hub/serving runs HTTP servers. hub/awsconfig holds the credentials for AWS.
 //
