@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -91,16 +92,20 @@ func TestBackendsOnTheDashboard(t *testing.T) {
 		}
 	}
 	configure := func(name, spec string) {
-		b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-		err := c.Get(t.Context(), client.ObjectKeyFromObject(b), b)
-		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
-		b.Spec = eventingv1.EventingBackendSpec{}
-		g.Expect(yaml.UnmarshalStrict([]byte(spec), &b.Spec)).To(Succeed())
-		if err != nil {
-			g.Expect(c.Create(t.Context(), b)).To(Succeed())
-			return
-		}
-		g.Expect(c.Update(t.Context(), b)).To(Succeed())
+		// The hub writes status and record of the object at any time.
+		g.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(b), b)
+			if client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			b.Spec = eventingv1.EventingBackendSpec{}
+			g.Expect(yaml.UnmarshalStrict([]byte(spec), &b.Spec)).To(Succeed())
+			if err != nil {
+				return c.Create(t.Context(), b)
+			}
+			return c.Update(t.Context(), b)
+		})).To(Succeed())
 	}
 
 	configure("bus", "{type: nats, config: [{maxInFlightMessages: 10}]}")
