@@ -1,8 +1,8 @@
 // Package diagnostics serves what a developer needs to examine a running hub: profiles, the log
 // level, and the state of connections, informers and queues.
 //
-// Purpose: a hub that is slow or large in a fleet that nobody can reproduce can be measured where
-// it runs.
+// Purpose: a hub is measured in the fleet in which it is slow or large, because most fleets cannot
+// be built again elsewhere.
 //
 // Contract: the server listens on a loopback address only and has no sign-in; in a pod it is
 // reached by kubectl port-forward, which needs the right to pods/portforward. It answers requests

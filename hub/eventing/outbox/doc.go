@@ -48,7 +48,8 @@
 // Outbox.mu guards all data about the objects; nothing is called while it is held.
 // Outbox.publishing keeps new events behind pending ones. It is held over the publisher's
 // Publish and Resync, which do not block, and is taken before mu.
-// Metrics are collected under mu. The recorder's workers and the check for expiring credentials end with Start.
+// Metrics are collected under mu. The recorder's workers and the check for expiring credentials
+// end with Start.
 //
 // # Trade-offs
 //

@@ -142,8 +142,9 @@ func (b *Outbox) observe(o client.Object) {
 	}
 	o = whole(o)
 	isNew := e == nil || e.object.GetUID() != o.GetUID()
+	var last []ce.Event // of the object that this one has replaced
 	if isNew {
-		b.forgetLocked(k)
+		last = b.dropLocked(k, now)
 		e = newEntry(o)
 		b.lockedState.entries[k] = e
 		if k.kind == eventingv1.EventingBackendKind {
@@ -157,15 +158,18 @@ func (b *Outbox) observe(o client.Object) {
 	}
 	fresh := b.freshLocked(k, e, now)
 	b.mu.Unlock()
-	b.publish(fresh)
+	b.publish(append(last, fresh...))
 }
 
 // holdLocked holds the event of a level, and records the level, if a backend will receive the
 // event and the record does not have the level.
 func (b *Outbox) holdLocked(k key, e *entry, now time.Time) {
 	e.held = false
+	if e.recorded {
+		return
+	}
 	edge, ok := e.edge(b.options.Hub)
-	if !ok || e.recorded {
+	if !ok {
 		return
 	}
 	for _, to := range b.lockedState.backends {
@@ -293,24 +297,24 @@ func (b *Outbox) publish(events []ce.Event) {
 	}
 }
 
-// forget removes the entry of an object that was deleted. An event that was held is published: the
-// object has no record any more, and no way back.
+// forget removes the entry of an object that was deleted.
 func (b *Outbox) forget(o client.Object) {
 	b.publishing.Lock()
 	defer b.publishing.Unlock()
-	b.publish(b.dropped(o))
+	now, k := b.options.Clock.Now(), keyOf(o)
+	var last []ce.Event
+	b.mu.Lock()
+	if e := b.lockedState.entries[k]; e != nil && e.object.GetUID() == o.GetUID() {
+		last = b.dropLocked(k, now)
+	}
+	b.mu.Unlock()
+	b.publish(last)
 }
 
-// dropped removes the entry of a deleted object, and returns its events that must be published.
-func (b *Outbox) dropped(o client.Object) (last []ce.Event) {
-	now, k := b.options.Clock.Now(), keyOf(o)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	e := b.lockedState.entries[k]
-	if e == nil || e.object.GetUID() != o.GetUID() {
-		return nil
-	}
-	if e.held {
+// dropLocked removes the entry of an object that does not exist any more, if there is one. It
+// returns the event that was held: the object has no record any more, and no way back.
+func (b *Outbox) dropLocked(k key, now time.Time) (last []ce.Event) {
+	if e := b.lockedState.entries[k]; e != nil && e.held {
 		e.held = false
 		last = b.freshLocked(k, e, now)
 	}

@@ -197,17 +197,28 @@ func TestALevelIsRecordedBeforeItIsPublished(t *testing.T) {
 // TestTheLastEventOfADeletedObject: an event that waits for its record is published when the object
 // is deleted, because nothing can be recorded any more.
 func TestTheLastEventOfADeletedObject(t *testing.T) {
-	g := NewWithT(t)
-	b := newBox(t, "a")
-	c := connectionAt(b.now)
-	at := metav1.NewTime(b.now)
-	c.Status.State, c.Status.LastTransitionTime = capstanv1.ConnectionRemoved, &at
-	b.observe(c)
-	g.Expect(b.published.kinds).To(Equal([]string{"cluster.registered.v1"}))
-	b.forget(c)
-	g.Expect(b.published.kinds).To(Equal([]string{"cluster.registered.v1", "cluster.removed.v1"}))
-	g.Expect(b.lockedState.entries).NotTo(HaveKey(keyOf(c)))
-	g.Expect(b.lockedState.byID).To(BeEmpty())
+	for _, replaced := range []bool{false, true} {
+		t.Run(fmt.Sprint("replaced ", replaced), func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBox(t, "a")
+			c := connectionAt(b.now)
+			at := metav1.NewTime(b.now)
+			c.Status.State, c.Status.LastTransitionTime = capstanv1.ConnectionRemoved, &at
+			b.observe(c)
+			g.Expect(b.published.kinds).To(Equal([]string{"cluster.registered.v1"}))
+			if replaced { // The watch missed the deletion.
+				next := connectionAt(b.now)
+				next.UID = "next"
+				b.observe(next)
+				g.Expect(b.published.kinds).To(Equal([]string{"cluster.registered.v1", "cluster.removed.v1", "cluster.registered.v1"}))
+				return
+			}
+			b.forget(c)
+			g.Expect(b.published.kinds).To(Equal([]string{"cluster.registered.v1", "cluster.removed.v1"}))
+			g.Expect(b.lockedState.entries).NotTo(HaveKey(keyOf(c)))
+			g.Expect(b.lockedState.byID).To(BeEmpty())
+		})
+	}
 }
 
 // TestARecordThatIsUndone: a write that the API server accepts and does not store counts as failed.
