@@ -77,8 +77,6 @@
 // than by a SelfSubjectAccessReview, because the transport to workload clusters
 // lets no POST pass.
 //
-// One handler per informer: each costs two goroutines and 16 KiB.
-//
 // A new run lists again and notifies Sources of every object as created. It does not
 // notify them of an object that was deleted in between. Level-triggered controllers, which
 // list through the Reader, lose nothing.

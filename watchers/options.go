@@ -73,8 +73,8 @@ type Options struct {
 	// engaged; always, if nil. It is called again when the Listener's ReferenceChanged is
 	// called. It must not block.
 	SourcesIn func(multicluster.ClusterName) bool
-	// SourceNamespace restricts what Sources demand of the management cluster; all
-	// namespaces if empty.
+	// SourceNamespace restricts what Sources demand of the management cluster, whose kinds are
+	// then listed by namespace; all namespaces if empty.
 	SourceNamespace string
 	// EveryReplica runs the Watcher without leader election. It watches what is demanded; on
 	// a replica that does not lead, this is only the management cluster.

@@ -137,8 +137,13 @@ func (r *run) plan() error {
 }
 
 // mayList returns what the credentials allow to list. It requests one object of the whole
-// cluster.
+// cluster, but not of a management cluster of which the hub serves one namespace: the objects
+// of the others would take memory, and count for Options.MaxLocalObjects.
 func (r *run) mayList(ctx context.Context) (scopes, error) {
+	byNamespace := r.calls.resource.namespaced && !r.subject.wants("", "")
+	if byNamespace && r.subject.isLocal() && r.subject.shared.options.SourceNamespace != "" {
+		return scopeNamespaces, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.subject.shared.options.Timings.Call)
 	defer cancel()
 	body, err := r.calls.request(metav1.NamespaceAll).VersionedParams(&metav1.ListOptions{Limit: 1}, metav1.ParameterCodec).Stream(ctx)
@@ -148,7 +153,7 @@ func (r *run) mayList(ctx context.Context) (scopes, error) {
 	switch {
 	case err == nil:
 		return scopeAll, nil
-	case apierrors.IsForbidden(err) && r.calls.resource.namespaced && !r.subject.wants("", ""):
+	case apierrors.IsForbidden(err) && byNamespace:
 		return scopeNamespaces, nil
 	default:
 		return scopesUnknown, fmt.Errorf("listing %s: %w", r.calls.resource.Resource, unquoted(err))

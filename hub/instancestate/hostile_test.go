@@ -124,10 +124,11 @@ func TestKindThatCannotBeListed(t *testing.T) {
 }
 
 // TestMoreMachinesThanTheLimit: above the limit of a kind, no event is lost, and the source says
-// which flag to raise.
+// which flag to raise. The machines of a namespace that the hub does not serve do not count.
 func TestMoreMachinesThanTheLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, newest)
+	newWorld(t, newest).fleet(5)
 	w.usual()
 	w.fleet(4)
 	w.events()
