@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/clusters/transport"
+	"github.com/capstan-hub/capstan/watchers/decode"
 )
 
 // The calls to a cluster. Their answers are read piece by piece, and each piece is
@@ -33,7 +35,7 @@ type caller struct {
 	resource resource
 	limits   limits
 	// keep are the fields that reduce reads.
-	keep fields
+	keep decode.Fields
 	// reduce makes the stored form of an object.
 	reduce func(*unstructured.Unstructured) client.Object
 	// pace of the events of watches; nil for no limit.
@@ -57,8 +59,8 @@ func (c *caller) list(ctx context.Context, namespace string, o metav1.ListOption
 	defer body.Close()
 	list := &metav1.List{}
 	counted := tally{limits: c.limits}
-	list.ListMeta, err = decodeList(body, func(raw []byte) error {
-		u, err := decodeObject(raw, c.keep)
+	list.ListMeta, err = decode.List(body, func(raw []byte) error {
+		u, err := decode.Object(raw, c.keep)
 		if err != nil {
 			return err
 		}
@@ -82,11 +84,25 @@ func (c *caller) get(ctx context.Context, want wanted) (*unstructured.Unstructur
 		return nil, unquoted(err)
 	}
 	defer body.Close()
-	raw, err := readObject(body)
+	raw, err := decode.Body(body)
 	if err != nil {
 		return nil, err
 	}
-	return decodeObject(raw, c.keep)
+	return decode.Object(raw, c.keep)
+}
+
+// newWatch makes a watch of an answer, which begins with an initial list if initial is true. It
+// owns the body. refuse is called when the cluster exceeds a limit.
+func (c *caller) newWatch(body io.ReadCloser, initial bool, refuse func(error)) watch.Interface {
+	a := &arrivals{reduce: c.reduce, pace: c.pace}
+	if initial {
+		a.listed = &tally{limits: c.limits}
+	}
+	return decode.NewWatch(body, c.keep, a.accept, func(err error) {
+		if exceeds(err) {
+			refuse(err)
+		}
+	})
 }
 
 // fetch makes one call with a timeout, and decodes its small answer.
@@ -98,7 +114,7 @@ func fetch(ctx context.Context, timeout time.Duration, request *rest.Request, in
 		return unquoted(err)
 	}
 	defer body.Close()
-	raw, err := readObject(body)
+	raw, err := decode.Body(body)
 	if err != nil {
 		return err
 	}
@@ -106,13 +122,4 @@ func fetch(ctx context.Context, timeout time.Duration, request *rest.Request, in
 		return fmt.Errorf("the answer is not valid JSON: %w", err)
 	}
 	return nil
-}
-
-// readObject reads a body that is one object, of at most maxObject bytes.
-func readObject(body io.Reader) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(body, maxObject+1))
-	if err == nil && len(raw) > maxObject {
-		err = transport.ErrTooLarge
-	}
-	return raw, err
 }

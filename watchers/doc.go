@@ -32,9 +32,10 @@
 //
 // # Limits
 //
-// A cluster is not trusted. The decoder of lists and events reduces each object and applies
-// the limits of intake.go: of the number of objects, of what is read and stored, of the texts
-// of an identity, and of the rate of events. client-go gets objects in their stored form.
+// A cluster is not trusted. Package decode bounds each piece of an answer and the texts of an
+// identity. Each object is reduced as it is decoded, and the limits of intake.go apply: of the
+// number of objects, of what is read and stored, and of the rate of events. client-go gets
+// objects in their stored form.
 //
 // A change is stored and observed by the goroutine that takes it from client-go's queue, which
 // takes nothing new meanwhile: handlers and Sources must not wait.
@@ -67,7 +68,7 @@
 // # Files
 //
 // Each file uses only those before it in this list, of which the first are data and pure
-// functions: options, problem, stored, intake, fields, decode, demand, judge; calls, discover,
+// functions: options, problem, stored, intake, demand, judge; calls, discover,
 // ledger, informer; shared, subject; run, feed, settle; keeper, freshness, watched, watcher;
 // source, members and reader.
 //

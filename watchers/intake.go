@@ -2,14 +2,16 @@ package watchers
 
 import (
 	"errors"
-	"fmt"
 
 	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-hub/capstan/clusters/transport"
+	"github.com/capstan-hub/capstan/watchers/decode"
 )
 
 // The limits of what a cluster may send. A cluster's tenant, or a server that is no API server,
@@ -29,9 +31,6 @@ const (
 	eventsPerSecond = 1000
 	eventBurst      = maxObjects
 
-	// The longest parts of an identity, in bytes. Kubernetes allows names of 253 characters;
-	// its UIDs have 36 and its resourceVersions up to 20.
-	maxName, maxUID, maxVersion = 253, 128, 64
 	// maxLabel is the longest name of an API version or of a resource.
 	maxLabel = 63
 )
@@ -43,23 +42,11 @@ var (
 	errListed = errors.New("the list is too large")
 	// errStored: the objects need more than maxStored.
 	errStored = errors.New("the objects need too much memory")
-	// errIdentity: an object has no valid identity.
-	errIdentity = fmt.Errorf("an object has a name or namespace of more than %d bytes, a UID of more than %d, or a resourceVersion of more than %d", maxName, maxUID, maxVersion)
 )
 
 // exceeds returns whether an error means that a cluster exceeds a limit.
 func exceeds(err error) bool {
-	return errors.Is(err, errTooMany) || errors.Is(err, errListed) || errors.Is(err, errStored) || errors.Is(err, errIdentity) ||
-		errors.Is(err, errEventTooLarge) || errors.Is(err, transport.ErrTooLarge)
-}
-
-// checkIdentity returns errIdentity if a part of the object's identity is too long. The identity
-// is stored of every object.
-func checkIdentity(u *unstructured.Unstructured) error {
-	if len(u.GetName()) > maxName || len(u.GetNamespace()) > maxName || len(u.GetUID()) > maxUID || len(u.GetResourceVersion()) > maxVersion {
-		return errIdentity
-	}
-	return nil
+	return errors.Is(err, errTooMany) || errors.Is(err, errListed) || errors.Is(err, errStored) || decode.Exceeds(err)
 }
 
 // limits of one kind of one cluster.
@@ -100,6 +87,33 @@ func (t *tally) add(o client.Object, read int) error {
 		return errStored
 	}
 	return nil
+}
+
+// arrivals are the objects of a watch: reduced, counted and paced. What client-go stores of an
+// initial list is counted by nothing else before the list is complete.
+type arrivals struct {
+	// reduce makes the stored form of an object.
+	reduce func(*unstructured.Unstructured) client.Object
+	// listed counts the initial list; nil after it, and for a watch without one.
+	listed *tally
+	// pace of the events after the initial list.
+	pace *pace
+}
+
+// accept implements decode.Accept.
+func (a *arrivals) accept(kind watch.EventType, u *unstructured.Unstructured, read int) (runtime.Object, error) {
+	if kind == watch.Bookmark {
+		if u.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			a.listed = nil
+		}
+		return u, nil
+	}
+	reduced := a.reduce(u)
+	if a.listed != nil {
+		return reduced, a.listed.add(reduced, read)
+	}
+	a.pace.wait()
+	return reduced, nil
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/watchers/decode"
 )
 
 func eventOf(kind, name, more string) string {
@@ -46,22 +49,20 @@ func TestHostileStreamIsRefused(t *testing.T) {
 		{"not more", many.String(), 4, asKey, nil},
 		{"more after the list", eventOf("ADDED", "first", "") + endOfList + many.String(), 3, asKey, nil},
 		{"more bytes than are stored", many.String(), 1000, asBig, errStored},
+		{"a name that is too long", eventOf("ADDED", strings.Repeat("x", 300), ""), 1000, asKey, decode.ErrIdentity},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			e := decoder(tc.text)
+			c := &caller{limits: limits{tc.most, maxListed, maxStored}, reduce: tc.reduce}
 			var refused error
-			e.refuse = func(err error) { refused = err }
-			e.reduce, e.listed = tc.reduce, &tally{limits: limits{tc.most, maxListed, maxStored}}
-			for refused == nil {
-				if _, _, err := e.Decode(); err != nil {
-					break
-				}
+			w := c.newWatch(io.NopCloser(strings.NewReader(tc.text)), true, func(err error) { refused = err })
+			for range w.ResultChan() { // Until the end of the text, or the error.
 			}
 			if tc.want == nil {
 				g.Expect(refused).NotTo(HaveOccurred())
 			} else {
 				g.Expect(refused).To(MatchError(tc.want))
+				g.Expect(needsUser(refused)).To(BeTrue())
 			}
 		})
 	}
@@ -77,71 +78,6 @@ func TestLongListIsRefused(t *testing.T) {
 	g.Expect(counted.add(&key{}, 1)).To(MatchError(errListed))
 }
 
-// TestLongIdentitiesAreRefused: the identity of every object is stored. An API server accepts
-// no longer ones.
-func TestLongIdentitiesAreRefused(t *testing.T) {
-	long := func(n int) string { return strings.Repeat("x", n) }
-	for _, tc := range []struct {
-		field string
-		most  int
-	}{{"name", maxName}, {"namespace", maxName}, {"uid", maxUID}, {"resourceVersion", maxVersion}} {
-		t.Run(tc.field, func(t *testing.T) {
-			g := NewWithT(t)
-			object := func(n int) []byte { return fmt.Appendf(nil, `{"metadata":{%q:%q}}`, tc.field, long(n)) }
-			_, err := decodeObject(object(tc.most), nil)
-			g.Expect(err).NotTo(HaveOccurred())
-			_, err = decodeObject(object(tc.most+1), nil)
-			g.Expect(err).To(MatchError(errIdentity))
-			g.Expect(needsUser(err)).To(BeTrue())
-			e := decoder(fmt.Sprintf(`{"type":"MODIFIED","object":%s}`+"\n", object(tc.most+1)))
-			var refused error
-			e.refuse = func(err error) { refused = err }
-			_, _, err = e.Decode()
-			g.Expect(err).To(HaveOccurred())
-			g.Expect(refused).To(MatchError(errIdentity))
-		})
-	}
-	_, err := decodeList(strings.NewReader(`{"metadata":{"resourceVersion":"`+long(maxVersion+1)+`"},"items":[]}`), nil)
-	NewWithT(t).Expect(err).To(MatchError(errIdentity))
-}
-
-// endless is an answer that never ends.
-type endless struct{ read int }
-
-func (e *endless) Read(into []byte) (int, error) {
-	for i := range into {
-		into[i] = 'x'
-	}
-	e.read += len(into)
-	return len(into), nil
-}
-
-// TestListPiecesAreBounded: no part of a list is held that is larger than an object may be.
-func TestListPiecesAreBounded(t *testing.T) {
-	for name, begin := range map[string]string{"an item": `{"items":["`, "metadata": `{"metadata":{"continue":"`, "another field": `{"more":"`, "a name": `{"`} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			rest := &endless{}
-			_, err := decodeList(&joined{strings.NewReader(begin), rest}, func([]byte) error { return nil })
-			g.Expect(err).To(HaveOccurred())
-			g.Expect(exceeds(err)).To(BeTrue())
-			g.Expect(rest.read).To(BeNumerically("<=", maxPiece))
-		})
-	}
-}
-
-type joined struct {
-	first *strings.Reader
-	then  *endless
-}
-
-func (j *joined) Read(into []byte) (int, error) {
-	if j.first.Len() > 0 {
-		return j.first.Read(into)
-	}
-	return j.then.Read(into)
-}
-
 // TestFloodOfEventsIsPaced: after the burst, the reader of events waits, and so does their
 // sender. The management cluster is not paced.
 func TestFloodOfEventsIsPaced(t *testing.T) {
@@ -150,14 +86,16 @@ func TestFloodOfEventsIsPaced(t *testing.T) {
 	g.Expect(k.subject.pace).NotTo(BeNil())
 	local := newSubject(k.subject.shared, identity{name: clusters.LocalName}, nil, k.subject.kind)
 	g.Expect(local.pace).To(BeNil())
-	e := decoder(strings.Repeat(eventOf("MODIFIED", "web", ""), 4))
-	e.pace = &pace{clock: clock, limiter: rate.NewLimiter(1, 2)}
+	a := &arrivals{
+		reduce: func(u *unstructured.Unstructured) client.Object { return u },
+		pace:   &pace{clock: clock, limiter: rate.NewLimiter(1, 2)},
+	}
 	decoded := make(chan struct{}, 4)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for range 4 {
-			if _, _, err := e.Decode(); err != nil {
+			if _, err := a.accept(watch.Modified, &unstructured.Unstructured{}, 1); err != nil {
 				t.Error(err)
 			}
 			decoded <- struct{}{}

@@ -14,6 +14,7 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/clusters/transport"
 	"github.com/capstan-hub/capstan/internal/truncate"
+	"github.com/capstan-hub/capstan/watchers/decode"
 )
 
 // Reasons why a kind or a namespace is not fresh.
@@ -98,7 +99,7 @@ func problemOf(err error, at place) problem {
 		return problem{ReasonTooLarge, fmt.Sprintf("the hub stores at most %d MiB of %s of %s: remove some, or %s", at.limits.stored>>20, kind, where, at.fewer())}
 	case errors.Is(err, errListed), errors.Is(err, transport.ErrTooLarge):
 		return problem{ReasonTooLarge, fmt.Sprintf("a list of %s in %s is larger than %d MiB, or one object is larger than %d MiB: remove some, or %s",
-			kind, where, at.limits.listed>>20, maxObject>>20, at.fewer())}
+			kind, where, at.limits.listed>>20, decode.MaxObject>>20, at.fewer())}
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return problem{ReasonForbidden, fmt.Sprintf("the credentials for %s may not %s %s: grant it (%s)", where, verbs, kind, at.rights())}
 	case apierrors.IsTooManyRequests(err):

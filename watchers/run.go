@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/watchers/decode"
 )
 
 // run is one attempt to watch a kind over one connection. It ends when the connection ends,
@@ -124,7 +125,7 @@ func (r *run) plan() error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	r.calls = caller{client: client, resource: found, limits: shared.options.limitsIn(r.subject.isLocal()), keep: fieldsOf(r.subject.kind.Reads), reduce: r.subject.reduce, pace: r.subject.pace}
+	r.calls = caller{client: client, resource: found, limits: shared.options.limitsIn(r.subject.isLocal()), keep: decode.FieldsOf(r.subject.kind.Reads), reduce: r.subject.reduce, pace: r.subject.pace}
 	as, err := r.mayList(r.ctx)
 	if err != nil {
 		return err

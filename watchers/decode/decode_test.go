@@ -1,7 +1,8 @@
-package watchers
+package decode
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,16 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/clusters/transport"
 )
 
+// errTooMany is an error of a caller.
+var errTooMany = errors.New("too many")
+
 func decoder(text string) *events {
 	body := io.NopCloser(strings.NewReader(text))
 	return &events{
-		body: body, reader: bufio.NewReader(body), refuse: func(error) {},
-		reduce: func(u *unstructured.Unstructured) client.Object { return u },
+		body: body, reader: bufio.NewReader(body), ended: func(error) {},
+		accept: func(_ watch.EventType, u *unstructured.Unstructured, _ int) (runtime.Object, error) { return u, nil },
 	}
 }
 
@@ -112,7 +115,7 @@ func BenchmarkEvents(b *testing.B) {
 
 // TestListsAreDecoded item by item, and bounded.
 func TestListsAreDecoded(t *testing.T) {
-	large := `{"metadata":{"name":"` + strings.Repeat("x", maxObject) + `"}}`
+	large := `{"metadata":{"name":"` + strings.Repeat("x", MaxObject) + `"}}`
 	for _, tc := range []struct {
 		name, text string
 		items      int
@@ -125,21 +128,21 @@ func TestListsAreDecoded(t *testing.T) {
 		{"a page", `{"metadata":{"resourceVersion":"7","continue":"more"},"items":[{}]}`, 0, transport.ErrTooLarge.Error()},
 		{"a large object", `{"metadata":{"resourceVersion":"7"},"items":[` + large + `]}`, 0, transport.ErrTooLarge.Error()},
 		{"too many", `{"metadata":{"resourceVersion":"7"},"items":[` + strings.Repeat("{},", 10) + `{}]}`, 0, errTooMany.Error()},
-		{"not a list", `{"kind":"Status"}`, 0, errNoList.Error()},
-		{"items that are none", `{"items":{}}`, 0, errNoList.Error()},
-		{"an array", `[]`, 0, errNoList.Error()},
-		{"cut off", `{"items":[{"a":1},`, 0, errNoList.Error()},
-		{"garbage", `<html>`, 0, errNoList.Error()},
-		{"nothing", ``, 0, errNoList.Error()},
+		{"not a list", `{"kind":"Status"}`, 0, ErrNoList.Error()},
+		{"items that are none", `{"items":{}}`, 0, ErrNoList.Error()},
+		{"an array", `[]`, 0, ErrNoList.Error()},
+		{"cut off", `{"items":[{"a":1},`, 0, ErrNoList.Error()},
+		{"garbage", `<html>`, 0, ErrNoList.Error()},
+		{"nothing", ``, 0, ErrNoList.Error()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			items := 0
-			about, err := decodeList(strings.NewReader(tc.text), func(raw []byte) error {
+			about, err := List(strings.NewReader(tc.text), func(raw []byte) error {
 				if items++; items > 10 {
 					return errTooMany
 				}
-				_, err := decodeObject(raw, nil)
+				_, err := Object(raw, nil)
 				return err
 			})
 			if tc.err != "" {
@@ -151,4 +154,68 @@ func TestListsAreDecoded(t *testing.T) {
 			g.Expect(about.ResourceVersion).To(Equal("7"))
 		})
 	}
+}
+
+// TestLongIdentitiesAreRefused: the identity of every object is stored. An API server accepts
+// no longer ones.
+func TestLongIdentitiesAreRefused(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for _, tc := range []struct {
+		field string
+		most  int
+	}{{"name", maxName}, {"namespace", maxName}, {"uid", maxUID}, {"resourceVersion", maxVersion}} {
+		t.Run(tc.field, func(t *testing.T) {
+			g := NewWithT(t)
+			object := func(n int) []byte { return fmt.Appendf(nil, `{"metadata":{%q:%q}}`, tc.field, long(n)) }
+			_, err := Object(object(tc.most), nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			_, err = Object(object(tc.most+1), nil)
+			g.Expect(err).To(MatchError(ErrIdentity))
+			e := decoder(fmt.Sprintf(`{"type":"MODIFIED","object":%s}`+"\n", object(tc.most+1)))
+			var refused error
+			e.ended = func(err error) { refused = err }
+			_, _, err = e.Decode()
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(refused).To(MatchError(ErrIdentity))
+		})
+	}
+	_, err := List(strings.NewReader(`{"metadata":{"resourceVersion":"`+long(maxVersion+1)+`"},"items":[]}`), nil)
+	NewWithT(t).Expect(err).To(MatchError(ErrIdentity))
+}
+
+// endless is an answer that never ends.
+type endless struct{ read int }
+
+func (e *endless) Read(into []byte) (int, error) {
+	for i := range into {
+		into[i] = 'x'
+	}
+	e.read += len(into)
+	return len(into), nil
+}
+
+// TestListPiecesAreBounded: no part of a list is held that is larger than an object may be.
+func TestListPiecesAreBounded(t *testing.T) {
+	for name, begin := range map[string]string{"an item": `{"items":["`, "metadata": `{"metadata":{"continue":"`, "another field": `{"more":"`, "a name": `{"`} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			rest := &endless{}
+			_, err := List(&joined{strings.NewReader(begin), rest}, func([]byte) error { return nil })
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(Exceeds(err)).To(BeTrue())
+			g.Expect(rest.read).To(BeNumerically("<=", maxPiece))
+		})
+	}
+}
+
+type joined struct {
+	first *strings.Reader
+	then  *endless
+}
+
+func (j *joined) Read(into []byte) (int, error) {
+	if j.first.Len() > 0 {
+		return j.first.Read(into)
+	}
+	return j.then.Read(into)
 }

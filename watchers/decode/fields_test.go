@@ -1,4 +1,4 @@
-package watchers
+package decode
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func TestFieldsAreDecoded(t *testing.T) {
 	var want map[string]any
 	g.Expect(utiljson.Unmarshal([]byte(values), &want)).To(Succeed())
 	g.Expect(decodeFields([]byte(values), nil)).To(Equal(want), "the whole object")
-	g.Expect(decodeFields([]byte(values), fieldsOf([]string{"spec.suspend", "spec2", "status.second.a", "status.second", "none.of.these", "kind.of"}))).To(Equal(map[string]any{
+	g.Expect(decodeFields([]byte(values), FieldsOf([]string{"spec.suspend", "spec2", "status.second.a", "status.second", "none.of.these", "kind.of"}))).To(Equal(map[string]any{
 		"apiVersion": "v1", "kind": "K", "metadata": map[string]any{"name": "web", "uid": "u"},
 		"spec":   map[string]any{"suspend": true},
 		"spec2":  want["spec2"],
@@ -40,7 +40,7 @@ func TestInvalidObjectsAreRefused(t *testing.T) {
 		``, `7`, `"a"`, `[]`, `{`, `{"a"}`, `{"a":1,}`, `{"a":1}}`, `{"a":1} {}`, `{a:1}`, `{"a":01}`, `{"a":[1,]}`, `{"a":[1}`, `{"a":"` + "\n" + `"}`, `{"a":1e999}`,
 		`{"kind":"K","spec":{"x":[}}`, `{"kind":"K","x":tru}`, `{"kind":"K","metadata":{"labels":{"a" "b"}}}`,
 	} {
-		for _, keep := range []fields{nil, fieldsOf([]string{"a"})} {
+		for _, keep := range []Fields{nil, FieldsOf([]string{"a"})} {
 			if o, err := decodeFields([]byte(raw), keep); err == nil {
 				t.Errorf("%s is decoded as %v", raw, o)
 			}
@@ -62,7 +62,7 @@ func FuzzFields(f *testing.F) {
 		if err != nil && wantErr == nil {
 			t.Fatalf("%v; apimachinery decodes %v", err, want)
 		}
-		some, err := decodeFields([]byte(raw), fieldsOf([]string{"a.a"}))
+		some, err := decodeFields([]byte(raw), FieldsOf([]string{"a.a"}))
 		if err != nil && wantErr == nil {
 			t.Fatalf("%v of some fields; apimachinery decodes %v", err, want)
 		}
@@ -78,7 +78,7 @@ func FuzzFields(f *testing.F) {
 func BenchmarkFields(b *testing.B) {
 	raw := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"K","metadata":{"name":"web","namespace":"shop"},"spec":{"values":{%s"z":1}},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
 		strings.Repeat(`"name":"a value of forty characters, or of more",`, 160))
-	for name, keep := range map[string]fields{"all": nil, "some": fieldsOf([]string{"status.conditions"})} {
+	for name, keep := range map[string]Fields{"all": nil, "some": FieldsOf([]string{"status.conditions"})} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()

@@ -1,7 +1,9 @@
-package watchers
+package decode
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +18,7 @@ type pieces struct {
 }
 
 // maxPiece is the largest part: an object, and what the decoder reads ahead.
-const maxPiece = maxObject + 1<<20
+const maxPiece = MaxObject + 1<<20
 
 // Read implements io.Reader.
 func (p *pieces) Read(into []byte) (int, error) {
@@ -31,8 +33,22 @@ func (p *pieces) Read(into []byte) (int, error) {
 // next begins another part.
 func (p *pieces) next() { p.left = maxPiece }
 
-// decodeList hands out the items of a list one by one, as they are read.
-func decodeList(body io.Reader, item func(raw []byte) error) (metav1.ListMeta, error) {
+// ErrNoList: the answer to a list is not a list.
+var ErrNoList = errors.New("the answer is not a list")
+
+// noList makes an error of JSON an ErrNoList, and returns other errors unchanged.
+func noList(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &kind) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: %w", ErrNoList, err)
+	}
+	return err
+}
+
+// List passes the items of a list to item one by one, as they are read, until item returns an error.
+// The error is that, ErrNoList, ErrIdentity, or transport.ErrTooLarge, also for a page of a list.
+func List(body io.Reader, item func(raw []byte) error) (metav1.ListMeta, error) {
 	var about metav1.ListMeta
 	p := &pieces{body: body, left: maxPiece}
 	d := json.NewDecoder(p)
@@ -65,9 +81,9 @@ func decodeList(body io.Reader, item func(raw []byte) error) (metav1.ListMeta, e
 	}
 	switch {
 	case !isList:
-		return about, errNoList
+		return about, ErrNoList
 	case len(about.ResourceVersion) > maxVersion:
-		return about, errIdentity
+		return about, ErrIdentity
 	case about.Continue != "": // No pages were requested.
 		return about, transport.ErrTooLarge
 	}
@@ -81,7 +97,7 @@ func decodeItems(d *json.Decoder, item func(raw []byte) error) error {
 		return err
 	}
 	if begin != json.Delim('[') {
-		return errNoList
+		return ErrNoList
 	}
 	for d.More() {
 		var raw json.RawMessage
@@ -98,7 +114,7 @@ func decodeItems(d *json.Decoder, item func(raw []byte) error) error {
 func expect(d *json.Decoder, want json.Delim) error {
 	got, err := d.Token()
 	if err == nil && got != want {
-		err = errNoList
+		err = ErrNoList
 	}
 	return noList(err)
 }

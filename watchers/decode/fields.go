@@ -1,4 +1,4 @@
-package watchers
+package decode
 
 import (
 	"bytes"
@@ -11,24 +11,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// fields are the parts of an object to decode: name → the parts of that field. Nil is the
+// Fields are the parts of an object to decode: name → the parts of that field. Nil is the
 // whole of it.
-type fields map[string]fields
+type Fields map[string]Fields
 
-// fieldsOf returns the fields of paths such as "status.conditions", and what identifies an
+// FieldsOf returns the fields of paths such as "status.conditions", and what identifies an
 // object. Without paths it returns nil: the whole object.
-func fieldsOf(paths []string) fields {
+func FieldsOf(paths []string) Fields {
 	if len(paths) == 0 {
 		return nil
 	}
-	all := fields{"apiVersion": nil, "kind": nil, "metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil}}
+	all := Fields{"apiVersion": nil, "kind": nil, "metadata": {"name": nil, "namespace": nil, "uid": nil, "resourceVersion": nil}}
 	for _, path := range paths {
 		all.add(strings.Split(path, "."))
 	}
 	return all
 }
 
-func (f fields) add(path []string) {
+func (f Fields) add(path []string) {
 	name, rest := path[0], path[1:]
 	parts, known := f[name]
 	switch {
@@ -36,7 +36,7 @@ func (f fields) add(path []string) {
 		f[name] = nil
 		return
 	case !known:
-		parts = fields{}
+		parts = Fields{}
 		f[name] = parts
 	case parts == nil:
 		return // The whole field is read.
@@ -48,7 +48,7 @@ func (f fields) add(path []string) {
 // objects would decode them, and skips the others: most of an application's bytes are its
 // values and its managed fields, which nothing reads. It checks the syntax of all bytes. It
 // returns nil for null.
-func decodeFields(raw []byte, keep fields) (map[string]any, error) {
+func decodeFields(raw []byte, keep Fields) (map[string]any, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var object map[string]any
 	switch byte(d.PeekKind()) {
@@ -71,7 +71,7 @@ func decodeFields(raw []byte, keep fields) (map[string]any, error) {
 }
 
 // readMap reads an object of JSON.
-func readMap(d *jsontext.Decoder, keep fields) (map[string]any, error) {
+func readMap(d *jsontext.Decoder, keep Fields) (map[string]any, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func readMap(d *jsontext.Decoder, keep fields) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		var parts fields
+		var parts Fields
 		key := name.String()
 		if keep != nil {
 			var wanted bool
@@ -101,7 +101,7 @@ func readMap(d *jsontext.Decoder, keep fields) (map[string]any, error) {
 }
 
 // readValue reads any value; of an object, the fields to keep.
-func readValue(d *jsontext.Decoder, keep fields) (any, error) {
+func readValue(d *jsontext.Decoder, keep Fields) (any, error) {
 	switch byte(d.PeekKind()) {
 	case '{':
 		return readMap(d, keep)
