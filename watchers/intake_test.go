@@ -56,8 +56,7 @@ func TestHostileStreamIsRefused(t *testing.T) {
 			c := &caller{limits: limits{tc.most, maxListed, maxStored}, reduce: tc.reduce}
 			var refused error
 			w := c.newWatch(io.NopCloser(strings.NewReader(tc.text)), true, func(err error) { refused = err })
-			for range w.ResultChan() { // Until the end of the text, or the error.
-			}
+			g.Eventually(w.ResultChan()).Should(BeClosed(), "at the end of the text, or the error")
 			if tc.want == nil {
 				g.Expect(refused).NotTo(HaveOccurred())
 			} else {

@@ -33,7 +33,7 @@ func (p *pieces) Read(into []byte) (int, error) {
 // next begins another part.
 func (p *pieces) next() { p.left = maxPiece }
 
-// ErrNoList: the answer to a list is not a list.
+// ErrNoList means that the answer to a list is not a list.
 var ErrNoList = errors.New("the answer is not a list")
 
 // noList makes an error of JSON an ErrNoList, and returns other errors unchanged.

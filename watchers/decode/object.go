@@ -18,7 +18,7 @@ const MaxObject = 4 << 20
 // have 36 and its resourceVersions up to 20.
 const maxName, maxUID, maxVersion = 253, 128, 64
 
-// ErrIdentity: an object has no valid identity, which is stored of every object.
+// ErrIdentity means that a part of an object's identity, which is stored of every object, is too long.
 var ErrIdentity = fmt.Errorf("an object has a name or namespace of more than %d bytes, a UID of more than %d, or a resourceVersion of more than %d", maxName, maxUID, maxVersion)
 
 // Object decodes the fields to keep of an object. The error is transport.ErrTooLarge or

@@ -23,7 +23,7 @@ const (
 	keptBuffer = 64 << 10
 )
 
-// ErrEventTooLarge: an event is larger than an object may be.
+// ErrEventTooLarge means that an event is larger than an object may be.
 var ErrEventTooLarge = errors.New("an event of the watch is larger than 4 MiB")
 
 // Accept receives each object of a watch, with the fields that are kept, the type of its event and
