@@ -25,12 +25,12 @@ import (
 	"github.com/capstan-hub/capstan/playground/process"
 )
 
-// program is the path of the capstan that is measured.
-var program string
+// programs is the folder of the programs that are measured.
+var programs string
 
-// build builds it, once, as `make build` does.
+// build builds them, once, as `make build` builds capstan.
 var build = sync.OnceValue(func() error {
-	command := exec.Command("go", "build", "-o", program, "./cmd/capstan")
+	command := exec.Command("go", "build", "-o", programs, "./cmd/capstan", "./test/bench/floor")
 	command.Dir, command.Env = controlplane.Root(), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("building capstan: %w: %s", err, out)
@@ -92,16 +92,33 @@ func startHubOf(t testing.TB, kubeconfig, namespace string, flags ...string) *hu
 	h.metrics, h.diagnostics = "http://"+metrics+"/metrics", "http://"+diagnostics
 	args := append(chartFlags(metrics, free, namespace, folder),
 		"--kubeconfig="+kubeconfig, "--diagnostics-address="+diagnostics, "--allow-loopback-clusters", "--allow-loopback-git")
+	h.start("capstan", folder, append(args, flags...), "RUNTIME_NAMESPACE="+namespace, "AWS_EC2_METADATA_DISABLED=true")
+	return h
+}
+
+// startFloor starts the program floor instead of a hub.
+func startFloor(t testing.TB, namespace string) *hubProcess {
+	t.Helper()
+	h := &hubProcess{TB: t, g: NewWithT(t)}
+	h.g.Expect(build()).To(Succeed())
+	address, err := ports.Free()
+	h.g.Expect(err).NotTo(HaveOccurred())
+	h.metrics, h.diagnostics = "http://"+address+"/metrics", "http://"+address
+	h.start("floor", t.TempDir(), []string{"--kubeconfig=" + kubeconfigFile, "--namespace=" + namespace, "--address=" + address})
+	return h
+}
+
+// start starts the program of a name, which logs to a file in the folder.
+func (h *hubProcess) start(name, folder string, args []string, environment ...string) {
+	h.Helper()
 	h.began = time.Now()
 	var err error
 	h.process, err = process.Start(process.Options{
-		Path: program, Args: append(args, flags...), Log: filepath.Join(folder, "log"),
-		Env: []string{"GOMEMLIMIT=" + memoryLimit, "RUNTIME_NAMESPACE=" + namespace, "AWS_EC2_METADATA_DISABLED=true"},
+		Path: filepath.Join(programs, name), Args: args, Log: filepath.Join(folder, "log"), Env: append(environment, "GOMEMLIMIT="+memoryLimit),
 	})
 	h.g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(h.stop)
+	h.Cleanup(h.stop)
 	h.profile()
-	return h
 }
 
 // chartFlags are the flags that the chart's Deployment sets with its default values.

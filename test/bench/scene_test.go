@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = management.Stop() }()
-	defer func() { _ = os.RemoveAll(filepath.Dir(program)) }()
+	defer func() { _ = os.RemoveAll(programs) }()
 	code := m.Run()
 	if len(missed) > 0 {
 		fmt.Fprintf(os.Stderr, "FAIL: missed by more than a fifth: %s\n", strings.Join(missed, "; "))
@@ -65,11 +65,10 @@ func prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	folder, err := os.MkdirTemp("", "capstan-bench-")
-	if err != nil {
+	if programs, err = os.MkdirTemp("", "capstan-bench-"); err != nil {
 		return err
 	}
-	program, kubeconfigFile = filepath.Join(folder, "capstan"), filepath.Join(folder, "kubeconfig")
+	kubeconfigFile = filepath.Join(programs, "kubeconfig")
 	raw, err := management.Kubeconfig("")
 	if err != nil {
 		return err
@@ -93,6 +92,8 @@ type scene struct {
 	g         *WithT
 	namespace string
 	clusters  []*simulated.Cluster
+	// ends stops the fleet and the watch of Pipelines; the end of the test does it, too.
+	ends func()
 
 	mu          sync.Mutex
 	lockedState struct {
@@ -107,7 +108,6 @@ func newScene(t testing.TB, o simulated.Options) *scene {
 	f, err := simulated.New(o)
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(f.Close)
 	s := &scene{TB: t, g: g, clusters: f.Clusters()}
 	s.lockedState.pipelines, s.lockedState.changed = map[string]*pipelinesv1.Pipeline{}, make(chan struct{})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
@@ -120,7 +120,12 @@ func newScene(t testing.TB, o simulated.Options) *scene {
 		})).To(Succeed())
 		g.Expect(admin.Create(t.Context(), s.secret(c))).To(Succeed())
 	})
-	s.follow()
+	unfollow := s.follow()
+	s.ends = sync.OnceFunc(func() {
+		unfollow()
+		f.Close()
+	})
+	t.Cleanup(s.ends)
 	return s
 }
 
@@ -202,8 +207,9 @@ func (s *scene) releases(from, to int, over []*simulated.Cluster, targetsEach in
 }
 
 // follow keeps the Pipelines of the namespace at hand, as a watch tells them. A watch
-// that the API server ends, because this machine was too slow for it, is begun anew.
-func (s *scene) follow() {
+// that the API server ends, because this machine was too slow for it, is begun anew. It returns a
+// function that ends the watch.
+func (s *scene) follow() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -228,10 +234,10 @@ func (s *scene) follow() {
 			w.Stop()
 		}
 	})
-	s.Cleanup(func() {
+	return func() {
 		cancel()
 		reading.Wait()
-	})
+	}
 }
 
 func (s *scene) note(p *pipelinesv1.Pipeline) {
