@@ -37,6 +37,8 @@ func (m *Manager) adopt(ctx context.Context) {
 		if ref.Namespace != object.Namespace || connectionName(ref) != object.Name {
 			continue
 		}
+		object.ManagedFields = nil
+		m.writer.adopt(ref.ClusterName(), object)
 		if k := m.ensureKeeper(ref.ClusterName()); k != nil {
 			m.wake(k)
 		}

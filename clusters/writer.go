@@ -53,6 +53,8 @@ type writer struct {
 	mu          sync.Mutex
 	lockedState struct {
 		queue map[multicluster.ClusterName]queued
+		// found are objects of an earlier hub that were not needed yet.
+		found map[multicluster.ClusterName]*capstanv1.ClusterConnection
 	}
 
 	// written are the last known objects. Only the goroutine uses the map.
@@ -75,7 +77,24 @@ func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
 		written: map[multicluster.ClusterName]*capstanv1.ClusterConnection{},
 	}
 	w.lockedState.queue = map[multicluster.ClusterName]queued{}
+	w.lockedState.found = map[multicluster.ClusterName]*capstanv1.ClusterConnection{}
 	return w
+}
+
+// adopt passes an object of an earlier hub, so that it is not read again.
+func (w *writer) adopt(name multicluster.ClusterName, object *capstanv1.ClusterConnection) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lockedState.found[name] = object
+}
+
+// adopted returns that object, once; nil if there is none.
+func (w *writer) adopted(name multicluster.ClusterName) *capstanv1.ClusterConnection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	object := w.lockedState.found[name]
+	delete(w.lockedState.found, name)
+	return object
 }
 
 // set queues the desired state of an object. It returns at once.
@@ -170,6 +189,7 @@ func (w *writer) attempt(ctx context.Context, name multicluster.ClusterName, ite
 func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want desired) error {
 	key := client.ObjectKey{Namespace: want.ref.Namespace, Name: connectionName(want.ref)}
 	if want.remove {
+		w.adopted(name)
 		delete(w.written, name)
 		object := &capstanv1.ClusterConnection{}
 		object.Namespace, object.Name = key.Namespace, key.Name
@@ -186,6 +206,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 			if err := w.hub.Patch(ctx, labelled, client.MergeFrom(current)); err != nil {
 				return err
 			}
+			labelled.ManagedFields = nil
 			current = labelled
 			w.written[name] = current
 		}
@@ -201,6 +222,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 	if err := w.hub.Status().Patch(ctx, changed, client.MergeFrom(current.PatchBase())); err != nil {
 		return err
 	}
+	changed.ManagedFields = nil
 	w.written[name] = changed
 	w.emitEvent(changed, current.Status)
 	return nil
@@ -209,21 +231,27 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 // current returns the present object, and creates it if that is desired. It returns nil if
 // the object does not exist.
 func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key client.ObjectKey, want desired) (*capstanv1.ClusterConnection, error) {
-	if known := w.written[name]; known != nil {
-		return known, nil
+	object := w.written[name]
+	if found := w.adopted(name); object == nil {
+		object = found
 	}
-	object := &capstanv1.ClusterConnection{}
-	err := w.hub.Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		if !want.create {
-			return nil, nil
-		}
+	if object == nil && want.create {
 		object = newClusterConnection(key, want.ref, want.owner)
-		err = w.hub.Create(ctx, object)
+		if err := w.hub.Create(ctx, object); apierrors.IsAlreadyExists(err) {
+			object = nil
+		} else if err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
+	if object == nil {
+		object = &capstanv1.ClusterConnection{}
+		if err := w.hub.Get(ctx, key, object); apierrors.IsNotFound(err) && !want.create {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
 	}
+	object.ManagedFields = nil // Nothing reads them.
 	w.written[name] = object
 	return object, nil
 }

@@ -62,8 +62,8 @@ type Options struct {
 	// ManagementMaxObjects of one kind of the management cluster are kept in memory;
 	// watchers.DefaultMaxLocalObjects if 0.
 	ManagementMaxObjects int
-	// KubeAPIQPS is how many requests per second the hub sends to the API server of the management
-	// cluster, watches aside; twice as many at once. 100 for each CPU if 0.
+	// KubeAPIQPS is how many requests per second the reconcilers send to the API server of the
+	// management cluster, watches aside; twice as many at once. 500 for each CPU if 0.
 	KubeAPIQPS int
 	// ClusterDials is how many connections to clusters are made at the same time; 32 for each CPU
 	// if 0. ClusterLists is how many initial lists of clusters are read at the same time; 8 for

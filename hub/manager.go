@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -34,16 +35,18 @@ const (
 	// context.
 	shutdownGrace = 20 * time.Second
 
-	// qpsForEachCPU is the default of Options.KubeAPIQPS for each CPU. burstFactor is how many
-	// seconds of it may be sent at once. Leader election has its own client, so that a busy hub
-	// does not lose its lease.
-	qpsForEachCPU, burstFactor = 100, 2
+	// qpsForEachCPU is the default of Options.KubeAPIQPS for each CPU: more than a hub sends with
+	// the workers that it has, so that it is not the limit of a first start, which writes every
+	// status. burstFactor is how many seconds of it may be sent at once. Leader election has its own
+	// client, so that a busy hub does not lose its lease.
+	qpsForEachCPU, burstFactor = 500, 2
 )
 
 // newManager makes a manager with the lease and the health checks.
 func newManager(o Options, lease string) (manager.Manager, error) {
 	cfg := rest.CopyConfig(o.Config)
-	cfg.QPS, cfg.Burst = float32(o.KubeAPIQPS), burstFactor*o.KubeAPIQPS
+	// One for all kinds: else each kind has a limiter of its own.
+	cfg.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(float32(o.KubeAPIQPS), burstFactor*o.KubeAPIQPS)
 	// Compression takes more time than the transfer in a cluster. Watches have none either.
 	cfg.DisableCompression = true
 	options := ctrl.Options{

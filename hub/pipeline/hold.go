@@ -15,7 +15,7 @@ import (
 // would take longer than the observations. When all targets are observed, it is written at
 // once.
 const (
-	leastHold = time.Second
+	leastHold = 2 * time.Second
 	mostHold  = 4 * time.Second
 )
 

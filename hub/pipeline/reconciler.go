@@ -84,8 +84,10 @@ type Options struct {
 type Reconciler struct {
 	Options
 	metrics *metrics
-	primed  sync.Once
-	holds   holds
+	// began is when this process began to reconcile.
+	began  time.Time
+	primed sync.Once
+	holds  holds
 	// observed: Pipeline → UID of the one whose status this process has updated.
 	observed sync.Map
 	// wake enqueues other Pipelines. SetupWithManager sets it.
@@ -99,7 +101,7 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{Options: o, metrics: newMetrics(), wake: func([]types.NamespacedName) {}}
+	return &Reconciler{Options: o, began: o.Clock.Now(), metrics: newMetrics(), wake: func([]types.NamespacedName) {}}
 }
 
 // SetupWithManager adds the controller to the manager and registers the metrics. The waker

@@ -14,6 +14,9 @@ import (
 // reportTransitions records an Event and a log line if the status or the reason of a
 // condition changed, and nothing if only its message changed. A failed promotion has an Event
 // of its own here, which names the Promotion; the Event of the Promotion has the cause.
+//
+// That a Pipeline is Ready for the first time has no Event if it is older than this process. A first
+// start would create one for each Pipeline, which takes the API server as long as the statuses.
 func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipelinesv1.Pipeline, clusterFault bool) {
 	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition, pipelinesv1.AppSharedCondition} {
 		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
@@ -30,6 +33,10 @@ func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipel
 			continue // It is in progress: there is nothing to report yet.
 		}
 		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
+		first := old == nil || old.Status == metav1.ConditionUnknown
+		if first && now.Status == metav1.ConditionTrue && kind == pipelinesv1.ReadyCondition && after.CreationTimestamp.Time.Before(r.began) {
+			continue
+		}
 		if severity, reason := eventOf(after, now, clusterFault); reason != "" {
 			r.Recorder.Eventf(after, nil, severity, reason, "Reconcile", "%s", now.Message)
 		}

@@ -57,6 +57,7 @@ func newScene(t *testing.T) *scene {
 		AppKinds: []schema.GroupKind{{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}},
 	})}
 	s.p = pipelineNamed("shop")
+	s.p.CreationTimestamp = metav1.NewTime(s.r.Clock.Now().Add(time.Minute))
 	return s
 }
 
@@ -221,6 +222,21 @@ func TestObjectThatCannotBeReadMakesThePipelineNotReady(t *testing.T) {
 	s.runs("prod", ready10())
 	s.reconcile()
 	s.g.Expect(s.condition(pipelinesv1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue))
+}
+
+// TestNoEventForEachPipelineOfAFirstStart: of those that are older than the process, only what does
+// not work, and what works again.
+func TestNoEventForEachPipelineOfAFirstStart(t *testing.T) {
+	s := newScene(t)
+	s.p.CreationTimestamp = metav1.NewTime(s.r.Clock.Now().Add(-time.Minute))
+	s.runs("dev", ready10())
+	s.runs("prod", ready10())
+	s.g.Expect(s.reconcile()).To(BeEmpty())
+	s.g.Expect(s.condition(pipelinesv1.ReadyCondition).Status).To(Equal(metav1.ConditionTrue))
+	s.r.Index.SetFreshness(index.LocalCluster, helmReleases, index.Freshness{Reason: "Unreachable", Message: "it does not answer"})
+	s.g.Expect(s.reconcile()).To(ContainElement(HavePrefix("Warning ")))
+	s.r.Index.SetFreshness(index.LocalCluster, helmReleases, index.Freshness{Fresh: true})
+	s.g.Expect(s.reconcile()).To(Equal([]string{"Normal Updated All clusters checked"}))
 }
 
 // A failure has one Event on the Pipeline, in its own words: the Promotion has the cause.

@@ -103,7 +103,7 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names, else the pod's own service account")
 	f.StringVar(&o.Namespace, "namespace", o.Namespace, "the only namespace of the management cluster that the hub serves, such as team-a; when empty, all namespaces")
 	f.IntVar(&o.ManagementMaxObjects, watchers.MaxLocalObjectsFlag, o.ManagementMaxObjects, "maximum number of objects of one kind of the management cluster in memory, such as AWSMachines; a kind with more is not read; for each, a list may have 26 KiB and the memory 3.3 KiB")
-	f.IntVar(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "maximum number of requests per second to the API server of the management cluster, and twice as many at once; watches do not count; 0 for 100 for each CPU")
+	f.IntVar(&o.KubeAPIQPS, "kube-api-qps", o.KubeAPIQPS, "maximum number of requests per second of the reconcilers to the API server of the management cluster, and twice as many at once; watches do not count; 0 for 500 for each CPU")
 	f.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "work only while this replica holds the lease, so that further replicas stand by; a replica that loses the lease ends")
 	f.DurationVar(&o.LeaderElectionLease, "leader-elect-lease-duration", o.LeaderElectionLease, "how long the lease is valid without renewal, such as 30s; another replica takes over this long after a crash; at least "+minLease.String())
 	f.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics over plain HTTP, such as :8080 or 127.0.0.1:8080; 0 disables it")

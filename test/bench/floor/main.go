@@ -230,7 +230,7 @@ func (f *floor) informer(cluster string, kubeconfig []byte) (cache.Controller, e
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: source,
-		Handler: cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, o any) { changed(o) }},
+		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, o any) { changed(o) }},
 	})
 	return controller, nil
 }

@@ -1,0 +1,67 @@
+package clusters_test
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
+)
+
+// calls counts the requests for single ClusterConnections.
+type calls struct {
+	http.RoundTripper
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *calls) RoundTrip(r *http.Request) (*http.Response, error) {
+	if _, object, is := strings.Cut(r.URL.Path, "/clusterconnections"); is && (object != "" || r.Method == http.MethodPost) {
+		c.mu.Lock()
+		c.counts[r.Method]++
+		c.mu.Unlock()
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func (c *calls) now() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.counts)
+}
+
+// TestRequestsForAClusterConnection: a new one takes two, and one that an earlier hub has left
+// takes none while it is as it should be.
+func TestRequestsForAClusterConnection(t *testing.T) {
+	t.Parallel()
+	counted := &calls{counts: map[string]int{}}
+	w := newWorld(t, func(o *clusters.Options) {
+		o.Timings.WriteDelay = 2 * time.Second // The cluster is Ready before the first write.
+		o.Local.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			counted.RoundTripper = next
+			return counted
+		})
+	})
+	w.createCluster("prod")
+	w.secret("prod-kubeconfig", "value", w.kubeconfig(""))
+	w.manager.Demand(w.clusterName("prod"), "test")
+	stop := w.start()
+	shown := w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	stop()
+	w.g.Expect(counted.now()).To(Equal(map[string]int{http.MethodPost: 1, http.MethodPatch: 1}))
+
+	var err error
+	w.manager, err = clusters.New(w.options)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.manager.Demand(w.clusterName("prod"), "test")
+	w.start()
+	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Consistently(counted.now, "3s").Should(Equal(map[string]int{http.MethodPost: 1, http.MethodPatch: 1}))
+	w.g.Expect(w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ResourceVersion).To(Equal(shown.ResourceVersion))
+}
