@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/internal/eventnote"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
@@ -112,8 +114,13 @@ func cacheOptions(cfg *rest.Config, namespace string) (cache.Options, error) {
 		// Not an option of Promotions: a manager of the annotator alone also runs where their
 		// CRD is not installed.
 		DefaultTransform: func(o any) (any, error) {
-			if p, ok := strip.Transform(o); ok {
-				return p, nil
+			switch kept := o.(type) {
+			case *pipelinesv1.Pipeline:
+				pipeline.Compact(kept)
+			default:
+				if p, ok := strip.Transform(o); ok {
+					return p, nil
+				}
 			}
 			return others(o)
 		},
