@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -341,4 +342,56 @@ func TestTwoPipelinesOnOneApplicationNameEachOther(t *testing.T) {
 	s.g.Expect(woken).To(Equal([]string{"shop"}))
 	s.g.Expect(s.reconcile()).To(BeEmpty())
 	s.g.Expect(s.condition(pipelinesv1.AppSharedCondition)).To(BeNil())
+}
+
+// patched is a client whose API server answers a write of a status with another resourceVersion.
+type patched struct {
+	stored
+	versions *[]string
+}
+
+func (c patched) Status() client.SubResourceWriter { return patchedStatus{versions: c.versions} }
+
+type patchedStatus struct {
+	client.SubResourceWriter
+	versions *[]string
+}
+
+func (c patchedStatus) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	*c.versions = append(*c.versions, o.GetResourceVersion())
+	o.SetResourceVersion(fmt.Sprintf("written-%d", len(*c.versions)))
+	return nil
+}
+
+// TestAChangeRightAfterAWrite: it is written over what the API server answered, while the cache has
+// the Pipeline of before the write; and over that of the cache as soon as that is another one.
+func TestAChangeRightAfterAWrite(t *testing.T) {
+	s := newScene(t)
+	s.p.ResourceVersion = "1"
+	var versions []string
+	cache := &stored{pipelines: []pipelinesv1.Pipeline{*s.p}}
+	s.r.Client = patched{*cache, &versions}
+	write := func(revision string) {
+		p := &pipelinesv1.Pipeline{}
+		key := client.ObjectKeyFromObject(s.p)
+		s.g.Expect(s.r.Client.Get(t.Context(), key, p)).To(Succeed())
+		p = s.r.afterLastWrite(key, p)
+		status := *p.Status.DeepCopy()
+		status.Environments = map[string]*pipelinesv1.EnvironmentStatus{"dev": {Targets: []pipelinesv1.TargetStatus{{Revision: revision}}}}
+		s.g.Expect(s.r.writeStatus(t.Context(), p, status, false)).To(Succeed())
+	}
+	write("1.0")
+	write("1.1")
+	s.g.Expect(versions).To(Equal([]string{"1", "written-1"}))
+	write("1.1")
+	s.g.Expect(versions).To(HaveLen(2), "nothing to write")
+	cache.pipelines[0].ResourceVersion = "written-1" // It receives the writes one by one.
+	write("1.2")
+	s.g.Expect(versions).To(Equal([]string{"1", "written-1", "written-2"}))
+	cache.pipelines[0].ResourceVersion = "another client's"
+	write("1.3")
+	s.g.Expect(versions).To(Equal([]string{"1", "written-1", "written-2", "another client's"}))
+	s.r.forget(client.ObjectKeyFromObject(s.p))
+	_, kept := s.r.newest.Load(client.ObjectKeyFromObject(s.p))
+	s.g.Expect(kept).To(BeFalse())
 }
