@@ -4,9 +4,10 @@
 // full counts. The tests of this package use small ones, and check only that the
 // measurements work: no test asserts how long something takes.
 //
-// Contract: the hub is a separate process (this test binary, started again), with the
-// default options and garbage collection, so that its memory is measured alone. The
-// management cluster is a real API server. The workload clusters are those of
+// Contract: the hub is a separate process, cmd/capstan with the flags of the chart, so that
+// its memory is measured alone. The program floor, a process too, does the least that is
+// needed for the same; its figures show which budgets the machine allows. The management
+// cluster is a real API server. The workload clusters are those of
 // test/bench/simulated, in the measuring process. All share the machine, so times are
 // those of a machine that does four things at once.
 //
