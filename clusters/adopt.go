@@ -37,9 +37,10 @@ func (m *Manager) adopt(ctx context.Context) {
 		if ref.Namespace != object.Namespace || connectionName(ref) != object.Name {
 			continue
 		}
-		object.ManagedFields = nil
-		m.writer.adopt(ref.ClusterName(), object)
 		if k := m.ensureKeeper(ref.ClusterName()); k != nil {
+			kept := object.DeepCopy() // Not the whole list.
+			kept.ManagedFields = nil
+			m.writer.adopt(ref.ClusterName(), kept)
 			m.wake(k)
 		}
 	}

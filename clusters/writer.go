@@ -235,18 +235,17 @@ func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key
 	if found := w.adopted(name); object == nil {
 		object = found
 	}
+	var refused error
 	if object == nil && want.create {
 		object = newClusterConnection(key, want.ref, want.owner)
-		if err := w.hub.Create(ctx, object); apierrors.IsAlreadyExists(err) {
-			object = nil
-		} else if err != nil {
-			return nil, err
+		if refused = w.hub.Create(ctx, object); refused != nil {
+			object = nil // It may exist, also if a quota or a webhook refuses another one.
 		}
 	}
 	if object == nil {
 		object = &capstanv1.ClusterConnection{}
-		if err := w.hub.Get(ctx, key, object); apierrors.IsNotFound(err) && !want.create {
-			return nil, nil
+		if err := w.hub.Get(ctx, key, object); apierrors.IsNotFound(err) {
+			return nil, refused
 		} else if err != nil {
 			return nil, err
 		}

@@ -86,8 +86,9 @@ type Options struct {
 	// half a kilobyte, so no tenant can take more than about 10 MiB by creating
 	// objects.
 	MaxObjects int
-	// MaxLocalObjects (DefaultMaxLocalObjects) of one kind in the management cluster. A list may
-	// have 26 KiB, and the memory 3.3 KiB, for each of them.
+	// MaxLocalObjects (DefaultMaxLocalObjects) of one kind in the management cluster; where it is
+	// watched by namespace, in each of them. A list may have 26 KiB, and the memory 3.3 KiB, for
+	// each object.
 	MaxLocalObjects int
 	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer

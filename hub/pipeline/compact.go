@@ -10,8 +10,9 @@ import (
 // Compact makes a Pipeline small that a cache is about to keep; its value stays the same. Decoded
 // from JSON, a target takes 680 bytes in spec and status, most of them texts that other targets and
 // Pipelines have, too: names of clusters, namespaces, kinds and revisions. Compact keeps one copy of
-// each, and lets the status share the reference to the cluster with the spec: 320 bytes. Objects of
-// a cache are not modified, so nothing shows that they share memory.
+// each in a Pipeline, and in those that arrive at about the same time, as at a start. The status
+// shares the reference to the cluster with the spec, if it is the same. Then a target takes 320
+// bytes. Objects of a cache are not modified, so nothing shows that they share memory.
 func Compact(p *pipelinesv1.Pipeline) {
 	shareApp(&p.Spec.AppRef)
 	for i := range p.Spec.Environments {
@@ -20,11 +21,7 @@ func Compact(p *pipelinesv1.Pipeline) {
 		for n := range env.Targets {
 			target := &env.Targets[n]
 			share(&target.Namespace)
-			if ref := target.ClusterRef; ref != nil {
-				for _, text := range []*string{&ref.APIVersion, &ref.Kind, &ref.Namespace, &ref.Name} {
-					share(text)
-				}
-			}
+			shareRef(target.ClusterRef)
 		}
 		status := p.Status.Environments[env.Name]
 		if status == nil {
@@ -37,10 +34,12 @@ func Compact(p *pipelinesv1.Pipeline) {
 			for _, text := range []*string{&shown.Revision, &shown.Error, &shown.Reason, &shown.Message} {
 				share(text)
 			}
+			ref := shown.ClusterAppRef.ClusterRef
+			shareRef(ref)
 			if n >= len(env.Targets) {
 				continue
 			}
-			if of, ref := env.Targets[n].ClusterRef, shown.ClusterAppRef.ClusterRef; of != nil && ref != nil && *of == *ref {
+			if of := env.Targets[n].ClusterRef; of != nil && ref != nil && *of == *ref {
 				shown.ClusterAppRef.ClusterRef = of
 			}
 		}
@@ -53,7 +52,17 @@ func shareApp(a *pipelinesv1.LocalAppReference) {
 	share(&a.Name)
 }
 
-// share replaces a text by the copy of it that the process has.
+func shareRef(r *pipelinesv1.CrossNamespaceClusterReference) {
+	if r == nil {
+		return
+	}
+	share(&r.APIVersion)
+	share(&r.Kind)
+	share(&r.Namespace)
+	share(&r.Name)
+}
+
+// share replaces a text by the copy of it that was made last, if it is still in use.
 func share(text *string) {
 	if *text != "" {
 		*text = unique.Make(*text).Value()

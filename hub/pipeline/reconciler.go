@@ -85,7 +85,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	metrics *metrics
-	// began is when this process began to reconcile.
+	// began is when the Reconciler was made, at the start of the process.
 	began  time.Time
 	primed sync.Once
 	holds  holds
@@ -250,6 +250,9 @@ type replacement struct {
 // noteWrite notes that p replaced the resourceVersion before. Only the worker that has the Pipeline
 // calls it.
 func (r *Reconciler) noteWrite(before string, p *pipelinesv1.Pipeline) {
+	if p.ResourceVersion == before {
+		return // Nothing was written.
+	}
 	key := client.ObjectKeyFromObject(p)
 	now := replacement{of: []string{before}, by: p.DeepCopy()}
 	if last, is := r.lastWrite(key); is && last.by.ResourceVersion == before {

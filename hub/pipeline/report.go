@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -15,8 +16,9 @@ import (
 // condition changed, and nothing if only its message changed. A failed promotion has an Event
 // of its own here, which names the Promotion; the Event of the Promotion has the cause.
 //
-// That a Pipeline is Ready for the first time has no Event if it is older than this process. A first
-// start would create one for each Pipeline, which takes the API server as long as the statuses.
+// That a Pipeline is Ready has no Event if it is older than this process, was never Ready or not
+// Ready before, and this is the first status that the process writes. A first start would create one
+// for each Pipeline, which takes the API server as long as the statuses.
 func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipelinesv1.Pipeline, clusterFault bool) {
 	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition, pipelinesv1.AppSharedCondition} {
 		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
@@ -33,8 +35,9 @@ func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipel
 			continue // It is in progress: there is nothing to report yet.
 		}
 		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
-		first := old == nil || old.Status == metav1.ConditionUnknown
-		if first && now.Status == metav1.ConditionTrue && kind == pipelinesv1.ReadyCondition && after.CreationTimestamp.Time.Before(r.began) {
+		unknown := old == nil || old.Status == metav1.ConditionUnknown
+		if unknown && now.Status == metav1.ConditionTrue && kind == pipelinesv1.ReadyCondition &&
+			after.CreationTimestamp.Time.Before(r.began) && !r.Observed(client.ObjectKeyFromObject(after), after.UID) {
 			continue
 		}
 		if severity, reason := eventOf(after, now, clusterFault); reason != "" {

@@ -238,6 +238,11 @@ func TestNoEventForEachPipelineOfAFirstStart(t *testing.T) {
 	s.g.Expect(s.reconcile()).To(ContainElement(HavePrefix("Warning ")))
 	s.r.Index.SetFreshness(index.LocalCluster, helmReleases, index.Freshness{Fresh: true})
 	s.g.Expect(s.reconcile()).To(Equal([]string{"Normal Updated All clusters checked"}))
+
+	// After the first status, it may be Unknown in between.
+	s.r.observed.Store(client.ObjectKeyFromObject(s.p), s.p.UID)
+	s.condition(pipelinesv1.ReadyCondition).Status = metav1.ConditionUnknown
+	s.g.Expect(s.reconcile()).To(Equal([]string{"Normal Updated All clusters checked"}))
 }
 
 // A failure has one Event on the Pipeline, in its own words: the Promotion has the cause.

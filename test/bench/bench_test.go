@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -190,9 +191,9 @@ func TestColdStart(t *testing.T) {
 				s.g.Expect(err).NotTo(HaveOccurred())
 				h := start(s)
 				done := s.shown(names, func(cluster string) bool { return !dead[cluster] })
+				used := h.cpu()
 				after, err := loadNow(t.Context())
 				s.g.Expect(err).NotTo(HaveOccurred())
-				used := h.measure().CPU
 				report(what, done.Sub(h.began).Seconds(), seconds, "s")
 				report("the same, its CPU", used, cpu, "s")
 				after.since(before)
@@ -272,9 +273,10 @@ func quantile(sorted []time.Duration, q float64) float64 {
 	return float64(sorted[min(int(float64(len(sorted))*q), len(sorted)-1)].Microseconds()) / 1000
 }
 
-// echoes returns how long a bare PATCH of a Pipeline's status takes until a watch delivers it, at a
-// rate for some time: what the API server and its disk need for a change, without a hub.
-func echoes(s *scene, perSecond int, d time.Duration) (took []time.Duration, err error) {
+// echoes prepares a Pipeline of its own and returns a function that measures how long a bare PATCH of
+// its status takes until a watch delivers it, at a rate for some time: what the API server and its
+// disk need for a change, without a hub.
+func echoes(s *scene) (measure func(perSecond int, d time.Duration) ([]time.Duration, error), err error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-bare-"}}
 	if err := admin.Create(s.Context(), namespace); err != nil {
 		return nil, err
@@ -290,8 +292,14 @@ func echoes(s *scene, perSecond int, d time.Duration) (took []time.Duration, err
 	if err != nil {
 		return nil, err
 	}
-	defer w.Stop()
-	pause(time.Second / time.Duration(2*perSecond)) // Else each of them waits for the disk together with a change.
+	return func(perSecond int, d time.Duration) ([]time.Duration, error) {
+		defer w.Stop()
+		pause(time.Second / time.Duration(2*perSecond)) // Else each of them waits for the disk together with a change.
+		return patches(s, p, w, perSecond, d)
+	}, nil
+}
+
+func patches(s *scene, p *pipelinesv1.Pipeline, w watch.Interface, perSecond int, d time.Duration) (took []time.Duration, err error) {
 	ticker := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer ticker.Stop()
 	for n := range perSecond * int(d/time.Second) {
@@ -326,12 +334,14 @@ var rates = []struct {
 // disk is not equally fast at all times.
 func changes(s *scene, who string, seconds time.Duration, ratio float64, budget func(p99 float64) float64) {
 	s.Helper()
+	measure, err := echoes(s)
+	s.g.Expect(err).NotTo(HaveOccurred())
 	var bare []time.Duration
 	var failed error
 	var measuring sync.WaitGroup
 	for i, row := range rates {
 		if i == 0 {
-			measuring.Go(func() { bare, failed = echoes(s, row.perSecond, seconds) })
+			measuring.Go(func() { bare, failed = measure(row.perSecond, seconds) })
 		}
 		took := latencies(s, s.clusters, row.perSecond, seconds, fmt.Sprint(i))
 		measuring.Wait()

@@ -234,6 +234,9 @@ func (h *hubProcess) work() work {
 	}
 }
 
+// cpu returns the CPU seconds of the process until now.
+func (h *hubProcess) cpu() float64 { return sum(h.scrape(), "process_cpu_seconds_total", nil) }
+
 // measure takes the cost of the hub.
 func (h *hubProcess) measure() cost {
 	h.Helper()

@@ -1,6 +1,7 @@
 // The program floor does the least that any program needs for what the benchmarks measure of the
 // hub: a bare client-go informer on the HelmReleases of each cluster, with the hub's decoder, and one
-// PATCH of a Pipeline's status for each change. Its figures are printed next to the hub's, of the
+// PATCH of a Pipeline's status when all its targets are seen and after each later change; changes
+// during a PATCH are in the next one. Its figures are printed next to the hub's, of the
 // same run: what the hub takes beyond them is what it could save.
 //
 // It is no hub: it reads the Pipelines and the Secrets once, retries nothing but what client-go does,
