@@ -158,7 +158,9 @@ func (r *Row) worsen(c Cell) {
 func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing, scope Scope) Cell {
 	env := &p.Spec.Environments[e]
 	cell := Cell{Environment: env.Name}
-	for _, t := range f.placements(p, e, known, scope) {
+	placements := f.placements(p, e, known, scope)
+	cell.Targets = slices.Grow(cell.Targets, len(placements)) // The cells of a large fleet stay in memory.
+	for _, t := range placements {
 		cell.Differ = cell.Differ || (len(cell.Targets) > 0 && !revision.Same(cell.Targets[0].Revision, t.Revision))
 		cell.Targets = append(cell.Targets, t.Target)
 	}
