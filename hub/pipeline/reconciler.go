@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -91,8 +90,6 @@ type Reconciler struct {
 	holds  holds
 	// observed: Pipeline → UID of the one whose status this process has updated.
 	observed sync.Map
-	// newest: Pipeline → replacement, while the cache may not have received the last write.
-	newest sync.Map
 	// wake enqueues other Pipelines. SetupWithManager sets it.
 	wake func([]types.NamespacedName)
 }
@@ -155,8 +152,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 
-	p = r.afterLastWrite(key, p)
-
 	cached, err := promotions.OfName(ctx, r.Client, key)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -214,7 +209,6 @@ func (r *Reconciler) Observed(key types.NamespacedName, uid types.UID) bool {
 
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.observed.Delete(key)
-	r.newest.Delete(key)
 	r.wake(r.Index.RemovePipeline(key))
 	r.Watchers.SetDemand(owner(key), nil)
 	r.holds.wait(key, 0, r.Clock.Now())
@@ -234,55 +228,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	r.noteWrite(before.ResourceVersion, p)
 	r.reportTransitions(ctx, before, p, clusterFault)
 	return nil
-}
-
-// replacement is what the API server answered to the last write of a Pipeline.
-type replacement struct {
-	// of are the resourceVersions that were replaced, in order: the one in the cache, and those of
-	// writes that the cache has not received yet.
-	of []string
-	by *pipelinesv1.Pipeline
-}
-
-// noteWrite notes that p replaced the resourceVersion before. Only the worker that has the Pipeline
-// calls it.
-func (r *Reconciler) noteWrite(before string, p *pipelinesv1.Pipeline) {
-	if p.ResourceVersion == before {
-		return // Nothing was written.
-	}
-	key := client.ObjectKeyFromObject(p)
-	now := replacement{of: []string{before}, by: p.DeepCopy()}
-	if last, is := r.lastWrite(key); is && last.by.ResourceVersion == before {
-		now.of = append(last.of, before)
-	}
-	r.newest.Store(key, now)
-}
-
-func (r *Reconciler) lastWrite(key types.NamespacedName) (replacement, bool) {
-	kept, _ := r.newest.Load(key)
-	last, is := kept.(replacement)
-	return last, is
-}
-
-// afterLastWrite returns what this process made of a cached Pipeline, if the cache has not received
-// that write yet, and else the cached one. With many changes a second, each tenth write would
-// otherwise conflict with the one before it.
-func (r *Reconciler) afterLastWrite(key types.NamespacedName, cached *pipelinesv1.Pipeline) *pipelinesv1.Pipeline {
-	last, is := r.lastWrite(key)
-	if !is {
-		return cached
-	}
-	seen := slices.Index(last.of, cached.ResourceVersion)
-	if seen < 0 {
-		r.newest.Delete(key)
-		return cached
-	}
-	last.of = slices.Clone(last.of[seen:])
-	r.newest.Store(key, last)
-	return last.by.DeepCopy()
 }
 
 func logger(ctx context.Context) logr.Logger { return log.FromContext(ctx) }
