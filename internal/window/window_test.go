@@ -71,16 +71,16 @@ func TestG11AndG56Windows(t *testing.T) {
 				return
 			}
 			begin, end := instant(t, tc.begin), instant(t, tc.end)
-			active, change := w.At(begin.Add(-time.Minute))
-			g.Expect(active).To(BeFalse())
-			g.Expect(change).To(Equal(begin))
-			active, change = w.At(begin)
-			g.Expect(active).To(BeTrue())
-			g.Expect(change).To(Equal(end))
-			active, change = w.At(end.Add(-time.Nanosecond))
-			g.Expect(active).To(BeTrue())
-			g.Expect(change).To(Equal(end))
-			active, _ = w.At(end)
+			for _, at := range []struct {
+				now    time.Time
+				active bool
+				change time.Time
+			}{{begin.Add(-time.Minute), false, begin}, {begin, true, end}, {end.Add(-time.Nanosecond), true, end}} {
+				active, change := w.At(at.now)
+				g.Expect(active).To(Equal(at.active))
+				g.Expect(change).To(Equal(at.change))
+			}
+			active, _ := w.At(end)
 			g.Expect(active).To(BeFalse())
 		})
 	}
