@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -24,11 +25,24 @@ type load struct {
 	Bytes, CPU float64
 }
 
-// loadNow reads it from the metrics of the API server.
-func loadNow(ctx context.Context) (load, error) {
+func callsToAPIServer() (*rest.RESTClient, error) {
 	config := management.Config()
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	calls, err := rest.UnversionedRESTClientFor(config)
+	return rest.UnversionedRESTClientFor(config)
+}
+
+// profileOfAPIServer returns a CPU profile of some seconds.
+func profileOfAPIServer(ctx context.Context, seconds int) ([]byte, error) {
+	calls, err := callsToAPIServer()
+	if err != nil {
+		return nil, err
+	}
+	return calls.Get().AbsPath("/debug/pprof/profile").Param("seconds", strconv.Itoa(seconds)).DoRaw(ctx)
+}
+
+// loadNow reads it from the metrics of the API server.
+func loadNow(ctx context.Context) (load, error) {
+	calls, err := callsToAPIServer()
 	if err != nil {
 		return load{}, err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -136,8 +137,9 @@ func chartFlags(metrics string, free func() string, namespace, folder string) []
 	}
 }
 
-// profile takes a CPU profile of the first seconds of the hub into the directory that
-// CAPSTAN_BENCH_PROFILE names, if it does, and profiles of its heap and goroutines at the end.
+// profile takes CPU profiles of the first seconds of the hub, and of the API server meanwhile, into
+// the directory that CAPSTAN_BENCH_PROFILE names, if it does, and profiles of the hub's heap and
+// goroutines at the end.
 func (h *hubProcess) profile() {
 	directory := os.Getenv("CAPSTAN_BENCH_PROFILE")
 	if directory == "" {
@@ -148,6 +150,7 @@ func (h *hubProcess) profile() {
 		seconds = 10
 	}
 	var taken sync.WaitGroup
+	ctx, stop := context.WithCancel(h.Context()) // The API server takes one profile at a time.
 	taken.Go(func() {
 		for range 1000 { // The server listens after the start of the process.
 			raw, err := get(fmt.Sprintf("%s/debug/pprof/profile?seconds=%d", h.diagnostics, seconds))
@@ -158,8 +161,14 @@ func (h *hubProcess) profile() {
 			pause(5 * time.Millisecond)
 		}
 	})
+	taken.Go(func() {
+		if raw, err := profileOfAPIServer(ctx, seconds); err == nil {
+			_ = os.WriteFile(filepath.Join(directory, fmt.Sprintf("hub-%d.apiserver-cpu", h.began.UnixMilli())), raw, 0o600)
+		}
+	})
 	h.Cleanup(taken.Wait)
 	h.before = func() {
+		stop()
 		for _, kind := range []string{"heap", "allocs", "goroutine"} {
 			if raw, err := get(h.diagnostics + "/debug/pprof/" + kind); err == nil {
 				_ = os.WriteFile(filepath.Join(directory, fmt.Sprintf("hub-%d.%s", h.began.UnixMilli(), kind)), raw, 0o600)
