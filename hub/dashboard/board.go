@@ -86,6 +86,13 @@ func (b *board) evictLocked() bool {
 	return oldest != ""
 }
 
+// empty reports whether there are no topics.
+func (b *board) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.lockedSeats) == 0
+}
+
 // watched returns the topics that have viewers. It removes topics that have had no
 // viewers for topicLinger.
 func (b *board) watched(now time.Time) []*topic {

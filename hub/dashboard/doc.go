@@ -35,9 +35,8 @@
 // fetch the page when that version is not kept any more. A slow viewer has no queue: it
 // reads the kept changes when it can.
 //
-// Rendered entries are shared by all topics that have the same entry. The pages of the
-// navigation are rendered every ten seconds, also without viewers, so that the first
-// request of a large fleet's page is fast.
+// Rendered entries are shared by all topics that have the same entry. Half a minute after the
+// last viewer left, nothing rendered is kept: the next first request renders its page anew.
 //
 // # Bounds
 //

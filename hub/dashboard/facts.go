@@ -145,6 +145,16 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	return s.lockedFacts, nil
 }
 
+// release forgets the last facts, which keep the objects of their time in memory.
+func (s *source) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lockedObjects, s.lockedFacts = nil, nil
+	if s.clock.Since(s.lockedMachinesAt) >= machinesFor {
+		s.lockedMachines = machines{}
+	}
+}
+
 // readLocked reads the caches. Objects are not copied, except Promotions: this package never
 // changes them, but the cache may have packed a Promotion.
 func (s *source) readLocked(ctx context.Context) (*view.Facts, error) {

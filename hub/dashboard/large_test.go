@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -90,31 +89,13 @@ func largeTopic(t testing.TB, r *renderer, path string) *topic {
 	return newTopic(a, view.Everything(), r)
 }
 
-// The first request of a page renders all entries.
+// The first request of a page, after a time without viewers, renders all entries, the layout, and compresses.
 func BenchmarkFirstLook(b *testing.B) {
 	for _, path := range []string{"/", "/pipelines"} {
 		b.Run(path, func(b *testing.B) {
 			f := large()
 			for b.Loop() {
-				if err := largeTopic(b, largeRenderer(b), path).refresh(f); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// The first request of a page whose entries are in the stock, with layout and compression,
-// as after warm.
-func BenchmarkWarmLook(b *testing.B) {
-	for _, path := range []string{"/", "/pipelines"} {
-		b.Run(path, func(b *testing.B) {
-			f, r := large(), largeRenderer(b)
-			if err := newWarmer(&Options{Clock: clock.RealClock{}}, r).warm(f, clock.RealClock{}); err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				topic := largeTopic(b, r, path)
+				topic := largeTopic(b, largeRenderer(b), path)
 				if err := topic.refresh(f); err != nil {
 					b.Fatal(err)
 				}

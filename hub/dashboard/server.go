@@ -108,7 +108,6 @@ type Server struct {
 	assets   map[string]asset
 	source   *source
 	board    *board
-	warmer   *warmer
 	sessions *sealer
 	reviewer *reviewer
 	access   *access
@@ -168,7 +167,6 @@ func New(o Options) (*Server, error) {
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}
-	s.warmer = newWarmer(&s.Options, renderer)
 	s.handler = s.routes()
 	return s, nil
 }
@@ -194,8 +192,8 @@ func (s *Server) Start(ctx context.Context) error {
 	}.Run(ctx, s.source.watch, s.source.followLease, s.pulse)
 }
 
-// pulse updates the topics that have viewers when something changed, and at intervals
-// the pages of the navigation.
+// pulse updates the topics that have viewers when something changed. Without topics it releases
+// what they shared: there may be no viewer for days.
 func (s *Server) pulse(ctx context.Context) error {
 	ticker := s.Clock.NewTicker(pulseEvery)
 	defer ticker.Stop()
@@ -206,8 +204,12 @@ func (s *Server) pulse(ctx context.Context) error {
 		case <-ticker.C():
 		case <-s.source.touched:
 		}
-		watched, warm := s.board.watched(s.Clock.Now()), s.warmer.due(s.Clock.Now())
-		if len(watched) == 0 && !warm {
+		watched := s.board.watched(s.Clock.Now())
+		if s.board.empty() {
+			s.renderer.stock.clear()
+			s.source.release()
+		}
+		if len(watched) == 0 {
 			continue
 		}
 		facts, err := s.source.facts(ctx)
@@ -218,11 +220,6 @@ func (s *Server) pulse(ctx context.Context) error {
 		for _, t := range watched {
 			if err := t.refresh(facts); err != nil {
 				s.Logger.Error(err, "updating a page", "page", t.address.canonical)
-			}
-		}
-		if warm {
-			if err := s.warmer.warm(facts, s.Clock); err != nil {
-				s.Logger.Error(err, "rendering the pages of the navigation")
 			}
 		}
 		rest := s.Clock.NewTimer(pulseRest)

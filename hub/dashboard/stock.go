@@ -41,3 +41,5 @@ func (s *stock) get(b view.Block) (string, bool) {
 func (s *stock) put(b view.Block, html string) {
 	s.blocks.Add(stockKey{b.Template, b.ID}, rendered{b.Data, html})
 }
+
+func (s *stock) clear() { s.blocks.Clear() }

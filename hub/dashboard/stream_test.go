@@ -180,6 +180,26 @@ func TestViewersShareRendering(t *testing.T) {
 	w.Expect(w.gathered("capstan_dashboard_blocks_rendered_total") - before).To(BeNumerically("==", 1))
 }
 
+// After the last viewer, nothing is kept; the next viewer gets the page.
+func TestNothingIsKeptWithoutViewers(t *testing.T) {
+	w := newWorld(t, nil)
+	w.cluster("dev")
+	w.pipeline("shop", "1.0.0", "dev")
+	b := w.browser()
+	w.Eventually(func() string { return b.get("/pipelines").Body }, patience).Should(ContainSubstring("1.0.0"))
+	kept := func() (blocks int, facts bool) {
+		w.server.source.mu.Lock()
+		defer w.server.source.mu.Unlock()
+		return w.server.renderer.stock.blocks.Len(), w.server.source.lockedFacts != nil
+	}
+	blocks, facts := kept()
+	w.Expect(blocks).To(BeNumerically(">", 0))
+	w.Expect(facts).To(BeTrue())
+	w.clock.step(topicLinger + time.Second)
+	w.Eventually(func() bool { blocks, facts := kept(); return blocks > 0 || facts }, patience).Should(BeFalse())
+	w.Expect(b.get("/pipelines").Body).To(ContainSubstring("1.0.0"))
+}
+
 // A browser has six connections over HTTP/1.1: in place of a fifth stream it must poll.
 func TestStreamsOfOneBrowser(t *testing.T) {
 	t.Parallel()

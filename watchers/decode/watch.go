@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,9 +20,13 @@ import (
 const (
 	// maxEvent is the largest accepted event, in bytes.
 	maxEvent = MaxObject + 1<<10
-	// keptBuffer is the largest buffer that an idle watch may keep, in bytes.
+	// keptBuffer is the largest buffer that is kept for the next event, in bytes.
 	keptBuffer = 64 << 10
 )
+
+// lines are buffers for events that are longer than a watch's own buffer. Watches share them: of a
+// thousand, few decode an event at a time.
+var lines = sync.Pool{New: func() any { return new([]byte) }}
 
 // ErrEventTooLarge means that an event is larger than an object may be.
 var ErrEventTooLarge = errors.New("an event of the watch is larger than 4 MiB")
@@ -35,7 +40,8 @@ type Accept func(kind watch.EventType, u *unstructured.Unstructured, read int) (
 type events struct {
 	body   io.ReadCloser
 	reader *bufio.Reader
-	line   []byte
+	// line is one of lines while a long event is read and decoded.
+	line   *[]byte
 	keep   Fields
 	accept Accept
 	ended  func(error)
@@ -64,6 +70,7 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 }
 
 func (e *events) decode() (watch.EventType, runtime.Object, error) {
+	defer e.release()
 	var line []byte
 	for len(line) == 0 {
 		next, err := e.next()
@@ -82,27 +89,42 @@ func (e *events) decode() (watch.EventType, runtime.Object, error) {
 	return kind, o, err
 }
 
-// next returns the next line, which is valid until next is called again.
+// next returns the next line, which is valid until next or release is called.
 func (e *events) next() ([]byte, error) {
-	if cap(e.line) > keptBuffer {
-		e.line = nil
-	}
-	e.line = e.line[:0]
+	e.release()
 	for {
 		part, err := e.reader.ReadSlice('\n')
-		e.line = append(e.line, part...)
+		if err == nil && e.line == nil {
+			return part, nil
+		}
+		if e.line == nil {
+			e.line = lines.Get().(*[]byte)
+		}
+		*e.line = append(*e.line, part...)
 		switch {
-		case len(e.line) > maxEvent:
+		case len(*e.line) > maxEvent:
 			return nil, ErrEventTooLarge
 		case err == nil:
-			return e.line, nil
+			return *e.line, nil
 		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(e.line)) > 0:
+		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(*e.line)) > 0:
 			return nil, io.ErrUnexpectedEOF // In the middle of an event.
 		default:
 			return nil, err
 		}
 	}
+}
+
+// release returns the buffer of the last line.
+func (e *events) release() {
+	if e.line == nil {
+		return
+	}
+	if cap(*e.line) <= keptBuffer {
+		*e.line = (*e.line)[:0]
+		lines.Put(e.line)
+	}
+	e.line = nil
 }
 
 // split splits an event in the form that API servers write into its type and its object;
