@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/secret"
@@ -14,8 +15,10 @@ import (
 
 // clusterObject contains the fields of a Cluster or GitopsCluster that the hub keeps.
 type clusterObject struct {
-	APIVersion  string
-	UID         types.UID
+	APIVersion string
+	UID        types.UID
+	// Created is when the object was created, in UTC.
+	Created     time.Time
 	Deleting    bool
 	SelfManaged bool
 	// SecretRef and CAPIRef are the names in the references of a GitopsCluster.

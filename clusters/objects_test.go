@@ -122,7 +122,7 @@ func TestAskedTooEarly(t *testing.T) {
 
 func TestReduceObject(t *testing.T) {
 	g := NewWithT(t)
-	now := metav1.Now()
+	now := metav1.Now().Rfc3339Copy()
 	full := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "gitops.weave.works/v1alpha1", "kind": "GitopsCluster",
 		"metadata": map[string]any{"name": "n", "namespace": "ns", "uid": "u", "resourceVersion": "7",
@@ -130,6 +130,7 @@ func TestReduceObject(t *testing.T) {
 		"spec":   map[string]any{"secretRef": map[string]any{"name": "kc"}, "other": "x"},
 		"status": map[string]any{"conditions": []any{"rubbish", map[string]any{"type": "Other", "status": "False"}, map[string]any{"type": "Ready", "status": "False", "message": "why", "reason": "X"}}},
 	}}
+	full.SetCreationTimestamp(now)
 	full.SetDeletionTimestamp(&now)
 	once, err := reduceObject(full)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -138,15 +139,15 @@ func TestReduceObject(t *testing.T) {
 	g.Expect(twice).To(Equal(once), "idempotent")
 	kind := schema.GroupVersionKind{Group: "gitops.weave.works", Version: "v1alpha1", Kind: "GitopsCluster"}
 	g.Expect(objectOf(once.(*unstructured.Unstructured), kind)).To(Equal(clusterObject{
-		APIVersion: "gitops.weave.works/v1alpha1", UID: "u", Deleting: true, SecretRef: "kc", Unready: true, Problem: "why"}))
+		APIVersion: "gitops.weave.works/v1alpha1", UID: "u", Created: now.UTC(), Deleting: true, SecretRef: "kc", Unready: true, Problem: "why"}))
 	g.Expect(once.(*unstructured.Unstructured).GetAnnotations()).To(BeEmpty())
 
-	cluster := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{SelfManagedLabel: "true", "x": "y"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
+	cluster := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", CreationTimestamp: now, Labels: map[string]string{SelfManagedLabel: "true", "x": "y"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
 	reduced, err := reduceObject(cluster)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(reduced.(*metav1.PartialObjectMetadata).ManagedFields).To(BeEmpty())
 	kind = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}
-	g.Expect(objectOf(reduced.(metav1.Object), kind)).To(Equal(clusterObject{APIVersion: "cluster.x-k8s.io/v1beta2", UID: "u", SelfManaged: true}))
+	g.Expect(objectOf(reduced.(metav1.Object), kind)).To(Equal(clusterObject{APIVersion: "cluster.x-k8s.io/v1beta2", UID: "u", Created: now.UTC(), SelfManaged: true}))
 }
 
 func TestConnectionName(t *testing.T) {

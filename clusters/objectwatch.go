@@ -174,6 +174,7 @@ func reduceObject(o any) (any, error) {
 		reduced.SetNamespace(kept.Namespace)
 		reduced.SetUID(kept.UID)
 		reduced.SetResourceVersion(kept.ResourceVersion)
+		reduced.SetCreationTimestamp(kept.CreationTimestamp)
 		reduced.SetDeletionTimestamp(kept.DeletionTimestamp)
 		reduced.SetLabels(kept.Labels)
 		for _, field := range []string{"secretRef", "capiClusterRef"} {
@@ -195,6 +196,7 @@ func reduceMeta(object metav1.Object) metav1.ObjectMeta {
 		Namespace:         object.GetNamespace(),
 		UID:               object.GetUID(),
 		ResourceVersion:   object.GetResourceVersion(),
+		CreationTimestamp: object.GetCreationTimestamp(),
 		DeletionTimestamp: object.GetDeletionTimestamp(),
 	}
 	if value, ok := object.GetLabels()[SelfManagedLabel]; ok {
@@ -227,6 +229,7 @@ func objectOf(object metav1.Object, kind schema.GroupVersionKind) clusterObject 
 	read := clusterObject{
 		APIVersion:  kind.GroupVersion().String(),
 		UID:         object.GetUID(),
+		Created:     object.GetCreationTimestamp().UTC(),
 		Deleting:    object.GetDeletionTimestamp() != nil,
 		SelfManaged: kind.Kind == pipelinesv1.ClusterKindCluster && object.GetLabels()[SelfManagedLabel] == "true",
 	}

@@ -24,6 +24,10 @@ const (
 	writeRetryMax = time.Minute
 )
 
+// writeShare is the part of the time that writes may take, so that a start with a thousand clusters
+// leaves the API server to those who write what depends on them: the statuses of Pipelines.
+const writeShare = 3
+
 // desired is the desired state of a ClusterConnection.
 type desired struct {
 	ref Ref
@@ -38,17 +42,31 @@ type desired struct {
 	remove bool
 }
 
-// writer writes ClusterConnections, all from one goroutine. A slow management cluster
-// delays the writes but no connection. Only the newest desired state of each object is
-// kept.
+// urgent reports whether the state shows a problem, or the object must go.
+func (d desired) urgent() bool { return d.remove || isProblem(d.status.State) }
+
+func isProblem(s capstanv1.ConnectionState) bool {
+	switch s {
+	case capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed:
+		return true
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionReady, capstanv1.ConnectionRemoved:
+	}
+	return false
+}
+
+// writer writes ClusterConnections, all from one goroutine, which rests after each write. A slow
+// management cluster delays the writes but no connection. Only the newest desired state of each
+// object is kept, and those of clusters with a problem are written first.
 type writer struct {
 	hub      client.Client
 	recorder events.EventRecorder
 	clock    clock.Clock
 	log      logr.Logger
-	delay    time.Duration
-	timeout  time.Duration
-	wake     chan struct{} // of capacity 1
+	// began is when the process began.
+	began   time.Time
+	delay   time.Duration
+	timeout time.Duration
+	wake    chan struct{} // of capacity 1
 
 	mu          sync.Mutex
 	lockedState struct {
@@ -72,7 +90,7 @@ type queued struct {
 func newWriter(hub client.Client, o Options, log logr.Logger) *writer {
 	w := &writer{
 		hub: hub, recorder: o.Recorder, clock: o.Clock, log: log,
-		delay: o.Timings.WriteDelay, timeout: o.Timings.HubTimeout,
+		began: o.Clock.Now(), delay: o.Timings.WriteDelay, timeout: o.Timings.HubTimeout,
 		wake:    make(chan struct{}, 1),
 		written: map[multicluster.ClusterName]*capstanv1.ClusterConnection{},
 	}
@@ -126,40 +144,56 @@ func (w *writer) run(ctx context.Context) {
 	for {
 		name, item, next := w.pick()
 		if item != nil {
+			began := w.clock.Now()
 			w.attempt(ctx, name, *item)
-			if ctx.Err() != nil {
-				return
-			}
-			continue
+			w.pause(ctx, (writeShare-1)*w.clock.Since(began), nil)
+		} else {
+			w.pause(ctx, next, w.wake)
 		}
-		timer := w.clock.NewTimer(next)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if ctx.Err() != nil {
 			return
-		case <-w.wake:
-		case <-timer.C():
 		}
-		timer.Stop()
 	}
 }
 
-// pick removes an item that is due from the queue. Without one, it returns the time until
-// the next item is due.
+// pause waits until the time is over, wake is received from, or the context ends.
+func (w *writer) pause(ctx context.Context, d time.Duration, wake <-chan struct{}) {
+	if d <= 0 {
+		return
+	}
+	timer := w.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-timer.C():
+	}
+}
+
+// pick removes an item that is due from the queue, an urgent one if there is one.
+// Without one, it returns the time until the next item is due.
 func (w *writer) pick() (multicluster.ClusterName, *queued, time.Duration) {
 	now := w.clock.Now()
 	next := idle
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	var picked multicluster.ClusterName
+	found := false
 	for name, item := range w.lockedState.queue {
 		if wait := item.due.Sub(now); wait > 0 {
 			next = min(next, wait)
 			continue
 		}
-		delete(w.lockedState.queue, name)
-		return name, &item, 0
+		if !found || item.desired.urgent() {
+			picked, found = name, true
+		}
 	}
-	return "", nil, next
+	if !found {
+		return "", nil, next
+	}
+	item := w.lockedState.queue[picked]
+	delete(w.lockedState.queue, picked)
+	return picked, &item, 0
 }
 
 // attempt writes an object. After a failure it queues the desired state again, or the newer
@@ -224,7 +258,7 @@ func (w *writer) write(ctx context.Context, name multicluster.ClusterName, want 
 	}
 	changed.ManagedFields = nil
 	w.written[name] = changed
-	w.emitEvent(changed, current.Status)
+	w.emitEvent(changed, current.Status, want.owner)
 	return nil
 }
 
@@ -255,16 +289,19 @@ func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key
 	return object, nil
 }
 
-// emitEvent emits an Event when the state changed.
-func (w *writer) emitEvent(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus) {
+// emitEvent emits an Event when the state changed, unless all that happened is that the first hub
+// with this cluster has connected to it at its start. It would create one for each cluster, while
+// the API server has the statuses of all Pipelines to write.
+func (w *writer) emitEvent(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus, owner clusterObject) {
 	if w.recorder == nil || object.Status.State == before.State {
 		return
 	}
+	if before.State == "" && object.Status.State == capstanv1.ConnectionReady && owner.Created.Before(w.began) {
+		return
+	}
 	kind := corev1.EventTypeNormal
-	switch object.Status.State {
-	case capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed:
+	if isProblem(object.Status.State) {
 		kind = corev1.EventTypeWarning
-	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionReady, capstanv1.ConnectionRemoved:
 	}
 	w.recorder.Eventf(object, nil, kind, string(object.Status.State), "Connect", "%s: %s", object.Status.Reason, object.Status.Message)
 }

@@ -65,3 +65,28 @@ func TestRequestsForAClusterConnection(t *testing.T) {
 	w.g.Consistently(counted.now, "3s").Should(Equal(map[string]int{http.MethodPost: 1, http.MethodPatch: 1}))
 	w.g.Expect(w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected).ResourceVersion).To(Equal(shown.ResourceVersion))
 }
+
+// An Event reports that a new cluster is connected. A start of the hub has none for each cluster
+// that was there before.
+func TestEventsOfFirstConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.createCluster("old")
+	w.secret("old-kubeconfig", "value", w.kubeconfig(""))
+	next := time.Now().Truncate(time.Second).Add(time.Second) // Times of creation are in seconds.
+	w.g.Eventually(time.Now).Should(BeTemporally(">", next))
+	var err error
+	w.manager, err = clusters.New(w.options)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.start()
+	w.manager.Demand(w.clusterName("old"), "test")
+	w.shows("cluster.old", capstanv1.ConnectionReady, clusters.ReasonConnected)
+
+	w.g.Eventually(time.Now).Should(BeTemporally(">", next.Add(time.Second)))
+	w.createCluster("new")
+	w.secret("new-kubeconfig", "value", w.kubeconfig(""))
+	w.manager.Demand(w.clusterName("new"), "test")
+	w.shows("cluster.new", capstanv1.ConnectionReady, clusters.ReasonConnected)
+	w.g.Eventually(w.recorder.Events).Should(Receive(Equal("Normal Ready Connected: connected")))
+	w.g.Expect(w.recorder.Events).NotTo(Receive())
+}

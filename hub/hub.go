@@ -149,7 +149,7 @@ func New(o Options) (*Hub, error) {
 	// 2. The stack: connections and watchers, of the management cluster and all others.
 	observed := index.New()
 	waker := pipeline.NewWaker(observed)
-	fleet, err := newStack(mgr, o, stackOptions{readings: readings(o), index: observed, wake: waker.Wake, listener: waker})
+	fleet, err := newStack(mgr, o, stackOptions{readings: readings(o), index: observed, wake: waker.Observed, listener: waker})
 	if err != nil {
 		return nil, err
 	}

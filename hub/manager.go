@@ -53,6 +53,7 @@ func newManager(o Options, lease string) (manager.Manager, error) {
 	cfg.DisableCompression = true
 	options := ctrl.Options{
 		Scheme:                        Scheme(),
+		MapperProvider:                newMapper,
 		Logger:                        o.Logger,
 		Metrics:                       metricsserver.Options{BindAddress: o.MetricsBindAddress},
 		HealthProbeBindAddress:        o.HealthAddress,

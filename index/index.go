@@ -137,7 +137,18 @@ func (x *Index) SetUnread(o Object, why Freshness) []types.NamespacedName {
 func (x *Index) Last(o Object) (Observation, bool, Freshness) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	s := &x.lockedState
+	return x.lockedState.last(o)
+}
+
+// Any reports whether a condition, of what Last returns, holds for an application that a Pipeline
+// uses. The condition must not call the Index.
+func (x *Index) Any(key types.NamespacedName, holds func(Observation, bool, Freshness) bool) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.ContainsFunc(x.lockedState.uses[key].Objects, func(o Object) bool { return holds(x.lockedState.last(o)) })
+}
+
+func (s *state) last(o Object) (Observation, bool, Freshness) {
 	p := place{o.Cluster, o.Kind}
 	fresh, set := s.fresh[p]
 	if !set {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -115,6 +116,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 		return err
 	}
 	r.wake = func(pipelines []types.NamespacedName) { waker.Wake(pipelines, false) }
+	waker.waits = r.waits
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("pipeline").
 		For(&pipelinesv1.Pipeline{}).
@@ -164,7 +166,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.requeueOnConflict(ctx, err)
 	}
 	r.observed.Store(key, p.UID)
-	return r.requeueOnConflict(ctx, r.promote(ctx, p, seen, cached))
+	result, err := r.requeueOnConflict(ctx, r.promote(ctx, p, seen, cached))
+	if err == nil && result.IsZero() && early(seen) > 0 {
+		result.RequeueAfter = nextHold // See waits.
+	}
+	return result, err
+}
+
+// waits reports whether a reconcile of a Pipeline would return at once because its status is held.
+// It is reconciled when the hold ends: each reconcile of a held Pipeline asks for that.
+func (r *Reconciler) waits(key types.NamespacedName) bool {
+	return r.holds.holding(key, r.Clock.Now()) && r.Index.Any(key, isEarly)
 }
 
 // prime passes the demand of all Pipelines to the index and the watchers, before the first
@@ -223,12 +235,19 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	if equality.Semantic.DeepEqual(p.Status, status) {
 		return nil
 	}
-	before := p.DeepCopy()
-	p.Status = status
-	if err := r.Client.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	patch, err := statusPatch(p.ResourceVersion, &p.Status, &status)
+	if err != nil {
+		return fmt.Errorf("encoding the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	// The answer is only the metadata.
+	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+	written.SetGroupVersionKind(pipelinesv1.GroupVersion.WithKind(pipelinesv1.PipelineKind))
+	if err := r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
-	r.reportTransitions(ctx, before, p, clusterFault)
+	before := *p
+	p.Status, p.ResourceVersion = status, written.ResourceVersion
+	r.reportTransitions(ctx, &before, p, clusterFault)
 	return nil
 }
 

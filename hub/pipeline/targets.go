@@ -185,11 +185,7 @@ func (r *Reconciler) read(o index.Object) observation {
 	s := observation{obs: obs, known: known}
 	s.target = decision.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
 	s.target.Ready = s.target.Fresh && obs.Found && obs.Ready
-	switch freshness.Reason {
-	case index.NotWatched, watchers.ReasonConnecting, watchers.ReasonNotSynced:
-		s.early = true
-	}
-	s.early = s.early || (freshness.Fresh && !known)
+	s.early = isEarly(obs, known, freshness)
 	switch {
 	case !freshness.Fresh:
 		s.unready, s.err, s.reason = pipelinesv1.TargetNotReadableReason, freshness.Message, freshness.Reason
@@ -208,6 +204,15 @@ func (r *Reconciler) read(o index.Object) observation {
 		s.reason = obs.Reason
 	}
 	return s
+}
+
+// isEarly returns whether this process could not observe an application yet.
+func isEarly(_ index.Observation, known bool, freshness index.Freshness) bool {
+	switch freshness.Reason {
+	case index.NotWatched, watchers.ReasonConnecting, watchers.ReasonNotSynced:
+		return true
+	}
+	return freshness.Fresh && !known
 }
 
 // reasonAppNotFound is the reason of a target whose application does not exist.

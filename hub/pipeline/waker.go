@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,9 @@ import (
 // under it.
 type Waker struct {
 	index *index.Index
+	// waits reports whether a Pipeline waits for targets and for a time, so that a reconcile would only
+	// find that. SetupWithManager of the Reconciler sets it.
+	waits func(types.NamespacedName) bool
 
 	// mu guards the fields that follow.
 	mu          sync.Mutex
@@ -40,7 +44,7 @@ var (
 
 // NewWaker makes a Waker.
 func NewWaker(x *index.Index) *Waker {
-	return &Waker{index: x, lockedEarly: map[types.NamespacedName]bool{}}
+	return &Waker{index: x, waits: func(types.NamespacedName) bool { return false }, lockedEarly: map[types.NamespacedName]bool{}}
 }
 
 // Start implements source.Source.
@@ -89,9 +93,15 @@ func enqueue(q workqueue.TypedRateLimitingInterface[reconcile.Request], key type
 	pq.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 }
 
+// Observed wakes the Pipelines of applications whose observation or freshness in the index changed,
+// but for those that wait for other targets.
+func (w *Waker) Observed(pipelines []types.NamespacedName, initial bool) {
+	w.Wake(slices.DeleteFunc(slices.Clone(pipelines), w.waits), initial)
+}
+
 // ConnectionChanged implements clusters.Listener.
 func (w *Waker) ConnectionChanged(_, to clusters.Snapshot) {
-	w.Wake(w.index.PipelinesOfRef(string(to.Name)), false)
+	w.Observed(w.index.PipelinesOfRef(string(to.Name)), false)
 }
 
 // ReferenceChanged implements clusters.Listener.

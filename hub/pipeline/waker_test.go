@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/index"
+)
+
+// A Pipeline that waits for targets is not reconciled for each of them, but for the last one, and for
+// what may change its targets.
+func TestHeldPipelinesAreNotWoken(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakePassiveClock(time.Unix(1000, 0))
+	x := index.New()
+	r := New(Options{Index: x, Clock: clock})
+	w := NewWaker(x)
+	w.waits = r.waits
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	g.Expect(w.Start(t.Context(), q)).To(Succeed())
+	queued := func() int {
+		n := q.Len()
+		for range n {
+			next, _ := q.Get()
+			q.Forget(next)
+			q.Done(next)
+		}
+		return n
+	}
+
+	key, kind := types.NamespacedName{Namespace: "team", Name: "shop"}, index.Kind{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}
+	var objects []index.Object
+	for _, cluster := range []string{"a", "b", "c"} {
+		objects = append(objects, index.Object{Cluster: cluster, Kind: kind, Namespace: "apps", Name: "shop"})
+	}
+	x.SetPipeline(key, index.Use{Refs: []string{"a", "b", "c"}, Objects: objects})
+	observe := func(n int, revision string) {
+		x.SetFreshness(objects[n].Cluster, kind, index.Freshness{Fresh: true})
+		w.Observed(x.Observe(objects[n], index.Observation{Found: true, Ready: true, Revision: revision}), true)
+	}
+
+	observe(0, "1.0.0")
+	g.Expect(queued()).To(Equal(1), "not held")
+	g.Expect(r.holds.wait(key, 2, clock.Now())).To(Equal(leastHold))
+	observe(1, "1.0.0")
+	w.ConnectionChanged(clusters.Snapshot{}, clusters.Snapshot{Name: "b"})
+	g.Expect(queued()).To(BeZero(), "held, one is missing")
+	w.Wake([]types.NamespacedName{key}, false)
+	g.Expect(queued()).To(Equal(1), "a change of the Pipeline")
+	observe(2, "1.0.0")
+	g.Expect(queued()).To(Equal(1), "the last")
+
+	x.SetFreshness("c", kind, index.Freshness{Reason: index.NotWatched})
+	observe(0, "1.1.0")
+	g.Expect(queued()).To(BeZero(), "held, one is missing again")
+	clock.SetTime(clock.Now().Add(leastHold))
+	observe(0, "1.2.0")
+	g.Expect(queued()).To(Equal(1), "the hold is over")
+}
