@@ -150,7 +150,7 @@ func (k *keeper) untilProbe(e event) time.Duration {
 		return k.authWait.Wait()
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
 	}
-	return k.m.timings.ProbeRetry
+	return k.m.timings.ConnectRetry
 }
 
 // steadyFor is how long a cluster must have worked so that its next outage ends after

@@ -59,6 +59,9 @@ type Timings struct {
 	ProbeTimeout time.Duration
 	// ProbeRetry (5 s) after a failed probe. One lost packet changes nothing.
 	ProbeRetry time.Duration
+	// ConnectRetry (1 s, at most ProbeRetry) after a failed probe of a cluster that has not answered
+	// yet: what waits for its first observation does not wait long for one that does not exist.
+	ConnectRetry time.Duration
 	// Silence (30 s) without a byte from the cluster that, with failed probes,
 	// makes it Unreachable.
 	Silence time.Duration
@@ -77,7 +80,7 @@ type Timings struct {
 	// KindGrace (30 s) is the time for the initial list of a kind. After it, the cluster is
 	// Degraded.
 	KindGrace time.Duration
-	// ProbeConfirm (250 ms) is the time between the good probes that end an outage. It is
+	// ProbeConfirm (200 ms) is the time between the good probes that end an outage. It is
 	// ProbeRetry for a cluster that failed within a minute after its last outage: one that flaps
 	// shall not become Ready each time.
 	ProbeConfirm time.Duration
@@ -104,6 +107,7 @@ func DefaultTimings() Timings {
 		ProbeInterval:       30 * time.Second,
 		ProbeTimeout:        5 * time.Second,
 		ProbeRetry:          5 * time.Second,
+		ConnectRetry:        time.Second,
 		Silence:             30 * time.Second,
 		UnreachableRetry:    5 * time.Second,
 		UnreachableRetryMax: 5 * time.Minute,
@@ -112,7 +116,7 @@ func DefaultTimings() Timings {
 		AuthRetryMax:        10 * time.Minute,
 		ForbiddenRetry:      time.Minute,
 		KindGrace:           30 * time.Second,
-		ProbeConfirm:        250 * time.Millisecond,
+		ProbeConfirm:        200 * time.Millisecond,
 		ReleaseSpread:       2 * time.Second,
 		Handover:            30 * time.Second,
 		Linger:              5 * time.Minute,
@@ -128,6 +132,7 @@ func (t Timings) orDefaults() Timings {
 		ProbeInterval:       cmp.Or(t.ProbeInterval, d.ProbeInterval),
 		ProbeTimeout:        cmp.Or(t.ProbeTimeout, d.ProbeTimeout),
 		ProbeRetry:          cmp.Or(t.ProbeRetry, d.ProbeRetry),
+		ConnectRetry:        min(cmp.Or(t.ConnectRetry, d.ConnectRetry), cmp.Or(t.ProbeRetry, d.ProbeRetry)),
 		Silence:             cmp.Or(t.Silence, d.Silence),
 		UnreachableRetry:    cmp.Or(t.UnreachableRetry, d.UnreachableRetry),
 		UnreachableRetryMax: cmp.Or(t.UnreachableRetryMax, d.UnreachableRetryMax),

@@ -57,7 +57,7 @@ func document() string {
 | what | when |
 |---|---|
 | probe (GET %s, %s at most) | every %s, less up to %.0f %%, unless there was a contact with the cluster within that time |
-| after a failed probe | %s |
+| after a failed probe | %s; %s while the cluster has not answered yet |
 | between the good probes that end an outage | %s; as after a failed probe, if it began within %s after the last one |
 | Degraded | %d consecutive failed probes |
 | Unreachable | %d consecutive failed probes, and no byte received for %s (while requests wait: no response to the probes). Not after %s, which answers 500: then it stays Degraded |
@@ -67,7 +67,7 @@ func document() string {
 | after AuthFailed | at once when the Secret changes; else %s, doubling to %s |
 | a kind whose initial list is not complete makes the cluster Degraded | after %s |
 | a connection without demand is kept for | %s |
-`, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, d.ProbeConfirm, steadyFor, failingThreshold, lossThreshold, d.Silence,
+`, probePath, d.ProbeTimeout, d.ProbeInterval, 100*probeJitter, d.ProbeRetry, d.ConnectRetry, d.ProbeConfirm, steadyFor, failingThreshold, lossThreshold, d.Silence,
 		probePath, rejectedThreshold, d.AuthRecheck, 2*d.AuthRecheck, 4*d.AuthRecheck,
 		steadyThreshold, d.UnreachableRetry, d.UnreachableRetryMax, d.AuthRetry, d.AuthRetryMax, d.KindGrace, d.Linger)
 	return b.String()

@@ -16,7 +16,7 @@ import (
 const (
 	// resumeCheck is the time between two checks of a cluster whose watches resume after an
 	// outage, for resumeFor; then Timings.Check. A watch does not report that it has resumed.
-	resumeCheck = 100 * time.Millisecond
+	resumeCheck = 50 * time.Millisecond
 	resumeFor   = 15 * time.Second
 )
 

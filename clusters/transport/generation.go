@@ -14,10 +14,6 @@ import (
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 )
 
-// maxFrame of HTTP/2, in bytes, is the smallest that RFC 9113 allows to announce (6.5.2). An idle
-// connection keeps a buffer of the largest frame that it has received.
-const maxFrame = 16 << 10
-
 // maxIdleConnections is for servers without HTTP/2, where each watch has its own.
 const maxIdleConnections = 8
 
@@ -51,7 +47,6 @@ func newGeneration(config *kubeconfig.Config, dial dialFunc) (*generation, error
 		TLSClientConfig:     secure,
 		TLSHandshakeTimeout: tlsTimeout,
 		MaxIdleConnsPerHost: maxIdleConnections,
-		HTTP2:               &http.HTTP2Config{MaxReadFrameSize: maxFrame},
 	})}, nil
 }
 
