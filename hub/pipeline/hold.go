@@ -7,16 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The status of a Pipeline is written at intervals while this process has not observed all
-// its targets: after leastHold at first, and then every nextHold. At a start with thousands of
-// Pipelines the first of these writes are holdApart from each other, up to longestHold: most
-// Pipelines are complete before it is their turn, and the API server has the complete ones to write.
-// When all targets are observed, the status is written at once.
+// The status of a Pipeline is written at intervals while this process has not observed all its
+// targets: after leastHold at first, and then every nextHold. When all are observed, it is written
+// at once. At a start with thousands of Pipelines, those with all their targets are written first:
+// the others follow each other at holdShare times what a write takes at the time, so that few of
+// eight writers write them. After longestHold none waits for another.
 const (
 	leastHold   = 2 * time.Second
 	nextHold    = 4 * time.Second
-	holdApart   = 200 * time.Millisecond
 	longestHold = 20 * time.Second
+	holdShare   = 2
 )
 
 // holds are the Pipelines whose next status write is delayed.
@@ -25,12 +25,15 @@ const (
 type holds struct {
 	mu          sync.Mutex
 	lockedState struct {
-		// until: Pipeline → when its status may be written.
-		until map[types.NamespacedName]time.Time
-		// free is when no Pipeline has its turn yet.
-		free time.Time
+		of map[types.NamespacedName]hold
+		// free is when the next Pipeline may be written, and end when the one may be that joins the line.
+		free, end time.Time
+		// took is how long a write takes.
+		took time.Duration
 	}
 }
+
+type hold struct{ since, until time.Time }
 
 // wait returns how long to delay the status of a Pipeline with waiting targets that are not
 // observed yet; 0 for no delay.
@@ -39,29 +42,40 @@ func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.
 	defer h.mu.Unlock()
 	s := &h.lockedState
 	if waiting == 0 {
-		if delete(s.until, key); len(s.until) == 0 {
-			s.until, s.free = nil, time.Time{}
-		}
+		delete(s.of, key)
 		return 0
 	}
-	if s.until == nil {
-		s.until = map[types.NamespacedName]time.Time{}
+	if s.of == nil {
+		s.of = map[types.NamespacedName]hold{}
 	}
-	until, is := s.until[key]
-	if !is {
-		until = now.Add(min(max(leastHold, s.free.Sub(now)), longestHold))
-		s.until[key], s.free = until, until.Add(holdApart)
-	} else if !now.Before(until) {
-		s.until[key] = now.Add(nextHold)
+	held, is := s.of[key]
+	apart := holdShare * s.took
+	switch {
+	case !is:
+		held = hold{since: now, until: now.Add(leastHold)}
+	case now.Before(held.until):
+	case now.Before(s.free) && now.Sub(held.since) < longestHold:
+		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold)
+		held.until, s.end = now.Add(after), now.Add(after+apart)
+	default:
+		s.of[key], s.free = hold{since: now, until: now.Add(nextHold)}, now.Add(apart)
 		return 0
 	}
-	return min(until.Sub(now), longestHold) // The clock may have been set back.
+	s.of[key] = held
+	return min(held.until.Sub(now), nextHold) // The clock may have been set back.
 }
 
 // holding returns whether the status of a Pipeline is delayed.
 func (h *holds) holding(key types.NamespacedName, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	until, is := h.lockedState.until[key]
-	return is && now.Before(until)
+	held, is := h.lockedState.of[key]
+	return is && now.Before(held.until)
+}
+
+// wrote notes how long a write took.
+func (h *holds) wrote(took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lockedState.took += (took - h.lockedState.took) / 4
 }

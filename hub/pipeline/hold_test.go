@@ -23,29 +23,58 @@ func TestHolds(t *testing.T) {
 		}
 	}
 	g.Expect(written).To(Equal([]time.Duration{2 * time.Second, 6 * time.Second, 10 * time.Second, 14 * time.Second, 18 * time.Second}))
-	g.Expect(h.wait(key, 1, now.Add(-time.Hour))).To(Equal(longestHold), "the clock was set back")
+	g.Expect(h.wait(key, 1, now.Add(-time.Hour))).To(Equal(nextHold), "the clock was set back")
 	g.Expect(h.wait(key, 0, now.Add(19*time.Second))).To(BeZero(), "at once")
-	g.Expect(h.lockedState.until).To(BeEmpty())
+	g.Expect(h.lockedState.of).To(BeEmpty())
 }
 
-// Of many Pipelines that wait at the same time, each has its turn; a later one is not behind those
-// that do not wait any more.
+// Many Pipelines that wait at the same time are written one after the other, at a rate that depends on
+// how long a write takes, and none of them later than longestHold.
 func TestHoldsOfMany(t *testing.T) {
-	g := NewWithT(t)
-	var h holds
-	now := time.Unix(1000, 0)
-	name := func(n int) types.NamespacedName {
-		return types.NamespacedName{Namespace: "team", Name: strconv.Itoa(n)}
+	for _, c := range []struct {
+		took, last  time.Duration
+		least, most int // writes in the first ten seconds
+	}{
+		{took: 0, last: 2 * time.Second, least: 500, most: 500},
+		{took: 4 * time.Millisecond, last: 10 * time.Second, least: 490, most: 500},
+		{took: 80 * time.Millisecond, last: 22 * time.Second, least: 40, most: 50},
+		{took: time.Minute, last: 22 * time.Second, least: 1, most: 1},
+	} {
+		t.Run(c.took.String(), func(t *testing.T) {
+			g := NewWithT(t)
+			var h holds
+			for range 50 {
+				h.wrote(c.took)
+			}
+			start, reads := time.Unix(1000, 0), 0
+			due, written := map[int]time.Duration{}, map[int]time.Duration{}
+			for n := range 500 {
+				due[n] = 0
+			}
+			for at := time.Duration(0); at < time.Minute && len(due) > 0; at += time.Millisecond {
+				for n := range 500 {
+					if when, is := due[n]; !is || when > at {
+						continue
+					}
+					reads++
+					wait := h.wait(types.NamespacedName{Namespace: "team", Name: strconv.Itoa(n)}, 1, start.Add(at))
+					if due[n] = at + wait; wait == 0 {
+						written[n] = at
+						delete(due, n)
+					}
+				}
+			}
+			last, early := time.Duration(0), 0
+			for _, at := range written {
+				g.Expect(at).To(BeNumerically(">=", leastHold))
+				if last = max(last, at); at < 10*time.Second {
+					early++
+				}
+			}
+			g.Expect(written).To(HaveLen(500))
+			g.Expect(last).To(BeNumerically("<=", c.last))
+			g.Expect(early).To(And(BeNumerically(">=", c.least), BeNumerically("<=", c.most)))
+			g.Expect(reads).To(BeNumerically("<=", 10*500), "each asks a few times")
+		})
 	}
-	for n := range 1000 {
-		turn := min(2*time.Second+time.Duration(n)*200*time.Millisecond, 20*time.Second)
-		g.Expect(h.wait(name(n), 1, now)).To(Equal(turn), "%d", n)
-	}
-	g.Expect(h.wait(name(1), 1, now.Add(2*time.Second))).To(Equal(200 * time.Millisecond))
-	g.Expect(h.wait(name(0), 1, now.Add(2*time.Second))).To(BeZero(), "its turn")
-	g.Expect(h.wait(name(1000), 1, now.Add(10*time.Second))).To(Equal(10*time.Second+holdApart), "behind the others")
-	for n := range 1001 {
-		h.wait(name(n), 0, now.Add(11*time.Second))
-	}
-	g.Expect(h.wait(name(1), 1, now.Add(11*time.Second))).To(Equal(leastHold), "none waits")
 }

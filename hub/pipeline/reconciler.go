@@ -242,9 +242,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	// The answer is only the metadata.
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	written.SetGroupVersionKind(pipelinesv1.GroupVersion.WithKind(pipelinesv1.PipelineKind))
+	began := r.Clock.Now()
 	if err := r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
+	r.holds.wrote(r.Clock.Since(began))
 	before := *p
 	p.Status, p.ResourceVersion = status, written.ResourceVersion
 	r.reportTransitions(ctx, &before, p, clusterFault)

@@ -1,8 +1,8 @@
 // The program floor does the least that any program needs for what the benchmarks measure of the
 // hub: a bare client-go informer on the HelmReleases of each cluster, with the hub's decoder, and one
-// PATCH of a Pipeline's status when all its targets are seen and after each later change; changes
-// during a PATCH are in the next one. Its figures are printed next to the hub's, of the
-// same run: what the hub takes beyond them is what it could save.
+// PATCH of a Pipeline's status when each of its targets is seen or failed, and after each later
+// change; changes during a PATCH are in the next one. Its figures are printed next to the hub's, of
+// the same run: what the hub takes beyond them is what it could save.
 //
 // It is no hub: it reads the Pipelines and the Secrets once, retries nothing but what client-go does,
 // has no lease, no checks of clusters, no ClusterConnections, Events, Promotions or dashboard, and
@@ -219,6 +219,7 @@ func (f *floor) informer(cluster string, kubeconfig []byte) (cache.Controller, e
 			body, err := calls.Get().Resource(applications.Resource).VersionedParams(&o, metav1.ParameterCodec).
 				SetHeader("Accept", runtime.ContentTypeJSON).Stream(ctx)
 			if err != nil {
+				f.fail(cluster, err)
 				return nil, err
 			}
 			return decode.NewWatch(body, keep, accept, func(error) {}), nil
@@ -240,22 +241,38 @@ func (f *floor) informer(cluster string, kubeconfig []byte) (cache.Controller, e
 func (f *floor) show(places []place, app *apps.App, kind watchers.Kind) {
 	seen, now := kind.Observe(app), metav1.Now()
 	for _, at := range places {
-		if at.pipeline.set(at.number, seen.Revision, seen.Ready, now) {
+		if at.pipeline.set(at.number, func(t *pipelinesv1.TargetStatus) {
+			t.Revision, t.Ready, t.ObservedTime, t.Error = seen.Revision, seen.Ready, &now, ""
+		}) {
 			f.due <- at.pipeline
 		}
 	}
 }
 
+// fail puts into the Pipelines that a cluster cannot be read. Targets that were seen stay.
+func (f *floor) fail(cluster string, cause error) {
+	for _, all := range f.places[cluster] {
+		for _, at := range all {
+			if at.pipeline.set(at.number, func(t *pipelinesv1.TargetStatus) { t.Error = cause.Error() }) {
+				f.due <- at.pipeline
+			}
+		}
+	}
+}
+
 // set sets a target, and returns whether the Pipeline has to be queued.
-func (p *pipeline) set(number int, revision string, ready bool, now metav1.Time) bool {
+func (p *pipeline) set(number int, to func(*pipelinesv1.TargetStatus)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.lockedState
-	t := &s.targets[number]
-	if t.ObservedTime == nil {
+	before := s.targets[number]
+	to(&s.targets[number])
+	if before == s.targets[number] {
+		return false
+	}
+	if before.ObservedTime == nil && before.Error == "" {
 		s.missing--
 	}
-	t.Revision, t.Ready, t.ObservedTime = revision, ready, &now
 	s.changed = true
 	if s.missing > 0 || s.queued {
 		return false
