@@ -41,9 +41,17 @@ func (m *Manager) adopt(ctx context.Context) {
 			kept := object.DeepCopy() // Not the whole list.
 			kept.ManagedFields = nil
 			m.writer.adopt(ref.ClusterName(), kept)
+			k.adopt(kept.Status.State)
 			m.wake(k)
 		}
 	}
+}
+
+// adopt notes the state that an earlier hub has left.
+func (k *keeper) adopt(state capstanv1.ConnectionState) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lockedState.worked = passes(state)
 }
 
 // ensureKeeper finds or makes a keeper. It returns nil for a malformed name.

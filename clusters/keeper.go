@@ -75,6 +75,8 @@ type keeperState struct {
 	brief bool
 	// open are the checks that requests wait for. The next step makes them.
 	open checks
+	// worked: an earlier hub was connected to it.
+	worked bool
 }
 
 // checks that requests wait for: the Secret is read, the server is probed, or both.

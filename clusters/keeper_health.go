@@ -150,6 +150,11 @@ func (k *keeper) untilProbe(e event) time.Duration {
 		return k.authWait.Wait()
 	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionRemoved:
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lockedState.worked {
+		return k.m.timings.ProbeRetry // The network of a hub that has just started may not be there yet.
+	}
 	return k.m.timings.ConnectRetry
 }
 

@@ -60,7 +60,8 @@ type Timings struct {
 	// ProbeRetry (5 s) after a failed probe. One lost packet changes nothing.
 	ProbeRetry time.Duration
 	// ConnectRetry (1 s, at most ProbeRetry) after a failed probe of a cluster that has not answered
-	// yet: what waits for its first observation does not wait long for one that does not exist.
+	// yet, neither this hub nor an earlier one: what waits for its first observation does not wait
+	// long for one that does not exist.
 	ConnectRetry time.Duration
 	// Silence (30 s) without a byte from the cluster that, with failed probes,
 	// makes it Unreachable.

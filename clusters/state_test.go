@@ -57,7 +57,7 @@ func document() string {
 | what | when |
 |---|---|
 | probe (GET %s, %s at most) | every %s, less up to %.0f %%, unless there was a contact with the cluster within that time |
-| after a failed probe | %s; %s while the cluster has not answered yet |
+| after a failed probe | %s; %s while the cluster has answered neither this hub nor an earlier one |
 | between the good probes that end an outage | %s; as after a failed probe, if it began within %s after the last one |
 | Degraded | %d consecutive failed probes |
 | Unreachable | %d consecutive failed probes, and no byte received for %s (while requests wait: no response to the probes). Not after %s, which answers 500: then it stays Degraded |

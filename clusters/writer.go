@@ -28,6 +28,9 @@ const (
 // leaves the API server to those who write what depends on them: the statuses of Pipelines.
 const writeShare = 3
 
+// longestRest is the longest time without a write after one.
+const longestRest = time.Second
+
 // desired is the desired state of a ClusterConnection.
 type desired struct {
 	ref Ref
@@ -42,8 +45,11 @@ type desired struct {
 	remove bool
 }
 
-// urgent reports whether the state shows a problem, or the object must go.
-func (d desired) urgent() bool { return d.remove || isProblem(d.status.State) }
+// urgent reports whether a state shows a problem or its end, or the object must go.
+func (w *writer) urgent(name multicluster.ClusterName, d desired) bool {
+	shown := w.written[name]
+	return d.remove || isProblem(d.status.State) || shown != nil && isProblem(shown.Status.State)
+}
 
 func isProblem(s capstanv1.ConnectionState) bool {
 	switch s {
@@ -56,7 +62,7 @@ func isProblem(s capstanv1.ConnectionState) bool {
 
 // writer writes ClusterConnections, all from one goroutine, which rests after each write. A slow
 // management cluster delays the writes but no connection. Only the newest desired state of each
-// object is kept, and those of clusters with a problem are written first.
+// object is kept. Problems and their ends are written first.
 type writer struct {
 	hub      client.Client
 	recorder events.EventRecorder
@@ -146,7 +152,7 @@ func (w *writer) run(ctx context.Context) {
 		if item != nil {
 			began := w.clock.Now()
 			w.attempt(ctx, name, *item)
-			w.pause(ctx, (writeShare-1)*w.clock.Since(began), nil)
+			w.pause(ctx, min((writeShare-1)*w.clock.Since(began), longestRest), nil)
 		} else {
 			w.pause(ctx, next, w.wake)
 		}
@@ -170,30 +176,31 @@ func (w *writer) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 	}
 }
 
-// pick removes an item that is due from the queue, an urgent one if there is one.
-// Without one, it returns the time until the next item is due.
+// pick removes the item that has been due for longest from the queue, an urgent one if there is one.
+// Without one that is due, it returns the time until the next item is.
 func (w *writer) pick() (multicluster.ClusterName, *queued, time.Duration) {
 	now := w.clock.Now()
 	next := idle
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var picked multicluster.ClusterName
-	found := false
+	var best queued
+	found, urgent := false, false
 	for name, item := range w.lockedState.queue {
 		if wait := item.due.Sub(now); wait > 0 {
 			next = min(next, wait)
 			continue
 		}
-		if !found || item.desired.urgent() {
-			picked, found = name, true
+		hurries := w.urgent(name, item.desired)
+		if !found || hurries && !urgent || hurries == urgent && item.due.Before(best.due) {
+			picked, best, found, urgent = name, item, true, hurries
 		}
 	}
 	if !found {
 		return "", nil, next
 	}
-	item := w.lockedState.queue[picked]
 	delete(w.lockedState.queue, picked)
-	return picked, &item, 0
+	return picked, &best, 0
 }
 
 // attempt writes an object. After a failure it queues the desired state again, or the newer
@@ -289,9 +296,9 @@ func (w *writer) current(ctx context.Context, name multicluster.ClusterName, key
 	return object, nil
 }
 
-// emitEvent emits an Event when the state changed, unless all that happened is that the first hub
-// with this cluster has connected to it at its start. It would create one for each cluster, while
-// the API server has the statuses of all Pipelines to write.
+// emitEvent emits an Event when the state changed. A cluster that is older than this process has none
+// for its first connection: a first start would create one for each cluster, while the API server has
+// the statuses of all Pipelines to write.
 func (w *writer) emitEvent(object *capstanv1.ClusterConnection, before capstanv1.ClusterConnectionStatus, owner clusterObject) {
 	if w.recorder == nil || object.Status.State == before.State {
 		return

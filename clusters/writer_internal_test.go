@@ -12,7 +12,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// Of many objects, those that show a problem are written first.
+// Of many objects, those that show a problem or its end are written first, and then the oldest.
 func TestProblemsAreWrittenFirst(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakeClock(time.Unix(1000, 0))
@@ -23,6 +23,10 @@ func TestProblemsAreWrittenFirst(t *testing.T) {
 		w.set(name, desired{status: capstanv1.ClusterConnectionStatus{State: state}})
 	}
 	w.remove("f", Ref{})
+	w.written["e"] = &capstanv1.ClusterConnection{Status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionDegraded}}
+	clock.Step(time.Second)
+	w.set("g", desired{status: capstanv1.ClusterConnectionStatus{State: capstanv1.ConnectionReady}})
+	clock.Step(time.Hour)
 	var order []multicluster.ClusterName
 	for {
 		name, item, _ := w.pick()
@@ -31,6 +35,7 @@ func TestProblemsAreWrittenFirst(t *testing.T) {
 		}
 		order = append(order, name)
 	}
-	g.Expect(order[:2]).To(ConsistOf(multicluster.ClusterName("c"), multicluster.ClusterName("f")))
-	g.Expect(order[2:]).To(ConsistOf(multicluster.ClusterName("a"), multicluster.ClusterName("b"), multicluster.ClusterName("d"), multicluster.ClusterName("e")))
+	g.Expect(order).To(HaveLen(7))
+	g.Expect(order[:3]).To(ConsistOf(multicluster.ClusterName("c"), multicluster.ClusterName("e"), multicluster.ClusterName("f")))
+	g.Expect(order[6]).To(Equal(multicluster.ClusterName("g")), "it was queued last")
 }

@@ -10,13 +10,15 @@ import (
 // The status of a Pipeline is written at intervals while this process has not observed all its
 // targets: after leastHold at first, and then every nextHold. When all are observed, it is written
 // at once. At a start with thousands of Pipelines, those with all their targets are written first:
-// the others follow each other at holdShare times what a write takes at the time, so that few of
-// eight writers write them. After longestHold none waits for another.
+// the others stand in line for their first write, holdShare times what a write takes at the time
+// apart, so that few of eight writers write them. After longestHold none stands in line.
 const (
 	leastHold   = 2 * time.Second
 	nextHold    = 4 * time.Second
 	longestHold = 20 * time.Second
 	holdShare   = 2
+	// slowestWrite is the longest time that counts for it.
+	slowestWrite = 250 * time.Millisecond
 )
 
 // holds are the Pipelines whose next status write is delayed.
@@ -33,7 +35,11 @@ type holds struct {
 	}
 }
 
-type hold struct{ since, until time.Time }
+// hold of a Pipeline. written: its status was written in it.
+type hold struct {
+	since, until time.Time
+	written      bool
+}
 
 // wait returns how long to delay the status of a Pipeline with waiting targets that are not
 // observed yet; 0 for no delay.
@@ -54,11 +60,15 @@ func (h *holds) wait(key types.NamespacedName, waiting int, now time.Time) time.
 	case !is:
 		held = hold{since: now, until: now.Add(leastHold)}
 	case now.Before(held.until):
-	case now.Before(s.free) && now.Sub(held.since) < longestHold:
-		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold)
-		held.until, s.end = now.Add(after), now.Add(after+apart)
+	case !held.written && now.Before(s.free) && now.Sub(held.since) < longestHold:
+		after := min(max(s.free.Sub(now), s.end.Sub(now)), nextHold, longestHold-now.Sub(held.since))
+		held.until = now.Add(after)
+		s.end = held.until.Add(apart)
 	default:
-		s.of[key], s.free = hold{since: now, until: now.Add(nextHold)}, now.Add(apart)
+		if !held.written { // A turn that is taken late does not delay the next.
+			s.free = latest(s.free, held.until).Add(apart)
+		}
+		s.of[key] = hold{since: held.since, until: now.Add(nextHold), written: true}
 		return 0
 	}
 	s.of[key] = held
@@ -73,9 +83,16 @@ func (h *holds) holding(key types.NamespacedName, now time.Time) bool {
 	return is && now.Before(held.until)
 }
 
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // wrote notes how long a write took.
 func (h *holds) wrote(took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lockedState.took += (took - h.lockedState.took) / 4
+	h.lockedState.took += (min(took, slowestWrite) - h.lockedState.took) / 4
 }

@@ -16,10 +16,10 @@ import (
 // condition changed, and nothing if only its message changed. A failed promotion has an Event
 // of its own here, which names the Promotion; the Event of the Promotion has the cause.
 //
-// That a Pipeline is Ready, or is not because of a cluster, has no Event if it is older than this
+// That a Pipeline is Ready, or is not because a cluster does not answer, has no Event if it is older than this
 // process, was never Ready or not Ready before, and this is the first status that the process writes.
 // A first start would create one for each Pipeline, which takes the API server as long as the
-// statuses. A cluster that cannot be read has an Event of its own.
+// statuses. Such a cluster has an Event of its own.
 func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipelinesv1.Pipeline, clusterFault bool) {
 	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition, pipelinesv1.AppSharedCondition} {
 		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
@@ -38,7 +38,7 @@ func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipel
 		logger(ctx).Info("condition changed", "condition", kind, "status", now.Status, "reason", now.Reason, "message", now.Message)
 		severity, reason := eventOf(after, now, clusterFault)
 		unknown := old == nil || old.Status == metav1.ConditionUnknown
-		if unknown && (reason == reasonUpdated || reason == reasonGetClusterError) &&
+		if unknown && (reason == reasonUpdated || reason == reasonGetClusterError && now.Reason == pipelinesv1.TargetNotReadableReason) &&
 			after.CreationTimestamp.Time.Before(r.began) && !r.Observed(client.ObjectKeyFromObject(after), after.UID) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -454,12 +455,17 @@ type statusWriter struct {
 	*script
 }
 
-func (w statusWriter) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-	base, err := strconv.Atoi(o.GetResourceVersion())
+func (w statusWriter) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	metadata, raw := o.(*metav1.PartialObjectMetadata)
+	whole := o
+	if raw {
+		whole = w.patched(metadata, patch)
+	}
+	base, err := strconv.Atoi(whole.GetResourceVersion())
 	if err != nil {
 		panic(err)
 	}
-	id := w.machine.intern(o)
+	id := w.machine.intern(whole)
 	switch w.do(call{kind: writeStatus, object: id, base: objectID(base), name: o.GetName()}).kind {
 	case conflict:
 		return apierrors.NewConflict(promotionResource, o.GetName(), fmt.Errorf("the object has been modified"))
@@ -467,7 +473,39 @@ func (w statusWriter) Patch(_ context.Context, o client.Object, _ client.Patch, 
 		return apierrors.NewNotFound(promotionResource, o.GetName())
 	case succeeded, exists:
 	}
+	if raw {
+		metadata.SetResourceVersion(strconv.Itoa(int(id)))
+		return nil
+	}
 	return w.into(id, o)
+}
+
+// patched is a Pipeline of the resourceVersion in a merge patch, with the patch.
+func (w statusWriter) patched(metadata *metav1.PartialObjectMetadata, patch client.Patch) client.Object {
+	content, err := patch.Data(metadata)
+	if err != nil {
+		panic(err)
+	}
+	var of metav1.PartialObjectMetadata
+	if err := json.Unmarshal(content, &of); err != nil {
+		panic(err)
+	}
+	base, err := strconv.Atoi(of.ResourceVersion)
+	if err != nil {
+		panic(err)
+	}
+	document, err := json.Marshal(w.machine.pipeline(objectID(base)))
+	if err != nil {
+		panic(err)
+	}
+	if document, err = jsonpatch.MergePatch(document, content); err != nil {
+		panic(err)
+	}
+	p := &pipelinesv1.Pipeline{}
+	if err := json.Unmarshal(document, p); err != nil {
+		panic(err)
+	}
+	return p
 }
 
 // The other methods of a client are not used.
