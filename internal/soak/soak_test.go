@@ -83,9 +83,9 @@ func TestG4SoakOverARestart(t *testing.T) {
 	left, counts := l.Left(2 * time.Hour)
 	g.Expect(left).To(Equal(15 * time.Minute))
 	g.Expect(counts).To(BeTrue())
-	for wanted, every := range map[time.Duration]time.Duration{time.Minute: 5 * time.Minute, 80 * time.Minute: 10 * time.Minute, 48 * time.Hour: 15 * time.Minute} {
-		g.Expect(StoreEvery(wanted)).To(Equal(every))
-	}
+	g.Expect(StoreEvery(time.Minute)).To(Equal(5 * time.Minute))
+	g.Expect(StoreEvery(80 * time.Minute)).To(Equal(10 * time.Minute))
+	g.Expect(StoreEvery(48 * time.Hour)).To(Equal(15 * time.Minute))
 
 	l.note(Unready, time.Minute)
 	l.Soak = Resume(l.Sum())
