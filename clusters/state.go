@@ -275,6 +275,16 @@ func passes(s capstanv1.ConnectionState) bool {
 	return false
 }
 
+// isProblem reports whether a state is one that a person may have to act on.
+func isProblem(s capstanv1.ConnectionState) bool {
+	switch s {
+	case capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed:
+		return true
+	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionReady, capstanv1.ConnectionRemoved:
+	}
+	return false
+}
+
 // Row is a line of the table, for documents.
 type Row struct {
 	Event string

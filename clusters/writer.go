@@ -51,15 +51,6 @@ func (w *writer) urgent(name multicluster.ClusterName, d desired) bool {
 	return d.remove || isProblem(d.status.State) || shown != nil && isProblem(shown.Status.State)
 }
 
-func isProblem(s capstanv1.ConnectionState) bool {
-	switch s {
-	case capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed:
-		return true
-	case capstanv1.ConnectionUnused, capstanv1.ConnectionConnecting, capstanv1.ConnectionReady, capstanv1.ConnectionRemoved:
-	}
-	return false
-}
-
 // writer writes ClusterConnections, all from one goroutine, which rests after each write. A slow
 // management cluster delays the writes but no connection. Only the newest desired state of each
 // object is kept. Problems and their ends are written first.
