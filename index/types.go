@@ -28,6 +28,9 @@ type Observation struct {
 	Found bool
 	// Ready is whether the application is ready at Revision.
 	Ready bool
+	// Progressing is whether its controller is at work on it and has not judged it yet: Ready is
+	// Unknown, or is of an earlier generation. It is never set with Ready.
+	Progressing bool
 	// Revision that the application runs, normalised ("6.6.1"); empty for none.
 	Revision string
 	// Digest of an OCI chart, which is not part of Revision; empty for none.

@@ -57,6 +57,10 @@ func TestObservations(t *testing.T) {
 	not := func(revision, message string) index.Observation {
 		return index.Observation{Found: true, Revision: revision, Message: message}
 	}
+	underWay := func(o index.Observation) index.Observation {
+		o.Progressing = true
+		return o
+	}
 	because := func(revision, reason, message string) index.Observation {
 		return index.Observation{Found: true, Revision: revision, Reason: reason, Message: message}
 	}
@@ -73,7 +77,7 @@ func TestObservations(t *testing.T) {
 	}{
 		{"upgraded", helm2, "", "", deployed, fine("6.6.1", "")},
 		{"just created", helm2, "", "", "", not("", "has not reported Ready yet")},
-		{"spec moved on", helm2, `"generation": 3,`, "", deployed, not("6.6.1", "has not reconciled generation 3 yet (observed: 2)")},
+		{"spec moved on", helm2, `"generation": 3,`, "", deployed, underWay(not("6.6.1", "has not reconciled generation 3 yet (observed: 2)"))},
 		{"suspended", helm2, `"generation": 3,`, `"suspend": true`, deployed, not("6.6.1", "is suspended and has not reconciled generation 3 (observed: 2)")},
 		{"being deleted", helm2, `"deletionTimestamp": "2026-01-02T03:04:05Z",`, "", deployed, not("6.6.1", "is being deleted")},
 		{
@@ -111,14 +115,15 @@ func TestObservations(t *testing.T) {
 		{"12 hex of another digest", helm2, "", "", oneSnapshot("1.2.3+0cc9a8446c95", "sha256:aaaaaaaaaaaaaaaa"), fine("1.2.3+0cc9a8446c95", "")},
 		{"lastAppliedRevision means nothing in v2", helm2, "", "", deployed + `, "lastAppliedRevision": "9.9.9"`, fine("6.6.1", "")},
 		{"v2beta1", helm2b1, "", "", `"observedGeneration": 2, "lastAppliedRevision": "1.0.0", ` + ready("True"), fine("1.0.0", "")},
-		{"v2beta1 behind", helm2b1, "", "", `"observedGeneration": 1, "lastAppliedRevision": "1.0.0", ` + ready("True"), not("1.0.0", "has not reconciled generation 2 yet (observed: 1)")},
+		{"v2beta1 behind", helm2b1, "", "", `"observedGeneration": 1, "lastAppliedRevision": "1.0.0", ` + ready("True"), underWay(not("1.0.0", "has not reconciled generation 2 yet (observed: 1)"))},
 		{"v2beta2 with both", helm2b2, "", "", deployed + `, "lastAppliedRevision": "6.6.1"`, fine("6.6.1", "")},
 		{"v2beta2 with history alone", helm2b2, "", "", deployed, fine("6.6.1", "")},
 		{"Kustomization", kustomize, "", "", `"observedGeneration": 2, "lastAppliedRevision": "main@sha1:abc", ` + ready("True"), fine("main@sha1:abc", "")},
-		{"Kustomization unready", kustomize, "", "", `"observedGeneration": 2, "lastAppliedRevision": "main@sha1:abc", ` + ready("Unknown"), because("main@sha1:abc", "Why", "because")},
-		{"Kustomization not observed", kustomize, "", "", `"lastAppliedRevision": "main@sha1:abc", ` + ready("True"), not("main@sha1:abc", "has not reconciled generation 2 yet (observed: 0)")},
+		{"Kustomization at its interval", kustomize, "", "", `"observedGeneration": 2, "lastAppliedRevision": "main@sha1:abc", ` + ready("Unknown"), underWay(because("main@sha1:abc", "Why", "because"))},
+		{"Kustomization suspended while it reconciled", kustomize, "", `"suspend": true`, `"observedGeneration": 2, "lastAppliedRevision": "main@sha1:abc", ` + ready("Unknown"), because("main@sha1:abc", "Why", "because")},
+		{"Kustomization not observed", kustomize, "", "", `"lastAppliedRevision": "main@sha1:abc", ` + ready("True"), underWay(not("main@sha1:abc", "has not reconciled generation 2 yet (observed: 0)"))},
 		{"other kind", fake, "", "", `"lastAppliedRevision": "7", ` + ready("True"), fine("7", "")},
-		{"other kind behind", fake, "", "", `"observedGeneration": 1, "lastAppliedRevision": "7", ` + ready("True"), not("7", "has not reconciled generation 2 yet (observed: 1)")},
+		{"other kind behind", fake, "", "", `"observedGeneration": 1, "lastAppliedRevision": "7", ` + ready("True"), underWay(not("7", "has not reconciled generation 2 yet (observed: 1)"))},
 		{"other kind without revision", fake, "", "", ready("True"), because("", "NoRevision", "is Ready, but status.lastAppliedRevision is empty")},
 		{"without reason and message", fake, "", "", `"conditions": [{"type": "Ready", "status": "False"}]`, not("", "is not Ready, and gives no reason")},
 		{"with a reason and no message", fake, "", "", `"conditions": [{"type": "Ready", "status": "False", "reason": "Why", "message": ""}]`, because("", "Why", "")},

@@ -39,16 +39,21 @@ func health(u *unstructured.Unstructured, generation bool) index.Observation {
 	o := index.Observation{Found: true}
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	suspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
-	ready, reason, message := readyCondition(u.Object)
+	status, reason, message := readyCondition(u.Object)
+	pending := generation && observed != u.GetGeneration()
 	switch {
 	case text(u.Object, "metadata", "deletionTimestamp") != "":
 		o.Message = "is being deleted"
-	case generation && observed != u.GetGeneration() && suspended:
+	case pending && suspended:
 		// A change of the spec, such as the suspension itself, waits until the resume.
 		o.Message = fmt.Sprintf("is suspended and has not reconciled generation %d (observed: %d)", u.GetGeneration(), observed)
-	case !ready:
+	case status != metav1.ConditionTrue:
+		// kustomize-controller sets Unknown at each reconciliation, helm-controller while it
+		// installs or upgrades. If suspended, no controller is at work.
+		o.Progressing = status == metav1.ConditionUnknown && !suspended
 		o.Reason, o.Message = reason, message
-	case generation && observed != u.GetGeneration():
+	case pending:
+		o.Progressing = true
 		o.Message = fmt.Sprintf("has not reconciled generation %d yet (observed: %d)", u.GetGeneration(), observed)
 	default:
 		o.Ready = true
@@ -64,9 +69,9 @@ func withRevision(o index.Observation, missing string) index.Observation {
 	return o
 }
 
-// readyCondition returns whether the condition Ready is True, and if not, its reason and
-// message.
-func readyCondition(object map[string]any) (ready bool, reason, message string) {
+// readyCondition returns the status of the condition Ready, empty for none, and if it is not True,
+// its reason and message.
+func readyCondition(object map[string]any) (status metav1.ConditionStatus, reason, message string) {
 	field, _, _ := unstructured.NestedFieldNoCopy(object, "status", "conditions")
 	conditions, _ := field.([]any)
 	for _, c := range conditions {
@@ -74,16 +79,17 @@ func readyCondition(object map[string]any) (ready bool, reason, message string) 
 		if !ok || condition["type"] != fluxmeta.ReadyCondition {
 			continue
 		}
-		if condition["status"] == string(metav1.ConditionTrue) {
-			return true, "", ""
+		status := metav1.ConditionStatus(text(condition, "status"))
+		if status == metav1.ConditionTrue {
+			return status, "", ""
 		}
 		reason, message = clean(text(condition, "reason")), clean(text(condition, "message"))
 		if reason == "" && message == "" {
 			message = "is not Ready, and gives no reason"
 		}
-		return false, reason, message
+		return status, reason, message
 	}
-	return false, "", "has not reported Ready yet"
+	return "", "", "has not reported Ready yet"
 }
 
 // text of a field; empty if the field is not a string.

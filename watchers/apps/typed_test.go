@@ -30,11 +30,13 @@ func typedReader(release *helmv2.HelmRelease) index.Observation {
 	case ready == nil:
 		o.Message = "has not reported Ready yet"
 	case ready.Status != metav1.ConditionTrue:
+		o.Progressing = ready.Status == metav1.ConditionUnknown && !release.Spec.Suspend
 		o.Reason, o.Message = ready.Reason, ready.Message
 		if ready.Reason == "" && ready.Message == "" {
 			o.Message = "is not Ready, and gives no reason"
 		}
 	case !current:
+		o.Progressing = true
 		o.Message = fmt.Sprintf("has not reconciled generation %d yet (observed: %d)", release.Generation, release.Status.ObservedGeneration)
 	default:
 		o.Ready = true
