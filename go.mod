@@ -61,6 +61,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/Masterminds/semver/v3 v3.5.0
+
 require (
 	dario.cat/mergo v1.0.1 // indirect
 	github.com/42wim/httpsig v1.2.4 // indirect

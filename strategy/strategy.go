@@ -39,6 +39,36 @@ const (
 	Closed State = "Closed"
 )
 
+// Step of a promotion that has an effect outside of the management cluster.
+type Step string
+
+// Steps.
+const (
+	// StepNotify sends a notification.
+	StepNotify Step = "notify"
+	// StepPush pushes a branch.
+	StepPush Step = "push"
+	// StepOpen opens a pull request, or takes over or reopens one.
+	StepOpen Step = "open"
+	// StepMerge merges a pull request.
+	StepMerge Step = "merge"
+)
+
+// Permit returns nil if a step may be taken now, a HeldError if it has to wait, and any other error
+// if that cannot be found out.
+type Permit func(context.Context, Step) error
+
+// HeldError is the error of a step that must not be taken now. It is no failure.
+type HeldError struct {
+	// Step that is held.
+	Step Step
+	// Reason in one word, and a message for users.
+	Reason, Message string
+}
+
+// Error implements error.
+func (e *HeldError) Error() string { return fmt.Sprintf("%s is held: %s", e.Step, e.Message) }
+
 // Strategy executes promotions.
 type Strategy interface {
 	// Name of the strategy, as in the Pipeline's spec.
@@ -53,7 +83,11 @@ type Strategy interface {
 	// Promote executes the promotion, or reads how far it has advanced. A TerminalError stops
 	// the promotion after its Patience; every other error is retried. Promote is also called
 	// for a failed promotion that is tried again.
-	Promote(ctx context.Context, promotion *capstanv1.Promotion) (Result, error)
+	//
+	// permit is called before each step that has an effect outside. Its error ends the call
+	// before the step; if that is a HeldError, a merge that is held is no error: the pull
+	// request is Open.
+	Promote(ctx context.Context, promotion *capstanv1.Promotion, permit Permit) (Result, error)
 }
 
 // Follower is a Strategy whose action continues after Promote: a pull request waits for a

@@ -119,7 +119,7 @@ func waits(p *capstanv1.Promotion, target route) error {
 		return notApproved(reasonNotWaiting, "Promotion %s/%s was already approved by %s", p.Namespace, p.Name, p.Spec.Approval.By)
 	case !p.Spec.Manual:
 		return notApproved(reasonNotWaiting, "Promotion %s/%s needs no approval", p.Namespace, p.Name)
-	case p.Status.Phase != "" && p.Status.Phase != capstanv1.PhaseAwaitingApproval:
+	case !p.WaitsForApproval():
 		return notApproved(reasonNotWaiting, "Promotion %s/%s is %s: %s", p.Namespace, p.Name, p.Status.Phase, p.Status.Message)
 	}
 	return nil

@@ -53,6 +53,8 @@ func outcome(p *capstanv1.Promotion) (location string, settled bool, err error) 
 	switch p.Status.Phase {
 	case "", capstanv1.PhaseAwaitingApproval:
 		return "", false, nil
+	case capstanv1.PhaseAwaitingGates: // It may take days; the approval is recorded.
+		return "", true, nil
 	case capstanv1.PhasePromoting:
 		return p.Status.URL, p.Status.URL != "", nil
 	case capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseSucceeded, capstanv1.PhaseRejected:

@@ -77,6 +77,9 @@ func (f *Facts) notes() []string {
 	if seen := p.Status.ObservedGeneration; seen < p.Generation {
 		notes = append(notes, fmt.Sprintf("The hub has not observed the newest edit yet (generation %d; observed: %d): if this stays, check that the hub runs.", p.Generation, max(seen, 0)))
 	}
+	if !p.ServedWithGates() {
+		notes = append(notes, "Nothing is promoted: the CRD pipelines.pipelines.weave.works does not keep gates (CRDOutdated). Apply config/crd of this version of Capstan.")
+	}
 	if c := f.invalidPart(); c != nil {
 		notes = append(notes, "The spec is invalid: "+trim(c.Message)+".")
 	}

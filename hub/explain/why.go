@@ -6,6 +6,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy"
 )
@@ -24,6 +25,15 @@ func (f *Facts) first(targets []decision.Target) string {
 // inFlight explains what a promotion under way waits for.
 func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
+	case capstanv1.PhaseAwaitingGates:
+		why := gate.For(f.Pipeline, i).Forecast(gate.FactsOf(f.Pipeline, p, f.Now), p.Spec.Environment, p.WaitsForApproval())
+		if why == "" {
+			return fmt.Sprintf("all gates of %s are open; the hub continues next.", p.Spec.Revision), nil
+		}
+		if p.WaitsForApproval() {
+			return why + ", which you can give already" + f.byHTTP(i) + ".", f.approve(i, p)
+		}
+		return why + ".", nil
 	case capstanv1.PhaseAwaitingApproval:
 		return fmt.Sprintf("%s has waited %s for an approval: approve it with kubectl (you need the verb approve on promotions.capstan.dev)%s.",
 			p.Spec.Revision, f.ago(p.Status.StartTime), f.byHTTP(i)), f.approve(i, p)
@@ -33,6 +43,9 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 		}
 		return fmt.Sprintf("%s has been under way for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartTime), trim(p.Status.Message)), nil
 	case capstanv1.PhaseAwaitingMerge:
+		if closed := gate.FirstClosed(gate.For(f.Pipeline, i).Judge(gate.FactsOf(f.Pipeline, p, f.Now))); closed != nil {
+			return fmt.Sprintf("the pull request of %s is open, and must not be merged yet: %s: %s", p.Spec.Revision, closed.Message, p.Status.URL), nil
+		}
 		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartTime), p.Status.URL), nil
 	case capstanv1.PhaseAwaitingRollout:
 		if o := f.obstacles(i, p.Spec.Revision); o != "" {
@@ -80,6 +93,8 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		return fmt.Sprintf("%s is not promoted because it is unknown what this environment runs: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
 	case decision.UpToDate:
 		return upToDate(), nil
+	case decision.KeepsQualified: // The promotion that it keeps is in flight, and is explained instead.
+		return fmt.Sprintf("%s soaks in %q.", q.Source.Agreed.Revision, source), nil
 	case decision.EnvironmentAhead:
 		return also(fmt.Sprintf("%s is not promoted: a later revision was promoted into the environment before %q became its source. When %q gets another revision, that is promoted.",
 			q.Source.Agreed.Revision, source, source)), nil
@@ -135,7 +150,7 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 	case capstanv1.PhaseSucceeded:
 		return fmt.Sprintf("%s was promoted %s ago; not every target runs it now, and Capstan will not promote it again on its own: %s.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), retry
-	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
 	}
 	return "", nil
 }

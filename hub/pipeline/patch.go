@@ -3,13 +3,26 @@ package pipeline
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// statusPatch returns a merge patch (RFC 7396) that changes a Pipeline's status from before to
-// after, if the Pipeline still has the resourceVersion. It contains only what differs: a list as a
-// whole, an object by its fields. client.MergeFrom would decode both Pipelines completely.
+// operation of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// statusPatch returns a JSON patch that changes a Pipeline's status from before to after, if the
+// Pipeline still has the resourceVersion. It contains only what differs: a list as a whole, an object
+// by its fields. client.MergeFrom would decode both Pipelines completely.
+//
+// The API server refuses the patch (422) if the Pipeline has no status.schema: it is then served by a
+// CRD without gates, and would be stored without them.
 func statusPatch(resourceVersion string, before, after *pipelinesv1.PipelineStatus) ([]byte, error) {
 	old, err := json.Marshal(before)
 	if err != nil {
@@ -19,21 +32,31 @@ func statusPatch(resourceVersion string, before, after *pipelinesv1.PipelineStat
 	if err != nil {
 		return nil, err
 	}
-	status, err := difference(old, now)
+	version, err := json.Marshal(resourceVersion)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]string{"resourceVersion": resourceVersion},
-		"status":   status,
-	})
+	patch := []operation{
+		{Op: "test", Path: "/status/schema", Value: json.RawMessage(`"` + pipelinesv1.StatusSchema + `"`)},
+		{Op: "add", Path: "/metadata/resourceVersion", Value: version},
+	}
+	if patch, err = difference(patch, "/status", old, now); err != nil {
+		return nil, err
+	}
+	return json.Marshal(patch)
 }
 
-// difference returns the merge patch from one value to another that differs from it. Both are as
-// json.Marshal writes them, so that equal values have equal bytes.
-func difference(before, after json.RawMessage) (json.RawMessage, error) {
+// escaped writes a name as a part of a path (RFC 6901).
+var escaped = strings.NewReplacer("~", "~0", "/", "~1")
+
+// difference appends the operations that change one value to another. Both are as json.Marshal writes
+// them, so that equal values have equal bytes.
+func difference(patch []operation, path string, before, after json.RawMessage) ([]operation, error) {
+	if bytes.Equal(before, after) {
+		return patch, nil
+	}
 	if before[0] != '{' || after[0] != '{' {
-		return after, nil
+		return append(patch, operation{"replace", path, after}), nil
 	}
 	var old, now map[string]json.RawMessage
 	if err := json.Unmarshal(before, &old); err != nil {
@@ -42,24 +65,26 @@ func difference(before, after json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(after, &now); err != nil {
 		return nil, err
 	}
-	patch := map[string]json.RawMessage{}
-	for name := range old {
+	_, had := old[""]
+	if _, has := now[""]; had || has { // The API server's library does not find a field without a name.
+		return append(patch, operation{"replace", path, after}), nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(old)) {
 		if _, is := now[name]; !is {
-			patch[name] = json.RawMessage("null")
+			patch = append(patch, operation{Op: "remove", Path: path + "/" + escaped.Replace(name)})
 		}
 	}
-	for name, value := range now {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		at := path + "/" + escaped.Replace(name)
 		was, is := old[name]
-		if is && bytes.Equal(was, value) {
+		if !is {
+			patch = append(patch, operation{"add", at, now[name]})
 			continue
 		}
-		if is {
-			var err error
-			if value, err = difference(was, value); err != nil {
-				return nil, err
-			}
+		var err error
+		if patch, err = difference(patch, at, was, now[name]); err != nil {
+			return nil, err
 		}
-		patch[name] = value
 	}
-	return json.Marshal(patch)
+	return patch, nil
 }

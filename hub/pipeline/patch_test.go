@@ -32,6 +32,7 @@ func TestStatusPatch(t *testing.T) {
 				}
 			}
 		}
+		before.Schema, after.Schema = pipelinesv1.StatusSchema, pipelinesv1.StatusSchema
 		for _, s := range []pipelinesv1.PipelineStatus{before, after} {
 			maps.DeleteFunc(s.Environments, func(_ string, e *pipelinesv1.EnvironmentStatus) bool { return e == nil })
 		}
@@ -39,7 +40,9 @@ func TestStatusPatch(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		document, err := json.Marshal(map[string]any{"metadata": map[string]string{"name": "shop"}, "status": before})
 		g.Expect(err).NotTo(HaveOccurred())
-		patched, err := jsonpatch.MergePatch(document, patch)
+		decoded, err := jsonpatch.DecodePatch(patch)
+		g.Expect(err).NotTo(HaveOccurred())
+		patched, err := decoded.Apply(document)
 		g.Expect(err).NotTo(HaveOccurred())
 		want, err := json.Marshal(map[string]any{"metadata": map[string]string{"name": "shop", "resourceVersion": "7"}, "status": after})
 		g.Expect(err).NotTo(HaveOccurred())
@@ -57,6 +60,15 @@ func TestStatusPatchIsSmall(t *testing.T) {
 	}
 	patch, err := statusPatch("7", status("1.0.0"), status("1.1.0"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(patch).To(MatchJSON(`{"metadata":{"resourceVersion":"7"},"status":{"environments":{"dev":{"targets":[
-		{"clusterAppRef":{"apiVersion":"","kind":"","name":""},"ready":false,"revision":"1.1.0"}]}}}}`))
+	g.Expect(patch).To(MatchJSON(`[
+		{"op":"test","path":"/status/schema","value":"gates1"},
+		{"op":"add","path":"/metadata/resourceVersion","value":"7"},
+		{"op":"replace","path":"/status/environments/dev/targets","value":[
+			{"clusterAppRef":{"apiVersion":"","kind":"","name":""},"ready":false,"revision":"1.1.0"}]}]`))
+
+	// A Pipeline that is served without gates is not written.
+	decoded, err := jsonpatch.DecodePatch(patch)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = decoded.Apply([]byte(`{"metadata":{"resourceVersion":"7"},"status":{"environments":{"dev":{"targets":[]}}}}`))
+	g.Expect(err).To(MatchError(jsonpatch.ErrTestFailed))
 }

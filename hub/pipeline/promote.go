@@ -57,7 +57,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 }
 
 // promotionsUncached returns the Promotions of a Pipeline, read uncached, and errMovedOn if
-// the Pipeline has changed. A decision from the cache, or of a process that has lost the
+// the Pipeline has changed; errPruned if its gates are not served any more. A decision from the cache, or of a process that has lost the
 // lease, may use an old state.
 func (r *Reconciler) promotionsUncached(ctx context.Context, p *pipelinesv1.Pipeline) ([]capstanv1.Promotion, error) {
 	now := &pipelinesv1.Pipeline{}
@@ -66,6 +66,9 @@ func (r *Reconciler) promotionsUncached(ctx context.Context, p *pipelinesv1.Pipe
 			return nil, errMovedOn
 		}
 		return nil, fmt.Errorf("reading Pipeline %s/%s again: %w", p.Namespace, p.Name, err)
+	}
+	if !now.ServedWithGates() {
+		return nil, errPruned
 	}
 	if now.UID != p.UID || now.ResourceVersion != p.ResourceVersion {
 		return nil, errMovedOn

@@ -89,6 +89,9 @@ type Reconciler struct {
 	began  time.Time
 	primed sync.Once
 	holds  holds
+	soaks  soaks
+	// withoutGates are the Pipelines that are served by a CRD without gates.
+	withoutGates sync.Map
 	// observed: Pipeline → UID of the one whose status this process has updated.
 	observed sync.Map
 	// wake enqueues other Pipelines. SetupWithManager sets it.
@@ -154,29 +157,38 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 
+	if !p.ServedWithGates() {
+		return r.pruned(ctx, p), nil
+	}
+	r.served(key)
 	cached, err := promotions.OfName(ctx, r.Client, key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	seen := r.observe(p)
-	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 {
+	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 && !r.soaks.counts(key) {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if err := r.writeStatus(ctx, p, r.status(p, seen, cached), seen.clusterFault()); err != nil {
-		return r.requeueOnConflict(ctx, err)
+	status, next := r.status(p, seen, cached)
+	if err := r.writeStatus(ctx, p, status, seen.clusterFault()); err != nil {
+		return r.requeueOnConflict(ctx, p, err)
 	}
 	r.observed.Store(key, p.UID)
-	result, err := r.requeueOnConflict(ctx, r.promote(ctx, p, seen, cached))
-	if err == nil && result.IsZero() && early(seen) > 0 {
+	result, err := r.requeueOnConflict(ctx, p, r.promote(ctx, p, seen, cached))
+	if err != nil || !result.IsZero() {
+		return result, err
+	}
+	result.RequeueAfter = next
+	if early(seen) > 0 && (next == 0 || next > nextHold) {
 		result.RequeueAfter = nextHold // See waits.
 	}
-	return result, err
+	return result, nil
 }
 
 // waits reports whether a reconcile of a Pipeline would return at once because its status is held.
 // It is reconciled when the hold ends: each reconcile of a held Pipeline asks for that.
 func (r *Reconciler) waits(key types.NamespacedName) bool {
-	return r.holds.holding(key, r.Clock.Now()) && r.Index.Any(key, isEarly)
+	return r.holds.holding(key, r.Clock.Now()) && !r.soaks.counts(key) && r.Index.Any(key, isEarly)
 }
 
 // prime passes the demand of all Pipelines to the index and the watchers, before the first
@@ -204,7 +216,10 @@ func (r *Reconciler) prime(ctx context.Context) {
 }
 
 // requeueOnConflict turns a conflict into a requeue: it is not an error.
-func (r *Reconciler) requeueOnConflict(ctx context.Context, err error) (ctrl.Result, error) {
+func (r *Reconciler) requeueOnConflict(ctx context.Context, p *pipelinesv1.Pipeline, err error) (ctrl.Result, error) {
+	if errors.Is(err, errPruned) {
+		return r.pruned(ctx, p), nil
+	}
 	if apierrors.IsConflict(err) || errors.Is(err, errMovedOn) {
 		log.FromContext(ctx).V(1).Info("the Pipeline changed meanwhile, reconciling again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: raceDelay}, nil
@@ -224,6 +239,8 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.wake(r.Index.RemovePipeline(key))
 	r.Watchers.SetDemand(owner(key), nil)
 	r.holds.wait(key, 0, r.Clock.Now())
+	r.soaks.forget(key)
+	r.served(key)
 }
 
 // owner returns the name of a Pipeline as an owner of demand.
@@ -243,7 +260,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
 	written.SetGroupVersionKind(pipelinesv1.GroupVersion.WithKind(pipelinesv1.PipelineKind))
 	began := r.Clock.Now()
-	if err := r.Client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := r.Client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		if apierrors.IsInvalid(err) && r.prunedNow(ctx, p) {
+			return errPruned
+		}
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	r.holds.wrote(r.Clock.Since(began))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -66,7 +67,13 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 			}
 		}
 		if i == 0 {
+			if env.Gates != nil {
+				found = append(found, problem{env.Name, fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].gates to the environment that is promoted into", env.Name)})
+			}
 			continue
+		}
+		for _, err := range gate.For(p, i).Errors() {
+			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 		}
 		if promotion := p.PromotionFor(env); promotion != nil {
 			if wrong := strategy.Check(promotion.Strategy); wrong != "" {

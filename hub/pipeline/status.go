@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,9 @@ import (
 )
 
 // status returns the new Pipeline.status: a function of the last status, the observations
-// and the Promotions.
-func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) pipelinesv1.PipelineStatus {
+// and the Promotions; and of the time that the soaks have counted. next is when a soak changes it
+// if nothing else does; 0 for never.
+func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) (_ pipelinesv1.PipelineStatus, next time.Duration) {
 	found := r.problems(p)
 	status := *p.Status.DeepCopy()
 	status.ObservedGeneration = p.Generation
@@ -50,7 +52,12 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.AppSharedCondition)
 	}
-	return status
+	if concernsAll(found) {
+		// Nothing is observed: the soaks go on with what is stored.
+		r.soaks.forget(types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
+		return status, 0
+	}
+	return status, r.countSoaks(p, seen, &status)
 }
 
 // environments returns the environments of the status. An environment that the spec no
@@ -78,7 +85,7 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 				Name: newest.Name, Revision: newest.Spec.Revision, Phase: string(newest.Status.Phase),
 				Reason: newest.Status.Reason, Message: newest.Status.Message, URL: newest.Status.URL,
 			}
-			if newest.Status.Phase == capstanv1.PhaseAwaitingApproval {
+			if newest.Status.Phase != "" && newest.WaitsForApproval() {
 				status.WaitingApproval.Revision = newest.Spec.Revision
 			}
 		}

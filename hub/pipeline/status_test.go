@@ -49,21 +49,30 @@ type scene struct {
 	p          *pipelinesv1.Pipeline
 	recorder   *events.FakeRecorder
 	promotions []capstanv1.Promotion
+	clock      *testclock.FakeClock
+	// next is the time after which the last reconcile asks for another.
+	next time.Duration
 }
 
 func newScene(t *testing.T) *scene {
-	recorder := events.NewFakeRecorder(20)
-	s := &scene{g: NewWithT(t), recorder: recorder, r: New(Options{
-		Clusters: fleet{}, Watchers: noDemand{}, Index: index.New(), Recorder: recorder, Clock: testclock.NewFakeClock(time.Unix(1_700_000_000, 0)),
-		AppKinds: []schema.GroupKind{{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}},
-	})}
+	s := &scene{g: NewWithT(t), recorder: events.NewFakeRecorder(20), clock: testclock.NewFakeClock(time.Unix(1_700_000_000, 0))}
+	s.start()
 	s.p = pipelineNamed("shop")
 	s.p.CreationTimestamp = metav1.NewTime(s.r.Clock.Now().Add(time.Minute))
 	return s
 }
 
+// start is a new process.
+func (s *scene) start() {
+	s.r = New(Options{
+		Clusters: fleet{}, Watchers: noDemand{}, Index: index.New(), Recorder: s.recorder, Clock: s.clock,
+		AppKinds: []schema.GroupKind{{Group: "helm.toolkit.fluxcd.io", Kind: "HelmRelease"}},
+	})
+}
+
 func pipelineNamed(name string) *pipelinesv1.Pipeline {
 	return &pipelinesv1.Pipeline{
+		Status:     pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: types.UID(name), Generation: 1},
 		Spec: pipelinesv1.PipelineSpec{
 			AppRef:       pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
@@ -89,7 +98,7 @@ func ready10() index.Observation { return index.Observation{Ready: true, Revisio
 func (s *scene) reconcile() []string {
 	seen := s.r.observe(s.p)
 	before := s.p.DeepCopy()
-	s.p.Status = s.r.status(s.p, seen, s.promotions)
+	s.p.Status, s.next = s.r.status(s.p, seen, s.promotions)
 	s.r.reportTransitions(context.Background(), before, s.p, seen.clusterFault())
 	var all []string
 	for {

@@ -76,9 +76,12 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase
 	if err != nil {
 		return err
 	}
+	if v.pruned() {
+		return errPruned
+	}
 	before := p.DeepCopy()
 	r.advance(p, v, decision.OutcomeNone, "", "")
-	if p.UID != cached.UID || p.Status.Phase != phase || v.suspended() || r.untilNextAttempt(p) > 0 || r.untilFree(p, v) > 0 ||
+	if p.UID != cached.UID || p.Status.Phase != phase || v.suspended() || v.closed(p) != nil || r.untilNextAttempt(p) > 0 || r.untilFree(p, v) > 0 ||
 		phase == capstanv1.PhaseFailed && (obsolete(p, v) || r.untilTryAgain(p) > 0) {
 		return r.write(ctx, before, p)
 	}
@@ -87,11 +90,13 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase
 	if err != nil {
 		return r.record(ctx, before, p, r.outcomeWriter(ctx, strategy.Result{}, err))
 	}
+	last, repeats := p.Status.Attempt.DeepCopy(), maybeSent(p)
 	r.claim(p, way.Deadline())
 	if err := r.write(ctx, before, p); err != nil {
 		return err
 	}
-	result, err := r.carryOut(ctx, way, p)
+	allowed := &permission{r: r, p: p.DeepCopy(), repeats: repeats}
+	result, err := r.carryOut(ctx, way, p, allowed.permit)
 	var outranked *strategy.OutrankedError
 	if errors.As(err, &outranked) {
 		if failed := r.renumber(ctx, p, outranked); failed != nil {
@@ -100,7 +105,25 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase
 	}
 	ctx, done := untilRecorded(ctx)
 	defer done()
+	var held *strategy.HeldError
+	if errors.As(err, &held) {
+		return r.record(ctx, p.DeepCopy(), p, func(p *capstanv1.Promotion, v view) { r.heldBack(ctx, p, v, held, last, allowed.taken) })
+	}
 	return r.record(ctx, p.DeepCopy(), p, r.outcomeWriter(ctx, result, err))
+}
+
+// heldBack puts into the status that an attempt was held. If no step was taken, it is as if there had
+// been no attempt since the last one: what that may have sent is still not known. Else the attempt
+// has ended, and the next one continues when the gates are open.
+func (r *Reconciler) heldBack(ctx context.Context, p *capstanv1.Promotion, v view, held *strategy.HeldError, last *capstanv1.Attempt, taken bool) {
+	log.FromContext(ctx).Info("a step of the promotion is held", "step", held.Step, "reason", held.Reason)
+	if taken {
+		p.Status.Attempt.Error = cut(held.Error())
+		p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(r.Clock.Now())
+	} else {
+		p.Status.Attempt = last
+	}
+	r.advance(p, v, decision.OutcomeNone, "", "")
 }
 
 // untilRecorded returns a context for the record of an attempt, which also is written while
@@ -128,11 +151,15 @@ func (r *Reconciler) claim(p *capstanv1.Promotion, deadline time.Duration) {
 	r.conditions(p, metav1.NewTime(now))
 }
 
-func (r *Reconciler) carryOut(ctx context.Context, way strategy.Strategy, p *capstanv1.Promotion) (strategy.Result, error) {
+func (r *Reconciler) carryOut(ctx context.Context, way strategy.Strategy, p *capstanv1.Promotion, permit strategy.Permit) (strategy.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, way.Deadline())
 	defer cancel()
 	started := r.Clock.Now()
-	result, err := way.Promote(ctx, p.DeepCopy())
+	result, err := way.Promote(ctx, p.DeepCopy(), permit)
+	var held *strategy.HeldError
+	if errors.As(err, &held) {
+		return result, err // It is no attempt.
+	}
 	r.metrics.attempts.WithLabelValues(way.Name(), verdict(err)).Inc()
 	r.metrics.attemptSeconds.WithLabelValues(way.Name()).Observe(r.Clock.Since(started).Seconds())
 	return result, err

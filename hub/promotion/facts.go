@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
@@ -27,18 +29,21 @@ type view struct {
 	// secretChanged: the Secret with which the promotion, or its last attempt, failed has
 	// changed since.
 	secretChanged bool
+	// rules are the gates of the environment; none if it was removed.
+	rules gate.Rules
+	// now is when the objects were read, for the gates.
+	now time.Time
 }
 
 // view reads the Pipeline and its other Promotions.
 func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv1.Promotion) (view, error) {
-	var v view
-	pipeline := &pipelinesv1.Pipeline{}
-	err := reader.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, pipeline)
-	switch {
-	case err == nil && pipeline.UID == p.Spec.Pipeline.UID && pipeline.DeletionTimestamp.IsZero():
-		v.pipeline = pipeline
-	case err != nil && !apierrors.IsNotFound(err):
-		return v, fmt.Errorf("reading Pipeline %s/%s: %w", p.Namespace, p.Spec.Pipeline.Name, err)
+	v := view{now: r.Clock.Now()}
+	var err error
+	if v.pipeline, err = r.pipelineOf(ctx, reader, p); err != nil {
+		return v, err
+	}
+	if v.pipeline != nil {
+		v.rules = rulesFor(v.pipeline, p)
 	}
 	all, err := promotions.OfName(ctx, reader, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name})
 	if err != nil {
@@ -51,6 +56,21 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	v.ledger = decision.LedgerOf(decision.Line{UID: p.Spec.Pipeline.UID, App: p.Spec.App}, all, p.Spec.Environment, mark)
 	v.secretChanged, err = r.secretChanged(ctx, p)
 	return v, err
+}
+
+// pipelineOf reads the Pipeline of a promotion; nil if none of its name and UID exists.
+func (*Reconciler) pipelineOf(ctx context.Context, reader client.Reader, p *capstanv1.Promotion) (*pipelinesv1.Pipeline, error) {
+	pipeline := &pipelinesv1.Pipeline{}
+	err := reader.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, pipeline)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // None is the answer.
+	case err != nil:
+		return nil, fmt.Errorf("reading Pipeline %s/%s: %w", p.Namespace, p.Spec.Pipeline.Name, err)
+	case pipeline.UID != p.Spec.Pipeline.UID || !pipeline.DeletionTimestamp.IsZero():
+		return nil, nil //nolint:nilnil // None is the answer.
+	}
+	return pipeline, nil
 }
 
 // secretChanged reads the version of the Secret with which a promotion failed, uncached
@@ -73,6 +93,19 @@ func (r *Reconciler) secretChanged(ctx context.Context, p *capstanv1.Promotion) 
 	}
 	return now.ResourceVersion != failedWith.ResourceVersion, nil
 }
+
+// rulesFor returns the gates of the environment of a promotion. They are read live: an edit has its
+// effect at the next step.
+func rulesFor(pipeline *pipelinesv1.Pipeline, p *capstanv1.Promotion) gate.Rules {
+	i := slices.IndexFunc(pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Environment })
+	if i < 1 {
+		return gate.Rules{}
+	}
+	return gate.For(pipeline, i)
+}
+
+// pruned returns whether the Pipeline is served by a CRD that hides its gates. Nothing is done then.
+func (v view) pruned() bool { return v.pipeline != nil && !v.pipeline.ServedWithGates() }
 
 func (v view) suspended() bool { return v.pipeline != nil && v.pipeline.Spec.Suspend }
 
@@ -111,6 +144,8 @@ func maybeSent(p *capstanv1.Promotion) bool {
 // facts returns the facts that the lifecycle table reads.
 func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.Facts {
 	f := decision.Facts{
+		GateClosed:      v.closed(p) != nil,
+		Begun:           p.Status.Attempt != nil || p.Status.PullRequest != nil,
 		PipelineDeleted: v.pipeline == nil,
 		Newer:           v.ledger.Outranks(decision.EntryOf(p)),
 		Manual:          p.Spec.Manual,
@@ -134,8 +169,9 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		f.Runs = agrees && revision.Same(runs, p.Spec.Revision)
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
-	if status := v.status(p.Spec.Source.Environment); status != nil && status.Agreed != nil {
-		f.SourceMovedOn = status.Agreed.Sequence > p.Spec.Source.Sequence && !revision.Same(status.Agreed.Revision, p.Spec.Revision)
+	if agreed := v.sourceAgreed(p); agreed != nil {
+		f.SourceMovedOn = agreed.Sequence > p.Spec.Source.Sequence && !revision.Same(agreed.Revision, p.Spec.Revision) &&
+			!v.ledger.Qualified(decision.EntryOf(p), v.rules.Soak(), agreed.Revision)
 	}
 	return f
 }

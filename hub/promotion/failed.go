@@ -178,6 +178,9 @@ func (r *Reconciler) tryAgain(ctx context.Context, p *capstanv1.Promotion, v vie
 		return ctrl.Result{}, nil
 	}
 	left := r.untilTryAgain(p)
+	if left <= 0 && v.closed(p) != nil {
+		left = v.untilJudged(p)
+	}
 	if left <= 0 {
 		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhaseFailed) })
 	}

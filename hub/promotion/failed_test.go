@@ -30,7 +30,7 @@ func (s *openPullRequest) Follow(context.Context, *capstanv1.Promotion) (strateg
 	return strategy.Result{State: strategy.Open}, nil
 }
 
-func (*openPullRequest) Promote(context.Context, *capstanv1.Promotion) (strategy.Result, error) {
+func (*openPullRequest) Promote(context.Context, *capstanv1.Promotion, strategy.Permit) (strategy.Result, error) {
 	return strategy.Result{State: strategy.Open}, nil
 }
 

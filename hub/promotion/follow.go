@@ -57,6 +57,9 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 		return r.wait(p), nil
 	}
 	if left := r.follows.left(p.UID); left > 0 {
+		if !v.rules.Empty() {
+			left = min(left, v.untilJudged(p))
+		}
 		return r.sooner(left, p), nil
 	}
 	leave, ok := r.tenants.enter(client.ObjectKeyFromObject(p))
@@ -75,7 +78,13 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 	if terminal(err) != nil && p.Status.Failure != nil {
 		next = r.follows.later(p.UID, doubled(p.Status.Failure.Count, strategy.MaxRetry))
 	}
+	if !v.rules.Empty() {
+		next = min(next, v.untilJudged(p))
+	}
 	if err == nil && result.State == strategy.Due {
+		if v.closed(p) != nil {
+			return r.sooner(next, p), nil
+		}
 		log.FromContext(ctx).V(1).Info("an attempt is due", "why", result.Message)
 		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhaseAwaitingMerge) })
 	}
@@ -115,6 +124,9 @@ func (r *Reconciler) followed(ctx context.Context, cached *capstanv1.Promotion, 
 		v, err := r.view(ctx, r.APIReader, now)
 		if err != nil {
 			return err
+		}
+		if v.pruned() {
+			return errPruned
 		}
 		before, p = now, now.DeepCopy()
 		r.applyCheck(ctx, p, v, result, cause)
@@ -218,6 +230,9 @@ func (r *Reconciler) withdraw(ctx context.Context, cached *capstanv1.Promotion) 
 	if err != nil {
 		return err
 	}
+	if v.pruned() {
+		return errPruned
+	}
 	way, ok := r.follower(p)
 	why, left := r.leftOpen(p, v)
 	if p.UID != cached.UID || !ok || !left || v.suspended() || retryDue(p) || r.untilNextAttempt(p) > 0 {
@@ -298,12 +313,15 @@ func (f *follows) checked(p *capstanv1.Promotion) time.Duration {
 	return f.later(p.UID, backoff.Spread(interval, followJitter, nil))
 }
 
-// begun returns when a promotion could first be carried out; zero if it cannot yet. The
+// begun returns when a promotion could first be carried out, or again after its gates were closed;
+// zero if it cannot yet. The
 // time of the last attempt does not show it: with autoMerge each check makes an attempt.
 func begun(p *capstanv1.Promotion) time.Time {
 	switch s := &p.Status; {
 	case s.StartTime == nil:
 		return time.Time{}
+	case s.GatesOpenTime != nil && s.GatesOpenTime.After(s.StartTime.Time) && (s.Approval == nil || s.GatesOpenTime.After(s.Approval.ApprovalTime.Time)):
+		return s.GatesOpenTime.Time
 	case s.Approval != nil && s.Approval.ApprovalTime.After(s.StartTime.Time):
 		return s.Approval.ApprovalTime.Time
 	default:
@@ -320,6 +338,13 @@ func (f *follows) later(p types.UID, in time.Duration) time.Duration {
 		f.lockedNext[p] = next
 	}
 	return f.lockedNext[p].Sub(f.clock.Now())
+}
+
+// now makes the next check due.
+func (f *follows) now(p types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lockedNext[p] = f.clock.Now()
 }
 
 func (f *follows) forget(p types.UID) {

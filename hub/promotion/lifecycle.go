@@ -15,7 +15,7 @@ import (
 )
 
 // maxSteps bounds how many rows of the table one reconcile may apply. The longest sequence
-// is retry, created, Promoting, AwaitingRollout.
+// is retry, created, AwaitingGates, Promoting, AwaitingRollout.
 const maxSteps = 8
 
 // advance applies the lifecycle table until no row matches the facts. reason and message
@@ -23,6 +23,7 @@ const maxSteps = 8
 func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Outcome, reason, message string) {
 	now := metav1.NewTime(r.Clock.Now())
 	noteRetry(p)
+	v.noteSoak(p)
 	for range maxSteps {
 		phase, why, moved := decision.Next(p.Status.Phase, v.facts(p, outcome))
 		if !moved {
@@ -35,7 +36,7 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 		case decision.SecretChanged: // The same promotion continues: it keeps its pull request.
 			p.Status = capstanv1.PromotionStatus{
 				Retry: p.Status.Retry, IgnoredRetry: p.Status.IgnoredRetry, Approval: p.Status.Approval, OtherApprovals: p.Status.OtherApprovals,
-				URL: p.Status.URL, PullRequest: p.Status.PullRequest,
+				URL: p.Status.URL, PullRequest: p.Status.PullRequest, SoakedSeconds: p.Status.SoakedSeconds,
 			}
 			continue
 		}
@@ -53,10 +54,18 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 	}
 	noteOtherApprovals(p, now)
 	if p.Status.Phase == capstanv1.PhasePromoting && v.suspended() {
-		p.Status.Reason, p.Status.Message = "Suspended", fmt.Sprintf("blocked: spec.suspend of Pipeline %s is true; set it to false to continue", p.Spec.Pipeline.Name)
+		p.Status.Reason, p.Status.Message = reasonSuspended, suspendedMessage(p)
 	}
+	v.showGates(p)
 	r.conditions(p, now)
 	p.Status.ObservedGeneration = p.Generation
+}
+
+// reasonSuspended is the reason while spec.suspend of the Pipeline blocks a promotion.
+const reasonSuspended = "Suspended"
+
+func suspendedMessage(p *capstanv1.Promotion) string {
+	return fmt.Sprintf("blocked: spec.suspend of Pipeline %s is true; set it to false to continue", p.Spec.Pipeline.Name)
 }
 
 // enter sets the phase, with its reason, message and times.
@@ -69,7 +78,7 @@ func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhas
 		recovered(p, phase, now)
 	}
 	s.Phase, s.Reason, s.Message = phase, string(why), sentence(p, why)
-	if why == decision.CarriedOut || why == decision.PullRequestMerged {
+	if why == decision.CarriedOut || why == decision.PullRequestMerged || why == decision.MergedWhileClosed {
 		s.CarriedOutTime = &now
 	}
 	if phase.Finished() {
@@ -100,6 +109,10 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		return fmt.Sprintf("environment %q, the source of %s, agreed on another revision", p.Spec.Source.Environment, revision)
 	case decision.EnvironmentMovedOn:
 		return fmt.Sprintf("environment %q agreed on a revision that no promotion is for; it is not promoted into until %q agrees on a new revision, or spec.retry of this Promotion is raised", env, p.Spec.Source.Environment)
+	case decision.GateClosed: // The first closed gate says what it waits for: showGates.
+		return ""
+	case decision.MergedWhileClosed:
+		return fmt.Sprintf("the pull request was merged while a gate was closed; waiting for every target of %q to run %s", env, revision)
 	case decision.ApprovalRequired:
 		return approvalRequired(p)
 	case decision.Approved:
@@ -131,7 +144,7 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 		set(capstanv1.ReadyCondition, metav1.ConditionTrue, p.Status.Reason, p.Status.Message)
 	case capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
 		set(capstanv1.ReadyCondition, metav1.ConditionFalse, p.Status.Reason, p.Status.Message)
-	case capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, "":
+	case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, "":
 		set(capstanv1.ReadyCondition, metav1.ConditionUnknown, string(p.Status.Phase), p.Status.Message)
 	}
 	switch {
@@ -141,7 +154,7 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, branchModified, p.Status.Message)
 	case !p.Status.Phase.Finished() && r.old(p, now.Time):
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, "TooOld", fmt.Sprintf("in %s since %s, which is longer than --stall-after %s: %s",
-			p.Status.Phase, p.Status.StartTime.UTC().Format(time.RFC3339), r.StallAfter, p.Status.Message))
+			p.Status.Phase, r.oldSince(p).UTC().Format(time.RFC3339), r.StallAfter, p.Status.Message))
 	default:
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.StalledCondition)
 	}
@@ -155,8 +168,17 @@ func modified(p *capstanv1.Promotion) bool {
 	return p.Status.Phase == capstanv1.PhaseAwaitingMerge && p.Status.PullRequest != nil && p.Status.PullRequest.ForeignSHA != ""
 }
 
+// old returns whether a promotion is stalled by its age. One that waits for gates is not.
 func (r *Reconciler) old(p *capstanv1.Promotion, now time.Time) bool {
-	return p.Status.StartTime != nil && now.Sub(p.Status.StartTime.Time) >= r.StallAfter
+	return p.Status.StartTime != nil && !aGateIsClosed(p) && now.Sub(r.oldSince(p)) >= r.StallAfter
+}
+
+// oldSince returns when the age of a promotion began: at its start, or when its gates opened.
+func (*Reconciler) oldSince(p *capstanv1.Promotion) time.Time {
+	if open := p.Status.GatesOpenTime; open != nil && open.After(p.Status.StartTime.Time) {
+		return open.Time
+	}
+	return p.Status.StartTime.Time
 }
 
 func stalledAlready(p *capstanv1.Promotion) bool {
@@ -170,14 +192,19 @@ func (r *Reconciler) reportTransition(ctx context.Context, before, p *capstanv1.
 		switch p.Status.Phase {
 		case capstanv1.PhaseFailed, capstanv1.PhaseRejected:
 			severity = corev1.EventTypeWarning
-		case capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge,
 			capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded:
+		case capstanv1.PhaseAwaitingRollout:
+			if p.Status.Reason == string(decision.MergedWhileClosed) {
+				severity = corev1.EventTypeWarning
+			}
 		}
 		r.Recorder.Eventf(p, nil, severity, string(p.Status.Phase), "Promote", "%s: %s", p.Status.Reason, p.Status.Message)
 		log.FromContext(ctx).Info("promotion's phase changed", "from", before.Status.Phase, "to", p.Status.Phase, "reason", p.Status.Reason,
 			"environment", p.Spec.Environment, "revision", p.Spec.Revision, "number", p.Spec.Number)
 		r.metrics.count(p)
 	}
+	r.reportGates(ctx, before, p)
 	if c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.NotInGitCondition); c != nil && meta.FindStatusCondition(before.Status.Conditions, c.Type) == nil {
 		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, ReasonNotInGit, "Withdraw", "%s", cut(c.Message))
 		log.FromContext(ctx).Info("the environment runs a revision that Git does not have", "environment", p.Spec.Environment, "revision", p.Spec.Revision, "url", p.Status.URL)

@@ -480,17 +480,24 @@ func (w statusWriter) Patch(_ context.Context, o client.Object, patch client.Pat
 	return w.into(id, o)
 }
 
-// patched is a Pipeline of the resourceVersion in a merge patch, with the patch.
+// patched is a Pipeline of the resourceVersion in a JSON patch, with the patch.
 func (w statusWriter) patched(metadata *metav1.PartialObjectMetadata, patch client.Patch) client.Object {
 	content, err := patch.Data(metadata)
 	if err != nil {
 		panic(err)
 	}
-	var of metav1.PartialObjectMetadata
-	if err := json.Unmarshal(content, &of); err != nil {
+	operations, err := jsonpatch.DecodePatch(content)
+	if err != nil {
 		panic(err)
 	}
-	base, err := strconv.Atoi(of.ResourceVersion)
+	of := ""
+	for _, o := range operations {
+		if path, _ := o.Path(); path == "/metadata/resourceVersion" {
+			version, _ := o.ValueInterface()
+			of, _ = version.(string)
+		}
+	}
+	base, err := strconv.Atoi(of)
 	if err != nil {
 		panic(err)
 	}
@@ -498,7 +505,7 @@ func (w statusWriter) patched(metadata *metav1.PartialObjectMetadata, patch clie
 	if err != nil {
 		panic(err)
 	}
-	if document, err = jsonpatch.MergePatch(document, content); err != nil {
+	if document, err = operations.Apply(document); err != nil {
 		panic(err)
 	}
 	p := &pipelinesv1.Pipeline{}
@@ -549,7 +556,10 @@ type receiver struct{ *script }
 func (*receiver) Name() string                        { return "notification" }
 func (*receiver) Handles(s pipelinesv1.Strategy) bool { return s.Notification != nil }
 func (*receiver) Deadline() time.Duration             { return pastClaim / 2 }
-func (r *receiver) Promote(_ context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
+func (r *receiver) Promote(ctx context.Context, p *capstanv1.Promotion, permit strategy.Permit) (strategy.Result, error) {
+	if err := permit(ctx, strategy.StepNotify); err != nil {
+		return strategy.Result{}, err
+	}
 	r.do(call{kind: sendAct, name: p.Name, act: act{p.Spec.Environment, p.Spec.Revision, strategy.Identity(p), p.Status.Attempt.Number}})
 	return strategy.Result{State: strategy.Done, Message: "sent"}, nil
 }

@@ -18,6 +18,7 @@ type metrics struct {
 	leadSeconds    prometheus.Histogram
 	attempts       *prometheus.CounterVec
 	attemptSeconds *prometheus.HistogramVec
+	gateWait       *prometheus.HistogramVec
 }
 
 func newMetrics() *metrics {
@@ -40,11 +41,16 @@ func newMetrics() *metrics {
 			Help:    "Duration of an attempt, by strategy.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 9),
 		}, []string{"strategy"}),
+		gateWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "capstan_gate_wait_seconds",
+			Help:    "How long a gate of a promotion was closed before it opened, by type of gate (Soak, Window).",
+			Buckets: []float64{1, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
+		}, []string{"gate"}),
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.ended, m.leadSeconds, m.attempts, m.attemptSeconds}
+	return []prometheus.Collector{m.ended, m.leadSeconds, m.attempts, m.attemptSeconds, m.gateWait}
 }
 
 // count counts a promotion that has just entered its phase. The label reason is bounded:
@@ -65,6 +71,7 @@ const collectTimeout = 5 * time.Second
 var (
 	underWay = prometheus.NewDesc("capstan_promotions_under_way", "Promotions under way, by phase.", []string{"phase"}, nil)
 	oldest   = prometheus.NewDesc("capstan_promotion_oldest_seconds", "Age of the oldest promotion under way, by phase; use it for alerts.", []string{"phase"}, nil)
+	closed   = prometheus.NewDesc("capstan_gates_closed", "Gates that hold a promotion under way, by type of gate (Soak, Window).", []string{"gate"}, nil)
 	stalled  = prometheus.NewDesc("capstan_promotions_stalled", "Promotions with the condition Stalled: under way for too long, or failed.", nil, nil)
 )
 
@@ -82,6 +89,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- underWay
 	ch <- oldest
 	ch <- stalled
+	ch <- closed
 }
 
 // Collect implements prometheus.Collector.
@@ -96,6 +104,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		return // The cache has not started: there are no values yet.
 	}
 	number, age, stuck := map[capstanv1.PromotionPhase]float64{}, map[capstanv1.PromotionPhase]float64{}, 0.0
+	shut := map[capstanv1.GateType]float64{}
 	now := c.Clock.Now()
 	for i := range list.Items {
 		p := &list.Items[i]
@@ -105,14 +114,22 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		if p.Status.Phase.Finished() || p.Status.Phase == "" {
 			continue
 		}
+		for _, g := range p.Status.Gates {
+			if g.State != capstanv1.GateOpen && p.Status.Phase != capstanv1.PhaseAwaitingRollout {
+				shut[g.Type]++
+			}
+		}
 		number[p.Status.Phase]++
 		age[p.Status.Phase] = max(age[p.Status.Phase], now.Sub(p.CreationTimestamp.Time).Seconds())
 	}
 	for _, phase := range []capstanv1.PromotionPhase{
-		capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
 	} {
 		ch <- prometheus.MustNewConstMetric(underWay, prometheus.GaugeValue, number[phase], string(phase))
 		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age[phase], string(phase))
+	}
+	for _, gate := range []capstanv1.GateType{capstanv1.SoakGate, capstanv1.WindowGate} {
+		ch <- prometheus.MustNewConstMetric(closed, prometheus.GaugeValue, shut[gate], string(gate))
 	}
 	ch <- prometheus.MustNewConstMetric(stalled, prometheus.GaugeValue, stuck)
 }

@@ -2,6 +2,7 @@ package promotion
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -192,6 +193,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if v.pruned() {
+		return ctrl.Result{RequeueAfter: judgeEvery}, nil
+	}
 	if v.pipeline != nil && !r.Observed(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID) {
 		return ctrl.Result{RequeueAfter: observeDelay}, nil // Observations of an earlier process decide nothing.
 	}
@@ -216,12 +220,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case v.suspended():
 		return r.wait(p), nil
 	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
+		if aGateIsClosed(before) && !aGateIsClosed(p) {
+			r.follows.now(p.UID)
+		}
 		return r.follow(ctx, p, v)
+	case p.Status.Phase == capstanv1.PhaseAwaitingGates, p.Status.Phase == capstanv1.PhasePromoting && v.closed(p) != nil:
+		return ctrl.Result{RequeueAfter: v.untilJudged(p)}, nil
 	case p.Status.Phase == capstanv1.PhasePromoting:
 		if wait := r.untilFree(p, v); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhasePromoting) })
+	case p.Status.Phase == capstanv1.PhaseAwaitingApproval && !v.rules.Empty():
+		return r.sooner(v.untilJudged(p), p), nil
 	default:
 		return r.wait(p), nil
 	}
@@ -288,6 +299,10 @@ func (r *Reconciler) advanceUncached(ctx context.Context, p *capstanv1.Promotion
 		return nil, v, err
 	}
 	before = now.DeepCopy()
+	if v.pruned() {
+		*p = *now
+		return before, v, errPruned
+	}
 	r.advance(now, v, decision.OutcomeNone, "", "")
 	*p = *now
 	return before, v, nil
@@ -307,15 +322,18 @@ func (r *Reconciler) watchSecret(p *capstanv1.Promotion) {
 // wait requeues the promotion for the time when it is stalled. All other changes that it
 // waits for arrive as events.
 func (r *Reconciler) wait(p *capstanv1.Promotion) ctrl.Result {
-	if p.Status.StartTime == nil || stalledAlready(p) {
+	if p.Status.StartTime == nil || stalledAlready(p) || aGateIsClosed(p) {
 		return ctrl.Result{}
 	}
-	left := p.Status.StartTime.Add(r.StallAfter).Sub(r.Clock.Now())
+	left := r.oldSince(p).Add(r.StallAfter).Sub(r.Clock.Now())
 	return ctrl.Result{RequeueAfter: max(left, time.Second)}
 }
 
 // requeueOnConflict turns a conflict into a requeue: it is not an error.
 func requeueOnConflict(ctx context.Context, err error) (ctrl.Result, error) {
+	if errors.Is(err, errPruned) {
+		return ctrl.Result{RequeueAfter: judgeEvery}, nil
+	}
 	if apierrors.IsConflict(err) {
 		log.FromContext(ctx).V(1).Info("the Promotion changed meanwhile, reconciling again", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: raceDelay}, nil

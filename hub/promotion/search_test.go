@@ -64,7 +64,16 @@ type scenario struct {
 	recreate bool
 	// retry raises spec.retry of a promotion instead.
 	retry bool
+	// frozen is set if a freeze is in force at the beginning.
+	frozen bool
 }
+
+// freeze makes a window deny all promotions.
+func freeze(p *pipelinesv1.Pipeline) {
+	p.Spec.Gates = &pipelinesv1.Gates{Windows: []pipelinesv1.Window{{Name: "freeze", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow}}}}
+}
+
+func thaw(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil }
 
 func line(envs ...string) func(*pipelinesv1.Pipeline) {
 	return func(p *pipelinesv1.Pipeline) {
@@ -111,6 +120,9 @@ var scenarios = []scenario{
 	{name: "the source is renamed", line: []string{"dev", "staging", "prod"}, edit: rename("staging", renamed)},
 	{name: "the Pipeline is recreated", line: []string{"dev", "prod"}, recreate: true},
 	{name: "spec.retry is raised", line: []string{"dev", "prod"}, retry: true},
+	{name: "a freeze is lifted", line: []string{"dev", "prod"}, frozen: true, edit: thaw},
+	{name: "a freeze begins", line: []string{"dev", "staging", "prod"}, edit: freeze},
+	{name: "a freeze begins before an approval", line: []string{"dev", "prod"}, manual: true, edit: freeze},
 }
 
 // search explores the states of one scenario.
@@ -135,7 +147,11 @@ func newSearch(t testing.TB, s scenario) (*search, []state) {
 		Promotion: &pipelinesv1.Promotion{Manual: s.manual, Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
 	}}
 	p.Namespace, p.Name, p.UID, p.Generation = key.Namespace, key.Name, "pipeline-1", 1
+	p.Status.Schema = pipelinesv1.StatusSchema
 	line(s.line...)(p)
+	if s.frozen {
+		freeze(p)
+	}
 	initial := state{pipeline: x.intern(p), releases: 2, edits: 1, crashes: 1, ran: [clusterCount]uint8{1, 1, 1}}
 	initial = x.completed(initial) // Both hubs have observed 1.0 everywhere.
 	all := []state{initial}
@@ -289,6 +305,9 @@ func (x *search) sent(s state, r *run, c call) state {
 			x.fail(s, "%s was sent to %s after %s", c.act.revision, c.act.environment, before.revision)
 		}
 	}
+	if p := x.machine.pipeline(r.read); p != nil && p.Spec.Gates != nil {
+		x.fail(s, "%s was sent to %s in a freeze", c.act.revision, c.act.environment)
+	}
 	if c.act.number == 1 {
 		x.checkOvertaking(s, x.machine.pipeline(r.claimed), c.act)
 	}
@@ -405,7 +424,7 @@ func (x *search) createdAgain(s state) state {
 	p := &pipelinesv1.Pipeline{}
 	first := x.machine.pipeline(1)
 	first.DeepCopyInto(p)
-	p.Status = pipelinesv1.PipelineStatus{}
+	p.Status = pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema}
 	p.UID = types.UID("pipeline-2")
 	s.pipeline, s.deleted = x.intern(p), false
 	return s
@@ -514,6 +533,12 @@ func (x *search) checkEnd(s state) {
 		return
 	}
 	x.ended[s] = struct{}{}
+	if p := x.machine.pipeline(s.pipeline); p != nil && p.Spec.Gates != nil { // Nothing is promoted before the freeze ends.
+		p = p.DeepCopy()
+		thaw(p)
+		p.Generation++
+		s.pipeline = x.intern(p)
+	}
 	end := x.completed(s)
 	p := x.machine.pipeline(end.pipeline)
 	last := end.runs[cluster(p.Spec.Environments[0])]
@@ -583,7 +608,7 @@ func (x *search) explore(level []state, most int) (states, depth int) {
 // Every interleaving of two hubs, two releases, an edit of the Pipeline and a crash, within
 // a number of steps of an undisturbed promotion, keeps what the decision tables promise: a
 // revision is sent to an environment once, no environment is overtaken, no revision is
-// lost, and every end has a reason.
+// lost, nothing is sent in a freeze, and every end has a reason.
 func TestEveryInterleaving(t *testing.T) {
 	most := 150_000
 	if os.Getenv("CAPSTAN_SOAK") != "" {

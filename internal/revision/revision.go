@@ -1,6 +1,10 @@
 package revision
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+)
 
 // digits is the number of hexadecimal digits of a digest, for each algorithm that Flux
 // uses: sha1 and sha256 for Git, the others for OCI artifacts and buckets.
@@ -30,3 +34,13 @@ func Content(revision string) string {
 
 // Same returns whether two revisions have the same content.
 func Same(a, b string) bool { return a == b || Content(a) == Content(b) }
+
+// Older returns whether a is an older version than b. It is false unless both are semantic versions.
+func Older(a, b string) bool {
+	older, err := semver.NewVersion(a)
+	if err != nil {
+		return false
+	}
+	newer, err := semver.NewVersion(b)
+	return err == nil && older.LessThan(newer)
+}

@@ -130,6 +130,14 @@ func (s Soak) Left(wanted time.Duration) (left time.Duration, counts bool) {
 	return max(0, wanted-s.counted), s.now == Ready
 }
 
+// Restart returns the time after which the soak starts again if nothing changes; 0 if it will not.
+func (s Soak) Restart(tolerate time.Duration) time.Duration {
+	if s.now != Unready || s.counted == 0 {
+		return 0
+	}
+	return max(0, tolerate-s.unready) + time.Nanosecond
+}
+
 // A running soak is stored every eighth of its duration, within these.
 const leastStored, mostStored, storedPart = 5 * time.Minute, 15 * time.Minute, 8
 

@@ -93,22 +93,10 @@ func Parse(s Spec) (*Window, error) {
 	if s.Duration < minDuration || s.Duration > maxDuration {
 		return nil, &Error{"duration", fmt.Sprintf("%s is not between 1m and 744h", s.Duration)}
 	}
-	if w.zone, err = zoneOf(s.TimeZone); err != nil {
+	if w.zone, err = Zone(s.TimeZone); err != nil {
 		return nil, &Error{"timeZone", err.Error()}
 	}
 	return w, nil
-}
-
-// zoneOf finds a zone. Names that depend on the machine are refused.
-func zoneOf(name string) (*time.Location, error) {
-	if name == "" || name == "Local" {
-		return nil, errors.New("a schedule needs a time zone, such as Europe/Riga or UTC")
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not a time zone of the IANA database, such as Europe/Riga or UTC", name)
-	}
-	return zone, nil
 }
 
 const fields = cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow
@@ -260,32 +248,67 @@ func Judge(at time.Time, groups ...[]*Window) Verdict {
 	return v
 }
 
-// judge judges one instant. next is the first change of any window after it; zero for none.
+// judge judges one instant. Until next, Open does not change; zero if it never does.
 func judge(at time.Time, groups [][]*Window) (v Verdict, next time.Time) {
 	v = Verdict{Open: true, Group: -1, By: -1}
+	// What is open closes at the first of some instants, what is closed opens at the last of others.
+	closes, opens := limit{}, limit{}
 	for g, group := range groups {
 		var allows, allowed bool
-		opens, by := time.Time{}, -1
+		until, from, by := limit{}, limit{}, -1
 		for i, w := range group {
 			active, change := w.At(at)
-			if !change.IsZero() && (next.IsZero() || change.Before(next)) {
-				next = change
-			}
 			switch {
-			case w.Type() == Deny && active && v.Open:
-				v = Verdict{Group: g, By: i}
-			case w.Type() == Allow && active:
-				allows, allowed = true, true
-			case w.Type() == Allow:
-				allows = true
-				if by < 0 || (!change.IsZero() && (opens.IsZero() || change.Before(opens))) {
-					opens, by = change, i
+			case w.Type() == Deny && active:
+				opens.last(change)
+				if v.Open {
+					v = Verdict{Group: g, By: i}
 				}
+			case w.Type() == Deny:
+				closes.first(change)
+			case active:
+				allows, allowed = true, true
+				until.last(change)
+			default:
+				allows = true
+				if by < 0 || !change.IsZero() && (from.at.IsZero() || change.Before(from.at)) {
+					by = i
+				}
+				from.first(change)
 			}
 		}
-		if allows && !allowed && v.Open {
-			v = Verdict{Group: g, By: by}
+		switch {
+		case allowed:
+			closes.first(until.at)
+		case allows:
+			opens.last(from.at)
+			if v.Open {
+				v = Verdict{Group: g, By: by}
+			}
 		}
 	}
-	return v, next
+	if v.Open {
+		return v, closes.at
+	}
+	return v, opens.at
+}
+
+// limit is the first or the last of some instants, where zero is never.
+type limit struct {
+	at    time.Time
+	never bool
+}
+
+func (l *limit) first(t time.Time) {
+	if !t.IsZero() && (l.at.IsZero() || t.Before(l.at)) {
+		l.at = t
+	}
+}
+
+func (l *limit) last(t time.Time) {
+	if l.never = l.never || t.IsZero(); l.never {
+		l.at = time.Time{}
+	} else {
+		l.at = later(l.at, t)
+	}
 }

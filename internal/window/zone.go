@@ -1,6 +1,30 @@
 package window
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// zones are those that were loaded, by name: to load one takes longer than to judge a window.
+var zones sync.Map
+
+// Zone finds a zone of the IANA database. Names that depend on the machine are refused.
+func Zone(name string) (*time.Location, error) {
+	if known, is := zones.Load(name); is {
+		return known.(*time.Location), nil //nolint:errcheck,forcetypeassert // It has no others.
+	}
+	if name == "" || name == "Local" {
+		return nil, errors.New("a schedule needs a time zone, such as Europe/Riga or UTC")
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a time zone of the IANA database, such as Europe/Riga or UTC", name)
+	}
+	zones.Store(name, zone)
+	return zone, nil
+}
 
 // searched is how far the readings of a civil time may lie from the same time in UTC: zones are at
 // most 14 hours from UTC, and a zone that changes sides of the date line skips or repeats a day.

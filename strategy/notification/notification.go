@@ -104,7 +104,10 @@ func (*Strategy) Deadline() time.Duration { return deadline }
 
 // Promote posts the Flux event first and creates the Kubernetes Event last, so that the
 // Kubernetes Event is evidence that the receiver accepted the Flux event.
-func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
+func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion, permit strategy.Permit) (strategy.Result, error) {
+	if err := permit(ctx, strategy.StepNotify); err != nil {
+		return strategy.Result{}, err
+	}
 	if s.o.Address != "" {
 		if err := s.post(ctx, p); err != nil {
 			return strategy.Result{}, err

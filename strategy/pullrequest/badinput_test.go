@@ -83,7 +83,7 @@ func TestWhatCannotBeCarriedOut(t *testing.T) {
 			}
 			p := s.promotion(1, revision)
 			p.Status.Attempt.Failures = 2
-			_, err := s.Promote(t.Context(), p)
+			_, err := s.Promote(t.Context(), p, always)
 			expectReason(g, err, tc.reason, tc.part)
 			var terminal *strategy.TerminalError
 			g.Expect(errors.As(err, &terminal)).To(BeTrue())
@@ -105,7 +105,7 @@ func TestLoopbackIsNotCalled(t *testing.T) {
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
 	s.options.AllowLoopback = false
 	s.again()
-	_, err := s.Promote(t.Context(), s.promotion(1, "1.1.0"))
+	_, err := s.Promote(t.Context(), s.promotion(1, "1.1.0"), always)
 	expectReason(g, err, "InvalidSpec", "must not call")
 	g.Expect(s.server.Requests()).To(BeEmpty())
 }
@@ -128,7 +128,7 @@ func TestWhatHeals(t *testing.T) {
 					fault := fault
 					fault.Path = path
 					s.server.AddFault(fault)
-					_, err := s.Promote(t.Context(), p)
+					_, err := s.Promote(t.Context(), p, always)
 					g.Expect(err).To(HaveOccurred(), path)
 					var terminal *strategy.TerminalError
 					g.Expect(errors.As(err, &terminal)).To(BeFalse(), "%s: %v", path, err)
@@ -138,7 +138,7 @@ func TestWhatHeals(t *testing.T) {
 						g.Expect(later.After).To(Equal(time.Minute))
 						// All promotions leave the service alone, until its time has passed.
 						before := len(s.server.Requests())
-						_, err := s.Promote(t.Context(), p)
+						_, err := s.Promote(t.Context(), p, always)
 						g.Expect(err).To(HaveOccurred())
 						g.Expect(s.server.Requests()).To(HaveLen(before))
 						s.clock.Step(time.Minute)
@@ -158,7 +158,7 @@ func TestSecretIsReadAnew(t *testing.T) {
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitLab)
 	s.secret(func(d map[string][]byte) { d["token"] = []byte("expired-token-000") })
 	p := s.promotion(1, "1.1.0")
-	_, err := s.Promote(t.Context(), p)
+	_, err := s.Promote(t.Context(), p, always)
 	var terminal *strategy.TerminalError
 	g.Expect(errors.As(err, &terminal)).To(BeTrue())
 	g.Expect(terminal.Secret.Name).To(Equal(secretName))
@@ -218,7 +218,7 @@ func TestAwkwardEnvironments(t *testing.T) {
 				g.Expect(s.follow(p).State).To(Equal(strategy.Open))
 				return
 			}
-			_, err := s.Promote(t.Context(), p)
+			_, err := s.Promote(t.Context(), p, always)
 			expectReason(g, err, "NoMarker", "")
 			g.Expect(err.Error()).NotTo(ContainSubstring("\n"))
 		})
@@ -278,7 +278,7 @@ func TestEndsWithItsContext(t *testing.T) {
 			done := make(chan error, 1)
 			p := s.promotion(int64(i+1), fmt.Sprintf("1.1.%d", i))
 			go func() {
-				_, err := s.Promote(ctx, p)
+				_, err := s.Promote(ctx, p, always)
 				done <- err
 			}()
 			g.Eventually(func() bool {
@@ -300,6 +300,6 @@ func TestSecretOfTheOwnNamespaceOnly(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shared-" + s.ns}, Data: map[string][]byte{"token": []byte(providertest.Token)},
 	})).To(Succeed())
 	s.spec.SecretRef.Name = "shared-" + s.ns
-	_, err := s.Promote(t.Context(), s.promotion(1, "1.1.0"))
+	_, err := s.Promote(t.Context(), s.promotion(1, "1.1.0"), always)
 	expectReason(g, err, "SecretNotFound", s.ns+"/shared-")
 }

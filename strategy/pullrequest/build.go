@@ -9,6 +9,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/manifest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
@@ -169,7 +170,7 @@ func (a *act) rebuild(ctx context.Context, c *gitrepo.Clone, prs []provider.Pull
 		return built{}, err
 	}
 	if made.Hash != old {
-		if err := a.outranked(ctx); err != nil {
+		if err := a.may(ctx, strategy.StepPush); err != nil {
 			return built{}, err
 		}
 		if err := c.Push(ctx, a.branch, old, made); err != nil {

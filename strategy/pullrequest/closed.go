@@ -64,7 +64,7 @@ func (a *act) branchStands(ctx context.Context) (stands bool, err error) {
 // reopen opens a pull request again that the service closed late. It returns errChanged: the
 // next round reads what there is now.
 func (a *act) reopen(ctx context.Context, pr provider.PullRequest) error {
-	if err := a.outranked(ctx); err != nil {
+	if err := a.may(ctx, strategy.StepOpen); err != nil {
 		return err
 	}
 	if _, err := a.provider.Reopen(ctx, pr.Number); err != nil {

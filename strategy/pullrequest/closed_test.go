@@ -18,7 +18,7 @@ import (
 func (s *scene) atOnce(p *capstanv1.Promotion) (strategy.Result, error) {
 	p = p.DeepCopy()
 	p.Status.PullRequest = nil
-	return s.Promote(s.t.Context(), p)
+	return s.Promote(s.t.Context(), p, always)
 }
 
 // Gitea acts upon the deletion of a branch later, and closes the pull request that was opened

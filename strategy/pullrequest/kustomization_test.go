@@ -47,7 +47,7 @@ func TestARevisionThatNoFieldTakesIsNotWritten(t *testing.T) {
 				g.Expect(s.File(s.branch(), manifest)).To(Equal(source(s.ns, tc.field, tc.revision)))
 				return
 			}
-			_, err := s.Promote(t.Context(), p)
+			_, err := s.Promote(t.Context(), p, always)
 			expectReason(g, err, "UnwritableRevision", fmt.Sprintf("%s line 5 on branch %s: revision %s of Kustomization web cannot be written to the field %q", manifest, gittest.Base, tc.revision, tc.field))
 			g.Expect(err.Error()).To(ContainSubstring("with the strategy notification"))
 			g.Expect(s.pulls()).To(BeEmpty())

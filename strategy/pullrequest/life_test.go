@@ -151,7 +151,7 @@ func TestTheNextNumberAdopts(t *testing.T) {
 
 		// The first is not the highest any more: it touches nothing.
 		before := s.writes()
-		_, err := s.Promote(t.Context(), first)
+		_, err := s.Promote(t.Context(), first, always)
 		g.Expect(err).To(MatchError(ContainSubstring("higher number")))
 		s.withdraw(first, "a newer one took its place")
 		g.Expect(s.writes()).To(Equal(before))
@@ -174,7 +174,7 @@ func TestOutrankedOnTheWay(t *testing.T) {
 	g, s := NewWithT(t), newScene(t, pipelinesv1.GitHub)
 	first := s.promotion(1, "1.1.0")
 	s.promotion(2, "1.2.0")
-	_, err := s.Promote(t.Context(), first)
+	_, err := s.Promote(t.Context(), first, always)
 	g.Expect(err).To(MatchError(ContainSubstring("higher number")))
 	g.Expect(s.pulls()).To(BeEmpty())
 	g.Expect(s.Branches()).To(Equal([]string{gittest.Base}))
@@ -195,7 +195,7 @@ func TestBranchOfAnotherPipeline(t *testing.T) {
 		g.Expect(pullrequest.Branch(one)).To(Equal(pullrequest.Branch(other)))
 		s.promote(one)
 		before := s.server.PullRequests()
-		_, err := s.Promote(t.Context(), other)
+		_, err := s.Promote(t.Context(), other, always)
 		var terminal *strategy.TerminalError
 		g.Expect(errors.As(err, &terminal)).To(BeTrue(), "%v", err)
 		g.Expect(terminal.Reason).To(Equal(pullrequest.ReasonBranchTaken))
@@ -286,7 +286,7 @@ func TestCommitsBelowWeaves(t *testing.T) {
 				g.Expect(s.Show(s.branch(), "%P")).To(Equal(mustHead(s, gittest.Base)))
 				return
 			}
-			_, err := s.Promote(t.Context(), p)
+			_, err := s.Promote(t.Context(), p, always)
 			expectReason(g, err, "BranchModified", "Ann Operator")
 			g.Expect(mustHead(s, s.branch())).To(Equal(before))
 			g.Expect(s.pulls()).To(BeEmpty())
@@ -323,7 +323,7 @@ func TestCommitsOfAPerson(t *testing.T) {
 		g.Expect(result.PullRequest.ForeignSHA).To(Equal(byHand))
 		g.Expect(s.follow(p).PullRequest.ForeignSHA).To(Equal(byHand), "it stays so without another act")
 
-		_, err := s.Promote(t.Context(), s.promotion(2, "1.2.0"))
+		_, err := s.Promote(t.Context(), s.promotion(2, "1.2.0"), always)
 		expectReason(g, err, "BranchModified", "Ann Operator")
 		g.Expect(mustHead(s, s.branch())).To(Equal(byHand))
 		g.Expect(s.pulls()).To(Equal("open 1"))
@@ -361,11 +361,11 @@ func TestCommitsBeforeThePullRequest(t *testing.T) {
 			if killed {
 				s.server.AddFault(providertest.Fault{Method: http.MethodPost, Path: "pull", Status: http.StatusBadGateway, Times: 1})
 				s.server.AddFault(providertest.Fault{Method: http.MethodPost, Path: "merge_requests", Status: http.StatusBadGateway, Times: 1})
-				_, err := s.Promote(ctx, p)
+				_, err := s.Promote(ctx, p, always)
 				g.Expect(err).To(HaveOccurred())
 				s.server.ClearFaults()
 				s.again()
-				_, err = s.Promote(t.Context(), p)
+				_, err = s.Promote(t.Context(), p, always)
 				expectReason(g, err, "BranchModified", "Ann Operator")
 				g.Expect(s.pulls()).To(Equal("merged 1"), "nothing was opened")
 			} else {
@@ -408,7 +408,7 @@ func TestAmendedCommit(t *testing.T) {
 	amended := s.Amend(s.branch(), map[string]string{manifest: release(s.ns, "prod", "1.1.1")})
 	g.Expect(s.follow(p).State).To(Equal(strategy.Due))
 	g.Expect(s.promote(p).PullRequest.ForeignSHA).To(Equal(amended))
-	_, err := s.Promote(t.Context(), s.promotion(2, "1.2.0"))
+	_, err := s.Promote(t.Context(), s.promotion(2, "1.2.0"), always)
 	expectReason(g, err, "BranchModified", "")
 	g.Expect(mustHead(s, s.branch())).To(Equal(amended))
 }
@@ -565,7 +565,7 @@ func TestAcceptedButAnsweredWithAnError(t *testing.T) {
 				p := s.promotion(1, "1.1.0")
 				var err error
 				for range 6 {
-					if _, err = s.Promote(t.Context(), p); err == nil {
+					if _, err = s.Promote(t.Context(), p, always); err == nil {
 						break
 					}
 					var terminal *strategy.TerminalError

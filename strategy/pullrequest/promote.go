@@ -165,7 +165,7 @@ func (a *act) ensure(ctx context.Context, f sifted, b built) (provider.PullReque
 	if f.open != nil && f.mine {
 		return *f.open, nil
 	}
-	if err := a.outranked(ctx); err != nil {
+	if err := a.may(ctx, strategy.StepOpen); err != nil {
 		return provider.PullRequest{}, err
 	}
 	limits := a.provider.Limits()
@@ -249,9 +249,14 @@ func (a *act) decorate(ctx context.Context, pr provider.PullRequest) (notes []st
 }
 
 // merge merges the pull request if the service allows it and its head is the hub's own
-// commit. A refusal is not an error: the next poll tries again.
+// commit. A refusal, or a gate that
+// is closed, is not an error: the next poll tries again.
 func (a *act) merge(ctx context.Context, pr provider.PullRequest, head string) (provider.PullRequest, string, error) {
-	if err := a.outranked(ctx); err != nil {
+	var held *strategy.HeldError
+	switch err := a.may(ctx, strategy.StepMerge); {
+	case errors.As(err, &held):
+		return pr, held.Error(), nil
+	case err != nil:
 		return pr, "", err
 	}
 	merged, err := a.provider.Merge(ctx, pr.Number, provider.MergeOptions{HeadSHA: head, Message: message(a.p)})

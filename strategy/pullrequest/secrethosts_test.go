@@ -38,7 +38,7 @@ func TestASecretIsSentOnlyToItsHosts(t *testing.T) {
 		s.allow(&elsewhere)
 		p := s.promotion(1, "1.1.0")
 		p.Status.PullRequest = &capstanv1.PullRequestStatus{Number: 1, Branch: s.branch()}
-		_, promoted := s.Promote(t.Context(), p)
+		_, promoted := s.Promote(t.Context(), p, always)
 		_, followed := s.Follow(t.Context(), p)
 		_, withdrawn := s.Withdraw(t.Context(), p, "the source moved on")
 		for _, err := range []error{promoted, followed, withdrawn} {
@@ -63,7 +63,7 @@ func TestSecretHostsAreRequired(t *testing.T) {
 	s.options.RequireSecretHosts = true
 	s.again()
 	p := s.promotion(1, "1.1.0")
-	_, err := s.Promote(t.Context(), p)
+	_, err := s.Promote(t.Context(), p, always)
 	expectReason(g, err, "HostNotAllowed", "has no annotation capstan.dev/allowed-hosts")
 	g.Expect(s.server.Requests()).To(BeEmpty())
 	u, err := url.Parse(s.server.URL())

@@ -71,7 +71,7 @@ func (s *scene) carried(t *testing.T, workers int, all []*capstanv1.Promotion) [
 			for p := range due {
 				ctx, cancel := context.WithTimeout(t.Context(), s.Deadline())
 				began := time.Now()
-				result, err := s.Promote(ctx, p)
+				result, err := s.Promote(ctx, p, always)
 				cancel()
 				if err != nil || result.State != strategy.Open {
 					t.Errorf("%s: %s %v", p.Name, result.State, err)
@@ -139,7 +139,7 @@ func TestATransferBeyondTheDeadlineNamesTheFlag(t *testing.T) {
 	s.slowed(30 * time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), s.Deadline())
 	defer cancel()
-	_, err := s.Promote(ctx, p)
+	_, err := s.Promote(ctx, p, always)
 	g.Expect(err).To(MatchError(And(ContainSubstring("an attempt may take 8s"), ContainSubstring("raise --pull-request-deadline"))))
 	var terminal *strategy.TerminalError
 	g.Expect(errors.As(err, &terminal)).To(BeFalse())
@@ -161,7 +161,7 @@ func TestGitThatHangsIsNoticedWhileTheAPIResponds(t *testing.T) {
 	s.server.AddFault(providertest.Fault{Path: "/info/refs", Hang: true})
 	for i, p := range due {
 		began := time.Now()
-		_, err := s.Promote(t.Context(), p)
+		_, err := s.Promote(t.Context(), p, always)
 		var later *strategy.RetryAfterError
 		refused := errors.As(err, &later) && later.Untried
 		g.Expect(refused).To(Equal(i == 3), "attempt %d: %v", i+1, err)

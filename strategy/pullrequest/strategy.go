@@ -91,10 +91,11 @@ func (*Strategy) Handles(spec pipelinesv1.Strategy) bool { return spec.PullReque
 func (s *Strategy) Deadline() time.Duration { return s.o.Deadline }
 
 // Promote implements strategy.Strategy.
-func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion) (strategy.Result, error) {
+func (s *Strategy) Promote(ctx context.Context, p *capstanv1.Promotion, permit strategy.Permit) (strategy.Result, error) {
 	var result strategy.Result
 	err := s.with(ctx, p, func(ctx context.Context, a *act) error {
 		var err error
+		a.permit = permit
 		result, err = a.promote(ctx)
 		return err
 	})
@@ -144,6 +145,8 @@ type act struct {
 	p      *capstanv1.Promotion
 	spec   *pipelinesv1.PullRequestPromotion
 	branch string
+	// permit is asked before each step of a promotion.
+	permit strategy.Permit
 	// api is the right to call the service's API.
 	api *pass
 	// upToDate requires the branch to be built on the head of the base branch, because the
@@ -247,6 +250,15 @@ func (a *act) outranked(ctx context.Context) error {
 		err = errOutranked
 	}
 	return err
+}
+
+// may is called before each step of a promotion: it returns an error if the step is held, or if
+// a promotion with a higher number exists.
+func (a *act) may(ctx context.Context, step strategy.Step) error {
+	if err := a.permit(ctx, step); err != nil {
+		return err
+	}
+	return a.outranked(ctx)
 }
 
 // errOutranked is returned when a promotion with a higher number exists. The hub reconciles

@@ -64,7 +64,7 @@ func TestATarpitDelaysNobodyElse(t *testing.T) {
 				group.Go(func() {
 					for p := range due {
 						ctx, cancel := context.WithTimeout(ctx, good.Deadline())
-						_, err := good.Promote(ctx, p)
+						_, err := good.Promote(ctx, p, always)
 						cancel()
 						var later *strategy.RetryAfterError
 						switch {

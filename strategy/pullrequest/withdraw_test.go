@@ -47,7 +47,7 @@ func TestAdoptedWhileItIsWithdrawn(t *testing.T) {
 						return false
 					}
 					s.server.BeforeActs(nil)
-					result, err := other.Promote(t.Context(), second)
+					result, err := other.Promote(t.Context(), second, always)
 					g.Expect(err).NotTo(HaveOccurred())
 					g.Expect(result.State).To(Equal(strategy.Open))
 					second.Status.PullRequest, adopted = result.PullRequest, true

@@ -45,6 +45,8 @@ type hosted struct {
 	dir  string
 	// killer of the hub that calls; nil for one that lives.
 	killer atomic.Pointer[killer]
+	// before is called before each request takes effect; nil for none.
+	before atomic.Pointer[func(*http.Request)]
 }
 
 // forge is a service that tests control: a real Git repository behind the published API of
@@ -101,6 +103,9 @@ func (w *world) manifest(env, version string) string {
 // and before the answer is received.
 func (f *hosted) deadly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if before := f.before.Load(); before != nil {
+			(*before)(r)
+		}
 		k := f.killer.Load()
 		if k == nil || !k.aims(r) {
 			next.ServeHTTP(w, r)
@@ -122,6 +127,17 @@ func (f *hosted) deadly(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// once calls do before the first request of a method whose path has a part.
+func (f *hosted) once(method, part string, do func()) {
+	var done atomic.Bool
+	before := func(r *http.Request) {
+		if r.Method == method && strings.Contains(r.URL.Path, part) && done.CompareAndSwap(false, true) {
+			do()
+		}
+	}
+	f.before.Store(&before)
 }
 
 // pulling is the strategy over the world's service, if it has one.

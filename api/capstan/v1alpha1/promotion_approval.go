@@ -76,3 +76,14 @@ func (p *Promotion) Run() int64 {
 func (p *Promotion) Approved() bool {
 	return p.Spec.Manual && p.Spec.Approval != nil && p.Spec.Approval.Retry == p.Run()
 }
+
+// WaitsForApproval returns whether the present run needs an approval that was not given: the
+// promotion is manual, and was not carried out yet. It may also wait for gates; the approval then
+// has its effect when they open.
+func (p *Promotion) WaitsForApproval() bool {
+	switch p.Status.Phase { //nolint:exhaustive // In the others it waits for nothing, or was approved.
+	case "", PhaseAwaitingGates, PhaseAwaitingApproval:
+		return p.Spec.Manual && !p.Approved()
+	}
+	return false
+}

@@ -149,12 +149,14 @@ type PromotionBase struct {
 }
 
 // PromotionPhase is a phase in the lifecycle of a promotion.
-// +kubebuilder:validation:Enum=AwaitingApproval;Promoting;AwaitingMerge;AwaitingRollout;Succeeded;Failed;Rejected;Superseded
+// +kubebuilder:validation:Enum=AwaitingGates;AwaitingApproval;Promoting;AwaitingMerge;AwaitingRollout;Succeeded;Failed;Rejected;Superseded
 type PromotionPhase string
 
 // Phases in the lifecycle of a promotion. Package hub/pipeline/decision contains the
 // table of transitions.
 const (
+	// PhaseAwaitingGates: the promotion waits until all gates of the environment are open.
+	PhaseAwaitingGates PromotionPhase = "AwaitingGates"
 	// PhaseAwaitingApproval: the promotion waits for spec.approval.
 	PhaseAwaitingApproval PromotionPhase = "AwaitingApproval"
 	// PhasePromoting: the strategy executes the promotion.
@@ -180,7 +182,7 @@ func (p PromotionPhase) Finished() bool {
 	switch p {
 	case PhaseSucceeded, PhaseFailed, PhaseRejected, PhaseSuperseded:
 		return true
-	case "", PhaseAwaitingApproval, PhasePromoting, PhaseAwaitingMerge, PhaseAwaitingRollout:
+	case "", PhaseAwaitingGates, PhaseAwaitingApproval, PhasePromoting, PhaseAwaitingMerge, PhaseAwaitingRollout:
 		return false
 	}
 	return false
@@ -256,6 +258,28 @@ type PromotionStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	OtherApprovals []ApprovalRecord `json:"otherApprovals,omitempty"`
 
+	// Gates of the environment as they were judged last. They are not judged any more when the
+	// promotion was carried out.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Gates []GateStatus `json:"gates,omitempty"`
+
+	// GatesOpenTime is when all gates opened that were closed before. A promotion is as old as
+	// this for the condition Stalled.
+	// +optional
+	GatesOpenTime *metav1.Time `json:"gatesOpenTime,omitempty"`
+
+	// ExpectedTime is when all gates will be open if nothing changes; absent if that is not
+	// known, or if they are open.
+	// +optional
+	ExpectedTime *metav1.Time `json:"expectedTime,omitempty"`
+
+	// SoakedSeconds is how long the revision soaked in the source environment, when that left it.
+	// +optional
+	SoakedSeconds int64 `json:"soakedSeconds,omitempty"`
+
 	// Attempt is the newest attempt to execute the promotion. The hub writes it before
 	// the attempt begins.
 	// +optional
@@ -288,6 +312,59 @@ type PromotionStatus struct {
 	// while the environment runs the revision and Git does not have it (condition NotInGit).
 	// +optional
 	Withdrawn bool `json:"withdrawn,omitempty"`
+}
+
+// GateType names a kind of gate.
+// +kubebuilder:validation:Enum=Soak;Window
+type GateType string
+
+// Types of gates.
+const (
+	SoakGate   GateType = "Soak"
+	WindowGate GateType = "Window"
+)
+
+// GateState is the state of a gate.
+// +kubebuilder:validation:Enum=Open;Closed;Invalid
+type GateState string
+
+// States of a gate. One that is invalid is closed until its spec is corrected.
+const (
+	GateOpen    GateState = "Open"
+	GateClosed  GateState = "Closed"
+	GateInvalid GateState = "Invalid"
+)
+
+// GateStatus is the state of one gate.
+type GateStatus struct {
+	// Name of the gate.
+	// +required
+	Name string `json:"name"`
+
+	// Type of the gate.
+	// +required
+	Type GateType `json:"type"`
+
+	// State of the gate.
+	// +required
+	State GateState `json:"state"`
+
+	// Reason for the state, in one word.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Message for users: what it waits for.
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// LastTransitionTime is when the state changed last.
+	// +optional
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
+
+	// NextChangeTime is when the state changes next if nothing else changes; absent if that is
+	// not known.
+	// +optional
+	NextChangeTime *metav1.Time `json:"nextChangeTime,omitempty"`
 }
 
 // PullRequestStatus is the observed state of a pull request.
@@ -339,6 +416,7 @@ type SecretVersion struct {
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=".spec.revision"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=".status.phase"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=".status.reason"
+// +kubebuilder:printcolumn:name="Expected",type=string,JSONPath=".status.expectedTime"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="Approved By",type=string,JSONPath=".status.approval.by",priority=1
 // +kubebuilder:printcolumn:name="Attempts",type=integer,JSONPath=".status.attempt.number",priority=1

@@ -26,6 +26,11 @@ type PipelineSpec struct {
 	// +optional
 	Promotion *Promotion `json:"promotion,omitempty"`
 
+	// Gates are the conditions under which a revision is promoted into an environment that
+	// has no gates of its own.
+	// +optional
+	Gates *Gates `json:"gates,omitempty"`
+
 	// Suspend stops new promotions and every external action of the current ones.
 	// Capstan continues to observe the targets and to update the status.
 	// +optional
@@ -47,6 +52,10 @@ type Environment struct {
 	// environment.
 	// +optional
 	Promotion *Promotion `json:"promotion,omitempty"`
+
+	// Gates replace all gates of the pipeline for promotions into this environment.
+	// +optional
+	Gates *Gates `json:"gates,omitempty"`
 }
 
 // Target is a namespace in a cluster.
@@ -167,6 +176,13 @@ type PipelineStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// Schema is set by the CRD itself. It is absent if the Pipeline is served by a CRD that
+	// does not keep gates; the hub then promotes nothing and writes nothing.
+	// +optional
+	// +kubebuilder:default=gates1
+	// +kubebuilder:validation:MaxLength=32
+	Schema string `json:"schema,omitempty"`
+
 	// Conditions are Ready, PromotionPending, Stalled and AppShared.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -216,6 +232,11 @@ type AgreedRevision struct {
 	// return to an earlier revision from no change.
 	// +required
 	Sequence int64 `json:"sequence"`
+
+	// Soak is how long the environment has been healthy with the revision. It is absent
+	// unless the gates of the next environment have a soak.
+	// +optional
+	Soak *SoakStatus `json:"soak,omitempty"`
 }
 
 // PromotionSummary is a summary of the newest Promotion (promotions.capstan.dev) into an

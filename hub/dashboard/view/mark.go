@@ -91,7 +91,7 @@ func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
 	switch phase {
 	case capstanv1.PhaseAwaitingApproval:
 		return Mark{Asking, phaseWord(phase)}
-	case "", capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
 		return Mark{Busy, phaseWord(phase)}
 	case capstanv1.PhaseSucceeded:
 		return Mark{Good, phaseWord(phase)}
@@ -107,6 +107,8 @@ func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
 
 func phaseWord(phase capstanv1.PromotionPhase) string {
 	switch phase {
+	case capstanv1.PhaseAwaitingGates:
+		return "Awaiting gates"
 	case capstanv1.PhaseAwaitingApproval:
 		return "Awaiting approval"
 	case capstanv1.PhaseAwaitingMerge:
@@ -145,6 +147,6 @@ func targetMark(seen *pipelinesv1.TargetStatus, stale bool) Mark {
 // Words are the states of the filters, worst first.
 var (
 	connectionWords = []string{"Unreachable", "Auth failed", "Stale", "Unknown", "Degraded", "Connecting", "Ready", "Unused", "Removed"}
-	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
-	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Succeeded", "Superseded"}
+	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
+	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Succeeded", "Superseded"}
 )

@@ -166,7 +166,7 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 	}
 	status := p.Status.Environments[env.Name]
 	if status != nil && status.Promotion != nil {
-		cell.Move = move(p.Namespace, status.Promotion, scope)
+		cell.Move = move(p.Namespace, status, scope)
 	}
 	if e > 0 {
 		if before := p.Status.Environments[p.Spec.Environments[e-1].Name]; before != nil && before.Agreed != nil {
@@ -178,17 +178,18 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 	return cell
 }
 
-// move returns the promotion of a summary; nil when it succeeded or was superseded.
-func move(namespace string, s *pipelinesv1.PromotionSummary, scope Scope) *Move {
+// move returns the newest promotion into an environment; nil when it succeeded or was superseded.
+func move(namespace string, env *pipelinesv1.EnvironmentStatus, scope Scope) *Move {
+	s := env.Promotion
 	phase := capstanv1.PromotionPhase(s.Phase)
 	switch phase {
 	case capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded:
 		return nil
-	case "", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
 		capstanv1.PhaseFailed, capstanv1.PhaseRejected:
 	}
 	m := &Move{Mark: phaseMark(phase, false), Revision: s.Revision, Reason: s.Reason, Message: s.Message, URL: s.URL}
-	if phase == capstanv1.PhaseAwaitingApproval && scope.Approve.Has(namespace) {
+	if env.WaitingApproval.Revision == s.Revision && scope.Approve.Has(namespace) {
 		m.Approve = ApprovePath(namespace, s.Name)
 	}
 	return m

@@ -149,7 +149,7 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 
 // Approvable reports whether a promotion waits for an approval.
 func Approvable(p *capstanv1.Promotion) bool {
-	return p.Spec.Manual && !p.Approved() && p.Status.Phase == capstanv1.PhaseAwaitingApproval
+	return p.Status.Phase != "" && p.WaitsForApproval()
 }
 
 // who returns the text that says how a promotion was approved.

@@ -289,6 +289,7 @@ func TestMatrix(t *testing.T) {
 	p := &f.Pipelines[0]
 	p.Status.Environments["dev"].Agreed.Revision = "1.1.0"
 	p.Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "shop-prod-1", Phase: "AwaitingApproval", Revision: "1.1.0"}
+	p.Status.Environments["prod"].WaitingApproval.Revision = "1.1.0"
 	p.Spec.Environments[1].Targets = append(p.Spec.Environments[1].Targets, pipelinesv1.Target{Namespace: "shop2"})
 	p.Status.Environments["staging"].Targets = append(p.Status.Environments["staging"].Targets, pipelinesv1.TargetStatus{Ready: true, Revision: "0.9.0"})
 	row := data[Row](Pipelines(f, Everything(), Query{}), "rows")[0]
@@ -367,7 +368,7 @@ func TestPhaseWords(t *testing.T) {
 		if phase != "" {
 			g.Expect(promotionWords).To(ContainElement(phaseMark(phase, true).Word))
 		}
-		if m := move("apps", &pipelinesv1.PromotionSummary{Phase: string(phase)}, Everything()); m != nil {
+		if m := move("apps", &pipelinesv1.EnvironmentStatus{Promotion: &pipelinesv1.PromotionSummary{Phase: string(phase)}}, Everything()); m != nil {
 			g.Expect(pipelineWords).To(ContainElement(m.Mark.Word))
 		}
 	}

@@ -37,6 +37,12 @@ type Question struct {
 	// Ahead is whether the environment got a later revision than the candidate, from an
 	// environment that is not its source any more.
 	Ahead bool
+	// Soaking is whether the candidate has not soaked in the source yet as long as the gates of the
+	// environment require.
+	Soaking bool
+	// Qualified is whether the newest promotion is in flight and its revision has soaked, and the
+	// source did not go back since.
+	Qualified bool
 }
 
 // Verdict is the answer to a Question.
@@ -66,6 +72,7 @@ const (
 	PromotionRestored   Reason = "PromotionRestored"
 	AlreadyDecided      Reason = "AlreadyDecided"
 	EnvironmentAhead    Reason = "EnvironmentAhead"
+	KeepsQualified      Reason = "KeepsQualified"
 	NewRevision         Reason = "NewRevision"
 )
 
@@ -121,6 +128,9 @@ var decisionTable = []decisionRow{
 	{EnvironmentAhead, "a later revision was carried out into the environment, from an environment that is not its source any more", false,
 		"The line was edited, and what the source runs is older. Its next revision is promoted.",
 		func(q Question) bool { return q.Ahead }},
+	{KeepsQualified, "the candidate soaks, and the newest promotion is in flight with a revision that has soaked", false,
+		"A source that changes often would otherwise starve the environment. The candidate replaces it when it has soaked.",
+		func(q Question) bool { return q.Soaking && q.Qualified }},
 	{NewRevision, "otherwise", true,
 		"The environment does not run the candidate, and no promotion exists for it yet.",
 		func(Question) bool { return true }},

@@ -31,6 +31,8 @@ func Document() string {
 	b.WriteString("- `spec.suspend` of the Pipeline blocks a promotion in Promoting: it makes no attempt.\n")
 	b.WriteString("- `spec.retry` starts a finished promotion again. A raise before the end has no effect: an admission policy refuses\n")
 	b.WriteString("  it, and the hub ignores it (`status.ignoredRetry`).\n")
+	b.WriteString("- `spec.gates` of the Pipeline, or of the environment, are read again before each step outside: a push, a pull\n")
+	b.WriteString("  request, a merge, a notification. In Promoting and AwaitingMerge a closed gate holds the next step.\n")
 	b.WriteString("- Each run of a manual promotion needs its own approval: `spec.approval.retry` names the run.\n")
 	b.WriteString("- The hub removes `metadata.managedFields` of a promotion that succeeded or was superseded, an hour after its end. A\n")
 	b.WriteString("  `kubectl apply --server-side` of it then conflicts with `before-first-apply`; `kubectl patch` does not.\n")
@@ -51,7 +53,8 @@ func Document() string {
 		}
 		fmt.Fprintf(&b, "| %d | %s | %s | %s | `%s` |\n", i+1, strings.Join(from, ", "), row.when, phaseText(row.to), row.reason)
 	}
-	b.WriteString("\nIf the strategy gives a reason for Failed, that reason replaces `Impossible`.\n")
+	b.WriteString("\nIn AwaitingGates, the reason of the first closed gate replaces `GateClosed`.\n")
+	b.WriteString("If the strategy gives a reason for Failed, that reason replaces `Impossible`.\n")
 	return b.String()
 }
 

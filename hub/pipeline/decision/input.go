@@ -7,6 +7,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
@@ -27,7 +28,18 @@ func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capsta
 	}
 	q.SameOrigin = sameOrigin(p, promotions, q)
 	q.Ahead = ahead(LineOf(p), promotions, q)
+	if soak := gate.For(p, i).Soak(); soak != nil && q.Source.Agreed != nil {
+		q.Soaking = !soak.Done(gate.Facts{Source: q.Source.Name, Revision: q.Source.Agreed.Revision, Agreed: q.Source.Agreed})
+		q.Qualified = qualified(q, soak)
+	}
 	return q
+}
+
+// qualified returns whether the newest promotion is in flight, goes on, and has the present intent.
+func qualified(q Question, soak *gate.Soak) bool {
+	n := q.Into.Ledger.Newest()
+	return n != nil && !n.Former && !n.Phase.Finished() && q.Into.Intent != nil && n.Intent.Equal(*q.Into.Intent) &&
+		!revision.Same(n.Revision, q.Source.Agreed.Revision) && q.Into.Ledger.Qualified(*n, soak, q.Source.Agreed.Revision)
 }
 
 func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capstanv1.Promotion, i int) Environment {

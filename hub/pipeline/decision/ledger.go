@@ -10,6 +10,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
@@ -42,6 +43,8 @@ type Entry struct {
 	Created time.Time
 	// Pipeline is the UID of its Pipeline.
 	Pipeline types.UID
+	// Soaked is how long the revision soaked in the source, as the promotion has recorded it.
+	Soaked time.Duration
 	// BusyUntil is when the newest attempt ends at the latest, if it has no outcome yet.
 	BusyUntil time.Time
 }
@@ -70,6 +73,7 @@ func EntryOf(p *capstanv1.Promotion) Entry {
 		CarriedOut: p.Status.CarriedOutTime != nil,
 		Created:    p.CreationTimestamp.Time,
 		Pipeline:   p.Spec.Pipeline.UID,
+		Soaked:     time.Duration(p.Status.SoakedSeconds) * time.Second,
 	}
 	if a := p.Status.Attempt; a != nil && a.Error == "" {
 		e.BusyUntil = a.NextAttemptTime.Time
@@ -210,4 +214,11 @@ func (l Ledger) NewestFor(candidate string) *Entry {
 // HasEarlier returns whether a promotion with a lower number than n is for the revision.
 func (l Ledger) HasEarlier(candidate string, n int64) bool {
 	return slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Number < n && revision.Same(e.Revision, candidate) })
+}
+
+// Qualified returns whether a promotion goes on although its source agreed on another revision: its
+// own has soaked as long as the gates require, and the source did not go back, to an older version or
+// to one that was promoted before. Without a required soak no promotion goes on.
+func (l Ledger) Qualified(e Entry, soak *gate.Soak, agreed string) bool {
+	return soak != nil && e.Soaked >= soak.For && !revision.Older(agreed, e.Revision) && !l.HasEarlier(agreed, e.Number)
 }

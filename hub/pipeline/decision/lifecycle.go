@@ -40,10 +40,16 @@ type Facts struct {
 	Newer bool
 	// Runs: every target of the environment runs the revision, fresh and ready.
 	Runs bool
-	// SourceMovedOn: the source agreed on another revision.
+	// SourceMovedOn: the source agreed on another revision, and this one has not soaked there, or
+	// the source went back. Without a soak, each has.
 	SourceMovedOn bool
 	// EnvironmentMovedOn: the environment agreed on a revision that no promotion is for.
 	EnvironmentMovedOn bool
+	// GateClosed: a gate of the environment is closed.
+	GateClosed bool
+	// Begun: an attempt was made, or there is a pull request. Its steps wait for the gates one
+	// by one.
+	Begun bool
 	// Manual: an approval is required.
 	Manual bool
 	// Approved: the approval of this run was given.
@@ -62,6 +68,9 @@ type Facts struct {
 	Outcome Outcome
 }
 
+// waits returns whether a promotion that has done nothing yet waits for its gates.
+func (f Facts) waits() bool { return f.GateClosed && !f.Begun }
+
 // PhaseReason is the reason of a phase, except those that a strategy gives to Failed.
 type PhaseReason string
 
@@ -76,11 +85,13 @@ const (
 	SourceMovedOn      PhaseReason = "SourceMovedOn"
 	SourceChanged      PhaseReason = "SourceChanged"
 	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
+	GateClosed         PhaseReason = "GateClosed"
 	ApprovalRequired   PhaseReason = "ApprovalRequired"
 	Approved           PhaseReason = "Approved"
 	Automatic          PhaseReason = "Automatic"
 	PullRequestOpened  PhaseReason = "PullRequestOpened"
 	PullRequestMerged  PhaseReason = "PullRequestMerged"
+	MergedWhileClosed  PhaseReason = "MergedWhileClosed"
 	PullRequestClosed  PhaseReason = "PullRequestClosed"
 	CarriedOut         PhaseReason = "CarriedOut"
 	Impossible         PhaseReason = "Impossible"
@@ -104,10 +115,11 @@ const created capstanv1.PromotionPhase = ""
 
 var (
 	inFlight = []capstanv1.PromotionPhase{
-		created, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		created, capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting,
+		capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
 	}
-	beforeRollout = inFlight[:4]
-	beforeAct     = inFlight[:2]
+	beforeRollout = inFlight[:5]
+	beforeAct     = inFlight[:3]
 	finished      = []capstanv1.PromotionPhase{
 		capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded,
 	}
@@ -126,7 +138,7 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.Runs && !f.Tried }},
 	{inFlight, "every target runs the revision", capstanv1.PhaseSucceeded, RolledOut,
 		func(f Facts) bool { return f.Runs }},
-	{inFlight, "the source agreed on another revision", capstanv1.PhaseSuperseded, SourceMovedOn,
+	{inFlight, "the source agreed on another revision, and the revision has not soaked there or the source went back", capstanv1.PhaseSuperseded, SourceMovedOn,
 		func(f Facts) bool { return f.SourceMovedOn }},
 	{inFlight, "the environment agreed on a revision that no promotion is for", capstanv1.PhaseSuperseded, EnvironmentMovedOn,
 		func(f Facts) bool { return f.EnvironmentMovedOn }},
@@ -134,16 +146,20 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.PromotionRemoved && !f.MaybeSent }},
 	{beforeRollout, "another environment is the source now, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceChanged,
 		func(f Facts) bool { return f.SourceChanged && !f.MaybeSent }},
-	{in(created), "manual, and this run is not approved", capstanv1.PhaseAwaitingApproval, ApprovalRequired,
-		func(f Facts) bool { return f.Manual && !f.Approved }},
-	{beforeAct, "manual, and this run is approved", capstanv1.PhasePromoting, Approved,
-		func(f Facts) bool { return f.Manual && f.Approved }},
-	{beforeAct, "not manual", capstanv1.PhasePromoting, Automatic,
-		func(f Facts) bool { return !f.Manual }},
+	{in(created, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting), "a gate is closed, and nothing was done outside", capstanv1.PhaseAwaitingGates, GateClosed,
+		Facts.waits},
+	{in(created, capstanv1.PhaseAwaitingGates), "all gates are open, manual, and this run is not approved", capstanv1.PhaseAwaitingApproval, ApprovalRequired,
+		func(f Facts) bool { return f.Manual && !f.Approved && !f.waits() }},
+	{beforeAct, "all gates are open, manual, and this run is approved", capstanv1.PhasePromoting, Approved,
+		func(f Facts) bool { return f.Manual && f.Approved && !f.waits() }},
+	{beforeAct, "all gates are open, and not manual", capstanv1.PhasePromoting, Automatic,
+		func(f Facts) bool { return !f.Manual && !f.waits() }},
 	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge), "the strategy reports that it cannot be carried out", capstanv1.PhaseFailed, Impossible,
 		func(f Facts) bool { return f.Outcome == OutcomeImpossible }},
 	{in(capstanv1.PhasePromoting), "a pull request is open", capstanv1.PhaseAwaitingMerge, PullRequestOpened,
 		func(f Facts) bool { return f.Outcome == OutcomeOpen }},
+	{in(capstanv1.PhaseAwaitingMerge), "the pull request was merged while a gate was closed", capstanv1.PhaseAwaitingRollout, MergedWhileClosed,
+		func(f Facts) bool { return f.Outcome == OutcomeMerged && f.GateClosed }},
 	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge), "the pull request was merged", capstanv1.PhaseAwaitingRollout, PullRequestMerged,
 		func(f Facts) bool { return f.Outcome == OutcomeMerged }},
 	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge), "a user closed the pull request", capstanv1.PhaseRejected, PullRequestClosed,

@@ -1,0 +1,282 @@
+package gate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/internal/window"
+)
+
+// Reasons of gates. Those of closed and invalid gates are also reasons of the phase AwaitingGates.
+const (
+	// ReasonSoaked: the soak is done.
+	ReasonSoaked = "Soaked"
+	// ReasonSoaking: the soak counts.
+	ReasonSoaking = "Soaking"
+	// ReasonSoakPaused: the soak does not count at present, and was not restarted.
+	ReasonSoakPaused = "SoakPaused"
+	// ReasonSourceUnready: a target of the source is not ready. The soak restarts if that lasts.
+	ReasonSourceUnready = "SourceUnready"
+	// ReasonSourceRunsAnother: the source does not run the revision, and it has not soaked there.
+	ReasonSourceRunsAnother = "SourceRunsAnother"
+	// ReasonAllowed: no window keeps promotions from beginning.
+	ReasonAllowed = "Allowed"
+	// ReasonFrozen: a window of type Deny is active.
+	ReasonFrozen = "Frozen"
+	// ReasonOutsideWindow: no window of type Allow is active.
+	ReasonOutsideWindow = "OutsideWindow"
+	// ReasonInvalidGate: the spec of the gate is invalid.
+	ReasonInvalidGate = "InvalidGate"
+)
+
+// Names of gates.
+const (
+	nameSoak    = "soak"
+	nameWindows = "windows"
+)
+
+// Facts are what gates are judged by.
+type Facts struct {
+	// Now is the wall clock, for windows.
+	Now time.Time
+	// Source is the name of the environment that the revision comes from.
+	Source string
+	// Revision that is promoted.
+	Revision string
+	// Agreed is the agreement of the source as the status has it; nil if there is none.
+	Agreed *pipelinesv1.AgreedRevision
+	// Soaked is how long the revision soaked before the source left it (PromotionStatus.SoakedSeconds).
+	Soaked time.Duration
+}
+
+// FactsOf returns what the gates of a promotion are judged by. p is its Pipeline.
+func FactsOf(p *pipelinesv1.Pipeline, promotion *capstanv1.Promotion, now time.Time) Facts {
+	f := Facts{
+		Now: now, Source: promotion.Spec.Source.Environment, Revision: promotion.Spec.Revision,
+		Soaked: time.Duration(promotion.Status.SoakedSeconds) * time.Second,
+	}
+	if status := p.Status.Environments[f.Source]; status != nil {
+		f.Agreed = status.Agreed
+	}
+	return f
+}
+
+// Result is the judgement of one gate.
+type Result struct {
+	Name    string
+	Type    capstanv1.GateType
+	State   capstanv1.GateState
+	Reason  string
+	Message string
+	// Change is when State changes next if nothing else does; zero if that is not known.
+	Change time.Time
+}
+
+// Open returns whether a promotion may go on.
+func (r Result) Open() bool { return r.State == capstanv1.GateOpen }
+
+// Judge returns the results of all gates, the soak first.
+func (r Rules) Judge(f Facts) []Result {
+	var all []Result
+	switch {
+	case r.wrongSoak != nil:
+		all = append(all, invalid(nameSoak, capstanv1.SoakGate, r.wrongSoak))
+	case r.soak != nil:
+		all = append(all, r.soak.judge(f))
+	}
+	switch {
+	case r.wrongWindows != nil:
+		all = append(all, invalid(nameWindows, capstanv1.WindowGate, r.wrongWindows))
+	case len(r.windows) > 0:
+		all = append(all, r.judgeWindows(f.Now))
+	}
+	return all
+}
+
+// FirstClosed returns the first gate that is not open; nil if all are open.
+func FirstClosed(all []Result) *Result {
+	for i := range all {
+		if !all[i].Open() {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func invalid(name string, kind capstanv1.GateType, err error) Result {
+	return Result{
+		Name: name, Type: kind, State: capstanv1.GateInvalid, Reason: ReasonInvalidGate,
+		Message: "correct the Pipeline: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+	}
+}
+
+// Soaked returns how long a revision has soaked in its source, and whether it counts at present.
+func (f Facts) soaked() (counted time.Duration, status *pipelinesv1.SoakStatus) {
+	if f.Agreed == nil || !revision.Same(f.Agreed.Revision, f.Revision) {
+		return f.Soaked, nil
+	}
+	if f.Agreed.Soak == nil {
+		return 0, nil
+	}
+	return time.Duration(f.Agreed.Soak.Seconds) * time.Second, f.Agreed.Soak
+}
+
+// Done returns whether the soak is done.
+func (s *Soak) Done(f Facts) bool {
+	counted, _ := f.soaked()
+	return s == nil || counted >= s.For
+}
+
+func (s *Soak) judge(f Facts) Result {
+	counted, status := f.soaked()
+	g := Result{Name: nameSoak, Type: capstanv1.SoakGate, State: capstanv1.GateClosed}
+	needs := fmt.Sprintf("environment %q must be healthy with %s for %s", f.Source, f.Revision, text(s.For))
+	runs := f.Agreed != nil && revision.Same(f.Agreed.Revision, f.Revision)
+	switch {
+	case counted >= s.For:
+		g.State, g.Reason = capstanv1.GateOpen, ReasonSoaked
+		g.Message = fmt.Sprintf("environment %q was healthy with %s for %s", f.Source, f.Revision, text(s.For))
+	case !runs:
+		g.Reason, g.Message = ReasonSourceRunsAnother, needs+", and does not run it"
+	case status == nil:
+		g.Reason, g.Message = ReasonSoakPaused, needs+"; it was not observed yet"
+	case status.CountedTime != nil:
+		g.Reason, g.Message, g.Change = ReasonSoaking, needs, status.CountedTime.Add(s.For-counted)
+	case status.State == pipelinesv1.SoakUnready:
+		g.Reason, g.Message = ReasonSourceUnready, fmt.Sprintf("%s, and is not ready; after %s the time starts again", needs, text(s.Tolerate))
+	default:
+		g.Reason, g.Message = ReasonSoakPaused, needs+"; the time does not count while a target is reconciled or cannot be observed"
+	}
+	return g
+}
+
+func (r Rules) judgeWindows(now time.Time) Result {
+	v := window.Judge(now, r.windows)
+	g := Result{Name: nameWindows, Type: capstanv1.WindowGate, State: capstanv1.GateOpen, Reason: ReasonAllowed, Message: "promotions are allowed at this time", Change: v.Change}
+	if v.Open {
+		return g
+	}
+	g.State = capstanv1.GateClosed
+	by := r.named[v.By]
+	what := fmt.Sprintf("window %q", by.name)
+	if by.reason != "" {
+		what += fmt.Sprintf(" (%s)", by.reason)
+	}
+	if r.windows[v.By].Type() == window.Deny {
+		g.Reason, g.Message = ReasonFrozen, what+" denies promotions"
+	} else {
+		g.Reason, g.Message = ReasonOutsideWindow, what+" is closed"
+	}
+	if v.Change.IsZero() {
+		g.Message += "; no time is known at which promotions are allowed again"
+	} else {
+		g.Message += fmt.Sprintf("; promotions are allowed again from %s", in(v.Change, by.zone))
+	}
+	return g
+}
+
+// Expected returns when all gates are open if nothing changes: the targets of the source stay
+// healthy and nothing is edited. It is zero if that is not known, and not after now if they are open.
+func (r Rules) Expected(f Facts) time.Time {
+	if r.wrongSoak != nil || r.wrongWindows != nil {
+		return time.Time{}
+	}
+	at := f.Now
+	if r.soak != nil {
+		switch g := r.soak.judge(f); {
+		case g.Open():
+		case g.Change.IsZero():
+			return time.Time{}
+		case g.Change.After(at):
+			at = g.Change
+		}
+	}
+	if len(r.windows) == 0 {
+		return at
+	}
+	if v := window.Judge(at, r.windows); !v.Open {
+		return v.Change
+	}
+	return at
+}
+
+// Forecast returns in one sentence when a promotion may go on, and what is uncertain about it, for
+// users. approval is whether it also needs one. It is empty if all gates are open and no approval
+// is needed.
+func (r Rules) Forecast(f Facts, environment string, approval bool) string {
+	closed := FirstClosed(r.Judge(f))
+	if closed == nil && !approval {
+		return ""
+	}
+	var parts []string
+	if r.soak != nil && !r.soak.Done(f) {
+		counted, status := f.soaked()
+		if status != nil && status.CountedTime != nil {
+			counted += max(0, f.Now.Sub(status.CountedTime.Time))
+		}
+		parts = append(parts, fmt.Sprintf("soaked %s of %s", text(min(counted, r.soak.For)), text(r.soak.For)))
+	}
+	if closed != nil && (closed.Type != capstanv1.SoakGate || closed.State == capstanv1.GateInvalid) {
+		parts = append(parts, closed.Message)
+	}
+	if approval {
+		parts = append(parts, "needs an approval")
+	}
+	var when string
+	switch at := r.Expected(f); {
+	case closed == nil:
+		when = fmt.Sprintf("%s may enter %q", f.Revision, environment)
+	case closed.State == capstanv1.GateInvalid:
+		when = fmt.Sprintf("%s cannot enter %q", f.Revision, environment)
+	case at.IsZero():
+		when = fmt.Sprintf("it is not known when %s may enter %q", f.Revision, environment)
+		if closed.Type == capstanv1.SoakGate {
+			parts = append([]string{closed.Message}, parts...)
+		}
+	default:
+		when = fmt.Sprintf("%s may enter %q on %s", f.Revision, environment, in(at, r.zone()))
+		if r.soak != nil && !r.soak.Done(f) {
+			when += fmt.Sprintf(" if %q stays healthy", f.Source)
+		}
+	}
+	return strings.Join(append([]string{when}, parts...), "; ")
+}
+
+// zone returns the zone in which the users of the rules think: that of the first window that has one.
+func (r Rules) zone() string {
+	for _, n := range r.named {
+		if n.zone != "" {
+			return n.zone
+		}
+	}
+	return "UTC"
+}
+
+// in returns an instant as text in a zone, to the minute.
+func in(at time.Time, zone string) string {
+	place, err := window.Zone(zone)
+	if err != nil {
+		zone, place = "UTC", time.UTC
+	}
+	return at.In(place).Format("Mon 2006-01-02 15:04") + " " + zone
+}
+
+// text returns a duration as users write it: 2h, 90m, 1h10m0s without its zeros.
+func text(d time.Duration) string {
+	s := d.Truncate(time.Second).String()
+	if s == "0s" {
+		return s
+	}
+	s = strings.TrimSuffix(s, "m0s")
+	if s != d.Truncate(time.Second).String() {
+		s += "m"
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

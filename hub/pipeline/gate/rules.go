@@ -1,0 +1,142 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/window"
+)
+
+const (
+	// minSoak and maxSoak bound a soak.
+	minSoak, maxSoak = time.Second, 744 * time.Hour
+
+	// defaultTolerate is how long a target may be unready without a restart of the soak.
+	defaultTolerate = 5 * time.Minute
+)
+
+// Soak is a required soak of the source environment.
+type Soak struct {
+	// For is how long, in whole seconds.
+	For time.Duration
+	// Tolerate is how long a target may be unready without a restart.
+	Tolerate time.Duration
+}
+
+// Rules are the gates of one environment. The zero value has none.
+type Rules struct {
+	soak *Soak
+	// windows and their names and reasons have the same order.
+	windows []*window.Window
+	named   []named
+	// wrong are the errors of the spec, by the type of gate that they make invalid.
+	wrongSoak, wrongWindows error
+}
+
+// named is a window as users know it.
+type named struct{ name, reason, zone string }
+
+// Soak returns the required soak; nil if there is none, or if it is invalid.
+func (r Rules) Soak() *Soak { return r.soak }
+
+// Empty returns whether there are no gates.
+func (r Rules) Empty() bool {
+	return r.soak == nil && len(r.windows) == 0 && r.wrongSoak == nil && r.wrongWindows == nil
+}
+
+// Errors returns what is invalid, with the path of each field and what to do; nil if all is valid.
+func (r Rules) Errors() []error {
+	var all []error
+	for _, err := range []error{r.wrongSoak, r.wrongWindows} {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// Parse makes Rules. path is that of the gates in the Pipeline, such as spec.gates, for errors.
+func Parse(g *pipelinesv1.Gates, path string) Rules {
+	var r Rules
+	if g == nil {
+		return r
+	}
+	if g.Soak != nil {
+		r.soak, r.wrongSoak = parseSoak(g.Soak, path+".soak")
+	}
+	seen := map[string]bool{}
+	for i := range g.Windows {
+		at := fmt.Sprintf("%s.windows[%d]", path, i)
+		w, err := parseWindow(&g.Windows[i].WindowSpec)
+		if err == nil && seen[g.Windows[i].Name] {
+			err = &window.Error{Field: "name", Problem: "it is used twice; give each window a different name"}
+		}
+		seen[g.Windows[i].Name] = true
+		var wrong *window.Error
+		switch {
+		case err == nil:
+			r.windows = append(r.windows, w)
+			r.named = append(r.named, named{g.Windows[i].Name, g.Windows[i].Reason, g.Windows[i].TimeZone})
+		case errors.As(err, &wrong):
+			r.wrongWindows = errors.Join(r.wrongWindows, fmt.Errorf("%s.%s (window %q): %s", at, wrong.Field, g.Windows[i].Name, wrong.Problem))
+		default:
+			r.wrongWindows = errors.Join(r.wrongWindows, fmt.Errorf("%s (window %q): %w", at, g.Windows[i].Name, err))
+		}
+	}
+	return r
+}
+
+// For returns the rules that apply to promotions into environment i of a Pipeline.
+func For(p *pipelinesv1.Pipeline, i int) Rules {
+	env := &p.Spec.Environments[i]
+	if env.Gates == nil {
+		return Parse(p.Spec.Gates, "spec.gates")
+	}
+	return Parse(env.Gates, fmt.Sprintf("spec.environments[%d].gates", i))
+}
+
+func parseSoak(s *pipelinesv1.Soak, path string) (*Soak, error) {
+	length, err := time.ParseDuration(s.For)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s.for: %q is not a duration, such as 2h or 90m", path, s.For)
+	case length < minSoak || length > maxSoak || length%time.Second != 0:
+		return nil, fmt.Errorf("%s.for: %s is not from 1s to 744h, in whole seconds", path, s.For)
+	}
+	tolerate := defaultTolerate
+	if s.Tolerate != "" {
+		if tolerate, err = time.ParseDuration(s.Tolerate); err != nil {
+			return nil, fmt.Errorf("%s.tolerate: %q is not a duration, such as 5m or 0s", path, s.Tolerate)
+		}
+	}
+	if tolerate < 0 || tolerate > maxSoak {
+		return nil, fmt.Errorf("%s.tolerate: %s is not from 0s to 744h", path, s.Tolerate)
+	}
+	return &Soak{For: length, Tolerate: tolerate}, nil
+}
+
+// parseWindow makes a window. Except for texts that are no time or duration, the error is a
+// *window.Error.
+func parseWindow(s *pipelinesv1.WindowSpec) (*window.Window, error) {
+	spec := window.Spec{Type: window.Type(s.Type), Schedule: s.Schedule, TimeZone: s.TimeZone}
+	var err error
+	if s.Duration != "" {
+		if spec.Duration, err = time.ParseDuration(s.Duration); err != nil {
+			return nil, &window.Error{Field: "duration", Problem: fmt.Sprintf("%q is not a duration, such as 8h or 90m", s.Duration)}
+		}
+	}
+	for _, limit := range []struct {
+		field, text string
+		to          *time.Time
+	}{{"from", s.From, &spec.From}, {"until", s.Until, &spec.Until}} {
+		if limit.text == "" {
+			continue
+		}
+		if *limit.to, err = time.Parse(time.RFC3339, limit.text); err != nil {
+			return nil, &window.Error{Field: limit.field, Problem: fmt.Sprintf("%q is not a time of RFC 3339, such as 2026-12-20T00:00:00Z", limit.text)}
+		}
+	}
+	return window.Parse(spec)
+}

@@ -1,0 +1,243 @@
+package pipeline
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/internal/soak"
+)
+
+// soaks are the running sums of the environments from which a soak is required. The status has what
+// a later process continues with.
+//
+// Locking: mu guards lockedOf, for field access only. One worker at a time uses the sums of a Pipeline.
+type soaks struct {
+	mu       sync.Mutex
+	lockedOf map[types.NamespacedName]running
+}
+
+// running are the sums of one Pipeline, by environment.
+type running struct {
+	uid  types.UID
+	sums map[string]soak.Soak
+}
+
+// ofPipeline returns the sums of a Pipeline, by environment. Those of a former one of its name do not
+// count.
+func (s *soaks) ofPipeline(key types.NamespacedName, uid types.UID) map[string]soak.Soak {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if of := s.lockedOf[key]; of.uid == uid {
+		return of.sums
+	}
+	return nil
+}
+
+// set replaces the sums of a Pipeline. An environment that counts no more is not in them: when it counts
+// again, it goes on with what is stored.
+func (s *soaks) set(key types.NamespacedName, uid types.UID, sums map[string]soak.Soak) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(sums) == 0 {
+		delete(s.lockedOf, key)
+		return
+	}
+	if s.lockedOf == nil {
+		s.lockedOf = map[types.NamespacedName]running{}
+	}
+	s.lockedOf[key] = running{uid: uid, sums: sums}
+}
+
+func (s *soaks) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lockedOf, key)
+}
+
+// counts returns whether this process counts a soak of a Pipeline.
+func (s *soaks) counts(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, is := s.lockedOf[key]
+	return is
+}
+
+// requiredSoaks returns the soak that each environment must have before its revision is promoted
+// into the next one; nil for none.
+func requiredSoaks(p *pipelinesv1.Pipeline) []*gate.Soak {
+	all := make([]*gate.Soak, len(p.Spec.Environments))
+	for i := range p.Spec.Environments[:max(0, len(all)-1)] {
+		all[i] = gate.For(p, i+1).Soak()
+	}
+	return all
+}
+
+// countSoaks counts the soaks of a Pipeline until now, and puts those into the new status that must
+// be stored: all of them if another part of the status changed or one of them has to be, else what is
+// stored. It returns the time until the next one ends, starts again or has to be stored; 0 if none will.
+func (r *Reconciler) countSoaks(p *pipelinesv1.Pipeline, seen observations, status *pipelinesv1.PipelineStatus) (next time.Duration) {
+	key, now := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, r.Clock.Now()
+	before, sums, counted := r.soaks.ofPipeline(key, p.UID), map[string]soak.Soak{}, map[string]*pipelinesv1.SoakStatus{}
+	due := false
+	for i, wanted := range requiredSoaks(p) {
+		name := p.Spec.Environments[i].Name
+		env := status.Environments[name]
+		if env == nil || env.Agreed == nil {
+			continue
+		}
+		if wanted == nil {
+			env.Agreed.Soak = nil
+			continue
+		}
+		last := env.Agreed.Soak // It is absent from a new agreement.
+		s, runs := before[name]
+		if !runs {
+			s = resumed(env.Agreed, last)
+		}
+		verdict, digest, known := seen.verdict(i, env.Agreed.Revision)
+		if !known {
+			digest = s.Sum().Subject.Digest
+		}
+		subject := soak.Subject{Revision: revision.Content(env.Agreed.Revision), Digest: digest, Sequence: env.Agreed.Sequence}
+		s = s.Note(now, subject, verdict, wanted.Tolerate)
+		sums[name], counted[name] = s, soakStatus(s, now)
+		due = due || mustStore(last, counted[name], wanted.For)
+		if wait := untilChange(s, counted[name], last, wanted); wait > 0 && (next == 0 || wait < next) {
+			next = wait
+		}
+	}
+	r.soaks.set(key, p.UID, sums)
+	if len(sums) == 0 || !due && equality.Semantic.DeepEqual(&p.Status, status) {
+		return next
+	}
+	for name, c := range counted {
+		status.Environments[name].Agreed.Soak = c
+	}
+	return next
+}
+
+// drift is how far the wall clock may be from what the stored times show before they are stored anew.
+const drift = 2 * time.Second
+
+// mustStore returns whether a sum has to be stored after the last one: it is done, counts no more or
+// again, is smaller, is of another content, was interrupted, or would lose too much if the hub ended.
+func mustStore(last, now *pipelinesv1.SoakStatus, wanted time.Duration) bool {
+	if last == nil || last.State != now.State || last.Digest != now.Digest || (last.CountedTime == nil) != (now.CountedTime == nil) || now.Seconds < last.Seconds {
+		return true
+	}
+	required := int64(wanted / time.Second)
+	if last.Seconds >= required || now.CountedTime == nil {
+		return false
+	}
+	began := func(s *pipelinesv1.SoakStatus) time.Time {
+		return s.CountedTime.Add(-time.Duration(s.Seconds) * time.Second)
+	}
+	return now.Seconds >= required || now.Seconds-last.Seconds >= int64(soak.StoreEvery(wanted)/time.Second) || began(now).Sub(began(last)).Abs() > drift
+}
+
+// untilChange returns when a soak is done, has to be stored, or starts again; 0 for never.
+func untilChange(s soak.Soak, now, last *pipelinesv1.SoakStatus, wanted *gate.Soak) time.Duration {
+	left, counts := s.Left(wanted.For)
+	switch {
+	case !counts:
+		return s.Restart(wanted.Tolerate)
+	case left == 0:
+		return 0
+	}
+	store := soak.StoreEvery(wanted.For)
+	if last != nil {
+		store -= time.Duration(now.Seconds-last.Seconds) * time.Second
+	}
+	return min(left, max(store, time.Second))
+}
+
+// resumed returns the soak that a status has.
+func resumed(agreed *pipelinesv1.AgreedRevision, last *pipelinesv1.SoakStatus) soak.Soak {
+	if last == nil {
+		return soak.Soak{}
+	}
+	return soak.Resume(soak.Sum{
+		Subject: soak.Subject{Revision: revision.Content(agreed.Revision), Digest: last.Digest, Sequence: agreed.Sequence},
+		For:     time.Duration(last.Seconds) * time.Second,
+		Verdict: soak.Verdict(last.State),
+	})
+}
+
+func soakStatus(s soak.Soak, now time.Time) *pipelinesv1.SoakStatus {
+	sum := s.Sum()
+	status := &pipelinesv1.SoakStatus{Seconds: int64(sum.For / time.Second), State: pipelinesv1.SoakState(sum.Verdict), Digest: sum.Subject.Digest}
+	if _, counts := s.Left(0); counts {
+		// The part of a second that is not stored was counted before.
+		status.CountedTime = &metav1.Time{Time: now.Add(-(sum.For % time.Second)).Truncate(time.Second)}
+	}
+	return status
+}
+
+// sameState returns whether a soak counts as it did, of the same content.
+func sameState(a, b *pipelinesv1.SoakStatus) bool {
+	return a.State == b.State && a.Digest == b.Digest && (a.CountedTime == nil) == (b.CountedTime == nil)
+}
+
+// verdict returns the state of environment i for the soak of the revision on which it agreed last,
+// and the digest of what its targets run, if all of them are known to run the revision.
+//
+// A target that runs another revision is on its way to a new agreement: that neither counts nor
+// restarts the soak.
+func (s observations) verdict(i int, agreed string) (v soak.Verdict, digest string, known bool) {
+	verdict := soak.Ready
+	var digests []string
+	for _, o := range s[i] {
+		switch {
+		case !o.target.Fresh:
+			verdict = worst(verdict, soak.Unobserved)
+		case o.target.Revision != "" && !revision.Same(o.target.Revision, agreed):
+			verdict = worst(verdict, soak.Unobserved)
+		case o.target.Ready:
+			digests = append(digests, o.obs.Digest)
+		case o.obs.Progressing:
+			verdict = worst(verdict, soak.Progressing)
+			digests = append(digests, o.obs.Digest)
+		default:
+			verdict = soak.Unready
+			digests = append(digests, o.obs.Digest)
+		}
+	}
+	if len(s[i]) == 0 {
+		return soak.Unobserved, "", false
+	}
+	if len(digests) < len(s[i]) {
+		return verdict, "", false
+	}
+	return verdict, digestOf(digests), true
+}
+
+// worst returns what prevails: Unready before Unobserved, before Progressing, before Ready.
+func worst(a, b soak.Verdict) soak.Verdict {
+	order := []soak.Verdict{soak.Unready, soak.Unobserved, soak.Progressing, soak.Ready}
+	if slices.Index(order, a) < slices.Index(order, b) {
+		return a
+	}
+	return b
+}
+
+// digestOf returns one digest for the set of those of the targets.
+func digestOf(all []string) string {
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if len(all) == 1 {
+		return all[0]
+	}
+	sum := sha256.Sum256([]byte(strings.Join(all, ",")))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,249 @@
+package promotion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/strategy"
+)
+
+const (
+	// judgeEvery bounds the time between two judgements of gates, if the event or the timer is
+	// lost that should cause one.
+	judgeEvery = 5 * time.Minute
+
+	// openSpread is the time over which the promotions continue that wait for one window.
+	openSpread = 30 * time.Second
+
+	// sameTime is how far the expected times of two judgements may differ and still be the same:
+	// that of a soak moves with each pause.
+	sameTime = 5 * time.Second
+
+	// mergeHeld is the reason while a gate holds the merge of an open pull request.
+	mergeHeld = "MergeHeld"
+)
+
+// reasonCRDOutdated is the reason why a step is held of a promotion whose Pipeline is served without gates.
+const reasonCRDOutdated = "CRDOutdated"
+
+// errPruned is returned if the Pipeline of a promotion is served by a CRD without gates.
+var errPruned = errors.New("the CRD pipelines.pipelines.weave.works does not keep gates: apply config/crd of this version of Capstan")
+
+func (v view) sourceAgreed(p *capstanv1.Promotion) *pipelinesv1.AgreedRevision {
+	if status := v.status(p.Spec.Source.Environment); status != nil {
+		return status.Agreed
+	}
+	return nil
+}
+
+// closed returns the first gate that is closed; nil if all are open.
+func (v view) closed(p *capstanv1.Promotion) *gate.Result {
+	if v.rules.Empty() {
+		return nil
+	}
+	return gate.FirstClosed(v.rules.Judge(gate.FactsOf(v.pipeline, p, v.now)))
+}
+
+// noteSoak records that the revision has soaked, while the source runs it. The source may leave it
+// later; then the record is all that is known.
+func (v view) noteSoak(p *capstanv1.Promotion) {
+	agreed, soak := v.sourceAgreed(p), v.rules.Soak()
+	switch {
+	case v.pipeline == nil || p.Status.Phase.Finished():
+	case soak == nil:
+		p.Status.SoakedSeconds = 0
+	case agreed == nil || !revision.Same(agreed.Revision, p.Spec.Revision):
+	case agreed.Soak == nil || time.Duration(agreed.Soak.Seconds)*time.Second < soak.For:
+		p.Status.SoakedSeconds = 0
+	case time.Duration(p.Status.SoakedSeconds)*time.Second < soak.For:
+		p.Status.SoakedSeconds = agreed.Soak.Seconds
+	}
+}
+
+// showGates puts the states of the gates into the status of a promotion that was not carried out, and
+// says what it waits for.
+func (v view) showGates(p *capstanv1.Promotion) {
+	s, now := &p.Status, metav1.NewTime(v.now)
+	if s.Phase.Finished() || s.Phase == capstanv1.PhaseAwaitingRollout {
+		s.ExpectedTime = nil
+		return
+	}
+	if v.pipeline == nil {
+		return
+	}
+	results := v.rules.Judge(gate.FactsOf(v.pipeline, p, v.now))
+	wasClosed := aGateIsClosed(p)
+	s.Gates = gateStatuses(s.Gates, results, now)
+	closed := gate.FirstClosed(results)
+	if closed == nil {
+		s.ExpectedTime = nil
+		if wasClosed {
+			s.GatesOpenTime = &now
+		}
+		if s.Reason == mergeHeld {
+			s.Reason, s.Message = string(decision.PullRequestOpened), sentence(p, decision.PullRequestOpened)
+		}
+		return
+	}
+	s.ExpectedTime = keepTime(s.ExpectedTime, v.rules.Expected(gate.FactsOf(v.pipeline, p, v.now)))
+	switch {
+	case s.Phase == capstanv1.PhaseAwaitingGates:
+		s.Reason, s.Message = closed.Reason, closed.Message
+	case s.Phase == capstanv1.PhasePromoting && !v.suspended():
+		s.Reason, s.Message = closed.Reason, "the next step is held: "+closed.Message
+	case s.Phase == capstanv1.PhaseAwaitingMerge && !modified(p):
+		s.Reason, s.Message = mergeHeld, fmt.Sprintf("the pull request is open, and must not be merged yet: %s", closed.Message)
+	}
+}
+
+// aGateIsClosed returns whether the status shows a gate that is closed.
+func aGateIsClosed(p *capstanv1.Promotion) bool {
+	for _, g := range p.Status.Gates {
+		if g.State != capstanv1.GateOpen {
+			return true
+		}
+	}
+	return false
+}
+
+func gateStatuses(before []capstanv1.GateStatus, results []gate.Result, now metav1.Time) []capstanv1.GateStatus {
+	if len(results) == 0 {
+		return nil
+	}
+	known := map[string]capstanv1.GateStatus{}
+	for _, g := range before {
+		known[g.Name] = g
+	}
+	all := make([]capstanv1.GateStatus, len(results))
+	for i, r := range results {
+		all[i] = capstanv1.GateStatus{Name: r.Name, Type: r.Type, State: r.State, Reason: r.Reason, Message: cut(r.Message), LastTransitionTime: &now}
+		was, is := known[r.Name]
+		if is && was.State == r.State {
+			all[i].LastTransitionTime = was.LastTransitionTime
+		}
+		all[i].NextChangeTime = keepTime(was.NextChangeTime, r.Change)
+	}
+	return all
+}
+
+// keepTime returns a time for a status: the one that is there if it is about the same; nil for zero.
+func keepTime(was *metav1.Time, now time.Time) *metav1.Time {
+	switch {
+	case now.IsZero():
+		return nil
+	case was != nil && was.Sub(now).Abs() <= sameTime:
+		return was
+	}
+	return &metav1.Time{Time: now.Truncate(time.Second)}
+}
+
+// untilJudged returns the time until the gates of a promotion are judged again if no event causes
+// that before: when one of them changes by itself. Promotions that wait for one window continue one
+// after the other, over openSpread.
+func (v view) untilJudged(p *capstanv1.Promotion) time.Duration {
+	next := judgeEvery
+	for _, r := range v.rules.Judge(gate.FactsOf(v.pipeline, p, v.now)) {
+		left := r.Change.Sub(v.now)
+		if r.Change.IsZero() || left <= 0 {
+			continue
+		}
+		if r.Type == capstanv1.WindowGate && !r.Open() {
+			left += spread(p.UID)
+		}
+		next = min(next, left)
+	}
+	return next
+}
+
+// spread returns a part of openSpread, always the same for a promotion.
+func spread(uid types.UID) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	return time.Duration(h.Sum32()%uint32(openSpread/time.Millisecond)) * time.Millisecond
+}
+
+// reportGates records how long a gate was closed that opened. If the promotion stays in its phase, it
+// records one Event when gates close, and one when all are open again: else the Event of the new phase
+// says so.
+func (r *Reconciler) reportGates(ctx context.Context, before, p *capstanv1.Promotion) {
+	known := map[string]capstanv1.GateStatus{}
+	for _, g := range before.Status.Gates {
+		known[g.Name] = g
+	}
+	for _, g := range p.Status.Gates {
+		if was := known[g.Name]; g.State == capstanv1.GateOpen && was.State != "" && was.State != g.State && was.LastTransitionTime != nil {
+			r.metrics.gateWait.WithLabelValues(string(g.Type)).Observe(g.LastTransitionTime.Sub(was.LastTransitionTime.Time).Seconds())
+		}
+	}
+	was, is := aGateIsClosed(before), aGateIsClosed(p)
+	if was == is || before.Status.Phase != p.Status.Phase {
+		return
+	}
+	reason, message := ReasonGatesOpened, "all gates are open: the promotion goes on"
+	if is {
+		reason, message = ReasonGatesClosed, p.Status.Message
+	}
+	r.Recorder.Eventf(p, nil, corev1.EventTypeNormal, reason, "Promote", "%s", message)
+	log.FromContext(ctx).Info("the gates of the promotion changed", "closed", is, "phase", p.Status.Phase, "message", message)
+}
+
+// Reasons of Events about gates of a promotion that stays in its phase.
+const (
+	ReasonGatesClosed = "GatesClosed"
+	ReasonGatesOpened = "GatesOpened"
+)
+
+// permission is the right of one attempt to take steps outside.
+type permission struct {
+	r *Reconciler
+	p *capstanv1.Promotion
+	// repeats is whether an earlier attempt may have been sent: the attempt is repeated also for a
+	// Pipeline that does not exist any more, so that the record says what was sent.
+	repeats bool
+	// taken is whether a step was permitted.
+	taken bool
+}
+
+// permit reads the Pipeline uncached, and judges the gates. It implements strategy.Permit.
+func (m *permission) permit(ctx context.Context, step strategy.Step) error {
+	held := func(reason, message string) error {
+		return &strategy.HeldError{Step: step, Reason: reason, Message: message}
+	}
+	v := view{now: m.r.Clock.Now()}
+	pipeline, err := m.r.pipelineOf(ctx, m.r.APIReader, m.p)
+	switch {
+	case err != nil:
+		return err
+	case pipeline == nil && m.repeats:
+		m.taken = true
+		return nil
+	case pipeline == nil:
+		return held(string(decision.PipelineDeleted), sentence(m.p, decision.PipelineDeleted))
+	}
+	v.pipeline, v.rules = pipeline, rulesFor(pipeline, m.p)
+	if v.pruned() {
+		return held(reasonCRDOutdated, errPruned.Error())
+	}
+	if v.suspended() {
+		return held(reasonSuspended, suspendedMessage(m.p))
+	}
+	v.noteSoak(m.p)
+	if closed := v.closed(m.p); closed != nil {
+		return held(closed.Reason, closed.Message)
+	}
+	m.taken = true
+	return nil
+}

@@ -1,0 +1,133 @@
+package promotions_test
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/playground/controlplane"
+)
+
+// pipelineCRD is the file of the CRD of Pipelines in a directory of CRDs.
+const pipelineCRD = "pipelines.weave.works_pipelines.yaml"
+
+// apply applies a CRD of Pipelines, and waits until the API server serves it.
+func (w *world) apply(ctx context.Context, g Gomega, at *rest.Config, file string, withGates bool) {
+	w.Helper()
+	_, err := envtest.InstallCRDs(at, envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true})
+	g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
+	g.EventuallyWithOffset(1, func() bool { return w.pipeline(ctx, "web").ServedWithGates() }, 30*time.Second, 50*time.Millisecond).Should(Equal(withGates))
+}
+
+// A CRD without gates hides them: that of another product, or an older one. Nothing is promoted then,
+// and nothing is written, so that the gates are there again when the hub's CRD is.
+func TestG43AndG50AnotherCRD(t *testing.T) {
+	t.Parallel()
+	ctx, g := t.Context(), NewWithT(t)
+	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	present, former := filepath.Join(controlplane.CRDs("capstan")[0], pipelineCRD), filepath.Join(formerCRDs, pipelineCRD)
+
+	t.Run("G43: while a promotion waits", func(t *testing.T) {
+		g, w := NewWithT(t), newWorldAt(t, t, plane.Config())
+		p := w.newPipeline("web", notify(false), "dev", "prod")
+		p.Spec.Gates = frozen()
+		h := w.began(ctx, p)
+		w.runs("dev", "1.1")
+		h.settle(ctx)
+		w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates)
+		version, promoted := w.pipeline(ctx, "web").ResourceVersion, w.newest(ctx, "prod").ResourceVersion
+
+		w.apply(ctx, g, plane.Config(), former, false)
+		g.Expect(w.pipeline(ctx, "web").Spec.Gates).To(BeNil(), "they are hidden")
+		w.runs("dev", "1.2")
+		h.live(ctx, time.Hour, 10*time.Minute)
+		next := w.hub("next", w.c, nil)
+		next.live(ctx, time.Hour, 10*time.Minute)
+		g.Expect(w.receiver.received()).To(BeEmpty())
+		g.Expect(w.pipeline(ctx, "web").ResourceVersion).To(Equal(version))
+		g.Expect(w.newest(ctx, "prod").ResourceVersion).To(Equal(promoted))
+
+		w.apply(ctx, g, plane.Config(), present, true)
+		g.Expect(w.pipeline(ctx, "web").Spec.Gates).To(Equal(frozen()))
+		next.settle(ctx)
+		g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.2"))
+		g.Expect(w.newest(ctx, "prod").Status.Reason).To(Equal(gate.ReasonFrozen))
+	})
+
+	// The hub has read the Pipeline with its gates when the CRD is replaced. Its write is refused.
+	t.Run("G50: between a read and a write", func(t *testing.T) {
+		g, w := NewWithT(t), newWorldAt(t, t, plane.Config())
+		p := w.newPipeline("web", notify(false), "dev", "prod")
+		p.Spec.Gates = frozen()
+		h := w.began(ctx, p)
+		version := w.pipeline(ctx, "web").ResourceVersion
+		w.runs("dev", "1.1")
+		swapped := false
+		late := w.hub("late", beforeWrite{w.c, func() {
+			if !swapped {
+				swapped = true
+				w.apply(ctx, g, plane.Config(), former, false)
+			}
+		}}, nil)
+		late.pass(ctx)
+		g.Expect(swapped).To(BeTrue())
+		g.Expect(w.pipeline(ctx, "web").ResourceVersion).To(Equal(version))
+		w.apply(ctx, g, plane.Config(), present, true)
+		g.Expect(w.pipeline(ctx, "web").Spec.Gates).To(Equal(frozen()), "no write of the hub has lost them")
+		h.settle(ctx)
+		w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates)
+	})
+
+	// The CRD is replaced after the hub has looked at the gates and before it pushes.
+	t.Run("G50: between a read and a push", func(t *testing.T) {
+		g, w := NewWithT(t), newWorldAt(t, t, plane.Config())
+		newForge(t, w, pipelinesv1.GitHub, "staging")
+		h := w.began(ctx, w.newPipeline("web", w.pull(nil), "dev", "staging"))
+		w.hosted.once(http.MethodGet, "/pulls", func() { w.apply(ctx, g, plane.Config(), former, false) })
+		w.runs("dev", "1.1")
+		h.settle(ctx)
+		g.Expect(w.forge.Branches()).To(HaveLen(1), "no push")
+		held := w.newest(ctx, "staging")
+		g.Expect(held.Status.Phase).To(Equal(capstanv1.PhasePromoting))
+		w.apply(ctx, g, plane.Config(), present, true)
+		h.rest(ctx)
+		w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
+		g.Expect(w.forge.PullRequests()).To(HaveLen(1))
+	})
+}
+
+// beforeWrite calls do before each write of a status.
+type beforeWrite struct {
+	client.Client
+	do func()
+}
+
+func (b beforeWrite) Status() client.SubResourceWriter {
+	return statusBeforeWrite{b.Client.Status(), b.do}
+}
+
+type statusBeforeWrite struct {
+	client.SubResourceWriter
+	do func()
+}
+
+func (b statusBeforeWrite) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	b.do()
+	return b.SubResourceWriter.Patch(ctx, o, patch, options...)
+}
