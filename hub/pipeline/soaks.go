@@ -21,8 +21,9 @@ import (
 // soaks are the running sums of the environments from which a soak is required. The status has what
 // a later process continues with.
 //
-// Locking: mu guards lockedOf, for field access only. One worker at a time uses the sums of a Pipeline.
+// Locking: one worker at a time uses the sums of a Pipeline.
 type soaks struct {
+	// mu guards lockedOf, for field access only.
 	mu       sync.Mutex
 	lockedOf map[types.NamespacedName]running
 }
@@ -45,7 +46,7 @@ func (s *soaks) ofPipeline(key types.NamespacedName, uid types.UID) map[string]s
 }
 
 // set replaces the sums of a Pipeline. An environment that counts no more is not in them: when it counts
-// again, it goes on with what is stored.
+// again, it continues with what is stored.
 func (s *soaks) set(key types.NamespacedName, uid types.UID, sums map[string]soak.Soak) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,11 +183,6 @@ func soakStatus(s soak.Soak, now time.Time) *pipelinesv1.SoakStatus {
 		status.CountedTime = &metav1.Time{Time: now.Add(-(sum.For % time.Second)).Truncate(time.Second)}
 	}
 	return status
-}
-
-// sameState returns whether a soak counts as it did, of the same content.
-func sameState(a, b *pipelinesv1.SoakStatus) bool {
-	return a.State == b.State && a.Digest == b.Digest && (a.CountedTime == nil) == (b.CountedTime == nil)
 }
 
 // verdict returns the state of environment i for the soak of the revision on which it agreed last,

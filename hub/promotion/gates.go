@@ -103,7 +103,7 @@ func (v view) showGates(p *capstanv1.Promotion) {
 	case s.Phase == capstanv1.PhaseAwaitingGates:
 		s.Reason, s.Message = closed.Reason, closed.Message
 	case s.Phase == capstanv1.PhasePromoting && !v.suspended():
-		s.Reason, s.Message = closed.Reason, "the next step is held: "+closed.Message
+		s.Reason, s.Message = closed.Reason, "blocked: "+closed.Message
 	case s.Phase == capstanv1.PhaseAwaitingMerge && !modified(p):
 		s.Reason, s.Message = mergeHeld, fmt.Sprintf("the pull request is open, and must not be merged yet: %s", closed.Message)
 	}
@@ -192,7 +192,7 @@ func (r *Reconciler) reportGates(ctx context.Context, before, p *capstanv1.Promo
 	if was == is || before.Status.Phase != p.Status.Phase {
 		return
 	}
-	reason, message := ReasonGatesOpened, "all gates are open: the promotion goes on"
+	reason, message := ReasonGatesOpened, "all gates are open: the promotion continues"
 	if is {
 		reason, message = ReasonGatesClosed, p.Status.Message
 	}

@@ -306,7 +306,7 @@ func TestG17AWindowClosesDuringAPush(t *testing.T) {
 	g.Expect(pushed).To(BeTrue())
 	held := w.newest(ctx, "staging")
 	g.Expect(held.Status).To(And(HaveField("Phase", capstanv1.PhasePromoting), HaveField("Reason", gate.ReasonFrozen),
-		HaveField("Message", `the next step is held: window "freeze" denies promotions; no time is known at which promotions are allowed again`)))
+		HaveField("Message", `blocked: window "freeze" denies promotions; no time is known at which promotions are allowed again`)))
 	g.Expect(w.forge.PullRequests()).To(BeEmpty())
 	h.expectNoRequest(g, "it waits", func() { h.live(ctx, time.Hour, 10*time.Minute) })
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Suspend = true })

@@ -158,5 +158,5 @@ const StatusSchema = "gates1"
 
 // ServedWithGates returns whether the Pipeline was read through a CRD that keeps gates. An older
 // CRD, or that of another product, removes them silently: it is then not known whether a promotion
-// may go on.
+// may continue.
 func (p *Pipeline) ServedWithGates() bool { return p.Status.Schema == StatusSchema }

@@ -35,7 +35,7 @@ func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capsta
 	return q
 }
 
-// qualified returns whether the newest promotion is in flight, goes on, and has the present intent.
+// qualified returns whether the newest promotion is in flight, continues, and has the present intent.
 func qualified(q Question, soak *gate.Soak) bool {
 	n := q.Into.Ledger.Newest()
 	return n != nil && !n.Former && !n.Phase.Finished() && q.Into.Intent != nil && n.Intent.Equal(*q.Into.Intent) &&

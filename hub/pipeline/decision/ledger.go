@@ -216,9 +216,9 @@ func (l Ledger) HasEarlier(candidate string, n int64) bool {
 	return slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Number < n && revision.Same(e.Revision, candidate) })
 }
 
-// Qualified returns whether a promotion goes on although its source agreed on another revision: its
+// Qualified returns whether a promotion continues although its source agreed on another revision: its
 // own has soaked as long as the gates require, and the source did not go back, to an older version or
-// to one that was promoted before. Without a required soak no promotion goes on.
+// to one that was promoted before. Without a required soak no promotion continues.
 func (l Ledger) Qualified(e Entry, soak *gate.Soak, agreed string) bool {
 	return soak != nil && e.Soaked >= soak.For && !revision.Older(agreed, e.Revision) && !l.HasEarlier(agreed, e.Number)
 }

@@ -76,7 +76,7 @@ type Result struct {
 	Change time.Time
 }
 
-// Open returns whether a promotion may go on.
+// Open returns whether a promotion may continue.
 func (r Result) Open() bool { return r.State == capstanv1.GateOpen }
 
 // Judge returns the results of all gates, the soak first.
@@ -204,7 +204,7 @@ func (r Rules) Expected(f Facts) time.Time {
 	return at
 }
 
-// Forecast returns in one sentence when a promotion may go on, and what is uncertain about it, for
+// Forecast returns in one sentence when a promotion may continue, and what is uncertain about it, for
 // users. approval is whether it also needs one. It is empty if all gates are open and no approval
 // is needed.
 func (r Rules) Forecast(f Facts, environment string, approval bool) string {

@@ -1,0 +1,41 @@
+package promotions_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+)
+
+// The examples of docs/gates.md are admitted as written, and their gates are valid.
+func TestExamplesOfGates(t *testing.T) {
+	t.Parallel()
+	g, w := NewWithT(t), newWorld(t, t)
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "gates.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	g.Expect(len(blocks)).To(BeNumerically(">=", 7))
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		p := &pipelinesv1.Pipeline{}
+		g.Expect(yaml.UnmarshalStrict([]byte(block), p)).To(Succeed(), block)
+		p.Namespace = w.ns
+		g.Expect(w.c.Create(t.Context(), p)).To(Succeed(), block)
+		stored := w.pipeline(t.Context(), p.Name)
+		gates := 0
+		for i := 1; i < len(stored.Spec.Environments); i++ {
+			rules := gate.For(stored, i)
+			g.Expect(rules.Errors()).To(BeEmpty(), p.Name)
+			if !rules.Empty() {
+				gates++
+			}
+		}
+		g.Expect(gates).To(BeNumerically(">", 0), p.Name)
+	}
+}
