@@ -360,6 +360,7 @@ func (w *world) waits(p *pipelinesv1.Pipeline, environment, revision string) *ca
 	w.seen(promotion)
 	w.status(p, environment, func(e *pipelinesv1.EnvironmentStatus) {
 		e.Promotion = &pipelinesv1.PromotionSummary{Name: promotion.Name, Revision: revision, Phase: string(capstanv1.PhaseAwaitingApproval)}
+		e.WaitingApproval.Revision = revision
 	})
 	return promotion
 }

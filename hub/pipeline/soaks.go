@@ -1,14 +1,18 @@
 package pipeline
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -72,6 +76,59 @@ func (s *soaks) counts(key types.NamespacedName) bool {
 	defer s.mu.Unlock()
 	_, is := s.lockedOf[key]
 	return is
+}
+
+// keys returns the Pipelines whose soaks this process counts.
+func (s *soaks) keys() []types.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.lockedOf))
+}
+
+// storeTimeout bounds the writes of soaks when the process ends. It is shorter than the time that a
+// pod has to end.
+const storeTimeout = 10 * time.Second
+
+// StoreSoaks waits until the process ends, and stores the sums of all soaks, so that the next hub
+// continues with them.
+func (r *Reconciler) StoreSoaks(ctx context.Context) error {
+	<-ctx.Done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for _, key := range r.soaks.keys() {
+		group.Go(func() error {
+			if err := r.storeSoak(ctx, key); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				logger(ctx).Info("the soaks of a Pipeline could not be stored; what was counted since the last write is lost", "pipeline", key, "cause", err.Error())
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// storeSoak stores the soaks of one Pipeline, as they are if nothing has changed since its last reconcile.
+func (r *Reconciler) storeSoak(ctx context.Context, key types.NamespacedName) error {
+	p := &pipelinesv1.Pipeline{}
+	if err := r.Client.Get(ctx, key, p); err != nil {
+		return err
+	}
+	if !p.ServedWithGates() {
+		return nil
+	}
+	status, now := *p.Status.DeepCopy(), r.Clock.Now()
+	sums := r.soaks.ofPipeline(key, p.UID)
+	for i, wanted := range requiredSoaks(p) {
+		name := p.Spec.Environments[i].Name
+		s, counts := sums[name]
+		env := status.Environments[name]
+		if wanted == nil || !counts || env == nil || env.Agreed == nil || env.Agreed.Sequence != s.Sum().Subject.Sequence {
+			continue
+		}
+		env.Agreed.Soak = soakStatus(s.At(now, wanted.Tolerate), now)
+	}
+	return r.writeStatus(ctx, p, status, false)
 }
 
 // requiredSoaks returns the soak that each environment must have before its revision is promoted

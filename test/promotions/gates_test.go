@@ -401,3 +401,19 @@ func TestG44KilledWhileGated(t *testing.T) {
 		play(t.Context(), NewWithT(t), newWorld(t, t), k)
 	})
 }
+
+// A hub that ends in an orderly way stores its sums: the next one continues with them.
+func TestAHubThatEndsStoresItsSoaks(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := gated(t, soaking("2h"), notify(false), "dev", "prod")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.clock.Step(14 * time.Minute)
+	h.settle(ctx)
+	soak := func() int64 { return w.pipeline(ctx, "web").Status.Environments["dev"].Agreed.Soak.Seconds }
+	g.Expect(soak()).To(BeZero())
+	ended, end := context.WithCancel(ctx)
+	end()
+	g.Expect(h.pipelines.StoreSoaks(ended)).To(Succeed())
+	g.Expect(soak()).To(BeEquivalentTo(14 * 60))
+}

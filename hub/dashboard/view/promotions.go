@@ -33,8 +33,52 @@ type Entry struct {
 	// Retry is how often a user restarted it.
 	Retry int64
 	URL   string
+	// Gates of the environment as they were judged last; empty when it waits for none.
+	Gates []Gate
+	// Expected is when all gates will be open if nothing changes; zero if that is not known.
+	Expected time.Time
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
+}
+
+// Gate is the state of a gate.
+type Gate struct {
+	Mark            Mark
+	Name            string
+	Reason, Message string
+	// Since is when the state changed last, and Change when it changes next; zero if not known.
+	Since, Change time.Time
+}
+
+// gatesOf returns the gates of a promotion that was not carried out.
+func gatesOf(p *capstanv1.Promotion) []Gate {
+	if p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseAwaitingRollout {
+		return nil
+	}
+	gates := make([]Gate, 0, len(p.Status.Gates))
+	for _, g := range p.Status.Gates {
+		gate := Gate{Mark: gateMark(g.State), Name: g.Name, Reason: g.Reason, Message: g.Message}
+		if g.LastTransitionTime != nil {
+			gate.Since = g.LastTransitionTime.Time
+		}
+		if g.NextChangeTime != nil {
+			gate.Change = g.NextChangeTime.Time
+		}
+		gates = append(gates, gate)
+	}
+	return gates
+}
+
+func gateMark(state capstanv1.GateState) Mark {
+	switch state {
+	case capstanv1.GateOpen:
+		return Mark{Good, "Open"}
+	case capstanv1.GateClosed:
+		return Mark{Busy, "Closed"}
+	case capstanv1.GateInvalid:
+		return Mark{Bad, "Invalid"}
+	}
+	return Mark{Idle, string(state)}
 }
 
 // TimelineFrame is the frame of the timeline.
@@ -121,7 +165,10 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 		Namespace: p.Namespace, Name: p.Name, Pipeline: p.Namespace + "/" + p.Spec.Pipeline.Name,
 		Environment: p.Spec.Environment, Source: p.Spec.Source.Environment, Number: p.Spec.Number, Revision: p.Spec.Revision,
 		Mark: phaseMark(p.Status.Phase, stalled(p)), Reason: p.Status.Reason, Message: p.Status.Message, Who: who(p),
-		Decided: p.CreationTimestamp.Time, Retry: p.Spec.Retry, URL: p.Status.URL,
+		Decided: p.CreationTimestamp.Time, Retry: p.Spec.Retry, URL: p.Status.URL, Gates: gatesOf(p),
+	}
+	if p.Status.ExpectedTime != nil {
+		e.Expected = p.Status.ExpectedTime.Time
 	}
 	if scope.Pipelines.Has(p.Namespace) {
 		e.PipelineLink = pipelinePath(p.Namespace, p.Spec.Pipeline.Name)

@@ -414,3 +414,25 @@ func TestQuery(t *testing.T) {
 	g.Expect(ParseQuery(url.Values{"q": {strings.Repeat("ü", 1000)}}).Search).To(HaveLen(2 * maxSearch))
 	g.Expect(ParseQuery(url.Values{"q": {"a\xff"}}).Search).To(Equal("a"))
 }
+
+// A promotion that waits shows each gate with its state, reason and times, until it was carried out.
+func TestGates(t *testing.T) {
+	g := NewWithT(t)
+	since, change := metav1.NewTime(time.Unix(1_700_000_000, 0)), metav1.NewTime(time.Unix(1_700_003_600, 0))
+	p := &capstanv1.Promotion{Status: capstanv1.PromotionStatus{
+		Phase: capstanv1.PhaseAwaitingGates, Reason: "Soaking", ExpectedTime: &change,
+		Gates: []capstanv1.GateStatus{
+			{Name: "soak", Type: capstanv1.SoakGate, State: capstanv1.GateClosed, Reason: "Soaking", Message: "for 2h", LastTransitionTime: &since, NextChangeTime: &change},
+			{Name: "windows", Type: capstanv1.WindowGate, State: capstanv1.GateInvalid, Reason: "InvalidGate"},
+		},
+	}}
+	e := EntryOf(p, Everything())
+	g.Expect(e.Mark).To(Equal(Mark{Busy, "Awaiting gates"}))
+	g.Expect(e.Expected).To(BeTemporally("==", change.Time))
+	g.Expect(e.Gates).To(HaveExactElements(
+		Gate{Mark: Mark{Busy, "Closed"}, Name: "soak", Reason: "Soaking", Message: "for 2h", Since: since.Time, Change: change.Time},
+		Gate{Mark: Mark{Bad, "Invalid"}, Name: "windows", Reason: "InvalidGate"},
+	))
+	p.Status.Phase = capstanv1.PhaseSucceeded
+	g.Expect(EntryOf(p, Everything()).Gates).To(BeEmpty())
+}
