@@ -42,6 +42,7 @@ func TestDefaultHasEverything(t *testing.T) {
 		"ValidatingAdmissionPolicy/capstan-approval", "ValidatingAdmissionPolicyBinding/capstan-approval",
 		"ValidatingAdmissionPolicy/capstan-promotions", "ValidatingAdmissionPolicyBinding/capstan-promotions",
 		"ClusterRole/capstan-operator", "ClusterRole/capstan-tenant", "ClusterRole/capstan-viewer",
+		"ValidatingAdmissionPolicy/capstan-pipeline-crd", "ValidatingAdmissionPolicyBinding/capstan-pipeline-crd",
 		"ValidatingAdmissionPolicy/capstan-hub-annotates", "ValidatingAdmissionPolicyBinding/capstan-hub-annotates",
 		"ClusterRole/capstan-hub", "ClusterRole/capstan-approver", "Namespace/capstan-system",
 	} {
