@@ -13,6 +13,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/internal/revision"
@@ -51,6 +52,11 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 		set(*c)
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.AppSharedCondition)
+	}
+	if c := starved(p, promotions); c != nil && !concernsAll(found) {
+		set(*c)
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.StarvedCondition)
 	}
 	if concernsAll(found) {
 		// Nothing is observed: the soaks go on with what is stored.
@@ -350,6 +356,31 @@ func stalled(unfinished []*capstanv1.Promotion, found []problem) *metav1.Conditi
 	default:
 		return nil
 	}
+}
+
+// starvedAfter is how many revisions in sequence are replaced before they have soaked until an
+// environment is starved.
+const starvedAfter = 5
+
+// starved returns the condition that the source of an environment changes too often for its soak; nil
+// if none does.
+func starved(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion) *metav1.Condition {
+	var all []string
+	for i := 1; i < len(p.Spec.Environments); i++ {
+		soak := gate.For(p, i).Soak()
+		if soak == nil {
+			continue
+		}
+		env := p.Spec.Environments[i].Name
+		if n := decision.LedgerOf(decision.LineOf(p), promotions, env, 0).SupersededSoaking(); n >= starvedAfter {
+			all = append(all, fmt.Sprintf("environment %q got none of the last %d revisions, because %q changed before each had soaked for %s: shorten the soak, or release less often",
+				env, n, p.Spec.Environments[i-1].Name, gate.Duration(soak.For)))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return &metav1.Condition{Type: pipelinesv1.StarvedCondition, Status: metav1.ConditionTrue, Reason: pipelinesv1.SoakNeverEndsReason, Message: shorten(all)}
 }
 
 // shared returns the condition that other Pipelines promote into the same applications; nil

@@ -152,18 +152,27 @@ func TestG9WhatHasSoakedGoes(t *testing.T) {
 		g.Expect(p.Spec.Revision).To(Equal(version))
 		g.Expect(p.Status.Phase).To(Equal(capstanv1.PhaseAwaitingGates))
 	}
+	starved := HaveField("Status.Conditions", ContainElement(HaveField("Type", pipelinesv1.StarvedCondition)))
+	for _, version := range []string{"1.1", "1.2", "1.3"} {
+		g.Expect(w.pipeline(ctx, "web")).NotTo(starved)
+		w.runs("dev", version)
+		h.settle(ctx)
+	}
+	g.Expect(w.pipeline(ctx, "web").Status.Conditions).To(ContainElement(And(HaveField("Type", pipelinesv1.StarvedCondition), HaveField("Message",
+		`environment "prod" got none of the last 5 revisions, because "dev" changed before each had soaked for 2h: shorten the soak, or release less often`))))
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Windows = w.frozenFor(20 * time.Hour).Windows })
 	h.live(ctx, 2*time.Hour, 20*time.Minute)
 	g.Expect(w.newest(ctx, "prod").Status.Reason).To(Equal(gate.ReasonFrozen))
 	w.runs("dev", "1.4")
 	h.settle(ctx)
+	g.Expect(w.pipeline(ctx, "web")).NotTo(starved)
 	kept := w.newest(ctx, "prod")
 	g.Expect(kept.Spec.Revision).To(Equal("1.3"))
 	g.Expect(kept.Status).To(And(HaveField("Phase", capstanv1.PhaseAwaitingGates), HaveField("SoakedSeconds", BeNumerically(">=", 7200))))
 	h.live(ctx, 2*time.Hour, 20*time.Minute)
 	soaked := w.newest(ctx, "prod")
 	g.Expect(soaked.Spec.Revision).To(Equal("1.4"), "it has soaked, too")
-	g.Expect(w.into(ctx, "prod")[2].Status.Reason).To(Equal(string(decision.NewerPromotion)))
+	g.Expect(w.into(ctx, "prod")[5].Status.Reason).To(Equal(string(decision.NewerPromotion)))
 	w.runs("dev", "1.5")
 	h.settle(ctx)
 	h.live(ctx, time.Hour, 20*time.Minute)

@@ -12,6 +12,9 @@ const (
 	// StalledCondition is True while the pipeline cannot advance without a change by a
 	// user (kstatus).
 	StalledCondition = "Stalled"
+	// StarvedCondition is True while the source of an environment changes so often that no
+	// revision soaks as long as the gates require. It is absent otherwise.
+	StarvedCondition = "Starved"
 	// AppSharedCondition is True while another Pipeline promotes into an application into
 	// which this one promotes.
 	AppSharedCondition = "AppShared"
@@ -21,6 +24,12 @@ const (
 const (
 	// PromotedByOtherPipelineReason: two Pipelines promote into the same application.
 	PromotedByOtherPipelineReason = "PromotedByOtherPipeline"
+)
+
+// Reasons of the Starved condition.
+const (
+	// SoakNeverEndsReason: several revisions in sequence were replaced before they had soaked.
+	SoakNeverEndsReason = "SoakNeverEnds"
 )
 
 // Reasons of the Ready condition.

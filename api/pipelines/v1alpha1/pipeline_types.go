@@ -183,7 +183,7 @@ type PipelineStatus struct {
 	// +kubebuilder:validation:MaxLength=32
 	Schema string `json:"schema,omitempty"`
 
-	// Conditions are Ready, PromotionPending, Stalled and AppShared.
+	// Conditions are Ready, PromotionPending, Stalled, Starved and AppShared.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 

@@ -222,3 +222,21 @@ func (l Ledger) HasEarlier(candidate string, n int64) bool {
 func (l Ledger) Qualified(e Entry, soak *gate.Soak, agreed string) bool {
 	return soak != nil && e.Soaked >= soak.For && !revision.Older(agreed, e.Revision) && !l.HasEarlier(agreed, e.Number)
 }
+
+// SupersededSoaking returns how many promotions in sequence, the newest that ended first, were
+// replaced because the source agreed on another revision before theirs had soaked. It is 0 if the
+// one in flight has soaked.
+func (l Ledger) SupersededSoaking() int {
+	n := 0
+	for i, e := range l.entries {
+		if i == 0 && !e.Phase.Finished() && e.Soaked == 0 {
+			continue
+		}
+		replaced := e.Reason == string(SourceMovedOn) || e.Reason == string(NewerPromotion) && i > 0 && !revision.Same(l.entries[i-1].Revision, e.Revision)
+		if e.Phase != capstanv1.PhaseSuperseded || !replaced || e.CarriedOut || e.Soaked > 0 {
+			break
+		}
+		n++
+	}
+	return n
+}

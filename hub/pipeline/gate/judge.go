@@ -134,12 +134,12 @@ func (s *Soak) Done(f Facts) bool {
 func (s *Soak) judge(f Facts) Result {
 	counted, status := f.soaked()
 	g := Result{Name: nameSoak, Type: capstanv1.SoakGate, State: capstanv1.GateClosed}
-	needs := fmt.Sprintf("environment %q must be healthy with %s for %s", f.Source, f.Revision, text(s.For))
+	needs := fmt.Sprintf("environment %q must be healthy with %s for %s", f.Source, f.Revision, Duration(s.For))
 	runs := f.Agreed != nil && revision.Same(f.Agreed.Revision, f.Revision)
 	switch {
 	case counted >= s.For:
 		g.State, g.Reason = capstanv1.GateOpen, ReasonSoaked
-		g.Message = fmt.Sprintf("environment %q was healthy with %s for %s", f.Source, f.Revision, text(s.For))
+		g.Message = fmt.Sprintf("environment %q was healthy with %s for %s", f.Source, f.Revision, Duration(s.For))
 	case !runs:
 		g.Reason, g.Message = ReasonSourceRunsAnother, needs+", and does not run it"
 	case status == nil:
@@ -147,7 +147,7 @@ func (s *Soak) judge(f Facts) Result {
 	case status.CountedTime != nil:
 		g.Reason, g.Message, g.Change = ReasonSoaking, needs, status.CountedTime.Add(s.For-counted)
 	case status.State == pipelinesv1.SoakUnready:
-		g.Reason, g.Message = ReasonSourceUnready, fmt.Sprintf("%s, and is not ready; after %s the time starts again", needs, text(s.Tolerate))
+		g.Reason, g.Message = ReasonSourceUnready, fmt.Sprintf("%s, and is not ready; after %s the time starts again", needs, Duration(s.Tolerate))
 	default:
 		g.Reason, g.Message = ReasonSoakPaused, needs+"; the time does not count while a target is reconciled or cannot be observed"
 	}
@@ -218,7 +218,7 @@ func (r Rules) Forecast(f Facts, environment string, approval bool) string {
 		if status != nil && status.CountedTime != nil {
 			counted += max(0, f.Now.Sub(status.CountedTime.Time))
 		}
-		parts = append(parts, fmt.Sprintf("soaked %s of %s", text(min(counted, r.soak.For)), text(r.soak.For)))
+		parts = append(parts, fmt.Sprintf("soaked %s of %s", Duration(min(counted, r.soak.For)), Duration(r.soak.For)))
 	}
 	if closed != nil && (closed.Type != capstanv1.SoakGate || closed.State == capstanv1.GateInvalid) {
 		parts = append(parts, closed.Message)
@@ -265,8 +265,8 @@ func in(at time.Time, zone string) string {
 	return at.In(place).Format("Mon 2006-01-02 15:04") + " " + zone
 }
 
-// text returns a duration as users write it: 2h, 90m, 1h10m0s without its zeros.
-func text(d time.Duration) string {
+// Duration returns a duration as users write it: 2h, 90m, 1h10m0s without its zeros.
+func Duration(d time.Duration) string {
 	s := d.Truncate(time.Second).String()
 	if s == "0s" {
 		return s
