@@ -62,7 +62,7 @@ func (v view) closed(p *capstanv1.Promotion) *gate.Result {
 func (v view) noteSoak(p *capstanv1.Promotion) {
 	agreed, soak := v.sourceAgreed(p), v.rules.Soak()
 	switch {
-	case v.pipeline == nil || p.Status.Phase.Finished():
+	case v.pipeline == nil || v.pruned() || p.Status.Phase.Finished():
 	case soak == nil:
 		p.Status.SoakedSeconds = 0
 	case agreed == nil || !revision.Same(agreed.Revision, p.Spec.Revision):
@@ -81,7 +81,7 @@ func (v view) showGates(p *capstanv1.Promotion) {
 		s.ExpectedTime = nil
 		return
 	}
-	if v.pipeline == nil {
+	if v.pipeline == nil || v.pruned() {
 		return
 	}
 	results := v.rules.Judge(gate.FactsOf(v.pipeline, p, v.now))
