@@ -109,8 +109,12 @@ func (v view) showGates(p *capstanv1.Promotion) {
 	}
 }
 
-// aGateIsClosed returns whether the status shows a gate that is closed.
+// aGateIsClosed returns whether the status shows a gate that is closed, of a promotion that was not
+// carried out: later its gates stay as they were.
 func aGateIsClosed(p *capstanv1.Promotion) bool {
+	if p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseAwaitingRollout {
+		return false
+	}
 	for _, g := range p.Status.Gates {
 		if g.State != capstanv1.GateOpen {
 			return true

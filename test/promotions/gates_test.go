@@ -360,6 +360,8 @@ func TestG21MergedWhileClosed(t *testing.T) {
 	w.forge.merge(w.forge.opened("staging")[0])
 	h.rest(ctx)
 	g.Expect(w.newest(ctx, "staging").Status).To(And(HaveField("Phase", capstanv1.PhaseAwaitingRollout), HaveField("Reason", string(decision.MergedWhileClosed))))
+	h.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(w.newest(ctx, "staging").Status.Conditions).To(ContainElement(HaveField("Type", capstanv1.StalledCondition)), "it waits for no gate")
 	w.runs("staging", "1.1")
 	h.settle(ctx)
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseSucceeded)
