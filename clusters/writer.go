@@ -294,7 +294,7 @@ func (w *writer) emitEvent(object *capstanv1.ClusterConnection, before capstanv1
 	if w.recorder == nil || object.Status.State == before.State {
 		return
 	}
-	if before.State == "" && object.Status.State == capstanv1.ConnectionReady && owner.Created.Before(w.began) {
+	if owner.Created.Before(w.began) && neverConnected(before) && !isProblem(object.Status.State) {
 		return
 	}
 	kind := corev1.EventTypeNormal
@@ -302,4 +302,9 @@ func (w *writer) emitEvent(object *capstanv1.ClusterConnection, before capstanv1
 		kind = corev1.EventTypeWarning
 	}
 	w.recorder.Eventf(object, nil, kind, string(object.Status.State), "Connect", "%s: %s", object.Status.Reason, object.Status.Message)
+}
+
+// neverConnected reports whether the status is of a cluster that had neither a connection nor a problem.
+func neverConnected(status capstanv1.ClusterConnectionStatus) bool {
+	return !isProblem(status.State) && status.State != capstanv1.ConnectionReady && status.KubernetesVersion == ""
 }

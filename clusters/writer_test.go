@@ -70,7 +70,20 @@ func TestRequestsForAClusterConnection(t *testing.T) {
 // that was there before.
 func TestEventsOfFirstConnections(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	for name, delay := range map[string]time.Duration{
+		"only the last state is written":        brisk().WriteDelay,
+		"the state before Ready is written too": time.Microsecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eventsOfFirstConnections(t, delay)
+		})
+	}
+}
+
+func eventsOfFirstConnections(t *testing.T, delay time.Duration) {
+	t.Helper()
+	w := newWorld(t, func(o *clusters.Options) { o.Timings.WriteDelay = delay })
 	w.createCluster("old")
 	w.secret("old-kubeconfig", "value", w.kubeconfig(""))
 	next := time.Now().Truncate(time.Second).Add(time.Second) // Times of creation are in seconds.

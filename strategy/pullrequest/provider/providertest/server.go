@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log" //nolint:depguard // http.Server has its own errors no other way.
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -119,6 +120,10 @@ type lockedState struct {
 	beforeActs func(*http.Request) bool
 }
 
+// addresses are those of all servers of this process. None is used again: the Azure DevOps client keeps
+// what it read from a URL until the process ends.
+var addresses sync.Map
+
 // New starts a server, which stops at the end of the test.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
@@ -153,6 +158,17 @@ func New(t testing.TB, o Options) *Server {
 	}
 	s.http = httptest.NewUnstartedServer(served)
 	s.http.Config.ErrorLog = log.New(io.Discard, "", 0) // cut connections are meant
+	for address := s.http.Listener.Addr(); ; address = s.http.Listener.Addr() {
+		if _, used := addresses.LoadOrStore(address.String(), true); !used {
+			break
+		}
+		another, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.http.Listener.Close() // After the next one listens, which thereby has another port.
+		s.http.Listener = another
+	}
 	s.http.StartTLS()
 	t.Cleanup(func() {
 		close(s.stopped)
