@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -118,6 +119,8 @@ func cacheOptions(cfg *rest.Config, namespace string) (cache.Options, error) {
 			switch kept := o.(type) {
 			case *pipelinesv1.Pipeline:
 				pipeline.Compact(kept)
+			case *corev1.Namespace: // Only its labels are read.
+				kept.Annotations, kept.Spec, kept.Status = nil, corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
 			default:
 				if p, ok := strip.Transform(o); ok {
 					return p, nil

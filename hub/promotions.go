@@ -13,6 +13,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/hub/promotionwindow"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/notification"
@@ -89,6 +90,11 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 		Clock:      o.Clock,
 	}).SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("wiring promotions: %w", err)
+	}
+	if err := promotionwindow.New(promotionwindow.Options{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(reporter), Registerer: o.Registerer, Clock: o.Clock,
+	}).SetupWithManager(mgr); err != nil {
+		return nil, fmt.Errorf("wiring promotion windows: %w", err)
 	}
 	return &pullRequests{clones: clones, strategy: pulls}, nil
 }

@@ -42,8 +42,8 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	if v.pipeline, err = r.pipelineOf(ctx, reader, p); err != nil {
 		return v, err
 	}
-	if v.pipeline != nil {
-		v.rules = rulesFor(v.pipeline, p)
+	if v.rules, err = rulesFor(ctx, reader, v.pipeline, p); err != nil {
+		return v, err
 	}
 	all, err := promotions.OfName(ctx, reader, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name})
 	if err != nil {
@@ -94,14 +94,29 @@ func (r *Reconciler) secretChanged(ctx context.Context, p *capstanv1.Promotion) 
 	return now.ResourceVersion != failedWith.ResourceVersion, nil
 }
 
-// rulesFor returns the gates of the environment of a promotion. They are read live: an edit has its
-// effect at the next step.
-func rulesFor(pipeline *pipelinesv1.Pipeline, p *capstanv1.Promotion) gate.Rules {
+// rulesFor returns the gates of the environment of a promotion, with the PromotionWindows that select
+// it. They are read live: an edit has its effect at the next step.
+func rulesFor(ctx context.Context, reader client.Reader, pipeline *pipelinesv1.Pipeline, p *capstanv1.Promotion) (gate.Rules, error) {
+	if pipeline == nil {
+		return gate.Rules{}, nil
+	}
 	i := slices.IndexFunc(pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Environment })
 	if i < 1 {
-		return gate.Rules{}
+		return gate.Rules{}, nil
 	}
-	return gate.For(pipeline, i)
+	rules := gate.For(pipeline, i)
+	var list capstanv1.PromotionWindowList
+	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return rules, fmt.Errorf("listing PromotionWindows: %w", err)
+	}
+	windows := gate.SortWindows(list.Items)
+	var namespace corev1.Namespace
+	if slices.ContainsFunc(windows, (*gate.ClusterWindow).NeedsNamespace) {
+		if err := reader.Get(ctx, types.NamespacedName{Name: pipeline.Namespace}, &namespace); err != nil {
+			return rules, fmt.Errorf("reading the labels of namespace %s: %w", pipeline.Namespace, err)
+		}
+	}
+	return rules.Within(windows, pipeline, i, namespace.Labels), nil
 }
 
 // pruned returns whether the Pipeline is served by a CRD that hides its gates. Nothing is done then.

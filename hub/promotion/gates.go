@@ -164,7 +164,7 @@ func (v view) untilJudged(p *capstanv1.Promotion) time.Duration {
 		if r.Change.IsZero() || left <= 0 {
 			continue
 		}
-		if r.Type == capstanv1.WindowGate && !r.Open() {
+		if r.Type != capstanv1.SoakGate && !r.Open() {
 			left += spread(p.UID)
 		}
 		next = min(next, left)
@@ -191,6 +191,11 @@ func (r *Reconciler) reportGates(ctx context.Context, before, p *capstanv1.Promo
 		if was := known[g.Name]; g.State == capstanv1.GateOpen && was.State != "" && was.State != g.State && was.LastTransitionTime != nil {
 			r.metrics.gateWait.WithLabelValues(string(g.Type)).Observe(g.LastTransitionTime.Sub(was.LastTransitionTime.Time).Seconds())
 		}
+		if by := p.OverrideOf(g.Name); by != nil && g.Reason == gate.ReasonOverridden && known[g.Name].Reason != g.Reason {
+			r.metrics.overrides.WithLabelValues(string(g.Type)).Inc()
+			r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, ReasonGateOverridden, "Promote", "The gate %q is open: %s", g.Name, g.Message)
+			log.FromContext(ctx).Info("a gate of the promotion is overridden", "gate", g.Name, "by", by.By, "reason", by.Reason)
+		}
 	}
 	was, is := aGateIsClosed(before), aGateIsClosed(p)
 	if was == is || before.Status.Phase != p.Status.Phase {
@@ -204,10 +209,11 @@ func (r *Reconciler) reportGates(ctx context.Context, before, p *capstanv1.Promo
 	log.FromContext(ctx).Info("the gates of the promotion changed", "closed", is, "phase", p.Status.Phase, "message", message)
 }
 
-// Reasons of Events about gates of a promotion that stays in its phase.
+// Reasons of Events about gates.
 const (
-	ReasonGatesClosed = "GatesClosed"
-	ReasonGatesOpened = "GatesOpened"
+	ReasonGatesClosed    = "GatesClosed"
+	ReasonGatesOpened    = "GatesOpened"
+	ReasonGateOverridden = "GateOverridden"
 )
 
 // permission is the right of one attempt to take steps outside.
@@ -237,9 +243,12 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	case pipeline == nil:
 		return held(string(decision.PipelineDeleted), sentence(m.p, decision.PipelineDeleted))
 	}
-	v.pipeline, v.rules = pipeline, rulesFor(pipeline, m.p)
+	v.pipeline = pipeline
 	if v.pruned() {
 		return held(reasonCRDOutdated, errPruned.Error())
+	}
+	if v.rules, err = rulesFor(ctx, m.r.APIReader, pipeline, m.p); err != nil {
+		return err
 	}
 	if v.suspended() {
 		return held(reasonSuspended, suspendedMessage(m.p))

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -134,6 +136,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("promotion").
 		For(&capstanv1.Promotion{}, builder.WithPredicates(predicate.Funcs{CreateFunc: r.unsettled})).
 		Watches(&pipelinesv1.Pipeline{}, handler.EnqueueRequestsFromMapFunc(r.unfinishedOf)).
+		Watches(&capstanv1.PromotionWindow{}, handler.EnqueueRequestsFromMapFunc(r.gated), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.gated), builder.WithPredicates(relabelled)).
 		WatchesRawSource(r.secrets).
 		WatchesRawSource(r.tenants).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -161,6 +165,34 @@ func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconc
 	var requests []reconcile.Request
 	for i := range all {
 		if p := &all[i]; !p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseFailed || r.mayBeOpen(p) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		}
+	}
+	return requests
+}
+
+// relabelled selects the Events of namespaces whose labels changed.
+var relabelled = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) },
+}
+
+// gated maps a PromotionWindow, or a namespace, to the Promotions for which it may have a
+// meaning: those that were not carried out.
+func (r *Reconciler) gated(ctx context.Context, o client.Object) []reconcile.Request {
+	var list capstanv1.PromotionList
+	options := []client.ListOption{client.MatchingFields{promotions.OpenField: promotions.OpenValue}, client.UnsafeDisableDeepCopy}
+	if _, is := o.(*capstanv1.PromotionWindow); !is {
+		options = append(options, client.InNamespace(o.GetName()))
+	}
+	if err := r.Client.List(ctx, &list, options...); err != nil {
+		log.FromContext(ctx).Error(err, "listing the Promotions under way", "for", o.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if p := &list.Items[i]; !p.Status.Phase.Finished() && p.Status.Phase != capstanv1.PhaseAwaitingRollout {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}

@@ -26,8 +26,8 @@ const numbersLost = "NumbersLost"
 // with the new number takes over what the lost ones left at the receiver.
 //
 // The check is uncached: a promotion with a higher number that this hub's cache does not
-// have yet is none that was lost. An approval belongs to the promotion that it was given
-// for, so a manual promotion waits for another one.
+// have yet is none that was lost. Approvals and overrides belong to the promotion that they were
+// given for, so a manual promotion waits for another one.
 func (r *Reconciler) renumber(ctx context.Context, p *capstanv1.Promotion, outranked *strategy.OutrankedError) error {
 	v, err := r.view(ctx, r.APIReader, p)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Reconciler) renumber(ctx context.Context, p *capstanv1.Promotion, outra
 		Spec: *p.Spec.DeepCopy(),
 	}
 	delete(next.Labels, capstanv1.ApprovalSignatureLabel)
-	next.Spec.Number, next.Spec.Approval, next.Spec.Retry = outranked.Number+1, nil, 0
+	next.Spec.Number, next.Spec.Approval, next.Spec.Overrides, next.Spec.Retry = outranked.Number+1, nil, nil, 0
 	switch err := r.Client.Create(ctx, next); {
 	case apierrors.IsAlreadyExists(err):
 		return nil // Another hub has created it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ func actors(hubNamespace string) []actor {
 	return []actor{
 		{name: "tenant", user: "tom", role: "capstan-tenant"},
 		{name: "approver", user: "ann", role: "capstan-approver"},
+		{name: "overrider", user: "oda", role: "capstan-overrider"},
 		{name: "operator", user: "olga", role: "capstan-operator"},
 		{name: "hub", user: "system:serviceaccount:" + hubNamespace + ":capstan-hub", groups: []string{"system:serviceaccounts"}},
 		{name: "namespace owner", user: "otto", role: "owner"},
@@ -62,6 +64,7 @@ var (
 	promotionsResource = schema.GroupVersionResource{Group: "capstan.dev", Version: "v1alpha1", Resource: "promotions"}
 	pipelinesResource  = schema.GroupVersionResource{Group: "pipelines.weave.works", Version: "v1alpha1", Resource: "pipelines"}
 	secretsResource    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	windowsResource    = schema.GroupVersionResource{Group: "capstan.dev", Version: "v1alpha1", Resource: "promotionwindows"}
 )
 
 // request is a row of the matrix. Nothing is stored: writes are dry runs, for which the API
@@ -148,7 +151,7 @@ func unstructuredOf(of schema.GroupVersionResource, object client.Object) (*unst
 	}
 	u := &unstructured.Unstructured{Object: raw}
 	u.SetGroupVersionKind(of.GroupVersion().WithKind(map[schema.GroupVersionResource]string{
-		promotionsResource: capstanv1.PromotionKind, pipelinesResource: "Pipeline", secretsResource: "Secret",
+		promotionsResource: capstanv1.PromotionKind, pipelinesResource: "Pipeline", secretsResource: "Secret", windowsResource: "PromotionWindow",
 	}[of]))
 	return u, nil
 }
@@ -224,6 +227,10 @@ func sections(admin dynamic.Interface) []section {
 			{"patch `spec.approval` of a retry, without `retry`", promotion("retried", `{"spec":{"approval":{"by":"USER"}}}`)},
 			{"replace the approval of a run", promotion("approved", `{"spec":{"approval":{"by":"USER"}}}`)},
 			{"remove an approval", promotion("approved", `{"spec":{"approval":null}}`)},
+			{"add to `spec.overrides` of one that waits, own name", promotion("waiting", `{"spec":{"overrides":[{"gate":"soak","by":"USER","reason":"x"}]}}`)},
+			{"add to `spec.overrides`, the name of another user", promotion("waiting", `{"spec":{"overrides":[{"gate":"soak","by":"someone","reason":"x"}]}}`)},
+			{"add to `spec.overrides`, gate `promotion-windows`", promotion("waiting", `{"spec":{"overrides":[{"gate":"promotion-windows","by":"USER","reason":"x"}]}}`)},
+			{"add to `spec.overrides` of a finished one", promotion("succeeded", `{"spec":{"overrides":[{"gate":"soak","by":"USER","reason":"x"}]}}`)},
 			{"raise `spec.retry` of a finished one", promotion("failed", `{"spec":{"retry":1}}`)},
 			{"raise `spec.retry` of one in flight", promotion("approved", `{"spec":{"retry":1}}`)},
 			{"lower `spec.retry`", promotion("retried", `{"spec":{"retry":0}}`)},
@@ -256,6 +263,13 @@ func sections(admin dynamic.Interface) []section {
 			{"update (PUT) status", put(pipelinesResource, admin, teamNamespace, "shop", nested(int64(7), "status", "observedGeneration"), "status")},
 			{"delete", remove(pipelinesResource, teamNamespace, "shop")},
 			{"deletecollection", removeAll(pipelinesResource, teamNamespace)},
+		}},
+		{"promotionwindows.capstan.dev", []request{
+			{"list", list(windowsResource, "")},
+			{"create", create(windowsResource, &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: capstanv1.PromotionWindowSpec{
+				WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow},
+			}})},
+			{"deletecollection", removeAll(windowsResource, "")},
 		}},
 		{"secrets", []request{
 			{"get", get(secretsResource, teamNamespace, "key")},
@@ -361,7 +375,7 @@ func matrix(t *testing.T, namespace, installation string) string {
 		clients[i], err = dynamic.NewForConfig(config)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	inForce(t, clients)
+	inForce(t, users, clients)
 
 	var b strings.Builder
 	for _, s := range sections(admin) {
@@ -454,18 +468,20 @@ func populate(t *testing.T, plane *controlplane.ControlPlane) {
 }
 
 // inForce waits until the API server enforces each policy, which it reads through a watch.
-func inForce(t *testing.T, clients []dynamic.Interface) {
+func inForce(t *testing.T, users []actor, clients []dynamic.Interface) {
 	t.Helper()
 	g := NewWithT(t)
 	const patience = 30 * time.Second
-	refused := func(i int, send func(context.Context, dynamic.Interface, string) error) func() bool {
+	refused := func(user string, send func(context.Context, dynamic.Interface, string) error) func() bool {
+		i := slices.IndexFunc(users, func(u actor) bool { return u.name == user })
 		return func() bool {
 			err := send(t.Context(), clients[i], "another")
 			return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 		}
 	}
-	const hub, owner = 3, 4
+	const hub, owner = "hub", "namespace owner"
 	g.Eventually(refused(owner, create(promotionsResource, matrixPromotion(teamNamespace, "new", true)))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(owner, patch(promotionsResource, teamNamespace, "waiting", `{"spec":{"approval":{"by":"another"}}}`))).WithTimeout(patience).Should(BeTrue())
+	g.Eventually(refused(owner, patch(promotionsResource, teamNamespace, "waiting", `{"spec":{"overrides":[{"gate":"soak","by":"someone","reason":"x"}]}}`))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(hub, patch(pipelinesResource, teamNamespace, "shop", `{"spec":{"suspend":true}}`))).WithTimeout(patience).Should(BeTrue())
 }

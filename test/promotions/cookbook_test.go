@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 )
@@ -20,9 +22,16 @@ func TestExamplesOfGates(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "gates.md"))
 	g.Expect(err).NotTo(HaveOccurred())
 	blocks := strings.Split(string(text), "```yaml\n")[1:]
-	g.Expect(len(blocks)).To(BeNumerically(">=", 7))
+	g.Expect(len(blocks)).To(BeNumerically(">=", 10))
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")
+		if strings.Contains(block, "kind: PromotionWindow\n") {
+			o := &capstanv1.PromotionWindow{}
+			g.Expect(yaml.UnmarshalStrict([]byte(block), o)).To(Succeed(), block)
+			g.Expect(w.c.Create(t.Context(), o, client.DryRunAll)).To(Succeed(), block) // Others use the API server.
+			g.Expect(gate.ParseWindow(o).Err()).NotTo(HaveOccurred(), block)
+			continue
+		}
 		p := &pipelinesv1.Pipeline{}
 		g.Expect(yaml.UnmarshalStrict([]byte(block), p)).To(Succeed(), block)
 		p.Namespace = w.ns

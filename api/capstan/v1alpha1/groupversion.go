@@ -17,7 +17,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Promotion{}, &PromotionList{}, &ClusterConnection{}, &ClusterConnectionList{})
+	scheme.AddKnownTypes(GroupVersion, &Promotion{}, &PromotionList{}, &ClusterConnection{}, &ClusterConnectionList{}, &PromotionWindow{}, &PromotionWindowList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -46,12 +46,14 @@ const (
 const AllowedHostsAnnotation = "capstan.dev/allowed-hosts"
 
 // PromotionSpec is the complete intent of a promotion. The hub writes it before any
-// action. Only approval (once for each run) and retry (upwards) can be changed.
+// action. Only approval (once for each run), overrides (one more at a time) and retry (upwards)
+// can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && (self.approval == oldSelf.approval || self.approval.retry > oldSelf.approval.retry))",message="an approval cannot be changed or removed; set spec.suspend on the Pipeline to stop the promotion"
 // +kubebuilder:validation:XValidation:rule="!has(self.approval) || self.approval.retry <= self.retry",message="approval.retry cannot be higher than retry"
 // +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.overrides) || (has(self.overrides) && oldSelf.overrides.all(o, self.overrides.exists(n, n.gate == o.gate && n.retry == o.retry)))",message="an override cannot be removed; set spec.suspend on the Pipeline to stop the promotion"
 type PromotionSpec struct {
 	// Pipeline that the promotion belongs to, in the same namespace.
 	// +required
@@ -97,6 +99,15 @@ type PromotionSpec struct {
 	// the promotion waits for it.
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
+
+	// Overrides open gates of this promotion, each for one run. One is added at a time, and none
+	// can be changed or removed.
+	// +optional
+	// +listType=map
+	// +listMapKey=gate
+	// +listMapKey=retry
+	// +kubebuilder:validation:MaxItems=8
+	Overrides []Override `json:"overrides,omitempty"`
 
 	// Retry starts a finished promotion again, under a new identity, when a user
 	// increases it. A manual promotion then waits for a new approval. An increase before
@@ -315,13 +326,17 @@ type PromotionStatus struct {
 }
 
 // GateType names a kind of gate.
-// +kubebuilder:validation:Enum=Soak;Window
+// +kubebuilder:validation:Enum=Soak;Window;PromotionWindow
 type GateType string
 
 // Types of gates.
 const (
-	SoakGate   GateType = "Soak"
+	// SoakGate is the soak of the source environment.
+	SoakGate GateType = "Soak"
+	// WindowGate are the windows of the Pipeline.
 	WindowGate GateType = "Window"
+	// PromotionWindowGate are the PromotionWindows that select the promotion.
+	PromotionWindowGate GateType = "PromotionWindow"
 )
 
 // GateState is the state of a gate.

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,12 +32,8 @@ const (
 	ReasonOutsideWindow = "OutsideWindow"
 	// ReasonInvalidGate: the spec of the gate is invalid.
 	ReasonInvalidGate = "InvalidGate"
-)
-
-// Names of gates.
-const (
-	nameSoak    = "soak"
-	nameWindows = "windows"
+	// ReasonOverridden: the gate is closed, and spec.overrides of the promotion opens it.
+	ReasonOverridden = "Overridden"
 )
 
 // Facts are what gates are judged by.
@@ -51,13 +48,16 @@ type Facts struct {
 	Agreed *pipelinesv1.AgreedRevision
 	// Soaked is how long the revision soaked before the source left it (PromotionStatus.SoakedSeconds).
 	Soaked time.Duration
+	// Promotion whose gates are judged: its overrides, and what its status says about
+	// PromotionWindows to those who do not know them.
+	Promotion *capstanv1.Promotion
 }
 
 // FactsOf returns what the gates of a promotion are judged by. p is its Pipeline.
 func FactsOf(p *pipelinesv1.Pipeline, promotion *capstanv1.Promotion, now time.Time) Facts {
 	f := Facts{
 		Now: now, Source: promotion.Spec.Source.Environment, Revision: promotion.Spec.Revision,
-		Soaked: time.Duration(promotion.Status.SoakedSeconds) * time.Second,
+		Soaked: time.Duration(promotion.Status.SoakedSeconds) * time.Second, Promotion: promotion,
 	}
 	if status := p.Status.Environments[f.Source]; status != nil {
 		f.Agreed = status.Agreed
@@ -84,17 +84,39 @@ func (r Rules) Judge(f Facts) []Result {
 	var all []Result
 	switch {
 	case r.wrongSoak != nil:
-		all = append(all, invalid(nameSoak, capstanv1.SoakGate, r.wrongSoak))
+		all = append(all, invalid(capstanv1.GateSoak, capstanv1.SoakGate, "correct the Pipeline", r.wrongSoak))
 	case r.soak != nil:
 		all = append(all, r.soak.judge(f))
 	}
 	switch {
 	case r.wrongWindows != nil:
-		all = append(all, invalid(nameWindows, capstanv1.WindowGate, r.wrongWindows))
+		all = append(all, invalid(capstanv1.GateWindows, capstanv1.WindowGate, "correct the Pipeline", r.wrongWindows))
 	case len(r.windows) > 0:
 		all = append(all, r.judgeWindows(f.Now))
 	}
+	if g := r.judgeCluster(f); g != nil {
+		all = append(all, *g)
+	}
+	for i := range all {
+		all[i] = f.overridden(all[i])
+	}
 	return all
+}
+
+// overridden returns a result with the effect of an override.
+func (f Facts) overridden(g Result) Result {
+	if g.Open() || f.Promotion == nil {
+		return g
+	}
+	if by := f.Promotion.OverrideOf(g.Name); by != nil {
+		g.State, g.Reason, g.Message = capstanv1.GateOpen, ReasonOverridden, fmt.Sprintf("%s overrides it (%s): %s", by.By, by.Reason, g.Message)
+	}
+	return g
+}
+
+// has returns whether an override opens a gate.
+func (f Facts) has(gate string) bool {
+	return f.Promotion != nil && f.Promotion.OverrideOf(gate) != nil
 }
 
 // FirstClosed returns the first gate that is not open; nil if all are open.
@@ -107,10 +129,11 @@ func FirstClosed(all []Result) *Result {
 	return nil
 }
 
-func invalid(name string, kind capstanv1.GateType, err error) Result {
+// invalid returns the result of a gate that cannot be judged; what says what to do.
+func invalid(name string, kind capstanv1.GateType, what string, err error) Result {
 	return Result{
 		Name: name, Type: kind, State: capstanv1.GateInvalid, Reason: ReasonInvalidGate,
-		Message: "correct the Pipeline: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+		Message: what + ": " + strings.ReplaceAll(err.Error(), "\n", "; "),
 	}
 }
 
@@ -133,7 +156,7 @@ func (s *Soak) Done(f Facts) bool {
 
 func (s *Soak) judge(f Facts) Result {
 	counted, status := f.soaked()
-	g := Result{Name: nameSoak, Type: capstanv1.SoakGate, State: capstanv1.GateClosed}
+	g := Result{Name: capstanv1.GateSoak, Type: capstanv1.SoakGate, State: capstanv1.GateClosed}
 	needs := fmt.Sprintf("environment %q must be healthy with %s for %s", f.Source, f.Revision, Duration(s.For))
 	runs := f.Agreed != nil && revision.Same(f.Agreed.Revision, f.Revision)
 	switch {
@@ -156,38 +179,41 @@ func (s *Soak) judge(f Facts) Result {
 
 func (r Rules) judgeWindows(now time.Time) Result {
 	v := window.Judge(now, r.windows)
-	g := Result{Name: nameWindows, Type: capstanv1.WindowGate, State: capstanv1.GateOpen, Reason: ReasonAllowed, Message: "promotions are allowed at this time", Change: v.Change}
-	if v.Open {
-		return g
+	g := Result{Name: capstanv1.GateWindows, Type: capstanv1.WindowGate, State: capstanv1.GateOpen, Reason: ReasonAllowed, Message: "promotions are allowed at this time", Change: v.Change}
+	if !v.Open {
+		g.close(r.named[v.By], r.windows[v.By].Type(), "window")
 	}
-	g.State = capstanv1.GateClosed
-	by := r.named[v.By]
-	what := fmt.Sprintf("window %q", by.name)
+	return g
+}
+
+// close makes the result that of a window that closes the gate.
+func (r *Result) close(by named, kind window.Type, called string) {
+	r.State = capstanv1.GateClosed
+	what := fmt.Sprintf("%s %q", called, by.name)
 	if by.reason != "" {
 		what += fmt.Sprintf(" (%s)", by.reason)
 	}
-	if r.windows[v.By].Type() == window.Deny {
-		g.Reason, g.Message = ReasonFrozen, what+" denies promotions"
+	if kind == window.Deny {
+		r.Reason, r.Message = ReasonFrozen, what+" denies promotions"
 	} else {
-		g.Reason, g.Message = ReasonOutsideWindow, what+" is closed"
+		r.Reason, r.Message = ReasonOutsideWindow, what+" is closed"
 	}
-	if v.Change.IsZero() {
-		g.Message += "; no time is known at which promotions are allowed again"
+	if r.Change.IsZero() {
+		r.Message += "; no time is known at which promotions are allowed again"
 	} else {
-		g.Message += fmt.Sprintf("; promotions are allowed again from %s", in(v.Change, by.zone))
+		r.Message += fmt.Sprintf("; promotions are allowed again from %s", in(r.Change, by.zone))
 	}
-	return g
 }
 
 // Expected returns when all gates are open if nothing changes: the targets of the source stay
 // healthy and nothing is edited. It is zero if that is not known, and not after now if they are open.
 func (r Rules) Expected(f Facts) time.Time {
-	if r.wrongSoak != nil || r.wrongWindows != nil {
+	if r.wrongSoak != nil && !f.has(capstanv1.GateSoak) || r.wrongWindows != nil && !f.has(capstanv1.GateWindows) {
 		return time.Time{}
 	}
 	at := f.Now
 	if r.soak != nil {
-		switch g := r.soak.judge(f); {
+		switch g := f.overridden(r.soak.judge(f)); {
 		case g.Open():
 		case g.Change.IsZero():
 			return time.Time{}
@@ -195,10 +221,29 @@ func (r Rules) Expected(f Facts) time.Time {
 			at = g.Change
 		}
 	}
-	if len(r.windows) == 0 {
+	var groups [][]*window.Window
+	if len(r.windows) > 0 && !f.has(capstanv1.GateWindows) {
+		groups = append(groups, r.windows)
+	}
+	switch overridden := f.has(capstanv1.GatePromotionWindows); {
+	case overridden:
+	case r.cluster != nil && len(r.cluster.windows) > 0:
+		groups = append(groups, r.cluster.windows)
+	case r.cluster == nil:
+		recorded := f.recorded()
+		if recorded != nil && recorded.State != capstanv1.GateOpen {
+			if f.Promotion.Status.ExpectedTime == nil {
+				return time.Time{}
+			}
+			if expected := f.Promotion.Status.ExpectedTime.Time; expected.After(at) {
+				at = expected
+			}
+		}
+	}
+	if len(groups) == 0 {
 		return at
 	}
-	if v := window.Judge(at, r.windows); !v.Open {
+	if v := window.Judge(at, groups...); !v.Open {
 		return v.Change
 	}
 	return at
@@ -248,7 +293,11 @@ func (r Rules) Forecast(f Facts, environment string, approval bool) string {
 
 // zone returns the zone in which the users of the rules think: that of the first window that has one.
 func (r Rules) zone() string {
-	for _, n := range r.named {
+	all := r.named
+	if r.cluster != nil {
+		all = slices.Concat(all, r.cluster.named)
+	}
+	for _, n := range all {
 		if n.zone != "" {
 			return n.zone
 		}

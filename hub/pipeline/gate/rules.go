@@ -33,6 +33,8 @@ type Rules struct {
 	named   []named
 	// wrong are the errors of the spec, by the type of gate that they make invalid.
 	wrongSoak, wrongWindows error
+	// cluster are the PromotionWindows, if they are known (Within).
+	cluster *clusterWindows
 }
 
 // named is a window as users know it.
@@ -43,7 +45,7 @@ func (r Rules) Soak() *Soak { return r.soak }
 
 // Empty returns whether there are no gates.
 func (r Rules) Empty() bool {
-	return r.soak == nil && len(r.windows) == 0 && r.wrongSoak == nil && r.wrongWindows == nil
+	return r.soak == nil && len(r.windows) == 0 && r.wrongSoak == nil && r.wrongWindows == nil && r.cluster.empty()
 }
 
 // Errors returns what is invalid, with the path of each field and what to do; nil if all is valid.
