@@ -257,7 +257,10 @@ var ofSingle = regexp.MustCompile(`(?m)^apiserver_request_total\{[^}]*resource="
 
 // requests returns how many requests for single Promotions and Secrets the API server has
 // answered.
-func requests(s *scene) int {
+func requests(s *scene) int { return s.answered(ofSingle) }
+
+// answered returns how many requests the API server has answered, of those whose metrics match.
+func (s *scene) answered(which *regexp.Regexp) int {
 	s.Helper()
 	config := management.Config()
 	transport, err := rest.HTTPClientFor(config)
@@ -273,7 +276,7 @@ func requests(s *scene) int {
 	_, err = body.ReadFrom(answer.Body)
 	s.g.Expect(err).NotTo(HaveOccurred())
 	sum := 0.0
-	for _, m := range ofSingle.FindAllStringSubmatch(body.String(), -1) {
+	for _, m := range which.FindAllStringSubmatch(body.String(), -1) {
 		n, err := strconv.ParseFloat(m[1], 64)
 		s.g.Expect(err).NotTo(HaveOccurred())
 		sum += n
