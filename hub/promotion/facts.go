@@ -35,14 +35,15 @@ type view struct {
 	now time.Time
 }
 
-// view reads the Pipeline and its other Promotions.
+// view reads the Pipeline and its other Promotions. PromotionWindows are read from the cache: before a
+// step outside, the permit reads them from the API server.
 func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv1.Promotion) (view, error) {
 	v := view{now: r.Clock.Now()}
 	var err error
 	if v.pipeline, err = r.pipelineOf(ctx, reader, p); err != nil {
 		return v, err
 	}
-	if v.rules, err = rulesFor(ctx, reader, v.pipeline, p); err != nil {
+	if v.rules, err = rulesFor(ctx, r.Client, v.pipeline, p); err != nil {
 		return v, err
 	}
 	all, err := promotions.OfName(ctx, reader, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name})

@@ -78,7 +78,7 @@ var (
 // and they continue by themselves when it is deleted. Then all wait for five gates each: that costs
 // next to nothing.
 func TestStop(t *testing.T) {
-	n, trials, waits := count(40, 1000), count(1, 10), 10*time.Second
+	n, trials, waits := count(40, 1000), count(1, 5), 10*time.Second
 	if *full {
 		waits = 6 * time.Minute // More than the five minutes after which a soak's sum is written.
 	}
