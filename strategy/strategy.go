@@ -110,6 +110,29 @@ type Follower interface {
 	Withdraw(ctx context.Context, promotion *capstanv1.Promotion, why string) (stillNeeded string, err error)
 }
 
+// GatesStatus is the name under which users see whether the gates of a promotion are open.
+const GatesStatus = "capstan/gates"
+
+// GateReport says whether the gates of a promotion are open.
+type GateReport struct {
+	// SHA is the commit at the head of the pull request.
+	SHA string
+	// Open is whether all gates are open.
+	Open bool
+	// Message for users: which gate is closed, and until when.
+	Message string
+}
+
+// GateReporter is a Follower that shows at what is open, such as a pull request, whether the gates are
+// open.
+type GateReporter interface {
+	Follower
+
+	// ReportGates shows a report. It is for users and for the rules of the service: the permit
+	// of each step does not depend on it.
+	ReportGates(ctx context.Context, promotion *capstanv1.Promotion, report GateReport) error
+}
+
 // Identity returns the identity of the action for Git and for receivers of events. It is the
 // same for every repetition. It changes when spec.retry is raised and the promotion starts
 // again: status.retry follows spec.retry only then, so that raising it does not change an

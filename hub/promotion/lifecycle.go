@@ -36,7 +36,7 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 		case decision.SecretChanged: // The same promotion continues: it keeps its pull request.
 			p.Status = capstanv1.PromotionStatus{
 				Retry: p.Status.Retry, IgnoredRetry: p.Status.IgnoredRetry, Approval: p.Status.Approval, OtherApprovals: p.Status.OtherApprovals,
-				URL: p.Status.URL, PullRequest: p.Status.PullRequest, SoakedSeconds: p.Status.SoakedSeconds,
+				URL: p.Status.URL, PullRequest: p.Status.PullRequest, SoakedSeconds: p.Status.SoakedSeconds, GatesShown: p.Status.GatesShown,
 			}
 			continue
 		}
@@ -147,6 +147,9 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 	case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, "":
 		set(capstanv1.ReadyCondition, metav1.ConditionUnknown, string(p.Status.Phase), p.Status.Message)
 	}
+	if p.Status.Phase != capstanv1.PhaseAwaitingMerge {
+		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.GatesNotShownCondition)
+	}
 	switch {
 	case p.Status.Phase == capstanv1.PhaseFailed:
 		set(capstanv1.StalledCondition, metav1.ConditionTrue, p.Status.Reason, p.Status.Message)
@@ -205,6 +208,10 @@ func (r *Reconciler) reportTransition(ctx context.Context, before, p *capstanv1.
 		r.metrics.count(p)
 	}
 	r.reportGates(ctx, before, p)
+	if c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.GatesNotShownCondition); c != nil && meta.FindStatusCondition(before.Status.Conditions, c.Type) == nil {
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, ReasonGatesNotShown, "Promote", "%s", cut(c.Message))
+		log.FromContext(ctx).Info("the gates cannot be shown at the pull request", "url", p.Status.URL, "reason", c.Reason, "message", c.Message)
+	}
 	if c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.NotInGitCondition); c != nil && meta.FindStatusCondition(before.Status.Conditions, c.Type) == nil {
 		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, ReasonNotInGit, "Withdraw", "%s", cut(c.Message))
 		log.FromContext(ctx).Info("the environment runs a revision that Git does not have", "environment", p.Spec.Environment, "revision", p.Spec.Revision, "url", p.Status.URL)

@@ -97,6 +97,7 @@ type Reconciler struct {
 	Options
 	metrics *metrics
 	follows *follows
+	shown   *shown
 	waits   *waits
 	tenants *tenants
 	secrets *secretwatch.Source
@@ -117,7 +118,7 @@ func New(o Options) *Reconciler {
 		o.Retention = DefaultRetention
 	}
 	return &Reconciler{
-		Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), waits: newWaits(o.Clock), tenants: newTenants(perTenant),
+		Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), shown: newShown(o.Clock), waits: newWaits(o.Clock), tenants: newTenants(perTenant),
 		secrets: secretwatch.NewSource(o.Metadata, withoutSecrets), ledgers: newLedgers(),
 	}
 }
@@ -210,14 +211,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !p.DeletionTimestamp.IsZero() {
-		r.follows.forget(p.UID)
-		r.waits.forget(p.UID)
+		r.forget(p.UID)
 		return ctrl.Result{}, nil
 	}
 	r.ledgers.note(types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name})
 	if over, err := r.over(ctx, p); over || err != nil {
-		r.follows.forget(p.UID)
-		r.waits.forget(p.UID)
+		r.forget(p.UID)
 		r.secrets.Drop(request.NamespacedName)
 		return ctrl.Result{}, err
 	}
@@ -255,7 +254,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if aGateIsClosed(before) && !aGateIsClosed(p) {
 			r.follows.now(p.UID)
 		}
-		return r.follow(ctx, p, v)
+		again, err := r.showGatesOutside(ctx, p)
+		if err != nil {
+			return requeueOnConflict(ctx, err)
+		}
+		result, err := r.follow(ctx, p, v)
+		if again > 0 && result.RequeueAfter > 0 {
+			result.RequeueAfter = min(result.RequeueAfter, again)
+		}
+		return result, err
 	case p.Status.Phase == capstanv1.PhaseAwaitingGates, p.Status.Phase == capstanv1.PhasePromoting && v.closed(p) != nil:
 		return ctrl.Result{RequeueAfter: v.untilJudged(p)}, nil
 	case p.Status.Phase == capstanv1.PhasePromoting:
@@ -268,6 +275,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	default:
 		return r.wait(p), nil
 	}
+}
+
+// forget ends what this process remembers of a promotion.
+func (r *Reconciler) forget(p types.UID) {
+	r.follows.forget(p)
+	r.shown.forget(p)
+	r.waits.forget(p)
 }
 
 // over returns whether a promotion has ended and needs no reconcile: it is settled, or it
@@ -297,6 +311,7 @@ func (r *Reconciler) end(ctx context.Context, p *capstanv1.Promotion, v view) (c
 		return r.tryAgain(ctx, p, v)
 	}
 	r.follows.forget(p.UID)
+	r.shown.forget(p.UID)
 	if _, left := r.leftOpen(p, v); !left || v.suspended() {
 		return ctrl.Result{}, nil
 	}

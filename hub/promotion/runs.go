@@ -41,7 +41,7 @@ func noteRetry(p *capstanv1.Promotion) {
 // nextRun returns the status with which the next run begins. It keeps the approval of the
 // present run as a record.
 func nextRun(p *capstanv1.Promotion) capstanv1.PromotionStatus {
-	next := capstanv1.PromotionStatus{Retry: p.Spec.Retry, OtherApprovals: p.Status.OtherApprovals, SoakedSeconds: p.Status.SoakedSeconds}
+	next := capstanv1.PromotionStatus{Retry: p.Spec.Retry, OtherApprovals: p.Status.OtherApprovals, SoakedSeconds: p.Status.SoakedSeconds, GatesShown: p.Status.GatesShown}
 	if p.Status.Approval != nil {
 		next.OtherApprovals = appendApproval(next.OtherApprovals, *p.Status.Approval)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -65,7 +66,7 @@ type Strategy struct {
 	comparisons *comparisons
 }
 
-var _ strategy.Follower = &Strategy{}
+var _ strategy.GateReporter = &Strategy{}
 
 // New returns the strategy.
 func New(o Options) *Strategy {
@@ -125,6 +126,20 @@ func (s *Strategy) Follow(ctx context.Context, p *capstanv1.Promotion) (strategy
 		return strategy.Result{}, err
 	}
 	return result, nil
+}
+
+// ReportGates implements strategy.GateReporter: as a commit status.
+func (s *Strategy) ReportGates(ctx context.Context, p *capstanv1.Promotion, report strategy.GateReport) error {
+	if p.Status.PullRequest == nil {
+		return nil
+	}
+	genre, name, _ := strings.Cut(strategy.GatesStatus, "/")
+	return s.with(ctx, p, func(ctx context.Context, a *act) error {
+		return a.provider.SetStatus(ctx, provider.CommitStatus{
+			SHA: report.SHA, Number: p.Status.PullRequest.Number, Context: provider.StatusContext{Genre: genre, Name: name},
+			Success: report.Open, Description: oneLine(report.Message), URL: p.Status.URL,
+		})
+	})
 }
 
 // Withdraw implements strategy.Follower.

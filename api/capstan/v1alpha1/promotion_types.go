@@ -213,7 +213,7 @@ type PromotionStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Conditions are Ready and Stalled.
+	// Conditions are Ready, Stalled, NotInGit and GatesNotShown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -290,6 +290,10 @@ type PromotionStatus struct {
 	// SoakedSeconds is how long the revision soaked in the source environment, when that left it.
 	// +optional
 	SoakedSeconds int64 `json:"soakedSeconds,omitempty"`
+
+	// GatesShown is the commit status capstan/gates that the hub set last at the pull request.
+	// +optional
+	GatesShown *GatesShown `json:"gatesShown,omitempty"`
 
 	// Attempt is the newest attempt to execute the promotion. The hub writes it before
 	// the attempt begins.
@@ -382,6 +386,17 @@ type GateStatus struct {
 	NextChangeTime *metav1.Time `json:"nextChangeTime,omitempty"`
 }
 
+// GatesShown is a commit status that the hub has set.
+type GatesShown struct {
+	// SHA of the commit.
+	// +required
+	SHA string `json:"sha"`
+
+	// Open is whether all gates were open: the status was success. Else it was pending.
+	// +optional
+	Open bool `json:"open,omitempty"`
+}
+
 // PullRequestStatus is the observed state of a pull request.
 type PullRequestStatus struct {
 	// Number of the pull request at the service.
@@ -461,6 +476,9 @@ const (
 	// StalledCondition of a Promotion is True when the promotion is older than
 	// --stall-after or has failed.
 	StalledCondition = "Stalled"
+	// GatesNotShownCondition of a Promotion is True while the commit status capstan/gates
+	// cannot be set at its open pull request. It is absent otherwise.
+	GatesNotShownCondition = "GatesNotShown"
 	// NotInGitCondition of a Promotion that succeeded is True while its pull request stays
 	// open because the base branch does not have the revision. It is absent otherwise.
 	NotInGitCondition = "NotInGit"

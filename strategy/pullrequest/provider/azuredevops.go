@@ -275,3 +275,19 @@ func (b *azureBackend) requestReviews(ctx context.Context, number int64, reviewe
 	}
 	return nil
 }
+
+// setStatus: https://learn.microsoft.com/rest/api/azure/devops/git/pull-request-statuses/create
+func (b *azureBackend) setStatus(ctx context.Context, status CommitStatus) error {
+	state := git.GitStatusStateValues.Pending
+	if status.Success {
+		state = git.GitStatusStateValues.Succeeded
+	}
+	_, err := b.client.CreatePullRequestStatus(ctx, git.CreatePullRequestStatusArgs{
+		RepositoryId: &b.r.Name, Project: &b.r.Project, PullRequestId: ptr(int(status.Number)),
+		Status: &git.GitPullRequestStatus{
+			State: &state, Description: &status.Description, TargetUrl: &status.URL,
+			Context: &git.GitStatusContext{Genre: &status.Context.Genre, Name: &status.Context.Name},
+		},
+	})
+	return err
+}

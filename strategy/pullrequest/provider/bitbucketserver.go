@@ -75,7 +75,12 @@ func (*bitbucketBackend) limits() Limits { return Limits{Title: 255, Body: 32768
 
 // call calls one resource under the repository's pull requests.
 func (b *bitbucketBackend) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
-	address := b.r.APIURL + "projects/" + url.PathEscape(b.r.Owner) + "/repos/" + url.PathEscape(b.r.Name) + "/pull-requests" + path
+	return b.callRepository(ctx, method, "/pull-requests"+path, query, body, answer)
+}
+
+// callRepository calls one resource under the repository.
+func (b *bitbucketBackend) callRepository(ctx context.Context, method, path string, query url.Values, body, answer any) error {
+	address := b.r.APIURL + "projects/" + url.PathEscape(b.r.Owner) + "/repos/" + url.PathEscape(b.r.Name) + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
@@ -316,4 +321,16 @@ func (b *bitbucketBackend) requestReviews(ctx context.Context, number int64, rev
 	}
 	_, err = b.put(ctx, number, pr)
 	return err
+}
+
+// setStatus: https://developer.atlassian.com/server/bitbucket/rest/v811/api-group-builds-and-deployments/,
+// since Bitbucket Server 7.4.
+func (b *bitbucketBackend) setStatus(ctx context.Context, status CommitStatus) error {
+	state, name := "INPROGRESS", status.Context.String()
+	if status.Success {
+		state = "SUCCESSFUL"
+	}
+	return b.callRepository(ctx, http.MethodPost, "/commits/"+url.PathEscape(status.SHA)+"/builds", nil, map[string]any{
+		"key": name, "name": name, "state": state, "description": status.Description, "url": status.URL,
+	}, nil)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 const (
@@ -57,6 +58,7 @@ type backend interface {
 	comments(ctx context.Context, number int64) ([]string, error)
 	addLabels(ctx context.Context, number int64, labels []string) error
 	requestReviews(ctx context.Context, number int64, reviewers []string) error
+	setStatus(ctx context.Context, status CommitStatus) error
 }
 
 // lateCloser is a backend of a service that acts upon the deletion of a branch some time
@@ -255,6 +257,17 @@ func (p *guarded) AddLabels(ctx context.Context, number int64, labels []string) 
 func (p *guarded) RequestReviews(ctx context.Context, number int64, reviewers []string) error {
 	return p.names(ctx, "request reviews", reviewers, func(ctx context.Context) error {
 		return p.backend.requestReviews(ctx, number, reviewers)
+	})
+}
+
+// SetStatus implements Provider.
+func (p *guarded) SetStatus(ctx context.Context, status CommitStatus) error {
+	return p.do(ctx, "set commit status", func(ctx context.Context) error {
+		if status.SHA == "" || status.Number <= 0 || status.Context.Name == "" {
+			return refused(Validation, "a commit, a pull request and a name are required")
+		}
+		status.Description = truncate.Runes(status.Description, maxStatus)
+		return p.backend.setStatus(ctx, status)
 	})
 }
 

@@ -409,3 +409,28 @@ func TestConcurrentUse(t *testing.T) {
 		}
 	})
 }
+
+// The state of a check is set at the head of a pull request, pending or successful, as often as wanted.
+func TestStatusOfAHead(t *testing.T) {
+	each(t, func(t *testing.T, s *providertest.Server, p provider.Provider) {
+		g := NewWithT(t)
+		pr := open(t, p)
+		status := provider.CommitStatus{
+			SHA: "sha-1", Number: pr.Number, Context: provider.StatusContext{Genre: "capstan", Name: "gates"}, Description: strings.Repeat("ä", 200), URL: pr.URL,
+		}
+		g.Expect(p.SetStatus(t.Context(), status)).To(Succeed())
+		g.Expect(p.SetStatus(t.Context(), status)).To(Succeed(), "again")
+		status.Success, status.Description = true, "all gates are open"
+		g.Expect(p.SetStatus(t.Context(), status)).To(Succeed())
+		all := s.Statuses()
+		g.Expect(len(all)).To(BeNumerically(">=", 2))
+		g.Expect(all[0]).To(And(HaveField("Name", "capstan/gates"), HaveField("State", "pending"), HaveField("Description", HaveLen(2*139+len("…")))))
+		g.Expect(all[len(all)-1]).To(And(HaveField("State", "success"), HaveField("Description", "all gates are open")))
+
+		s.AddFault(providertest.Fault{Method: http.MethodPost, Status: http.StatusForbidden, Body: []byte(`{"message":"Resource not accessible"}`)})
+		g.Expect(p.SetStatus(t.Context(), status)).To(MatchError(provider.ErrForbidden))
+		s.ClearFaults()
+		status.SHA = ""
+		g.Expect(p.SetStatus(t.Context(), status)).To(MatchError(provider.ErrValidation))
+	})
+}

@@ -320,3 +320,19 @@ func (b *giteaBackend) requestReviews(ctx context.Context, number int64, reviewe
 	_, err = client.CreateReviewRequests(b.r.Owner, b.r.Name, number, gitea.PullReviewRequestOptions{Reviewers: reviewers})
 	return err
 }
+
+// setStatus: https://docs.gitea.com/api/#tag/repository/operation/repoCreateStatus
+func (b *giteaBackend) setStatus(ctx context.Context, status CommitStatus) error {
+	client, err := b.client(ctx)
+	if err != nil {
+		return err
+	}
+	state := gitea.StatusPending
+	if status.Success {
+		state = gitea.StatusSuccess
+	}
+	_, _, err = client.CreateStatus(b.r.Owner, b.r.Name, status.SHA, gitea.CreateStatusOption{
+		State: state, Context: status.Context.String(), Description: status.Description, TargetURL: status.URL,
+	})
+	return err
+}

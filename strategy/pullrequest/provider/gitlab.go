@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	gitlab "gitlab.com/gitlab-org/api/client-go/v2"
 )
@@ -197,5 +198,21 @@ func (b *gitlabBackend) requestReviews(ctx context.Context, number int64, review
 		return nil
 	}
 	_, err = b.edit(ctx, number, &gitlab.UpdateMergeRequestOptions{ReviewerIDs: &ids})
+	return err
+}
+
+// setStatus: https://docs.gitlab.com/api/commits/#set-commit-pipeline-status
+func (b *gitlabBackend) setStatus(ctx context.Context, status CommitStatus) error {
+	options := &gitlab.SetCommitStatusOptions{
+		State: gitlab.Pending, Name: gitlab.Ptr(status.Context.String()), Description: &status.Description, TargetURL: &status.URL,
+	}
+	if status.Success {
+		options.State = gitlab.Success
+	}
+	_, _, err := b.client.Commits.SetCommitStatus(b.project, status.SHA, options, gitlab.WithContext(ctx))
+	var refusal *Error
+	if errors.As(err, &refusal) && strings.Contains(refusal.Message, "Cannot transition status") {
+		return nil
+	}
 	return err
 }

@@ -104,6 +104,33 @@ type MergeOptions struct {
 	Message string
 }
 
+// CommitStatus is the state of a check of the head of a pull request, for people and for the rules of
+// the base branch.
+type CommitStatus struct {
+	// SHA is the head of the pull request, and Number its number: Azure DevOps shows states of
+	// pull requests, the others those of commits.
+	SHA    string
+	Number int64
+	// Context names the check: who sets it, and what it is.
+	Context StatusContext
+	// Success; else it is pending, and blocks a merge where a rule requires the check.
+	Success bool
+	// Description for people, cut to maxStatus characters.
+	Description string
+	// URL that people may follow. Bitbucket Server requires one.
+	URL string
+}
+
+// StatusContext is the name of a check, shown as Genre/Name.
+type StatusContext struct{ Genre, Name string }
+
+// String returns the name for services that have one field for it.
+func (c StatusContext) String() string { return c.Genre + "/" + c.Name }
+
+// maxStatus is the longest description of a CommitStatus, in characters: GitHub's limit.
+// https://docs.github.com/en/rest/commits/statuses
+const maxStatus = 140
+
 // Limits of a service for titles and bodies, in characters; 0 when it documents none.
 type Limits struct {
 	Title, Body int
@@ -173,6 +200,10 @@ type Provider interface {
 	// RequestReviews adds reviewers to the existing ones: user names; on Azure DevOps
 	// identity ids (GUIDs).
 	RequestReviews(ctx context.Context, number int64, reviewers []string) error
+
+	// SetStatus sets the state of a check. GitLab refuses a change from pending to pending; the
+	// description of such a status then stays as it is, which is no error.
+	SetStatus(ctx context.Context, status CommitStatus) error
 
 	// GitCredentials returns the credentials for Git's basic authentication over HTTPS.
 	// Those of a GitHub App are valid for at least five more minutes.

@@ -16,6 +16,7 @@ var azureResources = map[string]string{
 	"ab6e2e5d-a0b7-4153-b64a-a4efe0d49449": "pullRequests/{pullRequestId}/{resource}/{threadId}|threads",
 	"f22387e3-984e-4c52-9c6d-fbb8f14c812d": "pullRequests/{pullRequestId}/{resource}/{labelIdOrName}|labels",
 	"4b6702c7-aa35-4b89-9c96-b9abf6d3e540": "pullRequests/{pullRequestId}/{resource}/{reviewerId}|reviewers",
+	"b5f6bb4f-8d1e-4d79-8d11-4c9172c99c35": "pullRequests/{pullRequestId}/{resource}/{statusId}|statuses",
 }
 
 // azureListedBody is the length to which lists cut descriptions.
@@ -77,6 +78,15 @@ func (s *Server) azureDevOps(mux *http.ServeMux) {
 		form := decode[struct{ Name string }](s, r)
 		s.change(pr.Number, func(p *PullRequest) { p.Labels = add(p.Labels, form.Name) })
 		s.write(w, http.StatusOK, map[string]any{"name": form.Name, "active": true})
+	})
+	one("POST", "/{number}/statuses", func(w http.ResponseWriter, r *http.Request, pr PullRequest) {
+		form := decode[struct {
+			State, Description string
+			Context            struct{ Genre, Name string }
+		}](s, r)
+		state := map[string]string{"pending": "pending", "succeeded": "success"}[form.State]
+		_ = s.status(Status{Number: pr.Number, Name: form.Context.Genre + "/" + form.Context.Name, State: state, Description: form.Description}, false)
+		s.write(w, http.StatusOK, map[string]any{"id": 1, "state": form.State})
 	})
 	one("PUT", "/{number}/reviewers/{reviewer}", func(w http.ResponseWriter, r *http.Request, pr PullRequest) {
 		s.change(pr.Number, func(p *PullRequest) { p.Reviewers = add(p.Reviewers, r.PathValue("reviewer")) })

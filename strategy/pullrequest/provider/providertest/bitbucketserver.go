@@ -27,6 +27,19 @@ func (s *Server) bitbucketServer(mux *http.ServeMux) {
 	one := func(method, path string, act func(w http.ResponseWriter, r *http.Request, pr PullRequest)) {
 		mux.HandleFunc(method+" "+under+path, s.numbered(act, "Pull request does not exist in FLEET/apps.", "NoSuchPullRequestException"))
 	}
+	mux.HandleFunc("POST /rest/api/1.0/projects/FLEET/repos/apps/commits/{sha}/builds", func(w http.ResponseWriter, r *http.Request) {
+		form := decode[struct{ Key, State, Description, URL string }](s, r)
+		state := map[string]string{"INPROGRESS": "pending", "SUCCESSFUL": "success"}[form.State]
+		if form.URL == "" {
+			s.refuse(w, http.StatusBadRequest, "url: may not be empty", "")
+			return
+		}
+		if s.status(Status{SHA: r.PathValue("sha"), Name: form.Key, State: state, Description: form.Description}, false) != nil {
+			s.refuse(w, http.StatusNotFound, "Commit '"+r.PathValue("sha")+"' does not exist in repository 'apps'.", "NoSuchCommitException")
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("GET "+under, s.bitbucketList)
 	mux.HandleFunc("POST "+under, s.bitbucketCreate)
 	one("GET", "/{number}", func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {

@@ -18,6 +18,14 @@ func (s *Server) gitea(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+repo, func(w http.ResponseWriter, _ *http.Request) {
 		s.write(w, http.StatusOK, map[string]any{"id": 1, "full_name": "fleet/apps", "default_merge_style": "merge", "allow_merge_commits": true})
 	})
+	mux.HandleFunc("POST "+repo+"/statuses/{sha}", func(w http.ResponseWriter, r *http.Request) {
+		form := decode[struct{ State, Context, Description string }](s, r)
+		if s.status(Status{SHA: r.PathValue("sha"), Name: form.Context, State: form.State, Description: form.Description}, false) != nil {
+			s.refuse(w, http.StatusNotFound, "object does not exist", "")
+			return
+		}
+		s.write(w, http.StatusCreated, map[string]any{"id": 1, "status": form.State, "context": form.Context})
+	})
 	mux.HandleFunc("GET "+repo+"/pulls", s.giteaList)
 	mux.HandleFunc("POST "+repo+"/pulls", s.giteaCreate)
 	one("GET", "/pulls/{number}", func(w http.ResponseWriter, _ *http.Request, pr PullRequest) {

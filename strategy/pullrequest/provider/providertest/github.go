@@ -14,6 +14,19 @@ func (s *Server) github(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+repo, func(w http.ResponseWriter, _ *http.Request) {
 		s.write(w, http.StatusOK, map[string]any{"id": 1, "full_name": "fleet/apps", "allow_merge_commit": true})
 	})
+	mux.HandleFunc("POST "+repo+"/statuses/{sha}", func(w http.ResponseWriter, r *http.Request) {
+		form := decode[struct{ State, Context, Description string }](s, r)
+		const most = 140
+		if len([]rune(form.Description)) > most {
+			s.refuse(w, http.StatusUnprocessableEntity, "Validation Failed", "")
+			return
+		}
+		if s.status(Status{SHA: r.PathValue("sha"), Name: form.Context, State: form.State, Description: form.Description}, false) != nil {
+			s.refuse(w, http.StatusUnprocessableEntity, "No commit found for SHA: "+r.PathValue("sha"), "")
+			return
+		}
+		s.write(w, http.StatusCreated, map[string]any{"id": 1, "state": form.State, "context": form.Context})
+	})
 	mux.HandleFunc("GET "+repo+"/pulls", s.githubList)
 	mux.HandleFunc("POST "+repo+"/pulls", s.githubCreate)
 	one := func(method, path string, status int, act func(pr PullRequest, r *http.Request) PullRequest) {

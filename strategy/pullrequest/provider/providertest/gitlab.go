@@ -25,6 +25,17 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 			act(w, r)
 		})
 	}
+	mux.HandleFunc("POST /api/v4/projects/{project}/statuses/{sha}", func(w http.ResponseWriter, r *http.Request) {
+		form := decode[struct{ State, Name, Description string }](s, r)
+		switch err := s.status(Status{SHA: r.PathValue("sha"), Name: form.Name, State: form.State, Description: form.Description}, true); {
+		case errors.Is(err, errPending):
+			s.refuse(w, http.StatusBadRequest, `Cannot transition status via :enqueue from :pending (Reason(s): Status cannot transition via "enqueue")`, "")
+		case err != nil:
+			s.refuse(w, http.StatusNotFound, "404 Commit Not Found", "")
+		default:
+			s.write(w, http.StatusCreated, map[string]any{"id": 1, "status": form.State, "name": form.Name})
+		}
+	})
 	one := func(method, path string, act func(w http.ResponseWriter, r *http.Request, pr PullRequest)) {
 		handle(method, path, s.numbered(act, "404 Not found", ""))
 	}

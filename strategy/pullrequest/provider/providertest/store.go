@@ -16,6 +16,8 @@ var (
 	errNotOpen     = errors.New("it is not open")
 	errBehind      = errors.New("it is behind the base")
 	errNotMergable = errors.New("it cannot be merged")
+	errNoCommit    = errors.New("there is no such commit")
+	errPending     = errors.New("the state is pending already")
 )
 
 // number returns the number of the pull request in the path.
