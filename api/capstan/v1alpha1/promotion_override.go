@@ -10,6 +10,9 @@ const (
 	GatePromotionWindows = "promotion-windows"
 )
 
+// GateOverridden is the reason in status.gates of a gate that is closed and that an override opens.
+const GateOverridden = "Overridden"
+
 // Override opens one gate of one run of a promotion.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an override cannot be changed"

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -79,6 +80,15 @@ func samples(t *testing.T) []ce.Event {
 		ends := hub.Promotions(promotion(phase))
 		all = append(all, ends[len(ends)-1])
 	}
+	gated := promotion(capstanv1.PhaseAwaitingGates)
+	gated.Status.GatesOpenTime, gated.Status.FinishTime = ptr.To(at(20)), nil
+	gated.Spec.Overrides = []capstanv1.Override{{Gate: capstanv1.GateSoak, By: "olga", Reason: "hotfix"}}
+	gated.Status.Gates = []capstanv1.GateStatus{
+		{Name: capstanv1.GateSoak, Type: capstanv1.SoakGate, State: capstanv1.GateOpen, Reason: capstanv1.GateOverridden, Message: "olga overrides it (hotfix): soaked 5m of 2h", LastTransitionTime: ptr.To(at(25))},
+		{Name: capstanv1.GateWindows, Type: capstanv1.WindowGate, State: capstanv1.GateClosed, Reason: "Frozen", Message: `window "freeze" denies promotions`, LastTransitionTime: ptr.To(at(40))},
+		{Name: capstanv1.GatePromotionWindows, Type: capstanv1.PromotionWindowGate, State: capstanv1.GateClosed, Reason: "Frozen", Message: `PromotionWindow "stop" denies promotions`, LastTransitionTime: ptr.To(at(35))},
+	}
+	all = append(all, hub.Promotions(gated)[1:4]...)
 	all = append(all, hub.ClusterRegistered(connection("")))
 	for _, state := range []capstanv1.ConnectionState{
 		capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved,

@@ -16,6 +16,9 @@ type Kind string
 // Kinds of events.
 const (
 	PromotionDetected   Kind = "promotion.detected.v1"
+	PromotionBlocked    Kind = "promotion.blocked.v1"
+	PromotionUnblocked  Kind = "promotion.unblocked.v1"
+	PromotionOverridden Kind = "promotion.overridden.v1"
 	PromotionWaiting    Kind = "promotion.waiting.v1"
 	PromotionApproved   Kind = "promotion.approved.v1"
 	PromotionStarted    Kind = "promotion.started.v1"
@@ -71,6 +74,9 @@ type Entry struct {
 // catalogue of all kinds, in the order of docs/events.md.
 var catalogue = []Entry{
 	{PromotionDetected, Info, false, "a Promotion was created"},
+	{PromotionBlocked, Info, false, "a gate of the promotion is closed; the reason and the message are those of the first one"},
+	{PromotionUnblocked, Info, false, "all gates of the promotion are open again"},
+	{PromotionOverridden, Warning, false, "a user opened a gate of the promotion; the reason is the name of the gate"},
 	{PromotionWaiting, Info, false, "a manual promotion waits for an approval"},
 	{PromotionApproved, Info, false, "a user approved the promotion"},
 	{PromotionStarted, Info, false, "the hub starts the promotion"},

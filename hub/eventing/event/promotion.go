@@ -25,7 +25,7 @@ type Promotion struct {
 	PreviousRevisions []string `json:"previousRevisions,omitempty" jsonschema:"previous revision of each target; an empty string when a target had none"`
 	Strategy          string   `json:"strategy,omitempty" jsonschema:"strategy of the promotion: pull-request or notification"`
 	Manual            bool     `json:"manual" jsonschema:"whether the promotion needs an approval"`
-	Actor             string   `json:"actor,omitempty" jsonschema:"name of the user who approved"`
+	Actor             string   `json:"actor,omitempty" jsonschema:"name of the user who approved, or who overrode a gate"`
 	PullRequestURL    string   `json:"pullRequestURL,omitempty" jsonschema:"URL of the pull request"`
 	Reason            string   `json:"reason,omitempty" jsonschema:"reason for the result, in CamelCase"`
 	Message           string   `json:"message,omitempty" jsonschema:"explanation of the reason"`
@@ -64,6 +64,7 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	}
 	// A promotion may start again in the same retry, when a Secret has changed.
 	run := stamp(s.StartTime.Time)
+	events = append(events, h.gates(p, add)...)
 	// In earlier versions the approval of the first run was valid in all retries: then a
 	// retry did not wait.
 	if p.Spec.Manual && (s.Approval == nil || s.Approval.Retry == s.Retry) {
@@ -80,6 +81,43 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 			actor(data)
 			data.PullRequestURL, data.Reason, data.Message = s.URL, s.Reason, cut(s.Message)
 		})
+	}
+	return events
+}
+
+// gates returns the events of the gates of a promotion, as its status shows them: that they block it, or
+// do so no more, and each override.
+func (Hub) gates(p *capstanv1.Promotion, add func(events []ce.Event, k Kind, attempt int64, at time.Time, transition string, with func(*Promotion)) []ce.Event) []ce.Event {
+	s := &p.Status
+	var events []ce.Event
+	var first *capstanv1.GateStatus
+	var since time.Time
+	for i := range s.Gates {
+		g := &s.Gates[i]
+		if g.State == capstanv1.GateOpen || g.LastTransitionTime == nil {
+			continue
+		}
+		if first == nil {
+			first = g
+		}
+		if since.IsZero() || g.LastTransitionTime.Time.Before(since) {
+			since = g.LastTransitionTime.Time
+		}
+	}
+	if open := s.GatesOpenTime; open != nil {
+		events = add(events, PromotionUnblocked, s.Retry, open.Time, stamp(open.Time), nil)
+	}
+	if first != nil {
+		events = add(events, PromotionBlocked, s.Retry, since, stamp(since), func(data *Promotion) {
+			data.PullRequestURL, data.Reason, data.Message = s.URL, first.Reason, cut(first.Message)
+		})
+	}
+	for _, g := range s.Gates {
+		if by := p.OverrideOf(g.Name); by != nil && g.Reason == capstanv1.GateOverridden && g.LastTransitionTime != nil {
+			events = add(events, PromotionOverridden, s.Retry, g.LastTransitionTime.Time, g.Name, func(data *Promotion) {
+				data.Actor, data.Reason, data.Message = by.By, g.Name, cut(g.Message)
+			})
+		}
 	}
 	return events
 }

@@ -33,7 +33,7 @@ const (
 	// ReasonInvalidGate: the spec of the gate is invalid.
 	ReasonInvalidGate = "InvalidGate"
 	// ReasonOverridden: the gate is closed, and spec.overrides of the promotion opens it.
-	ReasonOverridden = "Overridden"
+	ReasonOverridden = capstanv1.GateOverridden
 )
 
 // Facts are what gates are judged by.
