@@ -98,6 +98,9 @@ func (v view) showGates(p *capstanv1.Promotion) {
 		}
 		return
 	}
+	if !wasClosed {
+		s.GatesCloseTime = &now
+	}
 	s.ExpectedTime = keepTime(s.ExpectedTime, v.rules.Expected(gate.FactsOf(v.pipeline, p, v.now)))
 	switch {
 	case s.Phase == capstanv1.PhaseAwaitingGates:

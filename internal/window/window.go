@@ -221,7 +221,7 @@ func later(a, b time.Time) time.Time {
 // Verdict says whether promotions may begin.
 type Verdict struct {
 	Open bool
-	// By is the window that closes, as its index in one of the groups: an active Deny, or an Allow
+	// By is the window that closes, as its index in one of the groups: an active Deny, else an Allow
 	// that is not active, of which the next to open. Group and By are -1 when open.
 	Group, By int
 	// Change is when Open changes next; zero if it does not within 400 days or 256 changes of
@@ -254,28 +254,42 @@ func judge(at time.Time, groups [][]*Window) (v Verdict, next time.Time) {
 	// What is open closes at the first of some instants, what is closed opens at the last of others.
 	closes, opens := limit{}, limit{}
 	for g, group := range groups {
+		for i, w := range group {
+			if w.Type() != Deny {
+				continue
+			}
+			active, change := w.At(at)
+			if !active {
+				closes.first(change)
+				continue
+			}
+			if v.Open {
+				v = Verdict{Group: g, By: i}
+			}
+			if change.IsZero() {
+				return v, change // Nothing opens what this one closes.
+			}
+			opens.last(change)
+		}
+	}
+	for g, group := range groups {
 		var allows, allowed bool
 		until, from, by := limit{}, limit{}, -1
 		for i, w := range group {
-			active, change := w.At(at)
-			switch {
-			case w.Type() == Deny && active:
-				opens.last(change)
-				if v.Open {
-					v = Verdict{Group: g, By: i}
-				}
-			case w.Type() == Deny:
-				closes.first(change)
-			case active:
-				allows, allowed = true, true
-				until.last(change)
-			default:
-				allows = true
-				if by < 0 || !change.IsZero() && (from.at.IsZero() || change.Before(from.at)) {
-					by = i
-				}
-				from.first(change)
+			if w.Type() == Deny {
+				continue
 			}
+			allows = true
+			active, change := w.At(at)
+			if active {
+				allowed = true
+				until.last(change)
+				continue
+			}
+			if by < 0 || !change.IsZero() && (from.at.IsZero() || change.Before(from.at)) {
+				by = i
+			}
+			from.first(change)
 		}
 		switch {
 		case allowed:

@@ -277,6 +277,10 @@ type PromotionStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Gates []GateStatus `json:"gates,omitempty"`
 
+	// GatesCloseTime is when a gate closed, and all had been open before.
+	// +optional
+	GatesCloseTime *metav1.Time `json:"gatesCloseTime,omitempty"`
+
 	// GatesOpenTime is when all gates opened that were closed before. A promotion is as old as
 	// this for the condition Stalled.
 	// +optional

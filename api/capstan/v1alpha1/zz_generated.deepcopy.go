@@ -457,6 +457,10 @@ func (in *PromotionStatus) DeepCopyInto(out *PromotionStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.GatesCloseTime != nil {
+		in, out := &in.GatesCloseTime, &out.GatesCloseTime
+		*out = (*in).DeepCopy()
+	}
 	if in.GatesOpenTime != nil {
 		in, out := &in.GatesOpenTime, &out.GatesOpenTime
 		*out = (*in).DeepCopy()

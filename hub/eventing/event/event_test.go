@@ -81,7 +81,7 @@ func samples(t *testing.T) []ce.Event {
 		all = append(all, ends[len(ends)-1])
 	}
 	gated := promotion(capstanv1.PhaseAwaitingGates)
-	gated.Status.GatesOpenTime, gated.Status.FinishTime = ptr.To(at(20)), nil
+	gated.Status.GatesOpenTime, gated.Status.GatesCloseTime, gated.Status.FinishTime = ptr.To(at(20)), ptr.To(at(35)), nil
 	gated.Spec.Overrides = []capstanv1.Override{{Gate: capstanv1.GateSoak, By: "olga", Reason: "hotfix"}}
 	gated.Status.Gates = []capstanv1.GateStatus{
 		{Name: capstanv1.GateSoak, Type: capstanv1.SoakGate, State: capstanv1.GateOpen, Reason: capstanv1.GateOverridden, Message: "olga overrides it (hotfix): soaked 5m of 2h", LastTransitionTime: ptr.To(at(25))},

@@ -74,7 +74,7 @@ type Entry struct {
 // catalogue of all kinds, in the order of docs/events.md.
 var catalogue = []Entry{
 	{PromotionDetected, Info, false, "a Promotion was created"},
-	{PromotionBlocked, Info, false, "a gate of the promotion is closed; the reason and the message are those of the first one"},
+	{PromotionBlocked, Info, false, "a gate of the promotion is closed; until it opens, reason and message are those of the first one"},
 	{PromotionUnblocked, Info, false, "all gates of the promotion are open again"},
 	{PromotionOverridden, Warning, false, "a user opened a gate of the promotion; the reason is the name of the gate"},
 	{PromotionWaiting, Info, false, "a manual promotion waits for an approval"},

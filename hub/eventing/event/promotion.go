@@ -1,6 +1,7 @@
 package event
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -90,27 +91,27 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 func (Hub) gates(p *capstanv1.Promotion, add func(events []ce.Event, k Kind, attempt int64, at time.Time, transition string, with func(*Promotion)) []ce.Event) []ce.Event {
 	s := &p.Status
 	var events []ce.Event
-	var first *capstanv1.GateStatus
-	var since time.Time
-	for i := range s.Gates {
-		g := &s.Gates[i]
-		if g.State == capstanv1.GateOpen || g.LastTransitionTime == nil {
-			continue
-		}
-		if first == nil {
-			first = g
-		}
-		if since.IsZero() || g.LastTransitionTime.Time.Before(since) {
-			since = g.LastTransitionTime.Time
+	unblocked := func() {
+		if s.GatesOpenTime != nil {
+			events = add(events, PromotionUnblocked, s.Retry, s.GatesOpenTime.Time, stamp(s.GatesOpenTime.Time), nil)
 		}
 	}
-	if open := s.GatesOpenTime; open != nil {
-		events = add(events, PromotionUnblocked, s.Retry, open.Time, stamp(open.Time), nil)
-	}
-	if first != nil {
-		events = add(events, PromotionBlocked, s.Retry, since, stamp(since), func(data *Promotion) {
-			data.PullRequestURL, data.Reason, data.Message = s.URL, first.Reason, cut(first.Message)
+	blocked := func() {
+		if s.GatesCloseTime == nil {
+			return
+		}
+		events = add(events, PromotionBlocked, s.Retry, s.GatesCloseTime.Time, stamp(s.GatesCloseTime.Time), func(data *Promotion) {
+			if i := slices.IndexFunc(s.Gates, func(g capstanv1.GateStatus) bool { return g.State != capstanv1.GateOpen }); i >= 0 {
+				data.PullRequestURL, data.Reason, data.Message = s.URL, s.Gates[i].Reason, cut(s.Gates[i].Message)
+			}
 		})
+	}
+	if s.GatesCloseTime != nil && s.GatesOpenTime != nil && s.GatesOpenTime.Before(s.GatesCloseTime) {
+		unblocked()
+		blocked()
+	} else {
+		blocked()
+		unblocked()
 	}
 	for _, g := range s.Gates {
 		if by := p.OverrideOf(g.Name); by != nil && g.Reason == capstanv1.GateOverridden && g.LastTransitionTime != nil {

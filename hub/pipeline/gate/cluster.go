@@ -99,7 +99,7 @@ func (c *ClusterWindow) Selects(p *pipelinesv1.Pipeline, i int, namespace labels
 
 // Within returns the rules with the windows that select environment i of a Pipeline.
 func (r Rules) Within(windows []*ClusterWindow, p *pipelinesv1.Pipeline, i int, namespace labels.Set) Rules {
-	r.cluster = &clusterWindows{}
+	r.cluster, r.judged = &clusterWindows{}, &verdicts{}
 	for _, w := range windows {
 		if w.Selects(p, i, namespace) {
 			r.cluster.windows = append(r.cluster.windows, w.window)
@@ -128,7 +128,7 @@ func (r Rules) judgeCluster(f Facts) *Result {
 	if r.cluster.empty() {
 		return nil
 	}
-	v := window.Judge(f.Now, r.cluster.windows)
+	v := once(&r.judged.of(f.Now).cluster, f.Now, r.cluster.windows)
 	if v.Open {
 		g.State, g.Reason, g.Message, g.Change = capstanv1.GateOpen, ReasonAllowed, "promotions are allowed at this time", v.Change
 		return g

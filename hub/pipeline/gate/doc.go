@@ -18,7 +18,7 @@
 //
 // # Locking
 //
-// None: Rules do not change.
+// None: one goroutine uses Rules. They keep the verdicts of the last instant.
 //
 // # Trade-offs
 //

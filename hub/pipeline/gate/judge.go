@@ -178,7 +178,7 @@ func (s *Soak) judge(f Facts) Result {
 }
 
 func (r Rules) judgeWindows(now time.Time) Result {
-	v := window.Judge(now, r.windows)
+	v := once(&r.judged.of(now).own, now, r.windows)
 	g := Result{Name: capstanv1.GateWindows, Type: capstanv1.WindowGate, State: capstanv1.GateOpen, Reason: ReasonAllowed, Message: "promotions are allowed at this time", Change: v.Change}
 	if !v.Open {
 		g.close(r.named[v.By], r.windows[v.By].Type(), "window")
@@ -240,10 +240,18 @@ func (r Rules) Expected(f Facts) time.Time {
 			}
 		}
 	}
-	if len(groups) == 0 {
+	var v window.Verdict
+	switch {
+	case len(groups) == 0:
 		return at
+	case len(groups) > 1 || !at.Equal(f.Now):
+		v = window.Judge(at, groups...)
+	case f.has(capstanv1.GateWindows) || len(r.windows) == 0:
+		v = once(&r.judged.of(at).cluster, at, groups[0])
+	default:
+		v = once(&r.judged.of(at).own, at, groups[0])
 	}
-	if v := window.Judge(at, groups...); !v.Open {
+	if !v.Open {
 		return v.Change
 	}
 	return at

@@ -25,7 +25,7 @@ type Soak struct {
 	Tolerate time.Duration
 }
 
-// Rules are the gates of one environment. The zero value has none.
+// Rules are the gates of one environment. The zero value has none. They are used by one goroutine.
 type Rules struct {
 	soak *Soak
 	// windows and their names and reasons have the same order.
@@ -35,6 +35,31 @@ type Rules struct {
 	wrongSoak, wrongWindows error
 	// cluster are the PromotionWindows, if they are known (Within).
 	cluster *clusterWindows
+	// judged has the last verdicts about windows: a promotion is judged several times at one instant.
+	judged *verdicts
+}
+
+// verdicts are those of one instant; nil for those that were not asked for.
+type verdicts struct {
+	at           time.Time
+	own, cluster *window.Verdict
+}
+
+// of returns the verdicts of an instant.
+func (v *verdicts) of(at time.Time) *verdicts {
+	if !v.at.Equal(at) {
+		*v = verdicts{at: at}
+	}
+	return v
+}
+
+// once judges windows, unless that was done.
+func once(known **window.Verdict, at time.Time, windows []*window.Window) window.Verdict {
+	if *known == nil {
+		v := window.Judge(at, windows)
+		*known = &v
+	}
+	return **known
 }
 
 // named is a window as users know it.
@@ -61,7 +86,7 @@ func (r Rules) Errors() []error {
 
 // Parse makes Rules. path is that of the gates in the Pipeline, such as spec.gates, for errors.
 func Parse(g *pipelinesv1.Gates, path string) Rules {
-	var r Rules
+	r := Rules{judged: &verdicts{}}
 	if g == nil {
 		return r
 	}
