@@ -46,8 +46,18 @@ func (r *Reconciler) served(key types.NamespacedName) {
 	}
 }
 
-// prunedNow returns whether a Pipeline is served without gates at present.
-func (r *Reconciler) prunedNow(ctx context.Context, p *pipelinesv1.Pipeline) bool {
+// refused returns why the API server cannot apply a patch: the Pipeline is served without gates, or it
+// is not any more what the patch was made of, and a path of the patch does not exist. It returns nil
+// for another cause.
+func (r *Reconciler) refused(ctx context.Context, p *pipelinesv1.Pipeline) error {
 	now := &pipelinesv1.Pipeline{}
-	return r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), now) == nil && !now.ServedWithGates()
+	switch err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(p), now); {
+	case err != nil:
+		return nil //nolint:nilerr // Then the refusal itself is the error.
+	case !now.ServedWithGates():
+		return errPruned
+	case now.ResourceVersion != p.ResourceVersion:
+		return errMovedOn
+	}
+	return nil
 }

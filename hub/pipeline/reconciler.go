@@ -265,8 +265,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	written.SetGroupVersionKind(pipelinesv1.GroupVersion.WithKind(pipelinesv1.PipelineKind))
 	began := r.Clock.Now()
 	if err := r.Client.Status().Patch(ctx, written, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		if apierrors.IsInvalid(err) && r.prunedNow(ctx, p) {
-			return errPruned
+		if apierrors.IsInvalid(err) {
+			if why := r.refused(ctx, p); why != nil {
+				return why
+			}
 		}
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}

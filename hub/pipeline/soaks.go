@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (r *Reconciler) StoreSoaks(ctx context.Context) error {
 	group.SetLimit(workers)
 	for _, key := range r.soaks.keys() {
 		group.Go(func() error {
-			if err := r.storeSoak(ctx, key); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			if err := r.storeSoak(ctx, key); err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errMovedOn) && !apierrors.IsNotFound(err) {
 				logger(ctx).Info("the soaks of a Pipeline could not be stored; what was counted since the last write is lost", "pipeline", key, "cause", err.Error())
 			}
 			return nil

@@ -63,6 +63,11 @@ func (f *Fleet) story() []step {
 			expects: "the hub uses the new tokens without a new connection or a relist, and 1.3.0 is promoted",
 			within:  aMoment, play: rotationChapter{pipelines, promotions, connections, shopTeam, f.billing, f.management, f.workloads}.play,
 		}, {
+			name:    "gates: a soak, and a stop of all promotions",
+			does:    "a soak of seconds and a PromotionWindow are declared, 1.4.0 of shop is released in dev; then the window is deleted",
+			expects: "the promotion soaks, waits and says why; mallory cannot override it; it continues by itself when the stop ends",
+			within:  aMoment, play: gatesChapter{pipelines, promotions, shopTeam, f.management, f.files}.play,
+		}, {
 			name:    "node groups can scale from zero",
 			does:    "a MachineDeployment of m5.large and one of g5.xlarge are declared; then the second gets the template of the first",
 			expects: "both have annotations of EC2's data for cluster-autoscaler; then the GPU's are removed, and users' labels stay",

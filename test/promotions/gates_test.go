@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -121,6 +122,47 @@ func TestAWaitingPromotionWritesOnlySums(t *testing.T) {
 	}
 	g.Expect(writes).To(Equal(8), "one in 15 minutes")
 	g.Expect(w.newest(ctx, "prod").ResourceVersion).To(Equal(promoted))
+}
+
+// A cached Pipeline is older than the stored one, and a write of its status names a field that is not
+// there any more: that is a conflict, and not an error.
+func TestAStatusOfAnOlderPipelineIsAConflict(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := gated(t, soaking("2h"), notify(false), "dev", "prod")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	old := w.pipeline(ctx, "web")
+	g.Expect(old.Status.Environments["dev"].Agreed.Soak).NotTo(BeNil())
+	refusals := 0
+	late := w.hub("late", interceptor.NewClient(w.c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if p, is := o.(*pipelinesv1.Pipeline); is && old != nil {
+				old.DeepCopyInto(p)
+				return nil
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, kind string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			err := c.SubResource(kind).Patch(ctx, o, patch, options...)
+			if err != nil {
+				refusals, old = refusals+1, nil // The API server is asked next.
+			}
+			return err
+		},
+	}), nil)
+	request := requestFor(old)
+	_, err := late.pipelines.Reconcile(ctx, request) // It counts from here.
+	g.Expect(err).NotTo(HaveOccurred())
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil })
+	h.settle(ctx)
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["dev"].Agreed.Soak).To(BeNil())
+	w.clock.Step(20 * time.Minute)
+	result, err := late.pipelines.Reconcile(ctx, request)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(refusals).To(Equal(1))
+	g.Expect(result.RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<", time.Second)))
+	late.settle(ctx)
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["dev"].Agreed.Soak).To(BeNil())
 }
 
 // G8: it does not count how long a revision soaked in an environment that is not the source.

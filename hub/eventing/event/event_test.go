@@ -88,7 +88,7 @@ func samples(t *testing.T) []ce.Event {
 		{Name: capstanv1.GateWindows, Type: capstanv1.WindowGate, State: capstanv1.GateClosed, Reason: "Frozen", Message: `window "freeze" denies promotions`, LastTransitionTime: ptr.To(at(40))},
 		{Name: capstanv1.GatePromotionWindows, Type: capstanv1.PromotionWindowGate, State: capstanv1.GateClosed, Reason: "Frozen", Message: `PromotionWindow "stop" denies promotions`, LastTransitionTime: ptr.To(at(35))},
 	}
-	all = append(all, hub.Promotions(gated)[1:4]...)
+	all = append(all, hub.Promotions(gated)[2:5]...)
 	all = append(all, hub.ClusterRegistered(connection("")))
 	for _, state := range []capstanv1.ConnectionState{
 		capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved,

@@ -65,12 +65,12 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	}
 	// A promotion may start again in the same retry, when a Secret has changed.
 	run := stamp(s.StartTime.Time)
-	events = append(events, h.gates(p, add)...)
 	// In earlier versions the approval of the first run was valid in all retries: then a
 	// retry did not wait.
 	if p.Spec.Manual && (s.Approval == nil || s.Approval.Retry == s.Retry) {
 		events = add(events, PromotionWaiting, s.Retry, s.StartTime.Time, "", nil)
 	}
+	events = append(events, h.gates(p, add)...)
 	if s.Approval != nil {
 		events = add(events, PromotionApproved, s.Approval.Retry, s.Approval.ApprovalTime.Time, "", actor)
 	}
@@ -87,7 +87,8 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 }
 
 // gates returns the events of the gates of a promotion, as its status shows them: that they block it, or
-// do so no more, and each override.
+// do so no more, and each override. The status has the last time of each: a promotion whose gates
+// close several times has had earlier ones, at other places in the order.
 func (Hub) gates(p *capstanv1.Promotion, add func(events []ce.Event, k Kind, attempt int64, at time.Time, transition string, with func(*Promotion)) []ce.Event) []ce.Event {
 	s := &p.Status
 	var events []ce.Event
