@@ -15,6 +15,7 @@ import (
 
 	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -161,6 +162,8 @@ func TestStop(t *testing.T) {
 	slices.Sort(late)
 	report(fmt.Sprintf("stop button over %d Pipelines, %d times: the last step begins after it at most", n, trials), float64(late[len(late)-1].Milliseconds()), 1000, "ms")
 
+	s.stoppedByLabel(receiver, names[0])
+
 	// All wait for gates: a soak that counts, and four windows.
 	window := func(name string, kind pipelinesv1.WindowType) pipelinesv1.Window {
 		return pipelinesv1.Window{Name: name, WindowSpec: pipelinesv1.WindowSpec{Type: kind, Schedule: "0 0 * * *", Duration: "24h", TimeZone: "Europe/Riga"}}
@@ -199,5 +202,30 @@ func TestStop(t *testing.T) {
 	report("the same, writes of soak sums", float64(s.answered(writesOfPipelines)-pipelineWrites)/waits.Seconds(), budget, "/s")
 	s.g.Expect(s.answered(writesOfPromotions)).To(Equal(promotionWrites))
 	sent, _, _ = receiver.received()
-	s.g.Expect(sent).To(Equal(trials*n), "nothing is sent while a gate is closed")
+	s.g.Expect(sent).To(Equal(trials*n+1), "nothing is sent while a gate is closed")
+}
+
+// stoppedByLabel stops a promotion by a label of its namespace, and continues it by removing the label.
+// No object of the hub changes.
+func (s *scene) stoppedByLabel(receiver *inbox, name string) {
+	s.Helper()
+	label := func(value string) {
+		raw := fmt.Appendf(nil, `{"metadata":{"labels":{"stopped":%s}}}`, value)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+		s.g.Expect(admin.Patch(s.Context(), namespace, client.RawPatch("application/merge-patch+json", raw))).To(Succeed())
+	}
+	w := &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: "stop-labelled"}, Spec: capstanv1.PromotionWindowSpec{
+		WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stopped": "yes"}},
+	}}
+	s.g.Expect(admin.Create(s.Context(), w)).To(Succeed())
+	label(`"yes"`)
+	before, _, _ := receiver.received()
+	s.clusters[0].Deploy(0, "7.99.0")
+	s.until("it waits", func(all map[string]*pipelinesv1.Pipeline) bool {
+		p := all[name].Status.Environments["staging"].Promotion
+		return p != nil && p.Revision == "7.99.0" && p.Phase == string(capstanv1.PhaseAwaitingGates)
+	})
+	label("null")
+	s.g.Eventually(func() int { sent, _, _ := receiver.received(); return sent }).WithTimeout(patience).Should(Equal(before + 1))
+	s.g.Expect(admin.Delete(s.Context(), w)).To(Succeed())
 }
