@@ -147,7 +147,7 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 	case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, "":
 		set(capstanv1.ReadyCondition, metav1.ConditionUnknown, string(p.Status.Phase), p.Status.Message)
 	}
-	if p.Status.Phase != capstanv1.PhaseAwaitingMerge {
+	if p.Status.Phase != capstanv1.PhaseAwaitingMerge || gateReport(p) == nil {
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.GatesNotShownCondition)
 	}
 	switch {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -126,7 +127,9 @@ func TestStop(t *testing.T) {
 		return w
 	}
 	t.Cleanup(func() {
-		_ = client.IgnoreNotFound(admin.Delete(t.Context(), &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: "stop"}}))
+		for _, name := range []string{"stop", "stop-labelled"} { // Of a test that failed.
+			_ = admin.Delete(context.WithoutCancel(t.Context()), &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
 	})
 	sent, _, _ := receiver.received()
 	s.g.Expect(sent).To(BeZero())

@@ -472,6 +472,11 @@ func TestG58TheCommitStatusIsRefused(t *testing.T) {
 	g.Expect(held.Status.Conditions).To(ContainElement(And(HaveField("Type", capstanv1.GatesNotShownCondition), HaveField("Message", And(
 		HavePrefix("the commit status capstan/gates cannot be set at "+held.Status.URL+": grant the right to set commit statuses"), ContainSubstring("Resource not accessible"))))))
 	g.Expect(h.published()).To(ContainElement(HavePrefix("Warning GatesNotShown")))
+	gates := w.pipeline(ctx, "web").Spec.Gates
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates, p.Spec.Suspend = nil, true })
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Status.Conditions).NotTo(ContainElement(HaveField("Type", capstanv1.GatesNotShownCondition)), "there is nothing to show")
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates, p.Spec.Suspend = gates, false })
 	w.forge.ClearFaults()
 	h.live(ctx, 2*time.Hour, 10*time.Minute)
 	g.Expect(w.newest(ctx, "staging").Status).To(And(HaveField("Phase", capstanv1.PhaseAwaitingMerge),
