@@ -179,6 +179,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	env, source := v.environment(p.Spec.Environment)
 	f.EnvironmentRemoved = env == nil
 	f.PromotionRemoved = env != nil && v.pipeline.PromotionFor(env) == nil
+	_, f.Rejected = v.rules.Rejected(p.Spec.Revision)
 	f.SourceChanged = env != nil && source != p.Spec.Source.Environment
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
 		runs, agrees := decision.Agree(decision.TargetsOf(env, status))

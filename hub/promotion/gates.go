@@ -256,6 +256,9 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	if v.suspended() {
 		return held(reasonSuspended, suspendedMessage(m.p))
 	}
+	if _, is := v.rules.Rejected(m.p.Spec.Revision); is {
+		return held(string(decision.RevisionRejected), sentence(m.p, decision.RevisionRejected))
+	}
 	v.noteSoak(m.p)
 	if closed := v.closed(m.p); closed != nil {
 		return held(closed.Reason, closed.Message)

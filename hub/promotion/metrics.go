@@ -44,12 +44,12 @@ func newMetrics() *metrics {
 		}, []string{"strategy"}),
 		gateWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "capstan_gate_wait_seconds",
-			Help:    "How long a gate of a promotion was closed before it opened, by type of gate (Soak, Window, PromotionWindow).",
+			Help:    "How long a gate of a promotion was closed before it opened, by type of gate (Soak, Window, PromotionWindow, Reject).",
 			Buckets: []float64{1, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 		}, []string{"gate"}),
 		overrides: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_overrides_total",
-			Help: "Closed gates of promotions that spec.overrides opened, by type of gate (Soak, Window, PromotionWindow).",
+			Help: "Closed gates of promotions that spec.overrides opened, by type of gate (Soak, Window, PromotionWindow, Reject).",
 		}, []string{"gate"}),
 	}
 }
@@ -76,7 +76,7 @@ const collectTimeout = 5 * time.Second
 var (
 	underWay = prometheus.NewDesc("capstan_promotions_under_way", "Promotions under way, by phase.", []string{"phase"}, nil)
 	oldest   = prometheus.NewDesc("capstan_promotion_oldest_seconds", "Age of the oldest promotion under way, by phase; use it for alerts.", []string{"phase"}, nil)
-	closed   = prometheus.NewDesc("capstan_gates_closed", "Gates that hold a promotion under way, by type of gate (Soak, Window, PromotionWindow).", []string{"gate"}, nil)
+	closed   = prometheus.NewDesc("capstan_gates_closed", "Gates that hold a promotion under way, by type of gate (Soak, Window, PromotionWindow, Reject).", []string{"gate"}, nil)
 	stalled  = prometheus.NewDesc("capstan_promotions_stalled", "Promotions with the condition Stalled: under way for too long, or failed.", nil, nil)
 )
 
@@ -133,7 +133,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(underWay, prometheus.GaugeValue, number[phase], string(phase))
 		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age[phase], string(phase))
 	}
-	for _, gate := range []capstanv1.GateType{capstanv1.SoakGate, capstanv1.WindowGate, capstanv1.PromotionWindowGate} {
+	for _, gate := range []capstanv1.GateType{capstanv1.SoakGate, capstanv1.WindowGate, capstanv1.PromotionWindowGate, capstanv1.RejectGate} {
 		ch <- prometheus.MustNewConstMetric(closed, prometheus.GaugeValue, shut[gate], string(gate))
 	}
 	ch <- prometheus.MustNewConstMetric(stalled, prometheus.GaugeValue, stuck)

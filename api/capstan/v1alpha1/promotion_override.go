@@ -6,6 +6,9 @@ const (
 	GateSoak = "soak"
 	// GateWindows are the windows of the Pipeline.
 	GateWindows = "windows"
+	// GateReject is spec.reject of the Pipeline. It is a gate only while it is invalid, and cannot be
+	// overridden.
+	GateReject = "reject"
 	// GatePromotionWindows are the PromotionWindows that select the promotion.
 	GatePromotionWindows = "promotion-windows"
 )

@@ -334,7 +334,7 @@ type PromotionStatus struct {
 }
 
 // GateType names a kind of gate.
-// +kubebuilder:validation:Enum=Soak;Window;PromotionWindow
+// +kubebuilder:validation:Enum=Soak;Window;PromotionWindow;Reject
 type GateType string
 
 // Types of gates.
@@ -345,6 +345,8 @@ const (
 	WindowGate GateType = "Window"
 	// PromotionWindowGate are the PromotionWindows that select the promotion.
 	PromotionWindowGate GateType = "PromotionWindow"
+	// RejectGate is spec.reject of the Pipeline, if it is invalid.
+	RejectGate GateType = "Reject"
 )
 
 // GateState is the state of a gate.

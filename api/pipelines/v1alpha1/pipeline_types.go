@@ -31,6 +31,17 @@ type PipelineSpec struct {
 	// +optional
 	Gates *Gates `json:"gates,omitempty"`
 
+	// Reject lists revisions that are not promoted: single ones, such as 1.4.2, and ranges of
+	// semantic versions, such as ">=2.0.0 <2.0.3", which include prereleases. A promotion of
+	// such a revision that was not merged or sent yet is superseded. When a revision is taken
+	// off the list, it is promoted again where it is due.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	Reject []string `json:"reject,omitempty"`
+
 	// Suspend stops new promotions and every external action of the current ones.
 	// Capstan continues to observe the targets and to update the status.
 	// +optional

@@ -37,6 +37,8 @@ type Question struct {
 	// Ahead is whether the environment got a later revision than the candidate, from an
 	// environment that is not its source any more.
 	Ahead bool
+	// Rejected is whether spec.reject of the Pipeline contains the candidate.
+	Rejected bool
 	// Soaking is whether the candidate has not soaked in the source yet as long as the gates of the
 	// environment require.
 	Soaking bool
@@ -68,6 +70,7 @@ const (
 	NoTargets           Reason = "NoTargets"
 	EnvironmentNotFresh Reason = "EnvironmentNotFresh"
 	UpToDate            Reason = "UpToDate"
+	CandidateRejected   Reason = "RevisionRejected"
 	IntentChanged       Reason = "IntentChanged"
 	PromotionRestored   Reason = "PromotionRestored"
 	AlreadyDecided      Reason = "AlreadyDecided"
@@ -110,13 +113,16 @@ var decisionTable = []decisionRow{
 			r, ok := Agree(q.Into.Targets)
 			return ok && revision.Same(r, q.Source.Agreed.Revision)
 		}},
+	{CandidateRejected, "spec.reject of the Pipeline contains the candidate", false,
+		"A user rejected the revision.",
+		func(q Question) bool { return q.Rejected }},
 	{IntentChanged, "the newest promotion is for this roll-out, was not carried out, is in flight or failed, and the Pipeline's strategy or manual was edited", true,
 		"The edit takes effect with the next number.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
 			return n != nil && !n.CarriedOut && (!n.Phase.Finished() || n.Phase == capstanv1.PhaseFailed) && !n.Intent.Equal(*q.Into.Intent)
 		}},
-	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, or the Pipeline was deleted", true,
+	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, the Pipeline was deleted, or the revision was rejected and is not any more", true,
 		"The environment is in the line again, or still, and does not have the revision.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
@@ -174,7 +180,7 @@ func endedByEdit(n *Entry) bool {
 		return false
 	}
 	switch PhaseReason(n.Reason) { //nolint:exhaustive // The others are not edits.
-	case PromotionRemoved, EnvironmentRemoved, PipelineDeleted, SourceChanged, SourceMovedOn:
+	case PromotionRemoved, EnvironmentRemoved, PipelineDeleted, SourceChanged, SourceMovedOn, RevisionRejected:
 		return true
 	default:
 		return false

@@ -28,7 +28,11 @@ func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capsta
 	}
 	q.SameOrigin = sameOrigin(p, promotions, q)
 	q.Ahead = ahead(LineOf(p), promotions, q)
-	if soak := gate.For(p, i).Soak(); soak != nil && q.Source.Agreed != nil {
+	rules := gate.For(p, i)
+	if q.Source.Agreed != nil {
+		_, q.Rejected = rules.Rejected(q.Source.Agreed.Revision)
+	}
+	if soak := rules.Soak(); soak != nil && q.Source.Agreed != nil {
 		q.Soaking = !soak.Done(gate.Facts{Source: q.Source.Name, Revision: q.Source.Agreed.Revision, Agreed: q.Source.Agreed})
 		q.Qualified = qualified(q, soak)
 	}

@@ -36,6 +36,8 @@ type Facts struct {
 	// SourceChanged: the environment before this one in the Pipeline is not the source of
 	// the promotion, because an environment was inserted, removed, renamed or moved.
 	SourceChanged bool
+	// Rejected: spec.reject of the Pipeline contains the revision.
+	Rejected bool
 	// Newer: a promotion with a higher number exists, or existed.
 	Newer bool
 	// Runs: every target of the environment runs the revision, fresh and ready.
@@ -85,6 +87,7 @@ const (
 	SourceMovedOn      PhaseReason = "SourceMovedOn"
 	SourceChanged      PhaseReason = "SourceChanged"
 	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
+	RevisionRejected   PhaseReason = "RevisionRejected"
 	GateClosed         PhaseReason = "GateClosed"
 	ApprovalRequired   PhaseReason = "ApprovalRequired"
 	Approved           PhaseReason = "Approved"
@@ -146,6 +149,8 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.PromotionRemoved && !f.MaybeSent }},
 	{beforeRollout, "another environment is the source now, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceChanged,
 		func(f Facts) bool { return f.SourceChanged && !f.MaybeSent }},
+	{beforeRollout, "spec.reject of the Pipeline contains the revision, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, RevisionRejected,
+		func(f Facts) bool { return f.Rejected && !f.MaybeSent }},
 	{in(created, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting), "a gate is closed, and nothing was done outside", capstanv1.PhaseAwaitingGates, GateClosed,
 		Facts.waits},
 	{in(created, capstanv1.PhaseAwaitingGates), "all gates are open, manual, and this run is not approved", capstanv1.PhaseAwaitingApproval, ApprovalRequired,

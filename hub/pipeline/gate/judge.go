@@ -82,6 +82,9 @@ func (r Result) Open() bool { return r.State == capstanv1.GateOpen }
 // Judge returns the results of all gates, the soak first.
 func (r Rules) Judge(f Facts) []Result {
 	var all []Result
+	if r.wrongReject != nil {
+		all = append(all, invalid(capstanv1.GateReject, capstanv1.RejectGate, "correct the Pipeline", r.wrongReject))
+	}
 	switch {
 	case r.wrongSoak != nil:
 		all = append(all, invalid(capstanv1.GateSoak, capstanv1.SoakGate, "correct the Pipeline", r.wrongSoak))
@@ -208,7 +211,7 @@ func (r *Result) close(by named, kind window.Type, called string) {
 // Expected returns when all gates are open if nothing changes: the targets of the source stay
 // healthy and nothing is edited. It is zero if that is not known, and not after now if they are open.
 func (r Rules) Expected(f Facts) time.Time {
-	if r.wrongSoak != nil && !f.has(capstanv1.GateSoak) || r.wrongWindows != nil && !f.has(capstanv1.GateWindows) {
+	if r.wrongReject != nil || r.wrongSoak != nil && !f.has(capstanv1.GateSoak) || r.wrongWindows != nil && !f.has(capstanv1.GateWindows) {
 		return time.Time{}
 	}
 	at := f.Now

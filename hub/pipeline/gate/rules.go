@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/window"
 )
 
@@ -32,7 +33,8 @@ type Rules struct {
 	windows []*window.Window
 	named   []named
 	// wrong are the errors of the spec, by the type of gate that they make invalid.
-	wrongSoak, wrongWindows error
+	wrongSoak, wrongWindows, wrongReject error
+	rejected                             revision.Rejected
 	// cluster are the PromotionWindows, if they are known (Within).
 	cluster *clusterWindows
 	// judged has the last verdicts about windows: a promotion is judged several times at one instant.
@@ -70,13 +72,13 @@ func (r Rules) Soak() *Soak { return r.soak }
 
 // Empty returns whether there are no gates.
 func (r Rules) Empty() bool {
-	return r.soak == nil && len(r.windows) == 0 && r.wrongSoak == nil && r.wrongWindows == nil && r.cluster.empty()
+	return r.soak == nil && len(r.windows) == 0 && r.wrongSoak == nil && r.wrongWindows == nil && r.wrongReject == nil && r.cluster.empty()
 }
 
 // Errors returns what is invalid, with the path of each field and what to do; nil if all is valid.
 func (r Rules) Errors() []error {
 	var all []error
-	for _, err := range []error{r.wrongSoak, r.wrongWindows} {
+	for _, err := range []error{r.wrongReject, r.wrongSoak, r.wrongWindows} {
 		if err != nil {
 			all = append(all, err)
 		}
@@ -118,11 +120,20 @@ func Parse(g *pipelinesv1.Gates, path string) Rules {
 // For returns the rules that apply to promotions into environment i of a Pipeline.
 func For(p *pipelinesv1.Pipeline, i int) Rules {
 	env := &p.Spec.Environments[i]
-	if env.Gates == nil {
-		return Parse(p.Spec.Gates, "spec.gates")
+	gates, path := p.Spec.Gates, "spec.gates"
+	if env.Gates != nil {
+		gates, path = env.Gates, fmt.Sprintf("spec.environments[%d].gates", i)
 	}
-	return Parse(env.Gates, fmt.Sprintf("spec.environments[%d].gates", i))
+	r := Parse(gates, path)
+	var err error
+	if r.rejected, err = revision.ParseRejected(p.Spec.Reject); err != nil {
+		r.wrongReject = fmt.Errorf("spec.reject%w", err)
+	}
+	return r
 }
+
+// Rejected returns the entry of spec.reject that contains a revision.
+func (r Rules) Rejected(revision string) (entry string, is bool) { return r.rejected.Has(revision) }
 
 func parseSoak(s *pipelinesv1.Soak, path string) (*Soak, error) {
 	length, err := time.ParseDuration(s.For)
