@@ -124,7 +124,7 @@ func (r *Reconciler) storeSoak(ctx context.Context, key types.NamespacedName) er
 		name := p.Spec.Environments[i].Name
 		s, counts := sums[name]
 		env := status.Environments[name]
-		if wanted == nil || !counts || env == nil || env.Agreed == nil || env.Agreed.Sequence != s.Sum().Subject.Sequence {
+		if wanted.Soak == nil || !counts || env == nil || env.Agreed == nil || env.Agreed.Sequence != s.Sum().Subject.Sequence {
 			continue
 		}
 		env.Agreed.Soak = soakStatus(s.At(now, wanted.Tolerate), now)
@@ -132,12 +132,19 @@ func (r *Reconciler) storeSoak(ctx context.Context, key types.NamespacedName) er
 	return r.writeStatus(ctx, p, status, false)
 }
 
-// requiredSoaks returns the soak that each environment must have before its revision is promoted
-// into the next one; nil for none.
-func requiredSoaks(p *pipelinesv1.Pipeline) []*gate.Soak {
-	all := make([]*gate.Soak, len(p.Spec.Environments))
+// requiredSoak is the soak that an environment must have before its revision is promoted into the next one:
+// nil for none, or if it is invalid.
+type requiredSoak struct {
+	*gate.Soak
+	invalid bool
+}
+
+// requiredSoaks returns the soak of each environment.
+func requiredSoaks(p *pipelinesv1.Pipeline) []requiredSoak {
+	all := make([]requiredSoak, len(p.Spec.Environments))
 	for i := range p.Spec.Environments[:max(0, len(all)-1)] {
-		all[i] = gate.For(p, i+1).Soak()
+		rules := gate.For(p, i+1)
+		all[i] = requiredSoak{rules.Soak(), rules.SoakInvalid()}
 	}
 	return all
 }
@@ -155,7 +162,13 @@ func (r *Reconciler) countSoaks(p *pipelinesv1.Pipeline, seen observations, stat
 		if env == nil || env.Agreed == nil {
 			continue
 		}
-		if wanted == nil {
+		switch {
+		case wanted.invalid: // What was counted is kept until the spec is corrected.
+			if s, runs := before[name]; runs {
+				sums[name] = s.Note(now, s.Sum().Subject, soak.Unobserved, gate.MaxSoak)
+			}
+			continue
+		case wanted.Soak == nil:
 			env.Agreed.Soak = nil
 			continue
 		}
@@ -172,7 +185,7 @@ func (r *Reconciler) countSoaks(p *pipelinesv1.Pipeline, seen observations, stat
 		s = s.Note(now, subject, verdict, wanted.Tolerate)
 		sums[name], counted[name] = s, soakStatus(s, now)
 		due = due || mustStore(last, counted[name], wanted.For)
-		if wait := untilChange(s, counted[name], last, wanted); wait > 0 && (next == 0 || wait < next) {
+		if wait := untilChange(s, counted[name], last, wanted.Soak); wait > 0 && (next == 0 || wait < next) {
 			next = wait
 		}
 	}

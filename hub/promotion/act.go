@@ -26,6 +26,9 @@ const (
 	// for the write of the outcome, and for clocks that differ.
 	claimMargin = 5 * time.Second
 
+	// heldDelay is the wait after a step was held for a cause that the cache does not have.
+	heldDelay = 2 * time.Second
+
 	// maxError is how much of an error is kept in the status, in bytes.
 	maxError = 512
 )
@@ -59,10 +62,10 @@ func (r *Reconciler) untilFree(p *capstanv1.Promotion, v view) time.Duration {
 // untilNextAttempt returns the time until another attempt may start.
 func (r *Reconciler) untilNextAttempt(p *capstanv1.Promotion) time.Duration {
 	if p.Status.Attempt == nil {
-		return 0
+		return r.waits.held(p.UID)
 	}
 	a := p.Status.Attempt
-	return r.waits.left(p.UID, forAttempt, a.NextAttemptTime.Time, a.NextAttemptTime.Sub(a.StartTime.Time))
+	return max(r.waits.held(p.UID), r.waits.left(p.UID, forAttempt, a.NextAttemptTime.Time, a.NextAttemptTime.Sub(a.StartTime.Time)))
 }
 
 // act makes one attempt, if the promotion is still in the phase: read uncached, claim,
@@ -117,6 +120,9 @@ func (r *Reconciler) act(ctx context.Context, cached *capstanv1.Promotion, phase
 // has ended, and the next one continues when the gates are open.
 func (r *Reconciler) heldBack(ctx context.Context, p *capstanv1.Promotion, v view, held *strategy.HeldError, last *capstanv1.Attempt, taken bool) {
 	log.FromContext(ctx).Info("a step of the promotion is held", "step", held.Step, "reason", held.Reason)
+	if v.closed(p) == nil { // The cache does not have yet what the permit has read.
+		r.waits.hold(p.UID, heldDelay)
+	}
 	if taken {
 		p.Status.Attempt.Error = cut(held.Error())
 		p.Status.Attempt.NextAttemptTime = metav1.NewMicroTime(r.Clock.Now())
@@ -244,7 +250,7 @@ func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view
 	wait := postpone(p, cause, strategy.MaxRetry, now)
 	r.advance(p, v, decision.OutcomeNone, "", "")
 	if p.Status.Phase == capstanv1.PhasePromoting || p.Status.Phase == capstanv1.PhaseAwaitingMerge {
-		p.Status.Reason = "Retrying"
+		p.Status.Reason = retrying
 		p.Status.Message = fmt.Sprintf("attempt %d failed, the next follows in %s: %s%s", p.Status.Attempt.Number, wait.Round(time.Second), message, untilFailed(p, cause))
 		r.conditions(p, metav1.NewTime(now))
 	}
@@ -253,6 +259,9 @@ func (r *Reconciler) outcome(ctx context.Context, p *capstanv1.Promotion, v view
 // reached puts the result of a strategy into the status.
 func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Result) {
 	before := p.Status.Phase
+	if p.Status.Reason == retrying {
+		p.Status.Reason = string(decision.PullRequestOpened)
+	}
 	if before != capstanv1.PhaseFailed { // Of a failed promotion only another phase ends the failure: enter.
 		p.Status.Failure, p.Status.Secret = nil, nil
 	}
@@ -264,6 +273,8 @@ func (r *Reconciler) reached(p *capstanv1.Promotion, v view, result strategy.Res
 		p.Status.Reason = branchModified
 		p.Status.Message = fmt.Sprintf("%s, and its branch %s has commits that are not the hub's (%s). The hub does not change them: merge the pull request, or close it to reject the promotion",
 			result.Message, p.Status.PullRequest.Branch, truncate.Prefix(p.Status.PullRequest.ForeignSHA, shortSHA))
+	case p.Status.Phase == capstanv1.PhaseAwaitingMerge && aGateIsClosed(p): // showGates says what it waits for.
+		return
 	case p.Status.Phase == capstanv1.PhaseAwaitingMerge:
 		p.Status.Reason = string(decision.PullRequestOpened)
 		p.Status.Message = fmt.Sprintf("%s; %s", result.Message, sentence(p, decision.PullRequestOpened))
@@ -332,6 +343,9 @@ func jitter(p *capstanv1.Promotion, wait time.Duration) time.Duration {
 	fmt.Fprintf(h, "%s/%d", p.UID, number)
 	return wait * time.Duration(h.Sum32()%20) / 100
 }
+
+// retrying is the reason after an attempt or a check that failed and is repeated.
+const retrying = "Retrying"
 
 // shortSHA is how many characters of a commit hash messages show.
 const shortSHA = 12

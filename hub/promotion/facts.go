@@ -186,7 +186,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		f.Runs = agrees && revision.Same(runs, p.Spec.Revision)
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
-	if agreed := v.sourceAgreed(p); agreed != nil {
+	if agreed := v.sourceAgreed(p); agreed != nil && !v.pruned() && !v.rules.SoakInvalid() {
 		f.SourceMovedOn = agreed.Sequence > p.Spec.Source.Sequence && !revision.Same(agreed.Revision, p.Spec.Revision) &&
 			!v.ledger.Qualified(decision.EntryOf(p), v.rules.Soak(), agreed.Revision)
 	}

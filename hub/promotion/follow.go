@@ -148,7 +148,7 @@ func (r *Reconciler) applyCheck(ctx context.Context, p *capstanv1.Promotion, v v
 		message := fmt.Sprintf("the pull request cannot be checked; the hub tries again: %s%s", cut(cause.Error()), untilFailed(p, cause))
 		if p.Status.Message != message {
 			log.FromContext(ctx).Info("the pull request cannot be checked, another try follows", "error", cut(cause.Error()))
-			p.Status.Reason, p.Status.Message = "Retrying", message
+			p.Status.Reason, p.Status.Message = retrying, message
 			r.conditions(p, metav1.NewTime(r.Clock.Now()))
 		}
 	}

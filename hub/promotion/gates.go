@@ -63,6 +63,7 @@ func (v view) noteSoak(p *capstanv1.Promotion) {
 	agreed, soak := v.sourceAgreed(p), v.rules.Soak()
 	switch {
 	case v.pipeline == nil || v.pruned() || p.Status.Phase.Finished():
+	case v.rules.SoakInvalid(): // It is judged when the spec is corrected.
 	case soak == nil:
 		p.Status.SoakedSeconds = 0
 	case agreed == nil || !revision.Same(agreed.Revision, p.Spec.Revision):
@@ -107,7 +108,7 @@ func (v view) showGates(p *capstanv1.Promotion) {
 		s.Reason, s.Message = closed.Reason, closed.Message
 	case s.Phase == capstanv1.PhasePromoting && !v.suspended():
 		s.Reason, s.Message = closed.Reason, "blocked: "+closed.Message
-	case s.Phase == capstanv1.PhaseAwaitingMerge && !modified(p):
+	case s.Phase == capstanv1.PhaseAwaitingMerge && !modified(p) && s.Reason != retrying:
 		s.Reason, s.Message = mergeHeld, fmt.Sprintf("the pull request is open, and must not be merged yet: %s", closed.Message)
 	}
 }

@@ -44,6 +44,9 @@ func gateReport(p *capstanv1.Promotion) *strategy.GateReport {
 	for _, g := range s.Gates {
 		if g.State != capstanv1.GateOpen {
 			report.Open, report.Message = false, g.Message
+			if g.Type == capstanv1.SoakGate && g.State == capstanv1.GateClosed { // It is paused whenever a target is reconciled.
+				report.Message = fmt.Sprintf("environment %q has not been healthy with %s for long enough", p.Spec.Source.Environment, p.Spec.Revision)
+			}
 			break
 		}
 	}
@@ -94,7 +97,11 @@ func (r *Reconciler) showGatesOutside(ctx context.Context, p *capstanv1.Promotio
 	default:
 		log.FromContext(ctx).Info("the gates cannot be shown at the pull request, another try follows", "in", again, "error", cut(cause.Error()))
 	}
-	return again, r.write(ctx, before, p)
+	if err := r.write(ctx, before, p); err != nil {
+		r.shown.forget(p.UID) // What was shown is not recorded: it is shown again.
+		return again, err
+	}
+	return again, nil
 }
 
 // show calls the strategy, and leaves its place also if that panics.

@@ -15,9 +15,11 @@ import (
 type waits struct {
 	clock clock.PassiveClock
 
-	// mu guards lockedLate.
+	// mu guards lockedLate and lockedHeld.
 	mu         sync.Mutex
 	lockedLate map[waitKey]lateWait
+	// lockedHeld are the promotions whose last attempt was held, and until when they wait.
+	lockedHeld map[types.UID]time.Time
 }
 
 // waitKey identifies what a promotion waits for.
@@ -38,7 +40,7 @@ const (
 type lateWait struct{ until, end time.Time }
 
 func newWaits(c clock.PassiveClock) *waits {
-	return &waits{clock: c, lockedLate: map[waitKey]lateWait{}}
+	return &waits{clock: c, lockedLate: map[waitKey]lateWait{}, lockedHeld: map[types.UID]time.Time{}}
 }
 
 // left returns the time until a time in a status, which was at most longest in the future when
@@ -60,9 +62,32 @@ func (w *waits) left(p types.UID, cause waitCause, until time.Time, longest time
 	return min(late.end.Sub(now), longest)
 }
 
+// hold makes a promotion wait.
+func (w *waits) hold(p types.UID, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lockedHeld[p] = w.clock.Now().Add(d)
+}
+
+// held returns the time until that wait ends; 0 or less if there is none.
+func (w *waits) held(p types.UID) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	until, is := w.lockedHeld[p]
+	if !is {
+		return 0
+	}
+	left := until.Sub(w.clock.Now())
+	if left <= 0 {
+		delete(w.lockedHeld, p)
+	}
+	return left
+}
+
 func (w *waits) forget(p types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.lockedHeld, p)
 	for _, cause := range []waitCause{forAttempt, forOthers, forAnotherTry} {
 		delete(w.lockedLate, waitKey{p, cause})
 	}

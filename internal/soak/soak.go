@@ -73,7 +73,7 @@ func (s Soak) Note(at time.Time, subject Subject, v Verdict, tolerate time.Durat
 	if subject != s.subject {
 		s = Soak{subject: subject, now: Unobserved, settled: Unready}
 	}
-	s = s.until(at)
+	s = s.until(at).judged(tolerate) // It may have been unready for too long since the last Note.
 	if v == Progressing && s.settled == Unready {
 		v = Unready // It was not ready before it progressed.
 	}

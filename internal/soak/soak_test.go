@@ -70,6 +70,15 @@ func TestG2RestartsOfASoak(t *testing.T) {
 	g.Expect(l.Note(l.now, back, Ready, tolerated).Sum().For).To(BeZero(), "it left, and came back")
 }
 
+// It was unready for longer than tolerated, and is ready again before anything asked.
+func TestUnreadyForTooLongBetweenTwoNotes(t *testing.T) {
+	g := NewWithT(t)
+	subject := Subject{Revision: "1.1.0", Sequence: 3}
+	s := Soak{}.Note(epoch, subject, Ready, tolerated).Note(epoch.Add(time.Hour), subject, Unready, tolerated)
+	g.Expect(s.Note(epoch.Add(time.Hour+tolerated), subject, Ready, tolerated).Sum().For).To(Equal(time.Hour), "as long as tolerated")
+	g.Expect(s.Note(epoch.Add(time.Hour+tolerated+time.Second), subject, Ready, tolerated).Sum().For).To(BeZero())
+}
+
 // A hub that is killed at 1h50 of 2h loses what was counted since it stored the sum.
 func TestG4SoakOverARestart(t *testing.T) {
 	g := NewWithT(t)

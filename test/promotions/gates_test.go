@@ -244,6 +244,54 @@ func TestG10TheSourceGoesBack(t *testing.T) {
 	g.Expect(w.receiver.received()).To(BeEmpty())
 }
 
+// A mistake in the soak loses nothing: what has soaked is kept until it is corrected, also if dev moves
+// on meanwhile.
+func TestAnInvalidSoakKeepsWhatHasSoaked(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := gated(t, soaking("2h"), notify(false), "dev", "prod")
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Windows = frozen().Windows })
+	h.live(ctx, 2*time.Hour, 20*time.Minute)
+	soaked := w.pipeline(ctx, "web").Status.Environments["dev"].Agreed.Soak
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Soak.For = "2hh" })
+	h.live(ctx, time.Hour, 20*time.Minute)
+	g.Expect(w.newest(ctx, "prod").Status).To(And(HaveField("Phase", capstanv1.PhaseAwaitingGates), HaveField("Reason", gate.ReasonInvalidGate), HaveField("SoakedSeconds", BeNumerically(">=", 7200))))
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["dev"].Agreed.Soak.Seconds).To(Equal(soaked.Seconds))
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = soaking("2h") })
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.1"))
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingRollout)
+}
+
+// Checks of a pull request that is open while a gate is closed write nothing.
+func TestAHeldPullRequestIsNotWritten(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitHub, nil)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = frozen() })
+	h.live(ctx, 10*time.Minute, time.Minute)
+	held := w.newest(ctx, "staging")
+	g.Expect(held.Status.Reason).To(Equal("MergeHeld"))
+	asked := len(w.forge.Requests())
+	h.live(ctx, 2*time.Hour, time.Minute)
+	g.Expect(len(w.forge.Requests())).To(BeNumerically(">", asked), "it was checked")
+	g.Expect(w.newest(ctx, "staging").ResourceVersion).To(Equal(held.ResourceVersion))
+
+	w.forge.AddFault(providertest.Fault{Method: http.MethodGet, Path: "/pulls", Status: http.StatusBadGateway})
+	h.live(ctx, 30*time.Minute, time.Minute)
+	failing := w.newest(ctx, "staging")
+	g.Expect(failing.Status).To(And(HaveField("Reason", "Retrying"), HaveField("Message", HavePrefix("the pull request cannot be checked"))))
+	w.forge.ClearFaults()
+	h.live(ctx, 30*time.Minute, time.Minute)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal("MergeHeld"))
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil })
+	h.live(ctx, 10*time.Minute, time.Minute)
+	g.Expect(w.newest(ctx, "staging").Status.Reason).To(Equal(string(decision.PullRequestOpened)))
+}
+
 // A source that is unready for long enough starts its soak again, also of a promotion that waits for
 // a window after it.
 func TestTheSoakOfAWaitingPromotionStartsAgain(t *testing.T) {

@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	// minSoak and maxSoak bound a soak.
-	minSoak, maxSoak = time.Second, 744 * time.Hour
+	// minSoak is the shortest soak.
+	minSoak = time.Second
+	// MaxSoak is the longest soak, and the longest time that one tolerates a target that is unready.
+	MaxSoak = 744 * time.Hour
 
 	// defaultTolerate is how long a target may be unready without a restart of the soak.
 	defaultTolerate = 5 * time.Minute
@@ -69,6 +71,9 @@ type named struct{ name, reason, zone string }
 
 // Soak returns the required soak; nil if there is none, or if it is invalid.
 func (r Rules) Soak() *Soak { return r.soak }
+
+// SoakInvalid returns whether a soak is required that is invalid: it is not known how long it is.
+func (r Rules) SoakInvalid() bool { return r.wrongSoak != nil }
 
 // Empty returns whether there are no gates.
 func (r Rules) Empty() bool {
@@ -140,7 +145,7 @@ func parseSoak(s *pipelinesv1.Soak, path string) (*Soak, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s.for: %q is not a duration, such as 2h or 90m", path, s.For)
-	case length < minSoak || length > maxSoak || length%time.Second != 0:
+	case length < minSoak || length > MaxSoak || length%time.Second != 0:
 		return nil, fmt.Errorf("%s.for: %s is not from 1s to 744h, in whole seconds", path, s.For)
 	}
 	tolerate := defaultTolerate
@@ -149,7 +154,7 @@ func parseSoak(s *pipelinesv1.Soak, path string) (*Soak, error) {
 			return nil, fmt.Errorf("%s.tolerate: %q is not a duration, such as 5m or 0s", path, s.Tolerate)
 		}
 	}
-	if tolerate < 0 || tolerate > maxSoak {
+	if tolerate < 0 || tolerate > MaxSoak {
 		return nil, fmt.Errorf("%s.tolerate: %s is not from 0s to 744h", path, s.Tolerate)
 	}
 	return &Soak{For: length, Tolerate: tolerate}, nil
