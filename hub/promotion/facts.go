@@ -96,16 +96,15 @@ func (r *Reconciler) secretChanged(ctx context.Context, p *capstanv1.Promotion) 
 }
 
 // rulesFor returns the gates of the environment of a promotion, with the PromotionWindows that select
-// it. They are read live: an edit has its effect at the next step.
+// it. They are read live: an edit has its effect at the next step. An environment, or a Pipeline (nil),
+// that was removed has no gates of its own any more, and is still selected by PromotionWindows.
 func rulesFor(ctx context.Context, reader client.Reader, pipeline *pipelinesv1.Pipeline, p *capstanv1.Promotion) (gate.Rules, error) {
-	if pipeline == nil {
-		return gate.Rules{}, nil
+	rules := gate.Parse(nil, "")
+	if pipeline != nil {
+		if i := slices.IndexFunc(pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Environment }); i > 0 {
+			rules = gate.For(pipeline, i)
+		}
 	}
-	i := slices.IndexFunc(pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Environment })
-	if i < 1 {
-		return gate.Rules{}, nil
-	}
-	rules := gate.For(pipeline, i)
 	var list capstanv1.PromotionWindowList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return rules, fmt.Errorf("listing PromotionWindows: %w", err)
@@ -113,11 +112,11 @@ func rulesFor(ctx context.Context, reader client.Reader, pipeline *pipelinesv1.P
 	windows := gate.SortWindows(list.Items)
 	var namespace corev1.Namespace
 	if slices.ContainsFunc(windows, (*gate.ClusterWindow).NeedsNamespace) {
-		if err := reader.Get(ctx, types.NamespacedName{Name: pipeline.Namespace}, &namespace); err != nil {
-			return rules, fmt.Errorf("reading the labels of namespace %s: %w", pipeline.Namespace, err)
+		if err := reader.Get(ctx, types.NamespacedName{Name: p.Namespace}, &namespace); err != nil {
+			return rules, fmt.Errorf("reading the labels of namespace %s: %w", p.Namespace, err)
 		}
 	}
-	return rules.Within(windows, pipeline, i, namespace.Labels), nil
+	return rules.Within(windows, pipeline, p.Spec.Environment, namespace.Labels), nil
 }
 
 // pruned returns whether the Pipeline is served by a CRD that hides its gates. Nothing is done then.

@@ -238,14 +238,8 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	}
 	v := view{now: m.r.Clock.Now()}
 	pipeline, err := m.r.pipelineOf(ctx, m.r.APIReader, m.p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case pipeline == nil && m.repeats:
-		m.taken = true
-		return nil
-	case pipeline == nil:
-		return held(string(decision.PipelineDeleted), sentence(m.p, decision.PipelineDeleted))
 	}
 	v.pipeline = pipeline
 	if v.pruned() {
@@ -257,6 +251,9 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	if v.suspended() {
 		return held(reasonSuspended, suspendedMessage(m.p))
 	}
+	if why := m.removed(v); why != "" && !m.repeats {
+		return held(string(why), sentence(m.p, why))
+	}
 	if _, is := v.rules.Rejected(m.p.Spec.Revision); is {
 		return held(string(decision.RevisionRejected), sentence(m.p, decision.RevisionRejected))
 	}
@@ -266,4 +263,18 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	}
 	m.taken = true
 	return nil
+}
+
+// removed returns why the line has no promotion into the environment any more; empty if it has.
+func (m *permission) removed(v view) decision.PhaseReason {
+	if v.pipeline == nil {
+		return decision.PipelineDeleted
+	}
+	switch env, source := v.environment(m.p.Spec.Environment); {
+	case env == nil:
+		return decision.EnvironmentRemoved
+	case source != m.p.Spec.Source.Environment:
+		return decision.SourceChanged
+	}
+	return ""
 }

@@ -47,7 +47,8 @@ func scheme(g Gomega) *runtime.Scheme {
 
 func pipeline(namespace, name string, environments ...string) *pipelinesv1.Pipeline {
 	p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: pipelinesv1.PipelineSpec{
-		AppRef: pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: name},
+		Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
+		AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: name},
 	}}
 	for _, e := range environments {
 		p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: e, Targets: []pipelinesv1.Target{{Namespace: e}}})

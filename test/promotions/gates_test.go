@@ -504,7 +504,7 @@ func TestG20ThePullRequestShowsTheGates(t *testing.T) {
 }
 
 // G58: the service refuses the commit status. A condition says so, the promotion continues, and a
-// success that somebody forges does not make the hub merge.
+// success that is set by another client does not make the hub merge.
 func TestG58TheCommitStatusIsRefused(t *testing.T) {
 	t.Parallel()
 	g, ctx := NewWithT(t), t.Context()

@@ -3,6 +3,7 @@ package promotions_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -157,6 +158,60 @@ func TestPromotionWindows(t *testing.T) {
 		h.live(ctx, openWithin, openWithin)
 		w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 	})
+
+	// A team changes the line while an attempt is under way, and a stop is in force: no step follows.
+	for name, change := range map[string]func(*pipelinesv1.Pipeline){
+		"renamed":        func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Name = "other" },
+		"made the first": func(p *pipelinesv1.Pipeline) { slices.Reverse(p.Spec.Environments) },
+	} {
+		t.Run("G49: an environment is "+name+" between two steps", func(t *testing.T) {
+			g, w, h := pull(t, true)
+			pushed := false
+			w.hosted.once(http.MethodPost, "git-receive-pack", func() {
+				pushed = true
+				w.window(ctx, "stop", stopButton)
+				w.edit(ctx, change)
+			})
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			g.Expect(pushed).To(BeTrue())
+			g.Expect(w.forge.PullRequests()).To(BeEmpty())
+			w.expectPhase(ctx, g, "staging", capstanv1.PhaseSuperseded)
+		})
+	}
+
+	// A notification may have been sent when the hub was killed. It is repeated, so that its record is
+	// right, also if its environment or its Pipeline is gone: but not during a stop.
+	for name, remove := range map[string]func(*world){
+		"environment": func(w *world) {
+			w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments = p.Spec.Environments[:1] })
+		},
+		"Pipeline": func(w *world) {
+			if err := w.c.Delete(ctx, w.pipeline(ctx, "web")); err != nil {
+				w.Fatalf("%v", err)
+			}
+		},
+	} {
+		t.Run("G49: the "+name+" of a notification that is repeated is removed", func(t *testing.T) {
+			g, w, h := line(t)
+			stop := w.window(ctx, "stop", stopButton)
+			w.runs("dev", "1.1")
+			h.settle(ctx)
+			p := w.newest(ctx, "prod")
+			before := p.DeepCopy()
+			past := metav1.NewMicroTime(w.clock.Now().Add(-time.Minute))
+			p.Status.Phase, p.Status.Attempt = capstanv1.PhasePromoting, &capstanv1.Attempt{Number: 1, Holder: "killed", StartTime: past, NextAttemptTime: past}
+			g.Expect(w.c.Status().Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
+			remove(w)
+			h.settle(ctx)
+			g.Expect(w.receiver.received()).To(BeEmpty())
+			w.expectPhase(ctx, g, "prod", capstanv1.PhasePromoting)
+			g.Expect(w.c.Delete(ctx, stop)).To(Succeed())
+			h.settle(ctx)
+			g.Expect(w.receiver.received()).To(HaveLen(1))
+			w.expectPhase(ctx, g, "prod", capstanv1.PhaseSuperseded)
+		})
+	}
 
 	t.Run("G19: an override", func(t *testing.T) {
 		g, w, h := line(t)

@@ -90,18 +90,19 @@ func (c *ClusterWindow) At(now time.Time) (active bool, change time.Time) { retu
 // NeedsNamespace returns whether the window selects by the labels of namespaces.
 func (c *ClusterWindow) NeedsNamespace() bool { return !c.namespaces.Empty() }
 
-// Selects returns whether the window applies to promotions into environment i of a Pipeline whose
-// namespace has the labels. Nothing is promoted into the first environment.
-func (c *ClusterWindow) Selects(p *pipelinesv1.Pipeline, i int, namespace labels.Set) bool {
-	return i > 0 && c.namespaces.Matches(namespace) && c.pipelines.Matches(labels.Set(p.Labels)) &&
-		(len(c.environments) == 0 || slices.Contains(c.environments, p.Spec.Environments[i].Name))
+// Selects returns whether the window applies to promotions into an environment of a Pipeline whose
+// namespace has the labels. The environment may have been removed from the Pipeline, and so may the
+// Pipeline (nil), which is then selected by every pipelineSelector.
+func (c *ClusterWindow) Selects(p *pipelinesv1.Pipeline, environment string, namespace labels.Set) bool {
+	return c.namespaces.Matches(namespace) && (p == nil || c.pipelines.Matches(labels.Set(p.Labels))) &&
+		(len(c.environments) == 0 || slices.Contains(c.environments, environment))
 }
 
-// Within returns the rules with the windows that select environment i of a Pipeline.
-func (r Rules) Within(windows []*ClusterWindow, p *pipelinesv1.Pipeline, i int, namespace labels.Set) Rules {
+// Within returns the rules with the windows that select an environment of a Pipeline, as Selects does.
+func (r Rules) Within(windows []*ClusterWindow, p *pipelinesv1.Pipeline, environment string, namespace labels.Set) Rules {
 	r.cluster, r.judged = &clusterWindows{}, &verdicts{}
 	for _, w := range windows {
-		if w.Selects(p, i, namespace) {
+		if w.Selects(p, environment, namespace) {
 			r.cluster.windows = append(r.cluster.windows, w.window)
 			r.cluster.named = append(r.cluster.named, w.named)
 			r.cluster.wrong = append(r.cluster.wrong, w.wrong)

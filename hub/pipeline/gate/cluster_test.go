@@ -30,7 +30,7 @@ func TestWithin(t *testing.T) {
 	soak := soaked(sunday, 3600, pipelinesv1.SoakReady)
 	p := line(gates("2h", office()))
 	at := func(windows ...capstanv1.PromotionWindow) Rules {
-		return For(p, 1).Within(SortWindows(windows), p, 1, nil)
+		return For(p, 1).Within(SortWindows(windows), p, "prod", nil)
 	}
 
 	none := at()
@@ -48,7 +48,7 @@ func TestWithin(t *testing.T) {
 	}))
 	g.Expect(rules.Expected(soak)).To(BeTemporally("==", time.Date(2026, 3, 3, 10, 0, 0, 0, time.UTC)))
 	g.Expect(rules.Empty()).To(BeFalse())
-	g.Expect(Parse(nil, "").Within(SortWindows([]capstanv1.PromotionWindow{freeze}), p, 1, nil).Empty()).To(BeFalse())
+	g.Expect(Parse(nil, "").Within(SortWindows([]capstanv1.PromotionWindow{freeze}), p, "prod", nil).Empty()).To(BeFalse())
 
 	// Overrides open one gate each.
 	promotion := &capstanv1.Promotion{Spec: capstanv1.PromotionSpec{Overrides: []capstanv1.Override{{Gate: capstanv1.GatePromotionWindows, By: "olga", Reason: "hotfix"}}}}
@@ -79,7 +79,7 @@ func TestRecordedWindows(t *testing.T) {
 	facts.Promotion.Status.ExpectedTime = nil
 	g.Expect(rules.Forecast(facts, "prod", false)).To(Equal(`it is not known when 1.4.2 may enter "prod"; PromotionWindow "stop" denies promotions`))
 	p := line(gates("2h"))
-	g.Expect(FirstClosed(rules.Within(nil, p, 1, nil).Judge(facts))).To(BeNil(), "it is known that there are none")
+	g.Expect(FirstClosed(rules.Within(nil, p, "prod", nil).Judge(facts))).To(BeNil(), "it is known that there are none")
 }
 
 // A window that is not valid, whatever is wrong with it, begins nothing that would not begin without it.
@@ -104,7 +104,7 @@ func TestWindowsThatAreNotValidBeginNothing(t *testing.T) {
 		facts := Facts{Now: sunday.Add(time.Duration(rapid.IntRange(0, 14*24).Draw(t, "hour")) * time.Hour)}
 		others := []capstanv1.PromotionWindow{draw(t, "a"), draw(t, "b")}
 		open := func(windows ...capstanv1.PromotionWindow) bool {
-			return FirstClosed(For(p, 1).Within(SortWindows(windows), p, 1, namespace).Judge(facts)) == nil
+			return FirstClosed(For(p, 1).Within(SortWindows(windows), p, "prod", namespace).Judge(facts)) == nil
 		}
 		bad := draw(t, "c")
 		if ParseWindow(&bad).Err() == nil {

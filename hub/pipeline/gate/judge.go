@@ -53,11 +53,14 @@ type Facts struct {
 	Promotion *capstanv1.Promotion
 }
 
-// FactsOf returns what the gates of a promotion are judged by. p is its Pipeline.
+// FactsOf returns what the gates of a promotion are judged by. p is its Pipeline; nil if it was deleted.
 func FactsOf(p *pipelinesv1.Pipeline, promotion *capstanv1.Promotion, now time.Time) Facts {
 	f := Facts{
 		Now: now, Source: promotion.Spec.Source.Environment, Revision: promotion.Spec.Revision,
 		Soaked: time.Duration(promotion.Status.SoakedSeconds) * time.Second, Promotion: promotion,
+	}
+	if p == nil {
+		return f
 	}
 	if status := p.Status.Environments[f.Source]; status != nil {
 		f.Agreed = status.Agreed
