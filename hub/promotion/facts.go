@@ -161,6 +161,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	f := decision.Facts{
 		GateClosed:      v.closed(p) != nil,
 		Begun:           p.Status.Attempt != nil || p.Status.PullRequest != nil,
+		Opened:          p.Status.PullRequest != nil,
 		PipelineDeleted: v.pipeline == nil,
 		Newer:           v.ledger.Outranks(decision.EntryOf(p)),
 		Manual:          p.Spec.Manual,

@@ -54,6 +54,7 @@ func (r *Reconciler) skipBackoff(p *capstanv1.Promotion, v view) {
 	}
 	p.Status.Secret = nil
 	r.follows.forget(p.UID)
+	r.shown.forget(p.UID)
 	if a := p.Status.Attempt; a != nil && a.Error != "" { // Without an error, the attempt may still run.
 		a.NextAttemptTime = metav1.NewMicroTime(r.Clock.Now())
 	}
@@ -197,6 +198,9 @@ func (r *Reconciler) tryAgain(ctx context.Context, p *capstanv1.Promotion, v vie
 			}
 		}
 		left = min(left, next)
+	}
+	if !v.rules.Empty() {
+		left = min(left, v.untilJudged(p))
 	}
 	if left == never {
 		return ctrl.Result{}, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,11 +75,17 @@ func (v view) noteSoak(p *capstanv1.Promotion) {
 	}
 }
 
+// gatesMatter returns whether the gates of a promotion are judged: until it is carried out, or ends. One
+// that failed may be tried again, and its pull request may be open.
+func gatesMatter(phase capstanv1.PromotionPhase) bool {
+	return phase == capstanv1.PhaseFailed || !phase.Finished() && phase != capstanv1.PhaseAwaitingRollout
+}
+
 // showGates puts the states of the gates into the status of a promotion that was not carried out, and
 // says what it waits for.
 func (v view) showGates(p *capstanv1.Promotion) {
 	s, now := &p.Status, metav1.NewTime(v.now)
-	if s.Phase.Finished() || s.Phase == capstanv1.PhaseAwaitingRollout {
+	if !gatesMatter(s.Phase) {
 		s.ExpectedTime = nil
 		return
 	}
@@ -86,7 +93,7 @@ func (v view) showGates(p *capstanv1.Promotion) {
 		return
 	}
 	results := v.rules.Judge(gate.FactsOf(v.pipeline, p, v.now))
-	wasClosed := aGateIsClosed(p)
+	wasClosed := slices.ContainsFunc(s.Gates, isClosed)
 	s.Gates = gateStatuses(s.Gates, results, now)
 	closed := gate.FirstClosed(results)
 	if closed == nil {
@@ -104,6 +111,8 @@ func (v view) showGates(p *capstanv1.Promotion) {
 	}
 	s.ExpectedTime = keepTime(s.ExpectedTime, v.rules.Expected(gate.FactsOf(v.pipeline, p, v.now)))
 	switch {
+	case s.Phase == capstanv1.PhaseFailed: // The gates are not what it waits for first.
+		s.ExpectedTime = nil
 	case s.Phase == capstanv1.PhaseAwaitingGates:
 		s.Reason, s.Message = closed.Reason, closed.Message
 	case s.Phase == capstanv1.PhasePromoting && !v.suspended():
@@ -113,19 +122,13 @@ func (v view) showGates(p *capstanv1.Promotion) {
 	}
 }
 
-// aGateIsClosed returns whether the status shows a gate that is closed, of a promotion that was not
-// carried out: later its gates stay as they were.
+// aGateIsClosed returns whether a promotion waits for a gate. One that failed does not, and of one that
+// was carried out the gates stay as they were.
 func aGateIsClosed(p *capstanv1.Promotion) bool {
-	if p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseAwaitingRollout {
-		return false
-	}
-	for _, g := range p.Status.Gates {
-		if g.State != capstanv1.GateOpen {
-			return true
-		}
-	}
-	return false
+	return !p.Status.Phase.Finished() && gatesMatter(p.Status.Phase) && slices.ContainsFunc(p.Status.Gates, isClosed)
 }
+
+func isClosed(g capstanv1.GateStatus) bool { return g.State != capstanv1.GateOpen }
 
 func gateStatuses(before []capstanv1.GateStatus, results []gate.Result, now metav1.Time) []capstanv1.GateStatus {
 	if len(results) == 0 {
@@ -191,10 +194,19 @@ func (r *Reconciler) reportGates(ctx context.Context, before, p *capstanv1.Promo
 	for _, g := range before.Status.Gates {
 		known[g.Name] = g
 	}
-	for _, g := range p.Status.Gates {
-		if was := known[g.Name]; g.State == capstanv1.GateOpen && was.State != "" && was.State != g.State && was.LastTransitionTime != nil {
-			r.metrics.gateWait.WithLabelValues(string(g.Type)).Observe(g.LastTransitionTime.Sub(was.LastTransitionTime.Time).Seconds())
+	for _, was := range before.Status.Gates {
+		opened := metav1.NewTime(r.Clock.Now()) // A gate that was removed.
+		if i := slices.IndexFunc(p.Status.Gates, func(g capstanv1.GateStatus) bool { return g.Name == was.Name }); i >= 0 {
+			if isClosed(p.Status.Gates[i]) {
+				continue
+			}
+			opened = *p.Status.Gates[i].LastTransitionTime
 		}
+		if isClosed(was) && was.LastTransitionTime != nil {
+			r.metrics.gateWait.WithLabelValues(string(was.Type)).Observe(opened.Sub(was.LastTransitionTime.Time).Seconds())
+		}
+	}
+	for _, g := range p.Status.Gates {
 		if by := p.OverrideOf(g.Name); by != nil && g.Reason == gate.ReasonOverridden && known[g.Name].Reason != g.Reason {
 			r.metrics.overrides.WithLabelValues(string(g.Type)).Inc()
 			r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, ReasonGateOverridden, "Promote", "The gate %q is open: %s", g.Name, g.Message)

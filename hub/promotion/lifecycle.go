@@ -34,6 +34,7 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 			p.Status = nextRun(p)
 			continue
 		case decision.SecretChanged: // The same promotion continues: it keeps its pull request.
+			r.shown.forget(p.UID)
 			p.Status = capstanv1.PromotionStatus{
 				Retry: p.Status.Retry, IgnoredRetry: p.Status.IgnoredRetry, Approval: p.Status.Approval, OtherApprovals: p.Status.OtherApprovals,
 				URL: p.Status.URL, PullRequest: p.Status.PullRequest, SoakedSeconds: p.Status.SoakedSeconds, GatesShown: p.Status.GatesShown,
@@ -149,7 +150,7 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 	case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, "":
 		set(capstanv1.ReadyCondition, metav1.ConditionUnknown, string(p.Status.Phase), p.Status.Message)
 	}
-	if p.Status.Phase != capstanv1.PhaseAwaitingMerge || gateReport(p) == nil {
+	if gateReport(p) == nil {
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.GatesNotShownCondition)
 	}
 	switch {

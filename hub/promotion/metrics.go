@@ -49,7 +49,7 @@ func newMetrics() *metrics {
 		}, []string{"gate"}),
 		overrides: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_overrides_total",
-			Help: "Closed gates of promotions that spec.overrides opened, by type of gate (Soak, Window, PromotionWindow, Reject).",
+			Help: "Gates of promotions that spec.overrides opened, by type of gate (Soak, Window, PromotionWindow, Reject).",
 		}, []string{"gate"}),
 	}
 }

@@ -193,7 +193,7 @@ func (r *Reconciler) gated(ctx context.Context, o client.Object) []reconcile.Req
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if p := &list.Items[i]; !p.Status.Phase.Finished() && p.Status.Phase != capstanv1.PhaseAwaitingRollout {
+		if p := &list.Items[i]; gatesMatter(p.Status.Phase) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}
@@ -245,6 +245,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return requeueOnConflict(ctx, err)
 	}
 	r.watchSecret(p)
+	again, err := r.showGatesOutside(ctx, p)
+	if err != nil {
+		return requeueOnConflict(ctx, err)
+	}
+	result, err := r.proceed(ctx, before, p, v)
+	if again > 0 && err == nil && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
+		result.RequeueAfter = again
+	}
+	return result, err
+}
+
+// proceed takes the next step of a promotion in its phase, or returns when one may be due. before is the
+// promotion as it was before this reconcile.
+func (r *Reconciler) proceed(ctx context.Context, before, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
 	switch {
 	case p.Status.Phase.Finished():
 		return r.end(ctx, p, v)
@@ -254,15 +268,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if aGateIsClosed(before) && !aGateIsClosed(p) {
 			r.follows.now(p.UID)
 		}
-		again, err := r.showGatesOutside(ctx, p)
-		if err != nil {
-			return requeueOnConflict(ctx, err)
-		}
-		result, err := r.follow(ctx, p, v)
-		if again > 0 && result.RequeueAfter > 0 {
-			result.RequeueAfter = min(result.RequeueAfter, again)
-		}
-		return result, err
+		return r.follow(ctx, p, v)
 	case p.Status.Phase == capstanv1.PhaseAwaitingGates, p.Status.Phase == capstanv1.PhasePromoting && v.closed(p) != nil:
 		return ctrl.Result{RequeueAfter: v.untilJudged(p)}, nil
 	case p.Status.Phase == capstanv1.PhasePromoting:
@@ -311,7 +317,9 @@ func (r *Reconciler) end(ctx context.Context, p *capstanv1.Promotion, v view) (c
 		return r.tryAgain(ctx, p, v)
 	}
 	r.follows.forget(p.UID)
-	r.shown.forget(p.UID)
+	if !gatesMatter(p.Status.Phase) {
+		r.shown.forget(p.UID)
+	}
 	if _, left := r.leftOpen(p, v); !left || v.suspended() {
 		return ctrl.Result{}, nil
 	}

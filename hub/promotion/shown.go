@@ -24,17 +24,17 @@ const (
 	showTimeout = time.Minute
 
 	// maxShowBackoff bounds the time between two such calls that fail.
-	maxShowBackoff = time.Hour
+	maxShowBackoff = 5 * time.Minute
 )
 
 // ReasonGatesNotShown is the reason of an Event when the condition GatesNotShown becomes True.
 const ReasonGatesNotShown = "GatesNotShown"
 
-// gateReport returns what the pull request of a promotion must show of its gates; nil for nothing: the
-// promotion has no gates, and none were shown.
+// gateReport returns what the pull request of a promotion must show of its gates; nil for nothing: it is
+// not open, or the promotion has no gates, and none were shown.
 func gateReport(p *capstanv1.Promotion) *strategy.GateReport {
 	s := &p.Status
-	if s.PullRequest == nil || len(s.Gates) == 0 && s.GatesShown == nil {
+	if s.PullRequest == nil || s.Withdrawn || !gatesMatter(s.Phase) || len(s.Gates) == 0 && s.GatesShown == nil {
 		return nil
 	}
 	report := &strategy.GateReport{SHA: s.PullRequest.HeadSHA, Open: true, Message: "all gates are open"}
@@ -58,7 +58,8 @@ func gateReport(p *capstanv1.Promotion) *strategy.GateReport {
 
 // showGatesOutside shows the gates at the open pull request, if they changed since this process did so
 // last. It returns the time until another try; 0 if none is needed. The pull request and its
-// promotion continue whether that works or not.
+// promotion continue whether that works or not. It is a notice and no step of the promotion, so it is
+// also made while the Pipeline is suspended.
 func (r *Reconciler) showGatesOutside(ctx context.Context, p *capstanv1.Promotion) (again time.Duration, err error) {
 	way, err := r.Strategies.For(p)
 	if err != nil {
@@ -87,7 +88,7 @@ func (r *Reconciler) showGatesOutside(ctx context.Context, p *capstanv1.Promotio
 		p.Status.GatesShown = &capstanv1.GatesShown{SHA: report.SHA, Open: report.Open}
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.GatesNotShownCondition)
 		log.FromContext(ctx).V(1).Info("the pull request shows the gates", "open", report.Open, "sha", report.SHA)
-	case failed != nil:
+	case failed != nil && p.Status.Phase != capstanv1.PhaseFailed: // That has a reason of its own.
 		meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
 			Type: capstanv1.GatesNotShownCondition, Status: metav1.ConditionTrue, Reason: failed.Reason,
 			Message: fmt.Sprintf("the commit status %s cannot be set at %s: grant the right to set commit statuses to the credentials of the pull request; the hub tries again: %s",
@@ -129,6 +130,8 @@ type shownLast struct {
 	failures int64
 	// next is when another call may be made.
 	next time.Time
+	// limited is whether the service, or the rate of the hub, requires that wait.
+	limited bool
 }
 
 func newShown(c clock.PassiveClock) *shown {
@@ -140,8 +143,11 @@ func (s *shown) due(p types.UID, report strategy.GateReport) (left time.Duration
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, known := s.lockedLast[p]
-	if known && last.done && last.report == report {
+	switch {
+	case known && last.done && last.report == report:
 		return 0, false
+	case last.report != report && !last.limited: // Another state is not kept waiting for the failures of the last one.
+		return 0, true
 	}
 	left = last.next.Sub(s.clock.Now())
 	return left, left <= 0
@@ -151,21 +157,22 @@ func (s *shown) due(p types.UID, report strategy.GateReport) (left time.Duration
 func (s *shown) noted(p types.UID, report strategy.GateReport, cause error) (again time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.lockedLast[p]
-	last.report, last.done = report, cause == nil
+	last := shownLast{report: report, done: cause == nil}
 	if cause == nil {
-		last.failures, last.next = 0, time.Time{}
 		s.lockedLast[p] = last
 		return 0
 	}
+	if was := s.lockedLast[p]; was.report == report {
+		last.failures = was.failures
+	}
 	var after *strategy.RetryAfterError
-	if errors.As(cause, &after) {
+	if last.limited = errors.As(cause, &after); last.limited {
 		again = after.After
 	} else {
 		last.failures++
-		again = backoff.Spread(doubled(last.failures, maxShowBackoff), followJitter, nil)
+		again = doubled(last.failures, maxShowBackoff)
 	}
-	again = max(again, time.Second)
+	again = max(backoff.Spread(again, followJitter, nil), time.Second)
 	last.next = s.clock.Now().Add(again)
 	s.lockedLast[p] = last
 	return again

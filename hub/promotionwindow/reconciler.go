@@ -133,8 +133,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: next}, nil
 }
 
-// update puts the present state into the status, and returns the time until the next look; 0 if only an
-// event can change it.
+// update puts the present state into the status, and returns the time until the next look: also of a
+// window that will not change by itself, because another program may change its status.
 func (r *Reconciler) update(w *capstanv1.PromotionWindow, parsed *gate.ClusterWindow, selected int32) time.Duration {
 	now := r.Clock.Now()
 	s, first := &w.Status, w.Status.ObservedGeneration == 0
@@ -155,7 +155,7 @@ func (r *Reconciler) update(w *capstanv1.PromotionWindow, parsed *gate.ClusterWi
 	valid.ObservedGeneration, valid.LastTransitionTime = w.Generation, metav1.NewTime(now)
 	meta.SetStatusCondition(&s.Conditions, valid)
 	if change.IsZero() {
-		return 0
+		return checkEvery
 	}
 	s.NextChangeTime = &metav1.Time{Time: change}
 	return min(max(change.Sub(now), time.Millisecond), checkEvery)

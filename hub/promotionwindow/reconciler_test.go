@@ -56,6 +56,28 @@ func pipeline(namespace, name string, environments ...string) *pipelinesv1.Pipel
 	return p
 }
 
+// A status that another program changed is corrected, also of a window that does not change by itself.
+func TestStatusIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	c, err := client.New(management.Get(t).Config(), client.Options{Scheme: scheme(g)})
+	g.Expect(err).NotTo(HaveOccurred())
+	stop := &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: "always"}, Spec: capstanv1.PromotionWindowSpec{WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow}}}
+	g.Expect(c.Create(ctx, stop)).To(Succeed())
+	r := promotionwindow.New(promotionwindow.Options{Client: c, Recorder: events.NewFakeRecorder(10), Clock: testclock.NewFakePassiveClock(time.Now())})
+	again := func() {
+		result, err := r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stop)})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(result.RequeueAfter).To(BeNumerically("~", 5*time.Minute, time.Minute))
+		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(stop), stop)).To(Succeed())
+		g.Expect(stop.Status.Active).To(BeTrue())
+	}
+	again()
+	stop.Status.Active = false
+	g.Expect(c.Status().Update(ctx, stop)).To(Succeed())
+	again()
+}
+
 // A window says whether it is valid and active, when that changes, and how many Pipelines it selects; so
 // do its Events and the metric.
 func TestStatus(t *testing.T) {

@@ -23,14 +23,26 @@ const (
 	pollRate = 0.8
 	// pollBurst lets a hub that starts poll some pull requests at once.
 	pollBurst = 30
+
+	// showRate is the number of commit statuses per second with one Secret at one service. A hub
+	// that starts sets them all again, which must not use up the rate limit of promotions.
+	showRate = 0.4
+	// showBurst lets some pull requests show at once that a window opened or closed.
+	showBurst = 30
+	// showAgain is the wait for the right to set a commit status.
+	showAgain = 15 * time.Second
 )
 
 // errTooOften is the error of a poll over the rate.
 var errTooOften = errors.New("other pull requests are polled first")
 
+// errShownTooOften is the error of a commit status over the rate.
+var errShownTooOften = errors.New("commit statuses of other pull requests are set first")
+
 // pace limits the requests with one Secret to one service.
 type pace struct {
 	polls *rate.Limiter
+	shows *rate.Limiter
 
 	// mu guards the fields that follow.
 	mu        sync.Mutex
@@ -38,7 +50,9 @@ type pace struct {
 	heldBy    error
 }
 
-func newPace() *pace { return &pace{polls: rate.NewLimiter(pollRate, pollBurst)} }
+func newPace() *pace {
+	return &pace{polls: rate.NewLimiter(pollRate, pollBurst), shows: rate.NewLimiter(showRate, showBurst)}
+}
 
 // poll takes the right to one poll.
 func (p *pace) poll(now time.Time) error {
@@ -46,6 +60,14 @@ func (p *pace) poll(now time.Time) error {
 		return nil
 	}
 	return &strategy.RetryAfterError{After: time.Second, Untried: true, Err: errTooOften}
+}
+
+// show takes the right to set one commit status.
+func (p *pace) show(now time.Time) error {
+	if p.shows.AllowN(now, 1) {
+		return nil
+	}
+	return &strategy.RetryAfterError{After: showAgain, Untried: true, Err: errShownTooOften}
 }
 
 // held returns an error while the service's rate limit is in force.
@@ -62,7 +84,7 @@ func (p *pace) held(now time.Time) error {
 func (p *pace) idle(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.heldUntil.After(now) && p.polls.TokensAt(now) >= pollBurst
+	return !p.heldUntil.After(now) && p.polls.TokensAt(now) >= pollBurst && p.shows.TokensAt(now) >= showBurst
 }
 
 // note records a response. A rate limit stops the requests of all promotions with this

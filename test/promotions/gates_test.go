@@ -227,14 +227,21 @@ func TestG9WhatHasSoakedGoes(t *testing.T) {
 	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingRollout)
 }
 
-// G10: a revision that has soaked does not go when dev goes back to an older one.
-func TestG10TheSourceGoesBack(t *testing.T) {
-	t.Parallel()
+// soakedAndFrozen is a world whose revision 1.1 has soaked for two hours in dev, and waits for a window.
+func soakedAndFrozen(t *testing.T) (*WithT, context.Context, *world, *hubUnder) {
+	t.Helper()
 	g, ctx, w, h := gated(t, soaking("2h"), notify(false), "dev", "prod")
 	w.runs("dev", "1.1")
 	h.settle(ctx)
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Windows = frozen().Windows })
 	h.live(ctx, 2*time.Hour, 20*time.Minute)
+	return g, ctx, w, h
+}
+
+// G10: a revision that has soaked does not go when dev goes back to an older one.
+func TestG10TheSourceGoesBack(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := soakedAndFrozen(t)
 	g.Expect(w.newest(ctx, "prod").Status.SoakedSeconds).To(BeNumerically(">=", 7200))
 	w.runs("dev", "1.0")
 	h.settle(ctx)
@@ -248,11 +255,7 @@ func TestG10TheSourceGoesBack(t *testing.T) {
 // on meanwhile.
 func TestAnInvalidSoakKeepsWhatHasSoaked(t *testing.T) {
 	t.Parallel()
-	g, ctx, w, h := gated(t, soaking("2h"), notify(false), "dev", "prod")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Windows = frozen().Windows })
-	h.live(ctx, 2*time.Hour, 20*time.Minute)
+	g, ctx, w, h := soakedAndFrozen(t)
 	soaked := w.pipeline(ctx, "web").Status.Environments["dev"].Agreed.Soak
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Soak.For = "2hh" })
 	h.live(ctx, time.Hour, 20*time.Minute)
@@ -296,11 +299,7 @@ func TestAHeldPullRequestIsNotWritten(t *testing.T) {
 // a window after it.
 func TestTheSoakOfAWaitingPromotionStartsAgain(t *testing.T) {
 	t.Parallel()
-	g, ctx, w, h := gated(t, soaking("2h"), notify(false), "dev", "prod")
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Windows = frozen().Windows })
-	h.live(ctx, 2*time.Hour, 20*time.Minute)
+	g, ctx, w, h := soakedAndFrozen(t)
 	g.Expect(w.newest(ctx, "prod").Status.Reason).To(Equal(gate.ReasonFrozen))
 	w.x.Observe(w.object("dev"), index.Observation{Found: true, Revision: "1.1", Reason: "HealthCheckFailed", At: w.clock.Now()})
 	h.settle(ctx)
@@ -456,85 +455,6 @@ func TestG21MergedWhileClosed(t *testing.T) {
 	w.runs("staging", "1.1")
 	h.settle(ctx)
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseSucceeded)
-}
-
-// G20: the pull request shows as a commit status which gate is closed and until when, at every service.
-// A new hub shows it again, and what it showed is corrected when the gates are gone.
-func TestG20ThePullRequestShowsTheGates(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []pipelinesv1.GitProviderType{
-		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
-	} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			g, ctx, w, h := promotedByPullRequest(t, kind, nil)
-			g.Expect(w.forge.Statuses()).To(BeEmpty(), "it has no gates")
-			last := func() providertest.Status {
-				all := w.forge.Statuses()
-				return all[len(all)-1]
-			}
-			w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = w.frozenFor(time.Hour) })
-			until := w.clock.Now().Add(time.Hour).UTC().Format("Mon 2006-01-02 15:04") + " UTC"
-			h.settle(ctx)
-			p := w.newest(ctx, "staging")
-			g.Expect(last()).To(And(HaveField("Name", "capstan/gates"), HaveField("State", "pending"),
-				HaveField("Description", `window "freeze" denies promotions; promotions are allowed again from `+until)))
-			if kind != pipelinesv1.AzureDevOps {
-				g.Expect(last().SHA).To(Equal(p.Status.PullRequest.HeadSHA))
-			}
-			g.Expect(p.Status.GatesShown).To(Equal(&capstanv1.GatesShown{SHA: p.Status.PullRequest.HeadSHA}))
-			shown := len(w.forge.Statuses())
-			h.live(ctx, 30*time.Minute, 10*time.Minute)
-			g.Expect(w.forge.Statuses()).To(HaveLen(shown), "nothing changed")
-			h.live(ctx, 30*time.Minute+openWithin, 10*time.Minute)
-			g.Expect(last()).To(And(HaveField("State", "success"), HaveField("Description", "all gates are open")))
-
-			w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = frozen() })
-			h.settle(ctx)
-			g.Expect(last().State).To(Equal("pending"))
-			w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil }) // While no hub runs.
-			next := w.hub("next", w.c, nil)
-			next.settle(ctx)
-			g.Expect(last().State).To(Equal("success"))
-			shown = len(w.forge.Statuses())
-			w.hub("third", w.c, nil).settle(ctx)
-			g.Expect(w.forge.Statuses()).To(HaveLen(shown+1), "others may have changed it")
-		})
-	}
-}
-
-// G58: the service refuses the commit status. A condition says so, the promotion continues, and a
-// success that is set by another client does not make the hub merge.
-func TestG58TheCommitStatusIsRefused(t *testing.T) {
-	t.Parallel()
-	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitHub, func(s *pipelinesv1.PullRequestPromotion) { s.AutoMerge = true }, "dev", "staging")
-	w.forge.AddFault(providertest.Fault{Method: http.MethodPost, Path: "/statuses/", Status: http.StatusForbidden, Body: []byte(`{"message":"Resource not accessible by personal access token"}`)})
-	w.hosted.once(http.MethodPost, "/pulls", func() {
-		w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = frozen() })
-	})
-	w.runs("dev", "1.1")
-	h.settle(ctx)
-	held := w.newest(ctx, "staging")
-	g.Expect(held.Status).To(And(HaveField("Phase", capstanv1.PhaseAwaitingMerge), HaveField("Reason", "MergeHeld"), HaveField("GatesShown", BeNil())))
-	g.Expect(held.Status.Conditions).To(ContainElement(And(HaveField("Type", capstanv1.GatesNotShownCondition), HaveField("Message", And(
-		HavePrefix("the commit status capstan/gates cannot be set at "+held.Status.URL+": grant the right to set commit statuses"), ContainSubstring("Resource not accessible"))))))
-	g.Expect(h.published()).To(ContainElement(HavePrefix("Warning GatesNotShown")))
-	gates := w.pipeline(ctx, "web").Spec.Gates
-	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates, p.Spec.Suspend = nil, true })
-	h.settle(ctx)
-	g.Expect(w.newest(ctx, "staging").Status.Conditions).NotTo(ContainElement(HaveField("Type", capstanv1.GatesNotShownCondition)), "there is nothing to show")
-	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates, p.Spec.Suspend = gates, false })
-	w.forge.ClearFaults()
-	h.live(ctx, 2*time.Hour, 10*time.Minute)
-	g.Expect(w.newest(ctx, "staging").Status).To(And(HaveField("Phase", capstanv1.PhaseAwaitingMerge),
-		HaveField("GatesShown", Not(BeNil())), HaveField("Conditions", Not(ContainElement(HaveField("Type", capstanv1.GatesNotShownCondition))))))
-	w.forge.SetStatus(providertest.Status{SHA: held.Status.PullRequest.HeadSHA, Name: "capstan/gates", State: "success"})
-	h.live(ctx, time.Hour, 10*time.Minute)
-	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
-	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil })
-	h.live(ctx, openWithin, openWithin)
-	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 }
 
 // G44: the hub is killed at every outside call from AwaitingGates on. The next hub finishes the

@@ -139,6 +139,14 @@ func TestPromotionWindows(t *testing.T) {
 
 	// The stop button is pressed after the hub has judged the gates, and before it opens the pull
 	// request or merges it.
+	t.Run("a window that is over gives pull requests the commit status", func(t *testing.T) {
+		g, w, h := pull(t, false)
+		w.window(ctx, "over", pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Until: "2026-01-01T00:00:00Z"})
+		w.runs("dev", "1.1")
+		h.settle(ctx)
+		w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
+		g.Expect(w.shown().State).To(Equal("success"))
+	})
 	t.Run("a stop between two steps", func(t *testing.T) {
 		g, w, h := pull(t, true)
 		var stop *capstanv1.PromotionWindow

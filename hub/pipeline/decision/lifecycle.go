@@ -52,6 +52,8 @@ type Facts struct {
 	// Begun: an attempt was made, or there is a pull request. Its steps wait for the gates one
 	// by one.
 	Begun bool
+	// Opened: there is a pull request.
+	Opened bool
 	// Manual: an approval is required.
 	Manual bool
 	// Approved: the approval of this run was given.
@@ -171,6 +173,8 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.Outcome == OutcomeClosed }},
 	{in(capstanv1.PhasePromoting), "it was carried out", capstanv1.PhaseAwaitingRollout, CarriedOut,
 		func(f Facts) bool { return f.Outcome == OutcomeDone }},
+	{in(capstanv1.PhasePromoting), "a gate is closed, and a pull request is open since before the Secret was changed", capstanv1.PhaseAwaitingMerge, PullRequestOpened,
+		func(f Facts) bool { return f.Outcome == OutcomeNone && f.GateClosed && f.Opened }},
 	{finished, "spec.retry was raised since it ended, and it is still the newest", created, Retried,
 		func(f Facts) bool { return f.Retry && !f.Newer && !f.PipelineDeleted }},
 	{in(capstanv1.PhaseFailed), "every target runs the revision, and it is still the newest", capstanv1.PhaseSucceeded, RolledOut,

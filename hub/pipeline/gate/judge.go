@@ -109,9 +109,10 @@ func (r Rules) Judge(f Facts) []Result {
 	return all
 }
 
-// overridden returns a result with the effect of an override.
+// overridden returns a result with the effect of an override: the gate is open, also while it would be
+// open without it. So one override is one transition, however often the gate would close.
 func (f Facts) overridden(g Result) Result {
-	if g.Open() || f.Promotion == nil {
+	if f.Promotion == nil {
 		return g
 	}
 	if by := f.Promotion.OverrideOf(g.Name); by != nil {
