@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -102,6 +103,11 @@ var errNotRefused = errors.New("this must be refused")
 
 // approve a Promotion as a user.
 func approve(ctx context.Context, m *management, name, user, by string) error {
+	return patchAs(ctx, m, user, name, approvalPatch(by))
+}
+
+// patchAs patches a Promotion as a user.
+func patchAs(ctx context.Context, m *management, user, name, patch string) error {
 	config, err := m.plane.UserConfig(user)
 	if err != nil {
 		return err
@@ -112,7 +118,7 @@ func approve(ctx context.Context, m *management, name, user, by string) error {
 	}
 	p := &capstanv1.Promotion{}
 	p.Namespace, p.Name = appsNamespace, name
-	return c.Patch(ctx, p, client.RawPatch("application/merge-patch+json", []byte(approvalPatch(by))))
+	return c.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
 func approvalPatch(by string) string { return fmt.Sprintf(`{"spec":{"approval":{"by":%q}}}`, by) }

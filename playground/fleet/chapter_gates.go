@@ -98,16 +98,6 @@ func (c gatesChapter) edit(ctx context.Context, gates *pipelinesv1.Gates) error 
 
 // override the windows of administrators for a Promotion, as a user.
 func override(ctx context.Context, m *management, name, user string) error {
-	config, err := m.plane.UserConfig(user)
-	if err != nil {
-		return err
-	}
-	c, err := client.New(config, client.Options{Scheme: m.Scheme()})
-	if err != nil {
-		return err
-	}
-	p := &capstanv1.Promotion{}
-	p.Namespace, p.Name = appsNamespace, name
-	return c.Patch(ctx, p, client.RawPatch("application/merge-patch+json",
-		fmt.Appendf(nil, `{"spec":{"overrides":[{"gate":%q,"by":%q,"reason":"I am in a hurry"}]}}`, capstanv1.GatePromotionWindows, user)))
+	return patchAs(ctx, m, user, name,
+		fmt.Sprintf(`{"spec":{"overrides":[{"gate":%q,"by":%q,"reason":"I am in a hurry"}]}}`, capstanv1.GatePromotionWindows, user))
 }
