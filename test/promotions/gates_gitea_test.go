@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-hub/capstan/strategy"
 )
 
-// A real Gitea, whose branch requires the commit status: a person cannot merge while a gate is
+// G20 with a real Gitea, whose branch requires the commit status: a person cannot merge while a gate is
 // closed, and can when it is open.
-func TestABranchThatRequiresTheGates(t *testing.T) {
+func TestG20ABranchThatRequiresTheGates(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	server, robot := startedGitea(t)

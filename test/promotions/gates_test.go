@@ -420,8 +420,25 @@ func TestG17AWindowClosesDuringAPush(t *testing.T) {
 // G55: a window opens for a pull request that is open for a day. It is merged within 31 s.
 func TestG55AWindowOpensForAnOldPullRequest(t *testing.T) {
 	t.Parallel()
+	t.Run("GitHub", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, t)
+		newForge(t, w, pipelinesv1.GitHub, "staging")
+		opensForAnOldPullRequest(t, w)
+	})
+	t.Run("real Gitea", func(t *testing.T) {
+		t.Parallel()
+		server, robot := startedGitea(t)
+		w := newWorld(t, t)
+		newOnGitea(t, w, server, robot, "staging")
+		opensForAnOldPullRequest(t, w)
+	})
+}
+
+func opensForAnOldPullRequest(t *testing.T, w *world) {
+	t.Helper()
 	g, ctx := NewWithT(t), t.Context()
-	w, h := pulled(t, pipelinesv1.GitHub, func(s *pipelinesv1.PullRequestPromotion) { s.AutoMerge = true }, "dev", "staging")
+	h := w.began(ctx, w.newPipeline("web", w.pull(func(s *pipelinesv1.PullRequestPromotion) { s.AutoMerge = true }), "dev", "staging"))
 	end := w.clock.Now().Add(24 * time.Hour)
 	w.hosted.once(http.MethodPost, "/pulls", func() {
 		w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = w.frozenFor(24 * time.Hour) })
