@@ -180,7 +180,7 @@ func (r *Reconciler) tryAgain(ctx context.Context, p *capstanv1.Promotion, v vie
 	}
 	left := r.untilTryAgain(p)
 	if left <= 0 && v.closed(p) != nil {
-		left = v.untilJudged(p)
+		left = never // Until the gates are judged again.
 	}
 	if left <= 0 {
 		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhaseFailed) })
@@ -198,9 +198,6 @@ func (r *Reconciler) tryAgain(ctx context.Context, p *capstanv1.Promotion, v vie
 			}
 		}
 		left = min(left, next)
-	}
-	if !v.rules.Empty() {
-		left = min(left, v.untilJudged(p))
 	}
 	if left == never {
 		return ctrl.Result{}, nil

@@ -57,9 +57,6 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 		return r.wait(p), nil
 	}
 	if left := r.follows.left(p.UID); left > 0 {
-		if !v.rules.Empty() {
-			left = min(left, v.untilJudged(p))
-		}
 		return r.sooner(left, p), nil
 	}
 	leave, ok := r.tenants.enter(client.ObjectKeyFromObject(p))
@@ -77,9 +74,6 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 	}
 	if terminal(err) != nil && p.Status.Failure != nil {
 		next = r.follows.later(p.UID, doubled(p.Status.Failure.Count, strategy.MaxRetry))
-	}
-	if !v.rules.Empty() {
-		next = min(next, v.untilJudged(p))
 	}
 	if err == nil && result.State == strategy.Due {
 		if v.closed(p) != nil {

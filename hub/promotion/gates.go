@@ -161,6 +161,11 @@ func keepTime(was *metav1.Time, now time.Time) *metav1.Time {
 	return &metav1.Time{Time: now.Truncate(time.Second)}
 }
 
+// judges returns whether the gates of a promotion are judged from time to time.
+func (v view) judges(p *capstanv1.Promotion) bool {
+	return gatesMatter(p.Status.Phase) && !v.rules.Empty() && (v.pipeline != nil || !p.Status.Phase.Finished())
+}
+
 // untilJudged returns the time until the gates of a promotion are judged again if no event causes
 // that before: when one of them changes by itself. Promotions that wait for one window continue one
 // after the other, over openSpread.
@@ -176,7 +181,7 @@ func (v view) untilJudged(p *capstanv1.Promotion) time.Duration {
 		}
 		next = min(next, left)
 	}
-	return next
+	return max(next, time.Millisecond)
 }
 
 // spread returns a part of openSpread, always the same for a promotion.
@@ -195,15 +200,9 @@ func (r *Reconciler) reportGates(ctx context.Context, before, p *capstanv1.Promo
 		known[g.Name] = g
 	}
 	for _, was := range before.Status.Gates {
-		opened := metav1.NewTime(r.Clock.Now()) // A gate that was removed.
-		if i := slices.IndexFunc(p.Status.Gates, func(g capstanv1.GateStatus) bool { return g.Name == was.Name }); i >= 0 {
-			if isClosed(p.Status.Gates[i]) {
-				continue
-			}
-			opened = *p.Status.Gates[i].LastTransitionTime
-		}
-		if isClosed(was) && was.LastTransitionTime != nil {
-			r.metrics.gateWait.WithLabelValues(string(was.Type)).Observe(opened.Sub(was.LastTransitionTime.Time).Seconds())
+		closed := func(g capstanv1.GateStatus) bool { return g.Name == was.Name && isClosed(g) }
+		if isClosed(was) && was.LastTransitionTime != nil && !slices.ContainsFunc(p.Status.Gates, closed) { // It opened, or was removed.
+			r.metrics.gateWait.WithLabelValues(string(was.Type)).Observe(r.Clock.Since(was.LastTransitionTime.Time).Seconds())
 		}
 	}
 	for _, g := range p.Status.Gates {

@@ -250,14 +250,28 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return requeueOnConflict(ctx, err)
 	}
 	result, err := r.proceed(ctx, before, p, v)
-	if again > 0 && err == nil && (result.RequeueAfter == 0 || again < result.RequeueAfter) {
-		result.RequeueAfter = again
+	if err != nil {
+		return result, err
 	}
-	return result, err
+	if v.judges(p) {
+		result = within(result, v.untilJudged(p))
+	}
+	if again > 0 {
+		result = within(result, again)
+	}
+	return result, nil
 }
 
-// proceed takes the next step of a promotion in its phase, or returns when one may be due. before is the
-// promotion as it was before this reconcile.
+// within returns a result that requeues after at most d.
+func within(result ctrl.Result, d time.Duration) ctrl.Result {
+	if result.RequeueAfter == 0 || d < result.RequeueAfter {
+		result.RequeueAfter = d
+	}
+	return result
+}
+
+// proceed takes the next step of a promotion in its phase, or returns when one may be due. It does not
+// know when gates change. before is the promotion as it was before this reconcile.
 func (r *Reconciler) proceed(ctx context.Context, before, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
 	switch {
 	case p.Status.Phase.Finished():
@@ -270,14 +284,12 @@ func (r *Reconciler) proceed(ctx context.Context, before, p *capstanv1.Promotion
 		}
 		return r.follow(ctx, p, v)
 	case p.Status.Phase == capstanv1.PhaseAwaitingGates, p.Status.Phase == capstanv1.PhasePromoting && v.closed(p) != nil:
-		return ctrl.Result{RequeueAfter: v.untilJudged(p)}, nil
+		return ctrl.Result{}, nil
 	case p.Status.Phase == capstanv1.PhasePromoting:
 		if wait := r.untilFree(p, v); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
 		return r.attemptWhenDue(ctx, p, func() error { return r.act(ctx, p, capstanv1.PhasePromoting) })
-	case p.Status.Phase == capstanv1.PhaseAwaitingApproval && !v.rules.Empty():
-		return r.sooner(v.untilJudged(p), p), nil
 	default:
 		return r.wait(p), nil
 	}

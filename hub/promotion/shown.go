@@ -167,7 +167,7 @@ func (s *shown) noted(p types.UID, report strategy.GateReport, cause error) (aga
 	}
 	var after *strategy.RetryAfterError
 	if last.limited = errors.As(cause, &after); last.limited {
-		again = after.After
+		again = after.After + after.After/4 // Not earlier than required, whatever the spread.
 	} else {
 		last.failures++
 		again = doubled(last.failures, maxShowBackoff)

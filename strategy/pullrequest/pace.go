@@ -29,8 +29,8 @@ const (
 	showRate = 0.4
 	// showBurst lets some pull requests show at once that a window opened or closed.
 	showBurst = 30
-	// showAgain is the wait for the right to set a commit status.
-	showAgain = 15 * time.Second
+	// showAgain is the wait for the right to set a commit status. Each try reads the Secret.
+	showAgain = time.Minute
 )
 
 // errTooOften is the error of a poll over the rate.

@@ -1,6 +1,7 @@
 package promotions_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -98,14 +99,27 @@ func TestG58TheCommitStatusIsRefused(t *testing.T) {
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
 }
 
+// wakesBefore checks that the newest promotion into staging is reconciled again before a time, also if no
+// event comes.
+func (h *hubUnder) wakesBefore(ctx context.Context, g Gomega, end time.Time) {
+	p := h.w.newest(ctx, "staging")
+	result, err := h.promotions.Reconcile(ctx, requestFor(&p))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result.RequeueAfter).To(BeNumerically(">", 0))
+	g.Expect(h.w.clock.Now().Add(result.RequeueAfter)).To(BeTemporally("<=", end))
+}
+
 // A gate closes and opens while the Pipeline is suspended: the pull request shows it. Nothing else is done.
 func TestASuspendedPipelineShowsItsGates(t *testing.T) {
 	t.Parallel()
 	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.Gitea, nil)
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates, p.Spec.Suspend = w.frozenFor(time.Hour), true })
+	end := w.clock.Now().Add(time.Hour)
 	h.rest(ctx)
 	g.Expect(w.shown().State).To(Equal("pending"))
-	h.live(ctx, time.Hour+openWithin, 10*time.Minute)
+	h.live(ctx, end.Sub(w.clock.Now())-time.Minute, 10*time.Minute)
+	h.wakesBefore(ctx, g, end.Add(openWithin))
+	h.live(ctx, time.Minute+openWithin, time.Minute)
 	g.Expect(w.shown().State).To(Equal("success"))
 	g.Expect(w.forge.PullRequests()[0].State).To(Equal(providertest.Open))
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
@@ -131,6 +145,7 @@ func TestAFailedPromotionShowsItsGates(t *testing.T) {
 	g.Expect(p.Status).To(And(HaveField("Phase", capstanv1.PhaseFailed), HaveField("ExpectedTime", BeNil()),
 		HaveField("Gates", ConsistOf(HaveField("State", capstanv1.GateClosed)))))
 	g.Expect(w.shown().State).To(Equal("pending"))
+	h.wakesBefore(ctx, g, w.clock.Now().Add(5*time.Minute))
 	w.forge.ClearFaults()
 	h.live(ctx, time.Hour, 10*time.Minute)
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseFailed, "it is not tried while a gate is closed")
