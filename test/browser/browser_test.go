@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
@@ -143,6 +145,9 @@ func TestWithoutScript(t *testing.T) {
 	}
 }
 
+// pictured are the pages of which docs/images has screenshots.
+var pictured = []string{"fleet", "pipelines", "pipeline", "waiting", "cluster"}
+
 // Every page in both themes and three widths passes the rules of WCAG 2.0 to 2.2, A and AA,
 // and does not scroll sideways.
 func TestAccessible(t *testing.T) {
@@ -154,12 +159,19 @@ func TestAccessible(t *testing.T) {
 	onAWS(t)
 	pipeline(t, "billing", "dev", "staging", "prod")
 	pipeline(t, "checkout", "dev", "prod")
+	pipelineIn(t, appsNamespace, "payments", &pipelinesv1.Gates{Soak: &pipelinesv1.Soak{For: "2h"}, Windows: []pipelinesv1.Window{
+		{Name: "office", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.AllowWindow, Schedule: "0 9 * * 1-5", Duration: "8h", TimeZone: "Europe/Riga"}},
+		{Name: "incident", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Reason: "incident 4711"}},
+	}}, "dev", "prod")
 	b := newTab(t)
 	b.signIn("/pipelines")
 	b.Eventually(func() string { return b.cell("billing", "prod") }, patience).Should(ContainSubstring("1.0.0"))
 	b.Expect(release("billing", "dev").Deploy(t.Context(), "2.0.0")).To(Succeed())
 	b.Expect(release("billing", "staging").Deploy(t.Context(), "2.0.0")).To(Succeed())
 	b.Eventually(func() string { return b.cell("billing", "prod") }, patience).Should(ContainSubstring("Awaiting approval"))
+	b.Eventually(func() string { return b.cell("payments", "prod") }, patience).Should(ContainSubstring("1.0.0"))
+	b.Expect(release("payments", "dev").Deploy(t.Context(), "2.0.0")).To(Succeed())
+	b.Eventually(func() string { return b.cell("payments", "prod") }, patience).Should(ContainSubstring("Awaiting gates"))
 	interrupt(t)
 	b.open("/instances")
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("fleet/worker"), ContainSubstring("1 machine or pool")))
@@ -167,8 +179,10 @@ func TestAccessible(t *testing.T) {
 	approve := eval[string](b, `document.querySelector('a[href$="/approve"]').getAttribute("href")`)
 	pages := map[string]string{
 		"fleet": "/", "cluster": "/clusters/Cluster/fleet/prod", "pipelines": "/pipelines", "pipeline": "/pipelines/apps/billing", "promotions": "/promotions", "instances": "/instances", "backends": "/backends",
-		"about": "/about", "approve": approve, "nothing": "/pipelines?q=nothing", "missing": "/nowhere",
+		"waiting": "/pipelines/apps/payments", "about": "/about", "approve": approve, "nothing": "/pipelines?q=nothing", "missing": "/nowhere",
 	}
+	b.open(pages["waiting"])
+	b.Expect(b.main()).To(And(ContainSubstring("soak Soaking"), ContainSubstring("windows Frozen"), ContainSubstring("incident 4711"), ContainSubstring("needs an approval")))
 	check := func(name, path string) {
 		for _, theme := range []string{"light", "dark"} {
 			for _, width := range []int64{320, 768, 1440} {
@@ -176,7 +190,7 @@ func TestAccessible(t *testing.T) {
 				b.open(path)
 				at := fmt.Sprintf("%s, %s, %d px", name, theme, width)
 				b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width), at)
-				if *screenshots && (name == "fleet" || name == "pipelines" || name == "pipeline" || name == "cluster") {
+				if *screenshots && slices.Contains(pictured, name) {
 					b.picture(fmt.Sprintf("dashboard-%s-%s-%d.png", name, theme, width))
 				}
 				if width == 768 || (theme == "dark" && width == 320) {

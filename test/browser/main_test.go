@@ -326,10 +326,11 @@ func release(app, environment string) flux.Release {
 // pipeline creates a Pipeline over the clusters, which all run 1.0.0.
 func pipeline(t *testing.T, app string, environments ...string) {
 	t.Helper()
-	pipelineIn(t, appsNamespace, app, environments...)
+	pipelineIn(t, appsNamespace, app, nil, environments...)
 }
 
-func pipelineIn(t *testing.T, namespace, app string, environments ...string) {
+// pipelineIn is pipeline in a namespace, with gates.
+func pipelineIn(t *testing.T, namespace, app string, gates *pipelinesv1.Gates, environments ...string) {
 	t.Helper()
 	g := NewWithT(t)
 	by := pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}
@@ -338,6 +339,7 @@ func pipelineIn(t *testing.T, namespace, app string, environments ...string) {
 		Spec: pipelinesv1.PipelineSpec{
 			AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: app},
 			Promotion: &pipelinesv1.Promotion{Strategy: by},
+			Gates:     gates,
 		},
 	}
 	for _, name := range environments {

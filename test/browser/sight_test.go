@@ -26,7 +26,7 @@ import (
 // no other. The pages name the missing permissions.
 func TestOwnNamespaceOnly(t *testing.T) {
 	pipeline(t, "foreign", "dev", "prod")
-	pipelineIn(t, teamNamespace, "own", "dev", "prod")
+	pipelineIn(t, teamNamespace, "own", nil, "dev", "prod")
 	b := newTab(t)
 	b.signInWith(world.teamToken, "/pipelines")
 	own := func() string {

@@ -13,7 +13,7 @@ const (
 	GatePromotionWindows = "promotion-windows"
 )
 
-// GateOverridden is the reason in status.gates of a gate that is closed and that an override opens.
+// GateOverridden is the reason in status.gates of a gate that is open because of an override.
 const GateOverridden = "Overridden"
 
 // Override opens one gate of one run of a promotion.

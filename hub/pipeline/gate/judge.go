@@ -32,7 +32,7 @@ const (
 	ReasonOutsideWindow = "OutsideWindow"
 	// ReasonInvalidGate: the spec of the gate is invalid.
 	ReasonInvalidGate = "InvalidGate"
-	// ReasonOverridden: the gate is closed, and spec.overrides of the promotion opens it.
+	// ReasonOverridden: the gate is open because of spec.overrides of the promotion.
 	ReasonOverridden = capstanv1.GateOverridden
 )
 
