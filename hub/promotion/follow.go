@@ -166,10 +166,7 @@ func (r *Reconciler) follower(p *capstanv1.Promotion) (strategy.Follower, bool) 
 
 // sooner requeues at the earlier of next and the time when the promotion is stalled.
 func (r *Reconciler) sooner(next time.Duration, p *capstanv1.Promotion) ctrl.Result {
-	if stall := r.wait(p).RequeueAfter; stall > 0 {
-		next = min(next, stall)
-	}
-	return ctrl.Result{RequeueAfter: max(next, time.Millisecond)}
+	return within(r.wait(p), max(next, time.Millisecond))
 }
 
 // mayBeOpen returns whether a promotion that ended may have left an open pull request or a

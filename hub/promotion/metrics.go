@@ -120,7 +120,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		for _, g := range p.Status.Gates {
-			if g.State != capstanv1.GateOpen && p.Status.Phase != capstanv1.PhaseAwaitingRollout {
+			if isClosed(g) && gatesMatter(p.Status.Phase) {
 				shut[g.Type]++
 			}
 		}

@@ -42,7 +42,7 @@ func gateReport(p *capstanv1.Promotion) *strategy.GateReport {
 		report.SHA = s.PullRequest.ForeignSHA
 	}
 	for _, g := range s.Gates {
-		if g.State != capstanv1.GateOpen {
+		if isClosed(g) {
 			report.Open, report.Message = false, g.Message
 			if g.Type == capstanv1.SoakGate && g.State == capstanv1.GateClosed { // It is paused whenever a target is reconciled.
 				report.Message = fmt.Sprintf("environment %q has not been healthy with %s for long enough", p.Spec.Source.Environment, p.Spec.Revision)

@@ -57,6 +57,11 @@ type forge struct {
 	*hosted
 }
 
+// kinds are all kinds of services.
+var kinds = []pipelinesv1.GitProviderType{
+	pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
+}
+
 // newForge gives a world a forge, and the Secret for it.
 func newForge(t *testing.T, w *world, kind pipelinesv1.GitProviderType, envs ...string) {
 	t.Helper()

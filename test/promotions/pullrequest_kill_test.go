@@ -27,9 +27,6 @@ func TestKilledAtRandom(t *testing.T) {
 	if soak() {
 		runs = 1000
 	}
-	kinds := []pipelinesv1.GitProviderType{
-		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
-	}
 	atRandom(t, runs, func(t *testing.T, random *rand.Rand, seed uint64) {
 		playKilled(t, random, anyCall(random), func(w *world, envs ...string) {
 			newForge(t, w, kinds[seed%uint64(len(kinds))], envs...)

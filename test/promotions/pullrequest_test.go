@@ -41,9 +41,7 @@ func pulled(t *testing.T, kind pipelinesv1.GitProviderType, change func(*pipelin
 
 func TestPullRequestsPromoteToTheLastEnvironment(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []pipelinesv1.GitProviderType{
-		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
-	} {
+	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			g, ctx := NewWithT(t), t.Context()

@@ -1,7 +1,6 @@
 package promotions_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -28,9 +27,7 @@ func (w *world) shown() providertest.Status {
 // A new hub shows it again, and what it showed is corrected when the gates are gone.
 func TestG20ThePullRequestShowsTheGates(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []pipelinesv1.GitProviderType{
-		pipelinesv1.GitHub, pipelinesv1.GitLab, pipelinesv1.Gitea, pipelinesv1.AzureDevOps, pipelinesv1.BitbucketServer,
-	} {
+	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			g, ctx, w, h := promotedByPullRequest(t, kind, nil)
@@ -97,16 +94,6 @@ func TestG58TheCommitStatusIsRefused(t *testing.T) {
 	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil })
 	h.live(ctx, openWithin, openWithin)
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingRollout)
-}
-
-// wakesBefore checks that the newest promotion into staging is reconciled again before a time, also if no
-// event comes.
-func (h *hubUnder) wakesBefore(ctx context.Context, g Gomega, end time.Time) {
-	p := h.w.newest(ctx, "staging")
-	result, err := h.promotions.Reconcile(ctx, requestFor(&p))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(result.RequeueAfter).To(BeNumerically(">", 0))
-	g.Expect(h.w.clock.Now().Add(result.RequeueAfter)).To(BeTemporally("<=", end))
 }
 
 // A gate closes and opens while the Pipeline is suspended: the pull request shows it. Nothing else is done.
