@@ -192,7 +192,7 @@ func TestApprovalOfThePromotionThatDoesNotWait(t *testing.T) {
 		return ann.Patch(t.Context(), p.DeepCopy(), merge(t, map[string]any{"approval": approval}))
 	}
 	for phase, accepted := range map[capstanv1.PromotionPhase]bool{
-		capstanv1.PhaseAwaitingGates: true, capstanv1.PhaseAwaitingApproval: true, capstanv1.PhasePromoting: false, capstanv1.PhaseAwaitingMerge: false, capstanv1.PhaseAwaitingRollout: false,
+		capstanv1.PhaseAwaitingGates: true, capstanv1.PhaseAwaitingApproval: true, capstanv1.PhasePromoting: false, capstanv1.PhaseAwaitingMerge: false, capstanv1.PhaseAwaitingRollout: false, capstanv1.PhaseVerifying: false,
 		capstanv1.PhaseSucceeded: false, capstanv1.PhaseFailed: false, capstanv1.PhaseRejected: false, capstanv1.PhaseSuperseded: false,
 	} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestRetryInFlightIsRefused(t *testing.T) {
 	inForce(t)
 	ns := namespace(t, "raises")
 	for phase, accepted := range map[capstanv1.PromotionPhase]bool{
-		"": false, capstanv1.PhaseAwaitingGates: false, capstanv1.PhaseAwaitingApproval: false, capstanv1.PhasePromoting: false, capstanv1.PhaseAwaitingMerge: false, capstanv1.PhaseAwaitingRollout: false,
+		"": false, capstanv1.PhaseAwaitingGates: false, capstanv1.PhaseAwaitingApproval: false, capstanv1.PhasePromoting: false, capstanv1.PhaseAwaitingMerge: false, capstanv1.PhaseAwaitingRollout: false, capstanv1.PhaseVerifying: false,
 		capstanv1.PhaseSucceeded: true, capstanv1.PhaseFailed: true, capstanv1.PhaseRejected: true, capstanv1.PhaseSuperseded: true,
 	} {
 		t.Run(string(phase), func(t *testing.T) {

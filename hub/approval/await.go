@@ -57,7 +57,7 @@ func outcome(p *capstanv1.Promotion) (location string, settled bool, err error) 
 		return "", true, nil
 	case capstanv1.PhasePromoting:
 		return p.Status.URL, p.Status.URL != "", nil
-	case capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseSucceeded, capstanv1.PhaseRejected:
+	case capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying, capstanv1.PhaseSucceeded, capstanv1.PhaseRejected:
 		return p.Status.URL, true, nil
 	case capstanv1.PhaseFailed:
 		return "", true, refuse(http.StatusInternalServerError, reasonFailed, "%s: Promotion %s/%s: %s: %s",

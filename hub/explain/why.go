@@ -52,6 +52,8 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 			return fmt.Sprintf("waiting for every target to run %s: %s.", p.Spec.Revision, o), nil
 		}
 		return fmt.Sprintf("every target runs %s; the hub records this next.", p.Spec.Revision), nil
+	case capstanv1.PhaseVerifying:
+		return fmt.Sprintf("%s is verified: %s.", p.Spec.Revision, p.Status.Message), nil
 	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
 	}
 	return fmt.Sprintf("the promotion of %s was created %s ago and starts next; if this stays, check that the hub runs.", p.Spec.Revision, f.ago(&p.CreationTimestamp)), nil
@@ -87,11 +89,18 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		}
 		return also(fmt.Sprintf("%s is not promoted: environment %q was changed outside the pipeline, and got it neither from %q nor by a promotion.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
+	case decision.SourceNotVerified:
+		return also(fmt.Sprintf("%s is not promoted: it is not verified in %q, from which it comes.", q.Source.Agreed.Revision, source)), nil
+	case decision.Busy: // The promotion is in flight, and is explained instead.
+		return fmt.Sprintf("%s waits for the verification of an earlier revision.", q.Source.Agreed.Revision), nil
 	case decision.NoTargets:
 		return "nothing can be promoted into it: it has no targets.", nil
 	case decision.EnvironmentNotFresh:
 		return fmt.Sprintf("%s is not promoted because it is unknown what this environment runs: %s.", q.Source.Agreed.Revision, f.obstacles(i, "")), nil
 	case decision.UpToDate:
+		if newest != nil && decision.FailedInEnvironment(newest.Status.Phase, newest.Status.Reason) {
+			return f.ended(i, newest)
+		}
 		return upToDate(), nil
 	case decision.KeepsQualified: // The promotion that it keeps is in flight, and is explained instead.
 		return fmt.Sprintf("%s soaks in %q.", q.Source.Agreed.Revision, source), nil
@@ -152,7 +161,7 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 	case capstanv1.PhaseSucceeded:
 		return fmt.Sprintf("%s was promoted %s ago; not every target runs it now, and Capstan will not promote it again on its own: %s.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), retry
-	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
 	}
 	return "", nil
 }

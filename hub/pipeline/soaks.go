@@ -267,13 +267,13 @@ func (s observations) verdict(i int, agreed string) (v soak.Verdict, digest stri
 	for _, o := range s[i] {
 		switch {
 		case !o.target.Fresh:
-			verdict = worst(verdict, soak.Unobserved)
+			verdict = soak.Worst(verdict, soak.Unobserved)
 		case o.target.Revision != "" && !revision.Same(o.target.Revision, agreed):
-			verdict = worst(verdict, soak.Unobserved)
+			verdict = soak.Worst(verdict, soak.Unobserved)
 		case o.target.Ready:
 			digests = append(digests, o.obs.Digest)
 		case o.obs.Progressing:
-			verdict = worst(verdict, soak.Progressing)
+			verdict = soak.Worst(verdict, soak.Progressing)
 			digests = append(digests, o.obs.Digest)
 		default:
 			verdict = soak.Unready
@@ -287,15 +287,6 @@ func (s observations) verdict(i int, agreed string) (v soak.Verdict, digest stri
 		return verdict, "", false
 	}
 	return verdict, digestOf(digests), true
-}
-
-// worst returns what prevails: Unready before Unobserved, before Progressing, before Ready.
-func worst(a, b soak.Verdict) soak.Verdict {
-	order := []soak.Verdict{soak.Unready, soak.Unobserved, soak.Progressing, soak.Ready}
-	if slices.Index(order, a) < slices.Index(order, b) {
-		return a
-	}
-	return b
 }
 
 // digestOf returns one digest for the set of those of the targets.

@@ -10,6 +10,7 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -70,7 +71,13 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 			if env.Gates != nil {
 				found = append(found, problem{env.Name, fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].gates to the environment that is promoted into", env.Name)})
 			}
+			if env.Verification != nil {
+				found = append(found, problem{env.Name, fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].verification to an environment that is promoted into", env.Name)})
+			}
 			continue
+		}
+		if err := verify.For(p, i).Err(); err != nil {
+			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 		}
 		for _, err := range gate.For(p, i).Errors() {
 			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})

@@ -111,6 +111,7 @@ func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.En
 		before := lastSeen(last, j, status.ClusterAppRef)
 		s := seen[j]
 		status.Ready, status.Revision, status.Error = s.target.Ready, s.target.Revision, s.err
+		status.Progressing = s.target.Progressing
 		status.Reason = truncate.Bytes(s.reason, maxReason)
 		if s.err == "" && !status.Ready {
 			status.Message = truncate.Bytes(s.obs.Message, maxAppMessage)
@@ -235,7 +236,7 @@ func hindrances(p *pipelinesv1.Pipeline, unfinished []*capstanv1.Promotion, foun
 }
 
 // unfinished returns the newest promotion into each environment that does not run its
-// revision.
+// revision, or in which the revision was not verified.
 func unfinished(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) []*capstanv1.Promotion {
 	targets := seen.targets()
 	var all []*capstanv1.Promotion
@@ -244,7 +245,8 @@ func unfinished(p *pipelinesv1.Pipeline, seen observations, promotions []capstan
 		if newest == nil {
 			continue
 		}
-		if runs, ok := decision.Agree(targets[i]); ok && revision.Same(runs, newest.Spec.Revision) {
+		runs, ok := decision.Agree(targets[i])
+		if ok && revision.Same(runs, newest.Spec.Revision) && !decision.Judged(newest.Status.Phase, newest.Status.Reason) {
 			continue
 		}
 		all = append(all, newest)

@@ -185,6 +185,7 @@ func (r *Reconciler) read(o index.Object) observation {
 	s := observation{obs: obs, known: known}
 	s.target = decision.Target{Fresh: known && freshness.Fresh, Revision: obs.Revision}
 	s.target.Ready = s.target.Fresh && obs.Found && obs.Ready
+	s.target.Progressing = s.target.Fresh && obs.Found && obs.Progressing
 	s.early = isEarly(obs, known, freshness)
 	switch {
 	case !freshness.Fresh:

@@ -16,6 +16,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
@@ -31,6 +32,8 @@ type view struct {
 	secretChanged bool
 	// rules are the gates of the environment; none if it was removed.
 	rules gate.Rules
+	// verification of the environment; none if it was removed, or is the first.
+	verification verify.Rules
 	// now is when the objects were read, for the gates.
 	now time.Time
 }
@@ -45,6 +48,9 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	}
 	if v.rules, err = rulesFor(ctx, r.Client, v.pipeline, p); err != nil {
 		return v, err
+	}
+	if i := placeOf(v.pipeline, p); i > 0 {
+		v.verification = verify.For(v.pipeline, i)
 	}
 	all, err := promotions.OfName(ctx, reader, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name})
 	if err != nil {
@@ -95,15 +101,21 @@ func (r *Reconciler) secretChanged(ctx context.Context, p *capstanv1.Promotion) 
 	return now.ResourceVersion != failedWith.ResourceVersion, nil
 }
 
+// placeOf returns the place of the environment of a promotion in its Pipeline; -1 if it was removed.
+func placeOf(pipeline *pipelinesv1.Pipeline, p *capstanv1.Promotion) int {
+	if pipeline == nil {
+		return -1
+	}
+	return slices.IndexFunc(pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Environment })
+}
+
 // rulesFor returns the gates of the environment of a promotion, with the PromotionWindows that select
 // it. They are read live: an edit has its effect at the next step. An environment, or a Pipeline (nil),
 // that was removed has no gates of its own any more, and is still selected by PromotionWindows.
 func rulesFor(ctx context.Context, reader client.Reader, pipeline *pipelinesv1.Pipeline, p *capstanv1.Promotion) (gate.Rules, error) {
 	rules := gate.Parse(nil, "")
-	if pipeline != nil {
-		if i := slices.IndexFunc(pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Environment }); i > 0 {
-			rules = gate.For(pipeline, i)
-		}
+	if i := placeOf(pipeline, p); i > 0 {
+		rules = gate.For(pipeline, i)
 	}
 	var list capstanv1.PromotionWindowList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -170,6 +182,9 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		Tried:           p.Status.Attempt != nil,
 		MaybeSent:       maybeSent(p),
 		Outcome:         outcome,
+		Verification:    v.verification.Set(),
+		Judged:          decision.Judged(p.Status.Phase, p.Status.Reason),
+		Verdict:         v.verdict(p),
 
 		SecretChanged: v.secretChanged && p.Status.Secret != nil,
 	}
@@ -191,6 +206,14 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 			!v.ledger.Qualified(decision.EntryOf(p), v.rules.Soak(), agreed.Revision)
 	}
 	return f
+}
+
+// verdict returns what is known about the roll-out or the verification of a promotion in its phase.
+func (v view) verdict(p *capstanv1.Promotion) verify.Verdict {
+	if t := p.Status.Trial; t == nil || t.Phase != p.Status.Phase {
+		return verify.Open
+	}
+	return v.verification.Judge(p.Status.Trial)
 }
 
 // movedOn returns whether the environment agreed, since the promotion was created, on a

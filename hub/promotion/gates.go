@@ -76,17 +76,32 @@ func (v view) noteSoak(p *capstanv1.Promotion) {
 }
 
 // gatesMatter returns whether the gates of a promotion are judged: until it is carried out, or ends. One
-// that failed may be tried again, and its pull request may be open.
-func gatesMatter(phase capstanv1.PromotionPhase) bool {
-	return phase == capstanv1.PhaseFailed || !phase.Finished() && phase != capstanv1.PhaseAwaitingRollout
+// that failed before may be tried again, and its pull request may be open.
+func gatesMatter(p *capstanv1.Promotion) bool {
+	switch phase := p.Status.Phase; phase { //nolint:exhaustive // The others are about what comes before.
+	case capstanv1.PhaseFailed:
+		return !failedInEnvironment(p)
+	case capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
+		return false
+	default:
+		return !phase.Finished()
+	}
+}
+
+// failedInEnvironment returns whether a promotion was rolled out, or was to be, and failed because of
+// what was observed then.
+func failedInEnvironment(p *capstanv1.Promotion) bool {
+	return decision.FailedInEnvironment(p.Status.Phase, p.Status.Reason)
 }
 
 // showGates puts the states of the gates into the status of a promotion that was not carried out, and
 // says what it waits for.
 func (v view) showGates(p *capstanv1.Promotion) {
 	s, now := &p.Status, metav1.NewTime(v.now)
-	if !gatesMatter(s.Phase) {
-		s.ExpectedTime = nil
+	if !gatesMatter(p) {
+		if s.Phase != capstanv1.PhaseVerifying { // It expects its own end.
+			s.ExpectedTime = nil
+		}
 		return
 	}
 	if v.pipeline == nil || v.pruned() {
@@ -125,7 +140,7 @@ func (v view) showGates(p *capstanv1.Promotion) {
 // aGateIsClosed returns whether a promotion waits for a gate. One that failed does not, and of one that
 // was carried out the gates stay as they were.
 func aGateIsClosed(p *capstanv1.Promotion) bool {
-	return !p.Status.Phase.Finished() && gatesMatter(p.Status.Phase) && slices.ContainsFunc(p.Status.Gates, isClosed)
+	return !p.Status.Phase.Finished() && gatesMatter(p) && slices.ContainsFunc(p.Status.Gates, isClosed)
 }
 
 func isClosed(g capstanv1.GateStatus) bool { return g.State != capstanv1.GateOpen }
@@ -163,7 +178,7 @@ func keepTime(was *metav1.Time, now time.Time) *metav1.Time {
 
 // judges returns whether the gates of a promotion are judged from time to time.
 func (v view) judges(p *capstanv1.Promotion) bool {
-	return gatesMatter(p.Status.Phase) && !v.rules.Empty() && (v.pipeline != nil || !p.Status.Phase.Finished())
+	return gatesMatter(p) && !v.rules.Empty() && (v.pipeline != nil || !p.Status.Phase.Finished())
 }
 
 // untilJudged returns the time until the gates of a promotion are judged again if no event causes

@@ -24,6 +24,7 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 	now := metav1.NewTime(r.Clock.Now())
 	noteRetry(p)
 	v.noteSoak(p)
+	r.noteTrial(p, v)
 	for range maxSteps {
 		phase, why, moved := decision.Next(p.Status.Phase, v.facts(p, outcome))
 		if !moved {
@@ -41,11 +42,12 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 			}
 			continue
 		}
-		if p.Status.Phase == capstanv1.PhaseAwaitingRollout && phase == capstanv1.PhaseSucceeded && p.Spec.Strategy.PullRequest != nil {
+		if phase == capstanv1.PhaseSucceeded && p.Status.CarriedOutTime != nil && p.Spec.Strategy.PullRequest != nil {
 			// Its pull request was merged: none is open. The branch may be left.
 			p.Status.Withdrawn = p.Spec.Strategy.PullRequest.KeepBranch
 		}
 		r.enter(p, phase, why, now)
+		v.endTrial(p, why, now)
 		if why == decision.Approved {
 			recordApproval(p, now)
 		}
@@ -58,6 +60,7 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 		p.Status.Reason, p.Status.Message = reasonSuspended, suspendedMessage(p)
 	}
 	v.showGates(p)
+	r.showTrial(p, v)
 	r.conditions(p, now)
 	p.Status.ObservedGeneration = p.Generation
 }
@@ -128,6 +131,10 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		return fmt.Sprintf("waiting for every target of %q to run %s", env, revision)
 	case decision.PullRequestClosed:
 		return "the pull request was closed unmerged; the hub opens it again when there is a new revision, or when spec.retry is raised"
+	case decision.Verified:
+		return fmt.Sprintf("every target of environment %q runs %s, which is verified there", env, revision)
+	case decision.RolloutDeadline, decision.Degraded, decision.Inconclusive: // The verification says why: endTrial.
+		return ""
 	case decision.Impossible, decision.Retried, decision.SecretChanged:
 		return ""
 	}
@@ -147,7 +154,7 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 		set(capstanv1.ReadyCondition, metav1.ConditionTrue, p.Status.Reason, p.Status.Message)
 	case capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
 		set(capstanv1.ReadyCondition, metav1.ConditionFalse, p.Status.Reason, p.Status.Message)
-	case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, "":
+	case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying, "":
 		set(capstanv1.ReadyCondition, metav1.ConditionUnknown, string(p.Status.Phase), p.Status.Message)
 	}
 	if gateReport(p) == nil {
@@ -174,9 +181,15 @@ func modified(p *capstanv1.Promotion) bool {
 	return p.Status.Phase == capstanv1.PhaseAwaitingMerge && p.Status.PullRequest != nil && p.Status.PullRequest.ForeignSHA != ""
 }
 
-// old returns whether a promotion is stalled by its age. One that waits for gates is not.
+// ages returns whether a promotion is stalled when it gets old. One that waits for gates is not, and one
+// that is verified has a deadline.
+func ages(p *capstanv1.Promotion) bool {
+	return !aGateIsClosed(p) && p.Status.Phase != capstanv1.PhaseVerifying
+}
+
+// old returns whether a promotion is stalled by its age.
 func (r *Reconciler) old(p *capstanv1.Promotion, now time.Time) bool {
-	return p.Status.StartTime != nil && !aGateIsClosed(p) && now.Sub(r.oldSince(p)) >= r.StallAfter
+	return p.Status.StartTime != nil && ages(p) && now.Sub(r.oldSince(p)) >= r.StallAfter
 }
 
 // oldSince returns when the age of a promotion began: at its start, or when its gates opened.
@@ -199,7 +212,7 @@ func (r *Reconciler) reportTransition(ctx context.Context, before, p *capstanv1.
 		case capstanv1.PhaseFailed, capstanv1.PhaseRejected:
 			severity = corev1.EventTypeWarning
 		case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge,
-			capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded:
+			capstanv1.PhaseVerifying, capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded:
 		case capstanv1.PhaseAwaitingRollout:
 			if p.Status.Reason == string(decision.MergedWhileClosed) {
 				severity = corev1.EventTypeWarning

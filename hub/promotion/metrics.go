@@ -120,7 +120,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		for _, g := range p.Status.Gates {
-			if isClosed(g) && gatesMatter(p.Status.Phase) {
+			if isClosed(g) && gatesMatter(p) {
 				shut[g.Type]++
 			}
 		}

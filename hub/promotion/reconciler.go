@@ -99,6 +99,7 @@ type Reconciler struct {
 	follows *follows
 	shown   *shown
 	waits   *waits
+	trials  trials
 	tenants *tenants
 	secrets *secretwatch.Source
 	ledgers *ledgers
@@ -130,8 +131,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if _, err := collectors.Register(r.Registerer, append(r.metrics.all(), collector)...); err != nil {
 		return err
 	}
-	if err := mgr.Add(manager.RunnableFunc(r.retain)); err != nil {
-		return err
+	for _, run := range []manager.RunnableFunc{r.retain, r.StoreTrials} {
+		if err := mgr.Add(run); err != nil {
+			return err
+		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("promotion").
@@ -193,7 +196,7 @@ func (r *Reconciler) gated(ctx context.Context, o client.Object) []reconcile.Req
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if p := &list.Items[i]; gatesMatter(p.Status.Phase) {
+		if p := &list.Items[i]; gatesMatter(p) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}
@@ -225,6 +228,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if v.pruned() {
+		r.trials.forget(p.UID)
 		return ctrl.Result{RequeueAfter: judgeEvery}, nil
 	}
 	if v.pipeline != nil && !r.Observed(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID) {
@@ -255,6 +259,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if v.judges(p) {
 		result = within(result, v.untilJudged(p))
+	}
+	if left := r.untilVerdict(p, v); left > 0 {
+		result = within(result, left)
 	}
 	if again > 0 {
 		result = within(result, again)
@@ -300,6 +307,7 @@ func (r *Reconciler) forget(p types.UID) {
 	r.follows.forget(p)
 	r.shown.forget(p)
 	r.waits.forget(p)
+	r.trials.forget(p)
 }
 
 // over returns whether a promotion has ended and needs no reconcile: it is settled, or it
@@ -325,11 +333,11 @@ func (r *Reconciler) over(ctx context.Context, p *capstanv1.Promotion) (bool, er
 // end closes the pull request that an ended promotion left open. A failed promotion that is
 // not obsolete is tried again.
 func (r *Reconciler) end(ctx context.Context, p *capstanv1.Promotion, v view) (ctrl.Result, error) {
-	if p.Status.Phase == capstanv1.PhaseFailed && !obsolete(p, v) {
+	if p.Status.Phase == capstanv1.PhaseFailed && !failedInEnvironment(p) && !obsolete(p, v) {
 		return r.tryAgain(ctx, p, v)
 	}
 	r.follows.forget(p.UID)
-	if !gatesMatter(p.Status.Phase) {
+	if !gatesMatter(p) {
 		r.shown.forget(p.UID)
 	}
 	if _, left := r.leftOpen(p, v); !left || v.suspended() {
@@ -389,7 +397,7 @@ func (r *Reconciler) watchSecret(p *capstanv1.Promotion) {
 // wait requeues the promotion for the time when it is stalled. All other changes that it
 // waits for arrive as events.
 func (r *Reconciler) wait(p *capstanv1.Promotion) ctrl.Result {
-	if p.Status.StartTime == nil || stalledAlready(p) || aGateIsClosed(p) {
+	if p.Status.StartTime == nil || stalledAlready(p) || !ages(p) {
 		return ctrl.Result{}
 	}
 	left := r.oldSince(p).Add(r.StallAfter).Sub(r.Clock.Now())

@@ -34,7 +34,7 @@ const ReasonGatesNotShown = "GatesNotShown"
 // not open, or the promotion has no gates, and none were shown.
 func gateReport(p *capstanv1.Promotion) *strategy.GateReport {
 	s := &p.Status
-	if s.PullRequest == nil || s.Withdrawn || !gatesMatter(s.Phase) || len(s.Gates) == 0 && s.GatesShown == nil {
+	if s.PullRequest == nil || s.Withdrawn || !gatesMatter(p) || len(s.Gates) == 0 && s.GatesShown == nil {
 		return nil
 	}
 	report := &strategy.GateReport{SHA: s.PullRequest.HeadSHA, Open: true, Message: "all gates are open"}

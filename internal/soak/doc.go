@@ -16,9 +16,12 @@
 // A restart of the process never makes a soak longer than it would have been: what it does not know,
 // it takes as unready. It loses what was counted since the sum was stored.
 //
+// A Trial sums the same verdicts for a roll-out and its verification, which have deadlines. A restart
+// of the process never makes one fail earlier.
+//
 // # Locking
 //
-// None: a Soak is a value.
+// None: a Soak and a Trial are values.
 //
 // # Trade-offs
 //

@@ -160,7 +160,7 @@ type PromotionBase struct {
 }
 
 // PromotionPhase is a phase in the lifecycle of a promotion.
-// +kubebuilder:validation:Enum=AwaitingGates;AwaitingApproval;Promoting;AwaitingMerge;AwaitingRollout;Succeeded;Failed;Rejected;Superseded
+// +kubebuilder:validation:Enum=AwaitingGates;AwaitingApproval;Promoting;AwaitingMerge;AwaitingRollout;Verifying;Succeeded;Failed;Rejected;Superseded
 type PromotionPhase string
 
 // Phases in the lifecycle of a promotion. Package hub/pipeline/decision contains the
@@ -176,6 +176,9 @@ const (
 	PhaseAwaitingMerge PromotionPhase = "AwaitingMerge"
 	// PhaseAwaitingRollout: the promotion waits until every target runs the revision.
 	PhaseAwaitingRollout PromotionPhase = "AwaitingRollout"
+	// PhaseVerifying: every target ran the revision, and spec.verification of the Pipeline is not
+	// fulfilled yet.
+	PhaseVerifying PromotionPhase = "Verifying"
 	// PhaseSucceeded: every target runs the revision.
 	PhaseSucceeded PromotionPhase = "Succeeded"
 	// PhaseFailed: the promotion cannot be executed until a user fixes the cause. The hub
@@ -193,7 +196,7 @@ func (p PromotionPhase) Finished() bool {
 	switch p {
 	case PhaseSucceeded, PhaseFailed, PhaseRejected, PhaseSuperseded:
 		return true
-	case "", PhaseAwaitingGates, PhaseAwaitingApproval, PhasePromoting, PhaseAwaitingMerge, PhaseAwaitingRollout:
+	case "", PhaseAwaitingGates, PhaseAwaitingApproval, PhasePromoting, PhaseAwaitingMerge, PhaseAwaitingRollout, PhaseVerifying:
 		return false
 	}
 	return false
@@ -298,6 +301,10 @@ type PromotionStatus struct {
 	// GatesShown is the commit status capstan/gates that the hub set last at the pull request.
 	// +optional
 	GatesShown *GatesShown `json:"gatesShown,omitempty"`
+
+	// Trial is what was observed of the roll-out and the verification.
+	// +optional
+	Trial *Trial `json:"trial,omitempty"`
 
 	// Attempt is the newest attempt to execute the promotion. The hub writes it before
 	// the attempt begins.

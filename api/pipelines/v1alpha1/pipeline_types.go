@@ -31,6 +31,11 @@ type PipelineSpec struct {
 	// +optional
 	Gates *Gates `json:"gates,omitempty"`
 
+	// Verification is what a revision must prove in an environment that it was promoted into. It
+	// applies to the environments that have no verification of their own.
+	// +optional
+	Verification *Verification `json:"verification,omitempty"`
+
 	// Reject lists revisions that are not promoted: single ones, such as 1.4.2, and ranges of
 	// semantic versions, such as ">=2.0.0 <2.0.3", which include prereleases. A promotion of
 	// such a revision that was not merged or sent yet is superseded. When a revision is taken
@@ -67,6 +72,10 @@ type Environment struct {
 	// Gates replace all gates of the pipeline for promotions into this environment.
 	// +optional
 	Gates *Gates `json:"gates,omitempty"`
+
+	// Verification replaces the whole verification of the pipeline for this environment.
+	// +optional
+	Verification *Verification `json:"verification,omitempty"`
 }
 
 // Target is a namespace in a cluster.
@@ -315,6 +324,11 @@ type TargetStatus struct {
 	// and ready are then the last observed values, and no decision uses them.
 	// +optional
 	Stale bool `json:"stale,omitempty"`
+
+	// Progressing is true while the application is not ready because its controller is at work
+	// on it and has not judged it yet.
+	// +optional
+	Progressing bool `json:"progressing,omitempty"`
 
 	// ObservedTime is when the values shown here last changed.
 	// +optional

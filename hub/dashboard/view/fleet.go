@@ -224,7 +224,7 @@ func (m *Moves) add(phase capstanv1.PromotionPhase) {
 	switch phase {
 	case capstanv1.PhaseAwaitingApproval:
 		m.Waiting++
-	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
 		m.InFlight++
 	case capstanv1.PhaseFailed, capstanv1.PhaseRejected:
 		m.Failed++

@@ -91,7 +91,7 @@ func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
 	switch phase {
 	case capstanv1.PhaseAwaitingApproval:
 		return Mark{Asking, phaseWord(phase)}
-	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
 		return Mark{Busy, phaseWord(phase)}
 	case capstanv1.PhaseSucceeded:
 		return Mark{Good, phaseWord(phase)}
@@ -117,7 +117,7 @@ func phaseWord(phase capstanv1.PromotionPhase) string {
 		return "Awaiting rollout"
 	case "":
 		return "Decided"
-	case capstanv1.PhasePromoting, capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
+	case capstanv1.PhasePromoting, capstanv1.PhaseVerifying, capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
 	}
 	return string(phase)
 }

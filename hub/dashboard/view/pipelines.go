@@ -185,7 +185,7 @@ func move(namespace string, env *pipelinesv1.EnvironmentStatus, scope Scope) *Mo
 	switch phase {
 	case capstanv1.PhaseSucceeded, capstanv1.PhaseSuperseded:
 		return nil
-	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying,
 		capstanv1.PhaseFailed, capstanv1.PhaseRejected:
 	}
 	m := &Move{Mark: phaseMark(phase, false), Revision: s.Revision, Reason: s.Reason, Message: s.Message, URL: s.URL}

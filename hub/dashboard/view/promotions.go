@@ -52,7 +52,7 @@ type Gate struct {
 
 // gatesOf returns the gates of a promotion that was not carried out.
 func gatesOf(p *capstanv1.Promotion) []Gate {
-	if p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseAwaitingRollout {
+	if p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseAwaitingRollout || p.Status.Phase == capstanv1.PhaseVerifying {
 		return nil
 	}
 	gates := make([]Gate, 0, len(p.Status.Gates))

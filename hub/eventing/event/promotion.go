@@ -143,7 +143,7 @@ func ending(phase capstanv1.PromotionPhase) Kind {
 		return PromotionRejected
 	case capstanv1.PhaseSuperseded:
 		return PromotionSuperseded
-	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout:
+	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying:
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package decision
 import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/internal/soak"
 )
 
 // Target is the observed state of one target of an environment.
@@ -11,6 +12,8 @@ type Target struct {
 	Fresh bool
 	// Ready is whether the application is ready at Revision.
 	Ready bool
+	// Progressing is whether its controller is at work on the application and has not judged it yet.
+	Progressing bool
 	// Revision that the application was last observed to run; empty for none.
 	Revision string
 }
@@ -28,6 +31,27 @@ func Agree(targets []Target) (string, bool) {
 		}
 	}
 	return targets[0].Revision, true
+}
+
+// Observe returns what the targets show of a revision that was promoted to them. A target that
+// runs another revision is Unready.
+func Observe(targets []Target, promoted string) soak.Verdict {
+	if len(targets) == 0 {
+		return soak.Unobserved
+	}
+	verdict := soak.Ready
+	for _, t := range targets {
+		switch {
+		case !t.Fresh:
+			verdict = soak.Worst(verdict, soak.Unobserved)
+		case t.Ready && revision.Same(t.Revision, promoted):
+		case t.Progressing:
+			verdict = soak.Worst(verdict, soak.Progressing)
+		default:
+			verdict = soak.Unready
+		}
+	}
+	return verdict
 }
 
 // Fresh returns whether every target is fresh. Nothing is decided from stale ones.

@@ -16,6 +16,8 @@ type Environment struct {
 	Agreed *pipelinesv1.AgreedRevision
 	// Intent of a promotion into the environment; nil if the Pipeline configures none.
 	Intent *Intent
+	// Verified is whether a revision must be verified in the environment before it is promoted further.
+	Verified bool
 	// Ledger of the promotions into the environment.
 	Ledger Ledger
 }
@@ -67,6 +69,8 @@ const (
 	NoPromotion         Reason = "NoPromotion"
 	SourceNotAgreed     Reason = "SourceNotAgreed"
 	SourceMadeByHand    Reason = "SourceMadeByHand"
+	SourceNotVerified   Reason = "SourceNotVerified"
+	Busy                Reason = "Busy"
 	NoTargets           Reason = "NoTargets"
 	EnvironmentNotFresh Reason = "EnvironmentNotFresh"
 	UpToDate            Reason = "UpToDate"
@@ -95,23 +99,34 @@ var decisionTable = []decisionRow{
 	{NoPromotion, "the environment has no promotion", false,
 		"The Pipeline only shows which revisions run in the environment.",
 		func(q Question) bool { return q.Into.Intent == nil }},
+	{Busy, "the newest promotion is Verifying", false,
+		"A verification ends with a verdict: another number does not replace it.",
+		func(q Question) bool {
+			n := q.Into.Ledger.Newest()
+			return n != nil && !n.Former && n.Phase == capstanv1.PhaseVerifying
+		}},
 	{SourceNotAgreed, "the source's targets are not all fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
 		func(q Question) bool { _, ok := Agree(q.Source.Targets); return !ok || q.Source.Agreed == nil }},
 	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it", false,
 		"A revision that was changed outside the pipeline is not promoted.",
 		func(q Question) bool { return !promotable(q) }},
+	{SourceNotVerified, "the source has a verification, and the last promotion that brought its revision was not verified", false,
+		"A revision that was not verified, or that failed, is not promoted further.",
+		func(q Question) bool {
+			return q.Source.Verified && !q.Source.Ledger.verified(q.Source.Agreed.Revision)
+		}},
 	{NoTargets, "the environment has no targets", false,
 		"There is no target to promote to.",
 		func(q Question) bool { return len(q.Into.Targets) == 0 }},
 	{EnvironmentNotFresh, "a target of the environment is stale", false,
 		"It is unknown whether the target already runs the candidate.",
 		func(q Question) bool { return !Fresh(q.Into.Targets) }},
-	{UpToDate, "every target of the environment runs the candidate", false,
-		"There is nothing to do.",
+	{UpToDate, "every target of the environment runs the candidate; if the environment has a verification, a promotion for this roll-out exists", false,
+		"There is nothing to do, or to verify.",
 		func(q Question) bool {
 			r, ok := Agree(q.Into.Targets)
-			return ok && revision.Same(r, q.Source.Agreed.Revision)
+			return ok && revision.Same(r, q.Source.Agreed.Revision) && (!q.Into.Verified || newestForCandidate(q) != nil)
 		}},
 	{CandidateRejected, "spec.reject of the Pipeline contains the candidate", false,
 		"A user rejected the revision.",

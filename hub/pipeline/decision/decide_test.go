@@ -9,6 +9,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/soak"
 )
 
 var (
@@ -16,6 +17,16 @@ var (
 	manual = Intent{Strategy: notify.Strategy, Manual: true}
 	other  = Intent{Strategy: notify.Strategy, App: pipelinesv1.LocalAppReference{Name: "another"}}
 )
+
+// verifies and verifiedSource make the environment, or its source, verify revisions.
+func verifies(q *Question)       { q.Into.Verified = true }
+func verifiedSource(q *Question) { q.Source.Verified = true }
+
+func failed(n int64, revision string, why PhaseReason) Entry {
+	e := entry(n, revision, 2, capstanv1.PhaseFailed)
+	e.Reason, e.CarriedOut = string(why), true
+	return e
+}
 
 // sameRollOut says that the newest promotion, from another source, is for the candidate.
 func sameRollOut(q *Question) { q.SameOrigin = true }
@@ -111,6 +122,18 @@ func TestDecide(t *testing.T) {
 		"staging made by hand":                {question(fromStaging("9.9", entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
 		"staging rolled back by hand":         {question(fromStaging("1.04", entry(2, "1.04", 1, capstanv1.PhaseSucceeded), entry(3, "1.05", 1, capstanv1.PhaseSucceeded))), SourceMadeByHand},
 		"staging brought there, then deleted": {question(fromStaging("1.05", Entry{Number: 3, Revision: "1.05", Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(PipelineDeleted), CarriedOut: true, Former: true})), NewRevision},
+		"verifies":                            {question(with(entry(1, "1.0", 1, capstanv1.PhaseVerifying))), Busy},
+		"a former Pipeline verified":          {question(with(Entry{Number: 4, Revision: "1.0", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseVerifying, Former: true})), NewRevision},
+		"runs it, not verified yet":           {question(verifies, func(q *Question) { q.Into.Targets = []Target{at("1.1")} }), NewRevision},
+		"runs it, verified":                   {question(verifies, func(q *Question) { q.Into.Targets = []Target{at("1.1")} }, with(entry(1, "1.1", 2, capstanv1.PhaseSucceeded))), UpToDate},
+		"runs it, failed":                     {question(verifies, func(q *Question) { q.Into.Targets = []Target{at("1.1")} }, with(failed(1, "1.1", Degraded))), UpToDate},
+		"staging verified it":                 {question(fromStaging("1.1", entry(3, "1.1", 1, capstanv1.PhaseSucceeded)), verifiedSource), NewRevision},
+		"staging never verified it":           {question(fromStaging("1.1"), verifiedSource), SourceNotVerified},
+		"staging is being verified":           {question(fromStaging("1.1", entry(3, "1.1", 1, capstanv1.PhaseVerifying)), verifiedSource), SourceNotVerified},
+		"staging failed":                      {question(fromStaging("1.1", failed(3, "1.1", Degraded)), verifiedSource), SourceNotVerified},
+		"staging failed after it succeeded":   {question(fromStaging("1.1", entry(2, "1.1", 1, capstanv1.PhaseSucceeded), failed(3, "1.1", Inconclusive)), verifiedSource), SourceNotVerified},
+		"staging succeeded, then superseded":  {question(fromStaging("1.1", entry(2, "1.1", 1, capstanv1.PhaseSucceeded), entry(3, "1.1", 2, capstanv1.PhaseSuperseded)), verifiedSource), NewRevision},
+		"staging's was carried out, deleted":  {question(fromStaging("1.1", Entry{Number: 3, Revision: "1.1", Phase: capstanv1.PhaseSuperseded, Reason: string(EnvironmentRemoved), CarriedOut: true}), verifiedSource), SourceNotVerified},
 		"staging's newest failed, as before":  {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded), entry(4, "1.06", 1, capstanv1.PhaseFailed))), NewRevision},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,14 +148,33 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Every row of the table is reached by a case above: a row that no case reaches
-// is untested or dead.
+// Each reason names one row.
 func TestDecisionRowsAreDistinct(t *testing.T) {
 	g := NewWithT(t)
 	seen := map[Reason]bool{}
 	for _, row := range decisionTable {
 		g.Expect(seen[row.reason]).To(BeFalse(), string(row.reason))
 		seen[row.reason] = true
+	}
+}
+
+func TestObserve(t *testing.T) {
+	working := Target{Fresh: true, Progressing: true, Revision: "1.1"}
+	for name, tc := range map[string]struct {
+		targets []Target
+		want    soak.Verdict
+	}{
+		"no targets":              {nil, soak.Unobserved},
+		"all run it":              {[]Target{at("1.1"), at("1.1")}, soak.Ready},
+		"one runs another":        {[]Target{at("1.1"), at("1.0")}, soak.Unready},
+		"one is not ready":        {[]Target{unready("1.1"), at("1.1")}, soak.Unready},
+		"one is stale":            {[]Target{at("1.1"), stale("1.1")}, soak.Unobserved},
+		"one is stale, one fails": {[]Target{stale("1.1"), unready("1.1")}, soak.Unready},
+		"one is worked on":        {[]Target{at("1.1"), working}, soak.Progressing},
+		"an upgrade begins":       {[]Target{{Fresh: true, Progressing: true, Revision: "1.0"}}, soak.Progressing},
+		"stale and worked on":     {[]Target{working, stale("1.1")}, soak.Unobserved},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(Observe(tc.targets, "1.1")).To(Equal(tc.want)) })
 	}
 }
 

@@ -48,7 +48,7 @@ func qualified(q Question, soak *gate.Soak) bool {
 
 func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capstanv1.Promotion, i int) Environment {
 	env := &p.Spec.Environments[i]
-	e := Environment{Name: env.Name, Targets: targets[i]}
+	e := Environment{Name: env.Name, Targets: targets[i], Verified: i > 0 && p.VerificationFor(env) != nil}
 	if promotion := p.PromotionFor(env); promotion != nil {
 		e.Intent = &Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
 	}
@@ -75,7 +75,7 @@ func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStat
 	for j := range targets[:min(len(targets), len(status.Targets))] {
 		s := &status.Targets[j]
 		absent := s.Observed() != nil && s.Revision == "" && !s.Ready
-		targets[j] = Target{Fresh: !s.Stale && (s.Error == "" || absent), Ready: s.Ready, Revision: s.Revision}
+		targets[j] = Target{Fresh: !s.Stale && (s.Error == "" || absent), Ready: s.Ready, Progressing: s.Progressing, Revision: s.Revision}
 	}
 	return targets
 }

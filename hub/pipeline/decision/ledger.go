@@ -211,6 +211,21 @@ func (l Ledger) NewestFor(candidate string) *Entry {
 	return nil
 }
 
+// verified returns whether the last promotion that brought a revision, or is about to, succeeded. Those
+// that ended before they were carried out do not count.
+func (l Ledger) verified(candidate string) bool {
+	for i := range l.entries {
+		e := &l.entries[i]
+		if !revision.Same(e.Revision, candidate) {
+			continue
+		}
+		if e.Phase == capstanv1.PhaseSucceeded || FailedInEnvironment(e.Phase, e.Reason) || e.Phase == capstanv1.PhaseVerifying || e.CarriedOut {
+			return e.Phase == capstanv1.PhaseSucceeded
+		}
+	}
+	return false
+}
+
 // HasEarlier returns whether a promotion with a lower number than n is for the revision.
 func (l Ledger) HasEarlier(candidate string, n int64) bool {
 	return slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Number < n && revision.Same(e.Revision, candidate) })

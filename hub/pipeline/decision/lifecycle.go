@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 )
 
 // Outcome is the known result of carrying out a promotion.
@@ -68,6 +69,12 @@ type Facts struct {
 	// because the process ended. The same attempt is repeated before the promotion may end,
 	// so that its record says whether it was carried out.
 	MaybeSent bool
+	// Verification: the environment has a verification.
+	Verification bool
+	// Judged: it failed because of what was observed in the environment, and not before.
+	Judged bool
+	// Verdict about the roll-out or the verification.
+	Verdict verify.Verdict
 	// Outcome of carrying it out.
 	Outcome Outcome
 }
@@ -102,7 +109,25 @@ const (
 	Impossible         PhaseReason = "Impossible"
 	Retried            PhaseReason = "Retried"
 	SecretChanged      PhaseReason = "SecretChanged"
+	RolloutDeadline    PhaseReason = "RolloutDeadline"
+	Verified           PhaseReason = "Verified"
+	Degraded           PhaseReason = "Degraded"
+	Inconclusive       PhaseReason = "Inconclusive"
 )
+
+// FailedInEnvironment returns whether a promotion in a phase and its reason failed because of what was
+// observed in the environment. Nothing is left to carry out then: another attempt changes nothing.
+func FailedInEnvironment(phase capstanv1.PromotionPhase, reason string) bool {
+	return phase == capstanv1.PhaseFailed && (reason == string(RolloutDeadline) || judged(reason))
+}
+
+// judged returns whether a reason is that of a verification that failed.
+func judged(reason string) bool { return reason == string(Degraded) || reason == string(Inconclusive) }
+
+// Judged returns whether a promotion in a phase and its reason was verified without success.
+func Judged(phase capstanv1.PromotionPhase, reason string) bool {
+	return phase == capstanv1.PhaseFailed && judged(reason)
+}
 
 // lifecycleRow is one row of the lifecycle table. A promotion in one of the phases of
 // from enters the phase to if the test is true. The first matching row decides; if none
@@ -121,11 +146,12 @@ const created capstanv1.PromotionPhase = ""
 var (
 	inFlight = []capstanv1.PromotionPhase{
 		created, capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting,
-		capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying,
 	}
-	beforeRollout = inFlight[:5]
-	beforeAct     = inFlight[:3]
-	finished      = []capstanv1.PromotionPhase{
+	beforeVerifying = inFlight[:6]
+	beforeRollout   = inFlight[:5]
+	beforeAct       = inFlight[:3]
+	finished        = []capstanv1.PromotionPhase{
 		capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded,
 	}
 )
@@ -139,13 +165,15 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.Newer }},
 	{inFlight, "the environment was removed from the Pipeline, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, EnvironmentRemoved,
 		func(f Facts) bool { return f.EnvironmentRemoved && !f.MaybeSent }},
-	{inFlight, "every target runs the revision, and no attempt was made", capstanv1.PhaseSucceeded, AlreadyThere,
+	{beforeVerifying, "every target runs the revision, and the environment has a verification", capstanv1.PhaseVerifying, RolledOut,
+		func(f Facts) bool { return f.Runs && f.Verification }},
+	{beforeVerifying, "every target runs the revision, and no attempt was made", capstanv1.PhaseSucceeded, AlreadyThere,
 		func(f Facts) bool { return f.Runs && !f.Tried }},
-	{inFlight, "every target runs the revision", capstanv1.PhaseSucceeded, RolledOut,
+	{beforeVerifying, "every target runs the revision", capstanv1.PhaseSucceeded, RolledOut,
 		func(f Facts) bool { return f.Runs }},
-	{inFlight, "the source agreed on another revision, and the revision has not soaked there or the source went back", capstanv1.PhaseSuperseded, SourceMovedOn,
+	{beforeVerifying, "the source agreed on another revision, and the revision has not soaked there or the source went back", capstanv1.PhaseSuperseded, SourceMovedOn,
 		func(f Facts) bool { return f.SourceMovedOn }},
-	{inFlight, "the environment agreed on a revision that no promotion is for", capstanv1.PhaseSuperseded, EnvironmentMovedOn,
+	{beforeVerifying, "the environment agreed on a revision that no promotion is for", capstanv1.PhaseSuperseded, EnvironmentMovedOn,
 		func(f Facts) bool { return f.EnvironmentMovedOn }},
 	{beforeRollout, "the promotion was removed from the Pipeline, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, PromotionRemoved,
 		func(f Facts) bool { return f.PromotionRemoved && !f.MaybeSent }},
@@ -175,10 +203,24 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.Outcome == OutcomeDone }},
 	{in(capstanv1.PhasePromoting), "a gate is closed, and a pull request is open since before the Secret was changed", capstanv1.PhaseAwaitingMerge, PullRequestOpened,
 		func(f Facts) bool { return f.Outcome == OutcomeNone && f.GateClosed && f.Opened }},
+	{in(capstanv1.PhaseAwaitingRollout), "the roll-out took longer than its deadline", capstanv1.PhaseFailed, RolloutDeadline,
+		func(f Facts) bool { return f.Verdict == verify.Late }},
+	{in(capstanv1.PhaseVerifying), "the environment has no verification any more", capstanv1.PhaseSucceeded, RolledOut,
+		func(f Facts) bool { return !f.Verification }},
+	{in(capstanv1.PhaseVerifying), "the environment was healthy for long enough", capstanv1.PhaseSucceeded, Verified,
+		func(f Facts) bool { return f.Verdict == verify.Verified }},
+	{in(capstanv1.PhaseVerifying), "a target was not ready, or ran another revision, for longer than tolerated", capstanv1.PhaseFailed, Degraded,
+		func(f Facts) bool { return f.Verdict == verify.Degraded }},
+	{in(capstanv1.PhaseVerifying), "the deadline passed without another verdict", capstanv1.PhaseFailed, Inconclusive,
+		func(f Facts) bool { return f.Verdict == verify.Inconclusive }},
 	{finished, "spec.retry was raised since it ended, and it is still the newest", created, Retried,
 		func(f Facts) bool { return f.Retry && !f.Newer && !f.PipelineDeleted }},
-	{in(capstanv1.PhaseFailed), "every target runs the revision, and it is still the newest", capstanv1.PhaseSucceeded, RolledOut,
-		func(f Facts) bool { return f.Runs && !f.Newer && !f.PipelineDeleted }},
+	{in(capstanv1.PhaseFailed), "every target runs the revision, the environment has a verification in which it did not fail, and it is still the newest", capstanv1.PhaseVerifying, RolledOut,
+		func(f Facts) bool {
+			return f.Runs && f.Verification && !f.Judged && !f.Newer && !f.PipelineDeleted
+		}},
+	{in(capstanv1.PhaseFailed), "every target runs the revision, the environment has no verification, and it is still the newest", capstanv1.PhaseSucceeded, RolledOut,
+		func(f Facts) bool { return f.Runs && !f.Verification && !f.Newer && !f.PipelineDeleted }},
 	{in(capstanv1.PhaseFailed), "another try found or opened a pull request", capstanv1.PhaseAwaitingMerge, PullRequestOpened,
 		func(f Facts) bool { return f.Outcome == OutcomeOpen }},
 	{in(capstanv1.PhaseFailed), "the pull request was merged", capstanv1.PhaseAwaitingRollout, PullRequestMerged,

@@ -6,19 +6,21 @@ import (
 	. "github.com/onsi/gomega"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 )
 
 func TestNext(t *testing.T) {
 	const (
-		gated   = capstanv1.PhaseAwaitingGates
-		waiting = capstanv1.PhaseAwaitingApproval
-		acting  = capstanv1.PhasePromoting
-		merge   = capstanv1.PhaseAwaitingMerge
-		rollout = capstanv1.PhaseAwaitingRollout
-		done    = capstanv1.PhaseSucceeded
-		failed  = capstanv1.PhaseFailed
-		closed  = capstanv1.PhaseRejected
-		over    = capstanv1.PhaseSuperseded
+		gated     = capstanv1.PhaseAwaitingGates
+		waiting   = capstanv1.PhaseAwaitingApproval
+		acting    = capstanv1.PhasePromoting
+		merge     = capstanv1.PhaseAwaitingMerge
+		rollout   = capstanv1.PhaseAwaitingRollout
+		verifying = capstanv1.PhaseVerifying
+		done      = capstanv1.PhaseSucceeded
+		failed    = capstanv1.PhaseFailed
+		closed    = capstanv1.PhaseRejected
+		over      = capstanv1.PhaseSuperseded
 	)
 	for name, tc := range map[string]struct {
 		from   capstanv1.PromotionPhase
@@ -93,6 +95,22 @@ func TestNext(t *testing.T) {
 		"failed, closed by a person":         {failed, Facts{Tried: true, Outcome: OutcomeClosed}, closed, PullRequestClosed},
 		"failed stays":                       {failed, Facts{Tried: true, SourceMovedOn: true}, failed, ""},
 		"rejected, runs it":                  {closed, Facts{Tried: true, Runs: true}, closed, ""},
+		"rolled out, to be verified":         {rollout, Facts{Tried: true, Runs: true, Verification: true}, verifying, RolledOut},
+		"there already, to be verified":      {created, Facts{Runs: true, Verification: true, Manual: true, GateClosed: true}, verifying, RolledOut},
+		"verifying, the source moved on":     {verifying, Facts{Runs: true, Verification: true, SourceMovedOn: true, EnvironmentMovedOn: true}, verifying, ""},
+		"verifying, newer":                   {verifying, Facts{Runs: true, Verification: true, Newer: true}, over, NewerPromotion},
+		"verifying, the Pipeline is deleted": {verifying, Facts{PipelineDeleted: true}, over, PipelineDeleted},
+		"verifying, the environment is gone": {verifying, Facts{EnvironmentRemoved: true}, over, EnvironmentRemoved},
+		"verified":                           {verifying, Facts{Runs: true, Verification: true, Verdict: verify.Verified}, done, Verified},
+		"degraded":                           {verifying, Facts{Verification: true, Verdict: verify.Degraded}, failed, Degraded},
+		"inconclusive":                       {verifying, Facts{Runs: true, Verification: true, Verdict: verify.Inconclusive}, failed, Inconclusive},
+		"the verification was removed":       {verifying, Facts{Runs: true}, done, RolledOut},
+		"late":                               {rollout, Facts{Tried: true, Verification: true, Verdict: verify.Late}, failed, RolloutDeadline},
+		"late, but there":                    {rollout, Facts{Tried: true, Runs: true, Verification: true, Verdict: verify.Late}, verifying, RolledOut},
+		"late, arrives later":                {failed, Facts{Tried: true, Runs: true, Verification: true}, verifying, RolledOut},
+		"degraded, recovers":                 {failed, Facts{Tried: true, Runs: true, Verification: true, Judged: true}, failed, ""},
+		"degraded, not verified any more":    {failed, Facts{Tried: true, Runs: true, Judged: true}, done, RolledOut},
+		"degraded, retried":                  {failed, Facts{Tried: true, Runs: true, Verification: true, Judged: true, Retry: true}, created, Retried},
 		"retry under way waits":              {rollout, Facts{Tried: true, Retry: true}, rollout, ""},
 		"finished stays, with any facts":     {done, Facts{SourceMovedOn: true, EnvironmentMovedOn: true, Newer: true, PipelineDeleted: true}, done, ""},
 	} {
@@ -111,12 +129,13 @@ func TestNext(t *testing.T) {
 func TestLifecycleTerminates(t *testing.T) {
 	g := NewWithT(t)
 	outcomes := []Outcome{OutcomeNone, OutcomeDone, OutcomeOpen, OutcomeMerged, OutcomeClosed, OutcomeImpossible}
-	for bits := range 1 << 14 {
+	for bits := range 1 << 15 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, outcome := range outcomes {
 			f := Facts{PipelineDeleted: bit(0), EnvironmentRemoved: bit(1), PromotionRemoved: bit(2), Newer: bit(3), Runs: bit(4),
 				SourceMovedOn: bit(5), EnvironmentMovedOn: bit(6), Manual: bit(7), Approved: bit(8), Tried: bit(9),
-				SourceChanged: bit(10), MaybeSent: bit(11), GateClosed: bit(12), Begun: bit(13), Outcome: outcome}
+				SourceChanged: bit(10), MaybeSent: bit(11), GateClosed: bit(12), Begun: bit(13),
+				Verification: bit(14), Outcome: outcome}
 			for _, from := range []capstanv1.PromotionPhase{created, capstanv1.PhaseFailed} {
 				phase, steps := from, 0
 				for moved := true; moved; steps++ {

@@ -141,23 +141,30 @@ func For(p *pipelinesv1.Pipeline, i int) Rules {
 func (r Rules) Rejected(revision string) (entry string, is bool) { return r.rejected.Has(revision) }
 
 func parseSoak(s *pipelinesv1.Soak, path string) (*Soak, error) {
-	length, err := time.ParseDuration(s.For)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s.for: %q is not a duration, such as 2h or 90m", path, s.For)
-	case length < minSoak || length > MaxSoak || length%time.Second != 0:
-		return nil, fmt.Errorf("%s.for: %s is not from 1s to 744h, in whole seconds", path, s.For)
+	length, err := ParseDuration(s.For, minSoak, MaxSoak)
+	if err != nil {
+		return nil, fmt.Errorf("%s.for: %w", path, err)
 	}
 	tolerate := defaultTolerate
 	if s.Tolerate != "" {
-		if tolerate, err = time.ParseDuration(s.Tolerate); err != nil {
-			return nil, fmt.Errorf("%s.tolerate: %q is not a duration, such as 5m or 0s", path, s.Tolerate)
+		if tolerate, err = ParseDuration(s.Tolerate, 0, MaxSoak); err != nil {
+			return nil, fmt.Errorf("%s.tolerate: %w", path, err)
 		}
 	}
-	if tolerate < 0 || tolerate > MaxSoak {
-		return nil, fmt.Errorf("%s.tolerate: %s is not from 0s to 744h", path, s.Tolerate)
-	}
 	return &Soak{For: length, Tolerate: tolerate}, nil
+}
+
+// ParseDuration parses a duration of a spec: in whole seconds, within limits. The error says what is
+// wrong with it.
+func ParseDuration(text string, least, most time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a duration, such as 2h or 90m", text)
+	case d < least || d > most || d%time.Second != 0:
+		return 0, fmt.Errorf("%s is not from %s to %s, in whole seconds", text, Duration(least), Duration(most))
+	}
+	return d, nil
 }
 
 // parseWindow makes a window. Except for texts that are no time or duration, the error is a

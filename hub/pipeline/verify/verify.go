@@ -1,0 +1,193 @@
+package verify
+
+import (
+	"fmt"
+	"time"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/internal/soak"
+)
+
+const (
+	// defaultTolerate is how long a target may be unready without a break.
+	defaultTolerate = 5 * time.Minute
+	// deadlineAfter is what the default deadline has in addition to twice the required time.
+	deadlineAfter = time.Hour
+	// MaxDeadline is the longest deadline: the default one of the longest required time.
+	MaxDeadline = 2*gate.MaxSoak + deadlineAfter
+)
+
+// Rules are the verification of one environment. The zero value requires none.
+type Rules struct {
+	set bool
+	// required is how long every target must be ready with the revision.
+	required, tolerate, deadline time.Duration
+	// rollout is the deadline of the roll-out; 0 for none.
+	rollout time.Duration
+	wrong   error
+}
+
+// Verdict about a roll-out or a verification.
+type Verdict string
+
+// Verdicts.
+const (
+	// Open: nothing is decided yet.
+	Open Verdict = ""
+	// Late: the roll-out took longer than its deadline.
+	Late Verdict = "Late"
+	// Verified: the environment was healthy for long enough.
+	Verified Verdict = "Verified"
+	// Degraded: a target was unready, or ran another revision, for longer than tolerated.
+	Degraded Verdict = "Degraded"
+	// Inconclusive: the deadline passed without another verdict.
+	Inconclusive Verdict = "Inconclusive"
+)
+
+// For returns the rules that apply to environment i of a Pipeline.
+func For(p *pipelinesv1.Pipeline, i int) Rules {
+	env := &p.Spec.Environments[i]
+	path := "spec.verification"
+	if env.Verification != nil {
+		path = fmt.Sprintf("spec.environments[%d].verification", i)
+	}
+	return Parse(p.VerificationFor(env), path)
+}
+
+// Parse makes Rules; v may be nil. path is that of the verification in the Pipeline, for errors.
+func Parse(v *pipelinesv1.Verification, path string) Rules {
+	if v == nil {
+		return Rules{}
+	}
+	r := Rules{set: true, tolerate: defaultTolerate}
+	for _, d := range []struct {
+		field, text string
+		to          *time.Duration
+		least, most time.Duration
+	}{
+		{"for", v.For, &r.required, 0, gate.MaxSoak},
+		{"tolerate", v.Tolerate, &r.tolerate, 0, gate.MaxSoak},
+		{"deadline", v.Deadline, &r.deadline, time.Second, MaxDeadline},
+		{"rolloutDeadline", v.RolloutDeadline, &r.rollout, time.Second, MaxDeadline},
+	} {
+		if d.text == "" {
+			continue
+		}
+		var err error
+		if *d.to, err = gate.ParseDuration(d.text, d.least, d.most); err != nil {
+			return Rules{set: true, wrong: fmt.Errorf("%s.%s: %w", path, d.field, err)}
+		}
+	}
+	switch {
+	case r.deadline == 0:
+		r.deadline = 2*r.required + deadlineAfter
+	case r.deadline <= r.required:
+		return Rules{set: true, wrong: fmt.Errorf("%s.deadline: %s is not longer than for (%s): no revision could be verified", path, v.Deadline, gate.Duration(r.required))}
+	}
+	return r
+}
+
+// Set returns whether a verification is required.
+func (r Rules) Set() bool { return r.set }
+
+// Err returns what is invalid, with the path of the field and what to do; nil if all is valid.
+func (r Rules) Err() error { return r.wrong }
+
+// Counts returns whether the sums of a phase decide anything.
+func (r Rules) Counts(phase capstanv1.PromotionPhase) bool {
+	switch {
+	case !r.set || r.wrong != nil:
+		return false
+	case phase == capstanv1.PhaseAwaitingRollout:
+		return r.rollout > 0
+	default:
+		return phase == capstanv1.PhaseVerifying
+	}
+}
+
+// Judge returns the verdict about a trial; it may be nil.
+func (r Rules) Judge(t *capstanv1.Trial) Verdict {
+	if t == nil || !r.Counts(t.Phase) {
+		return Open
+	}
+	seconds := func(n int64) time.Duration { return time.Duration(n) * time.Second }
+	switch {
+	case t.Phase == capstanv1.PhaseAwaitingRollout && seconds(t.ObservedSeconds) >= r.rollout:
+		return Late
+	case t.Phase == capstanv1.PhaseAwaitingRollout:
+		return Open
+	case t.State != capstanv1.TrialUnready && seconds(t.ReadySeconds) >= r.required:
+		return Verified
+	case seconds(t.UnreadySeconds) > r.tolerate:
+		return Degraded
+	case seconds(t.ObservedSeconds) >= r.deadline:
+		return Inconclusive
+	}
+	return Open
+}
+
+// Left returns the time until the verdict about a trial changes if the targets stay as they are; 0 if it
+// does not.
+func (r Rules) Left(phase capstanv1.PromotionPhase, t soak.Trial) time.Duration {
+	if !r.Counts(phase) || t.Now() != soak.Ready && t.Now() != soak.Unready {
+		return 0
+	}
+	sums, left := t.Sums(), time.Duration(0)
+	at := func(d time.Duration) {
+		if d = max(d, time.Millisecond); left == 0 || d < left {
+			left = d
+		}
+	}
+	if phase == capstanv1.PhaseAwaitingRollout {
+		at(r.rollout - sums.Observed)
+		return left
+	}
+	at(r.deadline - sums.Observed)
+	if t.Now() == soak.Ready {
+		at(r.required - sums.Ready)
+	} else {
+		at(r.tolerate + time.Second - sums.Unready) // The status has whole seconds.
+	}
+	return left
+}
+
+// Required returns how long the environment must be healthy.
+func (r Rules) Required() time.Duration { return r.required }
+
+// StoreEvery returns how often to store the sums of a phase while they grow.
+func (r Rules) StoreEvery(phase capstanv1.PromotionPhase) time.Duration {
+	if phase == capstanv1.PhaseAwaitingRollout {
+		return soak.StoreEvery(r.rollout)
+	}
+	return soak.StoreEvery(r.required)
+}
+
+// Waits says what a verification waits for.
+func (r Rules) Waits(p *capstanv1.Promotion) string {
+	env, revision := p.Spec.Environment, p.Spec.Revision
+	switch t := p.Status.Trial; {
+	case r.wrong != nil:
+		return fmt.Sprintf("the verification of environment %q cannot be judged: correct %v", env, r.wrong)
+	case t != nil && t.State == capstanv1.TrialUnready:
+		return fmt.Sprintf("a target of environment %q is not ready, or does not run %s; after %s the promotion fails", env, revision, gate.Duration(r.tolerate))
+	}
+	return fmt.Sprintf("every target of environment %q runs %s, and must be ready for %s in all", env, revision, gate.Duration(r.required))
+}
+
+// Failed says why a promotion failed in its verification, or before it.
+func (r Rules) Failed(p *capstanv1.Promotion, v Verdict) string {
+	env, revision := p.Spec.Environment, p.Spec.Revision
+	again := fmt.Sprintf("; it is promoted no further; release another revision, or raise spec.retry of Promotion %s to verify it again", p.Name)
+	switch v {
+	case Late:
+		return fmt.Sprintf("not every target of environment %q runs %s %s after the roll-out began: see the application there; if it arrives later, it is verified then", env, revision, gate.Duration(r.rollout))
+	case Degraded:
+		return fmt.Sprintf("a target of environment %q was not ready, or did not run %s, for more than %s after the roll-out%s", env, revision, gate.Duration(r.tolerate), again)
+	case Inconclusive:
+		return fmt.Sprintf("environment %q was not ready with %s for %s in all within %s%s", env, revision, gate.Duration(r.required), gate.Duration(r.deadline), again)
+	case Open, Verified:
+	}
+	return ""
+}
