@@ -183,10 +183,15 @@ func (r *Reconciler) storeTrial(ctx context.Context, t trial) error {
 
 // endTrial puts the verdict about the environment into a status whose phase has just changed.
 func (v view) endTrial(p *capstanv1.Promotion, why decision.PhaseReason, now metav1.Time) {
-	verdict, failed := map[decision.PhaseReason]verify.Verdict{
-		decision.RolloutDeadline: verify.Late, decision.Degraded: verify.Degraded, decision.Inconclusive: verify.Inconclusive,
-	}[why]
-	if !failed {
+	var verdict verify.Verdict
+	switch why { //nolint:exhaustive // The others are not about the environment.
+	case decision.RolloutDeadline:
+		verdict = verify.Late
+	case decision.Degraded:
+		verdict = verify.Degraded
+	case decision.Inconclusive:
+		verdict = verify.Inconclusive
+	default:
 		return
 	}
 	p.Status.Message = v.verification.Failed(p, verdict)

@@ -33,6 +33,6 @@ func TestTrial(t *testing.T) {
 	g.Expect(trial.Sums()).To(Equal(Sums{State: Unready, Ready: 3 * time.Minute, Unready: 2 * time.Minute, Observed: 6 * time.Minute}), "it was unready since it progressed, which counts to no deadline")
 
 	resumed := ResumeTrial(trial.Sums()).Note(now.Add(time.Hour), Unready)
-	g.Expect(resumed.At(now.Add(time.Hour+time.Second)).Sums()).To(Equal(Sums{State: Unready, Ready: 3 * time.Minute, Unready: 2*time.Minute + time.Second, Observed: 6*time.Minute + time.Second}))
+	g.Expect(resumed.At(now.Add(time.Hour + time.Second)).Sums()).To(Equal(Sums{State: Unready, Ready: 3 * time.Minute, Unready: 2*time.Minute + time.Second, Observed: 6*time.Minute + time.Second}))
 	g.Expect(trial.Note(now.Add(-time.Hour), Ready).Sums().Ready).To(Equal(3*time.Minute), "time never runs backwards")
 }
