@@ -85,6 +85,9 @@ func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhas
 	if why == decision.CarriedOut || why == decision.PullRequestMerged || why == decision.MergedWhileClosed {
 		s.CarriedOutTime = &now
 	}
+	if phase == capstanv1.PhaseVerifying {
+		s.VerifyTime = &now
+	}
 	if phase.Finished() {
 		s.FinishTime = &now
 	}

@@ -247,3 +247,49 @@ func TestVerificationEnds(t *testing.T) {
 	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.RolledOut)
 	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.2"))
 }
+
+// A hub that ends in an orderly way stores its sums: the next one continues with them.
+func TestAHubThatEndsStoresItsVerifications(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := verified(t, halfAnHour)
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 4*time.Minute, time.Minute)
+	ready := func() int64 { return w.newest(ctx, "staging").Status.Trial.ReadySeconds }
+	g.Expect(ready()).To(BeZero())
+	ended, end := context.WithCancel(ctx)
+	end()
+	g.Expect(h.promotions.StoreTrials(ended)).To(Succeed())
+	g.Expect(ready()).To(BeEquivalentTo(4 * 60))
+	w.clock.Step(time.Hour)
+	h = w.hub("next", w.c, nil)
+	h.settle(ctx)
+	h.live(ctx, 25*time.Minute, time.Minute)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	h.live(ctx, time.Minute, time.Minute)
+	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.1"))
+}
+
+// A pull request is open while every target runs its revision, because a user applied it: the revision is
+// verified, although the pull request is open. Nothing is done to that until another revision replaces it.
+func TestVerifiedWithAnOpenPullRequest(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := promotedByPullRequest(t, pipelinesv1.GitHub, nil)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Verification = &halfAnHour })
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
+	w.runs("staging", "1.1")
+	h.rest(ctx)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	h.live(ctx, 10*time.Minute, time.Minute)
+	g.Expect(w.hosted.opened("staging")).To(HaveLen(1), "nothing was decided yet")
+	w.unready("staging", "1.1", false)
+	h.settle(ctx)
+	h.live(ctx, 6*time.Minute, time.Minute)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseFailed, decision.Degraded)
+	h.live(ctx, 3*time.Hour, 10*time.Minute)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseFailed, decision.Degraded)
+	w.runs("dev", "1.2")
+	h.rest(ctx)
+	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"))
+	g.Expect(w.hosted.opened("staging")).To(HaveLen(1), "that of 1.1 was closed, or is used by 1.2")
+}

@@ -302,6 +302,10 @@ type PromotionStatus struct {
 	// +optional
 	GatesShown *GatesShown `json:"gatesShown,omitempty"`
 
+	// VerifyTime is when this run of the promotion entered the phase Verifying last.
+	// +optional
+	VerifyTime *metav1.Time `json:"verifyTime,omitempty"`
+
 	// Trial is what was observed of the roll-out and the verification.
 	// +optional
 	Trial *Trial `json:"trial,omitempty"`

@@ -474,6 +474,10 @@ func (in *PromotionStatus) DeepCopyInto(out *PromotionStatus) {
 		*out = new(GatesShown)
 		**out = **in
 	}
+	if in.VerifyTime != nil {
+		in, out := &in.VerifyTime, &out.VerifyTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Trial != nil {
 		in, out := &in.Trial, &out.Trial
 		*out = new(Trial)

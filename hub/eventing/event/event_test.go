@@ -89,6 +89,10 @@ func samples(t *testing.T) []ce.Event {
 		{Name: capstanv1.GatePromotionWindows, Type: capstanv1.PromotionWindowGate, State: capstanv1.GateClosed, Reason: "Frozen", Message: `PromotionWindow "stop" denies promotions`, LastTransitionTime: ptr.To(at(35))},
 	}
 	all = append(all, hub.Promotions(gated)[2:5]...)
+	verified := promotion(capstanv1.PhaseVerifying)
+	verified.Status.VerifyTime, verified.Status.FinishTime = ptr.To(at(45)), nil
+	ends := hub.Promotions(verified)
+	all = append(all, ends[len(ends)-1])
 	all = append(all, hub.ClusterRegistered(connection("")))
 	for _, state := range []capstanv1.ConnectionState{
 		capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved,

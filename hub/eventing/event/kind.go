@@ -18,6 +18,7 @@ const (
 	PromotionDetected   Kind = "promotion.detected.v1"
 	PromotionBlocked    Kind = "promotion.blocked.v1"
 	PromotionUnblocked  Kind = "promotion.unblocked.v1"
+	PromotionVerifying  Kind = "promotion.verifying.v1"
 	PromotionOverridden Kind = "promotion.overridden.v1"
 	PromotionWaiting    Kind = "promotion.waiting.v1"
 	PromotionApproved   Kind = "promotion.approved.v1"
@@ -76,6 +77,7 @@ var catalogue = []Entry{
 	{PromotionDetected, Info, false, "a Promotion was created"},
 	{PromotionBlocked, Info, false, "a gate of the promotion is closed; until it opens, reason and message are those of the first one"},
 	{PromotionUnblocked, Info, false, "all gates of the promotion are open again"},
+	{PromotionVerifying, Info, false, "every target runs the revision, which is verified now; the event of the end has the verdict as its reason"},
 	{PromotionOverridden, Warning, false, "a user opened a gate of the promotion; the reason is the name of the gate"},
 	{PromotionWaiting, Info, false, "a manual promotion waits for an approval"},
 	{PromotionApproved, Info, false, "a user approved the promotion"},

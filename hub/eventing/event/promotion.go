@@ -77,6 +77,9 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	if s.Attempt != nil {
 		events = add(events, PromotionStarted, s.Retry, startOf(s), run, actor)
 	}
+	if s.VerifyTime != nil {
+		events = add(events, PromotionVerifying, s.Retry, s.VerifyTime.Time, stamp(s.VerifyTime.Time), nil)
+	}
 	if k := ending(s.Phase); k != "" && s.FinishTime != nil {
 		events = add(events, k, s.Retry, s.FinishTime.Time, run+" "+stamp(s.FinishTime.Time), func(data *Promotion) {
 			actor(data)
