@@ -68,6 +68,11 @@ func (f *Fleet) story() []step {
 			expects: "the promotion soaks, waits and says why; mallory cannot override it; it continues by itself when the stop ends",
 			within:  aMoment, play: gatesChapter{pipelines, promotions, shopTeam, f.management, f.files}.play,
 		}, {
+			name:    "a revision that does not stay healthy",
+			does:    "a verification of seconds is declared; 1.5.0 of shop is released in dev, and fails after it was rolled out in staging; then 1.5.1",
+			expects: "1.5.0 is not promoted to prod; 1.5.1 is verified in staging, and then promoted",
+			within:  aMoment, play: verificationChapter{pipelines, promotions, shopTeam, f.workloads[staging], f.management}.play,
+		}, {
 			name:    "node groups can scale from zero",
 			does:    "a MachineDeployment of m5.large and one of g5.xlarge are declared; then the second gets the template of the first",
 			expects: "both have annotations of EC2's data for cluster-autoscaler; then the GPU's are removed, and users' labels stay",
