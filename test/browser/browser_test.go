@@ -146,7 +146,7 @@ func TestWithoutScript(t *testing.T) {
 }
 
 // pictured are the pages of which docs/images has screenshots.
-var pictured = []string{"fleet", "pipelines", "pipeline", "waiting", "cluster"}
+var pictured = []string{"fleet", "pipelines", "pipeline", "waiting", "verified", "cluster"}
 
 // Every page in both themes and three widths passes the rules of WCAG 2.0 to 2.2, A and AA,
 // and does not scroll sideways.
@@ -158,11 +158,16 @@ func TestAccessible(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	onAWS(t)
 	pipeline(t, "billing", "dev", "staging", "prod")
-	pipeline(t, "checkout", "dev", "prod")
-	pipelineIn(t, appsNamespace, "payments", &pipelinesv1.Gates{Soak: &pipelinesv1.Soak{For: "2h"}, Windows: []pipelinesv1.Window{
-		{Name: "office", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.AllowWindow, Schedule: "0 9 * * 1-5", Duration: "8h", TimeZone: "Europe/Riga"}},
-		{Name: "incident", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Reason: "incident 4711"}},
-	}}, "dev", "prod")
+	pipelineIn(t, appsNamespace, "checkout", func(s *pipelinesv1.PipelineSpec) {
+		s.Verification = &pipelinesv1.Verification{For: "1s"}
+		s.Environments[2].Verification = &pipelinesv1.Verification{For: "30m"}
+	}, "dev", "staging", "prod")
+	pipelineIn(t, appsNamespace, "payments", func(s *pipelinesv1.PipelineSpec) {
+		s.Gates = &pipelinesv1.Gates{Soak: &pipelinesv1.Soak{For: "2h"}, Windows: []pipelinesv1.Window{
+			{Name: "office", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.AllowWindow, Schedule: "0 9 * * 1-5", Duration: "8h", TimeZone: "Europe/Riga"}},
+			{Name: "incident", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Reason: "incident 4711"}},
+		}}
+	}, "dev", "prod")
 	b := newTab(t)
 	b.signIn("/pipelines")
 	b.Eventually(func() string { return b.cell("billing", "prod") }, patience).Should(ContainSubstring("1.0.0"))
@@ -172,6 +177,9 @@ func TestAccessible(t *testing.T) {
 	b.Eventually(func() string { return b.cell("payments", "prod") }, patience).Should(ContainSubstring("1.0.0"))
 	b.Expect(release("payments", "dev").Deploy(t.Context(), "2.0.0")).To(Succeed())
 	b.Eventually(func() string { return b.cell("payments", "prod") }, patience).Should(ContainSubstring("Awaiting gates"))
+	b.Eventually(func() string { return b.cell("checkout", "prod") }, patience).Should(ContainSubstring("Verifying"))
+	b.Expect(release("checkout", "dev").Deploy(t.Context(), "2.0.0")).To(Succeed())
+	b.Expect(release("checkout", "staging").Deploy(t.Context(), "2.0.0")).To(Succeed())
 	interrupt(t)
 	b.open("/instances")
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("fleet/worker"), ContainSubstring("1 machine or pool")))
@@ -179,10 +187,13 @@ func TestAccessible(t *testing.T) {
 	approve := eval[string](b, `document.querySelector('a[href$="/approve"]').getAttribute("href")`)
 	pages := map[string]string{
 		"fleet": "/", "cluster": "/clusters/Cluster/fleet/prod", "pipelines": "/pipelines", "pipeline": "/pipelines/apps/billing", "promotions": "/promotions", "instances": "/instances", "backends": "/backends",
-		"waiting": "/pipelines/apps/payments", "about": "/about", "approve": approve, "nothing": "/pipelines?q=nothing", "missing": "/nowhere",
+		"waiting": "/pipelines/apps/payments", "verified": "/pipelines/apps/checkout", "about": "/about", "approve": approve, "nothing": "/pipelines?q=nothing", "missing": "/nowhere",
 	}
 	b.open(pages["waiting"])
 	b.Expect(b.main()).To(And(ContainSubstring("soak Soaking"), ContainSubstring("windows Frozen"), ContainSubstring("incident 4711"), ContainSubstring("needs an approval")))
+	b.open(pages["verified"])
+	b.Eventually(b.main, patience).Should(And(ContainSubstring(`Verified: every target of environment "staging" runs 2.0.0`),
+		ContainSubstring("Verifying"), ContainSubstring("must be ready for 30m in all"), ContainSubstring("The verification is expected to end")))
 	check := func(name, path string) {
 		for _, theme := range []string{"light", "dark"} {
 			for _, width := range []int64{320, 768, 1440} {

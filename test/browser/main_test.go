@@ -329,8 +329,8 @@ func pipeline(t *testing.T, app string, environments ...string) {
 	pipelineIn(t, appsNamespace, app, nil, environments...)
 }
 
-// pipelineIn is pipeline in a namespace, with gates.
-func pipelineIn(t *testing.T, namespace, app string, gates *pipelinesv1.Gates, environments ...string) {
+// pipelineIn is pipeline in a namespace, with a change of its spec.
+func pipelineIn(t *testing.T, namespace, app string, change func(*pipelinesv1.PipelineSpec), environments ...string) {
 	t.Helper()
 	g := NewWithT(t)
 	by := pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}
@@ -339,7 +339,6 @@ func pipelineIn(t *testing.T, namespace, app string, gates *pipelinesv1.Gates, e
 		Spec: pipelinesv1.PipelineSpec{
 			AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: app},
 			Promotion: &pipelinesv1.Promotion{Strategy: by},
-			Gates:     gates,
 		},
 	}
 	for _, name := range environments {
@@ -352,6 +351,9 @@ func pipelineIn(t *testing.T, namespace, app string, gates *pipelinesv1.Gates, e
 		}
 		p.Spec.Environments = append(p.Spec.Environments, env)
 		g.Expect(release(app, name).Deploy(t.Context(), "1.0.0")).To(Succeed())
+	}
+	if change != nil {
+		change(&p.Spec)
 	}
 	temporary(t, p)
 }

@@ -35,8 +35,11 @@ type Entry struct {
 	URL   string
 	// Gates of the environment as they were judged last; empty when it waits for none.
 	Gates []Gate
-	// Expected is when all gates will be open if nothing changes; zero if that is not known.
+	// Expected is when all gates will be open if nothing changes, or the verification will have ended;
+	// zero if that is not known.
 	Expected time.Time
+	// Verifying is whether it is verified.
+	Verifying bool
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
 }
@@ -167,6 +170,7 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 		Mark: phaseMark(p.Status.Phase, stalled(p)), Reason: p.Status.Reason, Message: p.Status.Message, Who: who(p),
 		Decided: p.CreationTimestamp.Time, Retry: p.Spec.Retry, URL: p.Status.URL, Gates: gatesOf(p),
 	}
+	e.Verifying = p.Status.Phase == capstanv1.PhaseVerifying
 	if p.Status.ExpectedTime != nil {
 		e.Expected = p.Status.ExpectedTime.Time
 	}
