@@ -131,6 +131,9 @@ func TestExplanations(t *testing.T) {
 		"rollout": func(f *Facts) {
 			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
 		},
+		"verifying": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseVerifying, Message: `every target of environment "staging" runs 1.1.0, and must be ready for 30m in all`})
+		},
 		"rollout-stalled": func(f *Facts) {
 			p := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
 			p.Status.Conditions = []metav1.Condition{{Type: capstanv1.StalledCondition, Status: metav1.ConditionTrue}}

@@ -53,7 +53,7 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 		}
 		return fmt.Sprintf("every target runs %s; the hub records this next.", p.Spec.Revision), nil
 	case capstanv1.PhaseVerifying:
-		return fmt.Sprintf("%s is verified: %s.", p.Spec.Revision, p.Status.Message), nil
+		return fmt.Sprintf("%s is being verified: %s.", p.Spec.Revision, p.Status.Message), nil
 	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
 	}
 	return fmt.Sprintf("the promotion of %s was created %s ago and starts next; if this stays, check that the hub runs.", p.Spec.Revision, f.ago(&p.CreationTimestamp)), nil

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -145,9 +146,10 @@ func (r *Reconciler) showTrial(p *capstanv1.Promotion, v view) {
 	if p.Status.Phase != capstanv1.PhaseVerifying {
 		return
 	}
-	p.Status.Message = v.verification.Waits(p)
+	t, runs := r.trials.of(p)
+	p.Status.Message = v.verification.Waits(p, runs && (t.Now() == soak.Unobserved || t.Now() == soak.Progressing))
 	var expected time.Time
-	if t, runs := r.trials.of(p); runs && t.Now() == soak.Ready {
+	if runs && t.Now() == soak.Ready {
 		expected = r.Clock.Now().Add(max(0, v.verification.Required()-t.Sums().Ready))
 	}
 	p.Status.ExpectedTime = keepTime(p.Status.ExpectedTime, expected)
@@ -159,12 +161,17 @@ func (r *Reconciler) StoreTrials(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, done := untilRecorded(ctx)
 	defer done()
+	var group errgroup.Group
+	group.SetLimit(workers)
 	for _, t := range r.trials.all() {
-		if err := r.storeTrial(ctx, t); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			log.FromContext(ctx).Info("the sums of a verification could not be stored; what was counted since the last write is lost", "promotion", t.key, "cause", err.Error())
-		}
+		group.Go(func() error {
+			if err := r.storeTrial(ctx, t); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				log.FromContext(ctx).Info("the sums of a verification could not be stored; what was counted since the last write is lost", "promotion", t.key, "cause", err.Error())
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 func (r *Reconciler) storeTrial(ctx context.Context, t trial) error {

@@ -171,6 +171,9 @@ func TestG47PartitionFailsNothing(t *testing.T) {
 	away := func(phase capstanv1.PromotionPhase) {
 		w.stale("staging")
 		h.settle(ctx)
+		if phase == capstanv1.PhaseVerifying {
+			g.Expect(w.newest(ctx, "staging").Status.Message).To(ContainSubstring("the time does not count while a target is reconciled or cannot be observed"))
+		}
 		h.live(ctx, 24*time.Hour, time.Hour)
 		w.expectPhase(ctx, g, "staging", phase)
 		h = w.hub("another", w.c, nil)

@@ -164,12 +164,15 @@ func (r Rules) StoreEvery(phase capstanv1.PromotionPhase) time.Duration {
 	return soak.StoreEvery(r.required)
 }
 
-// Waits says what a verification waits for.
-func (r Rules) Waits(p *capstanv1.Promotion) string {
+// Waits says what a verification waits for. paused is whether time counts neither for nor against the
+// revision at present.
+func (r Rules) Waits(p *capstanv1.Promotion, paused bool) string {
 	env, revision := p.Spec.Environment, p.Spec.Revision
 	switch t := p.Status.Trial; {
 	case r.wrong != nil:
 		return fmt.Sprintf("the verification of environment %q cannot be judged: correct %v", env, r.wrong)
+	case paused:
+		return fmt.Sprintf("environment %q must be ready with %s for %s in all; the time does not count while a target is reconciled or cannot be observed", env, revision, gate.Duration(r.required))
 	case t != nil && t.State == capstanv1.TrialUnready:
 		return fmt.Sprintf("a target of environment %q is not ready, or does not run %s; after %s the promotion fails", env, revision, gate.Duration(r.tolerate))
 	}
