@@ -296,3 +296,27 @@ func TestVerifiedWithAnOpenPullRequest(t *testing.T) {
 	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"))
 	g.Expect(w.hosted.opened("staging")).To(HaveLen(1), "that of 1.1 was closed, or is used by 1.2")
 }
+
+// The Pipeline is deleted and created again while a revision is verified. The verification starts again in
+// the new Pipeline, and sends nothing.
+func TestRecreatedWhileVerifying(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := verified(t, halfAnHour)
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 20*time.Minute, 10*time.Minute)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	w.recreated(ctx, func() { h.settle(ctx) })
+	h = w.hub("next", w.c, nil)
+	h.settle(ctx)
+	for _, env := range []string{"dev", "staging"} {
+		w.runs(env, "1.1")
+	}
+	w.runs("prod", "1.0")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	h.live(ctx, 29*time.Minute, time.Minute)
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+	h.live(ctx, 2*time.Minute, time.Minute)
+	g.Expect(w.newest(ctx, "prod")).To(And(HaveField("Spec.Revision", "1.1"), HaveField("Status.Phase", capstanv1.PhaseAwaitingRollout)))
+}

@@ -75,6 +75,7 @@ const (
 	EnvironmentNotFresh Reason = "EnvironmentNotFresh"
 	UpToDate            Reason = "UpToDate"
 	CandidateRejected   Reason = "RevisionRejected"
+	NotVerified         Reason = "NotVerified"
 	IntentChanged       Reason = "IntentChanged"
 	PromotionRestored   Reason = "PromotionRestored"
 	AlreadyDecided      Reason = "AlreadyDecided"
@@ -122,15 +123,15 @@ var decisionTable = []decisionRow{
 	{EnvironmentNotFresh, "a target of the environment is stale", false,
 		"It is unknown whether the target already runs the candidate.",
 		func(q Question) bool { return !Fresh(q.Into.Targets) }},
-	{UpToDate, "every target of the environment runs the candidate; if the environment has a verification, a promotion for this roll-out exists", false,
+	{UpToDate, "every target of the environment runs the candidate, and the environment has no verification, or a promotion for this roll-out that is in flight, succeeded or failed", false,
 		"There is nothing to do, or to verify.",
-		func(q Question) bool {
-			r, ok := Agree(q.Into.Targets)
-			return ok && revision.Same(r, q.Source.Agreed.Revision) && (!q.Into.Verified || newestForCandidate(q) != nil)
-		}},
+		func(q Question) bool { return runsCandidate(q) && !unverified(q) }},
 	{CandidateRejected, "spec.reject of the Pipeline contains the candidate", false,
 		"A user rejected the revision.",
 		func(q Question) bool { return q.Rejected }},
+	{NotVerified, "every target of the environment runs the candidate, and the environment has a verification", true,
+		"The candidate came there by hand, or its promotion was superseded before the verification ended. The new one only verifies it.",
+		func(q Question) bool { return runsCandidate(q) && unverified(q) }},
 	{IntentChanged, "the newest promotion is for this roll-out, was not carried out, is in flight or failed, and the Pipeline's strategy or manual was edited", true,
 		"The edit takes effect with the next number.",
 		func(q Question) bool {
@@ -166,6 +167,19 @@ func promotable(q Question) bool {
 	}
 	brought := q.Source.Ledger.LastBrought()
 	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision)
+}
+
+// runsCandidate returns whether every target of the environment runs the candidate.
+func runsCandidate(q Question) bool {
+	r, ok := Agree(q.Into.Targets)
+	return ok && revision.Same(r, q.Source.Agreed.Revision)
+}
+
+// unverified returns whether the environment has a verification, and no promotion for this roll-out has a
+// verdict or will have one.
+func unverified(q Question) bool {
+	n := newestForCandidate(q)
+	return q.Into.Verified && (n == nil || n.Former && !n.Phase.Finished() || n.Phase == capstanv1.PhaseSuperseded || n.Phase == capstanv1.PhaseRejected)
 }
 
 // ofFirst returns whether the candidate is what the first environment runs.
