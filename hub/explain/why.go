@@ -90,6 +90,9 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		return also(fmt.Sprintf("%s is not promoted: environment %q was changed outside the pipeline, and got it neither from %q nor by a promotion.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
 	case decision.SourceNotVerified:
+		if runs, ok := decision.Agree(q.Into.Targets); ok && revision.Same(runs, q.Source.Agreed.Revision) {
+			return upToDate(), nil
+		}
 		return also(fmt.Sprintf("%s is not promoted: it is not verified in %q, from which it comes.", q.Source.Agreed.Revision, source)), nil
 	case decision.Busy: // The promotion is in flight, and is explained instead.
 		return fmt.Sprintf("%s waits for the verification of an earlier revision.", q.Source.Agreed.Revision), nil
@@ -132,6 +135,8 @@ func suspended(q decision.Question) string {
 	switch {
 	case !verdict.Create:
 		return "nothing is promoted while the Pipeline is suspended, and nothing is due."
+	case verdict.Reason == decision.NotVerified:
+		return fmt.Sprintf("the Pipeline is suspended; when spec.suspend is false, %s, which runs there, is verified.", verdict.Revision)
 	case q.Into.Intent.Manual:
 		return fmt.Sprintf("the Pipeline is suspended; when spec.suspend is false, %s waits for an approval to be promoted into it.", verdict.Revision)
 	}
@@ -152,6 +157,10 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 	retry := []string{fmt.Sprintf(`kubectl -n %s patch promotions.capstan.dev %s --type=merge -p '{"spec":{"retry":%d}}'`, p.Namespace, p.Name, p.Spec.Retry+1)}
 	switch p.Status.Phase {
 	case capstanv1.PhaseFailed:
+		if decision.FailedInEnvironment(p.Status.Phase, p.Status.Reason) {
+			return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix the application, then release another revision or start the promotion again.",
+				p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
+		}
 		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix this, then edit the Pipeline or start the promotion again.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseRejected:

@@ -68,10 +68,18 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 
 // environments returns the environments of the status. An environment that the spec no
 // longer names is removed. If a problem concerns the whole Pipeline (a name is used twice,
-// for example), all environments stay as they are.
+// for example), nothing is observed: all environments stay as they are, and what was seen of their
+// targets is stale.
 func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion, found []problem) map[string]*pipelinesv1.EnvironmentStatus {
 	if concernsAll(found) {
-		return p.Status.DeepCopy().Environments
+		all := p.Status.DeepCopy().Environments
+		for _, status := range all {
+			for j := range status.Targets {
+				t := &status.Targets[j]
+				t.Stale = t.Stale || t.Revision != "" || t.Observed() != nil
+			}
+		}
+		return all
 	}
 	targets := seen.targets()
 	all := make(map[string]*pipelinesv1.EnvironmentStatus, len(p.Spec.Environments))

@@ -186,7 +186,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		Judged:          decision.Judged(p.Status.Phase, p.Status.Reason),
 		Verdict:         v.verdict(p),
 
-		SecretChanged: v.secretChanged && p.Status.Secret != nil,
+		SecretChanged: v.secretChanged && p.Status.Secret != nil && !failedInEnvironment(p),
 	}
 	if v.pipeline == nil {
 		return f
@@ -201,11 +201,23 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		f.Runs = agrees && revision.Same(runs, p.Spec.Revision)
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
+	f.SourceFailed = v.sourceFailed(p)
 	if agreed := v.sourceAgreed(p); agreed != nil && !v.pruned() && !v.rules.SoakInvalid() {
 		f.SourceMovedOn = agreed.Sequence > p.Spec.Source.Sequence && !revision.Same(agreed.Revision, p.Spec.Revision) &&
 			!v.ledger.Qualified(decision.EntryOf(p), v.rules.Soak(), agreed.Revision)
 	}
 	return f
+}
+
+// sourceFailed returns whether the last verdict about the revision in its source is a bad one.
+func (v view) sourceFailed(p *capstanv1.Promotion) bool {
+	i := slices.IndexFunc(v.pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Source.Environment })
+	status := v.status(p.Spec.Source.Environment)
+	if i < 0 || status == nil || status.Promotion == nil || !decision.Verifies(v.pipeline, i) {
+		return false
+	}
+	newest := status.Promotion
+	return decision.Judged(capstanv1.PromotionPhase(newest.Phase), newest.Reason) && revision.Same(newest.Revision, p.Spec.Revision)
 }
 
 // verdict returns what is known about the roll-out or the verification of a promotion in its phase.

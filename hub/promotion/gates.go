@@ -283,6 +283,9 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	if _, is := v.rules.Rejected(m.p.Spec.Revision); is {
 		return held(string(decision.RevisionRejected), sentence(m.p, decision.RevisionRejected))
 	}
+	if pipeline != nil && v.sourceFailed(m.p) {
+		return held(string(decision.SourceFailed), sentence(m.p, decision.SourceFailed))
+	}
 	v.noteSoak(m.p)
 	if closed := v.closed(m.p); closed != nil {
 		return held(closed.Reason, closed.Message)

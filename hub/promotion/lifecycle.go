@@ -85,8 +85,8 @@ func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhas
 	if why == decision.CarriedOut || why == decision.PullRequestMerged || why == decision.MergedWhileClosed {
 		s.CarriedOutTime = &now
 	}
-	if phase == capstanv1.PhaseVerifying {
-		s.VerifyTime = &now
+	if phase == capstanv1.PhaseVerifying { // What failed before, such as a look at the pull request, has no meaning any more.
+		s.VerifyTime, s.Secret, s.Failure = &now, nil, nil
 	}
 	if phase.Finished() {
 		s.FinishTime = &now
@@ -106,6 +106,8 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		return fmt.Sprintf("the promotion into environment %q was removed from Pipeline %s", env, p.Spec.Pipeline.Name)
 	case decision.SourceChanged:
 		return fmt.Sprintf("environment %q is not promoted from %q any more: the environments of Pipeline %s were edited", env, p.Spec.Source.Environment, p.Spec.Pipeline.Name)
+	case decision.SourceFailed:
+		return fmt.Sprintf("%s failed in the verification of environment %q, its source; it is promoted when it is verified there", revision, p.Spec.Source.Environment)
 	case decision.NewerPromotion:
 		return "a promotion with a higher number replaced this one"
 	case decision.AlreadyThere:
@@ -185,7 +187,7 @@ func modified(p *capstanv1.Promotion) bool {
 }
 
 // ages returns whether a promotion is stalled when it gets old. One that waits for gates is not, and one
-// that is verified has a deadline.
+// that is verified has a deadline for the time in which its targets are observed.
 func ages(p *capstanv1.Promotion) bool {
 	return !aGateIsClosed(p) && p.Status.Phase != capstanv1.PhaseVerifying
 }

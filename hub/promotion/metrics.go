@@ -128,7 +128,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		age[p.Status.Phase] = max(age[p.Status.Phase], now.Sub(p.CreationTimestamp.Time).Seconds())
 	}
 	for _, phase := range []capstanv1.PromotionPhase{
-		capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying,
 	} {
 		ch <- prometheus.MustNewConstMetric(underWay, prometheus.GaugeValue, number[phase], string(phase))
 		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age[phase], string(phase))

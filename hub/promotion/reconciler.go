@@ -228,7 +228,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	if v.pruned() {
-		r.trials.forget(p.UID)
+		r.noteTrial(p, v)
 		return ctrl.Result{RequeueAfter: judgeEvery}, nil
 	}
 	if v.pipeline != nil && !r.Observed(client.ObjectKeyFromObject(v.pipeline), v.pipeline.UID) {

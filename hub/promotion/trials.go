@@ -74,13 +74,23 @@ func (t *trials) all() []trial {
 // noteTrial counts the time of a roll-out or a verification until now, and puts the sums into the status
 // when they must be stored.
 func (r *Reconciler) noteTrial(p *capstanv1.Promotion, v view) {
+	t, runs := r.trials.of(p)
 	status := v.status(p.Spec.Environment)
-	if status == nil || v.pruned() || !v.verification.Counts(p.Status.Phase) {
+	switch {
+	case p.Status.Phase != capstanv1.PhaseAwaitingRollout && p.Status.Phase != capstanv1.PhaseVerifying:
+		r.trials.forget(p.UID)
+		return
+	case status == nil, v.pruned(), v.verification.Err() != nil, v.pipeline.Spec.AppRef != p.Spec.App: // Nothing that is known is about it.
+		if runs {
+			t.Trial = t.Note(r.Clock.Now(), soak.Unobserved)
+			r.trials.set(p.UID, t)
+		}
+		return
+	case !v.verification.Counts(p.Status.Phase):
 		r.trials.forget(p.UID)
 		return
 	}
 	env, _ := v.environment(p.Spec.Environment)
-	t, runs := r.trials.of(p)
 	if !runs {
 		t = trial{Trial: soak.ResumeTrial(sumsOf(p)), key: client.ObjectKeyFromObject(p), phase: p.Status.Phase, retry: p.Status.Retry}
 	}
@@ -138,7 +148,11 @@ func (r *Reconciler) untilVerdict(p *capstanv1.Promotion, v view) time.Duration 
 	if left == 0 {
 		return 0
 	}
-	return min(left, v.verification.StoreEvery(p.Status.Phase))
+	store := v.verification.StoreEvery(p.Status.Phase)
+	if last := p.Status.Trial; last != nil && last.Phase == p.Status.Phase {
+		store -= t.Sums().Observed - time.Duration(last.ObservedSeconds)*time.Second
+	}
+	return min(left, max(store, time.Second))
 }
 
 // showTrial says what a verification waits for, and when it ends if nothing changes.

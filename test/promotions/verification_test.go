@@ -145,6 +145,92 @@ func TestG28VerifiedAgainAndFailed(t *testing.T) {
 	g.Expect(w.into(ctx, "late")).To(BeEmpty())
 }
 
+// G28: the same while prod waits to get the revision. Its promotion ends, and is made again when staging has
+// verified the revision.
+func TestG28VerifiedAgainAndFailedWhileProdWaits(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := verified(t, halfAnHour)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Gates = frozen() })
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 31*time.Minute, time.Minute)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates)
+	again := func() {
+		p := w.newest(ctx, "staging")
+		p.Spec.Retry++
+		g.Expect(w.c.Update(ctx, &p)).To(Succeed())
+		h.settle(ctx)
+		w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	}
+	again()
+	w.unready("staging", "1.1", false)
+	h.settle(ctx)
+	h.live(ctx, 6*time.Minute, time.Minute)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseFailed, decision.Degraded)
+	h.settle(ctx)
+	w.expectReason(ctx, g, "prod", capstanv1.PhaseSuperseded, decision.SourceFailed)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Gates = nil })
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	h.live(ctx, time.Hour, 10*time.Minute)
+	w.expectReason(ctx, g, "prod", capstanv1.PhaseSuperseded, decision.SourceFailed)
+	again()
+	h.live(ctx, 31*time.Minute, time.Minute)
+	w.expectReason(ctx, g, "prod", capstanv1.PhaseAwaitingRollout, decision.CarriedOut)
+	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.1"))
+}
+
+// An edit makes the whole Pipeline invalid while a revision is verified: nothing is observed, so the time
+// does not count until the edit is corrected.
+func TestInvalidPipelineWhileVerifying(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := verified(t, halfAnHour)
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 20*time.Minute, time.Minute)
+	var name string
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) {
+		name, p.Spec.Environments[2].Name = p.Spec.Environments[2].Name, "dev"
+	})
+	h.settle(ctx)
+	h.live(ctx, time.Hour, time.Minute)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Name = name })
+	h.settle(ctx)
+	for env, runs := range map[string]string{"dev": "1.1", "staging": "1.1", "prod": "1.0"} {
+		w.runs(env, runs)
+	}
+	h.settle(ctx)
+	h.live(ctx, 9*time.Minute, time.Minute)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	h.live(ctx, 2*time.Minute, time.Minute)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.Verified)
+}
+
+// A verification is set when staging has the revision already, and prod waits for it: it is verified in
+// staging before prod gets it.
+func TestVerificationOfWhatRuns(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := gated(t, nil, notify(false), "dev", "staging", "prod")
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Promotion = nil; p.Spec.Suspend = false })
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Gates = frozen() })
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.RolledOut)
+	sent := len(w.receiver.received())
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Verification = &halfAnHour })
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+	h.live(ctx, 31*time.Minute, time.Minute)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.Verified)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(2))
+	g.Expect(w.receiver.received()).To(HaveLen(sent), "to verify it carries out nothing")
+	h.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(2), "it is verified once")
+}
+
 // G46: dev gets a newer revision while staging verifies. The verification ends with its verdict; then the
 // newer revision follows.
 func TestG46NewerRevisionWhileVerifying(t *testing.T) {

@@ -100,11 +100,11 @@ var decisionTable = []decisionRow{
 	{NoPromotion, "the environment has no promotion", false,
 		"The Pipeline only shows which revisions run in the environment.",
 		func(q Question) bool { return q.Into.Intent == nil }},
-	{Busy, "the newest promotion is Verifying", false,
+	{Busy, "the newest promotion is Verifying, for the application that the Pipeline names", false,
 		"A verification ends with a verdict: another number does not replace it.",
 		func(q Question) bool {
 			n := q.Into.Ledger.Newest()
-			return n != nil && !n.Former && n.Phase == capstanv1.PhaseVerifying
+			return n != nil && !n.Former && n.Phase == capstanv1.PhaseVerifying && n.Intent.App == q.Into.Intent.App
 		}},
 	{SourceNotAgreed, "the source's targets are not all fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
@@ -112,10 +112,10 @@ var decisionTable = []decisionRow{
 	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it", false,
 		"A revision that was changed outside the pipeline is not promoted.",
 		func(q Question) bool { return !promotable(q) }},
-	{SourceNotVerified, "the source has a verification, and the last promotion that brought its revision was not verified", false,
+	{SourceNotVerified, "the source has a verification, and the last promotion that arrived there is not for its revision or was not verified", false,
 		"A revision that was not verified, or that failed, is not promoted further.",
 		func(q Question) bool {
-			return q.Source.Verified && !q.Source.Ledger.verified(q.Source.Agreed.Revision)
+			return q.Source.Verified && !q.Source.Ledger.verified(q.Into.Intent.App, q.Source.Agreed.Revision)
 		}},
 	{NoTargets, "the environment has no targets", false,
 		"There is no target to promote to.",
@@ -123,26 +123,26 @@ var decisionTable = []decisionRow{
 	{EnvironmentNotFresh, "a target of the environment is stale", false,
 		"It is unknown whether the target already runs the candidate.",
 		func(q Question) bool { return !Fresh(q.Into.Targets) }},
-	{UpToDate, "every target of the environment runs the candidate, and the environment has no verification, or a promotion for this roll-out that is in flight, succeeded or failed", false,
+	{UpToDate, "every target of the environment runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed", false,
 		"There is nothing to do, or to verify.",
 		func(q Question) bool { return runsCandidate(q) && !unverified(q) }},
 	{CandidateRejected, "spec.reject of the Pipeline contains the candidate", false,
 		"A user rejected the revision.",
 		func(q Question) bool { return q.Rejected }},
 	{NotVerified, "every target of the environment runs the candidate, and the environment has a verification", true,
-		"The candidate came there by hand, or its promotion was superseded before the verification ended. The new one only verifies it.",
+		"The candidate came there by hand or before the verification was set, or its promotion was superseded before the verification ended. The new one only verifies it.",
 		func(q Question) bool { return runsCandidate(q) && unverified(q) }},
-	{IntentChanged, "the newest promotion is for this roll-out, was not carried out, is in flight or failed, and the Pipeline's strategy or manual was edited", true,
+	{IntentChanged, "the newest promotion is for this roll-out, was not carried out, is in flight or failed before it arrived, and the Pipeline's strategy or manual was edited", true,
 		"The edit takes effect with the next number.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
-			return n != nil && !n.CarriedOut && (!n.Phase.Finished() || n.Phase == capstanv1.PhaseFailed) && !n.Intent.Equal(*q.Into.Intent)
+			return n != nil && !n.CarriedOut && (!n.Phase.Finished() || failedBefore(n)) && !n.Intent.Equal(*q.Into.Intent)
 		}},
 	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, the Pipeline was deleted, or the revision was rejected and is not any more", true,
 		"The environment is in the line again, or still, and does not have the revision.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
-			return n != nil && !n.CarriedOut && (endedByEdit(n) || n.Former && n.Phase == capstanv1.PhaseFailed)
+			return n != nil && !n.CarriedOut && (endedByEdit(n) || n.Former && failedBefore(n))
 		}},
 	{AlreadyDecided, "the newest promotion is for this roll-out", false,
 		"It is in flight, or it ended. A candidate is promoted once; spec.retry repeats it.",
@@ -175,11 +175,19 @@ func runsCandidate(q Question) bool {
 	return ok && revision.Same(r, q.Source.Agreed.Revision)
 }
 
-// unverified returns whether the environment has a verification, and no promotion for this roll-out has a
-// verdict or will have one.
+// unverified returns whether the environment has a verification, has not verified the candidate, and no
+// promotion for this roll-out will verify it or has failed to.
 func unverified(q Question) bool {
+	if !q.Into.Verified || q.Into.Ledger.verified(q.Into.Intent.App, q.Source.Agreed.Revision) {
+		return false
+	}
 	n := newestForCandidate(q)
-	return q.Into.Verified && (n == nil || n.Former && !n.Phase.Finished() || n.Phase == capstanv1.PhaseSuperseded || n.Phase == capstanv1.PhaseRejected)
+	return n == nil || n.Former || n.Phase.Finished() && n.Phase != capstanv1.PhaseFailed
+}
+
+// failedBefore returns whether a promotion failed before it was carried out.
+func failedBefore(n *Entry) bool {
+	return n.Phase == capstanv1.PhaseFailed && !FailedInEnvironment(n.Phase, n.Reason)
 }
 
 // ofFirst returns whether the candidate is what the first environment runs.
@@ -209,7 +217,7 @@ func endedByEdit(n *Entry) bool {
 		return false
 	}
 	switch PhaseReason(n.Reason) { //nolint:exhaustive // The others are not edits.
-	case PromotionRemoved, EnvironmentRemoved, PipelineDeleted, SourceChanged, SourceMovedOn, RevisionRejected:
+	case PromotionRemoved, EnvironmentRemoved, PipelineDeleted, SourceChanged, SourceMovedOn, SourceFailed, RevisionRejected:
 		return true
 	default:
 		return false

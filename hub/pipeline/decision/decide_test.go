@@ -28,6 +28,16 @@ func failed(n int64, revision string, why PhaseReason) Entry {
 	return e
 }
 
+// verifiedAs is a promotion that ended as Verified.
+func verifiedAs(n int64, revision string, sequence int64) Entry {
+	e := entry(n, revision, sequence, capstanv1.PhaseSucceeded)
+	e.Reason = string(Verified)
+	return e
+}
+
+// runsIt makes the environment run the candidate and verify it.
+func runsIt(q *Question) { q.Into.Targets, q.Into.Verified = []Target{at("1.1")}, true }
+
 // sameRollOut says that the newest promotion, from another source, is for the candidate.
 func sameRollOut(q *Question) { q.SameOrigin = true }
 
@@ -128,14 +138,23 @@ func TestDecide(t *testing.T) {
 		"runs it, rejected":                   {question(verifies, func(q *Question) { q.Into.Targets, q.Rejected = []Target{at("1.1")}, true }), CandidateRejected},
 		"runs it, verification interrupted":   {question(verifies, func(q *Question) { q.Into.Targets = []Target{at("1.1")} }, with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseSuperseded, Reason: string(EnvironmentRemoved), CarriedOut: true})), NotVerified},
 		"runs it, rolled out":                 {question(verifies, func(q *Question) { q.Into.Targets = []Target{at("1.1")} }, with(entry(1, "1.1", 2, inFlight))), UpToDate},
-		"runs it, verified":                   {question(verifies, func(q *Question) { q.Into.Targets = []Target{at("1.1")} }, with(entry(1, "1.1", 2, capstanv1.PhaseSucceeded))), UpToDate},
+		"runs it, verified":                   {question(runsIt, with(verifiedAs(1, "1.1", 2))), UpToDate},
+		"verified it in another roll-out":     {question(runsIt, with(verifiedAs(1, "1.1", 1))), UpToDate},
+		"verified it, another is waiting":     {question(runsIt, with(verifiedAs(1, "1.1", 1), entry(2, "1.0", 1, capstanv1.PhaseAwaitingGates))), UpToDate},
+		"verified it, another came since":     {question(runsIt, with(verifiedAs(1, "1.1", 1), failed(2, "1.0", Degraded))), NotVerified},
+		"got it before the verification":      {question(runsIt, with(entry(1, "1.1", 2, capstanv1.PhaseSucceeded))), NotVerified},
+		"failed in a former Pipeline":         {question(runsIt, with(Entry{Number: 1, Revision: "1.1", Intent: notify, Phase: capstanv1.PhaseFailed, Reason: string(Degraded), Former: true, Source: "dev", Sequence: 2})), NotVerified},
+		"edited after it degraded":            {question(func(q *Question) { q.Into.Intent = &manual }, with(Entry{Number: 1, Revision: "1.1", Sequence: 2, Source: "dev", Intent: notify, Phase: capstanv1.PhaseFailed, Reason: string(Degraded)})), AlreadyDecided},
+		"another application is verified":     {question(func(q *Question) { i := notify; i.App.Name = "another"; q.Into.Intent = &i }, with(entry(1, "1.0", 1, capstanv1.PhaseVerifying))), NewRevision},
 		"runs it, failed":                     {question(verifies, func(q *Question) { q.Into.Targets = []Target{at("1.1")} }, with(failed(1, "1.1", Degraded))), UpToDate},
-		"staging verified it":                 {question(fromStaging("1.1", entry(3, "1.1", 1, capstanv1.PhaseSucceeded)), verifiedSource), NewRevision},
+		"staging verified it":                 {question(fromStaging("1.1", verifiedAs(3, "1.1", 1)), verifiedSource), NewRevision},
+		"staging got it before":               {question(fromStaging("1.1", entry(3, "1.1", 1, capstanv1.PhaseSucceeded)), verifiedSource), SourceNotVerified},
+		"staging got it again":                {question(fromStaging("1.1", verifiedAs(1, "1.1", 1), failed(2, "1.2", Degraded), entry(3, "1.1", 2, capstanv1.PhaseAwaitingMerge)), verifiedSource), SourceNotVerified},
 		"staging never verified it":           {question(fromStaging("1.1"), verifiedSource), SourceNotVerified},
 		"staging is being verified":           {question(fromStaging("1.1", entry(3, "1.1", 1, capstanv1.PhaseVerifying)), verifiedSource), SourceNotVerified},
 		"staging failed":                      {question(fromStaging("1.1", failed(3, "1.1", Degraded)), verifiedSource), SourceNotVerified},
-		"staging failed after it succeeded":   {question(fromStaging("1.1", entry(2, "1.1", 1, capstanv1.PhaseSucceeded), failed(3, "1.1", Inconclusive)), verifiedSource), SourceNotVerified},
-		"staging succeeded, then superseded":  {question(fromStaging("1.1", entry(2, "1.1", 1, capstanv1.PhaseSucceeded), entry(3, "1.1", 2, capstanv1.PhaseSuperseded)), verifiedSource), NewRevision},
+		"staging failed after it succeeded":   {question(fromStaging("1.1", verifiedAs(2, "1.1", 1), failed(3, "1.1", Inconclusive)), verifiedSource), SourceNotVerified},
+		"staging succeeded, then superseded":  {question(fromStaging("1.1", verifiedAs(2, "1.1", 1), entry(3, "1.1", 2, capstanv1.PhaseSuperseded)), verifiedSource), NewRevision},
 		"staging's was carried out, deleted":  {question(fromStaging("1.1", Entry{Number: 3, Revision: "1.1", Phase: capstanv1.PhaseSuperseded, Reason: string(EnvironmentRemoved), CarriedOut: true}), verifiedSource), SourceNotVerified},
 		"staging's newest failed, as before":  {question(fromStaging("1.05", entry(3, "1.05", 1, capstanv1.PhaseSucceeded), entry(4, "1.06", 1, capstanv1.PhaseFailed))), NewRevision},
 	} {

@@ -46,9 +46,16 @@ func qualified(q Question, soak *gate.Soak) bool {
 		!revision.Same(n.Revision, q.Source.Agreed.Revision) && q.Into.Ledger.Qualified(*n, soak, q.Source.Agreed.Revision)
 }
 
+// Verifies returns whether revisions are verified in environment i of a Pipeline. In the first one, and in
+// those without a promotion, there are no promotions that could be.
+func Verifies(p *pipelinesv1.Pipeline, i int) bool {
+	env := &p.Spec.Environments[i]
+	return i > 0 && p.VerificationFor(env) != nil && p.PromotionFor(env) != nil
+}
+
 func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capstanv1.Promotion, i int) Environment {
 	env := &p.Spec.Environments[i]
-	e := Environment{Name: env.Name, Targets: targets[i], Verified: i > 0 && p.VerificationFor(env) != nil}
+	e := Environment{Name: env.Name, Targets: targets[i], Verified: Verifies(p, i)}
 	if promotion := p.PromotionFor(env); promotion != nil {
 		e.Intent = &Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
 	}

@@ -211,16 +211,18 @@ func (l Ledger) NewestFor(candidate string) *Entry {
 	return nil
 }
 
-// verified returns whether the last promotion that brought a revision, or is about to, succeeded. Those
-// that ended before they were carried out do not count.
-func (l Ledger) verified(candidate string) bool {
+// verified returns whether the last promotion of an application that arrived in the environment was for a
+// revision and was verified, and none for that revision is in flight. Promotions that ended before they
+// were carried out do not count.
+func (l Ledger) verified(app pipelinesv1.LocalAppReference, candidate string) bool {
 	for i := range l.entries {
 		e := &l.entries[i]
-		if !revision.Same(e.Revision, candidate) {
-			continue
-		}
-		if e.Phase == capstanv1.PhaseSucceeded || FailedInEnvironment(e.Phase, e.Reason) || e.Phase == capstanv1.PhaseVerifying || e.CarriedOut {
-			return e.Phase == capstanv1.PhaseSucceeded
+		same := e.Intent.App == app && revision.Same(e.Revision, candidate)
+		switch {
+		case !e.Phase.Finished() && (same || e.Phase == capstanv1.PhaseVerifying):
+			return false
+		case e.Phase == capstanv1.PhaseSucceeded, FailedInEnvironment(e.Phase, e.Reason), e.Phase.Finished() && e.CarriedOut:
+			return same && e.Phase == capstanv1.PhaseSucceeded && e.Reason == string(Verified)
 		}
 	}
 	return false

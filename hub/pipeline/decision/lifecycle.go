@@ -34,6 +34,8 @@ type Facts struct {
 	EnvironmentRemoved bool
 	// PromotionRemoved: the environment has no promotion.
 	PromotionRemoved bool
+	// SourceFailed: the last verdict about the revision in its source is a bad one.
+	SourceFailed bool
 	// SourceChanged: the environment before this one in the Pipeline is not the source of
 	// the promotion, because an environment was inserted, removed, renamed or moved.
 	SourceChanged bool
@@ -95,6 +97,7 @@ const (
 	RolledOut          PhaseReason = "RolledOut"
 	SourceMovedOn      PhaseReason = "SourceMovedOn"
 	SourceChanged      PhaseReason = "SourceChanged"
+	SourceFailed       PhaseReason = "SourceFailed"
 	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
 	RevisionRejected   PhaseReason = "RevisionRejected"
 	GateClosed         PhaseReason = "GateClosed"
@@ -179,6 +182,8 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.PromotionRemoved && !f.MaybeSent }},
 	{beforeRollout, "another environment is the source now, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceChanged,
 		func(f Facts) bool { return f.SourceChanged && !f.MaybeSent }},
+	{beforeRollout, "the revision failed in the verification of the source, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceFailed,
+		func(f Facts) bool { return f.SourceFailed && !f.MaybeSent }},
 	{beforeRollout, "spec.reject of the Pipeline contains the revision, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, RevisionRejected,
 		func(f Facts) bool { return f.Rejected && !f.MaybeSent }},
 	{in(created, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting), "a gate is closed, and nothing was done outside", capstanv1.PhaseAwaitingGates, GateClosed,

@@ -73,6 +73,9 @@ func TestNext(t *testing.T) {
 		"source changed while waiting":       {waiting, Facts{Manual: true, SourceChanged: true}, over, SourceChanged},
 		"approved when the source changed":   {waiting, Facts{Manual: true, Approved: true, SourceChanged: true}, over, SourceChanged},
 		"source changed, open":               {merge, Facts{Tried: true, SourceChanged: true}, over, SourceChanged},
+		"it failed in the source, open":      {merge, Facts{Tried: true, SourceFailed: true}, over, SourceFailed},
+		"it failed in the source, too late":  {rollout, Facts{Tried: true, SourceFailed: true}, rollout, ""},
+		"it failed in the source, sent":      {acting, Facts{Tried: true, SourceFailed: true, MaybeSent: true}, acting, ""},
 		"source changed after the act":       {rollout, Facts{Tried: true, SourceChanged: true}, rollout, ""},
 		"source changed, outcome unknown":    {acting, Facts{Tried: true, SourceChanged: true, MaybeSent: true}, acting, ""},
 		"deleted, outcome unknown":           {acting, Facts{Tried: true, PipelineDeleted: true, MaybeSent: true}, acting, ""},
@@ -129,13 +132,13 @@ func TestNext(t *testing.T) {
 func TestLifecycleTerminates(t *testing.T) {
 	g := NewWithT(t)
 	outcomes := []Outcome{OutcomeNone, OutcomeDone, OutcomeOpen, OutcomeMerged, OutcomeClosed, OutcomeImpossible}
-	for bits := range 1 << 15 {
+	for bits := range 1 << 16 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, outcome := range outcomes {
 			f := Facts{PipelineDeleted: bit(0), EnvironmentRemoved: bit(1), PromotionRemoved: bit(2), Newer: bit(3), Runs: bit(4),
 				SourceMovedOn: bit(5), EnvironmentMovedOn: bit(6), Manual: bit(7), Approved: bit(8), Tried: bit(9),
 				SourceChanged: bit(10), MaybeSent: bit(11), GateClosed: bit(12), Begun: bit(13),
-				Verification: bit(14), Outcome: outcome}
+				Verification: bit(14), SourceFailed: bit(15), Outcome: outcome}
 			for _, from := range []capstanv1.PromotionPhase{created, capstanv1.PhaseFailed} {
 				phase, steps := from, 0
 				for moved := true; moved; steps++ {

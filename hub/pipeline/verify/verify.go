@@ -182,7 +182,7 @@ func (r Rules) Waits(p *capstanv1.Promotion, paused bool) string {
 // Failed says why a promotion failed in its verification, or before it.
 func (r Rules) Failed(p *capstanv1.Promotion, v Verdict) string {
 	env, revision := p.Spec.Environment, p.Spec.Revision
-	again := fmt.Sprintf("; it is promoted no further; release another revision, or raise spec.retry of Promotion %s to verify it again", p.Name)
+	again := fmt.Sprintf("; it is promoted no further; release another revision, or raise spec.retry of Promotion %s to try it again", p.Name)
 	switch v {
 	case Late:
 		return fmt.Sprintf("not every target of environment %q runs %s %s after the roll-out began: see the application there; if it arrives later, it is verified then", env, revision, gate.Duration(r.rollout))
