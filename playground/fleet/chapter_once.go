@@ -34,7 +34,7 @@ func (c onceChapter) play(ctx context.Context, s *stage) error {
 		for i := range every {
 			p := &every[i]
 			expected := 1
-			if p.Status.Phase == capstanv1.PhaseAwaitingApproval {
+			if p.Status.Phase == capstanv1.PhaseAwaitingApproval || i > 0 && verifiesOnly(p, &every[i-1]) {
 				expected = 0
 			}
 			acted[strategy.Identity(p)] = true
@@ -53,6 +53,13 @@ func (c onceChapter) play(ctx context.Context, s *stage) error {
 		}
 		return nil
 	})
+}
+
+// verifiesOnly reports whether the promotion is for the revision that the one before it brought into
+// the environment: the verification was set since then, and nothing is left to promote.
+func verifiesOnly(p, before *capstanv1.Promotion) bool {
+	return p.Spec.Pipeline == before.Spec.Pipeline && p.Spec.Environment == before.Spec.Environment &&
+		p.Spec.Revision == before.Spec.Revision
 }
 
 // ledger prints every Promotion and how often it was carried out.
