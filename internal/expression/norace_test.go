@@ -1,0 +1,6 @@
+//go:build !race
+
+package expression
+
+// slow is how many times slower the race detector makes tests.
+const slow = 1
