@@ -1,8 +1,10 @@
 // Package v1alpha1 contains Capstan's own API of group capstan.dev: the hub's records of
-// promotions (Promotion) and of connections to clusters (ClusterConnection).
+// promotions (Promotion) and of connections to clusters (ClusterConnection), the requests of
+// users for promotions (PromotionRequest) and the windows of administrators (PromotionWindow).
 //
-// The hub writes both. Users write two fields of a Promotion: spec.approval and
-// spec.retry.
+// The hub writes Promotions and ClusterConnections. Users write three fields of a Promotion:
+// spec.approval, spec.overrides and spec.retry. Users and administrators create the other two
+// kinds, and the hub writes their status.
 //
 // +kubebuilder:object:generate=true
 // +groupName=capstan.dev

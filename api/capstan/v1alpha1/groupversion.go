@@ -17,7 +17,8 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Promotion{}, &PromotionList{}, &ClusterConnection{}, &ClusterConnectionList{}, &PromotionWindow{}, &PromotionWindowList{})
+	scheme.AddKnownTypes(GroupVersion, &Promotion{}, &PromotionList{}, &ClusterConnection{}, &ClusterConnectionList{}, &PromotionWindow{}, &PromotionWindowList{},
+		&PromotionRequest{}, &PromotionRequestList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

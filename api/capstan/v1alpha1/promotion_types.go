@@ -49,7 +49,7 @@ const AllowedHostsAnnotation = "capstan.dev/allowed-hosts"
 // action. Only approval (once for each run), overrides (one more at a time) and retry (upwards)
 // can be changed.
 //
-// +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
+// +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from) && has(self.request) == has(oldSelf.request) && (!has(self.request) || self.request == oldSelf.request) && has(self.rollbackOf) == has(oldSelf.rollbackOf) && (!has(self.rollbackOf) || self.rollbackOf == oldSelf.rollbackOf) && has(self.hold) == has(oldSelf.hold) && (!has(self.hold) || self.hold == oldSelf.hold)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && (self.approval == oldSelf.approval || self.approval.retry > oldSelf.approval.retry))",message="an approval cannot be changed or removed; set spec.suspend on the Pipeline to stop the promotion"
 // +kubebuilder:validation:XValidation:rule="!has(self.approval) || self.approval.retry <= self.retry",message="approval.retry cannot be higher than retry"
 // +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
@@ -85,6 +85,21 @@ type PromotionSpec struct {
 	// From describes what the environment ran when the promotion was created.
 	// +optional
 	From *PromotionBase `json:"from,omitempty"`
+
+	// Request is the PromotionRequest that caused the promotion, if one did. Only the hub sets it.
+	// +optional
+	Request *RequestReference `json:"request,omitempty"`
+
+	// RollbackOf is the promotion whose revision this one replaces by an earlier one, if this is a
+	// rollback. Only the hub sets it.
+	// +optional
+	RollbackOf *RollbackReference `json:"rollbackOf,omitempty"`
+
+	// Hold keeps other revisions out of the environment after this promotion: until the agreement
+	// of the source has a higher sequence than untilSequence, no other revision is promoted into
+	// the environment without a request. Only the hub sets it.
+	// +optional
+	Hold *Hold `json:"hold,omitempty"`
 
 	// Strategy that executes the promotion: a copy of the Pipeline's.
 	// +required
@@ -135,7 +150,7 @@ type PromotionSource struct {
 	// +required
 	Environment string `json:"environment"`
 
-	// Sequence of that agreement.
+	// Sequence of that agreement; 0 for a promotion by request or a rollback.
 	// +required
 	Sequence int64 `json:"sequence"`
 }

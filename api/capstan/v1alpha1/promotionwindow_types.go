@@ -15,6 +15,7 @@ const OverrideVerb = "override"
 // selection must match; one that is absent matches everything.
 //
 // +kubebuilder:validation:XValidation:rule="self.type in ['Allow', 'Deny']",message="type must be Allow or Deny"
+// +kubebuilder:validation:XValidation:rule="!has(self.rollbacks) || self.rollbacks in ['Allow', 'Block']",message="rollbacks must be Allow or Block"
 type PromotionWindowSpec struct {
 	pipelinesv1.WindowSpec `json:",inline"`
 
@@ -34,7 +35,25 @@ type PromotionWindowSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Environments []string `json:"environments,omitempty"`
+
+	// Rollbacks is Allow if the window does not apply to rollbacks, Block if it does. If it is not
+	// set, it is Block for a window of type Deny without times, which stops everything, and Allow
+	// for others.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Rollbacks RollbackPolicy `json:"rollbacks,omitempty"`
 }
+
+// RollbackPolicy says whether a PromotionWindow applies to rollbacks.
+type RollbackPolicy string
+
+// Policies for rollbacks.
+const (
+	// AllowRollbacks: the window does not apply to rollbacks.
+	AllowRollbacks RollbackPolicy = "Allow"
+	// BlockRollbacks: the window applies to rollbacks.
+	BlockRollbacks RollbackPolicy = "Block"
+)
 
 // PromotionWindowStatus is what the hub observed last, for users. Nothing is decided by it.
 type PromotionWindowStatus struct {
