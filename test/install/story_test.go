@@ -100,7 +100,7 @@ func (r right) allows(asked controlplane.Request) bool {
 }
 
 // rolesOfUsers are the roles that are not for the hub.
-var rolesOfUsers = []string{"capstan-approver", "capstan-operator", "capstan-overrider", "capstan-tenant", "capstan-viewer", "capstan-window-admin"}
+var rolesOfUsers = []string{"capstan-approver", "capstan-operator", "capstan-overrider", "capstan-promoter", "capstan-tenant", "capstan-viewer", "capstan-window-admin"}
 
 // rightsOf returns the permissions of the hub in the manifests.
 func rightsOf(t *testing.T, text string) []right {
