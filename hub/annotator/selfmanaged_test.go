@@ -10,12 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
-	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 )
 
@@ -140,15 +138,14 @@ func TestClusterWithoutTheCRDs(t *testing.T) {
 	p.fill(inside, 1)
 	w.start()
 	p.awaitsInside(inside, "md-0").Should(equal(m5(region)))
-	bare.Install(t, "cluster-api", "cluster-api-provider-aws")
+	// These CRDs serve one version of each kind. If a CRD serves two, the API server may list the
+	// kind in v1beta1 a moment before v1beta2, and the hub then watches v1beta1. No webhook converts
+	// objects here: an object written in v1beta2 has no groups in its references when it is read in
+	// v1beta1, so a MachineDeployment or a Cluster refers to nothing.
+	bare.Install(t, "cluster-api-old", "cluster-api-provider-aws-old")
+	w.core = "v1beta1"
 	late := &pivoted{world: w, inside: clientOf(t, bare)}
 	late.fill("late", 1)
-	// The API server may serve v1beta1 of the CRDs a moment before v1beta2, and the hub then
-	// watches that. Nothing converts the objects here: a v1beta1 Cluster refers to no AWSCluster.
-	cluster := late.capiCluster("AWSCluster", "")
-	cluster.SetNamespace("late")
-	w.g.Expect(late.inside.Patch(w.Context(), cluster, client.RawPatch(types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"`+capa.RegionAnnotation+`":"`+region+`"}}}`)))).To(Succeed())
 	late.awaitsInside("late", "md-0").Should(equal(m5(region)))
 }
 
