@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/eventing/admission"
 	"github.com/capstan-hub/capstan/hub/pipeline"
+	"github.com/capstan-hub/capstan/hub/promotion/measure"
 	"github.com/capstan-hub/capstan/index"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
@@ -107,6 +108,8 @@ type Options struct {
 	// RequireSecretHosts refuses Secrets of Git services without the annotation
 	// capstan.dev/allowed-hosts.
 	RequireSecretHosts bool
+	// CheckEndpoints are what the checks of Pipelines may query.
+	CheckEndpoints []measure.Endpoint
 	// ClusterTimings and WatcherTimings that are not zero replace the defaults.
 	ClusterTimings clusters.Timings
 	WatcherTimings watchers.Timings

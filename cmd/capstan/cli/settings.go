@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/diagnostics"
 	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/hub/promotion/measure"
 	"github.com/capstan-hub/capstan/strategy/pullrequest"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
@@ -53,6 +54,7 @@ type settings struct {
 	annotator  annotatorSettings
 	eventing   eventingSettings
 	appKinds   []string
+	endpoints  []string
 	kubeconfig string
 	level      string
 	encoding   string
@@ -142,6 +144,7 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.DurationVar(&o.PullRequestDeadline, pullrequest.DeadlineFlag, o.PullRequestDeadline, "how long one attempt of a promotion by pull request may take, with its clone of the repository, such as 15m; raise it for a large repository behind a slow line; after a crash of the hub during an attempt, the next attempt waits until this time has passed; at least "+pullrequest.MinDeadline.String())
 	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest Promotion into each environment, and the newest that succeeded, are always kept")
 	f.IntVar(&o.PromotionKeep, "promotion-keep", o.PromotionKeep, "how many finished Promotions into each environment are kept, the newest first; older ones are deleted before --promotion-retention, but not in the first hour; 0 for no limit by number")
+	f.StringArrayVar(&s.endpoints, measure.EndpointFlag, nil, "Prometheus server that the checks of Pipelines may query, as NAME=URL[,token-file=PATH][,ca-file=PATH][,namespace=NAME]..., such as main=http://prometheus.monitoring:9090; token-file has a bearer token and ca-file the only certificate authorities to trust, both read for each query; only Pipelines of the named namespaces may use it, all if none is named; may be repeated")
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "allow kubeconfigs with loopback addresses, for a fleet on one machine; by default they are refused")
 	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "directory for clones of Git repositories, which the hub removes after seconds; when empty, the system's directory for temporary files")
 	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "allow Pipelines with Git services at loopback addresses, for a fleet on one machine; by default they are refused")
@@ -235,6 +238,10 @@ func (s *settings) options() (hub.Options, error) {
 		refuse("app-kinds", "%v", err)
 	}
 	o.AppKinds = kinds
+	o.CheckEndpoints, err = parseEndpoints(s.endpoints)
+	if err != nil {
+		refuse(measure.EndpointFlag, "%v", err)
+	}
 	o.LeaderElectionNamespace = leaseNamespace(o.Namespace)
 	if o.LeaderElect && o.LeaderElectionNamespace == "" && !s.inPod() {
 		refuse("leader-elect", "the namespace of the lease is not known outside of a pod: set %s to a namespace, such as capstan-system, or set --namespace", runtimeNamespace)
@@ -283,6 +290,22 @@ func parseAppKinds(given []string) ([]schema.GroupKind, error) {
 		kinds = append(kinds, kind)
 	}
 	return kinds, nil
+}
+
+// parseEndpoints parses the values of --check-endpoint.
+func parseEndpoints(given []string) ([]measure.Endpoint, error) {
+	var endpoints []measure.Endpoint
+	for _, g := range given {
+		e, err := measure.ParseEndpoint(g)
+		switch {
+		case err != nil:
+			return nil, err
+		case slices.ContainsFunc(endpoints, func(other measure.Endpoint) bool { return other.Name == e.Name }):
+			return nil, fmt.Errorf("endpoint %s is given twice: give each its own name", e.Name)
+		}
+		endpoints = append(endpoints, e)
+	}
+	return endpoints, nil
 }
 
 func annotated(kind schema.GroupKind) bool {

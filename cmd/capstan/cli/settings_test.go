@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/hub/promotion/measure"
 )
 
 func parse(t *testing.T, args ...string) *settings {
@@ -108,6 +110,9 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--promotion-keep=-1", "--promotion-keep: -1 is negative"},
 		{"--log-level=warn", `--log-level: "warn" is not one of trace, debug, info, error`},
 		{"--log-encoding=text", `--log-encoding: "text" is not one of json, console`},
+		{"--check-endpoint=main", "--check-endpoint: it must be NAME=URL, such as main=http://prometheus.monitoring:9090"},
+		{"--check-endpoint=main=http://a,token-file=/t", "--check-endpoint: endpoint main: token-file needs an https:// URL"},
+		{"--check-endpoint=main=http://a --check-endpoint=main=http://b", "--check-endpoint: endpoint main is given twice: give each its own name"},
 		{"--app-kinds=", "--app-kinds: name at least one kind"},
 		{"--app-kinds=helmreleases.helm.toolkit.fluxcd.io", "is not Kind.group"},
 		{"--app-kinds=*.helm.toolkit.fluxcd.io", "is not Kind.group"},
@@ -134,6 +139,19 @@ func TestNamespaceOfTheLease(t *testing.T) {
 	o, err := parse(t).options()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.LeaderElectionNamespace).To(Equal("capstan-system"))
+}
+
+func TestCheckEndpoints(t *testing.T) {
+	g := NewWithT(t)
+	o, err := parse(t).options()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.CheckEndpoints).To(BeEmpty())
+	o, err = parse(t, "--check-endpoint=main=http://prometheus:9090", "--check-endpoint=team=https://example.com/p,token-file=/token,namespace=a,namespace=b").options()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.CheckEndpoints).To(Equal([]measure.Endpoint{
+		{Name: "main", URL: &url.URL{Scheme: "http", Host: "prometheus:9090"}},
+		{Name: "team", URL: &url.URL{Scheme: "https", Host: "example.com", Path: "/p"}, TokenFile: "/token", Namespaces: []string{"a", "b"}},
+	}))
 }
 
 // When the namespace of the lease is not known, the error says what to set, before the
