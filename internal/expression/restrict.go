@@ -72,14 +72,12 @@ func restrictChecked(a *ast.AST) *problem {
 		if found != nil || of == nil || of.Kind() != types.ListKind || len(of.Parameters()) != 1 {
 			return
 		}
-		switch of.Parameters()[0].Kind() {
-		case types.ListKind, types.MapKind:
+		element := of.Parameters()[0].Kind()
+		if element == types.ListKind || element == types.MapKind {
 			found = &problem{node: e.ID(), text: nested}
-		case types.DynKind:
-			if e.Kind() == ast.ListKind && e.AsList().Size() > 0 {
-				found = &problem{node: e.ID(), text: "the elements of a list must have one type"}
-			}
-		default:
+		}
+		if element == types.DynKind && e.Kind() == ast.ListKind && e.AsList().Size() > 0 {
+			found = &problem{node: e.ID(), text: "the elements of a list must have one type"}
 		}
 	}))
 	return found
