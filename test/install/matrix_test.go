@@ -53,6 +53,7 @@ func actors(hubNamespace string) []actor {
 		{name: "tenant", user: "tom", role: "capstan-tenant"},
 		{name: "approver", user: "ann", role: "capstan-approver"},
 		{name: "overrider", user: "oda", role: "capstan-overrider"},
+		{name: "promoter", user: "petra", role: "capstan-promoter"},
 		{name: "operator", user: "olga", role: "capstan-operator"},
 		{name: "hub", user: "system:serviceaccount:" + hubNamespace + ":capstan-hub", groups: []string{"system:serviceaccounts"}},
 		{name: "namespace owner", user: "otto", role: "owner"},
@@ -65,6 +66,7 @@ var (
 	pipelinesResource  = schema.GroupVersionResource{Group: "pipelines.weave.works", Version: "v1alpha1", Resource: "pipelines"}
 	secretsResource    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	windowsResource    = schema.GroupVersionResource{Group: "capstan.dev", Version: "v1alpha1", Resource: "promotionwindows"}
+	requestsResource   = schema.GroupVersionResource{Group: "capstan.dev", Version: "v1alpha1", Resource: "promotionrequests"}
 )
 
 // request is a row of the matrix. Nothing is stored: writes are dry runs, for which the API
@@ -151,7 +153,7 @@ func unstructuredOf(of schema.GroupVersionResource, object client.Object) (*unst
 	}
 	u := &unstructured.Unstructured{Object: raw}
 	u.SetGroupVersionKind(of.GroupVersion().WithKind(map[schema.GroupVersionResource]string{
-		promotionsResource: capstanv1.PromotionKind, pipelinesResource: "Pipeline", secretsResource: "Secret", windowsResource: "PromotionWindow",
+		promotionsResource: capstanv1.PromotionKind, pipelinesResource: "Pipeline", secretsResource: "Secret", windowsResource: "PromotionWindow", requestsResource: capstanv1.PromotionRequestKind,
 	}[of]))
 	return u, nil
 }
@@ -165,6 +167,22 @@ func matrixPromotion(namespace, name string, manual bool) *capstanv1.Promotion {
 			Environment: "prod", Number: 1, Revision: "1.1.0", Source: capstanv1.PromotionSource{Environment: "dev", Sequence: 1},
 			Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}, Manual: manual,
 		},
+	}
+}
+
+func matrixRequest(namespace, name, by string) *capstanv1.PromotionRequest {
+	return &capstanv1.PromotionRequest{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       capstanv1.PromotionRequestSpec{Pipeline: "shop", Environment: "prod", Revision: "1.0.0", By: by, Reason: "x"},
+	}
+}
+
+// createRequest creates a PromotionRequest in the caller's own name, after a change.
+func createRequest(namespace string, change func(*capstanv1.PromotionRequestSpec)) func(context.Context, dynamic.Interface, string) error {
+	return func(ctx context.Context, c dynamic.Interface, user string) error {
+		object := matrixRequest(namespace, "new", user)
+		change(&object.Spec)
+		return create(requestsResource, object)(ctx, c, user)
 	}
 }
 
@@ -194,6 +212,9 @@ func sections(admin dynamic.Interface) []section {
 	forged.Spec.Number = 99
 	approved := matrixPromotion(teamNamespace, "approved-at-once", true)
 	approved.Spec.Approval = &capstanv1.Approval{By: "ann"}
+	holding := matrixPromotion(teamNamespace, "holding", true)
+	holding.Spec.Hold = &capstanv1.Hold{UntilSequence: 9}
+	asWritten := func(*capstanv1.PromotionRequestSpec) {}
 	promotion := func(name, json string, subresource ...string) func(context.Context, dynamic.Interface, string) error {
 		return patch(promotionsResource, teamNamespace, name, json, subresource...)
 	}
@@ -214,6 +235,7 @@ func sections(admin dynamic.Interface) []section {
 			{"create", create(promotionsResource, matrixPromotion(teamNamespace, "new", true))},
 			{"create with `manual: false` and the highest number", create(promotionsResource, forged)},
 			{"create with an approval", create(promotionsResource, approved)},
+			{"create with `spec.hold`", create(promotionsResource, holding)},
 			{"patch `spec.approval` of one that waits, own name", promotion("waiting", `{"spec":{"approval":{"by":"USER"}}}`)},
 			{"update (PUT) `spec.approval` of one that waits", put(promotionsResource, admin, teamNamespace, "waiting", func(u *unstructured.Unstructured, user string) {
 				nested(map[string]any{"by": user}, "spec", "approval")(u, user)
@@ -237,6 +259,9 @@ func sections(admin dynamic.Interface) []section {
 			{"patch `spec.revision`", promotion("waiting", `{"spec":{"revision":"6.6.6"}}`)},
 			{"patch `spec.manual`", promotion("waiting", `{"spec":{"manual":false}}`)},
 			{"patch `spec.strategy`", promotion("waiting", `{"spec":{"strategy":{"secretRef":{"name":"other"}}}}`)},
+			{"patch `spec.request`", promotion("waiting", `{"spec":{"request":{"name":"x","uid":"x"}}}`)},
+			{"patch `spec.rollbackOf`", promotion("waiting", `{"spec":{"rollbackOf":{"name":"x","number":1}}}`)},
+			{"patch `spec.hold`", promotion("waiting", `{"spec":{"hold":{"untilSequence":9}}}`)},
 			{"update (PUT) `spec.number`", put(promotionsResource, admin, teamNamespace, "waiting", nested(int64(9), "spec", "number"))},
 			{"patch labels", promotion("waiting", `{"metadata":{"labels":{"capstan.dev/pipeline-uid":"another"}}}`)},
 			{"patch owners", promotion("waiting", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`)},
@@ -263,6 +288,23 @@ func sections(admin dynamic.Interface) []section {
 			{"update (PUT) status", put(pipelinesResource, admin, teamNamespace, "shop", nested(int64(7), "status", "observedGeneration"), "status")},
 			{"delete", remove(pipelinesResource, teamNamespace, "shop")},
 			{"deletecollection", removeAll(pipelinesResource, teamNamespace)},
+		}},
+		{"promotionrequests.capstan.dev", []request{
+			{"get", get(requestsResource, teamNamespace, "requested")},
+			{"list", list(requestsResource, teamNamespace)},
+			{"watch", watch(requestsResource, teamNamespace)},
+			{"list, all namespaces", list(requestsResource, "")},
+			{"get, another namespace", get(requestsResource, otherNamespace, "requested")},
+			{"create, own name", createRequest(teamNamespace, asWritten)},
+			{"create, the name of another user", createRequest(teamNamespace, func(s *capstanv1.PromotionRequestSpec) { s.By = "someone" })},
+			{"create, another namespace", createRequest(otherNamespace, asWritten)},
+			{"create with `revision` and `rollback`", createRequest(teamNamespace, func(s *capstanv1.PromotionRequestSpec) { s.Rollback = &capstanv1.RollbackRequest{} })},
+			{"patch `spec`", patch(requestsResource, teamNamespace, "requested", `{"spec":{"revision":"6.6.6"}}`)},
+			{"update (PUT) `spec`", put(requestsResource, admin, teamNamespace, "requested", nested("6.6.6", "spec", "revision"))},
+			{"patch status", patch(requestsResource, teamNamespace, "requested", `{"status":{"phase":"Expired"}}`, "status")},
+			{"update (PUT) status", put(requestsResource, admin, teamNamespace, "requested", nested("Expired", "status", "phase"), "status")},
+			{"delete", remove(requestsResource, teamNamespace, "requested")},
+			{"deletecollection", removeAll(requestsResource, teamNamespace)},
 		}},
 		{"promotionwindows.capstan.dev", []request{
 			{"list", list(windowsResource, "")},
@@ -442,6 +484,7 @@ func populate(t *testing.T, plane *controlplane.ControlPlane) {
 	for _, ns := range []string{teamNamespace, otherNamespace} {
 		g.Expect(admin.Create(t.Context(), matrixPipeline(ns, "shop"))).To(Succeed())
 		g.Expect(admin.Create(t.Context(), matrixSecret(ns, "key"))).To(Succeed())
+		g.Expect(admin.Create(t.Context(), matrixRequest(ns, "requested", "admin"))).To(Succeed())
 	}
 	approval := &capstanv1.Approval{By: "alice"}
 	for _, of := range []struct {
@@ -483,5 +526,6 @@ func inForce(t *testing.T, users []actor, clients []dynamic.Interface) {
 	g.Eventually(refused(owner, create(promotionsResource, matrixPromotion(teamNamespace, "new", true)))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(owner, patch(promotionsResource, teamNamespace, "waiting", `{"spec":{"approval":{"by":"another"}}}`))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(owner, patch(promotionsResource, teamNamespace, "waiting", `{"spec":{"overrides":[{"gate":"soak","by":"someone","reason":"x"}]}}`))).WithTimeout(patience).Should(BeTrue())
+	g.Eventually(refused(owner, create(requestsResource, matrixRequest(teamNamespace, "new", "another")))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(hub, patch(pipelinesResource, teamNamespace, "shop", `{"spec":{"suspend":true}}`))).WithTimeout(patience).Should(BeTrue())
 }
