@@ -13,6 +13,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/hub/promotion/measure"
 	"github.com/capstan-hub/capstan/hub/promotionwindow"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
@@ -44,6 +45,16 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &pipelinesv1.Pipeline{}, cache.BlockUntilSynced(false)); err != nil { //nolint:forbidigo // A hub is wired without one.
 		return nil, fmt.Errorf("watching Pipelines: %w", err)
 	}
+	measurer, err := measure.New(measure.Options{
+		// The administrator names the endpoints: one may be a proxy in the hub's own pod.
+		Endpoints: o.CheckEndpoints, AllowLoopback: true, Clock: o.Clock, Registerer: o.Registerer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wiring the endpoints of checks: %w", err)
+	}
+	if err := mgr.Add(measurer); err != nil {
+		return nil, fmt.Errorf("wiring the endpoints of checks: %w", err)
+	}
 	cached := promotions.IndexedClient(mgr.GetClient())
 	pipelines := pipeline.New(pipeline.Options{
 		Client:               cached,
@@ -53,6 +64,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 		Index:                s.index,
 		AppKinds:             o.AppKinds,
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
+		CheckEndpoint:        measurer.Knows,
 		Recorder:             mgr.GetEventRecorder(reporter),
 		Registerer:           o.Registerer,
 		Clock:                o.Clock,
@@ -82,6 +94,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 			notification.New(notification.Options{Client: mgr.GetClient(), Address: o.EventsAddress}),
 		},
 		Holder:     holder(),
+		Measurer:   measurer,
 		StallAfter: o.StallAfter,
 		Retention:  o.PromotionRetention,
 		Keep:       o.PromotionKeep,

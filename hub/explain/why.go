@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -26,7 +27,7 @@ func (f *Facts) first(targets []decision.Target) string {
 func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseAwaitingGates:
-		why := gate.For(f.Pipeline, i).Forecast(gate.FactsOf(f.Pipeline, p, f.Now), p.Spec.Environment, p.WaitsForApproval())
+		why := gate.For(f.Pipeline, i).Of(p).Forecast(gate.FactsOf(f.Pipeline, p, f.Now), p.Spec.Environment, p.WaitsForApproval())
 		if why == "" {
 			return fmt.Sprintf("all gates of %s are open; the hub continues next.", p.Spec.Revision), nil
 		}
@@ -43,7 +44,7 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 		}
 		return fmt.Sprintf("%s has been under way for %s: %s.", p.Spec.Revision, f.ago(p.Status.StartTime), trim(p.Status.Message)), nil
 	case capstanv1.PhaseAwaitingMerge:
-		if closed := gate.FirstClosed(gate.For(f.Pipeline, i).Judge(gate.FactsOf(f.Pipeline, p, f.Now))); closed != nil {
+		if closed := gate.FirstClosed(gate.For(f.Pipeline, i).Of(p).Judge(gate.FactsOf(f.Pipeline, p, f.Now))); closed != nil {
 			return fmt.Sprintf("the pull request of %s is open, and must not be merged yet: %s: %s", p.Spec.Revision, closed.Message, p.Status.URL), nil
 		}
 		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartTime), p.Status.URL), nil
@@ -94,6 +95,18 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 			return upToDate(), nil
 		}
 		return also(fmt.Sprintf("%s is not promoted: it is not verified in %q, from which it comes.", q.Source.Agreed.Revision, source)), nil
+	case decision.SourceHeld:
+		return also(fmt.Sprintf("%s is not promoted: environment %q got it by a rollback or by request. It is promoted when environment %q runs it too, or by a PromotionRequest.",
+			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
+	case decision.Held:
+		if runs, ok := decision.Agree(q.Into.Targets); ok && revision.Same(runs, q.Source.Agreed.Revision) {
+			return upToDate(), nil
+		}
+		return also(fmt.Sprintf("%s is not promoted: a rollback or a request put another revision there. It is held until %q agrees on another revision, or a PromotionRequest asks for one.",
+			q.Source.Agreed.Revision, source)), nil
+	case decision.Requested: // Requests are not explained: their own status says what became of them.
+	case decision.RolledBack:
+		return fmt.Sprintf("it is rolled back to %s next; if this stays, check that the hub runs.", verdict.Revision), nil
 	case decision.Busy: // The promotion is in flight, and is explained instead.
 		return fmt.Sprintf("%s waits for the verification of an earlier revision.", q.Source.Agreed.Revision), nil
 	case decision.NoTargets:
@@ -158,8 +171,12 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseFailed:
 		if decision.FailedInEnvironment(p.Status.Phase, p.Status.Reason) {
-			return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix the application, then release another revision or start the promotion again.",
-				p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
+			why := fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix the application, then release another revision or start the promotion again.",
+				p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message))
+			if s := f.Pipeline.Status.Environments[p.Spec.Environment]; s != nil && s.RollbackAdvice != "" {
+				why += " " + strings.ToUpper(s.RollbackAdvice[:1]) + s.RollbackAdvice[1:] + "."
+			}
+			return why + f.unready(i), retry
 		}
 		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix this, then edit the Pipeline or start the promotion again.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry

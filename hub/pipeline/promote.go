@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,37 +24,72 @@ var errMovedOn = errors.New("the Pipeline or its Promotions changed meanwhile")
 // raceDelay is the wait after a conflict, so that the cache receives the other write.
 const raceDelay = 200 * time.Millisecond
 
-// promote creates the Promotions that are due. The status of p has been written.
-func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen observations, cached []capstanv1.Promotion) error {
+// promote creates the Promotions that are due, and gives PromotionRequests their outcome. The status of p has
+// been written. It returns the time until a request expires that cannot be carried out at present; 0 if none will.
+func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen observations, cached []capstanv1.Promotion) (next time.Duration, err error) {
 	found := r.problems(p)
+	requests, err := r.requestsFor(ctx, client.ObjectKeyFromObject(p))
+	if err != nil {
+		return 0, err
+	}
 	if concernsAll(found) {
-		return nil
+		return r.waiting(ctx, onlyOpen(requests), "waits: correct the Pipeline: "+messages(found))
+	}
+	if err := r.refuseElsewhere(ctx, p, requests); err != nil {
+		return 0, err
 	}
 	var uncached []capstanv1.Promotion
 	for i := 1; i < len(p.Spec.Environments); i++ {
 		env := p.Spec.Environments[i].Name
-		if slices.ContainsFunc(found, func(f problem) bool { return f.environment == env }) {
+		asked := ofEnvironment(requests, env)
+		if invalid := ofEnvironmentProblems(found, env); len(invalid) > 0 {
+			left, err := r.waiting(ctx, onlyOpen(asked), "waits: correct the Pipeline: "+messages(invalid))
+			if err != nil {
+				return 0, err
+			}
+			next = sooner(next, left)
 			continue
 		}
-		if !decision.Decide(decision.QuestionOf(p, seen.targets(), cached, i)).Create {
+		isAsked := slices.ContainsFunc(asked, open)
+		if !isAsked && !decision.Decide(decision.QuestionOf(p, seen.targets(), cached, i)).Create {
 			continue
 		}
 		if uncached == nil {
-			var err error
 			if uncached, err = r.promotionsUncached(ctx, p); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		q := decision.QuestionOf(p, seen.targets(), uncached, i)
+		var due *capstanv1.PromotionRequest
+		if isAsked {
+			if due, q.Request, err = r.request(ctx, p, q, asked, uncached, i); err != nil {
+				return 0, err
+			}
+		}
 		verdict := decision.Decide(q)
+		if due != nil && verdict.Reason != decision.Requested {
+			left, err := r.waiting(ctx, []*capstanv1.PromotionRequest{due}, "waits: the Pipeline is suspended")
+			if err != nil {
+				return 0, err
+			}
+			next = sooner(next, left)
+		}
 		if !verdict.Create {
 			continue
 		}
-		if err := r.create(ctx, p, q, verdict); err != nil {
-			return err
+		if err := r.create(ctx, p, q, verdict, due); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return next, nil
+}
+
+// sooner returns the shorter one of two waits; 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // promotionsUncached returns the Promotions of a Pipeline, read uncached, and errMovedOn if
@@ -85,7 +121,10 @@ func (r *Reconciler) promotionsUncached(ctx context.Context, p *pipelinesv1.Pipe
 
 // create creates the Promotion under the name that only one can have. It returns errMovedOn
 // if the name is taken.
-func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict) error {
+//
+// If it is for a PromotionRequest, that gets its outcome. One that is not written is written by the next
+// reconcile, which finds the request in the ledger.
+func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict, due *capstanv1.PromotionRequest) error {
 	promotion := newPromotion(p, q, v)
 	err := r.Client.Create(ctx, promotion)
 	switch {
@@ -97,7 +136,27 @@ func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q deci
 	r.metrics.created.WithLabelValues(string(v.Reason)).Inc()
 	logger(ctx).Info("promotion created", "environment", q.Into.Name, "revision", v.Revision, "sequence", v.Sequence,
 		"promotion", promotion.Name, "why", v.Reason)
-	return nil
+	if v.RollbackOf != nil {
+		r.Recorder.Eventf(p, promotion, corev1.EventTypeWarning, ReasonRolledBack, "Promote", "Environment %q is rolled back from %s to %s by Promotion %s: %s",
+			q.Into.Name, v.RollbackOf.Revision, v.Revision, promotion.Name, rollbackCause(promotion))
+	}
+	if v.Reason != decision.Requested {
+		return nil
+	}
+	return r.writeRequest(ctx, due, capstanv1.PromotionRequestStatus{
+		Phase: capstanv1.RequestPromoted, Promotion: promotion.Name, Revision: v.Revision, Message: promotedText(promotion.Name),
+	})
+}
+
+// ReasonRolledBack is the reason of the Event that a rollback was created.
+const ReasonRolledBack = "RolledBack"
+
+// rollbackCause says what a rollback was created for.
+func rollbackCause(p *capstanv1.Promotion) string {
+	if by := p.Spec.Request; by != nil {
+		return fmt.Sprintf("%s requested it (%s)", by.By, by.Reason)
+	}
+	return fmt.Sprintf("Promotion %s failed there", p.Spec.RollbackOf.Name)
 }
 
 func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict) *capstanv1.Promotion {
@@ -107,7 +166,7 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 	}
 	from.Targets = targetTexts(p, q.Into.Name)
 	number := q.Into.Ledger.Next()
-	return &capstanv1.Promotion{
+	promotion := &capstanv1.Promotion{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace,
 			Name:      promotions.Name(p.Name, p.UID, q.Into.Name, number),
@@ -129,6 +188,17 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 			Manual:      q.Into.Intent.Manual,
 		},
 	}
+	if v.Reason == decision.Requested {
+		by := q.Request
+		promotion.Spec.Request = &capstanv1.RequestReference{Name: by.Name, UID: by.UID, By: by.By, Reason: by.Reason}
+	}
+	if of := v.RollbackOf; of != nil {
+		promotion.Spec.RollbackOf = &capstanv1.RollbackReference{Name: of.Name, Number: of.Number}
+	}
+	if v.Hold > 0 {
+		promotion.Spec.Hold = &capstanv1.Hold{UntilSequence: v.Hold}
+	}
+	return promotion
 }
 
 // maxTargets is how many targets a Promotion names, for information only.

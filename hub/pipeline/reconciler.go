@@ -75,6 +75,9 @@ type Options struct {
 	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace, and to
 	// its own namespace in the management cluster.
 	NoCrossNamespaceRefs bool
+	// CheckEndpoint returns why a namespace may not use an endpoint of checks; nil if it may. Without
+	// it, endpoints are not looked at.
+	CheckEndpoint func(endpoint, namespace string) error
 	// Recorder of Events.
 	Recorder events.EventRecorder
 	// Registerer of the metrics; not registered if nil.
@@ -128,6 +131,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 		Named("pipeline").
 		For(&pipelinesv1.Pipeline{}).
 		Watches(&capstanv1.Promotion{}, handler.EnqueueRequestsFromMapFunc(pipelineOf), builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
+		Watches(&capstanv1.PromotionRequest{}, handler.EnqueueRequestsFromMapFunc(requestedPipeline)).
 		WatchesRawSource(waker).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
@@ -152,7 +156,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, key, p); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(key)
-			return ctrl.Result{}, nil
+			expires, err := r.withoutPipeline(ctx, key)
+			return ctrl.Result{RequeueAfter: expires}, err
 		}
 		return ctrl.Result{}, fmt.Errorf("reading Pipeline %s: %w", key, err)
 	}
@@ -178,10 +183,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.requeueOnConflict(ctx, p, err)
 	}
 	r.observed.Store(key, p.UID)
-	result, err := r.requeueOnConflict(ctx, p, r.promote(ctx, p, seen, cached))
+	expires, err := r.promote(ctx, p, seen, cached)
+	result, err := r.requeueOnConflict(ctx, p, err)
 	if err != nil || !result.IsZero() {
 		return result, err
 	}
+	next = sooner(next, expires)
 	result.RequeueAfter = next
 	if early(seen) > 0 && (next == 0 || next > nextHold) {
 		result.RequeueAfter = nextHold // See waits.

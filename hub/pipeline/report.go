@@ -51,9 +51,16 @@ func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipel
 		if failed := newlyFailed(before.Status.Environments[env], after.Status.Environments[env]); failed != nil {
 			r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, pipelinesv1.PromotionFailedReason, "Reconcile",
 				"The promotion of %s into environment %q failed (%s): see Promotion %s", failed.Revision, env, failed.Reason, failed.Name)
+			if advice := after.Status.Environments[env].RollbackAdvice; advice != "" {
+				r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, ReasonNotRolledBack, "Reconcile", "%s failed in environment %q, and %s", failed.Revision, env, advice)
+			}
 		}
 	}
 }
+
+// ReasonNotRolledBack is the reason of the Event that a promotion failed in its environment, that rollbacks are
+// configured, and that the hub makes none.
+const ReasonNotRolledBack = "NotRolledBack"
 
 // Reasons of Events that weave's controller uses, for alerts on them.
 const (

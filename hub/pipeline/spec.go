@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 	"github.com/capstan-hub/capstan/strategy"
@@ -79,6 +80,12 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		if err := verify.For(p, i).Err(); err != nil {
 			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 		}
+		if err := decision.RollbackFor(p, i).Err(); err != nil {
+			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+		}
+		for _, err := range r.unknownEndpoints(p, i) {
+			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+		}
 		for _, err := range gate.For(p, i).Errors() {
 			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 		}
@@ -89,6 +96,39 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		}
 	}
 	return found
+}
+
+// unknownEndpoints returns an error for each check of environment i whose endpoint the Pipeline may not use.
+func (r *Reconciler) unknownEndpoints(p *pipelinesv1.Pipeline, i int) []error {
+	if r.CheckEndpoint == nil {
+		return nil
+	}
+	env := &p.Spec.Environments[i]
+	var all []error
+	look := func(path string, checks []pipelinesv1.Check) {
+		for j := range checks {
+			if prometheus := checks[j].Prometheus; prometheus != nil {
+				if err := r.CheckEndpoint(prometheus.Endpoint, p.Namespace); err != nil {
+					all = append(all, fmt.Errorf("%s.checks[%d].prometheus.endpoint (check %q): %w", path, j, checks[j].Name, err))
+				}
+			}
+		}
+	}
+	if gates := p.GatesFor(env); gates != nil {
+		look(pathOf(i, "gates", env.Gates != nil), gates.Checks)
+	}
+	if verification := p.VerificationFor(env); verification != nil {
+		look(pathOf(i, "verification", env.Verification != nil), verification.Checks)
+	}
+	return all
+}
+
+// pathOf returns the path of a part of the spec that an environment may have as its own.
+func pathOf(i int, part string, own bool) string {
+	if own {
+		return fmt.Sprintf("spec.environments[%d].%s", i, part)
+	}
+	return "spec." + part
 }
 
 // errInvalidTarget is the class of errors in the spec of one target.
@@ -123,6 +163,17 @@ func kinds(allowed []schema.GroupKind) string {
 		names[i] = k.String()
 	}
 	return strings.Join(names, ", ")
+}
+
+// ofEnvironmentProblems returns the problems of an environment.
+func ofEnvironmentProblems(found []problem, environment string) []problem {
+	var all []problem
+	for _, f := range found {
+		if f.environment == environment {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // concernsAll returns whether a problem concerns the whole Pipeline.

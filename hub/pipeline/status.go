@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/period"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/truncate"
@@ -102,10 +103,26 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 			if newest.Status.Phase != "" && newest.WaitsForApproval() {
 				status.WaitingApproval.Revision = newest.Spec.Revision
 			}
+			if i > 0 && newest.Status.Phase == capstanv1.PhaseFailed {
+				status.RollbackAdvice = rollbackAdvice(decision.QuestionOf(p, targets, promotions, i))
+			}
 		}
 		all[env.Name] = status
 	}
 	return all
+}
+
+// rollbackAdvice says why a promotion that failed is not rolled back, and how to do so; empty if it is rolled back, or
+// if no rollback is configured.
+func rollbackAdvice(q decision.Question) string {
+	to, why := decision.Rollback(q)
+	switch {
+	case why == "":
+		return ""
+	case to == nil:
+		return fmt.Sprintf("it is not rolled back: %s; create a PromotionRequest for a revision that works", why)
+	}
+	return fmt.Sprintf("it is not rolled back to %s: %s; create a PromotionRequest with rollback: {} to do so", to.Revision, why)
 }
 
 func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus, seen []observation) []pipelinesv1.TargetStatus {
@@ -384,7 +401,7 @@ func starved(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion) *metav1.
 		env := p.Spec.Environments[i].Name
 		if n := decision.LedgerOf(decision.LineOf(p), promotions, env, 0).SupersededSoaking(); n >= starvedAfter {
 			all = append(all, fmt.Sprintf("environment %q got none of the last %d revisions, because %q changed before each had soaked for %s: shorten the soak, or release less often",
-				env, n, p.Spec.Environments[i-1].Name, gate.Duration(soak.For)))
+				env, n, p.Spec.Environments[i-1].Name, period.Text(soak.For)))
 		}
 	}
 	if len(all) == 0 {

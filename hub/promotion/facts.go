@@ -49,6 +49,7 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	if v.rules, err = rulesFor(ctx, r.Client, v.pipeline, p); err != nil {
 		return v, err
 	}
+	v.rules = r.measured(p, v.rules)
 	if i := placeOf(v.pipeline, p); i > 0 {
 		v.verification = verify.For(v.pipeline, i)
 	}
@@ -117,6 +118,7 @@ func rulesFor(ctx context.Context, reader client.Reader, pipeline *pipelinesv1.P
 	if i := placeOf(pipeline, p); i > 0 {
 		rules = gate.For(pipeline, i)
 	}
+	rules = rules.Of(p)
 	var list capstanv1.PromotionWindowList
 	if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return rules, fmt.Errorf("listing PromotionWindows: %w", err)
@@ -195,11 +197,15 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	f.EnvironmentRemoved = env == nil
 	f.PromotionRemoved = env != nil && v.pipeline.PromotionFor(env) == nil
 	_, f.Rejected = v.rules.Rejected(p.Spec.Revision)
-	f.SourceChanged = env != nil && source != p.Spec.Source.Environment
+	outOfTurn := decision.EntryOf(p).OutOfTurn() // It did not come from what the source runs.
+	f.SourceChanged = env != nil && source != p.Spec.Source.Environment && (!outOfTurn || source == "")
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
 		runs, agrees := decision.Agree(decision.TargetsOf(env, status))
 		f.Runs = agrees && revision.Same(runs, p.Spec.Revision)
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
+	}
+	if outOfTurn {
+		return f
 	}
 	f.SourceFailed = v.sourceFailed(p)
 	if agreed := v.sourceAgreed(p); agreed != nil && !v.pruned() && !v.rules.SoakInvalid() {
@@ -225,7 +231,7 @@ func (v view) verdict(p *capstanv1.Promotion) verify.Verdict {
 	if t := p.Status.Trial; t == nil || t.Phase != p.Status.Phase {
 		return verify.Open
 	}
-	return v.verification.Judge(p.Status.Trial)
+	return v.verification.Judge(p.Status.Trial, p.Status.Checks)
 }
 
 // movedOn returns whether the environment agreed, since the promotion was created, on a

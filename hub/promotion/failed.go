@@ -208,7 +208,7 @@ func (r *Reconciler) tryAgain(ctx context.Context, p *capstanv1.Promotion, v vie
 // checkFailed checks the pull request of a failed promotion. Only its end changes the
 // promotion: the next try finds out whether an open one can be used.
 func (r *Reconciler) checkFailed(ctx context.Context, way strategy.Follower, p *capstanv1.Promotion, v view, leave func()) error {
-	result, err := check(ctx, way, p, leave)
+	result, err := checkPullRequest(ctx, way, p, leave)
 	if err != nil {
 		return ctx.Err() // The cause of the failure still holds, or another one.
 	}

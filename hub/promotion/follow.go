@@ -64,7 +64,7 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 		return withoutPlace()
 	}
 	next := r.follows.checked(p)
-	result, err := check(ctx, way, p, leave)
+	result, err := checkPullRequest(ctx, way, p, leave)
 	if ctx.Err() != nil {
 		return ctrl.Result{}, ctx.Err()
 	}
@@ -95,9 +95,9 @@ func (r *Reconciler) follow(ctx context.Context, p *capstanv1.Promotion, v view)
 	return r.sooner(next, p), nil
 }
 
-// check calls Follow, and leaves its place also if Follow panics. An attempt that is due takes
+// checkPullRequest calls Follow, and leaves its place also if Follow panics. An attempt that is due takes
 // a place of its own.
-func check(ctx context.Context, way strategy.Follower, p *capstanv1.Promotion, leave func()) (strategy.Result, error) {
+func checkPullRequest(ctx context.Context, way strategy.Follower, p *capstanv1.Promotion, leave func()) (strategy.Result, error) {
 	defer leave()
 	return way.Follow(ctx, p.DeepCopy())
 }

@@ -67,6 +67,9 @@ func (v view) noteSoak(p *capstanv1.Promotion) {
 	case v.rules.SoakInvalid(): // It is judged when the spec is corrected.
 	case soak == nil:
 		p.Status.SoakedSeconds = 0
+	case p.Spec.Request != nil && (v.ledger.Succeeded(p.Spec.Revision) || p.Status.SoakedSeconds >= int64(soak.For/time.Second)):
+		// It was promoted here before; the source, which runs another one, need not prove it again.
+		p.Status.SoakedSeconds = max(p.Status.SoakedSeconds, int64(soak.For/time.Second))
 	case agreed == nil || !revision.Same(agreed.Revision, p.Spec.Revision):
 	case agreed.Soak == nil || time.Duration(agreed.Soak.Seconds)*time.Second < soak.For:
 		p.Status.SoakedSeconds = 0
@@ -110,6 +113,7 @@ func (v view) showGates(p *capstanv1.Promotion) {
 	results := v.rules.Judge(gate.FactsOf(v.pipeline, p, v.now))
 	wasClosed := slices.ContainsFunc(s.Gates, isClosed)
 	s.Gates = gateStatuses(s.Gates, results, now)
+	s.Checks = keepChecks(s.Checks, v.rules.Checks(gate.FactsOf(v.pipeline, p, v.now)), now)
 	closed := gate.FirstClosed(results)
 	if closed == nil {
 		s.ExpectedTime = nil
@@ -191,7 +195,7 @@ func (v view) untilJudged(p *capstanv1.Promotion) time.Duration {
 		if r.Change.IsZero() || left <= 0 {
 			continue
 		}
-		if r.Type != capstanv1.SoakGate && !r.Open() {
+		if r.Type != capstanv1.SoakGate && r.Type != capstanv1.CheckGate && !r.Open() {
 			left += spread(p.UID)
 		}
 		next = min(next, left)
@@ -274,6 +278,7 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	if v.rules, err = rulesFor(ctx, m.r.APIReader, pipeline, m.p); err != nil {
 		return err
 	}
+	v.rules = m.r.measured(m.p, v.rules)
 	if v.suspended() {
 		return held(reasonSuspended, suspendedMessage(m.p))
 	}
@@ -283,7 +288,7 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	if _, is := v.rules.Rejected(m.p.Spec.Revision); is {
 		return held(string(decision.RevisionRejected), sentence(m.p, decision.RevisionRejected))
 	}
-	if pipeline != nil && v.sourceFailed(m.p) {
+	if pipeline != nil && !decision.EntryOf(m.p).OutOfTurn() && v.sourceFailed(m.p) {
 		return held(string(decision.SourceFailed), sentence(m.p, decision.SourceFailed))
 	}
 	v.noteSoak(m.p)
@@ -302,6 +307,8 @@ func (m *permission) removed(v view) decision.PhaseReason {
 	switch env, source := v.environment(m.p.Spec.Environment); {
 	case env == nil:
 		return decision.EnvironmentRemoved
+	case source != "" && decision.EntryOf(m.p).OutOfTurn():
+		return ""
 	case source != m.p.Spec.Source.Environment:
 		return decision.SourceChanged
 	}

@@ -25,6 +25,7 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 	noteRetry(p)
 	v.noteSoak(p)
 	r.noteTrial(p, v)
+	r.noteChecks(p, v)
 	for range maxSteps {
 		phase, why, moved := decision.Next(p.Status.Phase, v.facts(p, outcome))
 		if !moved {
@@ -56,6 +57,7 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 		}
 	}
 	noteOtherApprovals(p, now)
+	noteIgnoredRetry(p, v)
 	if p.Status.Phase == capstanv1.PhasePromoting && v.suspended() {
 		p.Status.Reason, p.Status.Message = reasonSuspended, suspendedMessage(p)
 	}
@@ -86,7 +88,7 @@ func (r *Reconciler) enter(p *capstanv1.Promotion, phase capstanv1.PromotionPhas
 		s.CarriedOutTime = &now
 	}
 	if phase == capstanv1.PhaseVerifying { // What failed before, such as a look at the pull request, has no meaning any more.
-		s.VerifyTime, s.Secret, s.Failure = &now, nil, nil
+		s.VerifyTime, s.Secret, s.Failure, s.Checks = &now, nil, nil, nil
 	}
 	if phase.Finished() {
 		s.FinishTime = &now
@@ -138,7 +140,7 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		return "the pull request was closed unmerged; the hub opens it again when there is a new revision, or when spec.retry is raised"
 	case decision.Verified:
 		return fmt.Sprintf("every target of environment %q runs %s, which is verified there", env, revision)
-	case decision.RolloutDeadline, decision.Degraded, decision.Inconclusive: // The verification says why: endTrial.
+	case decision.RolloutDeadline, decision.Degraded, decision.VerificationFailed, decision.Inconclusive: // The verification says why: endTrial.
 		return ""
 	case decision.Impossible, decision.Retried, decision.SecretChanged:
 		return ""
@@ -161,6 +163,13 @@ func (r *Reconciler) conditions(p *capstanv1.Promotion, now metav1.Time) {
 		set(capstanv1.ReadyCondition, metav1.ConditionFalse, p.Status.Reason, p.Status.Message)
 	case capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying, "":
 		set(capstanv1.ReadyCondition, metav1.ConditionUnknown, string(p.Status.Phase), p.Status.Message)
+	}
+	if p.Status.IgnoredRetry > p.Status.Retry && p.Status.Phase.Finished() {
+		set(capstanv1.RetryIgnoredCondition, metav1.ConditionTrue, "Replaced", fmt.Sprintf(
+			"spec.retry has no effect: a promotion with a higher number replaced this one; to promote %s into environment %q again, create a PromotionRequest with pipeline: %s, environment: %s and revision: %s",
+			p.Spec.Revision, p.Spec.Environment, p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision))
+	} else {
+		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.RetryIgnoredCondition)
 	}
 	if gateReport(p) == nil {
 		meta.RemoveStatusCondition(&p.Status.Conditions, capstanv1.GatesNotShownCondition)

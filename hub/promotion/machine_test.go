@@ -413,7 +413,7 @@ func (s *script) fill(list listID, into client.ObjectList) error {
 		for _, id := range s.machine.lists[list] {
 			l.Items = append(l.Items, *s.machine.promotion(id).DeepCopy())
 		}
-	case *capstanv1.PromotionWindowList: // There are none.
+	case *capstanv1.PromotionWindowList, *capstanv1.PromotionRequestList: // There are none.
 	case *pipelinesv1.PipelineList: // The first reconcile of a process passes on all demand.
 	default:
 		panic(fmt.Sprintf("a list of %T", into))

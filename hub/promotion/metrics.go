@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/check"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
@@ -20,6 +21,8 @@ type metrics struct {
 	attemptSeconds *prometheus.HistogramVec
 	gateWait       *prometheus.HistogramVec
 	overrides      *prometheus.CounterVec
+	measurements   *prometheus.CounterVec
+	rollbacks      *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -44,18 +47,30 @@ func newMetrics() *metrics {
 		}, []string{"strategy"}),
 		gateWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "capstan_gate_wait_seconds",
-			Help:    "How long a gate of a promotion was closed before it opened, by type of gate (Soak, Window, PromotionWindow, Reject).",
+			Help:    "How long a gate of a promotion was closed before it opened, by type of gate (Soak, Window, PromotionWindow, Check, Reject).",
 			Buckets: []float64{1, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600},
 		}, []string{"gate"}),
 		overrides: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_overrides_total",
-			Help: "Gates of promotions that spec.overrides opened, by type of gate (Soak, Window, PromotionWindow, Reject).",
+			Help: "Gates of promotions that spec.overrides opened, by type of gate (Soak, Window, PromotionWindow, Check, Reject).",
 		}, []string{"gate"}),
+		measurements: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_check_measurements_total",
+			Help: "Measurements of checks of promotions, by type (cel, prometheus) and result (Pass, Fail, NoData, Error). A cel check of a gate is judged at each step and is not counted.",
+		}, []string{"type", "result"}),
+		rollbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_rollbacks_total",
+			Help: "Rollbacks that ended, by trigger (failure, request) and phase (Succeeded, Failed, Rejected, Superseded).",
+		}, []string{"trigger", "phase"}),
 	}
 }
 
+func (m *metrics) measured(kind string, r check.Result) {
+	m.measurements.WithLabelValues(kind, string(r.Verdict)).Inc()
+}
+
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.ended, m.leadSeconds, m.attempts, m.attemptSeconds, m.gateWait, m.overrides}
+	return []prometheus.Collector{m.ended, m.leadSeconds, m.attempts, m.attemptSeconds, m.gateWait, m.overrides, m.measurements, m.rollbacks}
 }
 
 // count counts a promotion that has just entered its phase. The label reason is bounded:
@@ -65,6 +80,13 @@ func (m *metrics) count(p *capstanv1.Promotion) {
 		return
 	}
 	m.ended.WithLabelValues(string(p.Status.Phase), p.Status.Reason).Inc()
+	if p.Spec.RollbackOf != nil {
+		trigger := "failure"
+		if p.Spec.Request != nil {
+			trigger = "request"
+		}
+		m.rollbacks.WithLabelValues(trigger, string(p.Status.Phase)).Inc()
+	}
 	if p.Status.Phase == capstanv1.PhaseSucceeded {
 		m.leadSeconds.Observe(p.Status.FinishTime.Sub(p.CreationTimestamp.Time).Seconds())
 	}
@@ -76,7 +98,7 @@ const collectTimeout = 5 * time.Second
 var (
 	underWay = prometheus.NewDesc("capstan_promotions_under_way", "Promotions under way, by phase.", []string{"phase"}, nil)
 	oldest   = prometheus.NewDesc("capstan_promotion_oldest_seconds", "Age of the oldest promotion under way, by phase; use it for alerts.", []string{"phase"}, nil)
-	closed   = prometheus.NewDesc("capstan_gates_closed", "Gates that hold a promotion under way, by type of gate (Soak, Window, PromotionWindow, Reject).", []string{"gate"}, nil)
+	closed   = prometheus.NewDesc("capstan_gates_closed", "Gates that hold a promotion under way, by type of gate (Soak, Window, PromotionWindow, Check, Reject).", []string{"gate"}, nil)
 	stalled  = prometheus.NewDesc("capstan_promotions_stalled", "Promotions with the condition Stalled: under way for too long, or failed.", nil, nil)
 )
 

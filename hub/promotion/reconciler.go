@@ -87,6 +87,8 @@ type Options struct {
 	Keep int
 	// Recorder of Events.
 	Recorder events.EventRecorder
+	// Measurer of the queries of checks; without one they cannot be measured.
+	Measurer Measurer
 	// Registerer of the metrics; not registered if nil.
 	Registerer prometheus.Registerer
 	Clock      clock.WithTicker
@@ -100,6 +102,7 @@ type Reconciler struct {
 	shown   *shown
 	waits   *waits
 	trials  trials
+	checks  *checks
 	tenants *tenants
 	secrets *secretwatch.Source
 	ledgers *ledgers
@@ -119,7 +122,7 @@ func New(o Options) *Reconciler {
 		o.Retention = DefaultRetention
 	}
 	return &Reconciler{
-		Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), shown: newShown(o.Clock), waits: newWaits(o.Clock), tenants: newTenants(perTenant),
+		Options: o, metrics: newMetrics(), follows: newFollows(o.Clock), shown: newShown(o.Clock), waits: newWaits(o.Clock), checks: newChecks(), tenants: newTenants(perTenant),
 		secrets: secretwatch.NewSource(o.Metadata, withoutSecrets), ledgers: newLedgers(),
 	}
 }
@@ -144,6 +147,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.gated), builder.WithPredicates(relabelled)).
 		WatchesRawSource(r.secrets).
 		WatchesRawSource(r.tenants).
+		WatchesRawSource(r.checks).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -263,6 +267,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if left := r.untilVerdict(p, v); left > 0 {
 		result = within(result, left)
 	}
+	if left := r.measureChecks(p, v); left > 0 {
+		result = within(result, left)
+	}
 	if again > 0 {
 		result = within(result, again)
 	}
@@ -308,6 +315,7 @@ func (r *Reconciler) forget(p types.UID) {
 	r.shown.forget(p)
 	r.waits.forget(p)
 	r.trials.forget(p)
+	r.checks.forget(p)
 }
 
 // over returns whether a promotion has ended and needs no reconcile: it is settled, or it

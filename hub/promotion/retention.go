@@ -18,6 +18,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/internal/promotions"
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 const (
@@ -38,6 +39,10 @@ const (
 	// for that time.
 	keepAtLeast = time.Hour
 )
+
+// keptSucceeded is of how many distinct revisions the newest promotion that succeeded is kept: of the one that
+// runs, and of the one to which a rollback goes back.
+const keptSucceeded = 2
 
 // ledgers are the names of the Pipelines that Promotions exist for. The Pipelines
 // themselves may not exist any more.
@@ -78,7 +83,9 @@ func (r *Reconciler) retain(ctx context.Context) error {
 		var err error
 		select {
 		case <-passes.C():
-			managed, err = r.Retain(ctx)
+			if managed, err = r.Retain(ctx); err == nil {
+				err = r.RetainRequests(ctx)
+			}
 		case <-clearing.C():
 			if len(managed) > 0 {
 				err = r.ClearManagedFields(ctx, managed[0])
@@ -169,7 +176,14 @@ func (r *Reconciler) uidOf(ctx context.Context, name types.NamespacedName) (type
 	return pipeline.UID, nil
 }
 
+// deleteOld deletes a promotion, and before it the request that caused it: a request without its promotion could
+// look as if it had not been carried out.
 func (r *Reconciler) deleteOld(ctx context.Context, p *capstanv1.Promotion) error {
+	if by := p.Spec.Request; by != nil {
+		if err := r.deleteRequest(ctx, types.NamespacedName{Namespace: p.Namespace, Name: by.Name}, by.UID); err != nil {
+			return err
+		}
+	}
 	doomed := &capstanv1.Promotion{}
 	doomed.Namespace, doomed.Name = p.Namespace, p.Name
 	err := r.Client.Delete(ctx, doomed, client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion})
@@ -182,6 +196,34 @@ func (r *Reconciler) deleteOld(ctx context.Context, p *capstanv1.Promotion) erro
 		return fmt.Errorf("deleting the old Promotion %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	log.FromContext(ctx).Info("old promotion deleted", "promotion", p.Namespace+"/"+p.Name, "finished", p.Status.FinishTime, "retention", r.Retention, "keep", r.Keep)
+	return nil
+}
+
+func (r *Reconciler) deleteRequest(ctx context.Context, key types.NamespacedName, uid types.UID) error {
+	doomed := &capstanv1.PromotionRequest{}
+	doomed.Namespace, doomed.Name = key.Namespace, key.Name
+	if err := r.Client.Delete(ctx, doomed, client.Preconditions{UID: &uid}); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting the old PromotionRequest %s: %w", key, err)
+	}
+	return nil
+}
+
+// RetainRequests deletes the requests that caused no promotion when they are as old as promotions may get. The others
+// are deleted with their promotion.
+func (r *Reconciler) RetainRequests(ctx context.Context) error {
+	var list capstanv1.PromotionRequestList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing PromotionRequests: %w", err)
+	}
+	for i := range list.Items {
+		request := &list.Items[i]
+		if s := request.Status; s.Promotion != "" || s.FinishTime == nil || r.Clock.Since(s.FinishTime.Time) < r.Retention {
+			continue
+		}
+		if err := r.deleteRequest(ctx, client.ObjectKeyFromObject(request), request.UID); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -214,12 +256,14 @@ func (r *Reconciler) outdated(all []capstanv1.Promotion, uid types.UID) []*capst
 }
 
 // outdatedIn returns the promotions to delete, of those of one Pipeline into one environment
-// in the order of their numbers, the highest first. If the Pipeline needs them, two are
-// always kept: the newest, for the numbering, and the newest that brought its revision, which
-// shows that the state of the environment was promoted.
+// in the order of their numbers, the highest first. If the Pipeline needs them, some are
+// always kept: the newest, for the numbering; the newest that brought its revision, which
+// shows that the state of the environment was promoted; the newest that succeeded with another
+// revision, to which a rollback goes back; and the newest that holds the environment.
 func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*capstanv1.Promotion {
 	var outdated []*capstanv1.Promotion
-	finished, brought := 0, false
+	finished, brought, holds := 0, false, false
+	var succeeded []string
 	for i, p := range list {
 		if !p.Status.Phase.Finished() || p.Status.FinishTime == nil {
 			continue
@@ -227,9 +271,16 @@ func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*cap
 		finished++
 		newestBrought := !brought && decision.EntryOf(p).Brought()
 		brought = brought || newestBrought
+		other := p.Status.Phase == capstanv1.PhaseSucceeded && len(succeeded) < keptSucceeded &&
+			!slices.ContainsFunc(succeeded, func(s string) bool { return revision.Same(s, p.Spec.Revision) })
+		if other {
+			succeeded = append(succeeded, p.Spec.Revision)
+		}
+		newestHold := !holds && decision.EntryOf(p).Holds()
+		holds = holds || newestHold
 		age := r.Clock.Since(p.Status.FinishTime.Time)
 		tooMany := r.Keep > 0 && finished > r.Keep && age >= keepAtLeast && !r.mayBeOpen(p)
-		kept := needed && (i == 0 || newestBrought)
+		kept := needed && (i == 0 || newestBrought || other || newestHold)
 		if (age >= r.Retention || tooMany) && !kept {
 			outdated = append(outdated, p)
 		}

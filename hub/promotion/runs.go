@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
 // A promotion is carried out in runs. status.retry identifies the present one: it is the
@@ -35,6 +37,14 @@ func noteRetry(p *capstanv1.Promotion) {
 		s.Retry = p.Spec.Retry
 	case p.Spec.Retry > max(s.Retry, s.IgnoredRetry):
 		s.IgnoredRetry = p.Spec.Retry
+	}
+}
+
+// noteIgnoredRetry records a raise of spec.retry of a promotion that has finished and was replaced: what it would
+// promote again was put aside on purpose, such as by a rollback. A PromotionRequest is the way to do so.
+func noteIgnoredRetry(p *capstanv1.Promotion, v view) {
+	if retryDue(p) && v.pipeline != nil && v.ledger.Outranks(decision.EntryOf(p)) {
+		p.Status.IgnoredRetry = p.Spec.Retry
 	}
 }
 
@@ -134,8 +144,11 @@ func approvalRequired(p *capstanv1.Promotion) string {
 // an approval, that has no effect.
 func (r *Reconciler) reportIneffective(ctx context.Context, before, p *capstanv1.Promotion) {
 	if ignored := p.Status.IgnoredRetry; ignored > before.Status.IgnoredRetry {
-		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "RetryIgnored", "Retry",
-			"spec.retry was raised to %d before the promotion had finished; this has no effect: raise it again after the end", ignored)
+		message := fmt.Sprintf("spec.retry was raised to %d before the promotion had finished; this has no effect: raise it again after the end", ignored)
+		if c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.RetryIgnoredCondition); c != nil {
+			message = c.Message
+		}
+		r.Recorder.Eventf(p, nil, corev1.EventTypeWarning, "RetryIgnored", "Retry", "%s", cut(message))
 		log.FromContext(ctx).Info("a raise of spec.retry is ignored", "retry", ignored, "run", p.Status.Retry, "phase", before.Status.Phase)
 	}
 	for i := range p.Status.OtherApprovals {

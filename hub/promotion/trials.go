@@ -131,7 +131,7 @@ func (t trial) status() *capstanv1.Trial {
 // mustStore returns whether sums have to be stored after the last ones: the state or the verdict changed,
 // or too much would be lost if the hub ended.
 func mustStore(last, now *capstanv1.Trial, rules verify.Rules) bool {
-	if last == nil || last.Phase != now.Phase || last.State != now.State || rules.Judge(last) != rules.Judge(now) {
+	if last == nil || last.Phase != now.Phase || last.State != now.State || rules.JudgeTime(last) != rules.JudgeTime(now) {
 		return true
 	}
 	return time.Duration(now.ObservedSeconds-last.ObservedSeconds)*time.Second >= rules.StoreEvery(now.Phase)
@@ -163,7 +163,7 @@ func (r *Reconciler) showTrial(p *capstanv1.Promotion, v view) {
 	t, runs := r.trials.of(p)
 	p.Status.Message = v.verification.Waits(p, runs && (t.Now() == soak.Unobserved || t.Now() == soak.Progressing))
 	var expected time.Time
-	if runs && t.Now() == soak.Ready {
+	if runs && t.Now() == soak.Ready && (len(v.verification.Checks()) == 0 || t.Sums().Ready < v.verification.Required()) {
 		expected = r.Clock.Now().Add(max(0, v.verification.Required()-t.Sums().Ready))
 	}
 	p.Status.ExpectedTime = keepTime(p.Status.ExpectedTime, expected)
@@ -210,6 +210,8 @@ func (v view) endTrial(p *capstanv1.Promotion, why decision.PhaseReason, now met
 		verdict = verify.Late
 	case decision.Degraded:
 		verdict = verify.Degraded
+	case decision.VerificationFailed:
+		verdict = verify.ChecksFailed
 	case decision.Inconclusive:
 		verdict = verify.Inconclusive
 	default:

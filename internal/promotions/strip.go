@@ -94,7 +94,7 @@ func (s *Stripper) strip(p *capstanv1.Promotion) {
 	p.Status.Conditions = nil
 	p.Status.Secret = nil
 	p.Status.Gates, p.Status.GatesCloseTime, p.Status.GatesOpenTime, p.Status.ExpectedTime, p.Status.GatesShown = nil, nil, nil, nil, nil
-	p.Status.Trial = nil
+	p.Status.Trial, p.Status.Checks = nil, nil
 	if p.Status.Withdrawn || p.Spec.Strategy.PullRequest == nil {
 		p.Status.PullRequest = nil
 	}

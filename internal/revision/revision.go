@@ -35,6 +35,35 @@ func Content(revision string) string {
 // Same returns whether two revisions have the same content.
 func Same(a, b string) bool { return a == b || Content(a) == Content(b) }
 
+// Distance is which number of two semantic versions differs first.
+type Distance string
+
+// Distances.
+const (
+	MajorChange Distance = "Major"
+	MinorChange Distance = "Minor"
+	PatchChange Distance = "Patch"
+)
+
+// Change returns which number of two versions differs first; PatchChange if only what follows the numbers
+// does. It is false unless both are semantic versions.
+func Change(a, b string) (Distance, bool) {
+	from, err := semver.NewVersion(a)
+	if err != nil {
+		return "", false
+	}
+	to, err := semver.NewVersion(b)
+	switch {
+	case err != nil:
+		return "", false
+	case from.Major() != to.Major():
+		return MajorChange, true
+	case from.Minor() != to.Minor():
+		return MinorChange, true
+	}
+	return PatchChange, true
+}
+
 // Older returns whether a is an older version than b. It is false unless both are semantic versions.
 func Older(a, b string) bool {
 	older, err := semver.NewVersion(a)

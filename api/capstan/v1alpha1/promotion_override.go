@@ -11,6 +11,8 @@ const (
 	GateReject = "reject"
 	// GatePromotionWindows are the PromotionWindows that select the promotion.
 	GatePromotionWindows = "promotion-windows"
+	// GateChecks are the checks of the Pipeline.
+	GateChecks = "checks"
 )
 
 // GateOverridden is the reason in status.gates of a gate that is open because of an override.
@@ -20,9 +22,9 @@ const GateOverridden = "Overridden"
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an override cannot be changed"
 type Override struct {
-	// Gate that is open: soak, windows or promotion-windows.
+	// Gate that is open: soak, windows, promotion-windows or checks.
 	// +required
-	// +kubebuilder:validation:Enum=soak;windows;promotion-windows
+	// +kubebuilder:validation:Enum=soak;windows;promotion-windows;checks
 	Gate string `json:"gate"`
 
 	// By is the user name of the caller. It must be the caller's own name.

@@ -231,7 +231,7 @@ type PromotionStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// Conditions are Ready, Stalled, NotInGit and GatesNotShown.
+	// Conditions are Ready, Stalled, NotInGit, GatesNotShown and RetryIgnored.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -325,6 +325,14 @@ type PromotionStatus struct {
 	// +optional
 	Trial *Trial `json:"trial,omitempty"`
 
+	// Checks of the gates as they were measured last or, from Verifying on, those of the
+	// verification.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Checks []CheckStatus `json:"checks,omitempty"`
+
 	// Attempt is the newest attempt to execute the promotion. The hub writes it before
 	// the attempt begins.
 	// +optional
@@ -360,7 +368,7 @@ type PromotionStatus struct {
 }
 
 // GateType names a kind of gate.
-// +kubebuilder:validation:Enum=Soak;Window;PromotionWindow;Reject
+// +kubebuilder:validation:Enum=Soak;Window;PromotionWindow;Check;Reject
 type GateType string
 
 // Types of gates.
@@ -371,6 +379,8 @@ const (
 	WindowGate GateType = "Window"
 	// PromotionWindowGate are the PromotionWindows that select the promotion.
 	PromotionWindowGate GateType = "PromotionWindow"
+	// CheckGate are the checks of the gates.
+	CheckGate GateType = "Check"
 	// RejectGate is spec.reject of the Pipeline, if it is invalid.
 	RejectGate GateType = "Reject"
 )
@@ -511,6 +521,9 @@ const (
 	// GatesNotShownCondition of a Promotion is True while the commit status capstan/gates
 	// cannot be set at its open pull request. It is absent otherwise.
 	GatesNotShownCondition = "GatesNotShown"
+	// RetryIgnoredCondition of a Promotion is True while spec.retry was raised after another
+	// promotion had replaced it. It is absent otherwise.
+	RetryIgnoredCondition = "RetryIgnored"
 	// NotInGitCondition of a Promotion that succeeded is True while its pull request stays
 	// open because the base branch does not have the revision. It is absent otherwise.
 	NotInGitCondition = "NotInGit"

@@ -133,7 +133,8 @@ type PromotionRequestList struct {
 	Items           []PromotionRequest `json:"items"`
 }
 
-// RequestReference identifies a PromotionRequest by its name and UID.
+// RequestReference identifies a PromotionRequest by its name and UID, and says who created it: the Promotion is
+// kept for longer.
 type RequestReference struct {
 	// Name of the PromotionRequest.
 	// +required
@@ -144,6 +145,16 @@ type RequestReference struct {
 	// UID of the PromotionRequest.
 	// +required
 	UID types.UID `json:"uid"`
+
+	// By is the user who created it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	By string `json:"by,omitempty"`
+
+	// Reason that the user gave.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason,omitempty"`
 }
 
 // RollbackReference identifies a Promotion by its name and its number.

@@ -23,6 +23,13 @@ type Gates struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Windows []Window `json:"windows,omitempty"`
+
+	// Checks must pass. They are measured when the other gates are open, or soon will be.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Checks []Check `json:"checks,omitempty"`
 }
 
 // Soak is a time that the source environment must be healthy with a revision.

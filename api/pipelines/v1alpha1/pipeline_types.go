@@ -36,6 +36,11 @@ type PipelineSpec struct {
 	// +optional
 	Verification *Verification `json:"verification,omitempty"`
 
+	// Rollback says what happens when a revision failed in an environment after its roll-out. It
+	// applies to the environments that have no rollback of their own.
+	// +optional
+	Rollback *Rollback `json:"rollback,omitempty"`
+
 	// Reject lists revisions that are not promoted: single ones, such as 1.4.2, and ranges of
 	// semantic versions, such as ">=2.0.0 <2.0.3", which include prereleases. A promotion of
 	// such a revision that was not merged or sent yet is superseded. When a revision is taken
@@ -76,6 +81,10 @@ type Environment struct {
 	// Verification replaces the whole verification of the pipeline for this environment.
 	// +optional
 	Verification *Verification `json:"verification,omitempty"`
+
+	// Rollback replaces the whole rollback of the pipeline for this environment.
+	// +optional
+	Rollback *Rollback `json:"rollback,omitempty"`
 }
 
 // Target is a namespace in a cluster.
@@ -240,6 +249,11 @@ type EnvironmentStatus struct {
 	// Promotion is the newest promotion into this environment.
 	// +optional
 	Promotion *PromotionSummary `json:"promotion,omitempty"`
+
+	// RollbackAdvice says to which revision the environment can be rolled back after its newest
+	// promotion failed, and why the hub does not do so. It is set if rollbacks are configured.
+	// +optional
+	RollbackAdvice string `json:"rollbackAdvice,omitempty"`
 }
 
 // AgreedRevision is a revision that all targets of an environment ran at the same time.
@@ -338,6 +352,14 @@ type TargetStatus struct {
 	// earlier version wrote, and never written.
 	// +optional
 	FormerObservedAt *metav1.Time `json:"observedAt,omitempty"`
+}
+
+// Fresh returns whether the other fields are current: the target was observed, is not stale, and was read
+// without an error. An error about a target that was observed and is not stale means that the application
+// does not exist. This is a known state, so the target is fresh and runs nothing.
+func (s *TargetStatus) Fresh() bool {
+	absent := s.Observed() != nil && s.Revision == "" && !s.Ready
+	return !s.Stale && (s.Error == "" || absent)
 }
 
 // Pipeline promotes the revision of one application from environment to environment.

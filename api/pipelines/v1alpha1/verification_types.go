@@ -32,6 +32,14 @@ type Verification struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	RolloutDeadline string `json:"rolloutDeadline,omitempty"`
+
+	// Checks must pass after the roll-out, in addition to the time of for. The promotion fails
+	// when one of them fails several times in sequence (VerificationFailed).
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Checks []Check `json:"checks,omitempty"`
 }
 
 // VerificationFor returns the verification of an environment: its own, else that of the pipeline. It

@@ -85,22 +85,24 @@ func Revisions(targets []Target) []string {
 // during a roll-out.
 //
 // If the status was lost, the highest sequence is read from outbound: the Promotions whose
-// source is the environment.
+// source is the environment. A hold of them is kept: the revision that it keeps out is not known.
 func Record(last *pipelinesv1.AgreedRevision, targets []Target, outbound []Entry) *pipelinesv1.AgreedRevision {
 	agreed, ok := Agree(targets)
 	if !ok {
 		return last
 	}
+	var held int64
 	if last == nil {
 		last = &pipelinesv1.AgreedRevision{}
 		for _, e := range outbound {
 			if e.Sequence > last.Sequence {
 				last = &pipelinesv1.AgreedRevision{Revision: e.Revision, Sequence: e.Sequence}
 			}
+			held = max(held, e.Hold)
 		}
 	}
 	if revision.Same(last.Revision, agreed) {
 		return last
 	}
-	return &pipelinesv1.AgreedRevision{Revision: agreed, Sequence: last.Sequence + 1}
+	return &pipelinesv1.AgreedRevision{Revision: agreed, Sequence: max(last.Sequence+1, held)}
 }

@@ -18,6 +18,8 @@ type Environment struct {
 	Intent *Intent
 	// Verified is whether a revision must be verified in the environment before it is promoted further.
 	Verified bool
+	// Rollback says what happens when a revision failed in the environment.
+	Rollback RollbackRules
 	// Ledger of the promotions into the environment.
 	Ledger Ledger
 }
@@ -47,6 +49,11 @@ type Question struct {
 	// Qualified is whether the newest promotion is in flight and its revision has soaked, and the
 	// source did not go back since.
 	Qualified bool
+	// Request is the PromotionRequest for the environment that is due; nil if none is.
+	Request *Request
+	// RollbackTo is the promotion that succeeded before the newest one, with another revision that is not
+	// rejected; nil if there is none.
+	RollbackTo *Entry
 }
 
 // Verdict is the answer to a Question.
@@ -55,9 +62,14 @@ type Verdict struct {
 	Create bool
 	// Reason is the name of the row that decided.
 	Reason Reason
-	// Revision and Sequence of the candidate, if Create is set.
+	// Revision to promote, and Sequence of the candidate, if Create is set. Sequence is 0 for a request
+	// and a rollback.
 	Revision string
 	Sequence int64
+	// Hold is the sequence of the source up to which the promotion keeps other revisions out; 0 for none.
+	Hold int64
+	// RollbackOf is the promotion that is rolled back; nil if the promotion is no rollback.
+	RollbackOf *Entry
 }
 
 // Reason names a row of the decision table.
@@ -70,7 +82,11 @@ const (
 	SourceNotAgreed     Reason = "SourceNotAgreed"
 	SourceMadeByHand    Reason = "SourceMadeByHand"
 	SourceNotVerified   Reason = "SourceNotVerified"
+	SourceHeld          Reason = "SourceHeld"
+	Requested           Reason = "Requested"
+	RolledBack          Reason = "RolledBack"
 	Busy                Reason = "Busy"
+	Held                Reason = "Held"
 	NoTargets           Reason = "NoTargets"
 	EnvironmentNotFresh Reason = "EnvironmentNotFresh"
 	UpToDate            Reason = "UpToDate"
@@ -100,18 +116,34 @@ var decisionTable = []decisionRow{
 	{NoPromotion, "the environment has no promotion", false,
 		"The Pipeline only shows which revisions run in the environment.",
 		func(q Question) bool { return q.Into.Intent == nil }},
-	{Busy, "the newest promotion is Verifying, for the application that the Pipeline names", false,
-		"A verification ends with a verdict: another number does not replace it.",
+	{Requested, "a PromotionRequest for the environment is due, and the environment has targets", true,
+		"A user requested the promotion. What the source runs does not matter.",
+		func(q Question) bool { return q.Request != nil && len(q.Into.Targets) > 0 }},
+	{RolledBack, "the newest promotion failed in the environment, is no rollback, and spec.rollback permits one", true,
+		"The last revision that succeeded before is promoted again, once.",
+		func(q Question) bool { to, why := Rollback(q); return to != nil && why == "" }},
+	{Busy, "the newest promotion is Verifying, or is a rollback or by request and in flight, for the application that the Pipeline names", false,
+		"A verification ends with a verdict, and a rollback or a request is carried out: another revision of the source does not replace it.",
 		func(q Question) bool {
 			n := q.Into.Ledger.Newest()
-			return n != nil && !n.Former && n.Phase == capstanv1.PhaseVerifying && n.Intent.App == q.Into.Intent.App
+			return n != nil && !n.Former && n.Intent.App == q.Into.Intent.App &&
+				(n.Phase == capstanv1.PhaseVerifying || n.OutOfTurn() && !n.Phase.Finished())
 		}},
+	{Held, "a rollback or a request holds the environment, and the source did not agree on another revision since", false,
+		"What the source runs was replaced on purpose.",
+		held},
 	{SourceNotAgreed, "the source's targets are not all fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
 		func(q Question) bool { _, ok := Agree(q.Source.Targets); return !ok || q.Source.Agreed == nil }},
 	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it", false,
 		"A revision that was changed outside the pipeline is not promoted.",
 		func(q Question) bool { return !promotable(q) }},
+	{SourceHeld, "the source's revision came there by a rollback or by request, and the first environment does not run it", false,
+		"An exception in one environment is not promoted to the next one.",
+		func(q Question) bool {
+			brought := q.Source.Ledger.LastBrought()
+			return !ofFirst(q) && brought != nil && brought.OutOfTurn()
+		}},
 	{SourceNotVerified, "the source has a verification, and the last promotion that arrived there is not for its revision or was not verified", false,
 		"A revision that was not verified, or that failed, is not promoted further.",
 		func(q Question) bool {
@@ -231,7 +263,17 @@ func Decide(q Question) Verdict {
 			continue
 		}
 		v := Verdict{Create: row.create, Reason: row.reason}
-		if row.create {
+		switch {
+		case !row.create:
+		case row.reason == Requested:
+			v.Revision, v.RollbackOf, v.Hold = q.Request.Revision, q.Request.RollbackOf, q.Into.Ledger.Hold(q.Source.Name)
+			if q.Source.Agreed != nil {
+				v.Hold = max(v.Hold, q.Source.Agreed.Sequence)
+			}
+		case row.reason == RolledBack:
+			n := q.Into.Ledger.Newest()
+			v.Revision, v.RollbackOf, v.Hold = q.RollbackTo.Revision, n, max(q.Into.Ledger.Hold(q.Source.Name), n.Sequence)
+		default:
 			v.Revision, v.Sequence = q.Source.Agreed.Revision, q.Source.Agreed.Sequence
 		}
 		return v

@@ -28,7 +28,14 @@ func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capsta
 	}
 	q.SameOrigin = sameOrigin(p, promotions, q)
 	q.Ahead = ahead(LineOf(p), promotions, q)
+	q.Into.Rollback = RollbackFor(p, i)
 	rules := gate.For(p, i)
+	if n := q.Into.Ledger.Newest(); n != nil && q.Into.Intent != nil && q.Into.Rollback.concern() {
+		q.RollbackTo = q.Into.Ledger.LastSucceeded(q.Into.Intent.App, n.Revision, func(revision string) bool {
+			_, is := rules.Rejected(revision)
+			return is
+		})
+	}
 	if q.Source.Agreed != nil {
 		_, q.Rejected = rules.Rejected(q.Source.Agreed.Revision)
 	}
@@ -70,10 +77,7 @@ func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []cap
 // TargetsOf returns the targets of an environment as Pipeline.status shows them: one for
 // each target of the spec, in its order. status may be nil.
 //
-// A target is fresh if it was observed, is not stale, and was read without an error. An
-// error about a target that was observed and is not stale means that the application does
-// not exist. This is a known state, so the target is fresh and runs nothing. A target that
-// the status does not show yet is not fresh.
+// A target that the status does not show yet is not fresh.
 func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStatus) []Target {
 	targets := make([]Target, len(env.Targets))
 	if status == nil {
@@ -81,8 +85,7 @@ func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStat
 	}
 	for j := range targets[:min(len(targets), len(status.Targets))] {
 		s := &status.Targets[j]
-		absent := s.Observed() != nil && s.Revision == "" && !s.Ready
-		targets[j] = Target{Fresh: !s.Stale && (s.Error == "" || absent), Ready: s.Ready, Progressing: s.Progressing, Revision: s.Revision}
+		targets[j] = Target{Fresh: s.Fresh(), Ready: s.Ready, Progressing: s.Progressing, Revision: s.Revision}
 	}
 	return targets
 }

@@ -27,6 +27,8 @@ func (i Intent) Equal(j Intent) bool { return equality.Semantic.DeepEqual(i, j) 
 
 // Entry is one Promotion, with the fields that the tables read.
 type Entry struct {
+	// Name of the Promotion.
+	Name     string
 	Number   int64
 	Revision string
 	// Sequence of the source environment's agreement.
@@ -47,7 +49,19 @@ type Entry struct {
 	Soaked time.Duration
 	// BusyUntil is when the newest attempt ends at the latest, if it has no outcome yet.
 	BusyUntil time.Time
+	// Request is the UID of the PromotionRequest that caused it; empty if none did.
+	Request types.UID
+	// RollbackOf is the number of the promotion that it rolls back; 0 if it is no rollback.
+	RollbackOf int64
+	// Hold is the sequence of the source up to which it keeps other revisions out; 0 for none.
+	Hold int64
 }
+
+// Rollback returns whether the promotion puts an earlier revision back.
+func (e Entry) Rollback() bool { return e.RollbackOf > 0 }
+
+// OutOfTurn returns whether a request or a failure caused the promotion, and not a new revision of the source.
+func (e Entry) OutOfTurn() bool { return e.Request != "" || e.Rollback() }
 
 // Brought returns whether the promotion brought its revision into the environment: it
 // succeeded, or it was carried out and the end of the roll-out was not observed, because
@@ -62,6 +76,7 @@ func (e Entry) Brought() bool {
 // EntryOf returns the Entry of a Promotion.
 func EntryOf(p *capstanv1.Promotion) Entry {
 	e := Entry{
+		Name:     p.Name,
 		Number:   p.Spec.Number,
 		Revision: p.Spec.Revision,
 		Sequence: p.Spec.Source.Sequence,
@@ -74,6 +89,15 @@ func EntryOf(p *capstanv1.Promotion) Entry {
 		Created:    p.CreationTimestamp.Time,
 		Pipeline:   p.Spec.Pipeline.UID,
 		Soaked:     time.Duration(p.Status.SoakedSeconds) * time.Second,
+	}
+	if p.Spec.Request != nil {
+		e.Request = p.Spec.Request.UID
+	}
+	if p.Spec.RollbackOf != nil {
+		e.RollbackOf = p.Spec.RollbackOf.Number
+	}
+	if p.Spec.Hold != nil {
+		e.Hold = p.Spec.Hold.UntilSequence
 	}
 	if a := p.Status.Attempt; a != nil && a.Error == "" {
 		e.BusyUntil = a.NextAttemptTime.Time

@@ -115,6 +115,7 @@ const (
 	RolloutDeadline    PhaseReason = "RolloutDeadline"
 	Verified           PhaseReason = "Verified"
 	Degraded           PhaseReason = "Degraded"
+	VerificationFailed PhaseReason = "VerificationFailed"
 	Inconclusive       PhaseReason = "Inconclusive"
 )
 
@@ -125,7 +126,9 @@ func FailedInEnvironment(phase capstanv1.PromotionPhase, reason string) bool {
 }
 
 // judged returns whether a reason is that of a verification that failed.
-func judged(reason string) bool { return reason == string(Degraded) || reason == string(Inconclusive) }
+func judged(reason string) bool {
+	return reason == string(Degraded) || reason == string(VerificationFailed) || reason == string(Inconclusive)
+}
 
 // Judged returns whether a promotion in a phase and its reason was verified without success.
 func Judged(phase capstanv1.PromotionPhase, reason string) bool {
@@ -212,7 +215,9 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.Verdict == verify.Late }},
 	{in(capstanv1.PhaseVerifying), "the environment has no verification any more", capstanv1.PhaseSucceeded, RolledOut,
 		func(f Facts) bool { return !f.Verification }},
-	{in(capstanv1.PhaseVerifying), "the environment was healthy for long enough", capstanv1.PhaseSucceeded, Verified,
+	{in(capstanv1.PhaseVerifying), "a check failed as often in sequence as it may not", capstanv1.PhaseFailed, VerificationFailed,
+		func(f Facts) bool { return f.Verdict == verify.ChecksFailed }},
+	{in(capstanv1.PhaseVerifying), "the environment was healthy for long enough, and all checks have passed", capstanv1.PhaseSucceeded, Verified,
 		func(f Facts) bool { return f.Verdict == verify.Verified }},
 	{in(capstanv1.PhaseVerifying), "a target was not ready, or ran another revision, for longer than tolerated", capstanv1.PhaseFailed, Degraded,
 		func(f Facts) bool { return f.Verdict == verify.Degraded }},

@@ -22,7 +22,9 @@ type ClusterWindow struct {
 	namespaces   labels.Selector
 	pipelines    labels.Selector
 	environments []string
-	wrong        error
+	// rollbacks is whether the window applies to rollbacks.
+	rollbacks bool
+	wrong     error
 }
 
 // clusterWindows are the ClusterWindows that select an environment. windows, named and wrong have the
@@ -42,6 +44,7 @@ func ParseWindow(w *capstanv1.PromotionWindow) *ClusterWindow {
 	c := &ClusterWindow{
 		named:        named{w.Name, w.Spec.Reason, w.Spec.TimeZone},
 		environments: w.Spec.Environments,
+		rollbacks:    blocksRollbacks(&w.Spec),
 	}
 	var wrong [3]error
 	c.namespaces, wrong[0] = selector(w.Spec.NamespaceSelector, "spec.namespaceSelector")
@@ -54,6 +57,18 @@ func ParseWindow(w *capstanv1.PromotionWindow) *ClusterWindow {
 		c.window = closedFor(w.Spec.Type)
 	}
 	return c
+}
+
+// blocksRollbacks returns whether a PromotionWindow applies to rollbacks. One that stops everything does, unless it
+// says otherwise.
+func blocksRollbacks(s *capstanv1.PromotionWindowSpec) bool {
+	switch s.Rollbacks {
+	case capstanv1.AllowRollbacks:
+		return false
+	case capstanv1.BlockRollbacks:
+		return true
+	}
+	return s.Type != pipelinesv1.AllowWindow && s.Schedule == "" && s.From == "" && s.Until == ""
 }
 
 // closedFor returns a window that takes the place of one that is not valid.
@@ -102,6 +117,9 @@ func (c *ClusterWindow) Selects(p *pipelinesv1.Pipeline, environment string, nam
 func (r Rules) Within(windows []*ClusterWindow, p *pipelinesv1.Pipeline, environment string, namespace labels.Set) Rules {
 	r.cluster, r.judged = &clusterWindows{}, &verdicts{}
 	for _, w := range windows {
+		if r.rollback && !w.rollbacks {
+			continue
+		}
 		if w.Selects(p, environment, namespace) {
 			r.cluster.windows = append(r.cluster.windows, w.window)
 			r.cluster.named = append(r.cluster.named, w.named)
@@ -116,7 +134,7 @@ func (r Rules) Within(windows []*ClusterWindow, p *pipelinesv1.Pipeline, environ
 func (r Rules) judgeCluster(f Facts) *Result {
 	g := &Result{Name: capstanv1.GatePromotionWindows, Type: capstanv1.PromotionWindowGate}
 	if r.cluster == nil {
-		recorded := f.recorded()
+		recorded := f.recorded(capstanv1.GatePromotionWindows)
 		if recorded == nil {
 			return nil
 		}
@@ -143,12 +161,12 @@ func (r Rules) judgeCluster(f Facts) *Result {
 	return g
 }
 
-// recorded returns what the status of the promotion says about PromotionWindows; nil for nothing.
-func (f Facts) recorded() *capstanv1.GateStatus {
+// recorded returns what the status of the promotion says about a gate; nil for nothing.
+func (f Facts) recorded(gate string) *capstanv1.GateStatus {
 	if f.Promotion == nil {
 		return nil
 	}
-	i := slices.IndexFunc(f.Promotion.Status.Gates, func(g capstanv1.GateStatus) bool { return g.Name == capstanv1.GatePromotionWindows })
+	i := slices.IndexFunc(f.Promotion.Status.Gates, func(g capstanv1.GateStatus) bool { return g.Name == gate })
 	if i < 0 {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/period"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/window"
 )
@@ -30,6 +31,16 @@ const (
 	ReasonFrozen = "Frozen"
 	// ReasonOutsideWindow: no window of type Allow is active.
 	ReasonOutsideWindow = "OutsideWindow"
+	// ReasonChecksPassed: all checks pass.
+	ReasonChecksPassed = "ChecksPassed"
+	// ReasonCheckPending: a check was not measured often enough yet.
+	ReasonCheckPending = "CheckPending"
+	// ReasonCheckFailed: a check fails.
+	ReasonCheckFailed = "CheckFailed"
+	// ReasonCheckNoData: a check has no data to judge.
+	ReasonCheckNoData = "CheckNoData"
+	// ReasonCheckError: a check cannot be measured.
+	ReasonCheckError = "CheckError"
 	// ReasonInvalidGate: the spec of the gate is invalid.
 	ReasonInvalidGate = "InvalidGate"
 	// ReasonOverridden: the gate is open because of spec.overrides of the promotion.
@@ -49,15 +60,17 @@ type Facts struct {
 	// Soaked is how long the revision soaked before the source left it (PromotionStatus.SoakedSeconds).
 	Soaked time.Duration
 	// Promotion whose gates are judged: its overrides, and what its status says about
-	// PromotionWindows to those who do not know them.
+	// PromotionWindows and checks to those who do not know them.
 	Promotion *capstanv1.Promotion
+	// Pipeline of the promotion, for checks of its targets; nil if it was deleted.
+	Pipeline *pipelinesv1.Pipeline
 }
 
 // FactsOf returns what the gates of a promotion are judged by. p is its Pipeline; nil if it was deleted.
 func FactsOf(p *pipelinesv1.Pipeline, promotion *capstanv1.Promotion, now time.Time) Facts {
 	f := Facts{
 		Now: now, Source: promotion.Spec.Source.Environment, Revision: promotion.Spec.Revision,
-		Soaked: time.Duration(promotion.Status.SoakedSeconds) * time.Second, Promotion: promotion,
+		Soaked: time.Duration(promotion.Status.SoakedSeconds) * time.Second, Promotion: promotion, Pipeline: p,
 	}
 	if p == nil {
 		return f
@@ -102,6 +115,12 @@ func (r Rules) Judge(f Facts) []Result {
 	}
 	if g := r.judgeCluster(f); g != nil {
 		all = append(all, *g)
+	}
+	switch {
+	case r.wrongChecks != nil:
+		all = append(all, invalid(capstanv1.GateChecks, capstanv1.CheckGate, "correct the Pipeline", r.wrongChecks))
+	case len(r.checks) > 0:
+		all = append(all, r.judgeChecks(f))
 	}
 	for i := range all {
 		all[i] = f.overridden(all[i])
@@ -164,12 +183,12 @@ func (s *Soak) Done(f Facts) bool {
 func (s *Soak) judge(f Facts) Result {
 	counted, status := f.soaked()
 	g := Result{Name: capstanv1.GateSoak, Type: capstanv1.SoakGate, State: capstanv1.GateClosed}
-	needs := fmt.Sprintf("environment %q must be healthy with %s for %s", f.Source, f.Revision, Duration(s.For))
+	needs := fmt.Sprintf("environment %q must be healthy with %s for %s", f.Source, f.Revision, period.Text(s.For))
 	runs := f.Agreed != nil && revision.Same(f.Agreed.Revision, f.Revision)
 	switch {
 	case counted >= s.For:
 		g.State, g.Reason = capstanv1.GateOpen, ReasonSoaked
-		g.Message = fmt.Sprintf("environment %q was healthy with %s for %s", f.Source, f.Revision, Duration(s.For))
+		g.Message = fmt.Sprintf("environment %q was healthy with %s for %s", f.Source, f.Revision, period.Text(s.For))
 	case !runs:
 		g.Reason, g.Message = ReasonSourceRunsAnother, needs+", and does not run it"
 	case status == nil:
@@ -177,7 +196,7 @@ func (s *Soak) judge(f Facts) Result {
 	case status.CountedTime != nil:
 		g.Reason, g.Message, g.Change = ReasonSoaking, needs, status.CountedTime.Add(s.For-counted)
 	case status.State == pipelinesv1.SoakUnready:
-		g.Reason, g.Message = ReasonSourceUnready, fmt.Sprintf("%s, and is not ready; after %s the time starts again", needs, Duration(s.Tolerate))
+		g.Reason, g.Message = ReasonSourceUnready, fmt.Sprintf("%s, and is not ready; after %s the time starts again", needs, period.Text(s.Tolerate))
 	default:
 		g.Reason, g.Message = ReasonSoakPaused, needs+"; the time does not count while a target is reconciled or cannot be observed"
 	}
@@ -213,8 +232,17 @@ func (r *Result) close(by named, kind window.Type, called string) {
 }
 
 // Expected returns when all gates are open if nothing changes: the targets of the source stay
-// healthy and nothing is edited. It is zero if that is not known, and not after now if they are open.
+// healthy, checks that were not measured pass, and nothing is edited. It is zero if that is not known, and
+// not after now if they are open.
 func (r Rules) Expected(f Facts) time.Time {
+	if !f.has(capstanv1.GateChecks) && !r.checksMayPass(f) {
+		return time.Time{}
+	}
+	return r.expectedOthers(f)
+}
+
+// expectedOthers returns when all gates but the checks are open, as Expected does.
+func (r Rules) expectedOthers(f Facts) time.Time {
 	if r.wrongReject != nil || r.wrongSoak != nil && !f.has(capstanv1.GateSoak) || r.wrongWindows != nil && !f.has(capstanv1.GateWindows) {
 		return time.Time{}
 	}
@@ -237,7 +265,7 @@ func (r Rules) Expected(f Facts) time.Time {
 	case r.cluster != nil && len(r.cluster.windows) > 0:
 		groups = append(groups, r.cluster.windows)
 	case r.cluster == nil:
-		recorded := f.recorded()
+		recorded := f.recorded(capstanv1.GatePromotionWindows)
 		if recorded != nil && recorded.State != capstanv1.GateOpen {
 			if f.Promotion.Status.ExpectedTime == nil {
 				return time.Time{}
@@ -278,10 +306,13 @@ func (r Rules) Forecast(f Facts, environment string, approval bool) string {
 		if status != nil && status.CountedTime != nil {
 			counted += max(0, f.Now.Sub(status.CountedTime.Time))
 		}
-		parts = append(parts, fmt.Sprintf("soaked %s of %s", Duration(min(counted, r.soak.For)), Duration(r.soak.For)))
+		parts = append(parts, fmt.Sprintf("soaked %s of %s", period.Text(min(counted, r.soak.For)), period.Text(r.soak.For)))
 	}
 	if closed != nil && (closed.Type != capstanv1.SoakGate || closed.State == capstanv1.GateInvalid) {
 		parts = append(parts, closed.Message)
+	}
+	if closed != nil && closed.Type != capstanv1.CheckGate && len(r.checks) > 0 && !f.has(capstanv1.GateChecks) {
+		parts = append(parts, "checks must pass")
 	}
 	if approval {
 		parts = append(parts, "needs an approval")
@@ -327,20 +358,4 @@ func in(at time.Time, zone string) string {
 		zone, place = "UTC", time.UTC
 	}
 	return at.In(place).Format("Mon 2006-01-02 15:04") + " " + zone
-}
-
-// Duration returns a duration as users write it: 2h, 90m, 1h10m0s without its zeros.
-func Duration(d time.Duration) string {
-	s := d.Truncate(time.Second).String()
-	if s == "0s" {
-		return s
-	}
-	s = strings.TrimSuffix(s, "m0s")
-	if s != d.Truncate(time.Second).String() {
-		s += "m"
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

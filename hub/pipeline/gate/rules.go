@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/check"
+	"github.com/capstan-hub/capstan/internal/period"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/window"
 )
@@ -35,8 +38,14 @@ type Rules struct {
 	windows []*window.Window
 	named   []named
 	// wrong are the errors of the spec, by the type of gate that they make invalid.
-	wrongSoak, wrongWindows, wrongReject error
-	rejected                             revision.Rejected
+	wrongSoak, wrongWindows, wrongChecks, wrongReject error
+	rejected                                          revision.Rejected
+	checks                                            []check.Check
+	// measured are the states of the queries among the checks, if they are known (Measured).
+	measured      []capstanv1.CheckStatus
+	knowsMeasured bool
+	// rollback is whether they are for a rollback (Of).
+	rollback bool
 	// cluster are the PromotionWindows, if they are known (Within).
 	cluster *clusterWindows
 	// judged has the last verdicts about windows: a promotion is judged several times at one instant.
@@ -47,6 +56,7 @@ type Rules struct {
 type verdicts struct {
 	at           time.Time
 	own, cluster *window.Verdict
+	checks       []capstanv1.CheckStatus
 }
 
 // of returns the verdicts of an instant.
@@ -77,13 +87,13 @@ func (r Rules) SoakInvalid() bool { return r.wrongSoak != nil }
 
 // Empty returns whether there are no gates.
 func (r Rules) Empty() bool {
-	return r.soak == nil && len(r.windows) == 0 && r.wrongSoak == nil && r.wrongWindows == nil && r.wrongReject == nil && r.cluster.empty()
+	return r.soak == nil && len(r.windows) == 0 && len(r.checks) == 0 && r.Errors() == nil && r.cluster.empty()
 }
 
 // Errors returns what is invalid, with the path of each field and what to do; nil if all is valid.
 func (r Rules) Errors() []error {
 	var all []error
-	for _, err := range []error{r.wrongReject, r.wrongSoak, r.wrongWindows} {
+	for _, err := range []error{r.wrongReject, r.wrongSoak, r.wrongWindows, r.wrongChecks} {
 		if err != nil {
 			all = append(all, err)
 		}
@@ -100,6 +110,7 @@ func Parse(g *pipelinesv1.Gates, path string) Rules {
 	if g.Soak != nil {
 		r.soak, r.wrongSoak = parseSoak(g.Soak, path+".soak")
 	}
+	r.checks, r.wrongChecks = check.Parse(g.Checks, path+".checks")
 	seen := map[string]bool{}
 	for i := range g.Windows {
 		at := fmt.Sprintf("%s.windows[%d]", path, i)
@@ -137,34 +148,30 @@ func For(p *pipelinesv1.Pipeline, i int) Rules {
 	return r
 }
 
+// Of returns the rules that apply to a promotion. A rollback is not held by what a new revision must prove, and
+// not by the windows of the Pipeline: it ends an incident. PromotionWindows decide themselves (Within).
+func (r Rules) Of(p *capstanv1.Promotion) Rules {
+	if p.Spec.RollbackOf == nil {
+		return r
+	}
+	return Rules{rollback: true, rejected: r.rejected, wrongReject: r.wrongReject, judged: &verdicts{}}
+}
+
 // Rejected returns the entry of spec.reject that contains a revision.
 func (r Rules) Rejected(revision string) (entry string, is bool) { return r.rejected.Has(revision) }
 
 func parseSoak(s *pipelinesv1.Soak, path string) (*Soak, error) {
-	length, err := ParseDuration(s.For, minSoak, MaxSoak)
+	length, err := period.Parse(s.For, minSoak, MaxSoak)
 	if err != nil {
 		return nil, fmt.Errorf("%s.for: %w", path, err)
 	}
 	tolerate := defaultTolerate
 	if s.Tolerate != "" {
-		if tolerate, err = ParseDuration(s.Tolerate, 0, MaxSoak); err != nil {
+		if tolerate, err = period.Parse(s.Tolerate, 0, MaxSoak); err != nil {
 			return nil, fmt.Errorf("%s.tolerate: %w", path, err)
 		}
 	}
 	return &Soak{For: length, Tolerate: tolerate}, nil
-}
-
-// ParseDuration parses a duration of a spec: in whole seconds, within limits. The error says what is
-// wrong with it.
-func ParseDuration(text string, least, most time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration, such as 2h or 90m", text)
-	case d < least || d > most || d%time.Second != 0:
-		return 0, fmt.Errorf("%s is not from %s to %s, in whole seconds", text, Duration(least), Duration(most))
-	}
-	return d, nil
 }
 
 // parseWindow makes a window. Except for texts that are no time or duration, the error is a

@@ -2,11 +2,14 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/check"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/internal/period"
 	"github.com/capstan-hub/capstan/internal/soak"
 )
 
@@ -26,6 +29,7 @@ type Rules struct {
 	required, tolerate, deadline time.Duration
 	// rollout is the deadline of the roll-out; 0 for none.
 	rollout time.Duration
+	checks  []check.Check
 	wrong   error
 }
 
@@ -42,6 +46,8 @@ const (
 	Verified Verdict = "Verified"
 	// Degraded: a target was unready, or ran another revision, for longer than tolerated.
 	Degraded Verdict = "Degraded"
+	// ChecksFailed: a check failed as often as it may not.
+	ChecksFailed Verdict = "ChecksFailed"
 	// Inconclusive: the deadline passed without another verdict.
 	Inconclusive Verdict = "Inconclusive"
 )
@@ -76,15 +82,18 @@ func Parse(v *pipelinesv1.Verification, path string) Rules {
 			continue
 		}
 		var err error
-		if *d.to, err = gate.ParseDuration(d.text, d.least, d.most); err != nil {
+		if *d.to, err = period.Parse(d.text, d.least, d.most); err != nil {
 			return Rules{set: true, wrong: fmt.Errorf("%s.%s: %w", path, d.field, err)}
 		}
+	}
+	if r.checks, r.wrong = check.Parse(v.Checks, path+".checks"); r.wrong != nil {
+		return Rules{set: true, wrong: r.wrong}
 	}
 	switch {
 	case r.deadline == 0:
 		r.deadline = 2*r.required + deadlineAfter
 	case r.deadline <= r.required:
-		return Rules{set: true, wrong: fmt.Errorf("%s.deadline: %s is not longer than for (%s): no revision could be verified", path, v.Deadline, gate.Duration(r.required))}
+		return Rules{set: true, wrong: fmt.Errorf("%s.deadline: %s is not longer than for (%s): no revision could be verified", path, v.Deadline, period.Text(r.required))}
 	}
 	return r
 }
@@ -107,8 +116,34 @@ func (r Rules) Counts(phase capstanv1.PromotionPhase) bool {
 	}
 }
 
-// Judge returns the verdict about a trial; it may be nil.
-func (r Rules) Judge(t *capstanv1.Trial) Verdict {
+// Checks returns the checks of the verification.
+func (r Rules) Checks() []check.Check { return r.checks }
+
+// Judge returns the verdict about a trial, which may be nil, and the states of the checks.
+func (r Rules) Judge(t *capstanv1.Trial, checks []capstanv1.CheckStatus) Verdict {
+	if t == nil || t.Phase != capstanv1.PhaseVerifying || !r.Counts(t.Phase) || len(r.checks) == 0 {
+		return r.JudgeTime(t)
+	}
+	passed := true
+	for _, c := range r.checks {
+		i := slices.IndexFunc(checks, func(s capstanv1.CheckStatus) bool { return s.Name == c.Name })
+		if i >= 0 && check.Failed(&checks[i]) {
+			return ChecksFailed
+		}
+		passed = passed && i >= 0 && check.Passed(&checks[i])
+	}
+	verdict := r.JudgeTime(t)
+	if verdict != Verified || passed {
+		return verdict
+	}
+	if t.ObservedSeconds >= int64(r.deadline/time.Second) {
+		return Inconclusive
+	}
+	return Open
+}
+
+// JudgeTime returns the verdict about a trial as if all checks had passed.
+func (r Rules) JudgeTime(t *capstanv1.Trial) Verdict {
 	if t == nil || !r.Counts(t.Phase) {
 		return Open
 	}
@@ -146,7 +181,9 @@ func (r Rules) Left(phase capstanv1.PromotionPhase, t soak.Trial) time.Duration 
 	}
 	at(r.deadline - sums.Observed)
 	if t.Now() == soak.Ready {
-		at(r.required - sums.Ready)
+		if sums.Ready < r.required { // Else it waits for checks.
+			at(r.required - sums.Ready)
+		}
 	} else {
 		at(r.tolerate + time.Second - sums.Unready) // The status has whole seconds.
 	}
@@ -172,11 +209,36 @@ func (r Rules) Waits(p *capstanv1.Promotion, paused bool) string {
 	case r.wrong != nil:
 		return fmt.Sprintf("the verification of environment %q cannot be judged: correct %v", env, r.wrong)
 	case paused:
-		return fmt.Sprintf("environment %q must be ready with %s for %s in all; the time does not count while a target is reconciled or cannot be observed", env, revision, gate.Duration(r.required))
+		return fmt.Sprintf("environment %q must be ready with %s for %s in all; the time does not count while a target is reconciled or cannot be observed", env, revision, period.Text(r.required))
+	case r.JudgeTime(p.Status.Trial) == Verified && len(r.checks) > 0:
+		return fmt.Sprintf("environment %q was ready with %s for long enough; %s", env, revision, r.pending(p.Status.Checks))
 	case t != nil && t.State == capstanv1.TrialUnready:
-		return fmt.Sprintf("a target of environment %q is not ready, or does not run %s; after %s the promotion fails", env, revision, gate.Duration(r.tolerate))
+		return fmt.Sprintf("a target of environment %q is not ready, or does not run %s; after %s the promotion fails", env, revision, period.Text(r.tolerate))
 	}
-	return fmt.Sprintf("every target of environment %q runs %s, and must be ready for %s in all", env, revision, gate.Duration(r.required))
+	text := fmt.Sprintf("every target of environment %q runs %s, and must be ready for %s in all", env, revision, period.Text(r.required))
+	if why := r.pending(p.Status.Checks); why != "" {
+		text += "; " + why
+	}
+	return text
+}
+
+// pending says what the first check that has not passed waits for; empty if all have passed.
+func (r Rules) pending(checks []capstanv1.CheckStatus) string {
+	for _, c := range r.checks {
+		i := slices.IndexFunc(checks, func(s capstanv1.CheckStatus) bool { return s.Name == c.Name })
+		switch {
+		case i < 0 || checks[i].Verdict == "":
+			return fmt.Sprintf("check %q was not measured yet", c.Name)
+		case check.Passed(&checks[i]):
+		case checks[i].Verdict == capstanv1.CheckPass:
+			return fmt.Sprintf("check %q must pass %d times in sequence", c.Name, c.Passes)
+		case checks[i].Verdict == capstanv1.CheckFail:
+			return fmt.Sprintf("check %q fails: %s; after %d failures in sequence the promotion fails", c.Name, checks[i].Message, c.Failures)
+		default:
+			return fmt.Sprintf("check %q has no result: %s", c.Name, checks[i].Message)
+		}
+	}
+	return ""
 }
 
 // Failed says why a promotion failed in its verification, or before it.
@@ -185,11 +247,21 @@ func (r Rules) Failed(p *capstanv1.Promotion, v Verdict) string {
 	again := fmt.Sprintf("; it is promoted no further; release another revision, or raise spec.retry of Promotion %s to try it again", p.Name)
 	switch v {
 	case Late:
-		return fmt.Sprintf("not every target of environment %q runs %s %s after the roll-out began: see the application there; if it arrives later, it is verified then", env, revision, gate.Duration(r.rollout))
+		return fmt.Sprintf("not every target of environment %q runs %s %s after the roll-out began: see the application there; if it arrives later, it is verified then", env, revision, period.Text(r.rollout))
 	case Degraded:
-		return fmt.Sprintf("a target of environment %q was not ready, or did not run %s, for more than %s after the roll-out%s", env, revision, gate.Duration(r.tolerate), again)
+		return fmt.Sprintf("a target of environment %q was not ready, or did not run %s, for more than %s after the roll-out%s", env, revision, period.Text(r.tolerate), again)
+	case ChecksFailed:
+		for i := range p.Status.Checks {
+			if c := &p.Status.Checks[i]; check.Failed(c) {
+				return fmt.Sprintf("check %q of environment %q failed with %s: %s%s", c.Name, env, revision, c.Message, again)
+			}
+		}
+		return fmt.Sprintf("a check of environment %q failed with %s%s", env, revision, again)
 	case Inconclusive:
-		return fmt.Sprintf("environment %q was not ready with %s for %s in all within %s%s", env, revision, gate.Duration(r.required), gate.Duration(r.deadline), again)
+		if why := r.pending(p.Status.Checks); why != "" && r.JudgeTime(p.Status.Trial) != Degraded {
+			return fmt.Sprintf("the verification of %s in environment %q has no verdict after %s: %s%s", revision, env, period.Text(r.deadline), why, again)
+		}
+		return fmt.Sprintf("environment %q was not ready with %s for %s in all within %s%s", env, revision, period.Text(r.required), period.Text(r.deadline), again)
 	case Open, Verified:
 	}
 	return ""

@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		r := Parse(&v, "spec.verification")
 		g.Expect(r.Err()).To(MatchError(wrong))
 		g.Expect(r.Set()).To(BeTrue())
-		g.Expect(r.Judge(&capstanv1.Trial{Phase: capstanv1.PhaseVerifying, ReadySeconds: 1 << 40})).To(Equal(Open), "nothing is decided until it is corrected")
+		g.Expect(r.JudgeTime(&capstanv1.Trial{Phase: capstanv1.PhaseVerifying, ReadySeconds: 1 << 40})).To(Equal(Open), "nothing is decided until it is corrected")
 	}
 	p := &pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{
 		Verification: &pipelinesv1.Verification{For: "1h"},
@@ -62,7 +62,7 @@ func TestJudgeAndLeft(t *testing.T) {
 			g.Expect(left).To(Equal(tc.left))
 			judge := func(d time.Duration) Verdict {
 				s := trial.At(now.Add(d)).Sums()
-				return r.Judge(&capstanv1.Trial{Phase: tc.phase, State: capstanv1.TrialState(s.State),
+				return r.JudgeTime(&capstanv1.Trial{Phase: tc.phase, State: capstanv1.TrialState(s.State),
 					ReadySeconds: int64(s.Ready.Seconds()), UnreadySeconds: int64(s.Unready.Seconds()), ObservedSeconds: int64(s.Observed.Seconds())})
 			}
 			g.Expect(judge(left - time.Second)).To(Equal(Open))
@@ -72,6 +72,60 @@ func TestJudgeAndLeft(t *testing.T) {
 			}
 		})
 	}
-	g.Expect(r.Judge(nil)).To(Equal(Open))
-	g.Expect(Rules{}.Judge(&capstanv1.Trial{Phase: capstanv1.PhaseVerifying, ReadySeconds: 1})).To(Equal(Open))
+	g.Expect(r.JudgeTime(nil)).To(Equal(Open))
+	g.Expect(Rules{}.JudgeTime(&capstanv1.Trial{Phase: capstanv1.PhaseVerifying, ReadySeconds: 1})).To(Equal(Open))
+}
+
+// Time alone does not verify a revision that has checks, and a check that fails often enough decides at once.
+func TestJudgeChecks(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	errors := pipelinesv1.Check{Name: "errors", Failures: 2, Prometheus: &pipelinesv1.PrometheusCheck{Endpoint: "main", Query: "x", Expression: "value < 1"}}
+	r := Parse(&pipelinesv1.Verification{For: "30m", Deadline: "40m", Checks: []pipelinesv1.Check{errors}}, "spec.verification")
+	g.Expect(r.Err()).NotTo(HaveOccurred())
+	ready := func(minutes int64) *capstanv1.Trial {
+		return &capstanv1.Trial{Phase: capstanv1.PhaseVerifying, State: capstanv1.TrialReady, ReadySeconds: 60 * minutes, ObservedSeconds: 60 * minutes}
+	}
+	unready := &capstanv1.Trial{Phase: capstanv1.PhaseVerifying, State: capstanv1.TrialUnready, UnreadySeconds: 301, ObservedSeconds: 400}
+	status := func(v capstanv1.CheckVerdict, done bool) []capstanv1.CheckStatus {
+		return []capstanv1.CheckStatus{{Name: "errors", Verdict: v, Done: done, Message: "why"}}
+	}
+	p := &capstanv1.Promotion{Spec: capstanv1.PromotionSpec{Environment: "prod", Revision: "1.1"}}
+	p.Name = "web"
+	for name, tc := range map[string]struct {
+		trial   *capstanv1.Trial
+		checks  []capstanv1.CheckStatus
+		verdict Verdict
+		message string
+	}{
+		"not measured":            {ready(30), nil, Open, `check "errors" was not measured yet`},
+		"passes too early":        {ready(29), status(capstanv1.CheckPass, true), Open, "must be ready for 30m in all"},
+		"passes":                  {ready(30), status(capstanv1.CheckPass, true), Verified, ""},
+		"passes too seldom":       {ready(30), status(capstanv1.CheckPass, false), Open, "must pass 1 times in sequence"},
+		"fails once":              {ready(30), status(capstanv1.CheckFail, false), Open, `check "errors" fails: why; after 2 failures in sequence the promotion fails`},
+		"fails":                   {ready(1), status(capstanv1.CheckFail, true), ChecksFailed, `check "errors" of environment "prod" failed with 1.1: why; it is promoted no further`},
+		"fails, and is unready":   {unready, status(capstanv1.CheckFail, true), ChecksFailed, ""},
+		"unready":                 {unready, status(capstanv1.CheckPass, true), Degraded, ""},
+		"no data, waits":          {ready(39), status(capstanv1.CheckNoData, false), Open, `check "errors" has no result: why`},
+		"no data at the deadline": {ready(40), status(capstanv1.CheckNoData, false), Inconclusive, `has no verdict after 40m: check "errors" has no result: why`},
+		"error at the deadline":   {ready(40), status(capstanv1.CheckError, false), Inconclusive, ""},
+		"of another check":        {ready(30), []capstanv1.CheckStatus{{Name: "other", Verdict: capstanv1.CheckPass, Done: true}}, Open, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, p := NewWithT(t), p.DeepCopy()
+			verdict := r.Judge(tc.trial, tc.checks)
+			g.Expect(verdict).To(Equal(tc.verdict))
+			p.Status.Trial, p.Status.Checks = tc.trial, tc.checks
+			if verdict == Open {
+				g.Expect(r.Waits(p, false)).To(ContainSubstring(tc.message))
+			} else {
+				g.Expect(r.Failed(p, verdict)).To(ContainSubstring(tc.message))
+			}
+		})
+	}
+	now := time.Unix(1_700_000_000, 0)
+	done := soak.ResumeTrial(soak.Sums{State: soak.Ready, Ready: 31 * time.Minute, Observed: 31 * time.Minute}).Note(now, soak.Ready)
+	g.Expect(r.Left(capstanv1.PhaseVerifying, done)).To(Equal(9*time.Minute), "only the deadline is left")
+	wrong := Parse(&pipelinesv1.Verification{Checks: []pipelinesv1.Check{{Name: "none"}}}, "spec.verification")
+	g.Expect(wrong.Err()).To(MatchError(`spec.verification.checks[0] (check "none"): set exactly one of cel and prometheus`))
 }
