@@ -47,9 +47,7 @@ func (r *Reconciler) requestsFor(ctx context.Context, pipeline types.NamespacedN
 }
 
 // open returns whether a request has no outcome yet.
-func open(r *capstanv1.PromotionRequest) bool {
-	return r.Status.Phase == "" && r.Status.Promotion == ""
-}
+func open(r *capstanv1.PromotionRequest) bool { return !decision.IsHandled(r) }
 
 func onlyOpen(requests []*capstanv1.PromotionRequest) []*capstanv1.PromotionRequest {
 	var all []*capstanv1.PromotionRequest

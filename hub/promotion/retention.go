@@ -263,20 +263,25 @@ func (r *Reconciler) outdated(all []capstanv1.Promotion, uid types.UID) []*capst
 func (r *Reconciler) outdatedIn(list []*capstanv1.Promotion, needed bool) []*capstanv1.Promotion {
 	var outdated []*capstanv1.Promotion
 	finished, brought, holds := 0, false, false
+	var sequence int64 // of the newer promotions
 	var succeeded []string
 	for i, p := range list {
+		if i > 0 {
+			sequence = max(sequence, list[i-1].Spec.Source.Sequence)
+		}
 		if !p.Status.Phase.Finished() || p.Status.FinishTime == nil {
 			continue
 		}
 		finished++
-		newestBrought := !brought && decision.EntryOf(p).Brought()
+		entry := decision.EntryOf(p)
+		newestBrought := !brought && entry.Brought()
 		brought = brought || newestBrought
 		other := p.Status.Phase == capstanv1.PhaseSucceeded && len(succeeded) < keptSucceeded &&
 			!slices.ContainsFunc(succeeded, func(s string) bool { return revision.Same(s, p.Spec.Revision) })
 		if other {
 			succeeded = append(succeeded, p.Spec.Revision)
 		}
-		newestHold := !holds && decision.EntryOf(p).Holds()
+		newestHold := !holds && entry.Holds() && entry.Hold > sequence
 		holds = holds || newestHold
 		age := r.Clock.Since(p.Status.FinishTime.Time)
 		tooMany := r.Keep > 0 && finished > r.Keep && age >= keepAtLeast && !r.mayBeOpen(p)

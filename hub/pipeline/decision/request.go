@@ -38,16 +38,22 @@ type RequestOutcome struct {
 }
 
 // Triage returns the PromotionRequest for an environment that is due, which is the newest, and the outcomes of
-// the others that have none yet. requests are those for the environment; now is the wall clock.
+// the others that have none yet. One that was created before another was carried out is not due; in the same
+// second it is. requests are those for the environment; now is the wall clock.
 func Triage(requests []*capstanv1.PromotionRequest, l Ledger, now time.Time) (due *capstanv1.PromotionRequest, others []RequestOutcome) {
 	var newest *capstanv1.PromotionRequest
 	for _, r := range requests {
-		if newest == nil || newer(r, newest) {
+		if !IsHandled(r) && (newest == nil || newer(r, newest)) {
 			newest = r
 		}
 	}
 	for _, r := range requests {
-		if r.Status.Phase != "" || r.Status.Promotion != "" {
+		if IsHandled(r) && r.Status.Promotion != "" && newest != nil && newest.CreationTimestamp.Before(&r.CreationTimestamp) {
+			newest = r
+		}
+	}
+	for _, r := range requests {
+		if IsHandled(r) {
 			continue
 		}
 		switch e := l.ofRequest(r.UID); {
@@ -62,6 +68,11 @@ func Triage(requests []*capstanv1.PromotionRequest, l Ledger, now time.Time) (du
 		}
 	}
 	return due, others
+}
+
+// IsHandled returns whether a request has an outcome.
+func IsHandled(r *capstanv1.PromotionRequest) bool {
+	return r.Status.Phase != "" || r.Status.Promotion != ""
 }
 
 // newer returns whether a was created after b. Creation times have whole seconds; UIDs decide a tie.

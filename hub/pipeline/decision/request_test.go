@@ -80,7 +80,8 @@ func TestDecideOutOfTurn(t *testing.T) {
 		"no rollback is configured":               {question(with(good, bad), func(q *Question) { q.RollbackTo = &good }), AlreadyDecided},
 		"nothing succeeded before":                {question(rollsBackWithin(pipelinesv1.RollbackAny, nil), with(bad)), AlreadyDecided},
 		"G30: the rollback fails too":             {question(minor, with(good, bad, func() Entry { e := failed(3, "1.0", Degraded); e.Sequence, e.RollbackOf, e.Hold = 0, 2, 2; return e }())), Held},
-		"the environment was repaired by hand":    {question(minor, with(good, bad), func(q *Question) { q.Into.Targets = []Target{at("1.0")} }), AlreadyDecided},
+		"the environment was repaired by hand":    {question(minor, with(good, bad), func(q *Question) { q.Into.Targets = []Target{at("1.1.1")} }), AlreadyDecided},
+		"its controller put the old one back":     {question(minor, with(good, bad), func(q *Question) { q.Into.Targets = []Target{at("1.0")} }), RolledBack},
 		"the failed one became ready":             {question(minor, with(good, bad), func(q *Question) { q.Into.Targets = []Target{at("1.1")} }), RolledBack},
 		"a failure of a former Pipeline":          {question(minor, with(func() Entry { e := bad; e.Former = true; return e }())), AlreadyDecided},
 		"another application":                     {question(minor, with(func() Entry { e := bad; e.Intent = other; return e }())), NewRevision},
@@ -149,7 +150,10 @@ func TestTriage(t *testing.T) {
 		}
 		return r
 	}
-	finished := func(r *capstanv1.PromotionRequest) { r.Status.Phase = capstanv1.RequestPromoted }
+	finished := func(r *capstanv1.PromotionRequest) {
+		r.Status.Phase, r.Status.Promotion = capstanv1.RequestPromoted, "web-3"
+	}
+	refused := func(r *capstanv1.PromotionRequest) { r.Status.Phase = capstanv1.RequestRefused }
 	carries := requested(4, "1.0", 1, capstanv1.PhasePromoting)
 	carries.Request, carries.Name = "b", "web-4"
 	for name, tc := range map[string]struct {
@@ -162,6 +166,8 @@ func TestTriage(t *testing.T) {
 		"G34: two, the newest is due":       {[]*capstanv1.PromotionRequest{request("a", 2*time.Minute), request("z", 3*time.Minute)}, "a", map[types.UID]capstanv1.RequestPhase{"z": capstanv1.RequestSuperseded}},
 		"two in one second":                 {[]*capstanv1.PromotionRequest{request("a", time.Minute), request("c", time.Minute)}, "c", map[types.UID]capstanv1.RequestPhase{"a": capstanv1.RequestSuperseded}},
 		"a newer one was carried out":       {[]*capstanv1.PromotionRequest{request("a", 2*time.Minute), request("c", time.Minute, finished)}, "", map[types.UID]capstanv1.RequestPhase{"a": capstanv1.RequestSuperseded}},
+		"one in the same second was":        {[]*capstanv1.PromotionRequest{request("a", time.Minute), request("c", time.Minute, finished)}, "a", nil},
+		"a newer one was refused":           {[]*capstanv1.PromotionRequest{request("a", 2*time.Minute), request("c", time.Minute, refused)}, "a", nil},
 		"G51: restored with its old status": {[]*capstanv1.PromotionRequest{request("a", 2*time.Hour)}, "", map[types.UID]capstanv1.RequestPhase{"a": capstanv1.RequestExpired}},
 		"its outcome was not written":       {[]*capstanv1.PromotionRequest{request("b", 2*time.Minute)}, "", map[types.UID]capstanv1.RequestPhase{"b": capstanv1.RequestPromoted}},
 		"carried out, a newer one":          {[]*capstanv1.PromotionRequest{request("b", 2*time.Minute), request("c", time.Minute)}, "c", map[types.UID]capstanv1.RequestPhase{"b": capstanv1.RequestPromoted}},

@@ -72,10 +72,10 @@ func Rollback(q Question) (to *Entry, why string) {
 	case n.Rollback():
 		return nil, "" // One that fails is not rolled back: the revision before it failed, too.
 	}
-	if runs, ok := Agree(q.Into.Targets); ok && !revision.Same(runs, n.Revision) {
+	to = q.RollbackTo
+	if runs, ok := Agree(q.Into.Targets); ok && !revision.Same(runs, n.Revision) && (to == nil || !revision.Same(runs, to.Revision)) {
 		return nil, "" // The environment was changed since.
 	}
-	to = q.RollbackTo
 	switch {
 	case to == nil:
 		return nil, "no other revision succeeded there before"
