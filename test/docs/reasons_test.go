@@ -70,7 +70,7 @@ var (
 	// isState are the names of constants that are values of the labels of instances. Other
 	// packages call the keys of labels so.
 	isState  = regexp.MustCompile(`^Label[A-Z]`)
-	ofReason = regexp.MustCompile(`[rR]eason$|^ConnectionState$|^PromotionPhase$`)
+	ofReason = regexp.MustCompile(`[rR]eason$|^ConnectionState$|^PromotionPhase$|^RequestPhase$`)
 	// field is what a reason is assigned to, and the parameter that takes one.
 	field = regexp.MustCompile(`^[rR]eason$`)
 )

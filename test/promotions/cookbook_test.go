@@ -12,7 +12,9 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/hub/pipeline/verify"
 )
 
 // The examples of docs/gates.md are admitted as written, and their gates are valid.
@@ -32,19 +34,28 @@ func TestExamplesOfGates(t *testing.T) {
 			g.Expect(gate.ParseWindow(o).Err()).NotTo(HaveOccurred(), block)
 			continue
 		}
+		if strings.Contains(block, "kind: PromotionRequest\n") {
+			o := &capstanv1.PromotionRequest{}
+			g.Expect(yaml.UnmarshalStrict([]byte(block), o)).To(Succeed(), block)
+			o.Namespace = w.ns
+			g.Expect(w.c.Create(t.Context(), o)).To(Succeed(), block)
+			continue
+		}
 		p := &pipelinesv1.Pipeline{}
 		g.Expect(yaml.UnmarshalStrict([]byte(block), p)).To(Succeed(), block)
 		p.Namespace = w.ns
 		g.Expect(w.c.Create(t.Context(), p)).To(Succeed(), block)
 		stored := w.pipeline(t.Context(), p.Name)
-		gates := 0
+		required := 0
 		for i := 1; i < len(stored.Spec.Environments); i++ {
 			rules := gate.For(stored, i)
 			g.Expect(rules.Errors()).To(BeEmpty(), p.Name)
-			if !rules.Empty() {
-				gates++
+			g.Expect(verify.For(stored, i).Err()).NotTo(HaveOccurred(), p.Name)
+			g.Expect(decision.RollbackFor(stored, i).Err()).NotTo(HaveOccurred(), p.Name)
+			if !rules.Empty() || verify.For(stored, i).Set() {
+				required++
 			}
 		}
-		g.Expect(gates).To(BeNumerically(">", 0), p.Name)
+		g.Expect(required).To(BeNumerically(">", 0), p.Name)
 	}
 }
