@@ -27,9 +27,9 @@ func TestParse(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for d, text := range map[time.Duration]string{
-		0: "0s", time.Second: "1s", 90 * time.Second: "1m30s", 20 * time.Minute: "20m", 2 * time.Hour: "2h", 70 * time.Minute: "1h10m", 744 * time.Hour: "744h",
-		time.Hour + time.Second: "1h0m1s", 1500 * time.Millisecond: "1s",
+	for text, d := range map[string]time.Duration{
+		"0s": 0, "1s": 1500 * time.Millisecond, "1m30s": 90 * time.Second, "20m": 20 * time.Minute, "2h": 2 * time.Hour, "1h10m": 70 * time.Minute, "744h": 744 * time.Hour,
+		"1h0m1s": time.Hour + time.Second,
 	} {
 		NewWithT(t).Expect(Text(d)).To(Equal(text))
 	}

@@ -134,7 +134,9 @@ func TestOnlyFailuresAreRolledBack(t *testing.T) {
 	w.expectReason(ctx, g, "staging", capstanv1.PhaseFailed, decision.Inconclusive)
 	g.Expect(w.revisions(ctx, "staging")).To(Equal([]string{"1.0", "1.1"}))
 
-	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Verification.Tolerate, p.Spec.Rollback.Mode = "5m", pipelinesv1.RollbackNotify })
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) {
+		p.Spec.Verification.Tolerate, p.Spec.Rollback.Mode = "5m", pipelinesv1.RollbackNotify
+	})
 	w.runs("dev", "1.2")
 	h.settle(ctx)
 	h.degrades(ctx, "staging", "1.2")
