@@ -200,9 +200,16 @@ func (b *billingTeam) developers() developers {
 
 // merge waits for the pull request of a promotion into an environment, and merges it.
 func (b *billingTeam) merge(ctx context.Context, s *stage, promotions promotions, env, revision string) error {
+	return b.mergeOf(ctx, s, fmt.Sprintf("a pull request for %s %s in %s is open", billing, revision, env), func(ctx context.Context) (*capstanv1.Promotion, error) {
+		return promotions.only(ctx, billing, env, revision, capstanv1.PhaseAwaitingMerge)
+	})
+}
+
+// mergeOf waits for the pull request of the promotion that find returns, and merges it.
+func (b *billingTeam) mergeOf(ctx context.Context, s *stage, expects string, find func(context.Context) (*capstanv1.Promotion, error)) error {
 	var open *gitea.PullRequest
-	if err := s.await(ctx, fmt.Sprintf("a pull request for %s %s in %s is open", billing, revision, env), func(ctx context.Context) error {
-		p, err := promotions.only(ctx, billing, env, revision, capstanv1.PhaseAwaitingMerge)
+	if err := s.await(ctx, expects, func(ctx context.Context) error {
+		p, err := find(ctx)
 		if err != nil {
 			return err
 		}

@@ -106,13 +106,18 @@ func approve(ctx context.Context, m *management, name, user, by string) error {
 	return patchAs(ctx, m, user, name, approvalPatch(by))
 }
 
-// patchAs patches a Promotion as a user.
-func patchAs(ctx context.Context, m *management, user, name, patch string) error {
+// as returns a client of a user.
+func (m *management) as(user string) (client.Client, error) {
 	config, err := m.plane.UserConfig(user)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c, err := client.New(config, client.Options{Scheme: m.Scheme()})
+	return client.New(config, client.Options{Scheme: m.Scheme()})
+}
+
+// patchAs patches a Promotion as a user.
+func patchAs(ctx context.Context, m *management, user, name, patch string) error {
+	c, err := m.as(user)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (c onceChapter) play(ctx context.Context, s *stage) error {
 		for i := range every {
 			p := &every[i]
 			expected := 1
-			if p.Status.Phase == capstanv1.PhaseAwaitingApproval || i > 0 && verifiesOnly(p, &every[i-1]) {
+			if p.Status.Phase == capstanv1.PhaseAwaitingApproval || replacedWhileWaiting(p) || i > 0 && verifiesOnly(p, &every[i-1]) {
 				expected = 0
 			}
 			acted[strategy.Identity(p)] = true
@@ -55,11 +55,16 @@ func (c onceChapter) play(ctx context.Context, s *stage) error {
 	})
 }
 
+// replacedWhileWaiting reports whether the promotion was superseded before the hub did anything for it.
+func replacedWhileWaiting(p *capstanv1.Promotion) bool {
+	return p.Status.Phase == capstanv1.PhaseSuperseded && p.Status.Attempt == nil
+}
+
 // verifiesOnly reports whether the promotion is for the revision that the one before it brought into
 // the environment: the verification was set since then, and nothing is left to promote.
 func verifiesOnly(p, before *capstanv1.Promotion) bool {
 	return p.Spec.Pipeline == before.Spec.Pipeline && p.Spec.Environment == before.Spec.Environment &&
-		p.Spec.Revision == before.Spec.Revision
+		p.Spec.Revision == before.Spec.Revision && p.Spec.RollbackOf == nil && p.Spec.Request == nil
 }
 
 // ledger prints every Promotion and how often it was carried out.

@@ -94,7 +94,7 @@ func (w *workload) revoke(ctx context.Context, c credentials) error {
 }
 
 // Users of the management cluster. Both may change Promotions; alice also has the
-// verb that lets her approve.
+// verb that lets her approve, and may request promotions.
 const (
 	alice   = "alice"
 	mallory = "mallory"
@@ -109,7 +109,8 @@ func declareUsers(ctx context.Context, m *management, files *files) error {
 			rbacv1.PolicyRule{APIGroups: []string{"pipelines.weave.works"}, Resources: []string{"pipelines"}, Verbs: []string{"get", "list", "watch"}},
 			rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"get", "list", "watch", "patch", "update"}}),
 		role(approver,
-			rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"approve"}}),
+			rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"approve"}},
+			rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotionrequests"}, Verbs: []string{"create", "get", "list", "watch"}}),
 		binding(viewer, alice, mallory),
 		binding(approver, alice),
 	}

@@ -73,6 +73,31 @@ func (v promotions) only(ctx context.Context, pipeline, env, revision string, ph
 	return &found[0], nil
 }
 
+// last returns the Promotion with the highest number into an environment.
+func (v promotions) last(ctx context.Context, pipeline, env string) (*capstanv1.Promotion, error) {
+	every, err := v.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(every) - 1; i >= 0; i-- { // They are in the order of their numbers.
+		if p := &every[i]; p.Spec.Pipeline.Name == pipeline && p.Spec.Environment == env {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no Promotion of %s into %s", pipeline, env)
+}
+
+// newest: the last Promotion into an environment is of the revision, and in that phase for that reason.
+func (v promotions) newest(pipeline, env, revision string, phase capstanv1.PromotionPhase, reason string) check {
+	return func(ctx context.Context) error {
+		p, err := v.last(ctx, pipeline, env)
+		if err == nil && (p.Spec.Revision != revision || p.Status.Phase != phase || p.Status.Reason != reason) {
+			err = fmt.Errorf("the Promotion %s of %s is %s: %s: %s", p.Name, p.Spec.Revision, p.Status.Phase, p.Status.Reason, p.Status.Message)
+		}
+		return err
+	}
+}
+
 // once: each environment has one Promotion of the revision, which succeeded, with one
 // notification or pull request.
 func (v promotions) once(pipeline, revision string, envs ...string) check {

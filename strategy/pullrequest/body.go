@@ -33,13 +33,17 @@ type place struct {
 // with the trailers by which the hub recognizes it.
 func body(p *capstanv1.Promotion, places []place) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Promotes %s %s of Pipeline %s to revision %s in environment %s.\n\n", code(p.Spec.App.Kind), code(p.Spec.App.Name),
+	verb := "Promotes"
+	if p.Spec.RollbackOf != nil {
+		verb = "Rolls back"
+	}
+	fmt.Fprintf(&b, "%s %s %s of Pipeline %s to revision %s in environment %s.\n\n", verb, code(p.Spec.App.Kind), code(p.Spec.App.Name),
 		code(p.Namespace+"/"+p.Spec.Pipeline.Name), code(p.Spec.Revision), code(p.Spec.Environment))
 	fmt.Fprintf(&b, "- **To**: %s\n", code(p.Spec.Revision))
 	if p.Spec.From != nil && len(p.Spec.From.Revisions) > 0 {
 		fmt.Fprintf(&b, "- **From**: %s\n", strings.Join(codes(p.Spec.From.Revisions), ", "))
 	}
-	fmt.Fprintf(&b, "- **Why**: every target of environment %s runs it, ready\n", code(p.Spec.Source.Environment))
+	fmt.Fprintf(&b, "- **Why**: %s\n", why(p))
 	if p.Spec.From != nil && len(p.Spec.From.Targets) > 0 {
 		fmt.Fprintf(&b, "- **Targets**: %s\n", strings.Join(shown(p.Spec.From.Targets, code), "; "))
 	}
@@ -58,6 +62,17 @@ func body(p *capstanv1.Promotion, places []place) string {
 	b.WriteString(fence(trailers(p)))
 	b.WriteString("```\n\n</details>\n")
 	return b.String()
+}
+
+// why returns what caused a promotion.
+func why(p *capstanv1.Promotion) string {
+	switch by, of := p.Spec.Request, p.Spec.RollbackOf; {
+	case by != nil:
+		return fmt.Sprintf("%s requested it: %s", code(by.By), code(by.Reason))
+	case of != nil:
+		return fmt.Sprintf("the promotion %s failed in the environment; this is the last revision that succeeded there before", code(p.Namespace+"/"+of.Name))
+	}
+	return fmt.Sprintf("every target of environment %s runs it, ready", code(p.Spec.Source.Environment))
 }
 
 // noted returns the body of a pull request with a note at its beginning: the environment

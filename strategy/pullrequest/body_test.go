@@ -48,10 +48,13 @@ func TestHostileNamesAreShownLiterally(t *testing.T) {
 			g := NewWithT(t)
 			why := fmt.Sprintf("environment %s, the source of 1.1.0, agreed on another revision", name)
 			p := promotionInto(name)
+			requested := promotionInto("prod")
+			requested.Spec.Request = &capstanv1.RequestReference{By: "ann", Reason: name}
 			for text, want := range map[string]string{
 				body(p, nil):                   name,
 				comment(p, why):                why,
 				noted(p, "body"):               name,
+				body(requested, nil):           name,
 				body(p, []place{{from: name}}): name,
 			} {
 				if want == "" {
@@ -119,4 +122,18 @@ func TestTheNoteIsWrittenOnce(t *testing.T) {
 	g.Expect(noted(p, strings.ReplaceAll(once, "\n", "\r\n"))).To(HavePrefix("**"), "services change line ends")
 	g.Expect(strings.Count(noted(p, strings.ReplaceAll(once, "\n", "\r\n")), "runs this revision already")).To(Equal(1))
 	g.Expect(readClaim(once).relationTo(p)).To(Equal(mine))
+}
+
+// A pull request says whether it is a rollback, and who or what caused it.
+func TestWhyAPullRequestIsOpened(t *testing.T) {
+	t.Parallel()
+	g, p := NewWithT(t), promotionInto("prod")
+	p.Spec.Source.Environment = "staging"
+	g.Expect(title(p)).To(Equal("Promote apps/web in prod to 1.1.0"))
+	g.Expect(body(p, nil)).To(And(HavePrefix("Promotes "), ContainSubstring("- **Why**: every target of environment <code>staging</code> runs it, ready\n")))
+	p.Spec.RollbackOf = &capstanv1.RollbackReference{Name: "web-prod-0", Number: 1}
+	g.Expect(title(p)).To(Equal("Roll back apps/web in prod to 1.1.0"))
+	g.Expect(body(p, nil)).To(And(HavePrefix("Rolls back "), ContainSubstring("- **Why**: the promotion <code>apps/web-prod-0</code> failed in the environment")))
+	p.Spec.Request = &capstanv1.RequestReference{By: "ann", Reason: "incident 4711"}
+	g.Expect(body(p, nil)).To(ContainSubstring("- **Why**: <code>ann</code> requested it: <code>incident 4711</code>\n"))
 }

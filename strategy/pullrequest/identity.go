@@ -146,10 +146,14 @@ func message(p *capstanv1.Promotion) string {
 	return title(p) + "\n\n" + trailers(p)
 }
 
-// title returns the title of the pull request, which is that of weave. Like the trailers,
-// it shows the beginning of a longer environment or revision.
+// title returns the title of the pull request, which is that of weave unless it is a rollback. Like the
+// trailers, it shows the beginning of a longer environment or revision.
 func title(p *capstanv1.Promotion) string {
-	return fmt.Sprintf("Promote %s/%s in %s to %s", p.Namespace, p.Spec.Pipeline.Name, short(p.Spec.Environment), short(p.Spec.Revision))
+	verb := "Promote"
+	if p.Spec.RollbackOf != nil {
+		verb = "Roll back"
+	}
+	return fmt.Sprintf("%s %s/%s in %s to %s", verb, p.Namespace, p.Spec.Pipeline.Name, short(p.Spec.Environment), short(p.Spec.Revision))
 }
 
 // oneLine replaces characters that would break the line or change the direction of the

@@ -245,6 +245,9 @@ func (r Rules) pending(checks []capstanv1.CheckStatus) string {
 func (r Rules) Failed(p *capstanv1.Promotion, v Verdict) string {
 	env, revision := p.Spec.Environment, p.Spec.Revision
 	again := fmt.Sprintf("; it is promoted no further; release another revision, or raise spec.retry of Promotion %s to try it again", p.Name)
+	if p.Spec.RollbackOf != nil {
+		again = "; a rollback that fails is not rolled back: release another revision, or create a PromotionRequest for one that works"
+	}
 	switch v {
 	case Late:
 		return fmt.Sprintf("not every target of environment %q runs %s %s after the roll-out began: see the application there; if it arrives later, it is verified then", env, revision, period.Text(r.rollout))
