@@ -53,6 +53,17 @@ func promotion(phase capstanv1.PromotionPhase) *capstanv1.Promotion {
 	}
 }
 
+// rollback of the promotion web-prod-1, by request.
+func rollback() *capstanv1.Promotion {
+	p := promotion("")
+	p.Name, p.UID, p.Spec.Number, p.Spec.Revision, p.Spec.Source.Sequence = "web-prod-2", "uid-of-rollback", 2, "1.1.0", 0
+	p.Spec.From.Revisions = []string{"1.2.0"}
+	p.Spec.RollbackOf = &capstanv1.RollbackReference{Name: "web-prod-1", Number: 1}
+	p.Spec.Request = &capstanv1.RequestReference{Name: "back", UID: "uid-of-request", By: "olga", Reason: "incident 4711"}
+	p.Status = capstanv1.PromotionStatus{}
+	return p
+}
+
 func connection(state capstanv1.ConnectionState) *capstanv1.ClusterConnection {
 	since, expiry := at(5), at(3600)
 	return &capstanv1.ClusterConnection{
@@ -89,6 +100,7 @@ func samples(t *testing.T) []ce.Event {
 		{Name: capstanv1.GatePromotionWindows, Type: capstanv1.PromotionWindowGate, State: capstanv1.GateClosed, Reason: "Frozen", Message: `PromotionWindow "stop" denies promotions`, LastTransitionTime: ptr.To(at(35))},
 	}
 	all = append(all, hub.Promotions(gated)[2:5]...)
+	all = append(all, hub.Promotions(rollback())[1])
 	verified := promotion(capstanv1.PhaseVerifying)
 	verified.Status.VerifyTime, verified.Status.FinishTime = ptr.To(at(45)), nil
 	ends := hub.Promotions(verified)
@@ -218,6 +230,45 @@ func TestSameTransitionSameEvent(t *testing.T) {
 		restarted.Status.StartTime = &metav1.Time{Time: p.Status.StartTime.Add(10 * time.Second)}
 		g.Expect(ids(hub.Promotions(restarted))).NotTo(ContainElement(first[len(first)-1].ID()))
 	})
+}
+
+// TestRollback: a rollback is published once, when it is created, with what caused it. All events of the
+// promotion name the rolled-back one and the request.
+func TestRollback(t *testing.T) {
+	g := NewWithT(t)
+	dataOf := func(e ce.Event) (data Promotion) {
+		g.Expect(json.Unmarshal(e.Data(), &data)).To(Succeed())
+		return data
+	}
+	created := rollback()
+	first := hub.Promotions(created)
+	g.Expect(first).To(HaveLen(2))
+	g.Expect(KindOf(first[1])).To(Equal(PromotionRolledBack))
+	g.Expect(first[1].Time()).To(Equal(created.CreationTimestamp.Time))
+	g.Expect(dataOf(first[1])).To(And(HaveField("Reason", "request"),
+		HaveField("Message", `olga requested to roll back Promotion web-prod-1 of environment "prod" to 1.1.0: incident 4711`)))
+
+	ended := rollback()
+	ended.Status, ended.Status.Retry = promotion(capstanv1.PhaseSucceeded).Status, 1
+	all := hub.Promotions(ended)
+	g.Expect(all[:2]).To(Equal(first), "a retry is no other rollback")
+	for _, e := range all {
+		g.Expect(dataOf(e)).To(And(HaveField("RollbackOf", "web-prod-1"), HaveField("Request", "back"), HaveField("RequestedBy", "olga")))
+	}
+
+	automatic := rollback()
+	automatic.Spec.Request = nil
+	g.Expect(dataOf(hub.Promotions(automatic)[1])).To(And(HaveField("Reason", "failure"), HaveField("RequestedBy", ""),
+		HaveField("Message", `Promotion web-prod-1 failed; environment "prod" is rolled back to 1.1.0`)))
+
+	requested := rollback()
+	requested.Spec.RollbackOf = nil
+	g.Expect(hub.Promotions(requested)).To(HaveLen(1))
+	g.Expect(dataOf(hub.Promotions(requested)[0])).To(And(HaveField("RollbackOf", ""), HaveField("Request", "back")))
+
+	long := rollback()
+	long.Spec.Request.By, long.Spec.Request.Reason = strings.Repeat("ä", 512), strings.Repeat("ß", 256)
+	g.Expect(len(dataOf(hub.Promotions(long)[1]).Message)).To(BeNumerically("<=", maxMessage))
 }
 
 // TestDigest: different lists of parts have different digests.

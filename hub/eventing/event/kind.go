@@ -16,6 +16,7 @@ type Kind string
 // Kinds of events.
 const (
 	PromotionDetected   Kind = "promotion.detected.v1"
+	PromotionRolledBack Kind = "promotion.rolledback.v1"
 	PromotionBlocked    Kind = "promotion.blocked.v1"
 	PromotionUnblocked  Kind = "promotion.unblocked.v1"
 	PromotionVerifying  Kind = "promotion.verifying.v1"
@@ -75,6 +76,7 @@ type Entry struct {
 // catalogue of all kinds, in the order of docs/events.md.
 var catalogue = []Entry{
 	{PromotionDetected, Info, false, "a Promotion was created"},
+	{PromotionRolledBack, Warning, false, "the Promotion is a rollback: it promotes an earlier revision again; the reason is failure or request"},
 	{PromotionBlocked, Info, false, "a gate of the promotion is closed; until it opens, reason and message are those of the first one"},
 	{PromotionUnblocked, Info, false, "all gates of the promotion are open again"},
 	{PromotionVerifying, Info, false, "every target runs the revision, which is verified now; the event of the end has the verdict as its reason"},

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ type Promotion struct {
 	PreviousRevisions []string `json:"previousRevisions,omitempty" jsonschema:"previous revision of each target; an empty string when a target had none"`
 	Strategy          string   `json:"strategy,omitempty" jsonschema:"strategy of the promotion: pull-request or notification"`
 	Manual            bool     `json:"manual" jsonschema:"whether the promotion needs an approval"`
+	RollbackOf        string   `json:"rollbackOf,omitempty" jsonschema:"name of the Promotion that is rolled back, if this one is a rollback"`
+	Request           string   `json:"request,omitempty" jsonschema:"name of the PromotionRequest that caused the promotion, if one did"`
+	RequestedBy       string   `json:"requestedBy,omitempty" jsonschema:"name of the user who created the PromotionRequest"`
 	Actor             string   `json:"actor,omitempty" jsonschema:"name of the user who approved, or who overrode a gate"`
 	PullRequestURL    string   `json:"pullRequestURL,omitempty" jsonschema:"URL of the pull request"`
 	Reason            string   `json:"reason,omitempty" jsonschema:"reason for the result, in CamelCase"`
@@ -60,6 +64,11 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 		}
 	}
 	events := add(nil, PromotionDetected, 0, p.CreationTimestamp.Time, "", nil)
+	if p.Spec.RollbackOf != nil {
+		events = add(events, PromotionRolledBack, 0, p.CreationTimestamp.Time, "", func(data *Promotion) {
+			data.Reason, data.Message = rollbackCause(p)
+		})
+	}
 	if s.StartTime == nil {
 		return events
 	}
@@ -87,6 +96,22 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 		})
 	}
 	return events
+}
+
+// Reasons of a rollback. They are the values of the label trigger of capstan_rollbacks_total.
+const (
+	rollbackFailure = "failure"
+	rollbackRequest = "request"
+)
+
+// rollbackCause returns the reason for a rollback, and its explanation. Both are parts of the intent, which
+// never changes.
+func rollbackCause(p *capstanv1.Promotion) (reason, message string) {
+	of := p.Spec.RollbackOf.Name
+	if by := p.Spec.Request; by != nil {
+		return rollbackRequest, cut(fmt.Sprintf("%s requested to roll back Promotion %s of environment %q to %s: %s", by.By, of, p.Spec.Environment, p.Spec.Revision, by.Reason))
+	}
+	return rollbackFailure, cut(fmt.Sprintf("Promotion %s failed; environment %q is rolled back to %s", of, p.Spec.Environment, p.Spec.Revision))
 }
 
 // gates returns the events of the gates of a promotion, as its status shows them: that they block it, or
@@ -158,6 +183,12 @@ func promotionData(p *capstanv1.Promotion) Promotion {
 		App:             App{APIVersion: p.Spec.App.APIVersion, Kind: p.Spec.App.Kind, Name: p.Spec.App.Name},
 		FromEnvironment: p.Spec.Source.Environment, ToEnvironment: p.Spec.Environment,
 		Revision: p.Spec.Revision, Strategy: strategyName(p.Spec.Strategy), Manual: p.Spec.Manual,
+	}
+	if of := p.Spec.RollbackOf; of != nil {
+		data.RollbackOf = of.Name
+	}
+	if by := p.Spec.Request; by != nil {
+		data.Request, data.RequestedBy = by.Name, by.By
 	}
 	if from := p.Spec.From; from != nil {
 		data.PreviousRevisions, data.Targets = from.Revisions, from.Targets
