@@ -3,6 +3,8 @@ package gate
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -111,6 +113,48 @@ func (r Rules) judgeChecks(f Facts) Result {
 	}
 	g.State, g.Reason, g.Message = capstanv1.GateOpen, ReasonChecksPassed, "all checks pass"
 	return g
+}
+
+// forecastChecks returns which checks must still pass; empty if the first closed gate says it, or if none must.
+func (r Rules) forecastChecks(f Facts, closed *Result) string {
+	var names []string
+	switch {
+	case closed == nil || r.wrongChecks != nil || f.has(capstanv1.GateChecks):
+		return ""
+	case closed.Type != capstanv1.CheckGate: // They are judged again when it opens.
+		for _, c := range r.checks {
+			names = append(names, strconv.Quote(c.Name))
+		}
+	default:
+		if names = r.unpassed(f); len(names) > 1 {
+			return "checks that have not passed yet: " + strings.Join(names, ", ")
+		}
+		return ""
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return "check " + names[0] + " must pass"
+	}
+	return "checks " + strings.Join(names, ", ") + " must pass"
+}
+
+// unpassed returns the quoted names of the checks that have not passed. Of a query that is not known here it
+// uses what the status of the promotion says.
+func (r Rules) unpassed(f Facts) []string {
+	var names []string
+	for i, s := range r.statuses(f) {
+		if r.checks[i].IsQuery() && !r.knowsMeasured && f.Promotion != nil {
+			if j := slices.IndexFunc(f.Promotion.Status.Checks, func(known capstanv1.CheckStatus) bool { return known.Name == s.Name }); j >= 0 {
+				s = f.Promotion.Status.Checks[j]
+			}
+		}
+		if !check.Passed(&s) {
+			names = append(names, strconv.Quote(s.Name))
+		}
+	}
+	return names
 }
 
 // checksMayPass returns whether no check is known not to pass: those that were not measured often enough

@@ -94,7 +94,7 @@ func TestQueriesAreMeasuredInTime(t *testing.T) {
 	opens := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	g.Expect(rules.MeasureAt(facts)).To(Equal(opens.Add(-3 * time.Minute)))
 	g.Expect(rules.Expected(facts)).To(Equal(opens), "a check that was not measured may pass")
-	g.Expect(rules.Forecast(facts, "prod", false)).To(And(ContainSubstring("1.1 may enter"), HaveSuffix("; checks must pass")))
+	g.Expect(rules.Forecast(facts, "prod", false)).To(And(ContainSubstring("1.1 may enter"), HaveSuffix(`; checks "ready", "errors" must pass`)))
 
 	facts.Now = opens
 	g.Expect(rules.MeasureAt(facts).After(opens)).To(BeFalse(), "they are due")
@@ -102,6 +102,29 @@ func TestQueriesAreMeasuredInTime(t *testing.T) {
 		Windows: []pipelinesv1.Window{{Name: "stop", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow}}}, Checks: []pipelinesv1.Check{errors3},
 	}, true)
 	g.Expect(For(frozen, 1).Measured(nil).MeasureAt(facts)).To(BeZero(), "no time is known")
+}
+
+// The forecast names every check that has not passed, also where nothing is measured.
+func TestForecastNamesChecks(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	latency := errors3
+	latency.Name = "latency"
+	p, promotion := checked(pipelinesv1.Gates{Checks: []pipelinesv1.Check{celReady, errors3, latency}}, true)
+	facts := FactsOf(p, promotion, time.Now())
+	known := []capstanv1.CheckStatus{{Name: "errors", Verdict: capstanv1.CheckFail, Message: "7 is too much"}, {Name: "latency", Verdict: capstanv1.CheckNoData, Message: "no series"}}
+	const both = `it is not known when 1.1 may enter "prod"; check "errors" fails: 7 is too much; checks that have not passed yet: "errors", "latency"`
+	g.Expect(For(p, 1).Measured(known).Forecast(facts, "prod", false)).To(Equal(both))
+	promotion.Status.Checks = known
+	promotion.Status.Gates = []capstanv1.GateStatus{{Name: capstanv1.GateChecks, State: capstanv1.GateClosed, Reason: ReasonCheckFailed, Message: `check "errors" fails: 7 is too much`}}
+	g.Expect(For(p, 1).Forecast(facts, "prod", false)).To(Equal(both), "by one that measures nothing")
+	promotion.Status.Checks[1].Verdict, promotion.Status.Checks[1].Done = capstanv1.CheckPass, true
+	g.Expect(For(p, 1).Forecast(facts, "prod", false)).To(Equal(`it is not known when 1.1 may enter "prod"; check "errors" fails: 7 is too much`))
+	promotion.Spec.Overrides = []capstanv1.Override{{Gate: capstanv1.GateChecks, By: "ann", Reason: "hotfix"}}
+	g.Expect(For(p, 1).Forecast(facts, "prod", false)).To(BeEmpty(), "overridden")
+
+	p, promotion = checked(pipelinesv1.Gates{Soak: &pipelinesv1.Soak{For: "2h"}, Checks: []pipelinesv1.Check{errors3}}, true)
+	g.Expect(For(p, 1).Forecast(FactsOf(p, promotion, time.Now()), "prod", false)).To(HaveSuffix(`; check "errors" must pass`))
 }
 
 // The message and the time of a check stay as they are in the status while the verdict does.

@@ -311,8 +311,8 @@ func (r Rules) Forecast(f Facts, environment string, approval bool) string {
 	if closed != nil && (closed.Type != capstanv1.SoakGate || closed.State == capstanv1.GateInvalid) {
 		parts = append(parts, closed.Message)
 	}
-	if closed != nil && closed.Type != capstanv1.CheckGate && len(r.checks) > 0 && !f.has(capstanv1.GateChecks) {
-		parts = append(parts, "checks must pass")
+	if text := r.forecastChecks(f, closed); text != "" {
+		parts = append(parts, text)
 	}
 	if approval {
 		parts = append(parts, "needs an approval")
