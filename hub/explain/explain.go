@@ -53,7 +53,8 @@ type Environment struct {
 	Why string
 	// Commands that make the environment continue.
 	Commands []string
-	// Waits is whether a promotion is under way or has failed, or a target is not ready.
+	// Waits is whether a promotion is under way or has failed, the environment is held, or a target is not
+	// ready.
 	Waits bool
 }
 
@@ -134,6 +135,9 @@ func (f *Facts) environment(i int) Environment {
 	newest := decision.NewestOf(f.Pipeline.UID, f.Promotions, env.Name)
 	if newest != nil && !newest.Status.Phase.Finished() {
 		e.InFlight = fmt.Sprintf("%s %s", newest.Spec.Revision, promotions.PhaseText(newest))
+		if newest.Spec.RollbackOf != nil {
+			e.InFlight = "rollback " + e.InFlight
+		}
 		if meta.IsStatusConditionTrue(newest.Status.Conditions, capstanv1.StalledCondition) {
 			e.InFlight += ", stalled"
 		}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 )
 
 // update writes the golden files: go test ./hub/explain -update
@@ -84,6 +86,38 @@ func (f *Facts) promoting(status capstanv1.PromotionStatus) *capstanv1.Promotion
 	})
 	return &f.Promotions[len(f.Promotions)-1]
 }
+
+// outOfTurn adds a promotion of a revision into staging that is a rollback, by request, or both.
+func (f *Facts) outOfTurn(number int64, revision string, edit func(*capstanv1.PromotionSpec), status capstanv1.PromotionStatus) *capstanv1.Promotion {
+	p := f.promoting(status)
+	p.Name, p.Spec.Number, p.Spec.Revision, p.Spec.Source.Sequence = fmt.Sprintf("shop-staging-9d1f3a77-%d", number), number, revision, 0
+	p.Spec.Hold = &capstanv1.Hold{UntilSequence: 2}
+	edit(&p.Spec)
+	return p
+}
+
+// failing makes 1.1.0 fail in staging, where 1.0.0 had succeeded. spec.rollback has the mode.
+func (f *Facts) failing(mode pipelinesv1.RollbackMode) {
+	f.Pipeline.Spec.Rollback = &pipelinesv1.Rollback{Mode: mode}
+	f.Pipeline.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m"}
+	good := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(4 * time.Minute)})
+	good.Spec.Revision, good.Spec.Source.Sequence = "1.0.0", 1
+	bad := f.promoting(capstanv1.PromotionStatus{
+		Phase: capstanv1.PhaseFailed, Reason: "VerificationFailed", CarriedOutTime: before(3 * time.Minute), Message: `check "errors" of environment "staging" failed with 1.1.0: "value < 1" is false, with the value 7`,
+	})
+	bad.Name, bad.Spec.Number = "shop-staging-9d1f3a77-2", 2
+	f.at("staging", "1.1.0", 2)
+}
+
+func byAnn(s *capstanv1.PromotionSpec) {
+	s.Request = &capstanv1.RequestReference{Name: "back", UID: "r", By: "ann", Reason: "incident 4711"}
+}
+
+func ofTwo(s *capstanv1.PromotionSpec) {
+	s.RollbackOf = &capstanv1.RollbackReference{Name: "shop-staging-9d1f3a77-2", Number: 2}
+}
+
+func ofTwoByAnn(s *capstanv1.PromotionSpec) { byAnn(s); ofTwo(s) }
 
 func (f *Facts) connection1(name string, status capstanv1.ClusterConnectionStatus) {
 	f.Connections = append(f.Connections, capstanv1.ClusterConnection{
@@ -219,6 +253,101 @@ func TestExplanations(t *testing.T) {
 			later := f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(4 * time.Minute)})
 			later.Spec.Environment, later.Name = "prod", "shop-prod-9d1f3a77-1"
 			f.at("prod", "1.1.0", 2)
+		},
+		"requested": func(f *Facts) {
+			f.outOfTurn(1, "1.0.1", byAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			f.at("dev", "1.2.0", 3)
+		},
+		"requested-behind-which-nothing-waits": func(f *Facts) {
+			f.outOfTurn(1, "1.0.1", byAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+		},
+		"requested-without-a-user": func(f *Facts) {
+			f.outOfTurn(1, "1.0.1", func(s *capstanv1.PromotionSpec) {
+				s.Request = &capstanv1.RequestReference{Name: "hotfix", UID: "r"}
+			}, capstanv1.PromotionStatus{})
+		},
+		"requested-failed": func(f *Facts) {
+			f.outOfTurn(1, "1.0.1", byAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "MarkerNotFound", Message: "no file has the marker"})
+		},
+		"rolled-back-next": func(f *Facts) { f.failing(pipelinesv1.RollbackPromote) },
+		"rolled-back-next-suspended": func(f *Facts) {
+			f.failing(pipelinesv1.RollbackPromote)
+			f.Pipeline.Spec.Suspend = true
+		},
+		"not-rolled-back": func(f *Facts) {
+			f.failing(pipelinesv1.RollbackNotify)
+			f.Pipeline.Status.Environments["staging"].RollbackAdvice = "it is not rolled back to 1.0.0: spec.rollback has the mode Notify; create a PromotionRequest with rollback: {} to do so"
+		},
+		"not-rolled-back-because-nothing-succeeded": func(f *Facts) {
+			f.failing(pipelinesv1.RollbackPromote)
+			f.Promotions = f.Promotions[1:]
+			f.Pipeline.Status.Environments["staging"].RollbackAdvice = "it is not rolled back: no other revision succeeded there before; create a PromotionRequest for a revision that works"
+		},
+		"rolling-back": func(f *Facts) {
+			f.failing(pipelinesv1.RollbackPromote)
+			f.outOfTurn(3, "1.0.0", ofTwo, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			f.at("dev", "1.2.0", 3)
+		},
+		"rolling-back-by-request": func(f *Facts) {
+			f.Pipeline.Spec.Promotion.Manual = true
+			f.failing(pipelinesv1.RollbackNever)
+			f.outOfTurn(3, "1.0.0", ofTwoByAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval})
+		},
+		"rolling-back-a-deleted-promotion": func(f *Facts) {
+			f.outOfTurn(3, "1.0.0", ofTwo, capstanv1.PromotionStatus{Phase: capstanv1.PhasePromoting, Message: "the attempt begins"}).Spec.From = &capstanv1.PromotionBase{Revisions: []string{"1.1.0", "1.1.1"}}
+		},
+		"rollback-failed": func(f *Facts) {
+			f.failing(pipelinesv1.RollbackPromote)
+			f.outOfTurn(3, "1.0.0", ofTwo, capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "Degraded", CarriedOutTime: before(3 * time.Minute), Message: "a target was not ready"})
+		},
+		"held-after-a-rollback": func(f *Facts) {
+			f.failing(pipelinesv1.RollbackPromote)
+			f.outOfTurn(3, "1.0.0", ofTwoByAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(3 * time.Minute)})
+			f.at("staging", "1.0.0", 3)
+		},
+		"held-by-a-former-pipeline": func(f *Facts) {
+			f.outOfTurn(3, "1.0.1", byAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(3 * time.Minute)}).Spec.Pipeline.UID = "former"
+			f.at("dev", "it's", 1)
+			f.at("staging", "1.0.1", 1)
+		},
+		"held-and-up-to-date": func(f *Facts) {
+			f.outOfTurn(3, "1.1.0", byAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(3 * time.Minute)})
+			f.at("staging", "1.1.0", 3)
+			f.at("prod", "1.1.0", 3)
+		},
+		"source-held": func(f *Facts) {
+			f.outOfTurn(3, "1.0.1", byAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(3 * time.Minute)})
+			f.at("staging", "1.0.1", 3)
+		},
+		"verifying-with-a-check": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{
+				Phase: capstanv1.PhaseVerifying, Message: `environment "staging" was ready with 1.1.0 for long enough; check "errors" fails: 7 is too much; after 3 failures in sequence the promotion fails`,
+				Checks: []capstanv1.CheckStatus{{Name: "errors", Verdict: capstanv1.CheckFail}, {Name: "latency", Verdict: capstanv1.CheckNoData}, {Name: "pods", Verdict: capstanv1.CheckPass, Done: true}},
+			})
+		},
+		"verifying-paused-with-checks": func(f *Facts) {
+			f.promoting(capstanv1.PromotionStatus{
+				Phase: capstanv1.PhaseVerifying, Message: `environment "staging" must be ready with 1.1.0 for 30m in all; the time does not count while a target is reconciled or cannot be observed`,
+				Checks: []capstanv1.CheckStatus{{Name: "errors"}, {Name: "latency", Verdict: capstanv1.CheckPass}},
+			})
+		},
+		"waiting-for-checks": func(f *Facts) {
+			f.Pipeline.Spec.Gates = &pipelinesv1.Gates{Checks: []pipelinesv1.Check{
+				{Name: "errors", Prometheus: &pipelinesv1.PrometheusCheck{Endpoint: "main", Query: "errors", Expression: "value < 1.0"}},
+				{Name: "pods", CEL: &pipelinesv1.CELCheck{Expression: "targets.all(t, t.ready)"}},
+				{Name: "latency", Prometheus: &pipelinesv1.PrometheusCheck{Endpoint: "main", Query: "latency", Expression: "value < 1.0"}},
+			}}
+			f.promoting(capstanv1.PromotionStatus{
+				Phase: capstanv1.PhaseAwaitingGates, Reason: gate.ReasonCheckFailed,
+				Gates:  []capstanv1.GateStatus{{Name: capstanv1.GateChecks, Type: capstanv1.CheckGate, State: capstanv1.GateClosed, Reason: gate.ReasonCheckFailed, Message: `check "errors" fails: "value < 1.0" is false, with the value 7`}},
+				Checks: []capstanv1.CheckStatus{{Name: "errors", Verdict: capstanv1.CheckFail}, {Name: "latency"}},
+			})
+		},
+		"waiting-for-a-soak-before-checks": func(f *Facts) {
+			f.Pipeline.Spec.Gates = &pipelinesv1.Gates{Soak: &pipelinesv1.Soak{For: "2h"}, Checks: []pipelinesv1.Check{
+				{Name: "errors", Prometheus: &pipelinesv1.PrometheusCheck{Endpoint: "main", Query: "errors", Expression: "value < 1.0"}},
+			}}
+			f.promoting(capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingGates})
 		},
 		"made-by-hand": func(f *Facts) { f.at("staging", "1.0.1-hotfix", 2) },
 		"invalid-spec": func(f *Facts) {

@@ -23,8 +23,30 @@ func (f *Facts) first(targets []decision.Target) string {
 	return fmt.Sprintf("there is no revision to promote: %s.", f.differ(0))
 }
 
-// inFlight explains what a promotion under way waits for.
+// inFlight explains what a promotion under way waits for, what caused one that is by request or a rollback,
+// and what waits for it.
 func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
+	why, commands := f.waitsFor(i, p)
+	if outOfTurn(p) {
+		why = fmt.Sprintf("%s is in flight: %s", strings.Replace(f.called(p), "the ", "a ", 1)+cause(p), why)
+	}
+	return why + f.behind(i, p), commands
+}
+
+// behind returns a sentence about a revision of the source that waits until a promotion under way has ended;
+// empty if none does.
+func (f *Facts) behind(i int, p *capstanv1.Promotion) string {
+	q := f.question(i)
+	agreed := q.Source.Agreed
+	if decision.Decide(q).Reason != decision.Busy || agreed == nil || revision.Same(agreed.Revision, p.Spec.Revision) ||
+		agreed.Sequence <= q.Into.Ledger.Hold(q.Source.Name) {
+		return ""
+	}
+	return fmt.Sprintf(" Until it has ended, %s of environment %q waits.", agreed.Revision, q.Source.Name)
+}
+
+// waitsFor explains what a promotion under way waits for.
+func (f *Facts) waitsFor(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseAwaitingGates:
 		why := gate.For(f.Pipeline, i).Of(p).Forecast(gate.FactsOf(f.Pipeline, p, f.Now), p.Spec.Environment, p.WaitsForApproval())
@@ -54,7 +76,7 @@ func (f *Facts) inFlight(i int, p *capstanv1.Promotion) (string, []string) {
 		}
 		return fmt.Sprintf("every target runs %s; the hub records this next.", p.Spec.Revision), nil
 	case capstanv1.PhaseVerifying:
-		return fmt.Sprintf("%s is being verified: %s.", p.Spec.Revision, p.Status.Message), nil
+		return fmt.Sprintf("%s is being verified: %s.", p.Spec.Revision, trim(p.Status.Message)) + unnamedChecks(p), nil
 	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
 	}
 	return fmt.Sprintf("the promotion of %s was created %s ago and starts next; if this stays, check that the hub runs.", p.Spec.Revision, f.ago(&p.CreationTimestamp)), nil
@@ -74,9 +96,6 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		}
 	}
 	q := f.question(i)
-	upToDate := func() string {
-		return fmt.Sprintf("nothing to promote: it runs %s, as environment %q does.", q.Source.Agreed.Revision, source)
-	}
 	switch verdict := decision.Decide(q); verdict.Reason {
 	case decision.Suspended:
 		return also(suspended(q)), nil
@@ -85,30 +104,30 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	case decision.SourceNotAgreed:
 		return fmt.Sprintf("waiting until all targets of %q run the same revision: %s.", source, f.differ(i-1)), nil
 	case decision.SourceMadeByHand:
-		if runs, ok := decision.Agree(q.Into.Targets); ok && revision.Same(runs, q.Source.Agreed.Revision) {
-			return upToDate(), nil
+		if runsCandidate(q) {
+			return upToDate(q), nil
 		}
 		return also(fmt.Sprintf("%s is not promoted: environment %q was changed outside the pipeline, and got it neither from %q nor by a promotion.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
 	case decision.SourceNotVerified:
-		if runs, ok := decision.Agree(q.Into.Targets); ok && revision.Same(runs, q.Source.Agreed.Revision) {
-			return upToDate(), nil
+		if runsCandidate(q) {
+			return upToDate(q), nil
 		}
 		return also(fmt.Sprintf("%s is not promoted: it is not verified in %q, from which it comes.", q.Source.Agreed.Revision, source)), nil
 	case decision.SourceHeld:
+		if runsCandidate(q) {
+			return upToDate(q), nil
+		}
 		return also(fmt.Sprintf("%s is not promoted: environment %q got it by a rollback or by request. It is promoted when environment %q runs it too, or by a PromotionRequest.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
 	case decision.Held:
-		if runs, ok := decision.Agree(q.Into.Targets); ok && revision.Same(runs, q.Source.Agreed.Revision) {
-			return upToDate(), nil
-		}
-		return also(fmt.Sprintf("%s is not promoted: a rollback or a request put another revision there. It is held until %q agrees on another revision, or a PromotionRequest asks for one.",
-			q.Source.Agreed.Revision, source)), nil
+		return f.held(i, q, newest, runsCandidate(q))
 	case decision.Requested: // Requests are not explained: their own status says what became of them.
 	case decision.RolledBack:
-		return fmt.Sprintf("it is rolled back to %s next; if this stays, check that the hub runs.", verdict.Revision), nil
+		return fmt.Sprintf("it is rolled back from %s to %s next, because Promotion %s failed (%s); if this stays, check that the hub runs.",
+			q.Into.Ledger.Newest().Revision, verdict.Revision, q.Into.Ledger.Newest().Name, q.Into.Ledger.Newest().Reason), nil
 	case decision.Busy: // The promotion is in flight, and is explained instead.
-		return fmt.Sprintf("%s waits for the verification of an earlier revision.", q.Source.Agreed.Revision), nil
+		return "the promotion in flight must end first.", nil
 	case decision.NoTargets:
 		return "nothing can be promoted into it: it has no targets.", nil
 	case decision.EnvironmentNotFresh:
@@ -117,7 +136,7 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		if newest != nil && decision.FailedInEnvironment(newest.Status.Phase, newest.Status.Reason) {
 			return f.ended(i, newest)
 		}
-		return upToDate(), nil
+		return upToDate(q), nil
 	case decision.KeepsQualified: // The promotion that it keeps is in flight, and is explained instead.
 		return fmt.Sprintf("%s soaks in %q.", q.Source.Agreed.Revision, source), nil
 	case decision.EnvironmentAhead:
@@ -140,6 +159,15 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 	return "", nil
 }
 
+func runsCandidate(q decision.Question) bool {
+	runs, ok := decision.Agree(q.Into.Targets)
+	return ok && revision.Same(runs, q.Source.Agreed.Revision)
+}
+
+func upToDate(q decision.Question) string {
+	return fmt.Sprintf("nothing to promote: it runs %s, as environment %q does.", q.Source.Agreed.Revision, q.Source.Name)
+}
+
 // suspended explains an environment of a suspended Pipeline: it says what is promoted when
 // the Pipeline is not suspended any more.
 func suspended(q decision.Question) string {
@@ -148,6 +176,9 @@ func suspended(q decision.Question) string {
 	switch {
 	case !verdict.Create:
 		return "nothing is promoted while the Pipeline is suspended, and nothing is due."
+	case verdict.Reason == decision.RolledBack:
+		return fmt.Sprintf("the Pipeline is suspended; when spec.suspend is false, it is rolled back to %s, because Promotion %s failed (%s).",
+			verdict.Revision, q.Into.Ledger.Newest().Name, q.Into.Ledger.Newest().Reason)
 	case verdict.Reason == decision.NotVerified:
 		return fmt.Sprintf("the Pipeline is suspended; when spec.suspend is false, %s, which runs there, is verified.", verdict.Revision)
 	case q.Into.Intent.Manual:
@@ -171,21 +202,24 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 	switch p.Status.Phase {
 	case capstanv1.PhaseFailed:
 		if decision.FailedInEnvironment(p.Status.Phase, p.Status.Reason) {
-			why := fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix the application, then release another revision or start the promotion again.",
-				p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message))
+			why := fmt.Sprintf("%s failed %s ago (%s: %s); fix the application, then release another revision or start the promotion again.",
+				f.called(p)+cause(p), f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message))
 			if s := f.Pipeline.Status.Environments[p.Spec.Environment]; s != nil && s.RollbackAdvice != "" {
 				why += " " + strings.ToUpper(s.RollbackAdvice[:1]) + s.RollbackAdvice[1:] + "."
+				if to, _ := decision.Rollback(f.question(i)); to != nil {
+					retry = append(retry, f.request(i, requested{Rollback: &capstanv1.RollbackRequest{}}))
+				}
 			}
 			return why + f.unready(i), retry
 		}
-		return fmt.Sprintf("the promotion of %s failed %s ago (%s: %s); fix this, then edit the Pipeline or start the promotion again.",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
+		return fmt.Sprintf("%s failed %s ago (%s: %s); fix this, then edit the Pipeline or start the promotion again.",
+			f.called(p)+cause(p), f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseRejected:
 		return fmt.Sprintf("the pull request of %s was closed unmerged %s ago (%s); it stays closed until there is another revision, or you start the promotion again.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.URL) + f.unready(i), retry
 	case capstanv1.PhaseSuperseded:
-		return fmt.Sprintf("the promotion of %s was superseded %s ago (%s: %s).",
-			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
+		return fmt.Sprintf("%s was superseded %s ago (%s: %s).",
+			f.called(p)+cause(p), f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseSucceeded:
 		return fmt.Sprintf("%s was promoted %s ago; not every target runs it now, and Capstan will not promote it again on its own: %s.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), f.obstacles(i, p.Spec.Revision)), retry
