@@ -65,7 +65,7 @@ func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
 	if len(runs) == 0 {
 		page.Blocks = append(page.Blocks, empty("apps", "empty-row", appColumns, scope.Pipelines, NeedPipelines, Query{}, "No Pipeline has a target in this cluster."))
 	}
-	page.Blocks = append(page.Blocks, entries(promotions[:min(len(promotions), maxEntries)], scope)...)
+	page.Blocks = append(page.Blocks, f.entries(promotions[:min(len(promotions), maxEntries)], scope)...)
 	if len(promotions) == 0 {
 		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "No revision was promoted into this cluster yet."))
 	}

@@ -14,6 +14,8 @@
 // The observations of a cluster are stale when it is not Ready, or when the last contact
 // is older than FreshFor. A stale application is never shown as ready.
 //
+// Whether an environment is held is the hub's own decision: hub/pipeline/decision makes it from the objects.
+//
 // Locking: none.
 //
 // Trade-offs: each page is built from all objects each time, which takes a few

@@ -144,9 +144,33 @@ func targetMark(seen *pipelinesv1.TargetStatus, stale bool) Mark {
 	return Mark{Warning, "Not ready"}
 }
 
+// checkMark returns the Mark of a check. Without a result it neither passes nor fails.
+func checkMark(c *capstanv1.CheckStatus) Mark {
+	switch c.Verdict {
+	case capstanv1.CheckPass:
+		if c.Done {
+			return Mark{Good, "Passed"}
+		}
+		return Mark{Busy, "Passes"}
+	case capstanv1.CheckFail:
+		if c.Done {
+			return Mark{Bad, "Failed"}
+		}
+		return Mark{Warning, "Fails"}
+	case capstanv1.CheckNoData:
+		return Mark{Warning, "No data"}
+	case capstanv1.CheckError:
+		return Mark{Warning, "Error"}
+	}
+	return Mark{Idle, "Not measured yet"}
+}
+
+// heldMark is the Mark of an environment that a rollback or a request holds.
+var heldMark = Mark{Warning, "Held"}
+
 // Words are the states of the filters, worst first.
 var (
 	connectionWords = []string{"Unreachable", "Auth failed", "Stale", "Unknown", "Degraded", "Connecting", "Ready", "Unused", "Removed"}
-	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
-	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Succeeded", "Superseded"}
+	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
+	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Succeeded", "Superseded"}
 )

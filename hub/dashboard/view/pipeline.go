@@ -7,6 +7,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
@@ -64,6 +65,7 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 	}
 	p := &f.Pipelines[i]
 	head := PipelineHead{Row: f.row(p, f.standings(), scope), Conditions: conditions(p.Status.Conditions)}
+	f.outOfTurn(p, head.Cells, scope)
 	frame := PipelineFrame{Namespace: namespace, Name: name, App: head.App, All: PromotionsPath + "?" + Query{Search: namespace + "/" + name}.Encode()}
 	for _, c := range head.Cells {
 		frame.Columns = append(frame.Columns, c.Environment)
@@ -81,11 +83,39 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 	for _, l := range history(head.Cells, of, scope) {
 		page.Blocks = append(page.Blocks, Block{ID: "revision/" + l.Revision, List: "revisions", Template: "line", Data: l})
 	}
-	page.Blocks = append(page.Blocks, entries(of[:min(len(of), maxEntries)], scope)...)
+	page.Blocks = append(page.Blocks, f.entries(of[:min(len(of), maxEntries)], scope)...)
 	if len(of) == 0 {
 		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "No revision was promoted yet."))
 	}
 	return page, true
+}
+
+// outOfTurn adds to the cells of a Pipeline which of their promotions are rollbacks or by request, and which
+// environments are held.
+func (f *Facts) outOfTurn(p *pipelinesv1.Pipeline, cells []Cell, scope Scope) {
+	if !scope.Promotions.Has(p.Namespace) {
+		return
+	}
+	var history []capstanv1.Promotion // Also of former Pipelines of the name, as the hub decides by it.
+	for i := range f.Promotions {
+		if q := &f.Promotions[i]; q.Namespace == p.Namespace && q.Spec.Pipeline.Name == p.Name {
+			history = append(history, *q)
+		}
+	}
+	targets := make([][]decision.Target, len(cells))
+	for i := range cells {
+		env := &p.Spec.Environments[i]
+		targets[i] = decision.TargetsOf(env, p.Status.Environments[env.Name])
+		newest, status := decision.NewestOf(p.UID, history, env.Name), p.Status.Environments[env.Name]
+		if newest != nil && cells[i].Move != nil && status.Promotion.Name == newest.Name {
+			cells[i].Move.Origin = f.origin(newest)
+		}
+	}
+	for i := 1; i < len(cells); i++ {
+		if cells[i].Newer != "" && decision.Decide(decision.QuestionOf(p, targets, history, i)).Reason == decision.Held {
+			cells[i].Held = &Held{Mark: heldMark, Source: p.Spec.Environments[i-1].Name}
+		}
+	}
 }
 
 func conditions(all []metav1.Condition) []Condition {

@@ -36,8 +36,20 @@ type Cell struct {
 	// Newer is the agreed revision of the previous environment, if this environment does
 	// not agree on it.
 	Newer string
+	// Held says until when a rollback or a request keeps Newer out of it; nil if none does. Only the page of
+	// the Pipeline has it.
+	Held *Held
+	// Advice says why its last promotion, which failed, is not rolled back.
+	Advice string
 	// Differ is set when its targets run different revisions.
 	Differ bool
+}
+
+// Held is an environment that is held.
+type Held struct {
+	Mark Mark
+	// Until the Source agrees on another revision.
+	Source string
 }
 
 // Move is a promotion in a cell.
@@ -46,6 +58,8 @@ type Move struct {
 	Revision, Reason string
 	Message          string
 	URL              string
+	// Origin says what caused it, if its source did not. Only the page of the Pipeline has it.
+	Origin Origin
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
 }
@@ -167,6 +181,9 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 	status := p.Status.Environments[env.Name]
 	if status != nil && status.Promotion != nil {
 		cell.Move = move(p.Namespace, status, scope)
+	}
+	if status != nil {
+		cell.Advice = status.RollbackAdvice
 	}
 	if e > 0 {
 		if before := p.Status.Environments[p.Spec.Environments[e-1].Name]; before != nil && before.Agreed != nil {

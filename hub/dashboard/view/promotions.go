@@ -33,8 +33,12 @@ type Entry struct {
 	// Retry is how often a user restarted it.
 	Retry int64
 	URL   string
+	// Origin says what caused it, if its source did not.
+	Origin Origin
 	// Gates of the environment as they were judged last; empty when it waits for none.
 	Gates []Gate
+	// Checks of these gates or, from its verification on, those of the verification.
+	Checks []Check
 	// Expected is when all gates will be open if nothing changes, or the verification will have ended;
 	// zero if that is not known.
 	Expected time.Time
@@ -53,9 +57,75 @@ type Gate struct {
 	Since, Change time.Time
 }
 
+// Origin is a rollback, a PromotionRequest, or both. All texts are of users.
+type Origin struct {
+	// Number of the promotion that is rolled back; 0 if it is no rollback.
+	Number int64
+	// Revision of that promotion; empty if it was deleted.
+	Revision string
+	// Request is the name of the PromotionRequest; empty if none caused it.
+	Request string
+	// By created it, for a Reason.
+	By, Reason string
+}
+
+func originOf(p *capstanv1.Promotion) Origin {
+	var o Origin
+	if of := p.Spec.RollbackOf; of != nil {
+		o.Number = of.Number
+	}
+	if r := p.Spec.Request; r != nil {
+		o.Request, o.By, o.Reason = r.Name, r.By, r.Reason
+	}
+	return o
+}
+
+// origin is originOf with the revision that is rolled back.
+func (f *Facts) origin(p *capstanv1.Promotion) Origin {
+	o := originOf(p)
+	if of := p.Spec.RollbackOf; of != nil {
+		same := func(other capstanv1.Promotion) bool { return other.Namespace == p.Namespace && other.Name == of.Name }
+		if i := slices.IndexFunc(f.Promotions, same); i >= 0 {
+			o.Revision = f.Promotions[i].Spec.Revision
+		}
+	}
+	return o
+}
+
+// Check is the state of a check.
+type Check struct {
+	Mark           Mark
+	Name           string
+	Value, Message string
+	// Since is when its verdict changed last; zero if it was not measured.
+	Since time.Time
+}
+
+// checksOf returns the checks of the gates that a promotion waits for, and those of its verification.
+func checksOf(p *capstanv1.Promotion) []Check {
+	if !waitsForGates(p) && p.Status.VerifyTime == nil {
+		return nil
+	}
+	checks := make([]Check, 0, len(p.Status.Checks))
+	for i := range p.Status.Checks {
+		c := &p.Status.Checks[i]
+		check := Check{Mark: checkMark(c), Name: c.Name, Value: c.Value, Message: c.Message}
+		if c.LastTransitionTime != nil && c.Verdict != "" {
+			check.Since = c.LastTransitionTime.Time
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// waitsForGates returns whether the gates of a promotion matter: it was not carried out.
+func waitsForGates(p *capstanv1.Promotion) bool {
+	return !p.Status.Phase.Finished() && p.Status.Phase != capstanv1.PhaseAwaitingRollout && p.Status.Phase != capstanv1.PhaseVerifying
+}
+
 // gatesOf returns the gates of a promotion that was not carried out.
 func gatesOf(p *capstanv1.Promotion) []Gate {
-	if p.Status.Phase.Finished() || p.Status.Phase == capstanv1.PhaseAwaitingRollout || p.Status.Phase == capstanv1.PhaseVerifying {
+	if !waitsForGates(p) {
 		return nil
 	}
 	gates := make([]Gate, 0, len(p.Status.Gates))
@@ -113,7 +183,7 @@ func Promotions(f *Facts, scope Scope, q Query) Page {
 		namespaces[p.Namespace] = true
 		marks[mark]++
 		if q.inNamespace(p.Namespace) && q.inState(mark.Word) &&
-			q.finds(p.Namespace+"/"+p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision, p.Status.Reason, who(p)) {
+			q.finds(p.Namespace+"/"+p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision, p.Status.Reason, who(p), originText(p)) {
 			found = append(found, p)
 		}
 	}
@@ -134,7 +204,7 @@ func Promotions(f *Facts, scope Scope, q Query) Page {
 	}
 	page := Page{Template: "promotions", Title: "Promotions", Frame: frame}
 	page.Blocks = append(page.Blocks, Block{ID: "timeline-summary", List: "summary", Template: "timeline-summary", Data: TimelineSummary{Promotions: total, Counts: counts}})
-	page.Blocks = append(page.Blocks, entries(shown, scope)...)
+	page.Blocks = append(page.Blocks, f.entries(shown, scope)...)
 	if len(shown) == 0 {
 		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, q, "No revision was promoted yet."))
 	}
@@ -153,10 +223,11 @@ func newestFirst(a, b *capstanv1.Promotion) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-func entries(promotions []*capstanv1.Promotion, scope Scope) []Block {
+func (f *Facts) entries(promotions []*capstanv1.Promotion, scope Scope) []Block {
 	blocks := make([]Block, 0, len(promotions))
 	for _, p := range promotions {
 		e := EntryOf(p, scope)
+		e.Origin = f.origin(p)
 		blocks = append(blocks, Block{ID: "promotion/" + e.Namespace + "/" + e.Name, List: "entries", Template: "entry", Data: e})
 	}
 	return blocks
@@ -168,7 +239,7 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 		Namespace: p.Namespace, Name: p.Name, Pipeline: p.Namespace + "/" + p.Spec.Pipeline.Name,
 		Environment: p.Spec.Environment, Source: p.Spec.Source.Environment, Number: p.Spec.Number, Revision: p.Spec.Revision,
 		Mark: phaseMark(p.Status.Phase, stalled(p)), Reason: p.Status.Reason, Message: p.Status.Message, Who: who(p),
-		Decided: p.CreationTimestamp.Time, Retry: p.Spec.Retry, URL: p.Status.URL, Gates: gatesOf(p),
+		Decided: p.CreationTimestamp.Time, Retry: p.Spec.Retry, URL: p.Status.URL, Gates: gatesOf(p), Checks: checksOf(p), Origin: originOf(p),
 	}
 	e.Verifying = p.Status.Phase == capstanv1.PhaseVerifying
 	if p.Status.ExpectedTime != nil {
@@ -214,6 +285,20 @@ func who(p *capstanv1.Promotion) string {
 		return "approved by " + p.Spec.Approval.By
 	case p.Spec.Manual:
 		return "needs an approval"
+	case p.Spec.Request != nil:
+		return "needs no approval"
 	}
 	return "automatic"
+}
+
+// originText returns the words by which a search finds a rollback, or a promotion by request.
+func originText(p *capstanv1.Promotion) string {
+	var words []string
+	if p.Spec.RollbackOf != nil {
+		words = append(words, "rollback")
+	}
+	if r := p.Spec.Request; r != nil {
+		words = append(words, "requested by "+r.By, r.Reason)
+	}
+	return strings.Join(words, ", ")
 }

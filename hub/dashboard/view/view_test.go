@@ -362,10 +362,10 @@ func TestTimeline(t *testing.T) {
 // The filter has every phase.
 func TestPhaseWords(t *testing.T) {
 	g := NewWithT(t)
-	for _, phase := range []capstanv1.PromotionPhase{"", capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
-		capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded} {
+	for _, phase := range []capstanv1.PromotionPhase{"", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout,
+		capstanv1.PhaseVerifying, capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded} {
 		g.Expect(promotionWords).To(ContainElement(phaseMark(phase, false).Word))
-		if phase != "" {
+		if phase != "" && phase != capstanv1.PhaseAwaitingGates && phase != capstanv1.PhaseVerifying { // These do not stall.
 			g.Expect(promotionWords).To(ContainElement(phaseMark(phase, true).Word))
 		}
 		if m := move("apps", &pipelinesv1.EnvironmentStatus{Promotion: &pipelinesv1.PromotionSummary{Phase: string(phase)}}, Everything()); m != nil {
@@ -384,6 +384,8 @@ func TestWho(t *testing.T) {
 	g.Expect(who(&p)).To(Equal("approved by secret:a/b (signed call)"))
 	p.Spec.Manual, p.Spec.Approval, p.Status.Approval = false, nil, nil
 	g.Expect(who(&p)).To(Equal("automatic"))
+	p.Spec.Request = &capstanv1.RequestReference{Name: "back", By: "ann"}
+	g.Expect(who(&p)).To(Equal("needs no approval"))
 }
 
 // The approval of one run is not that of the next.
@@ -435,4 +437,80 @@ func TestGates(t *testing.T) {
 	))
 	p.Status.Phase = capstanv1.PhaseSucceeded
 	g.Expect(EntryOf(p, Everything()).Gates).To(BeEmpty())
+}
+
+// The checks of a promotion are shown with their verdicts while its gates matter, and from its verification on.
+func TestChecks(t *testing.T) {
+	g := NewWithT(t)
+	since := metav1.NewTime(time.Unix(1_700_000_000, 0))
+	p := &capstanv1.Promotion{Status: capstanv1.PromotionStatus{
+		Phase: capstanv1.PhaseAwaitingGates, Checks: []capstanv1.CheckStatus{
+			{Name: "a", Verdict: capstanv1.CheckPass, Done: true, Value: "0.1", Message: "it passes", LastTransitionTime: &since},
+			{Name: "b", Verdict: capstanv1.CheckPass}, {Name: "c", Verdict: capstanv1.CheckFail}, {Name: "d", Verdict: capstanv1.CheckFail, Done: true},
+			{Name: "e", Verdict: capstanv1.CheckNoData}, {Name: "f", Verdict: capstanv1.CheckError}, {Name: "g", LastTransitionTime: &since},
+		},
+	}}
+	want := []Check{
+		{Mark: Mark{Good, "Passed"}, Name: "a", Value: "0.1", Message: "it passes", Since: since.Time},
+		{Mark: Mark{Busy, "Passes"}, Name: "b"}, {Mark: Mark{Warning, "Fails"}, Name: "c"}, {Mark: Mark{Bad, "Failed"}, Name: "d"},
+		{Mark: Mark{Warning, "No data"}, Name: "e"}, {Mark: Mark{Warning, "Error"}, Name: "f"}, {Mark: Mark{Idle, "Not measured yet"}, Name: "g"},
+	}
+	g.Expect(EntryOf(p, Everything()).Checks).To(Equal(want))
+	p.Status.Phase = capstanv1.PhaseAwaitingRollout
+	g.Expect(EntryOf(p, Everything()).Checks).To(BeEmpty(), "those of the gates hold nothing any more")
+	p.Status.VerifyTime = &since
+	for _, phase := range []capstanv1.PromotionPhase{capstanv1.PhaseVerifying, capstanv1.PhaseFailed, capstanv1.PhaseSucceeded} {
+		p.Status.Phase = phase
+		g.Expect(EntryOf(p, Everything()).Checks).To(Equal(want), string(phase))
+	}
+}
+
+// A rollback and a promotion by request say what caused them, and are found by it. The page of the Pipeline
+// shows which environment is held, and until when.
+func TestRollback(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	p := &f.Pipelines[0]
+	p.Spec.Promotion = &pipelinesv1.Promotion{}
+	p.Status.Environments["dev"].Agreed = &pipelinesv1.AgreedRevision{Revision: "1.1.0", Sequence: 2}
+	p.Status.Environments["dev"].Targets[0].Revision = "1.1.0"
+	bad := promotion(p, 2, "staging", "1.1.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "VerificationFailed"})
+	back := promotion(p, 3, "staging", "1.0.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})
+	back.Spec.Source.Sequence, back.Spec.Hold = 0, &capstanv1.Hold{UntilSequence: 2}
+	back.Spec.RollbackOf = &capstanv1.RollbackReference{Name: bad.Name, Number: 2}
+	back.Spec.Request = &capstanv1.RequestReference{Name: "back", By: "ann", Reason: "incident 4711"}
+	f.Promotions = []capstanv1.Promotion{bad, back}
+	p.Status.Environments["staging"].Promotion = &pipelinesv1.PromotionSummary{Name: back.Name, Phase: "Succeeded", Revision: "1.0.0"}
+
+	origin := Origin{Number: 2, Revision: "1.1.0", Request: "back", By: "ann", Reason: "incident 4711"}
+	for _, search := range []string{"rollback", "ann", "4711"} {
+		g.Expect(data[Entry](Promotions(f, Everything(), Query{Search: search}), "entries")).To(HaveExactElements(HaveField("Origin", origin)), search)
+	}
+	page, _ := Pipeline(f, Everything(), "apps", "shop")
+	cells := data[PipelineHead](page, "head")[0].Cells
+	g.Expect(cells[1]).To(And(HaveField("Newer", "1.1.0"), HaveField("Held", &Held{Mark: heldMark, Source: "dev"}), HaveField("Move", BeNil())))
+	g.Expect(cells[2].Held).To(BeNil())
+	g.Expect(data[Line](page, "revisions")[1].Cells[1].Promotion.Origin.Number).To(Equal(int64(2)))
+
+	// In flight and failed, also its cell says so.
+	f.Promotions[1].Status.Phase = capstanv1.PhaseFailed
+	p.Status.Environments["staging"].Promotion.Phase = "Failed"
+	p.Status.Environments["staging"].RollbackAdvice = "it is not rolled back"
+	page, _ = Pipeline(f, Everything(), "apps", "shop")
+	cells = data[PipelineHead](page, "head")[0].Cells
+	g.Expect(cells[1]).To(And(HaveField("Move.Origin", origin), HaveField("Held", Not(BeNil())), HaveField("Advice", "it is not rolled back")))
+
+	// Without the right to see promotions, nothing of them is shown.
+	blind := Everything()
+	blind.Promotions = Namespaces{}
+	page, _ = Pipeline(f, blind, "apps", "shop")
+	cells = data[PipelineHead](page, "head")[0].Cells
+	g.Expect(cells[1]).To(And(HaveField("Held", BeNil()), HaveField("Move.Origin", Origin{})))
+
+	// The hold ends when the source agrees on another revision; the number is all that is left of a deleted promotion.
+	p.Status.Environments["dev"].Agreed.Sequence = 3
+	f.Promotions = f.Promotions[1:]
+	page, _ = Pipeline(f, Everything(), "apps", "shop")
+	g.Expect(data[PipelineHead](page, "head")[0].Cells[1].Held).To(BeNil())
+	g.Expect(data[Entry](page, "entries")[0].Origin).To(And(HaveField("Number", int64(2)), HaveField("Revision", "")))
 }

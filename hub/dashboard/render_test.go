@@ -1,0 +1,87 @@
+package dashboard
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/capstan-hub/capstan/hub/dashboard/view"
+)
+
+// What a promotion shows of a rollback, a request and checks is text, in every state.
+func TestEntryShowsOriginAndChecks(t *testing.T) {
+	r := largeRenderer(t)
+	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		entry view.Entry
+		want  []string
+		not   []string
+	}{
+		"neither": {view.Entry{}, nil, []string{"Rollback", "Requested", "Checks"}},
+		"rollback": {
+			view.Entry{Origin: view.Origin{Number: 2, Revision: "1.1.0"}}, []string{"<p><b>Rollback</b> of <code>1.1.0</code>, no. 2</p>"}, []string{"Requested"},
+		},
+		"rollback of a deleted promotion": {view.Entry{Origin: view.Origin{Number: 2}}, []string{"<p><b>Rollback</b> of no. 2</p>"}, nil},
+		"request": {
+			view.Entry{Origin: view.Origin{Request: "hotfix", By: "ann", Reason: "incident 4711"}},
+			[]string{"<p><b>Requested</b> by <bdi>ann</bdi>: <bdi>incident 4711</bdi></p>"}, []string{"Rollback"},
+		},
+		"request without a user": {view.Entry{Origin: view.Origin{Request: "hotfix"}}, []string{"<b>Requested</b> by PromotionRequest hotfix</p>"}, nil},
+		"both": {
+			view.Entry{Origin: view.Origin{Number: 2, Request: "back", By: "ann", Reason: "incident"}},
+			[]string{"<b>Rollback</b> of no. 2. <b>Requested</b> by <bdi>ann</bdi>: <bdi>incident</bdi>"}, nil,
+		},
+		"checks": {
+			view.Entry{Checks: []view.Check{
+				{Mark: view.Mark{Tone: view.Bad, Word: "Failed"}, Name: "errors", Value: "7", Message: "7 is too much", Since: since},
+				{Mark: view.Mark{Tone: view.Idle, Word: "Not measured yet"}, Name: "latency"},
+			}},
+			[]string{
+				`<ul class="conditions" aria-label="Checks"><li>`, `<span class="word">Failed</span>`, `Check <b>errors</b>, value <code>7</code>: 7 is too much <span class="quiet">since <time`,
+				`<span class="word">Not measured yet</span></span> Check <b>latency</b></li>`,
+			}, nil,
+		},
+		"hostile": {
+			view.Entry{
+				Origin: view.Origin{Number: 2, Revision: `</code><script>1</script>`, Request: "x", By: `<img src=x onerror=alert(1)>`, Reason: "</bdi><script>alert(2)</script>\u202e\" onclick=\"x"},
+				Checks: []view.Check{{Name: `<b onmouseover=x>`, Value: `"><script>3</script>`, Message: `<a href="javascript:4">`}},
+			},
+			[]string{"&lt;img src=x onerror=alert(1)&gt;", "&lt;b onmouseover=x&gt;", "&lt;a href=&#34;javascript:4&#34;&gt;"},
+			[]string{"<script", "<img", "<b on", "<a ", `" onclick`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			html, err := r.block(view.Block{ID: name, Template: "entry", Data: tc.entry})
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, want := range tc.want {
+				g.Expect(html).To(ContainSubstring(want))
+			}
+			for _, not := range tc.not {
+				g.Expect(html).NotTo(ContainSubstring(not))
+			}
+		})
+	}
+}
+
+// The cell of an environment says that it is held, and why it is not rolled back.
+func TestCellShowsHoldAndAdvice(t *testing.T) {
+	g := NewWithT(t)
+	r := largeRenderer(t)
+	html, err := r.block(view.Block{ID: "head", Template: "pipeline-head", Data: view.PipelineHead{Row: view.Row{Cells: []view.Cell{
+		{Environment: "dev"},
+		{Environment: "prod", Newer: "1.1.0<", Held: &view.Held{Mark: view.Mark{Tone: view.Warning, Word: "Held"}, Source: "<dev>"}},
+		{
+			Environment: "eu", Newer: "1.1.0", Advice: "it is not rolled back to <i>1.0.0</i>",
+			Move: &view.Move{Revision: "1.1.0", Origin: view.Origin{Request: "x", By: "ann", Reason: "<script>"}},
+		},
+	}}}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(html).To(And(
+		ContainSubstring(`<span class="word">Held</span></span> <code>1.1.0&lt;</code> is not promoted: held until &lt;dev&gt; agrees on another revision.`),
+		ContainSubstring("<code>1.1.0</code> is available."), Not(ContainSubstring("1.1.0&lt;</code> is available")),
+		ContainSubstring("After the failure: it is not rolled back to &lt;i&gt;1.0.0&lt;/i&gt;."),
+		ContainSubstring("<b>Requested</b> by <bdi>ann</bdi>: <bdi>&lt;script&gt;</bdi>"), Not(ContainSubstring("<script")),
+	))
+}
