@@ -486,10 +486,12 @@ type SecretVersion struct {
 // +kubebuilder:printcolumn:name="Environment",type=string,JSONPath=".spec.environment"
 // +kubebuilder:printcolumn:name="No",type=integer,JSONPath=".spec.number"
 // +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=".spec.revision"
+// +kubebuilder:printcolumn:name="Rollback Of",type=integer,JSONPath=".spec.rollbackOf.number"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=".status.phase"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=".status.reason"
 // +kubebuilder:printcolumn:name="Expected",type=string,JSONPath=".status.expectedTime"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
+// +kubebuilder:printcolumn:name="Requested By",type=string,JSONPath=".spec.request.by",priority=1
 // +kubebuilder:printcolumn:name="Approved By",type=string,JSONPath=".status.approval.by",priority=1
 // +kubebuilder:printcolumn:name="Attempts",type=integer,JSONPath=".status.attempt.number",priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=".status.message",priority=1
