@@ -59,3 +59,34 @@ apps/shop, staging: 1.1.0 has waited 5m for an approval: approve it with kubectl
   (you need the verb approve on promotions.capstan.dev).
 `))
 }
+
+// A rollback is marked, and so is an environment that is held.
+func TestFleetShowsRollbacks(t *testing.T) {
+	g := NewWithT(t)
+	back, held := shop(), shop()
+	back.failing(pipelinesv1.RollbackNever)
+	back.outOfTurn(3, "1.0.0", ofTwoByAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+	held.Pipeline.Name, held.Pipeline.UID = "billing", "other"
+	held.outOfTurn(3, "1.0.1", byAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(time.Minute)})
+	held.Promotions[0].Spec.Pipeline = capstanv1.PipelineReference{Name: "billing", UID: "other"}
+	held.at("staging", "1.0.1", 2)
+	f := Fleet{Now: now, Promotions: append(back.Promotions, held.Promotions...), Pipelines: []pipelinesv1.Pipeline{*back.Pipeline, *held.Pipeline}}
+	var b strings.Builder
+	g.Expect(f.Write(&b)).To(Succeed())
+	g.Expect(b.String()).To(HaveSuffix(`
+Pipelines: 2 (2 waiting)
+PIPELINE      ENVIRONMENT  RUNS   READY  IN FLIGHT
+apps/billing  dev          1.1.0  1/1    -
+apps/billing  staging      1.0.1  1/1    -
+apps/billing  prod         1.0.0  2/2    -
+apps/shop     dev          1.1.0  1/1    -
+apps/shop     staging      1.1.0  1/1    rollback 1.0.0 AwaitingRollout
+apps/shop     prod         1.0.0  2/2    -
+apps/billing, staging: 1.1.0 is not promoted until "dev" agrees on another
+  revision, or a PromotionRequest for 1.1.0 is created: the environment has been
+  held since the promotion of 1.0.1, requested by ann (incident 4711).
+apps/shop, staging: a rollback from 1.1.0 to 1.0.0, requested by ann (incident
+  4711), is in flight: waiting for every target to run 1.0.0: shop/web in
+  Cluster fleet/staging still runs 1.1.0.
+`))
+}
