@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/test/bench/simulated"
+)
+
+// metricServer is an endpoint of checks. While it hangs, it answers no query.
+type metricServer struct {
+	*httptest.Server
+	hangs   atomic.Bool
+	queries atomic.Int64
+}
+
+func newMetricServer(t testing.TB) *metricServer {
+	t.Helper()
+	m := &metricServer{}
+	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.queries.Add(1)
+		if m.hangs.Load() {
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"scalar","result":[1700000000,"1"]}}`)
+	}))
+	t.Cleanup(func() {
+		m.CloseClientConnections()
+		m.Close()
+	})
+	return m
+}
+
+// TestHangingCheck: promotions wait for checks whose endpoint answers, or does not. The changes of other Pipelines are
+// shown as fast.
+func TestHangingCheck(t *testing.T) {
+	seconds := time.Duration(count(1, 20)) * time.Second
+	waiting := count(10, 100)
+	s, endpoint, receiver := newScene(t, simulated.Options{Clusters: count(4, 50), Applications: waiting + 1}), newMetricServer(t), newInbox(t)
+	names := s.releases(0, 1, s.clusters, few)
+	apps := make([]int, waiting)
+	for i := range apps {
+		apps[i] = i + 1
+	}
+	each(apps, func(app int) {
+		p := &pipelinesv1.Pipeline{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("waits-%d", app)},
+			Spec: pipelinesv1.PipelineSpec{
+				AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: fmt.Sprintf("app-%d", app)},
+				Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
+				Gates: &pipelinesv1.Gates{Checks: []pipelinesv1.Check{{Name: "errors", Interval: "30s", Prometheus: &pipelinesv1.PrometheusCheck{
+					Endpoint: "main", Query: fmt.Sprintf("errors_%d", app), Expression: "value < 1",
+				}}}},
+			},
+		}
+		for i, env := range []string{"dev", "prod"} {
+			p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env, Targets: []pipelinesv1.Target{{
+				Namespace: simulated.Namespace, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Name: s.clusters[i].Name()},
+			}}})
+		}
+		s.g.Expect(admin.Create(t.Context(), p)).To(Succeed())
+	})
+	startHub(t, s.namespace, "--events-addr="+receiver.URL, "--check-endpoint=main="+endpoint.URL)
+	s.shown(names, every)
+	for _, app := range apps {
+		s.clusters[0].Deploy(app, "8.0.0")
+	}
+	s.until("all wait for their checks", func(all map[string]*pipelinesv1.Pipeline) bool {
+		for _, app := range apps {
+			p := all[fmt.Sprintf("waits-%d", app)]
+			if p == nil || p.Status.Environments["prod"] == nil || p.Status.Environments["prod"].Promotion == nil ||
+				p.Status.Environments["prod"].Promotion.Phase != string(capstanv1.PhaseAwaitingGates) {
+				return false
+			}
+		}
+		return true
+	})
+	pause(settle)
+
+	var ratios, differences []float64
+	for pair := range count(1, 5) {
+		without := quantile(latencies(s, s.clusters, 20, seconds/2+time.Second/2, fmt.Sprintf("3%d", pair)), 0.99)
+		endpoint.hangs.Store(true)
+		pause(settle)
+		with := quantile(latencies(s, s.clusters, 20, seconds/2+time.Second/2, fmt.Sprintf("4%d", pair)), 0.99)
+		endpoint.hangs.Store(false)
+		endpoint.CloseClientConnections()
+		pause(settle)
+		ratios, differences = append(ratios, with/without), append(differences, with-without)
+	}
+	s.g.Expect(endpoint.queries.Load()).To(BeNumerically(">", 0))
+	sent, _, _ := receiver.received()
+	s.g.Expect(sent).To(BeZero(), "no check has passed")
+	slices.Sort(ratios)
+	slices.Sort(differences)
+	middle := len(ratios) / 2
+	if differences[middle] <= 2 {
+		report(fmt.Sprintf("others' p99 with a hanging endpoint of %d checks, difference", waiting), differences[middle], 2, "ms")
+	} else {
+		report(fmt.Sprintf("others' p99 with a hanging endpoint of %d checks, ratio", waiting), ratios[middle], 1.1, "")
+	}
+}
