@@ -38,8 +38,8 @@ func TestEntryShowsOriginAndChecks(t *testing.T) {
 				{Mark: view.Mark{Tone: view.Idle, Word: "Not measured yet"}, Name: "latency"},
 			}},
 			[]string{
-				`<ul class="conditions" aria-label="Checks"><li>`, `<span class="word">Failed</span>`, `Check <b>errors</b>, value <code>7</code>: 7 is too much <span class="quiet">since <time`,
-				`<span class="word">Not measured yet</span></span> Check <b>latency</b></li>`,
+				`<ul class="conditions" aria-label="Checks"><li>`, `<span class="word">Failed</span>`, `check <b>errors</b>, value <code>7</code>: 7 is too much <span class="quiet">since <time`,
+				`<span class="word">Not measured yet</span></span> check <b>latency</b></li>`,
 			}, nil,
 		},
 		"hostile": {

@@ -94,8 +94,9 @@ func (f *Facts) origin(p *capstanv1.Promotion) Origin {
 
 // Check is the state of a check.
 type Check struct {
-	Mark           Mark
-	Name           string
+	Mark Mark
+	Name string
+	// Value that was judged; empty if there is none, or if Message ends with it.
 	Value, Message string
 	// Since is when its verdict changed last; zero if it was not measured.
 	Since time.Time
@@ -110,6 +111,9 @@ func checksOf(p *capstanv1.Promotion) []Check {
 	for i := range p.Status.Checks {
 		c := &p.Status.Checks[i]
 		check := Check{Mark: checkMark(c), Name: c.Name, Value: c.Value, Message: c.Message}
+		if strings.HasSuffix(c.Message, " "+c.Value) {
+			check.Value = ""
+		}
 		if c.LastTransitionTime != nil && c.Verdict != "" {
 			check.Since = c.LastTransitionTime.Time
 		}

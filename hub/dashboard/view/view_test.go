@@ -446,13 +446,13 @@ func TestChecks(t *testing.T) {
 	p := &capstanv1.Promotion{Status: capstanv1.PromotionStatus{
 		Phase: capstanv1.PhaseAwaitingGates, Checks: []capstanv1.CheckStatus{
 			{Name: "a", Verdict: capstanv1.CheckPass, Done: true, Value: "0.1", Message: "it passes", LastTransitionTime: &since},
-			{Name: "b", Verdict: capstanv1.CheckPass}, {Name: "c", Verdict: capstanv1.CheckFail}, {Name: "d", Verdict: capstanv1.CheckFail, Done: true},
+			{Name: "b", Verdict: capstanv1.CheckPass}, {Name: "c", Verdict: capstanv1.CheckFail}, {Name: "d", Verdict: capstanv1.CheckFail, Done: true, Value: "7", Message: "it is false, with the value 7"},
 			{Name: "e", Verdict: capstanv1.CheckNoData}, {Name: "f", Verdict: capstanv1.CheckError}, {Name: "g", LastTransitionTime: &since},
 		},
 	}}
 	want := []Check{
 		{Mark: Mark{Good, "Passed"}, Name: "a", Value: "0.1", Message: "it passes", Since: since.Time},
-		{Mark: Mark{Busy, "Passes"}, Name: "b"}, {Mark: Mark{Warning, "Fails"}, Name: "c"}, {Mark: Mark{Bad, "Failed"}, Name: "d"},
+		{Mark: Mark{Busy, "Passes"}, Name: "b"}, {Mark: Mark{Warning, "Fails"}, Name: "c"}, {Mark: Mark{Bad, "Failed"}, Name: "d", Message: "it is false, with the value 7"},
 		{Mark: Mark{Warning, "No data"}, Name: "e"}, {Mark: Mark{Warning, "Error"}, Name: "f"}, {Mark: Mark{Idle, "Not measured yet"}, Name: "g"},
 	}
 	g.Expect(EntryOf(p, Everything()).Checks).To(Equal(want))
