@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -146,7 +147,7 @@ func TestWithoutScript(t *testing.T) {
 }
 
 // pictured are the pages of which docs/images has screenshots.
-var pictured = []string{"fleet", "pipelines", "pipeline", "waiting", "verified", "cluster"}
+var pictured = []string{"fleet", "pipelines", "pipeline", "waiting", "verified", "rolled-back", "cluster"}
 
 // Every page in both themes and three widths passes the rules of WCAG 2.0 to 2.2, A and AA,
 // and does not scroll sideways.
@@ -168,8 +169,17 @@ func TestAccessible(t *testing.T) {
 			{Name: "incident", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Reason: "incident 4711"}},
 		}}
 	}, "dev", "prod")
+	pipelineIn(t, appsNamespace, "orders", func(s *pipelinesv1.PipelineSpec) {
+		s.Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+		s.Environments[1].Promotion = nil // Not manual.
+		s.Environments[1].Verification = &pipelinesv1.Verification{For: "1s", Checks: []pipelinesv1.Check{
+			{Name: "error-rate", Failures: 1, Prometheus: &pipelinesv1.PrometheusCheck{Endpoint: endpointName, Query: `sum(rate(errors{app="orders"}[5m]))`, Expression: "value < 0.01"}},
+			{Name: "targets-ready", Interval: "1s", CEL: &pipelinesv1.CELCheck{Expression: `targets.all(t, t.ready)`}},
+		}}
+	}, "dev", "prod")
 	b := newTab(t)
 	b.signIn("/pipelines")
+	rolledBack(t, b)
 	b.Eventually(func() string { return b.cell("billing", "prod") }, patience).Should(ContainSubstring("1.0.0"))
 	b.Expect(release("billing", "dev").Deploy(t.Context(), "2.0.0")).To(Succeed())
 	b.Expect(release("billing", "staging").Deploy(t.Context(), "2.0.0")).To(Succeed())
@@ -187,13 +197,16 @@ func TestAccessible(t *testing.T) {
 	approve := eval[string](b, `document.querySelector('a[href$="/approve"]').getAttribute("href")`)
 	pages := map[string]string{
 		"fleet": "/", "cluster": "/clusters/Cluster/fleet/prod", "pipelines": "/pipelines", "pipeline": "/pipelines/apps/billing", "promotions": "/promotions", "instances": "/instances", "backends": "/backends",
-		"waiting": "/pipelines/apps/payments", "verified": "/pipelines/apps/checkout", "about": "/about", "approve": approve, "nothing": "/pipelines?q=nothing", "missing": "/nowhere",
+		"waiting": "/pipelines/apps/payments", "verified": "/pipelines/apps/checkout", "rolled-back": "/pipelines/apps/orders", "about": "/about", "approve": approve, "nothing": "/pipelines?q=nothing", "missing": "/nowhere",
 	}
 	b.open(pages["waiting"])
 	b.Expect(b.main()).To(And(ContainSubstring("soak Soaking"), ContainSubstring("windows Frozen"), ContainSubstring("incident 4711"), ContainSubstring("needs an approval")))
 	b.open(pages["verified"])
 	b.Eventually(b.main, patience).Should(And(ContainSubstring(`Verified: every target of environment "staging" runs 2.0.0`),
 		ContainSubstring("Verifying"), ContainSubstring("must be ready for 30m in all"), ContainSubstring("The verification is expected to end")))
+	b.open(pages["rolled-back"])
+	b.Expect(b.main()).To(And(ContainSubstring("Rollback of 1.1.0, no. 2"), ContainSubstring(`Failed check error-rate: "value < 0.01" is false, with the value 0.071`), ContainSubstring("Passed check targets-ready"),
+		ContainSubstring("Held 1.1.0 is not promoted: held until dev agrees on another revision.")))
 	check := func(name, path string) {
 		for _, theme := range []string{"light", "dark"} {
 			for _, width := range []int64{320, 768, 1440} {
@@ -219,6 +232,27 @@ func TestAccessible(t *testing.T) {
 	}
 	b.do(chromedp.Click(chromedp.CSS(".user button")), chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
 	check("signin", "/signin")
+}
+
+// rolledBack makes 1.1.0 of orders fail in the verification of prod, and waits until prod is rolled back.
+func rolledBack(t *testing.T, b *tab) {
+	t.Helper()
+	newest := func(revision string, phase capstanv1.PromotionPhase) {
+		b.Eventually(func(g Gomega) {
+			p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: "orders"}}
+			g.Expect(world.admin.Get(t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
+			g.Expect(p.Status.Environments["prod"]).To(And(HaveField("Promotion.Revision", revision), HaveField("Promotion.Phase", string(phase))))
+		}, patience).Should(Succeed())
+	}
+	newest("1.0.0", capstanv1.PhaseSucceeded)
+	world.measured.Store("0.071")
+	b.Expect(release("orders", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
+	newest("1.1.0", capstanv1.PhaseAwaitingRollout)
+	b.Expect(release("orders", "prod").Deploy(t.Context(), "1.1.0")).To(Succeed())
+	newest("1.0.0", capstanv1.PhaseAwaitingRollout)
+	world.measured.Store("0.004")
+	b.Expect(release("orders", "prod").Deploy(t.Context(), "1.0.0")).To(Succeed())
+	newest("1.0.0", capstanv1.PhaseSucceeded)
 }
 
 // picture writes a screenshot of the page.

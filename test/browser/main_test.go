@@ -6,12 +6,16 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +42,7 @@ import (
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/awsconfig"
 	"github.com/capstan-hub/capstan/hub/dashboard"
+	"github.com/capstan-hub/capstan/hub/promotion/measure"
 	"github.com/capstan-hub/capstan/playground/aws/sqs"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
@@ -60,6 +65,8 @@ const (
 	teamNamespace, teamName = "team", "developer"
 	// largeNamespace is the namespace of a separate hub.
 	largeNamespace = "large"
+	// endpointName is the Prometheus server that checks may query.
+	endpointName = "main"
 )
 
 // world is shared by all tests: an API server, which is also behind the proxies of three
@@ -80,6 +87,10 @@ var world struct {
 	sqs     *sqs.Service
 	// queueURL of queueName, from which the hub receives events of instances.
 	queueURL string
+	// measured is the result of every query of a check.
+	measured atomic.Value
+	// endpoint is the address of the server that answers with it.
+	endpoint *url.URL
 	// dir has the files that the tests write.
 	dir string
 }
@@ -126,6 +137,11 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer stopAWS()
+	stopPrometheus, err := startPrometheus()
+	if err != nil {
+		return 1, err
+	}
+	defer stopPrometheus()
 	if err := start(); err != nil {
 		return 1, err
 	}
@@ -141,6 +157,17 @@ func run(m *testing.M) (code int, err error) {
 	}
 	world.browser = browser
 	return m.Run(), nil
+}
+
+// startPrometheus starts a server that answers queries as Prometheus does.
+func startPrometheus() (stop func(), err error) {
+	world.measured.Store("0.004")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"scalar","result":[1700000000,%q]}}`, world.measured.Load())
+	}))
+	world.endpoint, err = url.Parse(server.URL)
+	return server.Close, err
 }
 
 // find finds Chromium, by the names that hack/browser.sh uses.
@@ -291,6 +318,7 @@ func start() error {
 		world.clock, world.url = &movedClock{}, "http://"+address
 		world.hub = hub.Options{
 			Config: world.plane.Config(), AllowLoopback: true, Logger: logr.Discard(), Clock: world.clock, AWS: world.aws,
+			CheckEndpoints: []measure.Endpoint{{Name: endpointName, URL: world.endpoint}},
 			Eventing:       hub.Eventing{SQSSourceNamespaces: []string{fleetNamespace}},
 			Dashboard:      hub.Dashboard{BindAddress: address, Auth: dashboard.AuthToken, SessionKeyFile: key, Version: "v0.1.0"},
 			ClusterTimings: clusters.Timings{ProbeInterval: time.Second, ProbeTimeout: time.Second, ProbeRetry: 200 * time.Millisecond, WriteDelay: 50 * time.Millisecond},
