@@ -155,7 +155,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(underWay, prometheus.GaugeValue, number[phase], string(phase))
 		ch <- prometheus.MustNewConstMetric(oldest, prometheus.GaugeValue, age[phase], string(phase))
 	}
-	for _, gate := range []capstanv1.GateType{capstanv1.SoakGate, capstanv1.WindowGate, capstanv1.PromotionWindowGate, capstanv1.RejectGate} {
+	for _, gate := range []capstanv1.GateType{capstanv1.SoakGate, capstanv1.WindowGate, capstanv1.PromotionWindowGate, capstanv1.CheckGate, capstanv1.RejectGate} {
 		ch <- prometheus.MustNewConstMetric(closed, prometheus.GaugeValue, shut[gate], string(gate))
 	}
 	ch <- prometheus.MustNewConstMetric(stalled, prometheus.GaugeValue, stuck)
