@@ -203,7 +203,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		runs, agrees := decision.Agree(decision.TargetsOf(env, status))
 		// A request or a rollback is carried out also where the targets run its revision already: what they
 		// are told to run, by Git or by the receiver, may be another one.
-		f.Runs = agrees && revision.Same(runs, p.Spec.Revision) && (p.Status.CarriedOutTime != nil || !decision.EntryOf(p).OutOfTurn())
+		f.Runs = agrees && revision.Same(runs, p.Spec.Revision) && (p.Status.CarriedOutTime != nil || outcome == decision.OutcomeDone || !decision.EntryOf(p).OutOfTurn())
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
 	if outOfTurn {

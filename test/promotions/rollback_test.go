@@ -11,6 +11,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 )
 
 // rollsBack makes the Pipeline roll back what fails.
@@ -272,6 +273,22 @@ func TestG29ARollbackByPullRequest(t *testing.T) {
 			g.Expect(w.hosted.doubled()).To(BeEmpty())
 		})
 	}
+}
+
+// A person puts the old revision back in Git before the rollback's pull request is merged. The rollback ends, and nothing
+// is left open.
+func TestARollbackThatAPersonMade(t *testing.T) {
+	t.Parallel()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	newForge(t, w, pipelinesv1.Gitea, "staging")
+	h := w.rolledBackByPullRequest(ctx, g)
+	w.forge.Commit(gittest.Base, "by hand", map[string]string{manifestOf("staging"): w.manifest("staging", "1.0")})
+	w.runs("staging", "1.0")
+	h.settle(ctx)
+	h.live(ctx, 2*time.Hour, 5*time.Minute)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.Verified)
+	g.Expect(w.revisions(ctx, "staging")).To(Equal([]string{"1.0", "1.1", "1.0"}))
+	g.Expect(w.hosted.opened("staging")).To(BeEmpty())
 }
 
 // One hub after another is killed at any outside call while a revision fails and is rolled back. There is one rollback
