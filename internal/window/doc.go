@@ -1,7 +1,8 @@
 // Package window decides when promotions are allowed by time: windows in which they may begin
 // (Allow) or may not (Deny), in the civil time of a zone or between two instants.
 //
-// Contract: everything is a pure function of its arguments; there is no clock. A window that is
+// Contract: everything is a function of its arguments; there is no clock. A Window remembers a few results of At, so
+// that many judgements between two of its changes walk its schedule once. A window that is
 // invalid cannot be made: Parse says which field to correct. The zones are those of time/tzdata,
 // which is embedded, so that a container without a zone database has the same answers.
 //
@@ -17,6 +18,10 @@
 //     lasts its duration from the end of the gap. An Allow there is empty.
 //
 // No window is skipped, and none occurs twice.
+//
+// # Locking
+//
+// Window.mu guards the remembered results, for field access only.
 //
 // # Trade-offs
 //

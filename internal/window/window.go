@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	_ "time/tzdata" // Containers have no zone database.
 
@@ -58,11 +59,28 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Field + ": " + e.Problem }
 
-// Window is a valid Spec. It does not change.
+// Window is a valid Spec. It does not change; it remembers what it has computed.
 type Window struct {
 	spec     Spec
 	zone     *time.Location
 	schedule *cron.SpecSchedule // nil for none
+
+	// mu guards lockedKnown and lockedNext.
+	mu sync.Mutex
+	// lockedKnown are results of At.
+	lockedKnown [remembered]known
+	// lockedNext is where the next result replaces one.
+	lockedNext int
+}
+
+// remembered is how many results a window remembers: a judgement asks for several instants, and the next one for the
+// same.
+const remembered = 8
+
+// known is a result of At for all instants in [from, change).
+type known struct {
+	from, change time.Time
+	active       bool
 }
 
 // Type of the window.
@@ -175,6 +193,37 @@ func (w *Window) At(at time.Time) (active bool, change time.Time) {
 		}
 		return false, time.Time{}
 	}
+	if k, is := w.recall(at); is {
+		return k.active, k.change
+	}
+	active, change = w.search(at)
+	if !change.IsZero() { // Else a later instant may have one, within its own horizon.
+		w.remember(known{at, change, active})
+	}
+	return active, change
+}
+
+// recall returns the remembered result for an instant: it holds until it changes.
+func (w *Window) recall(at time.Time) (known, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range w.lockedKnown {
+		if !at.Before(k.from) && at.Before(k.change) {
+			return k, true
+		}
+	}
+	return known{}, false
+}
+
+func (w *Window) remember(k known) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lockedKnown[w.lockedNext] = k
+	w.lockedNext = (w.lockedNext + 1) % remembered
+}
+
+// search is At of a window with a schedule.
+func (w *Window) search(at time.Time) (active bool, change time.Time) {
 	// The occurrence that may be active began at most its duration ago.
 	civil := civilOf(at, w.zone).Add(-w.spec.Duration - margin)
 	limit := civilOf(at, w.zone).Add(horizon)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"pgregory.net/rapid"
 
 	"github.com/capstan-hub/capstan/internal/window"
 )
@@ -241,4 +242,38 @@ func TestErrorsNameTheField(t *testing.T) {
 	t.Parallel()
 	_, err := window.Parse(window.Spec{Type: window.Deny, Schedule: strings.Repeat("0 ", 5), Duration: time.Second, TimeZone: "UTC"})
 	NewWithT(t).Expect(err).To(MatchError(HavePrefix("schedule: ")))
+}
+
+// What a window remembers is what a new one computes, in every order of instants.
+func TestRememberedResults(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec := window.Spec{
+			Type:     rapid.SampledFrom([]window.Type{window.Allow, window.Deny}).Draw(t, "type"),
+			Schedule: rapid.SampledFrom([]string{"0 9 * * 1-5", "30 2 * * 0", "0 22 * * *", "0 0 1 * *", "0 0 29 2 *", "15 2 * * *"}).Draw(t, "schedule"),
+			Duration: time.Duration(rapid.IntRange(1, 744).Draw(t, "hours")) * time.Hour,
+			TimeZone: rapid.SampledFrom([]string{"UTC", "Europe/Riga", "Australia/Lord_Howe", "America/New_York"}).Draw(t, "zone"),
+		}
+		if rapid.Bool().Draw(t, "limited") {
+			spec.From = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+			spec.Until = spec.From.Add(time.Duration(rapid.IntRange(1, 20000).Draw(t, "for")) * time.Hour)
+		}
+		w, err := window.Parse(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		for range 40 {
+			at := begin.Add(time.Duration(rapid.IntRange(0, 600*24*60).Draw(t, "minute")) * time.Minute)
+			fresh, err := window.Parse(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			active, change := w.At(at)
+			wantActive, wantChange := fresh.At(at)
+			if active != wantActive || !change.Equal(wantChange) {
+				t.Fatalf("at %s: %v until %s, not %v until %s", at, active, change, wantActive, wantChange)
+			}
+		}
+	})
 }

@@ -18,7 +18,8 @@
 //
 // # Locking
 //
-// None: one goroutine uses Rules. They keep the verdicts of the last instant.
+// None of its own: one goroutine uses Rules. They keep the verdicts of the last instant. Windows that were parsed are
+// shared by all of them; both the cache and a Window are safe for concurrent use.
 //
 // # Trade-offs
 //

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/utils/lru"
+
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/check"
@@ -174,9 +176,33 @@ func parseSoak(s *pipelinesv1.Soak, path string) (*Soak, error) {
 	return &Soak{For: length, Tolerate: tolerate}, nil
 }
 
+// parsed are the windows that were parsed last, by their specs. Many Pipelines have the same ones, each is parsed whenever
+// it is judged, and a window remembers when it changes.
+var parsed = lru.New(maxParsed)
+
+// maxParsed bounds them; each needs about 1 KiB.
+const maxParsed = 4096
+
+// parsedWindow is the result of parseWindow.
+type parsedWindow struct {
+	window *window.Window
+	err    error
+}
+
 // parseWindow makes a window. Except for texts that are no time or duration, the error is a
 // *window.Error.
 func parseWindow(s *pipelinesv1.WindowSpec) (*window.Window, error) {
+	if known, is := parsed.Get(*s); is {
+		if p, is := known.(parsedWindow); is {
+			return p.window, p.err
+		}
+	}
+	w, err := newWindow(s)
+	parsed.Add(*s, parsedWindow{w, err})
+	return w, err
+}
+
+func newWindow(s *pipelinesv1.WindowSpec) (*window.Window, error) {
 	spec := window.Spec{Type: window.Type(s.Type), Schedule: s.Schedule, TimeZone: s.TimeZone}
 	var err error
 	if s.Duration != "" {
