@@ -262,28 +262,23 @@ func TestStalledIsReportedOnce(t *testing.T) {
 	g.Expect(meta.FindStatusCondition(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)).To(BeNil())
 }
 
-// Old promotions are deleted, but neither the newest nor the newest succeeded one.
+// Old promotions are deleted, but neither the newest nor the newest two that succeeded with distinct revisions.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
 	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "staging"))
-	for _, revision := range []string{"1.1", "1.2"} {
-		w.runs("dev", revision)
-		h.settle(ctx)
-		w.runs("staging", revision)
-		h.settle(ctx)
-	}
+	w.delivered(ctx, h, "staging", "1.0.9", "1.1", "1.2")
 	w.runs("dev", "1.3")
 	h.settle(ctx)
 	w.runs("dev", "1.2")
 	h.settle(ctx)
-	g.Expect(w.into(ctx, "staging")).To(HaveLen(3))
+	g.Expect(w.into(ctx, "staging")).To(HaveLen(4))
 	w.clock.Step(31 * 24 * time.Hour)
 	h.settle(ctx)
 	kept := w.into(ctx, "staging")
-	g.Expect(kept).To(HaveLen(2))
-	g.Expect(kept[0].Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
-	g.Expect(kept[1].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(numbers(kept)).To(Equal([]int64{2, 3, 4}))
+	g.Expect(kept[1].Status.Phase).To(Equal(capstanv1.PhaseSucceeded))
+	g.Expect(kept[2].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
 }
 
 // The status was lost (a restored Pipeline): numbers and sequences continue.

@@ -35,7 +35,7 @@ func numbers(all []capstanv1.Promotion) []int64 {
 }
 
 // A busy environment does not fill etcd: finished promotions are also limited by number.
-// The newest succeeded one is kept beyond the limit, and so are those of the last hour.
+// The newest two that succeeded are kept beyond the limit, and so are those of the last hour.
 func TestRetentionByNumber(t *testing.T) {
 	t.Parallel()
 	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
@@ -56,7 +56,7 @@ func TestRetentionByNumber(t *testing.T) {
 	g.Expect(w.into(ctx, "staging")).To(HaveLen(7), "0 is no limit")
 	h.promotions.Keep = 2
 	h.settle(ctx)
-	g.Expect(numbers(w.into(ctx, "staging"))).To(Equal([]int64{2, 5, 6, 7}), "the newest succeeded, two finished, and the one under way")
+	g.Expect(numbers(w.into(ctx, "staging"))).To(Equal([]int64{1, 2, 5, 6, 7}), "the newest two that succeeded, to one of which a rollback goes back, two finished, and the one under way")
 
 	w.runs("staging", "2.4")
 	h.settle(ctx)
@@ -125,9 +125,11 @@ func TestRetentionRemovesManagedFields(t *testing.T) {
 	h.settle(ctx)
 	g.Expect(w.into(ctx, "staging")[1].ManagedFields).To(BeEmpty(), "no later write of the hub adds them")
 
+	w.delivered(ctx, h, "staging", "1.3", "1.4")
+	w.clock.Step(time.Hour + time.Minute)
 	h.promotions.Keep = 1
 	h.settle(ctx)
-	g.Expect(numbers(w.into(ctx, "staging"))).To(Equal([]int64{2, 3}))
+	g.Expect(numbers(w.into(ctx, "staging"))).To(Equal([]int64{3, 4}), "it is deleted without them, too")
 }
 
 // A finished promotion is stripped in the hub's cache. A retry, and an approval that comes

@@ -130,23 +130,17 @@ func formerStates() map[string]formerState {
 		"Succeeded": {
 			spec: byNotification(false), phase: capstanv1.PhaseSucceeded,
 			before: func(ctx context.Context, g Gomega, w *world, h *hubUnder) {
-				for _, revision := range []string{"1.1", "1.2"} {
-					w.runs("dev", revision)
-					h.settle(ctx)
-					w.runs("prod", revision)
-					h.settle(ctx)
-				}
+				w.delivered(ctx, h, "prod", "1.0.9", "1.1", "1.2")
 			},
 			after: func(ctx context.Context, g Gomega, w *world, h *hubUnder) {
-				g.Expect(w.receiver.received()).To(HaveLen(2))
+				g.Expect(w.receiver.received()).To(HaveLen(3))
 				w.clock.Step(29 * 24 * time.Hour)
 				h.settle(ctx)
-				g.Expect(w.into(ctx, "prod")).To(HaveLen(2), "the retention is not over")
+				g.Expect(w.into(ctx, "prod")).To(HaveLen(3), "the retention is not over")
 				w.clock.Step(2 * 24 * time.Hour)
 				h.settle(ctx)
 				kept := w.into(ctx, "prod")
-				g.Expect(kept).To(HaveLen(1), "retention counts from the time at which the promotion finished")
-				g.Expect(kept[0].Spec.Number).To(BeEquivalentTo(2))
+				g.Expect(numbers(kept)).To(Equal([]int64{2, 3}), "retention counts from the time at which the promotion finished")
 			},
 		},
 		"Failed": {
