@@ -8,8 +8,8 @@
 //
 // # Contract
 //
-// An open pull request is checked at intervals (strategy.Follower). A check that finds
-// no change writes nothing. The pull request is closed when its promotion is superseded,
+// An open pull request is checked at intervals (strategy.Follower), and once when the targets
+// run the revision of a request or a rollback. A check that finds no change writes nothing. The pull request is closed when its promotion is superseded,
 // when it succeeds without the pull request (the environment was changed outside the
 // pipeline), or when it failed and is obsolete.
 //

@@ -200,10 +200,9 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	outOfTurn := decision.EntryOf(p).OutOfTurn() // It did not come from what the source runs.
 	f.SourceChanged = env != nil && source != p.Spec.Source.Environment && (!outOfTurn || source == "")
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
-		runs, agrees := decision.Agree(decision.TargetsOf(env, status))
 		// A request or a rollback is carried out also where the targets run its revision already: what they
 		// are told to run, by Git or by the receiver, may be another one.
-		f.Runs = agrees && revision.Same(runs, p.Spec.Revision) && (p.Status.CarriedOutTime != nil || outcome == decision.OutcomeDone || !decision.EntryOf(p).OutOfTurn())
+		f.Runs = v.arrived(p) && (p.Status.CarriedOutTime != nil || outcome == decision.OutcomeDone || !outOfTurn)
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}
 	if outOfTurn {
@@ -215,6 +214,20 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 			!v.ledger.Qualified(decision.EntryOf(p), v.rules.Soak(), agreed.Revision)
 	}
 	return f
+}
+
+// arrived returns whether every target of the environment runs the revision, fresh and ready.
+func (v view) arrived(p *capstanv1.Promotion) bool {
+	if v.pipeline == nil {
+		return false
+	}
+	env, _ := v.environment(p.Spec.Environment)
+	status := v.status(p.Spec.Environment)
+	if env == nil || status == nil {
+		return false
+	}
+	runs, agrees := decision.Agree(decision.TargetsOf(env, status))
+	return agrees && revision.Same(runs, p.Spec.Revision)
 }
 
 // sourceFailed returns whether the last verdict about the revision in its source is a bad one.

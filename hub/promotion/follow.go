@@ -274,13 +274,14 @@ func (r *Reconciler) noteNeeded(p *capstanv1.Promotion, needed string) {
 type follows struct {
 	clock clock.PassiveClock
 
-	// mu guards lockedNext.
-	mu         sync.Mutex
-	lockedNext map[types.UID]time.Time
+	// mu guards lockedNext, and lockedArrived, which has the promotions whose arrival was noted.
+	mu            sync.Mutex
+	lockedNext    map[types.UID]time.Time
+	lockedArrived map[types.UID]bool
 }
 
 func newFollows(c clock.PassiveClock) *follows {
-	return &follows{clock: c, lockedNext: map[types.UID]time.Time{}}
+	return &follows{clock: c, lockedNext: map[types.UID]time.Time{}, lockedArrived: map[types.UID]bool{}}
 }
 
 // left returns the time until the next check.
@@ -338,8 +339,20 @@ func (f *follows) now(p types.UID) {
 	f.lockedNext[p] = f.clock.Now()
 }
 
+// arrived makes the next check due when the targets run the revision, which a merge explains. It does so once:
+// targets that become ready again and again cause no more checks.
+func (f *follows) arrived(p types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.lockedArrived[p] {
+		f.lockedArrived[p] = true
+		f.lockedNext[p] = f.clock.Now()
+	}
+}
+
 func (f *follows) forget(p types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.lockedNext, p)
+	delete(f.lockedArrived, p)
 }

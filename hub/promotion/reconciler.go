@@ -296,6 +296,9 @@ func (r *Reconciler) proceed(ctx context.Context, before, p *capstanv1.Promotion
 		if aGateIsClosed(before) && !aGateIsClosed(p) {
 			r.follows.now(p.UID)
 		}
+		if v.arrived(p) { // By a request or a rollback: its roll-out counts when the merge is recorded.
+			r.follows.arrived(p.UID)
+		}
 		return r.follow(ctx, p, v)
 	case p.Status.Phase == capstanv1.PhaseAwaitingGates, p.Status.Phase == capstanv1.PhasePromoting && v.closed(p) != nil:
 		return ctrl.Result{}, nil

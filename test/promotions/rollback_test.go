@@ -291,6 +291,22 @@ func TestARollbackThatAPersonMade(t *testing.T) {
 	g.Expect(w.hosted.opened("staging")).To(BeEmpty())
 }
 
+// A rollback is verified as soon as the targets run its revision: the pull request, which is checked seldom when it is old, is
+// then checked at once.
+func TestAMergedRollbackIsNoticedWhenItIsRolledOut(t *testing.T) {
+	t.Parallel()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	newForge(t, w, pipelinesv1.Gitea, "staging")
+	h := w.rolledBackByPullRequest(ctx, g)
+	h.live(ctx, time.Hour, time.Minute)
+	w.hosted.merge(w.hosted.opened("staging")[0])
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
+	w.runs("staging", "1.0")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseVerifying)
+}
+
 // One hub after another is killed at any outside call while a revision fails and is rolled back. There is one rollback
 // for each failure, it is sent once, and nothing else is.
 func TestKilledDuringRollbacks(t *testing.T) {
