@@ -2,6 +2,10 @@ package config_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -11,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -175,5 +180,58 @@ func TestRollbacksOfAWindow(t *testing.T) {
 		} else {
 			g.Expect(err).To(MatchError(ContainSubstring("rollbacks must be Allow or Block")), string(rollbacks))
 		}
+	}
+}
+
+// documentedRequests returns the PromotionRequests of docs/gates.md: those of the examples, and those of shell commands, in which
+// the caller is $ME.
+func documentedRequests(t *testing.T, me string) []*capstanv1.PromotionRequest {
+	t.Helper()
+	g := NewWithT(t)
+	text, err := os.ReadFile(filepath.Join("..", "docs", "gates.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var all []*capstanv1.PromotionRequest
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```|<<EOF\n(.*?)\n    EOF").FindAllStringSubmatch(string(text), -1) {
+		one := strings.ReplaceAll(block[1]+block[2], "$ME", me)
+		if block[2] != "" {
+			one = strings.ReplaceAll("\n"+one, "\n    ", "\n")
+		}
+		if strings.Contains(one, "kind: PromotionRequest\n") {
+			r := &capstanv1.PromotionRequest{}
+			g.Expect(yaml.UnmarshalStrict([]byte(one), r)).To(Succeed(), one)
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// The requests of docs/gates.md are admitted as written for a user with the ClusterRole of the document, if by is the
+// user's own name. The PromotionWindows there are applied by test/promotions.
+func TestRequestsOfTheDocuments(t *testing.T) {
+	g := NewWithT(t)
+	apps := namespace(t, "apps")
+	user := func(name string) rbacv1.Subject {
+		return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+	}
+	g.Expect(world.admin.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "promoters"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "capstan-promoter"},
+		Subjects:   []rbacv1.Subject{user("ann"), user("petra")},
+	})).To(Succeed())
+	ann, petra := as(t, "ann"), as(t, "petra")
+	for _, c := range []client.Client{ann, petra} {
+		g.Eventually(func() error {
+			return c.List(t.Context(), &capstanv1.PromotionRequestList{}, client.InNamespace(apps))
+		}).WithTimeout(patience).Should(Succeed())
+	}
+	g.Eventually(func() bool { // The API server reads policies through a watch.
+		return apierrors.IsForbidden(world.admin.Create(t.Context(), requestFor(apps, "probe", "eve"), client.DryRunAll))
+	}).WithTimeout(patience).Should(BeTrue())
+	requests := documentedRequests(t, "ann")
+	g.Expect(len(requests)).To(BeNumerically(">=", 4))
+	for _, r := range requests {
+		g.Expect(r.Namespace).To(Equal(apps))
+		g.Expect(petra.Create(t.Context(), r.DeepCopy())).To(MatchError(ContainSubstring("set it to your own user name")))
+		g.Expect(ann.Create(t.Context(), r)).To(Succeed())
 	}
 }

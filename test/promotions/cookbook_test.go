@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/hub/pipeline/verify"
+	"github.com/capstan-hub/capstan/internal/expression"
 )
 
 // The examples of docs/gates.md are admitted as written, and their gates are valid.
@@ -24,7 +25,7 @@ func TestExamplesOfGates(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "gates.md"))
 	g.Expect(err).NotTo(HaveOccurred())
 	blocks := strings.Split(string(text), "```yaml\n")[1:]
-	g.Expect(len(blocks)).To(BeNumerically(">=", 10))
+	g.Expect(len(blocks)).To(BeNumerically(">=", 15))
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")
 		if strings.Contains(block, "kind: PromotionWindow\n") {
@@ -39,6 +40,8 @@ func TestExamplesOfGates(t *testing.T) {
 			g.Expect(yaml.UnmarshalStrict([]byte(block), o)).To(Succeed(), block)
 			o.Namespace = w.ns
 			g.Expect(w.c.Create(t.Context(), o)).To(Succeed(), block)
+			p := w.pipeline(t.Context(), o.Spec.Pipeline)
+			g.Expect(p.Spec.Environments[1:]).To(ContainElement(HaveField("Name", o.Spec.Environment)), block)
 			continue
 		}
 		p := &pipelinesv1.Pipeline{}
@@ -46,6 +49,9 @@ func TestExamplesOfGates(t *testing.T) {
 		p.Namespace = w.ns
 		g.Expect(w.c.Create(t.Context(), p)).To(Succeed(), block)
 		stored := w.pipeline(t.Context(), p.Name)
+		if p.Name == "no-major" {
+			sameMajor(g, stored.Spec.Environments[1].Gates.Checks[0].CEL.Expression)
+		}
 		required := 0
 		for i := 1; i < len(stored.Spec.Environments); i++ {
 			rules := gate.For(stored, i)
@@ -57,5 +63,17 @@ func TestExamplesOfGates(t *testing.T) {
 			}
 		}
 		g.Expect(required).To(BeNumerically(">", 0), p.Name)
+	}
+}
+
+// sameMajor checks an expression that is false if a target runs another major version. A target that runs nothing does
+// not matter.
+func sameMajor(g Gomega, text string) {
+	e, err := expression.ForTargets(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	for from, passes := range map[string]bool{"": true, "1": true, "1.2.3": true, "2.0.0": false, "10.0.0": false} {
+		holds, err := e.EvalTargets(expression.Targets{Revision: "1.4.0", From: []string{from}})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(holds).To(Equal(passes), from)
 	}
 }
