@@ -144,7 +144,7 @@ func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q deci
 		return nil
 	}
 	return r.writeRequest(ctx, due, capstanv1.PromotionRequestStatus{
-		Phase: capstanv1.RequestPromoted, Promotion: promotion.Name, Revision: v.Revision, Message: promotedText(promotion.Name),
+		Phase: capstanv1.RequestPromoted, Promotion: promotion.Name, Revision: v.Revision, Message: promotedText(due, promotion.Name),
 	})
 }
 

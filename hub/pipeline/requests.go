@@ -177,7 +177,7 @@ func refusal(err error) string {
 func outcomeText(o decision.RequestOutcome) string {
 	switch o.Phase {
 	case capstanv1.RequestPromoted:
-		return promotedText(o.Promotion)
+		return promotedText(o.PromotionRequest, o.Promotion)
 	case capstanv1.RequestSuperseded:
 		return "a newer request for the environment was created before this one was carried out"
 	case capstanv1.RequestExpired:
@@ -187,7 +187,10 @@ func outcomeText(o decision.RequestOutcome) string {
 	return ""
 }
 
-func promotedText(promotion string) string {
+func promotedText(request *capstanv1.PromotionRequest, promotion string) string {
+	if request.Spec.Rollback != nil {
+		return fmt.Sprintf("Promotion %s carries it out: PromotionWindows that block rollbacks, and its approval, apply", promotion)
+	}
 	return fmt.Sprintf("Promotion %s carries it out: its gates and its approval apply", promotion)
 }
 

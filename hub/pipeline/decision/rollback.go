@@ -115,7 +115,7 @@ func (l Ledger) LastSucceeded(app pipelinesv1.LocalAppReference, other string, r
 // Holds returns whether a promotion keeps other revisions out of the environment. A request that ended before it was
 // carried out does not.
 func (e Entry) Holds() bool {
-	withdrawn := !e.Rollback() && !e.CarriedOut && (e.Phase == capstanv1.PhaseRejected || e.Phase == capstanv1.PhaseSuperseded)
+	withdrawn := (!e.Rollback() || e.Request != "") && !e.CarriedOut && (e.Phase == capstanv1.PhaseRejected || e.Phase == capstanv1.PhaseSuperseded)
 	return e.Hold > 0 && !withdrawn
 }
 
