@@ -131,7 +131,7 @@ func (t trial) status() *capstanv1.Trial {
 // mustStore returns whether sums have to be stored after the last ones: the state or the verdict changed,
 // or too much would be lost if the hub ended.
 func mustStore(last, now *capstanv1.Trial, rules verify.Rules) bool {
-	if last == nil || last.Phase != now.Phase || last.State != now.State || rules.JudgeTime(last) != rules.JudgeTime(now) {
+	if last == nil || last.Phase != now.Phase || last.State != now.State || !rules.SameVerdict(last, now) {
 		return true
 	}
 	return time.Duration(now.ObservedSeconds-last.ObservedSeconds)*time.Second >= rules.StoreEvery(now.Phase)

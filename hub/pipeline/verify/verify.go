@@ -136,10 +136,18 @@ func (r Rules) Judge(t *capstanv1.Trial, checks []capstanv1.CheckStatus) Verdict
 	if verdict != Verified || passed {
 		return verdict
 	}
-	if t.ObservedSeconds >= int64(r.deadline/time.Second) {
+	if r.over(t) {
 		return Inconclusive
 	}
 	return Open
+}
+
+// over returns whether the deadline of the verification has passed.
+func (r Rules) over(t *capstanv1.Trial) bool { return t.ObservedSeconds >= int64(r.deadline/time.Second) }
+
+// SameVerdict returns whether two sums of a trial decide the same, whatever the checks say.
+func (r Rules) SameVerdict(a, b *capstanv1.Trial) bool {
+	return r.JudgeTime(a) == r.JudgeTime(b) && (b.Phase != capstanv1.PhaseVerifying || r.over(a) == r.over(b))
 }
 
 // JudgeTime returns the verdict about a trial as if all checks had passed.
@@ -157,7 +165,7 @@ func (r Rules) JudgeTime(t *capstanv1.Trial) Verdict {
 		return Verified
 	case seconds(t.UnreadySeconds) > r.tolerate:
 		return Degraded
-	case seconds(t.ObservedSeconds) >= r.deadline:
+	case r.over(t):
 		return Inconclusive
 	}
 	return Open
