@@ -98,7 +98,7 @@ func (c *checks) note(p *capstanv1.Promotion, one check.Check, at time.Time, r c
 	current := t != nil && t.retry == p.Status.Retry && t.verifying == (p.Status.Phase == capstanv1.PhaseVerifying)
 	if current {
 		delete(t.asked, one.Identity())
-		t.of[one.Identity()] = t.of[one.Identity()].Note(at, r)
+		t.of[one.Identity()] = t.of[one.Identity()].Note(one, at, r)
 	}
 	c.mu.Unlock()
 	if current && c.queue != nil {

@@ -124,7 +124,7 @@ func TestTally(t *testing.T) {
 		}
 		for _, v := range verdicts {
 			now = now.Add(c.Interval)
-			tally = tally.Note(now, Result{Verdict: v})
+			tally = tally.Note(c, now, Result{Verdict: v})
 		}
 		if len(verdicts) == 0 {
 			return
@@ -156,6 +156,10 @@ func TestTally(t *testing.T) {
 		if Passed(&old) || Failed(&old) || old.Verdict != capstanv1.CheckNoData {
 			t.Fatalf("an old result decides: %+v", old)
 		}
+		later := now.Add(expireAfter*c.Interval + 1)
+		if again, _ := tally.Note(c, later, Result{Verdict: capstanv1.CheckPass}).Status(c, later, counts); Passed(&again) != (c.Passes == 1) {
+			t.Fatalf("old passes count: %+v", again)
+		}
 	})
 }
 
@@ -165,6 +169,9 @@ func TestKeep(t *testing.T) {
 	g, then := NewWithT(t), metav1.Now()
 	known := []capstanv1.CheckStatus{{Name: "errors", Verdict: capstanv1.CheckFail, Value: "2", LastTransitionTime: &then}}
 	g.Expect(Keep(known, capstanv1.CheckStatus{Name: "errors", Verdict: capstanv1.CheckFail, Value: "3"})).To(Equal(known[0]))
+	unknown := []capstanv1.CheckStatus{{Name: "errors", Verdict: capstanv1.CheckError, Message: "it does not answer", LastTransitionTime: &then}}
+	g.Expect(Keep(unknown, capstanv1.CheckStatus{Name: "errors", Verdict: capstanv1.CheckError, Message: "status 500"})).To(Equal(
+		capstanv1.CheckStatus{Name: "errors", Verdict: capstanv1.CheckError, Message: "status 500", LastTransitionTime: &then}), "another cause")
 	for _, other := range []capstanv1.CheckStatus{{Name: "errors", Verdict: capstanv1.CheckPass}, {Name: "errors", Verdict: capstanv1.CheckFail, Done: true}, {Name: "other", Verdict: capstanv1.CheckFail}} {
 		g.Expect(Keep(known, other)).To(Equal(other))
 	}

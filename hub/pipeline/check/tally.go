@@ -17,8 +17,12 @@ type Tally struct {
 	passes, failures int
 }
 
-// Note returns the Tally with the result of a measurement that began at an instant.
-func (t Tally) Note(at time.Time, r Result) Tally {
+// Note returns the Tally with the result of a measurement that began at an instant. Passes before a result
+// that was too old do not count: it is not known what happened meanwhile.
+func (t Tally) Note(c Check, at time.Time, r Result) Tally {
+	if t.expired(c, at) {
+		t.passes = 0
+	}
 	t.last, t.at = r, at
 	switch r.Verdict {
 	case capstanv1.CheckPass:
@@ -30,6 +34,9 @@ func (t Tally) Note(at time.Time, r Result) Tally {
 	}
 	return t
 }
+
+// expired returns whether the last result is too old to decide anything.
+func (t Tally) expired(c Check, now time.Time) bool { return now.Sub(t.at) > expireAfter*c.Interval }
 
 // Due returns the time until the next measurement; 0 or less if it is due.
 func (t Tally) Due(c Check, now time.Time) time.Duration {
@@ -48,7 +55,7 @@ func (t Tally) Status(c Check, now time.Time, counts bool) (capstanv1.CheckStatu
 	if t.at.IsZero() {
 		return capstanv1.CheckStatus{}, false
 	}
-	if now.Sub(t.at) > expireAfter*c.Interval {
+	if t.expired(c, now) {
 		return capstanv1.CheckStatus{Name: c.Name, Verdict: capstanv1.CheckNoData, Message: "the last result is too old"}, true
 	}
 	s := t.last.Status(c)
@@ -67,12 +74,17 @@ func Passed(s *capstanv1.CheckStatus) bool { return s.Done && s.Verdict == capst
 // Failed returns whether a check failed as often as a verification tolerates.
 func Failed(s *capstanv1.CheckStatus) bool { return s.Done && s.Verdict == capstanv1.CheckFail }
 
-// Keep returns the status of a check after the one that is known: that one, with its time and message, if
-// the verdict is the same and decides as much.
+// Keep returns the status of a check after the one that is known: that one, with its time, if the verdict is
+// the same and decides as much. The value stays, too, so that one that changes writes nothing. The message of a
+// result without a value is the new one: the cause may be another.
 func Keep(known []capstanv1.CheckStatus, now capstanv1.CheckStatus) capstanv1.CheckStatus {
 	for i := range known {
 		if k := &known[i]; k.Name == now.Name && k.Verdict == now.Verdict && k.Done == now.Done {
-			return *k
+			kept := *k
+			if now.Value == "" {
+				kept.Message = now.Message
+			}
+			return kept
 		}
 	}
 	return now

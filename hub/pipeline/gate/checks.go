@@ -30,8 +30,11 @@ func (r Rules) Measured(known []capstanv1.CheckStatus) Rules {
 }
 
 // MeasureAt returns when to begin to measure the Queries, so that their results are known when the other
-// gates are open; zero if that is not known.
+// gates are open; zero if that is not known, or if no result matters.
 func (r Rules) MeasureAt(f Facts) time.Time {
+	if f.has(capstanv1.GateChecks) {
+		return time.Time{}
+	}
 	at := r.expectedOthers(f)
 	if at.IsZero() {
 		return at

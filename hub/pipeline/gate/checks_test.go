@@ -98,6 +98,9 @@ func TestQueriesAreMeasuredInTime(t *testing.T) {
 
 	facts.Now = opens
 	g.Expect(rules.MeasureAt(facts).After(opens)).To(BeFalse(), "they are due")
+	overridden := promotion.DeepCopy()
+	overridden.Spec.Overrides = []capstanv1.Override{{Gate: capstanv1.GateChecks, By: "ann", Reason: "hotfix"}}
+	g.Expect(rules.MeasureAt(FactsOf(p, overridden, opens))).To(BeZero(), "no result matters")
 	frozen, _ := checked(pipelinesv1.Gates{
 		Windows: []pipelinesv1.Window{{Name: "stop", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow}}}, Checks: []pipelinesv1.Check{errors3},
 	}, true)
