@@ -47,6 +47,10 @@ type billingTeam struct {
 	gitea      *git.Server
 	repository *git.Repository
 	robot      git.Account
+
+	// mergedFrom is the branch of the pull request that was merged last, and deletions how often Gitea had deleted it before.
+	mergedFrom string
+	deletions  int
 }
 
 // newBillingTeam is not started. Its parts end at this place of the teardown.
@@ -226,11 +230,26 @@ func (b *billingTeam) mergeOf(ctx context.Context, s *stage, expects string, fin
 	}); err != nil {
 		return err
 	}
+	b.mergedFrom = open.Head.Ref
+	var err error
+	if b.deletions, err = b.repository.Deletions(ctx, b.mergedFrom); err != nil {
+		return err
+	}
 	if err := b.repository.Merge(ctx, open.Index); err != nil {
 		return err
 	}
 	s.note("%q is merged: %s", open.Title, open.HTMLURL)
 	return nil
+}
+
+// tidied: the hub has deleted the branch of the pull request that was merged last, and Gitea has handled the deletion. A pull
+// request that is opened before that is closed by Gitea, and opened again by the hub at its next check.
+func (b *billingTeam) tidied(ctx context.Context) error {
+	deletions, err := b.repository.Deletions(ctx, b.mergedFrom)
+	if err == nil && deletions <= b.deletions {
+		err = fmt.Errorf("branch %s is not deleted", b.mergedFrom)
+	}
+	return err
 }
 
 // pullRequestsOf the promotion with that identity, open or not.

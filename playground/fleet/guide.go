@@ -41,6 +41,11 @@ func (f *Fleet) PrintNext(ctx context.Context) {
 		kubectl(dev)+" -n "+shop+` patch helmrelease `+shop+` --type=merge -p '{"spec":{"chart":{"spec":{"version":"2.0.0"}}}}'`,
 		kubectl(managementName)+" -n "+appsNamespace+" get promotions.capstan.dev -w",
 	)
+	say(f.out, "Roll prod of %s back, as alice, and see the outcome of her requests:", shop)
+	printCommands(f.out,
+		requestCommand(f.files, shop, prod),
+		kubectl(managementName)+" -n "+appsNamespace+" get promotionrequests -o wide",
+	)
 	if f.billing.started() {
 		say(f.out, "Or of %s: commit it to the repository, and merge pull request N (Gitea has no frontend here):", billing)
 		printCommands(f.out,

@@ -74,9 +74,9 @@ func (f *Fleet) story() []step {
 			within:  aMoment, play: verificationChapter{pipelines, promotions, shopTeam, f.workloads[staging], f.management}.play,
 		}, {
 			name:    "a check fails, and a revision is rolled back",
-			does:    "a check and rollbacks are declared for staging of billing; 1.4.0 is released in dev, and fails the check; then alice requests 1.3.0 for prod",
-			expects: "a pull request puts 1.3.0 back in staging, once; 1.4.0 stays out; the request of alice alone is accepted, and waits for an approval",
-			within:  aWhile, play: rollbackChapter{pipelines, promotions, f.billing, f.management}.play,
+			does:    "a check and rollbacks are declared for staging of billing; 1.4.0-rc.1 is released in dev, and fails the check; then 1.4.0; then alice requests a rollback of staging, and 1.3.0 for prod",
+			expects: "a pull request puts 1.3.0 back, once; 1.4.0-rc.1 stays out, 1.4.0 is promoted; the requests of alice alone are accepted",
+			within:  aWhile, play: rollbackChapter{pipelines, promotions, f.billing, f.management, f.files}.play,
 		}, {
 			name:    "node groups can scale from zero",
 			does:    "a MachineDeployment of m5.large and one of g5.xlarge are declared; then the second gets the template of the first",

@@ -54,6 +54,28 @@ func (r *Repository) Branches(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
+// Deletions returns how many deletions of a branch Gitea has handled. It does so up to 2 s after the deletion, and closes all
+// open pull requests of the branch then, also those that were opened since from a new branch of the same name.
+func (r *Repository) Deletions(ctx context.Context, branch string) (int, error) {
+	c, err := r.client(ctx)
+	if err != nil {
+		return 0, err
+	}
+	found, err := every(func(page gitea.ListOptions) ([]*gitea.Activity, *gitea.Response, error) {
+		return c.ListRepoActivityFeeds(r.Owner, r.Name, gitea.ListRepoActivityFeedsOptions{ListOptions: page})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("listing the activities in %s/%s: %w", r.Owner, r.Name, err)
+	}
+	deletions := 0
+	for _, a := range found {
+		if a.OpType == "delete_branch" && a.RefName == "refs/heads/"+branch {
+			deletions++
+		}
+	}
+	return deletions, nil
+}
+
 // Merge waits until Gitea finds that a pull request can be merged, and merges it.
 func (r *Repository) Merge(ctx context.Context, number int64) error {
 	ctx, cancel := context.WithTimeout(ctx, mergeTimeout)
