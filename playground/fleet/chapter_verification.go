@@ -8,6 +8,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 )
 
 // verificationChapter releases a revision of shop that fails some time after it was rolled out in staging,
@@ -54,7 +55,8 @@ func (c verificationChapter) play(ctx context.Context, s *stage) error {
 		return err
 	}
 	if err := s.await(ctx, "shop runs "+good+" everywhere, verified and promoted once to staging and once to prod",
-		all(c.pipelines.runs(shop, good, Environments...), c.promotions.once(shop, good, staging, prod))); err != nil {
+		all(c.pipelines.runs(shop, good, Environments...), c.promotions.once(shop, good, staging, prod),
+			c.promotions.newest(shop, staging, good, capstanv1.PhaseSucceeded, string(decision.Verified)))); err != nil {
 		return err
 	}
 	return c.edit(ctx, nil)
