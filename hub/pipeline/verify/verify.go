@@ -143,7 +143,9 @@ func (r Rules) Judge(t *capstanv1.Trial, checks []capstanv1.CheckStatus) Verdict
 }
 
 // over returns whether the deadline of the verification has passed.
-func (r Rules) over(t *capstanv1.Trial) bool { return t.ObservedSeconds >= int64(r.deadline/time.Second) }
+func (r Rules) over(t *capstanv1.Trial) bool {
+	return t.ObservedSeconds >= int64(r.deadline/time.Second)
+}
 
 // SameVerdict returns whether two sums of a trial decide the same, whatever the checks say.
 func (r Rules) SameVerdict(a, b *capstanv1.Trial) bool {
