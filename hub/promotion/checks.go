@@ -148,7 +148,7 @@ func (r *Reconciler) measureChecks(p *capstanv1.Promotion, v view) time.Duration
 	now := r.Clock.Now()
 	var all []check.Check
 	switch {
-	case v.pipeline == nil || v.pruned():
+	case v.pipeline == nil || v.pruned() || v.pipeline.Spec.AppRef != p.Spec.App: // Nothing that is known is about it.
 	case p.Status.Phase == capstanv1.PhaseVerifying:
 		all = v.verification.Checks()
 	case v.judges(p):
@@ -213,7 +213,7 @@ func resultOf(one check.Check, m measure.Measurement) check.Result {
 
 // noteChecks puts what is known of the checks of a verification into the status.
 func (r *Reconciler) noteChecks(p *capstanv1.Promotion, v view) {
-	if p.Status.Phase != capstanv1.PhaseVerifying || v.pipeline == nil || v.pruned() || v.verification.Err() != nil {
+	if p.Status.Phase != capstanv1.PhaseVerifying || v.pipeline == nil || v.pruned() || v.verification.Err() != nil || v.pipeline.Spec.AppRef != p.Spec.App {
 		return
 	}
 	all := v.verification.Checks()

@@ -125,7 +125,7 @@ func (l Ledger) Hold(source string) int64 {
 	var until int64
 	for i := range l.entries {
 		e := &l.entries[i]
-		if !e.Former && e.Source == source && e.Holds() {
+		if e.Source == source && e.Holds() { // Those of a former Pipeline, too: Record continues its sequences.
 			until = max(until, e.Hold)
 		}
 	}
@@ -138,7 +138,7 @@ func held(q Question) bool {
 	if q.Source.Agreed == nil {
 		return false
 	}
-	if n := q.Into.Ledger.Newest(); n != nil && n.Former && n.Hold > 0 && q.Source.Agreed.Sequence == 1 {
+	if n := q.Into.Ledger.Newest(); n != nil && n.Former && n.Holds() && q.Source.Agreed.Sequence == 1 {
 		return true
 	}
 	return q.Source.Agreed.Sequence <= q.Into.Ledger.Hold(q.Source.Name)
