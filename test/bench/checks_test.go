@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -29,6 +30,7 @@ func newMetricServer(t testing.TB) *metricServer {
 	m := &metricServer{}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.queries.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body) // Else the server does not notice that the client has gone.
 		if m.hangs.Load() {
 			<-r.Context().Done()
 			return
