@@ -311,7 +311,7 @@ func TestAMergedRollbackIsNoticedWhenItIsRolledOut(t *testing.T) {
 // for each failure, it is sent once, and nothing else is.
 func TestKilledDuringRollbacks(t *testing.T) {
 	t.Parallel()
-	runs := 8 // of about six kills each
+	runs := 5 // of about six kills each
 	if soak() {
 		runs = 80
 	}
