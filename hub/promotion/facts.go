@@ -200,8 +200,8 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	outOfTurn := decision.EntryOf(p).OutOfTurn() // It did not come from what the source runs.
 	f.SourceChanged = env != nil && source != p.Spec.Source.Environment && (!outOfTurn || source == "")
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
-		// A request or a rollback is carried out also where the targets run its revision already: what they
-		// are told to run, by Git or by the receiver, may be another one.
+		// A request or a rollback is carried out also where the targets run its revision already: Git, or
+		// the receiver, may still have another one.
 		f.Runs = v.arrived(p) && (p.Status.CarriedOutTime != nil || outcome == decision.OutcomeDone || !outOfTurn)
 		f.EnvironmentMovedOn = v.movedOn(p, status.Agreed)
 	}

@@ -100,7 +100,7 @@ func TestG30TheRollbackFailsToo(t *testing.T) {
 		HaveField("Type", pipelinesv1.StalledCondition), HaveField("Reason", pipelinesv1.PromotionFailedReason))))
 }
 
-// G31: 2.0.0 fails, 1.0 ran before, and rollbacks go back within minor versions. Users are told.
+// G31: 2.0.0 fails, 1.0 ran before, and rollbacks go back within minor versions. An Event says so.
 func TestG31TooFarBack(t *testing.T) {
 	t.Parallel()
 	g, ctx, w, h := verified(t, halfAnHour)

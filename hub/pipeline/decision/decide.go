@@ -230,8 +230,10 @@ func ofFirst(q Question) bool {
 // newestForCandidate returns the newest promotion if it is for the candidate's roll-out,
 // else nil. That is one for the same application, revision, source and sequence, or, if the
 // line was edited since, one that has its origin in the same agreement.
+//
+// A request that was withdrawn does not hide what was decided before it.
 func newestForCandidate(q Question) *Entry {
-	n := q.Into.Ledger.Newest()
+	n := q.Into.Ledger.newestThatCounts()
 	if n == nil || n.Intent.App != q.Into.Intent.App || !revision.Same(n.Revision, q.Source.Agreed.Revision) {
 		return nil
 	}

@@ -154,6 +154,15 @@ func (l Ledger) Newest() *Entry {
 	return &l.entries[0]
 }
 
+// newestThatCounts is Newest without requests that were withdrawn.
+func (l Ledger) newestThatCounts() *Entry {
+	i := slices.IndexFunc(l.entries, func(e Entry) bool { return !e.withdrawn() })
+	if i < 0 {
+		return nil
+	}
+	return &l.entries[i]
+}
+
 // Highest returns the highest number ever used: by the promotions that exist, and by
 // those that were deleted since the mark was written. A Pipeline without promotions
 // continues the numbers of the former ones.

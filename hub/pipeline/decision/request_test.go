@@ -68,6 +68,8 @@ func TestDecideOutOfTurn(t *testing.T) {
 		"requested, the next one":                   {question(with(requested(3, "1.0", 1, capstanv1.PhaseSucceeded))), NewRevision},
 		"a request that a user closed":              {question(with(gone)), NewRevision},
 		"a request that a user closed, under one":   {question(with(rolledBack(2, "1.0", 2, capstanv1.PhaseSucceeded), gone)), Held},
+		"a withdrawn request after a failure":       {question(with(good, bad, gone)), AlreadyDecided},
+		"a withdrawn rollback after a rejection":    {question(with(entry(2, "1.1", 2, capstanv1.PhaseRejected), back)), AlreadyDecided},
 		"a rollback by request that was superseded": {question(with(back)), NewRevision},
 		"held in a former Pipeline":                 {question(with(former), func(q *Question) { q.Source.Agreed = agreed("1.1", 1) }), Held},
 		"held in a former Pipeline, its sequence":   {question(with(former)), Held},

@@ -114,9 +114,11 @@ func (l Ledger) LastSucceeded(app pipelinesv1.LocalAppReference, other string, r
 
 // Holds returns whether a promotion keeps other revisions out of the environment. A request that ended before it was
 // carried out does not.
-func (e Entry) Holds() bool {
-	withdrawn := (!e.Rollback() || e.Request != "") && !e.CarriedOut && (e.Phase == capstanv1.PhaseRejected || e.Phase == capstanv1.PhaseSuperseded)
-	return e.Hold > 0 && !withdrawn
+func (e Entry) Holds() bool { return e.Hold > 0 && !e.withdrawn() }
+
+// withdrawn returns whether a request ended before it was carried out: the environment is as if there had been none.
+func (e Entry) withdrawn() bool {
+	return e.Request != "" && !e.CarriedOut && (e.Phase == capstanv1.PhaseRejected || e.Phase == capstanv1.PhaseSuperseded)
 }
 
 // Hold returns the highest sequence of the source up to which no revision is promoted without a request; 0
