@@ -20,8 +20,8 @@ type Verification struct {
 	// +kubebuilder:validation:MaxLength=32
 	Tolerate string `json:"tolerate,omitempty"`
 
-	// Deadline is how long the verification may take; twice the value of for and one hour if it
-	// is not set. The promotion then fails without a verdict about the revision (Inconclusive).
+	// Deadline is how long the verification may take; if it is not set, one hour and twice the value of for,
+	// or, if that is longer, of the interval and passes of a check. The promotion then fails without a verdict about the revision (Inconclusive).
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Deadline string `json:"deadline,omitempty"`

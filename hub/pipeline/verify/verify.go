@@ -16,7 +16,8 @@ import (
 const (
 	// defaultTolerate is how long a target may be unready without a break.
 	defaultTolerate = 5 * time.Minute
-	// deadlineAfter is what the default deadline has in addition to twice the required time.
+	// deadlineAfter is what the default deadline has in addition to twice the required time, which is also that of
+	// the checks.
 	deadlineAfter = time.Hour
 	// MaxDeadline is the longest deadline: the default one of the longest required time.
 	MaxDeadline = 2*gate.MaxSoak + deadlineAfter
@@ -91,11 +92,26 @@ func Parse(v *pipelinesv1.Verification, path string) Rules {
 	}
 	switch {
 	case r.deadline == 0:
-		r.deadline = 2*r.required + deadlineAfter
+		r.deadline = min(2*max(r.required, r.longestCheck())+deadlineAfter, MaxDeadline)
 	case r.deadline <= r.required:
 		return Rules{set: true, wrong: fmt.Errorf("%s.deadline: %s is not longer than for (%s): no revision could be verified", path, v.Deadline, period.Text(r.required))}
 	}
+	for _, c := range r.checks {
+		if least := time.Duration(c.Passes-1) * c.Interval; r.deadline <= least { // The first is measured at once.
+			return Rules{set: true, wrong: fmt.Errorf("%s.deadline: %s is not longer than the %d passes of check %q, which take %s: no revision could be verified",
+				path, period.Text(r.deadline), c.Passes, c.Name, period.Text(least))}
+		}
+	}
 	return r
+}
+
+// longestCheck returns the longest time that the passes of a check take.
+func (r Rules) longestCheck() time.Duration {
+	var longest time.Duration
+	for _, c := range r.checks {
+		longest = max(longest, time.Duration(c.Passes)*c.Interval)
+	}
+	return longest
 }
 
 // Set returns whether a verification is required.
@@ -254,7 +270,7 @@ func (r Rules) pending(checks []capstanv1.CheckStatus) string {
 // Failed says why a promotion failed in its verification, or before it.
 func (r Rules) Failed(p *capstanv1.Promotion, v Verdict) string {
 	env, revision := p.Spec.Environment, p.Spec.Revision
-	again := fmt.Sprintf("; it is promoted no further; release another revision, or raise spec.retry of Promotion %s to try it again", p.Name)
+	again := fmt.Sprintf("; it is promoted no further; unless it is rolled back, release another revision, or raise spec.retry of Promotion %s to try it again", p.Name)
 	if p.Spec.RollbackOf != nil {
 		again = "; a rollback that fails is not rolled back: release another revision, or create a PromotionRequest for one that works"
 	}

@@ -17,13 +17,16 @@ func TestParse(t *testing.T) {
 	r := Parse(&pipelinesv1.Verification{For: "30m"}, "spec.verification")
 	g.Expect(r).To(Equal(Rules{set: true, required: 30 * time.Minute, tolerate: 5 * time.Minute, deadline: 2 * time.Hour}))
 	g.Expect(Parse(&pipelinesv1.Verification{}, "").deadline).To(Equal(time.Hour))
+	slow := pipelinesv1.Check{Name: "burn", CEL: &pipelinesv1.CELCheck{Expression: "true"}, Interval: "6h", Passes: 4}
+	g.Expect(Parse(&pipelinesv1.Verification{Checks: []pipelinesv1.Check{slow}}, "").deadline).To(Equal(49*time.Hour), "its passes take 24 h")
 	for wrong, v := range map[string]pipelinesv1.Verification{
-		`spec.verification.for: "soon" is not a duration, such as 2h or 90m`:                          {For: "soon"},
-		`spec.verification.for: -1s is not from 0s to 744h, in whole seconds`:                         {For: "-1s"},
-		`spec.verification.tolerate: 745h is not from 0s to 744h, in whole seconds`:                   {Tolerate: "745h"},
-		`spec.verification.deadline: 0s is not from 1s to 1489h, in whole seconds`:                    {Deadline: "0s"},
-		`spec.verification.rolloutDeadline: 1500ms is not from 1s to 1489h, in whole seconds`:         {RolloutDeadline: "1500ms"},
-		`spec.verification.deadline: 30m is not longer than for (30m): no revision could be verified`: {For: "30m", Deadline: "30m"},
+		`spec.verification.for: "soon" is not a duration, such as 2h or 90m`:                                                             {For: "soon"},
+		`spec.verification.for: -1s is not from 0s to 744h, in whole seconds`:                                                            {For: "-1s"},
+		`spec.verification.tolerate: 745h is not from 0s to 744h, in whole seconds`:                                                      {Tolerate: "745h"},
+		`spec.verification.deadline: 0s is not from 1s to 1489h, in whole seconds`:                                                       {Deadline: "0s"},
+		`spec.verification.rolloutDeadline: 1500ms is not from 1s to 1489h, in whole seconds`:                                            {RolloutDeadline: "1500ms"},
+		`spec.verification.deadline: 18h is not longer than the 4 passes of check "burn", which take 18h: no revision could be verified`: {Deadline: "18h", Checks: []pipelinesv1.Check{slow}},
+		`spec.verification.deadline: 30m is not longer than for (30m): no revision could be verified`:                                    {For: "30m", Deadline: "30m"},
 	} {
 		r := Parse(&v, "spec.verification")
 		g.Expect(r.Err()).To(MatchError(wrong))
