@@ -151,6 +151,7 @@ func TestHubRights(t *testing.T) {
 			{verb: "list", group: capstan, resource: "promotionwindows"},
 			{verb: "watch", group: capstan, resource: "promotionwindows"},
 			{verb: "patch", group: capstan, resource: "promotionwindows", subresource: "status"},
+			{verb: "get", group: capstan, resource: "promotionrequests"},
 			{verb: "list", group: capstan, resource: "promotionrequests"},
 			{verb: "watch", group: capstan, resource: "promotionrequests"},
 			{verb: "delete", group: capstan, resource: "promotionrequests"},

@@ -42,7 +42,8 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 	for i := 1; i < len(p.Spec.Environments); i++ {
 		env := p.Spec.Environments[i].Name
 		asked := ofEnvironment(requests, env)
-		if invalid := ofEnvironmentProblems(found, env); len(invalid) > 0 {
+		invalid := ofEnvironmentProblems(found, env)
+		if beyondGates(invalid) {
 			left, err := r.waiting(ctx, onlyOpen(asked), "waits: correct the Pipeline: "+messages(invalid))
 			if err != nil {
 				return 0, err
@@ -67,17 +68,29 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 			}
 		}
 		verdict := decision.Decide(q)
-		if due != nil && verdict.Reason != decision.Requested {
-			left, err := r.waiting(ctx, []*capstanv1.PromotionRequest{due}, "waits: the Pipeline is suspended")
+		var waits string
+		switch {
+		case len(invalid) > 0 && !verdict.IsRollback():
+			waits = "waits: correct the Pipeline: " + messages(invalid)
+		case verdict.Reason == decision.Suspended:
+			waits = "waits: the Pipeline is suspended"
+		}
+		if waits != "" && due != nil {
+			left, err := r.waiting(ctx, []*capstanv1.PromotionRequest{due}, waits)
 			if err != nil {
 				return 0, err
 			}
 			next = sooner(next, left)
 		}
-		if !verdict.Create {
+		if !verdict.Create || waits != "" {
 			continue
 		}
-		if err := r.create(ctx, p, q, verdict, due); err != nil {
+		var replaced *capstanv1.Promotion
+		if of := verdict.Replaces; of != nil {
+			replaced = &uncached[slices.IndexFunc(uncached, func(p capstanv1.Promotion) bool { return p.Name == of.Name })]
+			due = requestOf(replaced, asked)
+		}
+		if err := r.create(ctx, p, q, verdict, replaced, due); err != nil {
 			return 0, err
 		}
 	}
@@ -122,10 +135,11 @@ func (r *Reconciler) promotionsUncached(ctx context.Context, p *pipelinesv1.Pipe
 // create creates the Promotion under the name that only one can have. It returns errMovedOn
 // if the name is taken.
 //
-// If it is for a PromotionRequest, that gets its outcome. One that is not written is written by the next
+// If it is for a PromotionRequest, that gets its outcome; request is nil if it is for none. replaced is the Promotion
+// that it replaces with the present strategy; nil if it replaces none. An outcome that is not written is written by the next
 // reconcile, which finds the request in the ledger.
-func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict, due *capstanv1.PromotionRequest) error {
-	promotion := newPromotion(p, q, v)
+func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict, replaced *capstanv1.Promotion, request *capstanv1.PromotionRequest) error {
+	promotion := newPromotion(p, q, v, replaced)
 	err := r.Client.Create(ctx, promotion)
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -140,11 +154,11 @@ func (r *Reconciler) create(ctx context.Context, p *pipelinesv1.Pipeline, q deci
 		r.Recorder.Eventf(p, promotion, corev1.EventTypeWarning, ReasonRolledBack, "Promote", "Environment %q is rolled back from %s to %s by Promotion %s: %s",
 			q.Into.Name, v.RollbackOf.Revision, v.Revision, promotion.Name, rollbackCause(promotion))
 	}
-	if v.Reason != decision.Requested {
+	if request == nil {
 		return nil
 	}
-	return r.writeRequest(ctx, due, capstanv1.PromotionRequestStatus{
-		Phase: capstanv1.RequestPromoted, Promotion: promotion.Name, Revision: v.Revision, Message: promotedText(due, promotion.Name),
+	return r.writeRequest(ctx, request, capstanv1.PromotionRequestStatus{
+		Phase: capstanv1.RequestPromoted, Promotion: promotion.Name, Revision: v.Revision, Message: promotedText(request, promotion.Name),
 	})
 }
 
@@ -159,7 +173,7 @@ func rollbackCause(p *capstanv1.Promotion) string {
 	return fmt.Sprintf("Promotion %s failed there", p.Spec.RollbackOf.Name)
 }
 
-func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict) *capstanv1.Promotion {
+func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict, replaced *capstanv1.Promotion) *capstanv1.Promotion {
 	from := &capstanv1.PromotionBase{Revisions: decision.Revisions(q.Into.Targets)}
 	if q.Into.Agreed != nil {
 		from.Sequence = q.Into.Agreed.Sequence
@@ -191,6 +205,9 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 	if v.Reason == decision.Requested {
 		by := q.Request
 		promotion.Spec.Request = &capstanv1.RequestReference{Name: by.Name, UID: by.UID, By: by.By, Reason: by.Reason}
+	}
+	if replaced != nil {
+		promotion.Spec.Request, promotion.Spec.RollbackOf = replaced.Spec.Request.DeepCopy(), replaced.Spec.RollbackOf.DeepCopy()
 	}
 	if of := v.RollbackOf; of != nil {
 		promotion.Spec.RollbackOf = &capstanv1.RollbackReference{Name: of.Name, Number: of.Number}

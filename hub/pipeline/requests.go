@@ -170,6 +170,15 @@ func (r *Reconciler) request(ctx context.Context, p *pipelinesv1.Pipeline, q dec
 	return due, resolved, err
 }
 
+// requestOf returns the request that caused a promotion; nil if none of them did.
+func requestOf(p *capstanv1.Promotion, requests []*capstanv1.PromotionRequest) *capstanv1.PromotionRequest {
+	i := slices.IndexFunc(requests, func(r *capstanv1.PromotionRequest) bool { return p.Spec.Request != nil && p.Spec.Request.UID == r.UID })
+	if i < 0 {
+		return nil
+	}
+	return requests[i]
+}
+
 func refusal(err error) string {
 	return strings.TrimPrefix(err.Error(), decision.ErrRefused.Error()+": ")
 }

@@ -235,7 +235,7 @@ func TestInvalidGatesStopOneEnvironment(t *testing.T) {
 	s.runs("dev", ready10())
 	s.reconcile()
 	s.g.Expect(s.condition(pipelinesv1.StalledCondition)).To(And(HaveField("Reason", pipelinesv1.InvalidSpecReason), HaveField("Message",
-		`nothing is promoted into environment "prod": spec.environments[1].gates.windows[0].timeZone (window "office"): "Europe/Rigga" is not a time zone of the IANA database, such as Europe/Riga or UTC`)))
+		`nothing but a rollback is promoted into environment "prod": spec.environments[1].gates.windows[0].timeZone (window "office"): "Europe/Rigga" is not a time zone of the IANA database, such as Europe/Riga or UTC`)))
 	s.p.Spec.Environments[0].Gates, s.p.Spec.Environments[1].Gates = &pipelinesv1.Gates{}, nil
 	s.reconcile()
 	s.g.Expect(s.condition(pipelinesv1.StalledCondition).Message).To(ContainSubstring("move spec.environments[0].gates"))

@@ -20,6 +20,8 @@ type problem struct {
 	// environment that has the problem; empty for the whole Pipeline.
 	environment string
 	message     string
+	// gates: it is in the gates of the environment. They do not apply to rollbacks.
+	gates bool
 }
 
 // appKind returns the kind of the Pipeline's application. Each cluster determines the
@@ -61,64 +63,68 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		}
 		seen[env.Name] = true
 		if len(env.Targets) == 0 {
-			found = append(found, problem{env.Name, fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target", env.Name)})
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target", env.Name)})
 		}
 		for j := range env.Targets {
 			if err := r.invalidTarget(p, env, j); err != nil {
-				found = append(found, problem{env.Name, err.Error()})
+				found = append(found, problem{environment: env.Name, message: err.Error()})
 			}
 		}
 		if i == 0 {
 			if env.Gates != nil {
-				found = append(found, problem{env.Name, fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].gates to the environment that is promoted into", env.Name)})
+				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].gates to the environment that is promoted into", env.Name)})
 			}
 			if env.Verification != nil {
-				found = append(found, problem{env.Name, fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].verification to an environment that is promoted into", env.Name)})
+				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].verification to an environment that is promoted into", env.Name)})
 			}
 			continue
 		}
 		if err := verify.For(p, i).Err(); err != nil {
-			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 		}
 		if err := decision.RollbackFor(p, i).Err(); err != nil {
-			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 		}
-		for _, err := range r.unknownEndpoints(p, i) {
-			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+		if verification := p.VerificationFor(env); verification != nil {
+			for _, err := range r.unknownEndpoints(p, verification.Checks, pathOf(i, "verification", env.Verification != nil)) {
+				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+			}
 		}
-		for _, err := range gate.For(p, i).Errors() {
-			found = append(found, problem{env.Name, fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+		if gates := p.GatesFor(env); gates != nil {
+			for _, err := range r.unknownEndpoints(p, gates.Checks, pathOf(i, "gates", env.Gates != nil)) {
+				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing but a rollback is promoted into environment %q: %v", env.Name, err), gates: true})
+			}
+		}
+		rules := gate.For(p, i)
+		for _, err := range rules.Errors() {
+			what, ofGates := "nothing but a rollback", err != rules.RejectError() //nolint:errorlint // The same one.
+			if !ofGates {
+				what = "nothing"
+			}
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("%s is promoted into environment %q: %v", what, env.Name, err), gates: ofGates})
 		}
 		if promotion := p.PromotionFor(env); promotion != nil {
 			if wrong := strategy.Check(promotion.Strategy); wrong != "" {
-				found = append(found, problem{env.Name, fmt.Sprintf("the promotion into environment %q cannot be carried out: in strategy, %s", env.Name, wrong)})
+				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("the promotion into environment %q cannot be carried out: in strategy, %s", env.Name, wrong)})
 			}
 		}
 	}
 	return found
 }
 
-// unknownEndpoints returns an error for each check of environment i whose endpoint the Pipeline may not use.
-func (r *Reconciler) unknownEndpoints(p *pipelinesv1.Pipeline, i int) []error {
+// unknownEndpoints returns an error for each check whose endpoint the Pipeline may not use. path is that of what has
+// the checks.
+func (r *Reconciler) unknownEndpoints(p *pipelinesv1.Pipeline, checks []pipelinesv1.Check, path string) []error {
 	if r.CheckEndpoint == nil {
 		return nil
 	}
-	env := &p.Spec.Environments[i]
 	var all []error
-	look := func(path string, checks []pipelinesv1.Check) {
-		for j := range checks {
-			if prometheus := checks[j].Prometheus; prometheus != nil {
-				if err := r.CheckEndpoint(prometheus.Endpoint, p.Namespace); err != nil {
-					all = append(all, fmt.Errorf("%s.checks[%d].prometheus.endpoint (check %q): %w", path, j, checks[j].Name, err))
-				}
+	for j := range checks {
+		if prometheus := checks[j].Prometheus; prometheus != nil {
+			if err := r.CheckEndpoint(prometheus.Endpoint, p.Namespace); err != nil {
+				all = append(all, fmt.Errorf("%s.checks[%d].prometheus.endpoint (check %q): %w", path, j, checks[j].Name, err))
 			}
 		}
-	}
-	if gates := p.GatesFor(env); gates != nil {
-		look(pathOf(i, "gates", env.Gates != nil), gates.Checks)
-	}
-	if verification := p.VerificationFor(env); verification != nil {
-		look(pathOf(i, "verification", env.Verification != nil), verification.Checks)
 	}
 	return all
 }
@@ -174,6 +180,11 @@ func ofEnvironmentProblems(found []problem, environment string) []problem {
 		}
 	}
 	return all
+}
+
+// beyondGates returns whether a problem is not one of gates: no rollback is possible either.
+func beyondGates(found []problem) bool {
+	return slices.ContainsFunc(found, func(p problem) bool { return !p.gates })
 }
 
 // concernsAll returns whether a problem concerns the whole Pipeline.

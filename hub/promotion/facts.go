@@ -27,6 +27,10 @@ type view struct {
 	pipeline *pipelinesv1.Pipeline
 	// ledger of the environment, with the promotions of former Pipelines of the name.
 	ledger decision.Ledger
+	// source is the ledger of the source environment.
+	source decision.Ledger
+	// requestDeleted: the PromotionRequest that caused the promotion was deleted.
+	requestDeleted bool
 	// secretChanged: the Secret with which the promotion, or its last attempt, failed has
 	// changed since.
 	secretChanged bool
@@ -61,9 +65,37 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	if status := v.status(p.Spec.Environment); status != nil {
 		mark = status.LastPromotion
 	}
-	v.ledger = decision.LedgerOf(decision.Line{UID: p.Spec.Pipeline.UID, App: p.Spec.App}, all, p.Spec.Environment, mark)
+	v.ledger = decision.LedgerOf(lineOf(p), all, p.Spec.Environment, mark)
+	v.source = decision.LedgerOf(lineOf(p), all, p.Spec.Source.Environment, 0)
+	if v.requestDeleted, err = r.requestDeleted(ctx, p); err != nil {
+		return v, err
+	}
 	v.secretChanged, err = r.secretChanged(ctx, p)
 	return v, err
+}
+
+// requestDeleted returns whether the PromotionRequest of a promotion that can still be carried out was deleted.
+// The cache may not have the request yet, so that its absence is read uncached.
+func (r *Reconciler) requestDeleted(ctx context.Context, p *capstanv1.Promotion) (bool, error) {
+	by := p.Spec.Request
+	if by == nil || p.Status.CarriedOutTime != nil || p.Status.Phase.Finished() && p.Status.Phase != capstanv1.PhaseFailed {
+		return false, nil
+	}
+	key, request := types.NamespacedName{Namespace: p.Namespace, Name: by.Name}, &capstanv1.PromotionRequest{}
+	err := r.Client.Get(ctx, key, request, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) || err == nil && request.UID != by.UID {
+		request = &capstanv1.PromotionRequest{}
+		err = r.APIReader.Get(ctx, key, request)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading PromotionRequest %s: %w", key, err)
+	}
+	return err != nil || request.UID != by.UID, nil
+}
+
+// lineOf returns the line whose history a promotion is part of.
+func lineOf(p *capstanv1.Promotion) decision.Line {
+	return decision.Line{UID: p.Spec.Pipeline.UID, App: p.Spec.App}
 }
 
 // pipelineOf reads the Pipeline of a promotion; nil if none of its name and UID exists.
@@ -197,6 +229,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	f.EnvironmentRemoved = env == nil
 	f.PromotionRemoved = env != nil && v.pipeline.PromotionFor(env) == nil
 	_, f.Rejected = v.rules.Rejected(p.Spec.Revision)
+	f.RequestDeleted = v.requestDeleted
 	outOfTurn := decision.EntryOf(p).OutOfTurn() // It did not come from what the source runs.
 	f.SourceChanged = env != nil && source != p.Spec.Source.Environment && (!outOfTurn || source == "")
 	if status := v.status(p.Spec.Environment); status != nil && env != nil {
@@ -230,15 +263,14 @@ func (v view) arrived(p *capstanv1.Promotion) bool {
 	return agrees && revision.Same(runs, p.Spec.Revision)
 }
 
-// sourceFailed returns whether the last verdict about the revision in its source is a bad one.
+// sourceFailed returns whether the last verdict about the revision in its source is a bad one, or whether it is
+// being rolled back there. The ledger says so, also when a newer promotion into the source exists.
 func (v view) sourceFailed(p *capstanv1.Promotion) bool {
 	i := slices.IndexFunc(v.pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Source.Environment })
-	status := v.status(p.Spec.Source.Environment)
-	if i < 0 || status == nil || status.Promotion == nil || !decision.Verifies(v.pipeline, i) {
+	if i < 0 {
 		return false
 	}
-	newest := status.Promotion
-	return decision.Judged(capstanv1.PromotionPhase(newest.Phase), newest.Reason) && revision.Same(newest.Revision, p.Spec.Revision)
+	return v.source.RollsBack(p.Spec.Revision) || decision.Verifies(v.pipeline, i) && v.source.Failed(p.Spec.App, p.Spec.Revision)
 }
 
 // verdict returns what is known about the roll-out or the verification of a promotion in its phase.

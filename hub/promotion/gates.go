@@ -17,6 +17,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
+	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy"
 )
@@ -282,12 +283,20 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	if v.suspended() {
 		return held(reasonSuspended, suspendedMessage(m.p))
 	}
+	if v.requestDeleted, err = m.r.requestDeleted(ctx, m.p); err != nil {
+		return err
+	}
 	if why := m.removed(v); why != "" && !m.repeats {
 		return held(string(why), sentence(m.p, why))
 	}
 	if _, is := v.rules.Rejected(m.p.Spec.Revision); is {
 		return held(string(decision.RevisionRejected), sentence(m.p, decision.RevisionRejected))
 	}
+	all, err := promotions.OfName(ctx, m.r.Client, types.NamespacedName{Namespace: m.p.Namespace, Name: m.p.Spec.Pipeline.Name})
+	if err != nil {
+		return err
+	}
+	v.source = decision.LedgerOf(lineOf(m.p), all, m.p.Spec.Source.Environment, 0) // Only the hub writes verdicts: the cache has them.
 	if pipeline != nil && !decision.EntryOf(m.p).OutOfTurn() && v.sourceFailed(m.p) {
 		return held(string(decision.SourceFailed), sentence(m.p, decision.SourceFailed))
 	}
@@ -299,10 +308,13 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	return nil
 }
 
-// removed returns why the line has no promotion into the environment any more; empty if it has.
+// removed returns why the promotion is not wanted any more; empty if it is.
 func (m *permission) removed(v view) decision.PhaseReason {
 	if v.pipeline == nil {
 		return decision.PipelineDeleted
+	}
+	if v.requestDeleted {
+		return decision.RequestDeleted
 	}
 	switch env, source := v.environment(m.p.Spec.Environment); {
 	case env == nil:

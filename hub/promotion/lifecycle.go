@@ -109,7 +109,9 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 	case decision.SourceChanged:
 		return fmt.Sprintf("environment %q is not promoted from %q any more: the environments of Pipeline %s were edited", env, p.Spec.Source.Environment, p.Spec.Pipeline.Name)
 	case decision.SourceFailed:
-		return fmt.Sprintf("%s failed in the verification of environment %q, its source; it is promoted when it is verified there", revision, p.Spec.Source.Environment)
+		return fmt.Sprintf("%s failed in the verification of environment %q, its source, or is being rolled back there; it is promoted when it is verified there", revision, p.Spec.Source.Environment)
+	case decision.RequestDeleted:
+		return fmt.Sprintf("PromotionRequest %s, which caused it, was deleted", p.Spec.Request.Name)
 	case decision.NewerPromotion:
 		return "a promotion with a higher number replaced this one"
 	case decision.AlreadyThere:

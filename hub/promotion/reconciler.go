@@ -144,6 +144,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&capstanv1.Promotion{}, builder.WithPredicates(predicate.Funcs{CreateFunc: r.unsettled})).
 		Watches(&pipelinesv1.Pipeline{}, handler.EnqueueRequestsFromMapFunc(r.unfinishedOf)).
 		Watches(&capstanv1.PromotionWindow{}, handler.EnqueueRequestsFromMapFunc(r.gated), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&capstanv1.PromotionRequest{}, handler.EnqueueRequestsFromMapFunc(causedBy), builder.WithPredicates(deletions)).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.gated), builder.WithPredicates(relabelled)).
 		WatchesRawSource(r.secrets).
 		WatchesRawSource(r.tenants).
@@ -177,6 +178,21 @@ func (r *Reconciler) unfinishedOf(ctx context.Context, o client.Object) []reconc
 		}
 	}
 	return requests
+}
+
+// deletions selects the Events of objects that were deleted.
+var deletions = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+}
+
+// causedBy maps a PromotionRequest to the Promotion that it caused.
+func causedBy(_ context.Context, o client.Object) []reconcile.Request {
+	request, is := o.(*capstanv1.PromotionRequest)
+	if !is || request.Status.Promotion == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: request.Namespace, Name: request.Status.Promotion}}}
 }
 
 // relabelled selects the Events of namespaces whose labels changed.

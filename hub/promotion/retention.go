@@ -208,8 +208,8 @@ func (r *Reconciler) deleteRequest(ctx context.Context, key types.NamespacedName
 	return nil
 }
 
-// RetainRequests deletes the requests that caused no promotion when they are as old as promotions may get. The others
-// are deleted with their promotion.
+// RetainRequests deletes the requests without a promotion when they are as old as promotions may get: they caused none,
+// or a user deleted it. The others are deleted with their promotion.
 func (r *Reconciler) RetainRequests(ctx context.Context) error {
 	var list capstanv1.PromotionRequestList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -217,8 +217,18 @@ func (r *Reconciler) RetainRequests(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		request := &list.Items[i]
-		if s := request.Status; s.Promotion != "" || s.FinishTime == nil || r.Clock.Since(s.FinishTime.Time) < r.Retention {
+		s := request.Status
+		if s.FinishTime == nil || r.Clock.Since(s.FinishTime.Time) < r.Retention {
 			continue
+		}
+		if s.Promotion != "" {
+			err := r.Client.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: s.Promotion}, &capstanv1.Promotion{}, client.UnsafeDisableDeepCopy)
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("reading Promotion %s/%s: %w", request.Namespace, s.Promotion, err)
+			}
+			if err == nil {
+				continue
+			}
 		}
 		if err := r.deleteRequest(ctx, client.ObjectKeyFromObject(request), request.UID); err != nil {
 			return err

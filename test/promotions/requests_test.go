@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -226,6 +227,119 @@ func TestGatesOfARequest(t *testing.T) {
 	w.ask(ctx, "now", "prod", "1.2")
 	h.settle(ctx)
 	g.Expect(w.newest(ctx, "prod").Status).To(And(HaveField("Phase", capstanv1.PhaseAwaitingGates), HaveField("Reason", gate.ReasonSoaking)))
+}
+
+// A request whose gate cannot open keeps later releases out, until it is deleted. Nothing is left of it then.
+func TestADeletedRequestIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := threeReleases(t, "prod")
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	h.delivers(ctx, "prod")
+	w.runs("dev", "1.3")
+	h.settle(ctx)
+	w.runs("dev", "1.2") // 1.3 will never soak here.
+	h.settle(ctx)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = soaking("2h") })
+	r := w.ask(ctx, "hotfix", "prod", "1.3")
+	h.settle(ctx)
+	w.expectReason(ctx, g, "prod", capstanv1.PhaseAwaitingGates, decision.PhaseReason(gate.ReasonSourceRunsAnother))
+	requested := w.newest(ctx, "prod")
+	w.runs("dev", "1.4")
+	h.settle(ctx)
+	h.live(ctx, 3*time.Hour, time.Hour)
+	g.Expect(w.newest(ctx, "prod").Name).To(Equal(requested.Name), "1.4 has to wait")
+
+	g.Expect(w.c.Delete(ctx, r)).To(Succeed())
+	h.settle(ctx)
+	all := w.into(ctx, "prod")
+	g.Expect(all[len(all)-2]).To(And(HaveField("Name", requested.Name), HaveField("Status.Phase", capstanv1.PhaseSuperseded),
+		HaveField("Status.Reason", string(decision.RequestDeleted)), HaveField("Status.Message", "PromotionRequest hotfix, which caused it, was deleted")))
+	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.4"))
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingRollout)
+}
+
+// A request whose Promotion is carried out can be deleted, and one that was created again under its name is another one.
+func TestARequestIsDeletedAfterItWasCarriedOut(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := threeReleases(t, "prod")
+	r := w.ask(ctx, "hotfix", "prod", "1.0.5")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingRollout)
+	g.Expect(w.c.Delete(ctx, r)).To(Succeed())
+	h.delivers(ctx, "prod")
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseSucceeded)
+
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Promotion = notify(true) })
+	r = w.ask(ctx, "hotfix", "prod", "1.1")
+	h.settle(ctx)
+	waits := w.newest(ctx, "prod")
+	g.Expect(w.c.Delete(ctx, r)).To(Succeed())
+	w.ask(ctx, "hotfix", "prod", "1.1")
+	h.settle(ctx)
+	all := w.into(ctx, "prod")
+	g.Expect(all[len(all)-2]).To(And(HaveField("Name", waits.Name), HaveField("Status.Phase", capstanv1.PhaseSuperseded)))
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingApproval)
+}
+
+// A user deleted the Promotion of a request. The request is deleted when it is as old as Promotions may get.
+func TestARequestWithoutItsPromotionIsDeleted(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := threeReleases(t, "prod")
+	r := w.ask(ctx, "hotfix", "prod", "1.0.5")
+	h.settle(ctx)
+	h.delivers(ctx, "prod")
+	carried := w.newest(ctx, "prod")
+	g.Expect(h.promotions.RetainRequests(ctx)).To(Succeed())
+	w.clock.Step(31 * 24 * time.Hour)
+	g.Expect(h.promotions.RetainRequests(ctx)).To(Succeed())
+	g.Expect(w.c.Get(ctx, client.ObjectKeyFromObject(r), r)).To(Succeed(), "its Promotion exists")
+	g.Expect(w.c.Delete(ctx, &carried)).To(Succeed())
+	g.Expect(h.promotions.RetainRequests(ctx)).To(Succeed())
+	g.Expect(apierrors.IsNotFound(w.c.Get(ctx, client.ObjectKeyFromObject(r), r))).To(BeTrue())
+}
+
+// The strategy of a request that waits is corrected: the request is carried out with it.
+func TestTheStrategyOfARequestIsEdited(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := threeReleases(t, "prod")
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Promotion = notify(true) })
+	w.ask(ctx, "hotfix", "prod", "1.0.5")
+	h.settle(ctx)
+	first := w.newest(ctx, "prod")
+	g.Expect(first.Status.Phase).To(Equal(capstanv1.PhaseAwaitingApproval))
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Promotion = notify(false) })
+	h.settle(ctx)
+	second := w.newest(ctx, "prod")
+	g.Expect(second.Spec).To(And(HaveField("Number", first.Spec.Number+1), HaveField("Revision", "1.0.5"), HaveField("Manual", false),
+		HaveField("Request", first.Spec.Request), HaveField("Hold", first.Spec.Hold)))
+	g.Expect(second.Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	g.Expect(w.outcome(ctx, "hotfix")).To(And(HaveField("Phase", capstanv1.RequestPromoted), HaveField("Promotion", second.Name)))
+	h.delivers(ctx, "prod")
+	h.live(ctx, 24*time.Hour, 6*time.Hour)
+	g.Expect(w.revisions(ctx, "prod")).To(Equal([]string{"1.0.5", "1.1", "1.0.5", "1.0.5"}))
+}
+
+// A revision that is being taken out of staging does not go on to prod, whatever dev runs.
+func TestARollbackInTheSourceEndsWhatFollows(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := threeReleases(t, "staging", "prod")
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[2].Promotion = notify(true) })
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	h.delivers(ctx, "staging")
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingApproval)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Promotion = notify(true) })
+	w.ask(ctx, "back", "staging", "")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingApproval)
+	w.expectReason(ctx, g, "prod", capstanv1.PhaseSuperseded, decision.SourceFailed)
+
+	g.Expect(w.c.Delete(ctx, &capstanv1.PromotionRequest{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "back"}})).To(Succeed())
+	h.settle(ctx)
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseSuperseded, decision.RequestDeleted)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingApproval, "the rollback was withdrawn")
+	g.Expect(w.newest(ctx, "prod").Spec.Revision).To(Equal("1.2"))
 }
 
 // G32: staging is rolled back on demand. Prod is not touched, and the revision does not travel until dev runs it.

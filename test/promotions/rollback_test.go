@@ -186,6 +186,50 @@ func TestGatesOfARollback(t *testing.T) {
 	g.Expect(w.c.Delete(ctx, stop)).To(Succeed())
 }
 
+// An error in the gates of an environment, which do not apply to a rollback, does not stop one.
+func TestInvalidGatesDoNotStopARollback(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := verified(t, halfAnHour)
+	w.edit(ctx, rollsBack(pipelinesv1.RollbackPromote))
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) {
+		p.Spec.Gates = frozen()
+		p.Spec.Gates.Windows[0].TimeZone = "Nowhere/Land"
+	})
+	h.degrades(ctx, "staging", "1.1")
+	g.Expect(w.newest(ctx, "staging")).To(And(HaveField("Spec.Revision", "1.0"), HaveField("Spec.RollbackOf.Number", int64(2)), HaveField("Status.Phase", capstanv1.PhaseAwaitingRollout)))
+	w.runs("dev", "1.2")
+	h.delivers(ctx, "staging")
+	h.live(ctx, 31*time.Minute, 10*time.Minute)
+	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.0"), "nothing but a rollback is promoted")
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates = nil })
+	h.settle(ctx)
+	g.Expect(w.newest(ctx, "staging").Spec.Revision).To(Equal("1.2"))
+}
+
+// The strategy of a rollback that cannot be carried out is corrected. It is made again with it, once.
+func TestTheStrategyOfARollbackIsEdited(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := verified(t, halfAnHour)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) {
+		p.Spec.Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+		p.Spec.Environments[1].Promotion = notify(true)
+	})
+	h.degrades(ctx, "staging", "1.1")
+	waits := w.newest(ctx, "staging")
+	g.Expect(waits.Status.Phase).To(Equal(capstanv1.PhaseAwaitingApproval))
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Promotion = notify(false) })
+	h.settle(ctx)
+	rollback := w.newest(ctx, "staging")
+	g.Expect(rollback.Spec).To(And(HaveField("Revision", "1.0"), HaveField("RollbackOf", waits.Spec.RollbackOf), HaveField("Hold", waits.Spec.Hold), HaveField("Manual", false)))
+	g.Expect(rollback.Status.Phase).To(Equal(capstanv1.PhaseAwaitingRollout))
+	h.delivers(ctx, "staging")
+	h.live(ctx, 24*time.Hour, time.Hour)
+	g.Expect(w.revisions(ctx, "staging")).To(Equal([]string{"1.0", "1.1", "1.0", "1.0"}))
+	w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.Verified)
+}
+
 // Ruling 16: spec.retry of a promotion that was rolled back has no effect, and says what has.
 func TestARetryOfWhatWasRolledBackIsIgnored(t *testing.T) {
 	t.Parallel()

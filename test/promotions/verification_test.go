@@ -145,6 +145,26 @@ func TestG28VerifiedAgainAndFailed(t *testing.T) {
 	g.Expect(w.into(ctx, "late")).To(BeEmpty())
 }
 
+// G28 with spec.rollback: the newest promotion into staging is the rollback when prod's is judged.
+func TestG28RolledBackWhileProdWaits(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := verified(t, halfAnHour)
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) {
+		p.Spec.Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+		p.Spec.Environments[2].Gates = frozen()
+	})
+	w.runs("staging", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 31*time.Minute, time.Minute)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates)
+	p := w.newest(ctx, "staging")
+	p.Spec.Retry++
+	g.Expect(w.c.Update(ctx, &p)).To(Succeed())
+	h.degrades(ctx, "staging", "1.1")
+	g.Expect(w.newest(ctx, "staging").Spec.RollbackOf).To(HaveField("Name", p.Name))
+	w.expectReason(ctx, g, "prod", capstanv1.PhaseSuperseded, decision.SourceFailed)
+}
+
 // G28: the same while prod waits to get the revision. Its promotion ends, and is made again when staging has
 // verified the revision.
 func TestG28VerifiedAgainAndFailedWhileProdWaits(t *testing.T) {

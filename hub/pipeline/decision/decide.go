@@ -38,6 +38,9 @@ type Question struct {
 	// agreement, is for the same roll-out as the candidate. The line was edited since, or the
 	// Pipeline was created again.
 	SameOrigin bool
+	// HeldBefore is whether a rollback or a request keeps the candidate out that names another source: the
+	// line was edited since.
+	HeldBefore bool
 	// Ahead is whether the environment got a later revision than the candidate, from an
 	// environment that is not its source any more.
 	Ahead bool
@@ -70,6 +73,14 @@ type Verdict struct {
 	Hold int64
 	// RollbackOf is the promotion that is rolled back; nil if the promotion is no rollback.
 	RollbackOf *Entry
+	// Replaces is the rollback or the promotion by request that is created again with the present intent; nil
+	// if none is.
+	Replaces *Entry
+}
+
+// IsRollback returns whether a rollback is due, or one that is created again.
+func (v Verdict) IsRollback() bool {
+	return v.Create && (v.RollbackOf != nil || v.Replaces != nil && v.Replaces.Rollback())
 }
 
 // Reason names a row of the decision table.
@@ -85,6 +96,7 @@ const (
 	SourceHeld          Reason = "SourceHeld"
 	Requested           Reason = "Requested"
 	RolledBack          Reason = "RolledBack"
+	Reissued            Reason = "Reissued"
 	Busy                Reason = "Busy"
 	Held                Reason = "Held"
 	NoTargets           Reason = "NoTargets"
@@ -122,6 +134,12 @@ var decisionTable = []decisionRow{
 	{RolledBack, "the newest promotion failed in the environment, is no rollback, and spec.rollback permits one", true,
 		"The last revision that succeeded before is promoted again, once.",
 		func(q Question) bool { to, why := Rollback(q); return to != nil && why == "" }},
+	{Reissued, "the newest promotion is a rollback or by request, was not carried out, is in flight or failed before it arrived, and the Pipeline's strategy or manual was edited", true,
+		"The edit takes effect with the next number. The revision, the request and the hold stay.",
+		func(q Question) bool {
+			n := q.Into.Ledger.Newest()
+			return n != nil && !n.Former && n.OutOfTurn() && n.Intent.App == q.Into.Intent.App && len(q.Into.Targets) > 0 && isEdited(n, q)
+		}},
 	{Busy, "the newest promotion is Verifying, or is a rollback or by request and in flight, for the application that the Pipeline names", false,
 		"A verification ends with a verdict, and a rollback or a request is carried out: another revision of the source does not replace it.",
 		func(q Question) bool {
@@ -138,11 +156,11 @@ var decisionTable = []decisionRow{
 	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it", false,
 		"A revision that was changed outside the pipeline is not promoted.",
 		func(q Question) bool { return !promotable(q) }},
-	{SourceHeld, "the source's revision came there by a rollback or by request, and the first environment does not run it", false,
-		"An exception in one environment is not promoted to the next one.",
+	{SourceHeld, "the source is being rolled back, or its revision came there by a rollback or by request, and the first environment does not run it", false,
+		"What is taken out of one environment, and an exception in it, is not promoted to the next one.",
 		func(q Question) bool {
 			brought := q.Source.Ledger.LastBrought()
-			return !ofFirst(q) && brought != nil && brought.OutOfTurn()
+			return q.Source.Ledger.rollsBack() != nil || !ofFirst(q) && brought != nil && brought.OutOfTurn()
 		}},
 	{SourceNotVerified, "the source has a verification, and the last promotion that arrived there is not for its revision or was not verified", false,
 		"A revision that was not verified, or that failed, is not promoted further.",
@@ -168,7 +186,7 @@ var decisionTable = []decisionRow{
 		"The edit takes effect with the next number.",
 		func(q Question) bool {
 			n := newestForCandidate(q)
-			return n != nil && !n.CarriedOut && (!n.Phase.Finished() || failedBefore(n)) && !n.Intent.Equal(*q.Into.Intent)
+			return n != nil && isEdited(n, q)
 		}},
 	{PromotionRestored, "the newest promotion is for this roll-out and was not carried out, because the promotion, the environment or its source was removed from the line, the Pipeline was deleted, or the revision was rejected and is not any more", true,
 		"The environment is in the line again, or still, and does not have the revision.",
@@ -222,6 +240,12 @@ func failedBefore(n *Entry) bool {
 	return n.Phase == capstanv1.PhaseFailed && !FailedInEnvironment(n.Phase, n.Reason)
 }
 
+// isEdited returns whether a promotion can still be carried out, and its strategy, or whether it needs an
+// approval, was edited since it was created.
+func isEdited(n *Entry, q Question) bool {
+	return !n.CarriedOut && (!n.Phase.Finished() || failedBefore(n)) && !n.Intent.Equal(*q.Into.Intent)
+}
+
 // ofFirst returns whether the candidate is what the first environment runs.
 func ofFirst(q Question) bool {
 	return q.Source.Name == q.First.Name || q.First.Agreed != nil && revision.Same(q.First.Agreed.Revision, q.Source.Agreed.Revision)
@@ -231,8 +255,13 @@ func ofFirst(q Question) bool {
 // else nil. That is one for the same application, revision, source and sequence, or, if the
 // line was edited since, one that has its origin in the same agreement.
 //
-// A request that was withdrawn does not hide what was decided before it.
+// A request that was withdrawn does not hide what was decided before it. If it was for the candidate, and a
+// user closed its pull request, that is a decision about the candidate.
 func newestForCandidate(q Question) *Entry {
+	if n := q.Into.Ledger.Newest(); n != nil && !n.Former && n.Request != "" && n.Phase == capstanv1.PhaseRejected && n.Intent.App == q.Into.Intent.App &&
+		n.Source == q.Source.Name && n.Hold >= q.Source.Agreed.Sequence && revision.Same(n.Revision, q.Source.Agreed.Revision) {
+		return n
+	}
 	n := q.Into.Ledger.newestThatCounts()
 	if n == nil || n.Intent.App != q.Into.Intent.App || !revision.Same(n.Revision, q.Source.Agreed.Revision) {
 		return nil
@@ -272,6 +301,9 @@ func Decide(q Question) Verdict {
 			if q.Source.Agreed != nil {
 				v.Hold = max(v.Hold, q.Source.Agreed.Sequence)
 			}
+		case row.reason == Reissued:
+			n := q.Into.Ledger.Newest()
+			v.Revision, v.Hold, v.Replaces = n.Revision, n.Hold, n
 		case row.reason == RolledBack:
 			n := q.Into.Ledger.Newest()
 			v.Revision, v.RollbackOf, v.Hold = q.RollbackTo.Revision, n, max(q.Into.Ledger.Hold(q.Source.Name), n.Sequence)

@@ -27,6 +27,7 @@ func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capsta
 		Into:      environmentOf(p, targets, promotions, i),
 	}
 	q.SameOrigin = sameOrigin(p, promotions, q)
+	q.HeldBefore = heldBefore(p, promotions, q)
 	q.Ahead = ahead(LineOf(p), promotions, q)
 	q.Into.Rollback = RollbackFor(p, i)
 	rules := gate.For(p, i)
@@ -157,18 +158,52 @@ func sameOrigin(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Que
 		return false // The sequence says whether it is the same agreement.
 	}
 	line := LineOf(p)
-	theirs := origins(line, promotions, agreement{newest.Source, newest.Sequence}, newest.Revision)
-	ours := origins(line, promotions, agreement{q.Source.Name, candidate.Sequence}, candidate.Revision)
-	if first := q.First.Agreed; first != nil && revision.Same(first.Revision, candidate.Revision) {
-		ours = append(ours, agreement{q.First.Name, first.Sequence})
-	}
+	theirs, ours := origins(line, promotions, agreement{newest.Source, newest.Sequence}, newest.Revision), ofCandidate(line, promotions, q)
 	if slices.ContainsFunc(theirs, func(a agreement) bool { return slices.Contains(ours, a) }) {
 		return true
 	}
-	exists := func(a agreement) bool {
-		return slices.ContainsFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == a.environment })
+	return candidate.Sequence == 1 && !anyExists(p, theirs)
+}
+
+// ofCandidate returns the agreements through which the candidate came to the source.
+func ofCandidate(line Line, promotions []capstanv1.Promotion, q Question) []agreement {
+	candidate := q.Source.Agreed
+	all := origins(line, promotions, agreement{q.Source.Name, candidate.Sequence}, candidate.Revision)
+	if first := q.First.Agreed; first != nil && revision.Same(first.Revision, candidate.Revision) {
+		all = append(all, agreement{q.First.Name, first.Sequence})
 	}
-	return candidate.Sequence == 1 && !slices.ContainsFunc(theirs, exists)
+	return all
+}
+
+// anyExists returns whether a Pipeline still has an environment of an agreement.
+func anyExists(p *pipelinesv1.Pipeline, all []agreement) bool {
+	return slices.ContainsFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool {
+		return slices.ContainsFunc(all, func(a agreement) bool { return a.environment == e.Name })
+	})
+}
+
+// heldBefore returns whether the newest promotion into the environment keeps the candidate out, although it names
+// another source: an environment was inserted, removed, renamed or moved since. The candidate came from an agreement
+// that the promotion holds out, or from an earlier one.
+//
+// If no environment of the hold exists any more, it keeps the first agreement of the new source out: after a rollback
+// only if that is for the revision that was rolled back.
+func heldBefore(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Question) bool {
+	n, candidate := q.Into.Ledger.newestThatCounts(), q.Source.Agreed
+	if n == nil || candidate == nil || n.Former || !n.Holds() || n.Source == q.Source.Name {
+		return false
+	}
+	line, theirs := LineOf(p), []agreement{{n.Source, n.Hold}}
+	replaced := q.Into.Ledger.numbered(n.Pipeline, n.RollbackOf)
+	if replaced != nil {
+		theirs = origins(line, promotions, theirs[0], replaced.Revision)
+	}
+	for _, a := range ofCandidate(line, promotions, q) {
+		if i := slices.IndexFunc(theirs, func(b agreement) bool { return b.environment == a.environment }); i >= 0 {
+			return a.sequence <= theirs[i].sequence
+		}
+	}
+	return candidate.Sequence == 1 && !anyExists(p, theirs) && (replaced == nil || revision.Same(replaced.Revision, candidate.Revision))
 }
 
 // ahead returns whether the environment got a later revision than the candidate, from an

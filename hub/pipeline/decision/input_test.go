@@ -232,6 +232,54 @@ func TestSameOrigin(t *testing.T) {
 	}
 }
 
+// A rollback and a request hold the environment also when its source was inserted, removed, renamed or moved since.
+func TestHeldBefore(t *testing.T) {
+	// rolledBack is a rollback to 1.0 from 1.1, which came from a source.
+	rolledBack := func(source string, sequence int64) []capstanv1.Promotion {
+		bad, back := promotionInto("prod", source, 1, sequence, "1.1"), promotionInto("prod", source, 2, 0, "1.0")
+		bad.Status = capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: string(Degraded)}
+		back.Spec.RollbackOf, back.Spec.Hold = &capstanv1.RollbackReference{Number: 1}, &capstanv1.Hold{UntilSequence: sequence}
+		back.Status.Phase = capstanv1.PhaseSucceeded
+		return []capstanv1.Promotion{bad, back}
+	}
+	requested := promotionInto("prod", "staging", 2, 0, "0.9")
+	requested.Spec.Request, requested.Spec.Hold = &capstanv1.RequestReference{UID: "uid"}, &capstanv1.Hold{UntilSequence: 5}
+	type agreements = map[string]*pipelinesv1.AgreedRevision
+	inTurn := promotionInto("prod", "staging", 3, 6, "1.2")
+	intoStaging := func(sequence int64, revision string) capstanv1.Promotion {
+		return promotionInto("staging", "dev", sequence, sequence, revision)
+	}
+	for name, tc := range map[string]struct {
+		line   []string
+		agreed agreements
+		all    []capstanv1.Promotion
+		want   bool
+	}{
+		"an environment was inserted":            {[]string{"dev", "staging", "prod"}, agreements{"staging": agreed("1.1", 1)}, append(rolledBack("dev", 2), intoStaging(2, "1.1")), true},
+		"inserted, a newer revision":             {[]string{"dev", "staging", "prod"}, agreements{"staging": agreed("1.2", 1)}, append(rolledBack("dev", 2), intoStaging(3, "1.2")), false},
+		"inserted, the revision came back":       {[]string{"dev", "staging", "prod"}, agreements{"staging": agreed("1.1", 3)}, append(rolledBack("dev", 2), intoStaging(4, "1.1")), false},
+		"an environment was removed":             {[]string{"dev", "prod"}, agreements{"dev": agreed("1.1", 2)}, append(rolledBack("staging", 5), intoStaging(2, "1.1")), true},
+		"removed, a newer revision":              {[]string{"dev", "prod"}, agreements{"dev": agreed("1.2", 3)}, append(rolledBack("staging", 5), intoStaging(2, "1.1")), false},
+		"the source was renamed":                 {[]string{"dev", "stage", "prod"}, agreements{"dev": agreed("1.2", 3), "stage": agreed("1.1", 1)}, rolledBack("staging", 5), true},
+		"renamed, another revision":              {[]string{"dev", "stage", "prod"}, agreements{"dev": agreed("1.2", 3), "stage": agreed("1.2", 1)}, rolledBack("staging", 5), false},
+		"renamed, the next agreement":            {[]string{"dev", "stage", "prod"}, agreements{"stage": agreed("1.1", 2)}, rolledBack("staging", 5), false},
+		"renamed after a request":                {[]string{"dev", "stage", "prod"}, agreements{"stage": agreed("1.1", 1)}, []capstanv1.Promotion{requested}, true},
+		"renamed after a request and a revision": {[]string{"dev", "stage", "prod"}, agreements{"stage": agreed("1.1", 1)}, []capstanv1.Promotion{requested, inTurn}, false},
+		"the same source":                        {[]string{"dev", "staging", "prod"}, agreements{"staging": agreed("1.1", 5)}, []capstanv1.Promotion{requested}, false}, // Ledger.Hold decides.
+		"nothing is held":                        {[]string{"dev", "stage", "prod"}, agreements{"stage": agreed("1.1", 1)}, []capstanv1.Promotion{inTurn}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pipelinesv1.Pipeline{Status: pipelinesv1.PipelineStatus{Environments: map[string]*pipelinesv1.EnvironmentStatus{}}}
+			for _, env := range tc.line {
+				p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env})
+				p.Status.Environments[env] = &pipelinesv1.EnvironmentStatus{Agreed: tc.agreed[env]}
+			}
+			q := QuestionOf(p, make([][]Target, len(tc.line)), tc.all, len(tc.line)-1)
+			NewWithT(t).Expect(q.HeldBefore).To(Equal(tc.want))
+		})
+	}
+}
+
 // Environments change places, or one is removed: the new source may run a revision that is older than
 // what the environment got from its former source. TestRandomHistoriesOfTheLine found that the older
 // one was sent over the later one.

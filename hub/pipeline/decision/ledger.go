@@ -222,11 +222,12 @@ func (l Ledger) LastBrought() *Entry {
 	return nil
 }
 
-// lastCarriedOut returns the newest promotion that was carried out, had arrived before, or has an
-// attempt without an outcome; nil if there is none.
+// lastCarriedOut returns the newest promotion that was carried out, had arrived before, or may have sent a
+// notification; nil if there is none. An attempt to open a pull request changes nothing in the environment.
 func (l Ledger) lastCarriedOut() *Entry {
 	i := slices.IndexFunc(l.entries, func(e Entry) bool {
-		return e.CarriedOut || e.Phase == capstanv1.PhaseSucceeded || e.Phase == capstanv1.PhasePromoting && !e.BusyUntil.IsZero()
+		return e.CarriedOut || e.Phase == capstanv1.PhaseSucceeded ||
+			e.Phase == capstanv1.PhasePromoting && !e.BusyUntil.IsZero() && e.Intent.Strategy.Notification != nil
 	})
 	if i < 0 {
 		return nil
@@ -261,6 +262,49 @@ func (l Ledger) verified(app pipelinesv1.LocalAppReference, candidate string) bo
 	return false
 }
 
+// rollsBack returns the rollback of the environment that is in flight, or that failed before it was carried
+// out; nil if there is none.
+func (l Ledger) rollsBack() *Entry {
+	n := l.Newest()
+	if n == nil || n.Former || !n.Rollback() || n.Phase.Finished() && !failedBefore(n) {
+		return nil
+	}
+	return n
+}
+
+// Failed returns whether the last verdict about a revision of an application in the environment is a bad one.
+func (l Ledger) Failed(app pipelinesv1.LocalAppReference, candidate string) bool {
+	for i := range l.entries {
+		e := &l.entries[i]
+		if e.Intent.App != app || !revision.Same(e.Revision, candidate) {
+			continue
+		}
+		if e.Phase == capstanv1.PhaseSucceeded || FailedInEnvironment(e.Phase, e.Reason) {
+			return Judged(e.Phase, e.Reason)
+		}
+	}
+	return false
+}
+
+// RollsBack returns whether a revision is being taken out of the environment.
+func (l Ledger) RollsBack(candidate string) bool {
+	n := l.rollsBack()
+	if n == nil || revision.Same(n.Revision, candidate) {
+		return false
+	}
+	of := l.numbered(n.Pipeline, n.RollbackOf)
+	return of == nil || revision.Same(of.Revision, candidate)
+}
+
+// numbered returns a promotion of a Pipeline by its number; nil if it was deleted.
+func (l Ledger) numbered(pipeline types.UID, number int64) *Entry {
+	i := slices.IndexFunc(l.entries, func(e Entry) bool { return e.Pipeline == pipeline && e.Number == number })
+	if i < 0 {
+		return nil
+	}
+	return &l.entries[i]
+}
+
 // HasEarlier returns whether a promotion with a lower number than n is for the revision.
 func (l Ledger) HasEarlier(candidate string, n int64) bool {
 	return slices.ContainsFunc(l.entries, func(e Entry) bool { return e.Number < n && revision.Same(e.Revision, candidate) })
@@ -281,6 +325,9 @@ func (l Ledger) SupersededSoaking() int {
 	for i, e := range l.entries {
 		if i == 0 && !e.Phase.Finished() && e.Soaked == 0 {
 			continue
+		}
+		if e.OutOfTurn() {
+			break
 		}
 		replaced := e.Reason == string(SourceMovedOn) || e.Reason == string(NewerPromotion) && i > 0 && !revision.Same(l.entries[i-1].Revision, e.Revision)
 		if e.Phase != capstanv1.PhaseSuperseded || !replaced || e.CarriedOut || e.Soaked > 0 {

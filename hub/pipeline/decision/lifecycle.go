@@ -34,11 +34,14 @@ type Facts struct {
 	EnvironmentRemoved bool
 	// PromotionRemoved: the environment has no promotion.
 	PromotionRemoved bool
-	// SourceFailed: the last verdict about the revision in its source is a bad one.
+	// SourceFailed: the last verdict about the revision in its source is a bad one, or it is being rolled back
+	// there.
 	SourceFailed bool
 	// SourceChanged: the environment before this one in the Pipeline is not the source of
 	// the promotion, because an environment was inserted, removed, renamed or moved.
 	SourceChanged bool
+	// RequestDeleted: the PromotionRequest that caused it was deleted.
+	RequestDeleted bool
 	// Rejected: spec.reject of the Pipeline contains the revision.
 	Rejected bool
 	// Newer: a promotion with a higher number exists, or existed.
@@ -98,6 +101,7 @@ const (
 	SourceMovedOn      PhaseReason = "SourceMovedOn"
 	SourceChanged      PhaseReason = "SourceChanged"
 	SourceFailed       PhaseReason = "SourceFailed"
+	RequestDeleted     PhaseReason = "RequestDeleted"
 	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
 	RevisionRejected   PhaseReason = "RevisionRejected"
 	GateClosed         PhaseReason = "GateClosed"
@@ -185,8 +189,10 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.PromotionRemoved && !f.MaybeSent }},
 	{beforeRollout, "another environment is the source now, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceChanged,
 		func(f Facts) bool { return f.SourceChanged && !f.MaybeSent }},
-	{beforeRollout, "the revision failed in the verification of the source, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceFailed,
+	{beforeRollout, "the revision failed in the verification of the source or is being rolled back there, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, SourceFailed,
 		func(f Facts) bool { return f.SourceFailed && !f.MaybeSent }},
+	{beforeRollout, "the PromotionRequest that caused it was deleted, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, RequestDeleted,
+		func(f Facts) bool { return f.RequestDeleted && !f.MaybeSent }},
 	{beforeRollout, "spec.reject of the Pipeline contains the revision, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, RevisionRejected,
 		func(f Facts) bool { return f.Rejected && !f.MaybeSent }},
 	{in(created, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting), "a gate is closed, and nothing was done outside", capstanv1.PhaseAwaitingGates, GateClosed,

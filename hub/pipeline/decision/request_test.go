@@ -43,6 +43,15 @@ func TestDecideOutOfTurn(t *testing.T) {
 	former := rolledBack(3, "1.0", 2, capstanv1.PhaseSucceeded)
 	former.Former = true
 	gone := requested(3, "1.0", 2, capstanv1.PhaseRejected)
+	edited := func(e Entry, change ...func(*Entry)) Entry {
+		e.Intent = manual
+		for _, c := range change {
+			c(&e)
+		}
+		return e
+	}
+	failsBefore := func(e *Entry) { e.Phase, e.Reason, e.CarriedOut = capstanv1.PhaseFailed, "AuthFailed", false }
+	rollsBack := rolledBack(3, "1.04", 0, capstanv1.PhaseAwaitingMerge)
 	back := gone
 	back.RollbackOf, back.Phase = 2, capstanv1.PhaseSuperseded
 	for name, tc := range map[string]struct {
@@ -61,6 +70,20 @@ func TestDecideOutOfTurn(t *testing.T) {
 		"G46: a request is carried out":             {question(with(requested(3, "1.0", 1, capstanv1.PhaseAwaitingMerge))), Busy},
 		"G46: a rollback is carried out":            {question(with(good, bad, rolledBack(3, "1.0", 1, capstanv1.PhaseAwaitingMerge))), Busy},
 		"G46: a rollback is rolled out":             {question(with(good, bad, rolledBack(3, "1.0", 1, capstanv1.PhaseAwaitingRollout))), Busy},
+		"a request, edited":                         {question(with(edited(requested(3, "1.0", 2, capstanv1.PhaseAwaitingMerge)))), Reissued},
+		"a rollback, edited":                        {question(with(good, bad, edited(rolledBack(3, "1.0", 2, capstanv1.PhaseAwaitingGates)))), Reissued},
+		"a rollback that failed before, edited":     {question(with(good, bad, edited(rolledBack(3, "1.0", 2, ""), failsBefore))), Reissued},
+		"a rollback that failed before":             {question(with(good, bad, edited(rolledBack(3, "1.0", 2, ""), failsBefore, func(e *Entry) { e.Intent = notify }))), Held},
+		"a rollback that failed there, edited":      {question(with(good, bad, edited(rolledBack(3, "1.0", 2, capstanv1.PhaseFailed), func(e *Entry) { e.Reason, e.CarriedOut = string(Degraded), true }))), Held},
+		"a rollback that is rolled out, edited":     {question(with(good, bad, edited(rolledBack(3, "1.0", 2, capstanv1.PhaseAwaitingRollout), func(e *Entry) { e.CarriedOut = true }))), Busy},
+		"a request of a former Pipeline, edited":    {question(with(edited(former, failsBefore))), Held},
+		"a request for another application, edited": {question(with(edited(requested(3, "1.0", 1, capstanv1.PhaseAwaitingMerge), func(e *Entry) { e.Intent = other }))), NewRevision},
+		"a request for the candidate, closed":       {question(with(requested(3, "1.1", 2, capstanv1.PhaseRejected))), AlreadyDecided},
+		"one for an earlier agreement, closed":      {question(with(requested(3, "1.1", 1, capstanv1.PhaseRejected))), NewRevision},
+		"held, the source was renamed":              {question(func(q *Question) { q.HeldBefore = true }), Held},
+		"staging is being rolled back":              {question(fromStaging("1.1", entry(2, "1.1", 2, capstanv1.PhaseSucceeded), rollsBack)), SourceHeld},
+		"staging's rollback cannot be carried out":  {question(fromStaging("1.1", entry(2, "1.1", 2, capstanv1.PhaseSucceeded), edited(rollsBack, failsBefore))), SourceHeld},
+		"staging's rollback was closed":             {question(fromStaging("1.1", entry(2, "1.1", 2, capstanv1.PhaseSucceeded), rolledBack(3, "1.04", 0, capstanv1.PhaseRejected))), NewRevision},
 		"G29: rolled back, nothing new":             {question(with(good, bad, rolledBack(3, "1.0", 2, capstanv1.PhaseSucceeded))), Held},
 		"G29: rolled back, the next one":            {question(with(good, bad, rolledBack(3, "1.0", 1, capstanv1.PhaseSucceeded))), NewRevision},
 		"a rollback that a user closed":             {question(with(good, bad, rolledBack(3, "1.0", 2, capstanv1.PhaseRejected))), Held},
@@ -106,6 +129,10 @@ func TestDecideOutOfTurn(t *testing.T) {
 			switch v.Reason { //nolint:exhaustive // The others are of the table of TestDecide.
 			case Requested:
 				g.Expect(v).To(And(HaveField("Create", true), HaveField("Revision", "1.0.1"), HaveField("Sequence", int64(0)), HaveField("Hold", int64(2))))
+			case Reissued:
+				n := tc.q.Into.Ledger.Newest()
+				g.Expect(v).To(And(HaveField("Create", true), HaveField("Revision", n.Revision), HaveField("Sequence", int64(0)),
+					HaveField("Hold", n.Hold), HaveField("Replaces", n), HaveField("RollbackOf", BeNil())))
 			case RolledBack:
 				g.Expect(v).To(And(HaveField("Create", true), HaveField("Revision", tc.q.RollbackTo.Revision), HaveField("Sequence", int64(0)),
 					HaveField("Hold", int64(2)), HaveField("RollbackOf", tc.q.Into.Ledger.Newest())))
@@ -121,9 +148,15 @@ const digest = "0123456789abcdef0123456789abcdef01234567"
 func TestRollbackAdvice(t *testing.T) {
 	good, bad := entry(1, "1.0", 1, capstanv1.PhaseSucceeded), failed(2, "2.0", Degraded)
 	for why, edit := range map[string]func(*Question){
-		"spec.rollback has the mode Notify":                                     func(q *Question) { q.Into.Rollback.Mode = pipelinesv1.RollbackNotify },
-		"no other revision succeeded there before":                              func(q *Question) { q.RollbackTo = nil },
-		"2.0 to 1.0 is further back than spec.rollback.within (Minor)":          func(*Question) {},
+		"spec.rollback has the mode Notify":                            func(q *Question) { q.Into.Rollback.Mode = pipelinesv1.RollbackNotify },
+		"no other revision succeeded there before":                     func(q *Question) { q.RollbackTo = nil },
+		"2.0 to 1.0 is further back than spec.rollback.within (Minor)": func(*Question) {},
+		"2.0 was requested, and 2.1 is later": func(q *Question) {
+			requested := bad
+			requested.Request = "uid"
+			with(good, requested)(q)
+			q.RollbackTo = &Entry{Revision: "2.1"}
+		},
 		"2.0 or main is no semantic version, and spec.rollback is within Minor": func(q *Question) { q.RollbackTo = &Entry{Revision: "main"} },
 	} {
 		g, q := NewWithT(t), question(rollsBackWithin(pipelinesv1.RollbackMinor, &good), with(good, bad))
@@ -213,6 +246,12 @@ func TestResolve(t *testing.T) {
 	runs := func(revision string) func(*Question) {
 		return func(q *Question) { q.Into.Targets = []Target{at(revision)} }
 	}
+	attempt := entry(3, "1.2", 3, capstanv1.PhasePromoting)
+	attempt.BusyUntil = time.Unix(1, 0)
+	opens := attempt
+	opens.Intent.Strategy = pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{}}
+	withdrawn := rolledBack(4, "1.1", 3, capstanv1.PhaseAwaitingRollout)
+	withdrawn.CarriedOut = true
 	for name, tc := range map[string]struct {
 		q        Question
 		request  *capstanv1.PromotionRequest
@@ -229,6 +268,12 @@ func TestResolve(t *testing.T) {
 		"a rollback of what is not ready":        {question(func(q *Question) { q.Into.Targets = []Target{unready("1.1")} }, with(first, second)), asks(""), "1.0", 2, ""},
 		"G64: a newer one waits":                 {question(runs("1.1"), with(first, second, entry(3, "1.2", 3, capstanv1.PhaseAwaitingMerge))), asks(""), "1.0", 2, ""},
 		"a newer one is rolled out":              {question(runs("1.1"), with(first, second, arrives)), asks(""), "1.1", 3, ""},
+		"a newer one is being sent":              {question(runs("1.1"), with(first, second, attempt)), asks(""), "1.1", 3, ""},
+		"a pull request is being opened":         {question(runs("1.1"), with(first, second, opens)), asks(""), "1.0", 2, ""},
+		"a second rollback":                      {question(runs("1.1"), with(first, second, entry(3, "1.2", 3, capstanv1.PhaseSucceeded), rolledBack(4, "1.1", 3, capstanv1.PhaseSucceeded))), asks(""), "1.0", 4, ""},
+		"a second rollback, the first not there": {question(runs("1.2"), with(first, second, entry(3, "1.2", 3, capstanv1.PhaseSucceeded), withdrawn)), asks(""), "1.0", 4, ""},
+		"a second rollback, nothing before":      {question(runs("1.0"), with(first, second, rolledBack(3, "1.0", 2, capstanv1.PhaseSucceeded))), asks(""), "", 0, `no revision other than 1.0 succeeded in environment "staging" before`},
+		"a rollback after a rollback and a new":  {question(runs("1.3"), with(first, second, rolledBack(3, "1.0", 2, capstanv1.PhaseSucceeded), entry(4, "1.3", 3, capstanv1.PhaseSucceeded))), asks(""), "1.0", 4, ""},
 		"a rollback of a change by hand":         {question(runs("9.9"), with(first, second)), asks(""), "1.1", 2, ""},
 		"a rollback of a failure":                {question(func(q *Question) { q.Into.Targets = []Target{unready("1.2")} }, with(first, second, failed(3, "1.2", Degraded))), asks(""), "1.1", 3, ""},
 		"a rollback, nothing succeeded before":   {question(runs("1.0"), with(first)), asks(""), "", 0, `no revision other than 1.0 succeeded in environment "staging" before`},
@@ -261,4 +306,30 @@ func TestRecordKeepsHolds(t *testing.T) {
 	hold := requested(3, "1.0", 9, capstanv1.PhaseSucceeded)
 	g.Expect(Record(nil, []Target{at("1.5")}, []Entry{entry(2, "1.1", 5, capstanv1.PhaseSucceeded), hold})).To(Equal(agreed("1.5", 9)), "not above the hold")
 	g.Expect(Record(agreed("1.5", 9), []Target{at("1.6")}, []Entry{hold})).To(Equal(agreed("1.6", 10)))
+}
+
+// What an environment says about a revision does not depend on what was promoted into it later.
+func TestVerdictOfTheSource(t *testing.T) {
+	good, bad := verifiedAs(1, "1.0", 1), failed(2, "1.1", Degraded)
+	again := requested(4, "1.1", 2, capstanv1.PhasePromoting)
+	verified := verifiedAs(4, "1.1", 3)
+	for name, tc := range map[string]struct {
+		ledger             Ledger
+		failed, rolledBack bool
+	}{
+		"nothing is known":        {NewLedger(nil, 0), false, false},
+		"failed":                  {NewLedger([]Entry{good, bad}, 0), true, false},
+		"failed, rolled back":     {NewLedger([]Entry{good, bad, rolledBack(3, "1.0", 2, capstanv1.PhasePromoting)}, 0), true, true},
+		"failed, was rolled back": {NewLedger([]Entry{good, bad, rolledBack(3, "1.0", 2, capstanv1.PhaseSucceeded)}, 0), true, false},
+		"failed, another try":     {NewLedger([]Entry{good, bad, rolledBack(3, "1.0", 2, capstanv1.PhaseSucceeded), again}, 0), true, false},
+		"failed, verified since":  {NewLedger([]Entry{good, bad, rolledBack(3, "1.0", 2, capstanv1.PhaseSucceeded), verified}, 0), false, false},
+		"too late":                {NewLedger([]Entry{good, failed(2, "1.1", RolloutDeadline)}, 0), false, false},
+		"another is rolled back":  {NewLedger([]Entry{verifiedAs(1, "1.1", 1), entry(2, "1.2", 2, capstanv1.PhaseSucceeded), rolledBack(3, "1.0", 2, capstanv1.PhasePromoting)}, 0), false, false},
+		"what failed was deleted": {NewLedger([]Entry{rolledBack(3, "1.0", 2, capstanv1.PhasePromoting)}, 0), false, true},
+	} {
+		g := NewWithT(t)
+		g.Expect(tc.ledger.Failed(notify.App, "1.1")).To(Equal(tc.failed), name)
+		g.Expect(tc.ledger.RollsBack("1.1")).To(Equal(tc.rolledBack), name)
+		g.Expect(tc.ledger.RollsBack("1.0")).To(BeFalse(), name)
+	}
 }

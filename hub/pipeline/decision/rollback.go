@@ -79,6 +79,8 @@ func Rollback(q Question) (to *Entry, why string) {
 	switch {
 	case to == nil:
 		return nil, "no other revision succeeded there before"
+	case n.Request != "" && revision.Older(n.Revision, to.Revision):
+		return to, fmt.Sprintf("%s was requested, and %s is later", n.Revision, to.Revision)
 	case rules.Mode == pipelinesv1.RollbackNotify:
 		return to, "spec.rollback has the mode Notify"
 	case rules.Within == pipelinesv1.RollbackAny:
@@ -101,12 +103,27 @@ func (l Ledger) Succeeded(candidate string) bool {
 }
 
 // LastSucceeded returns the newest promotion of an application that succeeded with a revision other than one,
-// and that is not rejected; nil if there is none.
+// that is not rejected and was not rolled back; nil if there is none. What succeeded between a revision and
+// the rollback to it was rolled back.
 func (l Ledger) LastSucceeded(app pipelinesv1.LocalAppReference, other string, rejected func(string) bool) *Entry {
+	var back *Entry // The rollback of which the first promotion of its revision was not reached yet.
 	for i := range l.entries {
 		e := &l.entries[i]
-		if e.Phase == capstanv1.PhaseSucceeded && e.Intent.App == app && !revision.Same(e.Revision, other) && !rejected(e.Revision) {
+		if e.Intent.App != app {
+			continue
+		}
+		succeeded := e.Phase == capstanv1.PhaseSucceeded
+		if back != nil {
+			if !succeeded || e.Rollback() || !revision.Same(e.Revision, back.Revision) {
+				continue
+			}
+			back = nil
+		}
+		if succeeded && !revision.Same(e.Revision, other) && !rejected(e.Revision) {
 			return e
+		}
+		if e.Rollback() && (succeeded || e.CarriedOut) {
+			back = e
 		}
 	}
 	return nil
@@ -143,5 +160,5 @@ func held(q Question) bool {
 	if n := q.Into.Ledger.Newest(); n != nil && n.Former && n.Holds() && q.Source.Agreed.Sequence == 1 {
 		return true
 	}
-	return q.Source.Agreed.Sequence <= q.Into.Ledger.Hold(q.Source.Name)
+	return q.HeldBefore || q.Source.Agreed.Sequence <= q.Into.Ledger.Hold(q.Source.Name)
 }

@@ -103,6 +103,9 @@ func (r Rules) Errors() []error {
 	return all
 }
 
+// RejectError returns what is invalid in spec.reject; nil if it is valid. It is one of Errors.
+func (r Rules) RejectError() error { return r.wrongReject }
+
 // Parse makes Rules. path is that of the gates in the Pipeline, such as spec.gates, for errors.
 func Parse(g *pipelinesv1.Gates, path string) Rules {
 	r := Rules{judged: &verdicts{}}
