@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,8 +45,8 @@ func newMetricServer(t testing.TB) *metricServer {
 	return m
 }
 
-// TestHangingCheck: promotions wait for checks whose endpoint answers, or does not. The changes of other Pipelines are
-// shown as fast.
+// TestHangingCheck: promotions wait for checks whose endpoint does not answer. The changes of other Pipelines are shown
+// as fast as while the same promotions are stopped and send no query.
 func TestHangingCheck(t *testing.T) {
 	seconds := time.Duration(count(1, 20)) * time.Second
 	waiting := count(10, 100)
@@ -78,30 +79,40 @@ func TestHangingCheck(t *testing.T) {
 	for _, app := range apps {
 		s.clusters[0].Deploy(app, "8.0.0")
 	}
-	s.until("all wait for their checks", func(all map[string]*pipelinesv1.Pipeline) bool {
-		for _, app := range apps {
-			p := all[fmt.Sprintf("waits-%d", app)]
-			if p == nil || p.Status.Environments["prod"] == nil || p.Status.Environments["prod"].Promotion == nil ||
-				p.Status.Environments["prod"].Promotion.Phase != string(capstanv1.PhaseAwaitingGates) {
-				return false
+	// waitFor returns when the gate that keeps all of them is this one.
+	waitFor := func(gate string) {
+		t.Helper()
+		s.until("all wait for "+gate, func(all map[string]*pipelinesv1.Pipeline) bool {
+			for _, app := range apps {
+				p := all[fmt.Sprintf("waits-%d", app)]
+				if p == nil || p.Status.Environments["prod"] == nil || p.Status.Environments["prod"].Promotion == nil ||
+					p.Status.Environments["prod"].Promotion.Phase != string(capstanv1.PhaseAwaitingGates) ||
+					!strings.Contains(p.Status.Environments["prod"].Promotion.Message, gate) {
+					return false
+				}
 			}
-		}
-		return true
-	})
-	pause(settle)
+			return true
+		})
+		pause(settle)
+	}
 
+	// While they are stopped, they send no queries: that is what a hanging endpoint is compared with.
 	var ratios, differences []float64
 	for pair := range count(1, 5) {
-		without := quantile(latencies(s, s.clusters, 20, seconds/2+time.Second/2, fmt.Sprintf("3%d", pair)), 0.99)
-		endpoint.hangs.Store(true)
-		pause(settle)
-		with := quantile(latencies(s, s.clusters, 20, seconds/2+time.Second/2, fmt.Sprintf("4%d", pair)), 0.99)
 		endpoint.hangs.Store(false)
+		stopped := s.stop("freeze", nil)
 		endpoint.CloseClientConnections()
-		pause(settle)
+		waitFor("freeze")
+		before := endpoint.queries.Load()
+		without := quantile(latencies(s, s.clusters, 20, seconds/2+time.Second/2, fmt.Sprintf("3%d", pair)), 0.99)
+		s.g.Expect(endpoint.queries.Load()).To(Equal(before), "stopped promotions measure nothing")
+		endpoint.hangs.Store(true)
+		s.g.Expect(admin.Delete(t.Context(), stopped)).To(Succeed())
+		waitFor("check")
+		with := quantile(latencies(s, s.clusters, 20, seconds/2+time.Second/2, fmt.Sprintf("4%d", pair)), 0.99)
+		s.g.Expect(endpoint.queries.Load()).To(BeNumerically(">", before))
 		ratios, differences = append(ratios, with/without), append(differences, with-without)
 	}
-	s.g.Expect(endpoint.queries.Load()).To(BeNumerically(">", 0))
 	sent, _, _ := receiver.received()
 	s.g.Expect(sent).To(BeZero(), "no check has passed")
 	slices.Sort(ratios)

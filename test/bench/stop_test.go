@@ -119,18 +119,6 @@ func TestStop(t *testing.T) {
 	}
 	s.until("all run what they ran", agreed("prod", ""))
 
-	stop := func() *capstanv1.PromotionWindow {
-		w := &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: "stop"}, Spec: capstanv1.PromotionWindowSpec{
-			WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Reason: "incident 4711"},
-		}}
-		s.g.Expect(admin.Create(t.Context(), w)).To(Succeed())
-		return w
-	}
-	t.Cleanup(func() {
-		for _, name := range []string{"stop", "stop-labelled"} { // Of a test that failed.
-			_ = admin.Delete(context.WithoutCancel(t.Context()), &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: name}})
-		}
-	})
 	sent, _, _ := receiver.received()
 	s.g.Expect(sent).To(BeZero())
 	var late []time.Duration
@@ -140,7 +128,7 @@ func TestStop(t *testing.T) {
 			s.clusters[0].Deploy(app, revision)
 		}
 		s.g.Eventually(func() int { sent, _, _ := receiver.received(); return sent }).WithPolling(time.Millisecond).Should(BeNumerically(">=", before+n/20+1))
-		w := stop()
+		w := s.stop("stop", nil)
 		stopped := time.Now()
 		s.until("the rest waits", func(all map[string]*pipelinesv1.Pipeline) bool {
 			waiting := 0
@@ -208,6 +196,18 @@ func TestStop(t *testing.T) {
 	s.g.Expect(sent).To(Equal(trials*n+1), "nothing is sent while a gate is closed")
 }
 
+// stop creates a PromotionWindow that stops all promotions in the namespaces. The end of the test deletes it, if the
+// test did not.
+func (s *scene) stop(name string, namespaces *metav1.LabelSelector) *capstanv1.PromotionWindow {
+	s.Helper()
+	w := &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: capstanv1.PromotionWindowSpec{
+		WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Reason: "incident 4711"}, NamespaceSelector: namespaces,
+	}}
+	s.g.Expect(admin.Create(s.Context(), w)).To(Succeed())
+	s.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(s.Context()), w) })
+	return w
+}
+
 // stoppedByLabel stops a promotion by a label of its namespace, and continues it by removing the label.
 // No object of the hub changes.
 func (s *scene) stoppedByLabel(receiver *inbox, name string) {
@@ -217,10 +217,7 @@ func (s *scene) stoppedByLabel(receiver *inbox, name string) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
 		s.g.Expect(admin.Patch(s.Context(), namespace, client.RawPatch("application/merge-patch+json", raw))).To(Succeed())
 	}
-	w := &capstanv1.PromotionWindow{ObjectMeta: metav1.ObjectMeta{Name: "stop-labelled"}, Spec: capstanv1.PromotionWindowSpec{
-		WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stopped": "yes"}},
-	}}
-	s.g.Expect(admin.Create(s.Context(), w)).To(Succeed())
+	w := s.stop("stop-labelled", &metav1.LabelSelector{MatchLabels: map[string]string{"stopped": "yes"}})
 	label(`"yes"`)
 	before, _, _ := receiver.received()
 	s.clusters[0].Deploy(0, "7.99.0")
