@@ -118,6 +118,9 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		if runsCandidate(q) {
 			return upToDate(q), nil
 		}
+		if q.Source.Ledger.RollsBack(q.Source.Agreed.Revision) {
+			return also(fmt.Sprintf("%s is not promoted: environment %q is being rolled back from it.", q.Source.Agreed.Revision, source)), nil
+		}
 		return also(fmt.Sprintf("%s is not promoted: environment %q got it by a rollback or by request. It is promoted when environment %q runs it too, or by a PromotionRequest.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
 	case decision.Held:

@@ -108,6 +108,11 @@ func (w *world) measure(t *testing.T, h *hubUnder, address *url.URL) {
 	h.pipelines.CheckEndpoint = measurer.Knows
 }
 
+// measuresAs gives a hub the measurer of another.
+func (h *hubUnder) measuresAs(other *hubUnder) {
+	h.promotions.Measurer, h.pipelines.CheckEndpoint = other.promotions.Measurer, other.pipelines.CheckEndpoint
+}
+
 // errorRate is a check that fails at an error rate of one in a hundred.
 func errorRate(change ...func(*pipelinesv1.Check)) pipelinesv1.Check {
 	c := pipelinesv1.Check{Name: "errors", Prometheus: &pipelinesv1.PrometheusCheck{Endpoint: "main", Query: "errors", Expression: "value < 0.01"}}
@@ -142,6 +147,13 @@ var noResults = map[string]http.HandlerFunc{
 	},
 	"redirect": func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/canary-secret", http.StatusFound)
+	},
+	"400": func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"status":"error","errorType":"bad_data","error":"canary-secret"}`)
+	},
+	"two series": func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"job":"canary"},"value":[1700000000,"0"]},{"metric":{},"value":[1700000000,"0"]}]}}`)
 	},
 	"no JSON": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "canary-secret") },
 }
@@ -209,12 +221,58 @@ func TestACheckMustPassInSequence(t *testing.T) {
 	h.live(ctx, 2*time.Minute, time.Minute)
 	waits()
 	restarted := w.hub("restarted", w.c, nil) // What an earlier process has measured does not count.
-	restarted.promotions.Measurer, restarted.pipelines.CheckEndpoint = h.promotions.Measurer, h.pipelines.CheckEndpoint
+	restarted.measuresAs(h)
 	restarted.settle(ctx)
 	restarted.live(ctx, 119*time.Second, 119*time.Second)
 	waits()
 	restarted.live(ctx, time.Minute, time.Second*30)
 	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingRollout)
+}
+
+// What a check has passed before a freeze has expired when the freeze ends: it passes in sequence again.
+func TestPassesBeforeAFreezeExpire(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h, m := checked(t, &pipelinesv1.Gates{Checks: []pipelinesv1.Check{errorRate(passes(3))}})
+	h.live(ctx, time.Minute+time.Second, time.Minute)
+	g.Expect(m.asked()).To(Equal(2))
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Windows = frozen().Windows })
+	h.settle(ctx)
+	h.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(m.asked()).To(BeNumerically("<=", 3), "nothing is measured in a freeze")
+	asked := m.asked()
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) { p.Spec.Gates.Windows = nil })
+	h.settle(ctx)
+	h.live(ctx, 119*time.Second, 30*time.Second)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingGates, "the passes before the freeze do not count")
+	h.live(ctx, 2*time.Second, time.Second)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingRollout)
+	g.Expect(m.asked()).To(Equal(asked + 3))
+}
+
+// A verification whose check has no result ends at its deadline, and no event is needed for that.
+func TestAVerificationEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	h := w.began(ctx, w.newPipeline("web", notify(false), "dev", "prod"))
+	m := w.measuring(t, h)
+	m.set("")
+	w.edit(ctx, func(p *pipelinesv1.Pipeline) {
+		p.Spec.Verification = &pipelinesv1.Verification{For: "1m", Deadline: "20m", Checks: []pipelinesv1.Check{errorRate()}}
+	})
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	w.runs("prod", "1.1")
+	h.settle(ctx)
+	end := w.clock.Now().Add(20 * time.Minute)
+	for p := w.newest(ctx, "prod"); p.Status.Phase == capstanv1.PhaseVerifying; p = w.newest(ctx, "prod") {
+		g.Expect(w.clock.Now()).To(BeTemporally("<", end.Add(time.Minute)))
+		result, err := h.promotions.Reconcile(ctx, requestFor(&p))
+		g.Expect(err).NotTo(HaveOccurred())
+		w.clock.Step(result.RequeueAfter)
+	}
+	w.expectReason(ctx, g, "prod", capstanv1.PhaseFailed, decision.Inconclusive)
+	g.Expect(w.newest(ctx, "prod").Status.Message).To(ContainSubstring(`check "errors" has no result`))
+	g.Expect(w.clock.Now()).To(BeTemporally("~", end, 2*time.Second))
 }
 
 // Queries are sent when the other gates are open, or will be within the time that they need.

@@ -18,7 +18,7 @@ import (
 // G44: one hub after another is killed at any outside call while a revision soaks, is sent, is rolled
 // out, is verified, and goes to prod. Each environment gets it once, and never before the soak and
 // the verification are done: the time in which no hub ran, or what a hub had not stored, counts for
-// neither.
+// neither. In half of the histories checks must pass, too, whose results no hub has from the one before it.
 func TestG44KilledFromGatesToVerifying(t *testing.T) {
 	t.Parallel()
 	runs := 14 // of about eight kills each
@@ -32,7 +32,13 @@ func TestG44KilledFromGatesToVerifying(t *testing.T) {
 		p := w.newPipeline("web", notify(false), "dev", "staging", "prod")
 		p.Spec.Environments[1].Gates = soaking(soaks.String())
 		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: verifies.String()}
+		measured := random.IntN(2) == 0
+		if measured {
+			checks := []pipelinesv1.Check{errorRate(passes(2), func(c *pipelinesv1.Check) { c.Interval = step.String() })}
+			p.Spec.Environments[1].Gates.Checks, p.Spec.Environments[1].Verification.Checks = checks, checks
+		}
 		h := w.began(ctx, p)
+		m := w.measuring(t, h)
 		h.live(ctx, soaks+verifies, 10*time.Minute) // What staging runs is verified, too.
 		w.expectReason(ctx, g, "staging", capstanv1.PhaseSucceeded, decision.Verified)
 
@@ -43,7 +49,9 @@ func TestG44KilledFromGatesToVerifying(t *testing.T) {
 		killed := 0
 		doom := func() (*hubUnder, *killer) {
 			k := &killer{at: random.IntN(100) + 1, after: random.IntN(2) == 0}
-			return w.hub("doomed", k.client(c), k), k
+			doomed := w.hub("doomed", k.client(c), k)
+			doomed.measuresAs(h)
+			return doomed, k
 		}
 		h, k := doom()
 		process := k.process(ctx)
@@ -74,7 +82,9 @@ func TestG44KilledFromGatesToVerifying(t *testing.T) {
 		g.Expect(sent).To(HaveLen(2), "nothing is lost: %s", w.print(ctx))
 		g.Expect(sent[0]).To(BeTemporally(">=", ready["dev"].Add(soaks)), "not early")
 		g.Expect(sent[1]).To(BeTemporally(">=", ready["staging"].Add(verifies)), "not early")
+		g.Expect(m.asked() > 0).To(Equal(measured))
 		last := w.hub("last", c, nil)
+		last.measuresAs(h)
 		w.clock.Step(afterClaim)
 		last.settle(ctx)
 		for carrier.act() {
