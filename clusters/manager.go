@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -304,6 +305,13 @@ func (m *Manager) Resolve(ref Ref) (multicluster.ClusterName, error) {
 		return "", err
 	}
 	return target.ClusterName(), nil
+}
+
+// Select returns the cluster objects of a kind, in a namespace or (pipelinesv1.AllNamespaces) in all, whose labels
+// match, in the order of their namespaces and names. It returns ErrNotSynced until the objects of the kind were read;
+// later it goes on with what was read last.
+func (m *Manager) Select(kind, namespace string, selector labels.Selector) ([]Ref, error) {
+	return m.objects.selected(kind, namespace, selector)
 }
 
 // SelfManaged reports whether a cluster holds its own CAPI objects: it has

@@ -1,12 +1,14 @@
 package clusters
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cluster-api/util/secret"
 
@@ -26,6 +28,13 @@ type clusterObject struct {
 	// Unready is true for a GitopsCluster with Ready=False. Problem is the message.
 	Unready bool
 	Problem string
+	// Labels, by which targets select clusters.
+	Labels map[string]string
+}
+
+func (o clusterObject) equal(p clusterObject) bool {
+	return o.APIVersion == p.APIVersion && o.UID == p.UID && o.Created.Equal(p.Created) && o.Deleting == p.Deleting && o.SelfManaged == p.SelfManaged &&
+		o.SecretRef == p.SecretRef && o.CAPIRef == p.CAPIRef && o.Unready == p.Unready && o.Problem == p.Problem && maps.Equal(o.Labels, p.Labels)
 }
 
 // presence of an object, as far as the hub knows.
@@ -71,7 +80,7 @@ func newObjects() *objects {
 func (o *objects) put(ref Ref, object clusterObject) []Ref {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if old, ok := o.lockedState.known[ref]; ok && old == object {
+	if old, ok := o.lockedState.known[ref]; ok && old.equal(object) {
 		return nil
 	}
 	o.lockedState.known[ref] = object
@@ -238,6 +247,25 @@ func (o *objects) resolveOneLocked(ref, origin Ref) (clusterObject, error) {
 		return object, failure(ErrNotFound, "%s%s is being deleted", ref, via)
 	}
 	return object, nil
+}
+
+// selected returns the objects of a kind, in a namespace or (pipelinesv1.AllNamespaces) in all, whose labels match, in
+// the order of their namespaces and names. Objects that are being deleted do not count.
+func (o *objects) selected(kind, namespace string, selector labels.Selector) ([]Ref, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if state := o.lockedState.kinds[kind]; !state.synced && !state.absent {
+		o.lockedState.unresolved[SelectionRef(kind, namespace)] = struct{}{}
+		return nil, failure(ErrNotSynced, "%s", o.describeLocked(kind))
+	}
+	var all []Ref
+	for ref, object := range o.lockedState.known {
+		if ref.Kind == kind && (namespace == pipelinesv1.AllNamespaces || ref.Namespace == namespace) && !object.Deleting && selector.Matches(labels.Set(object.Labels)) {
+			all = append(all, ref)
+		}
+	}
+	slices.SortFunc(all, func(a, b Ref) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	return all, nil
 }
 
 // credentialSource returns the Secret of a cluster object, and its keys in the order of

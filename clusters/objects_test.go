@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -139,7 +140,8 @@ func TestReduceObject(t *testing.T) {
 	g.Expect(twice).To(Equal(once), "idempotent")
 	kind := schema.GroupVersionKind{Group: "gitops.weave.works", Version: "v1alpha1", Kind: "GitopsCluster"}
 	g.Expect(objectOf(once.(*unstructured.Unstructured), kind)).To(Equal(clusterObject{
-		APIVersion: "gitops.weave.works/v1alpha1", UID: "u", Created: now.UTC(), Deleting: true, SecretRef: "kc", Unready: true, Problem: "why"}))
+		APIVersion: "gitops.weave.works/v1alpha1", UID: "u", Created: now.UTC(), Deleting: true, SecretRef: "kc", Unready: true, Problem: "why",
+		Labels: map[string]string{"a": "b", SelfManagedLabel: "true"}}))
 	g.Expect(once.(*unstructured.Unstructured).GetAnnotations()).To(BeEmpty())
 
 	cluster := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", CreationTimestamp: now, Labels: map[string]string{SelfManagedLabel: "true", "x": "y"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
@@ -147,7 +149,49 @@ func TestReduceObject(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(reduced.(*metav1.PartialObjectMetadata).ManagedFields).To(BeEmpty())
 	kind = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}
-	g.Expect(objectOf(reduced.(metav1.Object), kind)).To(Equal(clusterObject{APIVersion: "cluster.x-k8s.io/v1beta2", UID: "u", Created: now.UTC(), SelfManaged: true}))
+	g.Expect(objectOf(reduced.(metav1.Object), kind)).To(Equal(clusterObject{APIVersion: "cluster.x-k8s.io/v1beta2", UID: "u", Created: now.UTC(), SelfManaged: true, Labels: map[string]string{SelfManagedLabel: "true", "x": "y"}}))
+}
+
+// Clusters are selected by labels. Before the objects of a kind were read nothing is selected, and who asked is told
+// when they are; what is known is kept when they cannot be read any more.
+func TestSelected(t *testing.T) {
+	g := NewWithT(t)
+	o := newObjects()
+	prod := labels.SelectorFromSet(labels.Set{"tier": "prod"})
+	names := func(namespace string) []string {
+		t.Helper()
+		all, err := o.selected("Cluster", namespace, prod)
+		g.Expect(err).NotTo(HaveOccurred())
+		var names []string
+		for _, ref := range all {
+			names = append(names, ref.Namespace+"/"+ref.Name)
+		}
+		return names
+	}
+	_, err := o.selected("Cluster", "a", prod)
+	g.Expect(err).To(MatchError(ErrNotSynced))
+	unresolved, _ := o.setKind("Cluster", kindState{synced: true})
+	g.Expect(unresolved).To(ConsistOf(SelectionRef("Cluster", "a")))
+	put := func(kind, namespace, name string, change ...func(*clusterObject)) []Ref {
+		object := clusterObject{Labels: map[string]string{"tier": "prod"}}
+		for _, c := range change {
+			c(&object)
+		}
+		return o.put(Ref{kind, namespace, name}, object)
+	}
+	put("Cluster", "b", "two")
+	put("Cluster", "a", "two")
+	put("Cluster", "a", "one")
+	put("GitopsCluster", "a", "other")
+	put("Cluster", "a", "test", func(c *clusterObject) { c.Labels = map[string]string{"tier": "test"} })
+	g.Expect(put("Cluster", "a", "one")).To(BeEmpty(), "nothing changed")
+	g.Expect(names("a")).To(Equal([]string{"a/one", "a/two"}))
+	g.Expect(names("*")).To(Equal([]string{"a/one", "a/two", "b/two"}))
+	g.Expect(put("Cluster", "a", "one", func(c *clusterObject) { c.Labels = nil })).To(ConsistOf(Ref{"Cluster", "a", "one"}))
+	put("Cluster", "a", "two", func(c *clusterObject) { c.Deleting = true })
+	put("Cluster", "a", "test")
+	o.setProblem("Cluster", "the list fails")
+	g.Expect(names("a")).To(Equal([]string{"a/test"}))
 }
 
 func TestConnectionName(t *testing.T) {

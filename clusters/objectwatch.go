@@ -199,9 +199,7 @@ func reduceMeta(object metav1.Object) metav1.ObjectMeta {
 		CreationTimestamp: object.GetCreationTimestamp(),
 		DeletionTimestamp: object.GetDeletionTimestamp(),
 	}
-	if value, ok := object.GetLabels()[SelfManagedLabel]; ok {
-		kept.Labels = map[string]string{SelfManagedLabel: value}
-	}
+	kept.Labels = object.GetLabels()
 	return kept
 }
 
@@ -232,6 +230,7 @@ func objectOf(object metav1.Object, kind schema.GroupVersionKind) clusterObject 
 		Created:     object.GetCreationTimestamp().UTC(),
 		Deleting:    object.GetDeletionTimestamp() != nil,
 		SelfManaged: kind.Kind == pipelinesv1.ClusterKindCluster && object.GetLabels()[SelfManagedLabel] == "true",
+		Labels:      object.GetLabels(),
 	}
 	content, ok := object.(*unstructured.Unstructured)
 	if !ok {

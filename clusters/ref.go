@@ -31,6 +31,13 @@ func RefOf(r *pipelinesv1.CrossNamespaceClusterReference, namespace string) Ref 
 	return Ref{Kind: r.Kind, Namespace: namespace, Name: r.Name}
 }
 
+// SelectionRef stands for the clusters of a kind in a namespace, or in all (pipelinesv1.AllNamespaces): no object has its
+// name. Listener.ReferenceChanged is called with it when the objects of the kind are known for the first time after they
+// were selected.
+func SelectionRef(kind, namespace string) Ref {
+	return Ref{Kind: kind, Namespace: namespace, Name: pipelinesv1.AllNamespaces}
+}
+
 // IsLocal reports whether the Ref is the management cluster.
 func (r Ref) IsLocal() bool { return r == Ref{} }
 

@@ -27,7 +27,7 @@ func TestACRDWithoutGatesIsRefused(t *testing.T) {
 		err = admin.Update(t.Context(), pruned.DeepCopy(), client.DryRunAll)
 		return apierrors.IsInvalid(err)
 	}).WithTimeout(patience).Should(BeTrue())
-	g.Expect(err).To(MatchError(ContainSubstring("this CRD has no gates (status.schema)")))
+	g.Expect(err).To(MatchError(ContainSubstring("this CRD has no gates, or no selectors of clusters (status.schema and status.schemaFleets)")))
 	crd.Labels = map[string]string{"team": "platform"}
 	g.Expect(admin.Update(t.Context(), crd, client.DryRunAll)).To(Succeed())
 }

@@ -131,7 +131,7 @@ func (s *Server) promoted(ctx context.Context, p *pipelinesv1.Pipeline, into *pi
 	}
 	switch {
 	case promotion == nil || !same(revision, promotion.Spec.Revision) || promotion.Status.Phase == capstanv1.PhaseSuperseded:
-		return "", runs(into, status, revision), nil
+		return "", runs(now, into, revision), nil
 	case promotion.Status.Phase == capstanv1.PhaseAwaitingApproval:
 		// The wait ends when status.waitingApproval shows the revision, as in weave: the client
 		// that approves reads it there.
@@ -141,13 +141,15 @@ func (s *Server) promoted(ctx context.Context, p *pipelinesv1.Pipeline, into *pi
 	}
 }
 
-// runs returns whether every target of an environment runs a revision: then there is nothing to
+// runs returns whether every target of an environment, or its quorum, runs a revision: then there is nothing to
 // promote.
-func runs(into *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStatus, revision string) bool {
-	targets := decision.TargetsOf(into, status)
-	return len(targets) > 0 && !slices.ContainsFunc(targets, func(t decision.Target) bool {
-		return !t.Fresh || !t.Ready || !same(revision, t.Revision)
-	})
+func runs(p *pipelinesv1.Pipeline, into *pipelinesv1.Environment, revision string) bool {
+	i := slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == into.Name })
+	if i < 0 {
+		return false
+	}
+	read, agrees := decision.FleetOf(p, i).Agree()
+	return agrees && same(revision, read)
 }
 
 // same compares the revision in an event with one that the hub read. In an event, the revision

@@ -60,6 +60,7 @@ type Environment struct {
 
 // Explain returns the explanation of one Pipeline.
 func Explain(f Facts) Report {
+	f.Pipeline = f.Pipeline.Shown()
 	p := f.Pipeline
 	r := Report{Pipeline: p.Namespace + "/" + p.Name, App: p.Spec.AppRef.Kind + " " + p.Spec.AppRef.Name, Notes: f.notes()}
 	if p.Spec.Suspend {
@@ -78,8 +79,8 @@ func (f *Facts) notes() []string {
 	if seen := p.Status.ObservedGeneration; seen < p.Generation {
 		notes = append(notes, fmt.Sprintf("The hub has not observed the newest edit yet (generation %d; observed: %d): if this stays, check that the hub runs.", p.Generation, max(seen, 0)))
 	}
-	if !p.ServedWithGates() {
-		notes = append(notes, "Nothing is promoted: the CRD pipelines.pipelines.weave.works does not keep gates (CRDOutdated). Apply config/crd of this version of Capstan.")
+	if !p.ServedInFull() {
+		notes = append(notes, "Nothing is promoted: the CRD pipelines.pipelines.weave.works does not keep all gates and selectors of clusters (CRDOutdated). Apply config/crd of this version of Capstan.")
 	}
 	if c := f.invalidPart(); c != nil {
 		notes = append(notes, "The spec is invalid: "+trim(c.Message)+".")
@@ -124,14 +125,14 @@ func (f *Facts) invalid() bool {
 
 func (f *Facts) environment(i int) Environment {
 	env := &f.Pipeline.Spec.Environments[i]
-	targets := f.targets(i)
+	fleet := decision.FleetOf(f.Pipeline, i)
 	ready := 0
-	for _, t := range targets {
+	for _, t := range fleet.Targets {
 		if t.Fresh && t.Ready {
 			ready++
 		}
 	}
-	e := Environment{Name: env.Name, Runs: runs(targets, f.cause(i)), Ready: fmt.Sprintf("%d/%d", ready, len(env.Targets))}
+	e := Environment{Name: env.Name, Runs: runs(fleet, f.cause(i)), Ready: fmt.Sprintf("%d/%d", ready, len(fleet.Targets))}
 	newest := decision.NewestOf(f.Pipeline.UID, f.Promotions, env.Name)
 	if newest != nil && !newest.Status.Phase.Finished() {
 		e.InFlight = fmt.Sprintf("%s %s", newest.Spec.Revision, promotions.PhaseText(newest))
@@ -144,20 +145,23 @@ func (f *Facts) environment(i int) Environment {
 	}
 	switch {
 	case i == 0:
-		e.Why = f.first(targets)
+		e.Why = f.first(fleet)
 	case e.InFlight != "":
 		e.Why, e.Commands = f.inFlight(i, newest)
 	default:
 		e.Why, e.Commands = f.idle(i, newest)
 	}
-	e.Waits = e.InFlight != "" || ready < len(env.Targets) || len(e.Commands) > 0
+	if status := f.Pipeline.Status.Environments[env.Name]; status != nil && status.Fleet != nil && status.Fleet.Message != "" {
+		e.Why += fmt.Sprintf(" Of %d targets: %s.", status.Fleet.Targets, trim(status.Fleet.Message))
+	}
+	e.Waits = e.InFlight != "" || ready < len(fleet.Targets) || len(e.Commands) > 0
 	return e
 }
 
 // runs returns the revisions of targets as text, with the cause if they are stale.
-func runs(targets []decision.Target, cause string) string {
-	revisions := decision.Revisions(targets)
-	fresh := decision.Fresh(targets)
+func runs(fleet decision.Fleet, cause string) string {
+	revisions := fleet.Revisions()
+	fresh := fleet.Fresh()
 	for i, r := range revisions {
 		switch {
 		case r == "" && fresh:
@@ -179,19 +183,9 @@ func runs(targets []decision.Target, cause string) string {
 	}
 }
 
-// targets of an environment, as the hub's status shows them.
-func (f *Facts) targets(i int) []decision.Target {
-	env := &f.Pipeline.Spec.Environments[i]
-	return decision.TargetsOf(env, f.Pipeline.Status.Environments[env.Name])
-}
-
 // question returns the question that the hub decides for environment i.
 func (f *Facts) question(i int) decision.Question {
-	all := make([][]decision.Target, len(f.Pipeline.Spec.Environments))
-	for j := range all {
-		all[j] = f.targets(j)
-	}
-	return decision.QuestionOf(f.Pipeline, all, f.Promotions, i)
+	return decision.QuestionOf(f.Pipeline, decision.FleetsOf(f.Pipeline), f.Promotions, i)
 }
 
 // status of a target; nil if the hub has not observed it.

@@ -33,7 +33,7 @@ func shop() *Facts {
 			AppRef:    pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
 			Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
 		},
-		Status: pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, ObservedGeneration: 1, Environments: map[string]*pipelinesv1.EnvironmentStatus{}},
+		Status: pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, SchemaFleets: pipelinesv1.StatusSchemaFleets, ObservedGeneration: 1, Environments: map[string]*pipelinesv1.EnvironmentStatus{}},
 	}
 	for env, clusters := range map[string][]string{"dev": {"dev"}, "staging": {"staging"}, "prod": {"eu", "us"}} {
 		status := &pipelinesv1.EnvironmentStatus{Agreed: &pipelinesv1.AgreedRevision{Revision: "1.0.0", Sequence: 1}}
@@ -138,7 +138,7 @@ func TestExplanations(t *testing.T) {
 	for name, edit := range map[string]func(*Facts){
 		"nothing-to-promote": func(*Facts) {},
 		"not-observed-yet": func(f *Facts) {
-			f.Pipeline.Status = pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, ObservedGeneration: -1}
+			f.Pipeline.Status = pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, SchemaFleets: pipelinesv1.StatusSchemaFleets, ObservedGeneration: -1}
 		},
 		"edit-not-seen":        func(f *Facts) { f.Pipeline.Generation = 4 },
 		"about-to-be-promoted": func(f *Facts) { f.at("dev", "1.1.0", 2) },

@@ -32,9 +32,10 @@ func (f *Facts) namespace(ref *pipelinesv1.CrossNamespaceClusterReference) strin
 // ClusterConnections are in these namespaces.
 func (f *Facts) Namespaces() []string {
 	var all []string
-	for i := range f.Pipeline.Spec.Environments {
-		for j := range f.Pipeline.Spec.Environments[i].Targets {
-			if ref := f.Pipeline.Spec.Environments[i].Targets[j].ClusterRef; ref != nil && !slices.Contains(all, f.namespace(ref)) {
+	p := f.Pipeline.Shown()
+	for i := range p.Spec.Environments {
+		for j := range p.Spec.Environments[i].Targets {
+			if ref := p.Spec.Environments[i].Targets[j].ClusterRef; ref != nil && !slices.Contains(all, f.namespace(ref)) {
 				all = append(all, f.namespace(ref))
 			}
 		}
@@ -62,6 +63,8 @@ func (f *Facts) connection(i, j int) *capstanv1.ClusterConnection {
 func (f *Facts) obstacle(i, j int, wanted string) string {
 	s := f.status(i, j)
 	switch {
+	case s != nil && s.Standing.LeftOut():
+		return ""
 	case s == nil:
 		return f.name(i, j) + ": the hub has not observed it yet"
 	case s.Stale || s.Error != "":
@@ -160,6 +163,14 @@ func (f *Facts) differ(i int) string {
 		return "it has no targets"
 	}
 	return "its targets differ: " + strings.Join(all, ", ")
+}
+
+// everyTarget returns the subject of a sentence about the targets of an environment that must run a revision.
+func (f *Facts) everyTarget(i int) string {
+	if f.Pipeline.Spec.Environments[i].Quorum != nil {
+		return "its quorum of targets"
+	}
+	return "every target"
 }
 
 // trim removes spaces and the final period of a message that becomes part of a sentence.

@@ -13,12 +13,12 @@ import (
 )
 
 // first explains the first environment, where new revisions appear.
-func (f *Facts) first(targets []decision.Target) string {
+func (f *Facts) first(fleet decision.Fleet) string {
 	if f.invalid() {
 		return "nothing is promoted from it until the spec is fixed."
 	}
-	if revision, ok := decision.Agree(targets); ok {
-		return fmt.Sprintf("every target runs %s, which is the revision to promote.", revision)
+	if revision, ok := fleet.Agree(); ok {
+		return fmt.Sprintf("%s runs %s, which is the revision to promote.", f.everyTarget(0), revision)
 	}
 	return fmt.Sprintf("there is no revision to promote: %s.", f.differ(0))
 }
@@ -72,9 +72,9 @@ func (f *Facts) waitsFor(i int, p *capstanv1.Promotion) (string, []string) {
 		return fmt.Sprintf("%s has waited %s for its pull request to be merged: %s", p.Spec.Revision, f.ago(p.Status.StartTime), p.Status.URL), nil
 	case capstanv1.PhaseAwaitingRollout:
 		if o := f.obstacles(i, p.Spec.Revision); o != "" {
-			return fmt.Sprintf("waiting for every target to run %s: %s.", p.Spec.Revision, o), nil
+			return fmt.Sprintf("waiting for %s to run %s: %s.", f.everyTarget(i), p.Spec.Revision, o), nil
 		}
-		return fmt.Sprintf("every target runs %s; the hub records this next.", p.Spec.Revision), nil
+		return fmt.Sprintf("%s runs %s; the hub records this next.", f.everyTarget(i), p.Spec.Revision), nil
 	case capstanv1.PhaseVerifying:
 		return fmt.Sprintf("%s is being verified: %s.", p.Spec.Revision, trim(p.Status.Message)) + unnamedChecks(p), nil
 	case "", capstanv1.PhaseSucceeded, capstanv1.PhaseFailed, capstanv1.PhaseRejected, capstanv1.PhaseSuperseded:
@@ -163,7 +163,7 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 }
 
 func runsCandidate(q decision.Question) bool {
-	runs, ok := decision.Agree(q.Into.Targets)
+	runs, ok := q.Into.Agree()
 	return ok && revision.Same(runs, q.Source.Agreed.Revision)
 }
 

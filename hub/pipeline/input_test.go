@@ -57,13 +57,8 @@ func TestStatusCarriesTheDecision(t *testing.T) {
 					seen := observations{{source}, {into}}
 					p.Status.Environments = r.environments(p, seen, nil, nil)
 					p.Status.Environments["dev"].Agreed = &pipelinesv1.AgreedRevision{Revision: candidate, Sequence: 1}
-					var shown [][]decision.Target
-					for i := range p.Spec.Environments {
-						env := &p.Spec.Environments[i]
-						shown = append(shown, decision.TargetsOf(env, p.Status.Environments[env.Name]))
-					}
-					decided := decision.Decide(decision.QuestionOf(p, seen.targets(), nil, 1))
-					g.Expect(decision.Decide(decision.QuestionOf(p, shown, nil, 1))).To(Equal(decided))
+					decided := decision.Decide(decision.QuestionOf(p, seen.fleets(p), nil, 1))
+					g.Expect(decision.Decide(decision.QuestionOf(p, decision.FleetsOf(p), nil, 1))).To(Equal(decided))
 					reasons[decided.Reason] = true
 				})
 			}

@@ -21,8 +21,8 @@ type operation struct {
 // Pipeline still has the resourceVersion. It contains only what differs: a list as a whole, an object
 // by its fields. client.MergeFrom would decode both Pipelines completely.
 //
-// The API server refuses the patch (422) if the Pipeline has no status.schema: it is then served by a
-// CRD without gates, and would be stored without them.
+// The API server refuses the patch (422) if the Pipeline has no status.schemaFleets: it is then served by
+// another CRD, and would be stored without the fields that this does not have.
 func statusPatch(resourceVersion string, before, after *pipelinesv1.PipelineStatus) ([]byte, error) {
 	old, err := json.Marshal(before)
 	if err != nil {
@@ -37,7 +37,7 @@ func statusPatch(resourceVersion string, before, after *pipelinesv1.PipelineStat
 		return nil, err
 	}
 	patch := []operation{
-		{Op: "test", Path: "/status/schema", Value: json.RawMessage(`"` + pipelinesv1.StatusSchema + `"`)},
+		{Op: "test", Path: "/status/schemaFleets", Value: json.RawMessage(`"` + pipelinesv1.StatusSchemaFleets + `"`)},
 		{Op: "add", Path: "/metadata/resourceVersion", Value: version},
 	}
 	if patch, err = difference(patch, "/status", old, now); err != nil {

@@ -32,7 +32,7 @@ func TestStatusPatch(t *testing.T) {
 				}
 			}
 		}
-		before.Schema, after.Schema = pipelinesv1.StatusSchema, pipelinesv1.StatusSchema
+		before.SchemaFleets, after.SchemaFleets = pipelinesv1.StatusSchemaFleets, pipelinesv1.StatusSchemaFleets
 		for _, s := range []pipelinesv1.PipelineStatus{before, after} {
 			maps.DeleteFunc(s.Environments, func(_ string, e *pipelinesv1.EnvironmentStatus) bool { return e == nil })
 		}
@@ -61,7 +61,7 @@ func TestStatusPatchIsSmall(t *testing.T) {
 	patch, err := statusPatch("7", status("1.0.0"), status("1.1.0"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(patch).To(MatchJSON(`[
-		{"op":"test","path":"/status/schema","value":"gates1"},
+		{"op":"test","path":"/status/schemaFleets","value":"fleets1"},
 		{"op":"add","path":"/metadata/resourceVersion","value":"7"},
 		{"op":"replace","path":"/status/environments/dev/targets","value":[
 			{"clusterAppRef":{"apiVersion":"","kind":"","name":""},"ready":false,"revision":"1.1.0"}]}]`))

@@ -52,7 +52,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 			continue
 		}
 		isAsked := slices.ContainsFunc(asked, open)
-		if !isAsked && !decision.Decide(decision.QuestionOf(p, seen.targets(), cached, i)).Create {
+		if !isAsked && !decision.Decide(decision.QuestionOf(p, seen.fleets(p), cached, i)).Create {
 			continue
 		}
 		if uncached == nil {
@@ -60,7 +60,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 				return 0, err
 			}
 		}
-		q := decision.QuestionOf(p, seen.targets(), uncached, i)
+		q := decision.QuestionOf(p, seen.fleets(p), uncached, i)
 		var due *capstanv1.PromotionRequest
 		if isAsked {
 			if due, q.Request, err = r.request(ctx, p, q, asked, uncached, i); err != nil {
@@ -116,7 +116,7 @@ func (r *Reconciler) promotionsUncached(ctx context.Context, p *pipelinesv1.Pipe
 		}
 		return nil, fmt.Errorf("reading Pipeline %s/%s again: %w", p.Namespace, p.Name, err)
 	}
-	if !now.ServedWithGates() {
+	if !now.ServedInFull() {
 		return nil, errPruned
 	}
 	if now.UID != p.UID || now.ResourceVersion != p.ResourceVersion {
@@ -174,7 +174,7 @@ func rollbackCause(p *capstanv1.Promotion) string {
 }
 
 func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdict, replaced *capstanv1.Promotion) *capstanv1.Promotion {
-	from := &capstanv1.PromotionBase{Revisions: decision.Revisions(q.Into.Targets)}
+	from := &capstanv1.PromotionBase{Revisions: q.Into.Revisions()}
 	if q.Into.Agreed != nil {
 		from.Sequence = q.Into.Agreed.Sequence
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -48,6 +49,8 @@ const primeWait = 5 * time.Second
 // Resolver finds the cluster of a reference, without a call to an API server.
 type Resolver interface {
 	Resolve(clusters.Ref) (multicluster.ClusterName, error)
+	// Select returns the clusters of a kind in a namespace, or in all, by their labels.
+	Select(kind, namespace string, selector labels.Selector) ([]clusters.Ref, error)
 	// WaitForObjects waits until the references can be resolved.
 	WaitForObjects(ctx context.Context) error
 }
@@ -94,8 +97,9 @@ type Reconciler struct {
 	primed sync.Once
 	holds  holds
 	soaks  soaks
-	// withoutGates are the Pipelines that are served by a CRD without gates.
-	withoutGates sync.Map
+	fleets fleets
+	// outdated are the Pipelines that are served by another CRD.
+	outdated sync.Map
 	// observed: Pipeline → UID of the one whose status this process has updated.
 	observed sync.Map
 	// wake enqueues other Pipelines. SetupWithManager sets it.
@@ -166,7 +170,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 
-	if !p.ServedWithGates() {
+	if !p.ServedInFull() {
 		return r.pruned(ctx, p), nil
 	}
 	r.served(key)
@@ -174,11 +178,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	seen := r.observe(p)
+	p, seen := r.observe(p)
+	left := r.stand(p, seen)
 	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 && !r.soaks.counts(key) {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	status, next := r.status(p, seen, cached)
+	next = sooner(next, left)
 	if err := r.writeStatus(ctx, p, status, seen.clusterFault()); err != nil {
 		return r.requeueOnConflict(ctx, p, err)
 	}
@@ -251,6 +257,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.Watchers.SetDemand(owner(key), nil)
 	r.holds.wait(key, 0, r.Clock.Now())
 	r.soaks.forget(key)
+	r.fleets.forget(key)
 	r.served(key)
 }
 

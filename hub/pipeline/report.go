@@ -48,6 +48,7 @@ func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipel
 	}
 	for i := range after.Spec.Environments {
 		env := after.Spec.Environments[i].Name
+		r.reportStandings(after, before.Status.Environments[env], i)
 		if failed := newlyFailed(before.Status.Environments[env], after.Status.Environments[env]); failed != nil {
 			r.Recorder.Eventf(after, nil, corev1.EventTypeWarning, pipelinesv1.PromotionFailedReason, "Reconcile",
 				"The promotion of %s into environment %q failed (%s): see Promotion %s", failed.Revision, env, failed.Reason, failed.Name)

@@ -115,7 +115,7 @@ func (r *Reconciler) storeSoak(ctx context.Context, key types.NamespacedName) er
 	if err := r.Client.Get(ctx, key, p); err != nil {
 		return err
 	}
-	if !p.ServedWithGates() {
+	if !p.ServedInFull() {
 		return nil
 	}
 	status, now := *p.Status.DeepCopy(), r.Clock.Now()
@@ -177,7 +177,7 @@ func (r *Reconciler) countSoaks(p *pipelinesv1.Pipeline, seen observations, stat
 		if !runs {
 			s = resumed(env.Agreed, last)
 		}
-		verdict, digest, known := seen.verdict(i, env.Agreed.Revision)
+		verdict, digest, known := seen.verdict(p, i, env.Agreed.Revision)
 		if !known {
 			digest = s.Sum().Subject.Digest
 		}
@@ -261,32 +261,19 @@ func soakStatus(s soak.Soak, now time.Time) *pipelinesv1.SoakStatus {
 //
 // A target that runs another revision is on its way to a new agreement: that neither counts nor
 // restarts the soak.
-func (s observations) verdict(i int, agreed string) (v soak.Verdict, digest string, known bool) {
-	verdict := soak.Ready
+func (s observations) verdict(p *pipelinesv1.Pipeline, i int, agreed string) (v soak.Verdict, digest string, known bool) {
+	fleet := s.fleet(p, i)
+	v = fleet.Observe(agreed, soak.Unobserved)
 	var digests []string
 	for _, o := range s[i] {
-		switch {
-		case !o.target.Fresh:
-			verdict = soak.Worst(verdict, soak.Unobserved)
-		case o.target.Revision != "" && !revision.Same(o.target.Revision, agreed):
-			verdict = soak.Worst(verdict, soak.Unobserved)
-		case o.target.Ready:
-			digests = append(digests, o.obs.Digest)
-		case o.obs.Progressing:
-			verdict = soak.Worst(verdict, soak.Progressing)
-			digests = append(digests, o.obs.Digest)
-		default:
-			verdict = soak.Unready
+		if o.target.Fresh && !o.standing.LeftOut() && (o.target.Revision == "" || revision.Same(o.target.Revision, agreed)) {
 			digests = append(digests, o.obs.Digest)
 		}
 	}
-	if len(s[i]) == 0 {
-		return soak.Unobserved, "", false
+	if len(digests) < fleet.Required() {
+		return v, "", false
 	}
-	if len(digests) < len(s[i]) {
-		return verdict, "", false
-	}
-	return verdict, digestOf(digests), true
+	return v, digestOf(digests), true
 }
 
 // digestOf returns one digest for the set of those of the targets.

@@ -62,8 +62,14 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 			whole("spec.environments[%d]: the name %q is used twice; give each environment a different name", i, env.Name)
 		}
 		seen[env.Name] = true
-		if len(env.Targets) == 0 {
-			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target", env.Name)})
+		switch {
+		case len(env.Targets) == 0:
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target, or label the clusters that it is to select", env.Name)})
+		case env.Selects() && len(env.Targets) > pipelinesv1.MaxTargets:
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has %d targets, and may have %d: select fewer clusters, or divide them among several Pipelines", env.Name, len(env.Targets), pipelinesv1.MaxTargets)})
+		}
+		if err := decision.QuorumFor(p, i).Err(); err != nil {
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q runs no revision: %v", env.Name, err)})
 		}
 		for j := range env.Targets {
 			if err := r.invalidTarget(p, env, j); err != nil {
@@ -145,6 +151,12 @@ func (r *Reconciler) invalidTarget(p *pipelinesv1.Pipeline, env *pipelinesv1.Env
 	t := &env.Targets[j]
 	if t.Namespace == "" {
 		return fmt.Errorf("environment %q: %w: targets[%d].namespace is empty: set the application's namespace", env.Name, errInvalidTarget, j)
+	}
+	if selects(t) {
+		if _, err := r.selector(p, t); err != nil {
+			return fmt.Errorf("environment %q: %w", env.Name, err)
+		}
+		return nil
 	}
 	if !r.NoCrossNamespaceRefs {
 		return nil

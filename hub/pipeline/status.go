@@ -82,7 +82,7 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 		}
 		return all
 	}
-	targets := seen.targets()
+	fleets := seen.fleets(p)
 	all := make(map[string]*pipelinesv1.EnvironmentStatus, len(p.Spec.Environments))
 	for i := range p.Spec.Environments {
 		env := &p.Spec.Environments[i]
@@ -92,7 +92,11 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 		}
 		status := &pipelinesv1.EnvironmentStatus{
 			Targets: r.targetStatuses(p, env, last, seen[i]),
-			Agreed:  decision.Record(last.Agreed.DeepCopy(), targets[i], decision.Outbound(decision.LineOf(p), promotions, env.Name)),
+			Agreed:  decision.Record(last.Agreed.DeepCopy(), fleets[i], decision.Outbound(decision.LineOf(p), promotions, env.Name)),
+		}
+		if env.IsFleet() {
+			status.Fleet = fleetStatus(p, i, fleets[i], seen[i])
+			status.Targets = listed(status.Targets, status.Fleet)
 		}
 		status.LastPromotion = decision.LedgerOf(decision.LineOf(p), promotions, env.Name, last.LastPromotion).Highest()
 		if newest := decision.NewestOf(p.UID, promotions, env.Name); newest != nil {
@@ -104,7 +108,7 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 				status.WaitingApproval.Revision = newest.Spec.Revision
 			}
 			if i > 0 && newest.Status.Phase == capstanv1.PhaseFailed {
-				status.RollbackAdvice = rollbackAdvice(decision.QuestionOf(p, targets, promotions, i))
+				status.RollbackAdvice = rollbackAdvice(decision.QuestionOf(p, fleets, promotions, i))
 			}
 		}
 		all[env.Name] = status
@@ -127,14 +131,27 @@ func rollbackAdvice(q decision.Question) string {
 
 func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus, seen []observation) []pipelinesv1.TargetStatus {
 	statuses := make([]pipelinesv1.TargetStatus, 0, len(env.Targets))
+	var fleet shown
+	if env.IsFleet() {
+		fleet = lastOf(p, last)
+	}
 	for j := range env.Targets {
 		status := pipelinesv1.TargetStatus{ClusterAppRef: pipelinesv1.ClusterAppReference{LocalAppReference: p.Spec.AppRef}}
 		if ref := env.Targets[j].ClusterRef; ref != nil {
 			status.ClusterAppRef.ClusterRef = ref.DeepCopy()
 			status.ClusterAppRef.ClusterRef.Namespace = reference(p, &env.Targets[j]).Namespace
 		}
-		before := lastSeen(last, j, status.ClusterAppRef)
 		s := seen[j]
+		var before *pipelinesv1.TargetStatus
+		if env.IsFleet() {
+			before = fleet.targets[keyOf(p, &env.Targets[j])]
+			status.Namespace, status.Standing = env.Targets[j].Namespace, s.standing
+			if s.standing != "" {
+				status.StandingTime = &metav1.Time{Time: s.since.Truncate(time.Second)}
+			}
+		} else {
+			before = lastSeen(last, j, status.ClusterAppRef)
+		}
 		status.Ready, status.Revision, status.Error = s.target.Ready, s.target.Revision, s.err
 		status.Progressing = s.target.Progressing
 		status.Reason = truncate.Bytes(s.reason, maxReason)
@@ -209,7 +226,7 @@ func ready(p *pipelinesv1.Pipeline, seen observations, unfinished []*capstanv1.P
 		var errs []string
 		for i := range seen {
 			for _, s := range seen[i] {
-				if s.unready == reason && !s.early {
+				if s.unready == reason && !s.early && !s.standing.LeftOut() {
 					errs = append(errs, s.err)
 				}
 			}
@@ -230,7 +247,7 @@ func ready(p *pipelinesv1.Pipeline, seen observations, unfinished []*capstanv1.P
 	}
 	return metav1.Condition{
 		Type: pipelinesv1.ReadyCondition, Status: metav1.ConditionTrue,
-		Reason: pipelinesv1.ReconciliationSucceededReason, Message: shorten(append([]string{allChecked}, hindrances(p, unfinished, found)...)),
+		Reason: pipelinesv1.ReconciliationSucceededReason, Message: shorten(append([]string{allChecked}, hindrances(p, seen, unfinished, found)...)),
 	}
 }
 
@@ -238,13 +255,20 @@ func ready(p *pipelinesv1.Pipeline, seen observations, unfinished []*capstanv1.P
 const allChecked = "All clusters checked"
 
 // hindrances returns what keeps a Pipeline whose targets can all be read from promoting.
-func hindrances(p *pipelinesv1.Pipeline, unfinished []*capstanv1.Promotion, found []problem) []string {
+func hindrances(p *pipelinesv1.Pipeline, seen observations, unfinished []*capstanv1.Promotion, found []problem) []string {
 	var all []string
 	if p.Spec.Suspend {
 		all = append(all, "suspended: nothing is promoted until spec.suspend is false")
 	}
 	for _, f := range found {
 		all = append(all, f.message)
+	}
+	for i := range seen {
+		if env := &p.Spec.Environments[i]; env.IsFleet() {
+			if message := fleetStatus(p, i, seen.fleet(p, i), seen[i]).Message; message != "" {
+				all = append(all, fmt.Sprintf("environment %q: %s", env.Name, message))
+			}
+		}
 	}
 	for _, newest := range unfinished {
 		what := fmt.Sprintf("the promotion of %s into environment %q", newest.Spec.Revision, newest.Spec.Environment)
@@ -263,14 +287,14 @@ func hindrances(p *pipelinesv1.Pipeline, unfinished []*capstanv1.Promotion, foun
 // unfinished returns the newest promotion into each environment that does not run its
 // revision, or in which the revision was not verified.
 func unfinished(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) []*capstanv1.Promotion {
-	targets := seen.targets()
+	fleets := seen.fleets(p)
 	var all []*capstanv1.Promotion
 	for i := 1; i < len(p.Spec.Environments); i++ {
 		newest := decision.NewestOf(p.UID, promotions, p.Spec.Environments[i].Name)
 		if newest == nil {
 			continue
 		}
-		runs, ok := decision.Agree(targets[i])
+		runs, ok := fleets[i].Agree()
 		if ok && revision.Same(runs, newest.Spec.Revision) && !decision.Judged(newest.Status.Phase, newest.Status.Reason) {
 			continue
 		}
@@ -295,12 +319,13 @@ func inFlight(p *pipelinesv1.Pipeline, known []capstanv1.Promotion) string {
 	return strings.Join(all, ", ")
 }
 
-// early counts the targets that this process has not observed yet.
+// early counts the targets that this process has not observed yet. Those that are left out do not count: a cluster that
+// joins does not delay what is shown of the others.
 func early(seen observations) int {
 	n := 0
 	for i := range seen {
 		for _, s := range seen[i] {
-			if s.early {
+			if s.early && !s.standing.LeftOut() {
 				n++
 			}
 		}
@@ -332,12 +357,15 @@ func pending(p *pipelinesv1.Pipeline, seen observations) *metav1.Condition {
 	if len(seen) == 0 || len(seen[0]) == 0 {
 		return nil
 	}
-	targets := seen.targets()[0]
-	if _, ok := decision.Agree(targets); ok {
+	fleet := seen.fleet(p, 0)
+	if _, ok := fleet.Agree(); ok {
 		return nil
 	}
 	var unready, running []string
-	for j, t := range targets {
+	for j, t := range fleet.Targets {
+		if t.Standing.LeftOut() {
+			continue
+		}
 		if t.Ready && t.Fresh {
 			running = append(running, fmt.Sprintf("%s has %s", targetText(p, 0, j), t.Revision))
 		} else {
@@ -345,7 +373,10 @@ func pending(p *pipelinesv1.Pipeline, seen observations) *metav1.Condition {
 		}
 	}
 	message := fmt.Sprintf("Environment %q is not ready: %s", p.Spec.Environments[0].Name, shorten(unready))
-	if len(unready) == 0 {
+	switch {
+	case p.Spec.Environments[0].IsFleet():
+		message = fmt.Sprintf("Environment %q is not ready: %s", p.Spec.Environments[0].Name, fleetStatus(p, 0, fleet, seen[0]).Message)
+	case len(unready) == 0:
 		message = fmt.Sprintf("The targets of environment %q run different revisions: %s", p.Spec.Environments[0].Name, shorten(running))
 	}
 	return &metav1.Condition{
@@ -355,7 +386,11 @@ func pending(p *pipelinesv1.Pipeline, seen observations) *metav1.Condition {
 
 // targetText returns the name of a target in a message.
 func targetText(p *pipelinesv1.Pipeline, i, j int) string {
-	t := &p.Spec.Environments[i].Targets[j]
+	return appText(p, &p.Spec.Environments[i].Targets[j])
+}
+
+// appText returns the name of the application of a target in a message.
+func appText(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) string {
 	return fmt.Sprintf("%s/%s in %s", t.Namespace, p.Spec.AppRef.Name, clusterText(string(reference(p, t).ClusterName())))
 }
 

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -34,6 +35,8 @@ func (fleet) Resolve(r clusters.Ref) (multicluster.ClusterName, error) {
 	}
 	return r.ClusterName(), nil
 }
+
+func (fleet) Select(string, string, labels.Selector) ([]clusters.Ref, error) { return nil, nil }
 
 func (fleet) WaitForObjects(context.Context) error { return nil }
 
@@ -72,7 +75,7 @@ func (s *scene) start() {
 
 func pipelineNamed(name string) *pipelinesv1.Pipeline {
 	return &pipelinesv1.Pipeline{
-		Status:     pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema},
+		Status:     pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, SchemaFleets: pipelinesv1.StatusSchemaFleets},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: name, UID: types.UID(name), Generation: 1},
 		Spec: pipelinesv1.PipelineSpec{
 			AppRef:       pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
@@ -96,9 +99,10 @@ func ready10() index.Observation { return index.Observation{Ready: true, Revisio
 
 // reconcile writes the status, as Reconcile does, and returns the Events.
 func (s *scene) reconcile() []string {
-	seen := s.r.observe(s.p)
+	of, seen := s.r.observe(s.p)
+	s.r.stand(of, seen)
 	before := s.p.DeepCopy()
-	s.p.Status, s.next = s.r.status(s.p, seen, s.promotions)
+	s.p.Status, s.next = s.r.status(of, seen, s.promotions)
 	s.r.reportTransitions(context.Background(), before, s.p, seen.clusterFault())
 	var all []string
 	for {
@@ -224,7 +228,7 @@ func TestObjectThatCannotBeReadMakesThePipelineNotReady(t *testing.T) {
 	s := newScene(t)
 	s.runs("dev", ready10())
 	s.r.Index.SetUnread(index.Object{Kind: helmReleases, Namespace: "prod", Name: "web"}, index.Freshness{Reason: watchers.ReasonUnreadable, Message: "HelmRelease prod/web cannot be read: 500"})
-	seen := s.r.observe(s.p)
+	_, seen := s.r.observe(s.p)
 	s.g.Expect(early(seen)).To(BeZero())
 	s.reconcile()
 	s.g.Expect(s.condition(pipelinesv1.ReadyCondition)).To(And(HaveField("Status", metav1.ConditionFalse),

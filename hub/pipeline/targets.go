@@ -3,6 +3,8 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -27,6 +29,9 @@ type observation struct {
 	err, reason string
 	// clusterFault is set if the cluster is why the target could not be read.
 	clusterFault bool
+	// standing of the target, and since when it has it.
+	standing pipelinesv1.TargetStanding
+	since    time.Time
 	// early is set while this process could not observe the target yet: after a start, or
 	// when the target was just declared. It does not mean a change of the target.
 	early bool
@@ -35,16 +40,24 @@ type observation struct {
 // observations by environment, in the order of the spec.
 type observations [][]observation
 
-// targets of each environment, as the decision reads them.
-func (s observations) targets() [][]decision.Target {
-	all := make([][]decision.Target, len(s))
+// fleets of a Pipeline, as the decision reads them.
+func (s observations) fleets(p *pipelinesv1.Pipeline) []decision.Fleet {
+	all := make([]decision.Fleet, len(s))
 	for i := range s {
-		all[i] = make([]decision.Target, len(s[i]))
-		for j := range s[i] {
-			all[i][j] = s[i][j].target
-		}
+		all[i] = s.fleet(p, i)
 	}
 	return all
+}
+
+// fleet returns the targets of environment i of a Pipeline.
+func (s observations) fleet(p *pipelinesv1.Pipeline, i int) decision.Fleet {
+	f := decision.Fleet{Targets: make([]decision.Target, len(s[i])), Quorum: decision.QuorumFor(p, i)}
+	for j := range s[i] {
+		f.Targets[j] = s[i][j].target
+		f.Targets[j].Standing = s[i][j].standing
+	}
+	f.Unknown = slices.ContainsFunc(p.Spec.Environments[i].Targets, func(t pipelinesv1.Target) bool { return selects(&t) })
+	return f
 }
 
 // clusterFault returns whether the first target that is not readable is so because of its
@@ -52,7 +65,7 @@ func (s observations) targets() [][]decision.Target {
 func (s observations) clusterFault() bool {
 	for i := range s {
 		for _, o := range s[i] {
-			if o.unready == pipelinesv1.TargetNotReadableReason && !o.early {
+			if o.unready == pipelinesv1.TargetNotReadableReason && !o.early && !o.standing.LeftOut() {
 				return o.clusterFault
 			}
 		}
@@ -68,15 +81,19 @@ type place struct {
 
 // places are those of all targets, by environment, with the demand for them.
 type places struct {
-	all     [][]place
-	use     index.Use
-	demands []watchers.Demand
+	// pipeline has the clusters that the Pipeline selects.
+	pipeline *pipelinesv1.Pipeline
+	all      [][]place
+	use      index.Use
+	demands  []watchers.Demand
 	// blocked is set if nothing is watched, because of the Pipeline's spec.
 	blocked bool
 }
 
-// locate finds the applications of the Pipeline's targets.
+// locate finds the applications of the Pipeline's targets, in the clusters that they name or select.
 func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
+	selections := selectionRefs(p)
+	p = r.withSelected(p)
 	kind, kindErr := appKind(p)
 	blocked := concernsAll(r.problems(p))
 
@@ -93,10 +110,12 @@ func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
 		for j := range env.Targets {
 			t := &env.Targets[j]
 			ref := reference(p, t)
-			use.Refs = append(use.Refs, string(ref.ClusterName()))
 			var name multicluster.ClusterName
 			err := r.invalidTarget(p, env, j)
-			if err == nil {
+			if selects(t) && err == nil {
+				_, err = r.selected(p, t)
+			} else if err == nil {
+				use.Refs = append(use.Refs, string(ref.ClusterName()))
 				name, err = r.resolve(ref)
 			}
 			if err != nil || blocked || kindErr != nil {
@@ -115,12 +134,13 @@ func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
 			demands = append(demands, watchers.Demand{Cluster: name, Kind: kind, Namespace: t.Namespace, Name: p.Spec.AppRef.Name})
 		}
 	}
-	return places{all: all, use: use, demands: demands, blocked: blocked}
+	use.Refs = append(use.Refs, selections...)
+	return places{pipeline: p, all: all, use: use, demands: demands, blocked: blocked}
 }
 
 // observe passes the Pipeline's demand to the index and the watchers, and reads the
-// observations of its targets from the index.
-func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
+// observations of its targets from the index. It returns the Pipeline with the clusters that it selects.
+func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, observations) {
 	at := r.locate(p)
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	r.wake(r.Index.SetPipeline(key, at.use))
@@ -140,7 +160,7 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) observations {
 			}
 		}
 	}
-	return seen
+	return at.pipeline, seen
 }
 
 // reference of a target; the zero Ref means the management cluster.

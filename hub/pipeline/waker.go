@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 )
@@ -104,7 +105,10 @@ func (w *Waker) ConnectionChanged(_, to clusters.Snapshot) {
 	w.Observed(w.index.PipelinesOfRef(string(to.Name)), false)
 }
 
-// ReferenceChanged implements clusters.Listener.
+// ReferenceChanged implements clusters.Listener. It also wakes the Pipelines that select clusters of the kind: the
+// cluster may have got the labels, or lost them.
 func (w *Waker) ReferenceChanged(ref clusters.Ref) {
-	w.Wake(w.index.PipelinesOfRef(string(ref.ClusterName())), false)
+	for _, one := range []clusters.Ref{ref, clusters.SelectionRef(ref.Kind, ref.Namespace), clusters.SelectionRef(ref.Kind, pipelinesv1.AllNamespaces)} {
+		w.Wake(w.index.PipelinesOfRef(string(one.ClusterName())), false)
+	}
 }

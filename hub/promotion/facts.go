@@ -166,7 +166,7 @@ func rulesFor(ctx context.Context, reader client.Reader, pipeline *pipelinesv1.P
 }
 
 // pruned returns whether the Pipeline is served by a CRD that hides its gates. Nothing is done then.
-func (v view) pruned() bool { return v.pipeline != nil && !v.pipeline.ServedWithGates() }
+func (v view) pruned() bool { return v.pipeline != nil && !v.pipeline.ServedInFull() }
 
 func (v view) suspended() bool { return v.pipeline != nil && v.pipeline.Spec.Suspend }
 
@@ -249,18 +249,31 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 	return f
 }
 
-// arrived returns whether every target of the environment runs the revision, fresh and ready.
+// arrived returns whether every target of the environment, or its quorum, runs the revision, fresh and ready.
 func (v view) arrived(p *capstanv1.Promotion) bool {
 	if v.pipeline == nil {
 		return false
 	}
-	env, _ := v.environment(p.Spec.Environment)
-	status := v.status(p.Spec.Environment)
-	if env == nil || status == nil {
+	i := placeOf(v.pipeline, p)
+	if i < 0 || v.status(p.Spec.Environment) == nil {
 		return false
 	}
-	runs, agrees := decision.Agree(decision.TargetsOf(env, status))
+	runs, agrees := decision.FleetOf(v.pipeline, i).Agree()
 	return agrees && revision.Same(runs, p.Spec.Revision)
+}
+
+// leftOut says which targets of a fleet do not run the revision although the environment does, as the end of a sentence;
+// empty if all do.
+func (v view) leftOut(p *capstanv1.Promotion) string {
+	status := v.status(p.Spec.Environment)
+	if status == nil || status.Fleet == nil || status.Fleet.Ready == status.Fleet.Targets {
+		return ""
+	}
+	text := fmt.Sprintf("; %d of its %d targets do, and %d must", status.Fleet.Ready, status.Fleet.Targets, status.Fleet.Required)
+	if status.Fleet.Message != "" {
+		text += "; " + status.Fleet.Message
+	}
+	return text
 }
 
 // sourceFailed returns whether the last verdict about the revision in its source is a bad one, or whether it is

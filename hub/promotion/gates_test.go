@@ -44,7 +44,7 @@ func TestAnOverrideIsReportedOnce(t *testing.T) {
 	r := New(Options{Clock: clock, Recorder: recorder})
 	night := pipelinesv1.Window{Name: "night", WindowSpec: pipelinesv1.WindowSpec{Type: pipelinesv1.DenyWindow, Schedule: "0 20 * * *", Duration: "12h", TimeZone: "UTC"}}
 	v := view{
-		pipeline: &pipelinesv1.Pipeline{Status: pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema}},
+		pipeline: &pipelinesv1.Pipeline{Status: pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, SchemaFleets: pipelinesv1.StatusSchemaFleets}},
 		rules:    gate.Parse(&pipelinesv1.Gates{Windows: []pipelinesv1.Window{night}}, "spec.gates"),
 	}
 	p := &capstanv1.Promotion{Status: capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingApproval}}

@@ -48,6 +48,9 @@ func (r *Reconciler) advance(p *capstanv1.Promotion, v view, outcome decision.Ou
 			p.Status.Withdrawn = p.Spec.Strategy.PullRequest.KeepBranch
 		}
 		r.enter(p, phase, why, now)
+		if phase == capstanv1.PhaseSucceeded || phase == capstanv1.PhaseVerifying {
+			p.Status.Message = cut(p.Status.Message + v.leftOut(p))
+		}
 		v.endTrial(p, why, now)
 		if why == decision.Approved {
 			recordApproval(p, now)

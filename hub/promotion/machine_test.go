@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -355,9 +356,10 @@ type anywhere struct{}
 func (anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	return ref.ClusterName(), nil
 }
-func (anywhere) WaitForObjects(context.Context) error    { return nil }
-func (anywhere) SetDemand(string, []watchers.Demand)     {}
-func (anywhere) SetDemands(map[string][]watchers.Demand) {}
+func (anywhere) Select(string, string, labels.Selector) ([]clusters.Ref, error) { return nil, nil }
+func (anywhere) WaitForObjects(context.Context) error                           { return nil }
+func (anywhere) SetDemand(string, []watchers.Demand)                            {}
+func (anywhere) SetDemands(map[string][]watchers.Demand)                        {}
 
 type noEvents struct{}
 

@@ -147,7 +147,7 @@ func newSearch(t testing.TB, s scenario) (*search, []state) {
 		Promotion: &pipelinesv1.Promotion{Manual: s.manual, Strategy: pipelinesv1.Strategy{Notification: &pipelinesv1.NotificationPromotion{}}},
 	}}
 	p.Namespace, p.Name, p.UID, p.Generation = key.Namespace, key.Name, "pipeline-1", 1
-	p.Status.Schema = pipelinesv1.StatusSchema
+	p.Status.Schema, p.Status.SchemaFleets = pipelinesv1.StatusSchema, pipelinesv1.StatusSchemaFleets
 	line(s.line...)(p)
 	if s.frozen {
 		freeze(p)
@@ -424,7 +424,7 @@ func (x *search) createdAgain(s state) state {
 	p := &pipelinesv1.Pipeline{}
 	first := x.machine.pipeline(1)
 	first.DeepCopyInto(p)
-	p.Status = pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema}
+	p.Status = pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, SchemaFleets: pipelinesv1.StatusSchemaFleets}
 	p.UID = types.UID("pipeline-2")
 	s.pipeline, s.deleted = x.intern(p), false
 	return s

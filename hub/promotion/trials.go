@@ -90,11 +90,11 @@ func (r *Reconciler) noteTrial(p *capstanv1.Promotion, v view) {
 		r.trials.forget(p.UID)
 		return
 	}
-	env, _ := v.environment(p.Spec.Environment)
+	i := placeOf(v.pipeline, p)
 	if !runs {
 		t = trial{Trial: soak.ResumeTrial(sumsOf(p)), key: client.ObjectKeyFromObject(p), phase: p.Status.Phase, retry: p.Status.Retry}
 	}
-	t.Trial = t.Note(r.Clock.Now(), decision.Observe(decision.TargetsOf(env, status), p.Spec.Revision))
+	t.Trial = t.Note(r.Clock.Now(), decision.FleetOf(v.pipeline, i).Judged().Observe(p.Spec.Revision, soak.Unready))
 	r.trials.set(p.UID, t)
 	if now := t.status(); mustStore(p.Status.Trial, now, v.verification) {
 		p.Status.Trial = now

@@ -35,7 +35,7 @@ func newTrial(required string) *onTrial {
 			Promotion: &pipelinesv1.Promotion{Strategy: strategy}, Verification: &pipelinesv1.Verification{For: required},
 			Environments: []pipelinesv1.Environment{{Name: "dev", Targets: targets}, {Name: "staging", Targets: targets}},
 		},
-		Status: pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, Environments: map[string]*pipelinesv1.EnvironmentStatus{
+		Status: pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, SchemaFleets: pipelinesv1.StatusSchemaFleets, Environments: map[string]*pipelinesv1.EnvironmentStatus{
 			"dev":     {Agreed: &pipelinesv1.AgreedRevision{Revision: "1.1", Sequence: 2}},
 			"staging": {Targets: []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.1", ObservedTime: &now}}},
 		}},

@@ -26,7 +26,7 @@ func (w *world) apply(ctx context.Context, g Gomega, at *rest.Config, file strin
 	w.Helper()
 	_, err := envtest.InstallCRDs(at, envtest.CRDInstallOptions{Paths: []string{file}, ErrorIfPathMissing: true})
 	g.ExpectWithOffset(1, err).NotTo(HaveOccurred())
-	g.EventuallyWithOffset(1, func() bool { return w.pipeline(ctx, "web").ServedWithGates() }, 30*time.Second, 50*time.Millisecond).Should(Equal(withGates))
+	g.EventuallyWithOffset(1, func() bool { return w.pipeline(ctx, "web").ServedInFull() }, 30*time.Second, 50*time.Millisecond).Should(Equal(withGates))
 }
 
 // A CRD without gates hides them: that of another product, or an older one. Nothing is promoted then,

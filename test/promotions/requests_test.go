@@ -354,7 +354,10 @@ func TestG32RolledBackOnDemand(t *testing.T) {
 	w.expectPhase(ctx, g, "staging", capstanv1.PhaseSucceeded)
 	h.live(ctx, 6*time.Hour, time.Hour)
 	g.Expect(w.revisions(ctx, "prod")).To(Equal([]string{"1.0.5", "1.1"}))
-	q := decision.QuestionOf(w.pipeline(ctx, "web"), [][]decision.Target{{{Fresh: true, Ready: true, Revision: "1.1"}}, {{Fresh: true, Ready: true, Revision: "1.0.5"}}, {{Fresh: true, Ready: true, Revision: "1.1"}}}, w.promotions(ctx), 2)
+	runs := func(revision string) decision.Fleet {
+		return decision.Fleet{Targets: []decision.Target{{Fresh: true, Ready: true, Revision: revision}}}
+	}
+	q := decision.QuestionOf(w.pipeline(ctx, "web"), []decision.Fleet{runs("1.1"), runs("1.0.5"), runs("1.1")}, w.promotions(ctx), 2)
 	g.Expect(decision.Decide(q).Reason).To(Equal(decision.SourceHeld))
 
 	w.runs("dev", "1.0.5")

@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -29,8 +30,9 @@ func (d *demanded) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	d.resolved = append(d.resolved, ref.Kind+"/"+ref.Namespace+"/"+ref.Name)
 	return ref.ClusterName(), nil
 }
-func (*demanded) WaitForObjects(context.Context) error            { return nil }
-func (d *demanded) SetDemand(_ string, demands []watchers.Demand) { d.demands = demands }
+func (*demanded) Select(string, string, labels.Selector) ([]clusters.Ref, error) { return nil, nil }
+func (*demanded) WaitForObjects(context.Context) error                           { return nil }
+func (d *demanded) SetDemand(_ string, demands []watchers.Demand)                { d.demands = demands }
 
 func (d *demanded) SetDemands(map[string][]watchers.Demand) {}
 

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
@@ -56,6 +57,8 @@ type world struct {
 	hosted *hosted
 	// forge is the same, where the test has the service in hand.
 	forge *forge
+	// clusters that targets select.
+	clusters anywhere
 }
 
 var worlds atomic.Int64
@@ -144,20 +147,49 @@ type hubUnder struct {
 	rested string
 }
 
-type anywhere struct{}
+// anywhere are clusters that exist if they are named, and are selected by their labels. It ignores demand.
+type anywhere struct {
+	mu     sync.Mutex
+	labels map[clusters.Ref]labels.Set
+	err    error
+}
 
-func (anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
+// fail makes every selection fail, or (nil) work again.
+func (a *anywhere) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = err
+}
+
+func (*anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	return ref.ClusterName(), nil
 }
-func (anywhere) WaitForObjects(context.Context) error    { return nil }
-func (anywhere) SetDemand(string, []watchers.Demand)     {}
-func (anywhere) SetDemands(map[string][]watchers.Demand) {}
+
+func (a *anywhere) Select(kind, namespace string, selector labels.Selector) ([]clusters.Ref, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil {
+		return nil, a.err
+	}
+	var all []clusters.Ref
+	for ref, set := range a.labels {
+		if ref.Kind == kind && (ref.Namespace == namespace || namespace == pipelinesv1.AllNamespaces) && selector.Matches(set) {
+			all = append(all, ref)
+		}
+	}
+	slices.SortFunc(all, func(a, b clusters.Ref) int { return strings.Compare(a.String(), b.String()) })
+	return all, nil
+}
+
+func (*anywhere) WaitForObjects(context.Context) error    { return nil }
+func (*anywhere) SetDemand(string, []watchers.Demand)     {}
+func (*anywhere) SetDemands(map[string][]watchers.Demand) {}
 
 // hub makes a hub, whose client a test may have put something in front of.
 func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *hubUnder {
 	recorder := events.NewFakeRecorder(1000)
 	pipelines := pipeline.New(pipeline.Options{
-		Client: stripping{c, promotions.NewStripper(w.clock)}, APIReader: c, Clusters: anywhere{}, Watchers: anywhere{}, Index: w.x,
+		Client: stripping{c, promotions.NewStripper(w.clock)}, APIReader: c, Clusters: &w.clusters, Watchers: &w.clusters, Index: w.x,
 		AppKinds: apps.DefaultKinds(),
 		Recorder: recorder, Clock: w.clock,
 	})

@@ -160,10 +160,16 @@ func (p *Pipeline) GatesFor(env *Environment) *Gates {
 	return p.Spec.Gates
 }
 
-// StatusSchema is the value of status.schema of every Pipeline that is served by a CRD with gates.
-const StatusSchema = "gates1"
+// StatusSchema and StatusSchemaFleets are the values of status.schema and status.schemaFleets of every Pipeline
+// that is served by the CRD of this version.
+const (
+	StatusSchema       = "gates1"
+	StatusSchemaFleets = "fleets1"
+)
 
-// ServedWithGates returns whether the Pipeline was read through a CRD that keeps gates. An older
-// CRD, or that of another product, removes them silently: it is then not known whether a promotion
-// may continue.
-func (p *Pipeline) ServedWithGates() bool { return p.Status.Schema == StatusSchema }
+// ServedInFull returns whether the Pipeline was read through a CRD that keeps everything that decides about
+// promotions. An older CRD, or that of another product, removes gates, quorums and selectors of clusters silently:
+// it is then not known whether a promotion may continue, and where.
+func (p *Pipeline) ServedInFull() bool {
+	return p.Status.Schema == StatusSchema && p.Status.SchemaFleets == StatusSchemaFleets
+}

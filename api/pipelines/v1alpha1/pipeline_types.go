@@ -69,6 +69,12 @@ type Environment struct {
 	// +required
 	Targets []Target `json:"targets"`
 
+	// Quorum says which targets may be left out when it is judged whether the environment runs a
+	// revision. Without it, every target must run the revision, ready; one that its selector has
+	// just added has 30 minutes for that.
+	// +optional
+	Quorum *Quorum `json:"quorum,omitempty"`
+
 	// Promotion replaces the whole promotion of the pipeline for promotions into this
 	// environment.
 	// +optional
@@ -87,16 +93,21 @@ type Environment struct {
 	Rollback *Rollback `json:"rollback,omitempty"`
 }
 
-// Target is a namespace in a cluster.
+// Target is a namespace in a cluster, or in each of several clusters. Without clusterRef and
+// clusters it is in the management cluster.
 type Target struct {
 	// Namespace of the application in the cluster.
 	// +required
 	Namespace string `json:"namespace"`
 
-	// ClusterRef names the cluster. When it is not set, the target is in the management
-	// cluster.
+	// ClusterRef names the cluster.
 	// +optional
 	ClusterRef *CrossNamespaceClusterReference `json:"clusterRef,omitempty"`
+
+	// Clusters selects clusters by their labels. Each of them is a target. An environment that selects
+	// clusters may have up to 500 targets. Set at most one of clusterRef and clusters.
+	// +optional
+	Clusters *ClusterSelector `json:"clusters,omitempty"`
 }
 
 // Promotion defines how a revision is promoted into an environment.
@@ -212,6 +223,13 @@ type PipelineStatus struct {
 	// +kubebuilder:validation:MaxLength=32
 	Schema string `json:"schema,omitempty"`
 
+	// SchemaFleets is set by the CRD itself, as schema is, if the CRD also keeps checks, rollbacks,
+	// quorums and selectors of clusters.
+	// +optional
+	// +kubebuilder:default=fleets1
+	// +kubebuilder:validation:MaxLength=32
+	SchemaFleets string `json:"schemaFleets,omitempty"`
+
 	// Conditions are Ready, PromotionPending, Stalled, Starved and AppShared.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -232,12 +250,18 @@ type EnvironmentStatus struct {
 	// +optional
 	WaitingApproval WaitingApproval `json:"waitingApproval,omitempty"`
 
-	// Targets, in the order of the spec.
+	// Targets, in the order of the spec. Those of an environment with fleet are ordered by their
+	// clusters; if there are more than 100, those are listed first that do not run the revision
+	// of the fleet, and the others are left out.
 	// +optional
 	Targets []TargetStatus `json:"targets,omitempty"`
 
-	// Agreed is the last revision that all targets of the environment ran at the same
-	// time. All targets were ready and their observations current.
+	// Fleet counts the targets, if the environment selects clusters or has a quorum.
+	// +optional
+	Fleet *FleetStatus `json:"fleet,omitempty"`
+
+	// Agreed is the last revision that all targets of the environment, or those of its quorum, ran
+	// at the same time. They were ready and their observations current.
 	// +optional
 	Agreed *AgreedRevision `json:"agreed,omitempty"`
 
@@ -256,7 +280,7 @@ type EnvironmentStatus struct {
 	RollbackAdvice string `json:"rollbackAdvice,omitempty"`
 }
 
-// AgreedRevision is a revision that all targets of an environment ran at the same time.
+// AgreedRevision is a revision that all targets of an environment, or those of its quorum, ran at the same time.
 type AgreedRevision struct {
 	// Revision of the application.
 	// +required
@@ -311,6 +335,19 @@ type WaitingApproval struct {
 type TargetStatus struct {
 	// ClusterAppRef names the application and its cluster.
 	ClusterAppRef ClusterAppReference `json:"clusterAppRef"`
+
+	// Namespace of the application, in an environment with fleet.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// Standing is Lost or Joining if the target is left out, and Late if it counts again although it
+	// does not run the revision of the environment. Other targets have none.
+	// +optional
+	Standing TargetStanding `json:"standing,omitempty"`
+
+	// StandingTime is when the target got its standing.
+	// +optional
+	StandingTime *metav1.Time `json:"standingTime,omitempty"`
 
 	// Ready is true when the application is ready at the revision shown.
 	Ready bool `json:"ready"`

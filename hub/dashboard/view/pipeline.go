@@ -102,17 +102,16 @@ func (f *Facts) outOfTurn(p *pipelinesv1.Pipeline, cells []Cell, scope Scope) {
 			history = append(history, *q)
 		}
 	}
-	targets := make([][]decision.Target, len(cells))
+	fleets := decision.FleetsOf(p)
 	for i := range cells {
 		env := &p.Spec.Environments[i]
-		targets[i] = decision.TargetsOf(env, p.Status.Environments[env.Name])
 		newest, status := decision.NewestOf(p.UID, history, env.Name), p.Status.Environments[env.Name]
 		if newest != nil && cells[i].Move != nil && status.Promotion.Name == newest.Name {
 			cells[i].Move.Origin = f.origin(newest)
 		}
 	}
 	for i := 1; i < len(cells); i++ {
-		if cells[i].Newer != "" && decision.Decide(decision.QuestionOf(p, targets, history, i)).Reason == decision.Held {
+		if cells[i].Newer != "" && decision.Decide(decision.QuestionOf(p, fleets, history, i)).Reason == decision.Held {
 			cells[i].Held = &Held{Mark: heldMark, Source: p.Spec.Environments[i-1].Name}
 		}
 	}

@@ -167,7 +167,11 @@ type Observed struct {
 
 // Observe returns what the status of a Pipeline shows of the environment that a promotion is for, and of
 // its source.
+//
+// Of a fleet, these are the targets that the status lists: up to 100 of them, those first that do not run the revision of
+// the fleet. Those that are left out do not count.
 func Observe(p *pipelinesv1.Pipeline, promotion *capstanv1.Promotion) Observed {
+	p = p.Shown()
 	o := Observed{Fresh: true, Targets: expression.Targets{
 		Revision: promotion.Spec.Revision, Environment: promotion.Spec.Environment, Source: promotion.Spec.Source.Environment,
 	}}
@@ -186,16 +190,20 @@ func (o *Observed) targets(p *pipelinesv1.Pipeline, environment string) []expres
 		o.Fresh = false
 		return nil
 	}
-	all := make([]expression.Target, len(p.Spec.Environments[i].Targets))
-	for j := range all {
+	all := make([]expression.Target, 0, len(p.Spec.Environments[i].Targets))
+	for j := range p.Spec.Environments[i].Targets {
 		t := &status.Targets[j]
+		if t.Standing.LeftOut() {
+			continue
+		}
 		o.Fresh = o.Fresh && t.Fresh()
-		all[j] = expression.Target{
+		one := expression.Target{
 			Namespace: p.Spec.Environments[i].Targets[j].Namespace, Revision: t.Revision, Ready: t.Ready, Progressing: t.Progressing, Message: t.Message,
 		}
 		if ref := t.ClusterAppRef.ClusterRef; ref != nil {
-			all[j].Cluster = ref.Name
+			one.Cluster = ref.Name
 		}
+		all = append(all, one)
 	}
 	return all
 }

@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"slices"
+
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/soak"
@@ -16,61 +18,166 @@ type Target struct {
 	Progressing bool
 	// Revision that the application was last observed to run; empty for none.
 	Revision string
+	// Standing of the target; empty for none.
+	Standing pipelinesv1.TargetStanding
 }
 
-// Agree returns the revision that all targets run now, fresh and ready, and true; false if
-// there is no such revision, or there are no targets. If the targets name the same content
-// differently, it is the first one's revision.
-func Agree(targets []Target) (string, bool) {
-	if len(targets) == 0 {
-		return "", false
+// runs returns whether the target runs a revision now, fresh and ready.
+func (t Target) runs(wanted string) bool {
+	return t.Fresh && t.Ready && t.Revision != "" && revision.Same(t.Revision, wanted)
+}
+
+// Fleet are the targets of an environment, and which of them may be left out.
+//
+// An environment runs a revision if as many targets run it, fresh and ready, as are required: the share of
+// Quorum.Ready of those that count, and more than half of all targets, so that no two revisions can both be run.
+// Without a quorum, every target counts and must run it.
+type Fleet struct {
+	Targets []Target
+	Quorum  QuorumRules
+	// Unknown is set if it is not known which clusters are selected.
+	Unknown bool
+}
+
+// Required returns how many targets must run a revision; one more than there are if nothing that the targets
+// show can be enough.
+func (f Fleet) Required() int {
+	all := len(f.Targets)
+	if all == 0 || f.Unknown || f.Quorum.wrong != nil || f.number(pipelinesv1.TargetLost) > f.Quorum.MayBeLost(all) {
+		return all + 1
 	}
-	for _, t := range targets {
-		if !t.Fresh || !t.Ready || t.Revision == "" || !revision.Same(t.Revision, targets[0].Revision) {
-			return "", false
+	return max(f.Quorum.of(f.counted()), all/2+1)
+}
+
+// Agree returns the revision that the environment runs now, and true; false if there is none, or there are no
+// targets. If the targets name the same content differently, it is the first one's revision.
+func (f Fleet) Agree() (string, bool) {
+	runs, n := f.Most()
+	return runs, n > 0 && n >= f.Required()
+}
+
+// Most returns the revision that most of the targets that count run, fresh and ready, and how many do. Of two that
+// as many run, it is that of the first target.
+func (f Fleet) Most() (runs string, n int) {
+	first, counts := map[string]string{}, map[string]int{}
+	var order []string
+	for _, t := range f.Targets {
+		if t.Standing.LeftOut() || !t.runs(t.Revision) {
+			continue
+		}
+		content := revision.Content(t.Revision)
+		if counts[content]++; counts[content] == 1 {
+			first[content] = t.Revision
+			order = append(order, content)
 		}
 	}
-	return targets[0].Revision, true
+	for _, content := range order {
+		if counts[content] > n {
+			runs, n = first[content], counts[content]
+		}
+	}
+	return runs, n
 }
 
-// Observe returns what the targets show of a revision that was promoted to them. A target that
-// runs another revision is Unready.
-func Observe(targets []Target, promoted string) soak.Verdict {
-	if len(targets) == 0 {
+// Observe returns what the targets show of a revision that was promoted to them. elsewhere is the verdict about a
+// target that runs another revision.
+func (f Fleet) Observe(promoted string, elsewhere soak.Verdict) soak.Verdict {
+	var ready, progressing, unobserved int
+	for _, t := range f.Targets {
+		if t.Standing.LeftOut() {
+			continue
+		}
+		switch t.observe(promoted, elsewhere) {
+		case soak.Ready:
+			ready++
+		case soak.Progressing:
+			progressing++
+		case soak.Unobserved:
+			unobserved++
+		case soak.Unready:
+		}
+	}
+	switch required := f.Required(); {
+	case required > f.counted(): // Too many are left out.
+		return soak.Unobserved
+	case ready >= required:
+		return soak.Ready
+	case ready+progressing >= required:
+		return soak.Progressing
+	case ready+progressing+unobserved >= required:
 		return soak.Unobserved
 	}
-	verdict := soak.Ready
-	for _, t := range targets {
-		switch {
-		case !t.Fresh:
-			verdict = soak.Worst(verdict, soak.Unobserved)
-		case t.Ready && revision.Same(t.Revision, promoted):
-		case t.Progressing:
-			verdict = soak.Worst(verdict, soak.Progressing)
-		default:
-			verdict = soak.Unready
-		}
-	}
-	return verdict
+	return soak.Unready
 }
 
-// Fresh returns whether every target is fresh. Nothing is decided from stale ones.
-func Fresh(targets []Target) bool {
-	for _, t := range targets {
-		if !t.Fresh {
-			return false
+func (t Target) observe(promoted string, elsewhere soak.Verdict) soak.Verdict {
+	switch {
+	case !t.Fresh:
+		return soak.Unobserved
+	case t.runs(promoted):
+		return soak.Ready
+	case t.Revision != "" && !revision.Same(t.Revision, promoted) && elsewhere == soak.Unobserved:
+		return soak.Unobserved
+	case t.Progressing:
+		return soak.Progressing
+	}
+	return soak.Unready
+}
+
+// number returns how many targets have a standing.
+func (f Fleet) number(standing pipelinesv1.TargetStanding) int {
+	n := 0
+	for _, t := range f.Targets {
+		if t.Standing == standing {
+			n++
 		}
 	}
-	return true
+	return n
+}
+
+// counted returns how many targets are not left out.
+func (f Fleet) counted() int {
+	return len(f.Targets) - f.number(pipelinesv1.TargetLost) - f.number(pipelinesv1.TargetJoining)
+}
+
+// Judged returns the fleet whose targets are judged in a verification: those that joined and are late are left out, too.
+func (f Fleet) Judged() Fleet {
+	late := func(t Target) bool { return t.Standing == pipelinesv1.TargetLate }
+	if !slices.ContainsFunc(f.Targets, late) {
+		return f
+	}
+	f.Targets = slices.Clone(f.Targets)
+	for i := range f.Targets {
+		if late(f.Targets[i]) {
+			f.Targets[i].Standing = pipelinesv1.TargetJoining
+		}
+	}
+	return f
+}
+
+// Unobserved returns how many targets that count cannot be observed.
+func (f Fleet) Unobserved() int {
+	n := 0
+	for _, t := range f.Targets {
+		if !t.Fresh && !t.Standing.LeftOut() {
+			n++
+		}
+	}
+	return n
+}
+
+// Fresh returns whether enough targets are fresh to say what the environment runs. Nothing is decided without them.
+func (f Fleet) Fresh() bool {
+	return f.counted()-f.Unobserved() >= f.Required() || len(f.Targets) == 0
 }
 
 // Revisions returns the distinct revisions of the targets, in their order; an
 // empty string stands for a target that runs none. Of revisions with the same content it
 // returns the first.
-func Revisions(targets []Target) []string {
+func (f Fleet) Revisions() []string {
 	var revisions []string
 	seen := map[string]bool{}
-	for _, t := range targets {
+	for _, t := range f.Targets {
 		if content := revision.Content(t.Revision); !seen[content] {
 			seen[content] = true
 			revisions = append(revisions, t.Revision)
@@ -86,8 +193,8 @@ func Revisions(targets []Target) []string {
 //
 // If the status was lost, the highest sequence is read from outbound: the Promotions whose
 // source is the environment. A hold of them is kept: the revision that it keeps out is not known.
-func Record(last *pipelinesv1.AgreedRevision, targets []Target, outbound []Entry) *pipelinesv1.AgreedRevision {
-	agreed, ok := Agree(targets)
+func Record(last *pipelinesv1.AgreedRevision, fleet Fleet, outbound []Entry) *pipelinesv1.AgreedRevision {
+	agreed, ok := fleet.Agree()
 	if !ok {
 		return last
 	}

@@ -62,12 +62,12 @@ func TestNamesOfBranchesDecideNothing(t *testing.T) {
 		if was.Create != is.Create || was.Reason != is.Reason || was.Sequence != is.Sequence {
 			t.Fatalf("%+v by versions, %+v by commits", was, is)
 		}
-		before, after := Record(a.Into.Agreed, a.Into.Targets, nil), Record(b.Into.Agreed, b.Into.Targets, nil)
+		before, after := Record(a.Into.Agreed, a.Into.Fleet, nil), Record(b.Into.Agreed, b.Into.Fleet, nil)
 		if (before == nil) != (after == nil) || before != nil && before.Sequence != after.Sequence {
 			t.Fatalf("agreed on %+v by versions, on %+v by commits", before, after)
 		}
-		if len(Revisions(a.Into.Targets)) != len(Revisions(b.Into.Targets)) {
-			t.Fatalf("%q by versions, %q by commits", Revisions(a.Into.Targets), Revisions(b.Into.Targets))
+		if len(a.Into.Revisions()) != len(b.Into.Revisions()) {
+			t.Fatalf("%q by versions, %q by commits", a.Into.Revisions(), b.Into.Revisions())
 		}
 	})
 }
@@ -77,10 +77,10 @@ func TestOneCommitOnTwoBranchesIsOneRevision(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	main, release := fmt.Sprintf("main@sha1:%040x", 7), fmt.Sprintf("release@sha1:%040x", 7)
-	revision, ok := Agree([]Target{at(main), at(release)})
+	revision, ok := fleet(at(main), at(release)).Agree()
 	g.Expect(ok).To(BeTrue())
 	g.Expect(revision).To(Equal(main))
-	g.Expect(Record(agreed(release, 3), []Target{at(main)}, nil)).To(Equal(agreed(release, 3)), "the same content is no new revision")
+	g.Expect(Record(agreed(release, 3), fleet(at(main)), nil)).To(Equal(agreed(release, 3)), "the same content is no new revision")
 	g.Expect(Decide(question(func(q *Question) {
 		q.Source.Targets, q.Source.Agreed = []Target{at(main)}, agreed(main, 2)
 		q.Into.Targets = []Target{at(release)}

@@ -10,8 +10,8 @@ import (
 type Environment struct {
 	// Name of the environment.
 	Name string
-	// Targets as last observed.
-	Targets []Target
+	// Fleet are its targets as last observed.
+	Fleet
 	// Agreed is the recorded agreement (Record).
 	Agreed *pipelinesv1.AgreedRevision
 	// Intent of a promotion into the environment; nil if the Pipeline configures none.
@@ -150,9 +150,9 @@ var decisionTable = []decisionRow{
 	{Held, "a rollback or a request holds the environment, and the source did not agree on another revision since", false,
 		"What the source runs was replaced on purpose.",
 		held},
-	{SourceNotAgreed, "the source's targets are not all fresh, ready and equal", false,
+	{SourceNotAgreed, "the source's targets, or those of its quorum, are not fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
-		func(q Question) bool { _, ok := Agree(q.Source.Targets); return !ok || q.Source.Agreed == nil }},
+		func(q Question) bool { _, ok := q.Source.Agree(); return !ok || q.Source.Agreed == nil }},
 	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it", false,
 		"A revision that was changed outside the pipeline is not promoted.",
 		func(q Question) bool { return !promotable(q) }},
@@ -170,16 +170,16 @@ var decisionTable = []decisionRow{
 	{NoTargets, "the environment has no targets", false,
 		"There is no target to promote to.",
 		func(q Question) bool { return len(q.Into.Targets) == 0 }},
-	{EnvironmentNotFresh, "a target of the environment is stale", false,
-		"It is unknown whether the target already runs the candidate.",
-		func(q Question) bool { return !Fresh(q.Into.Targets) }},
-	{UpToDate, "every target of the environment runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed", false,
+	{EnvironmentNotFresh, "a target of the environment is stale, or more of them than its quorum permits", false,
+		"It is unknown whether the environment already runs the candidate.",
+		func(q Question) bool { return !q.Into.Fresh() }},
+	{UpToDate, "every target of the environment, or its quorum, runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed", false,
 		"There is nothing to do, or to verify.",
 		func(q Question) bool { return runsCandidate(q) && !unverified(q) }},
 	{CandidateRejected, "spec.reject of the Pipeline contains the candidate", false,
 		"A user rejected the revision.",
 		func(q Question) bool { return q.Rejected }},
-	{NotVerified, "every target of the environment runs the candidate, and the environment has a verification", true,
+	{NotVerified, "every target of the environment, or its quorum, runs the candidate, and the environment has a verification", true,
 		"The candidate came there by hand or before the verification was set, or its promotion was superseded before the verification ended. The new one only verifies it.",
 		func(q Question) bool { return runsCandidate(q) && unverified(q) }},
 	{IntentChanged, "the newest promotion is for this roll-out, was not carried out, is in flight or failed before it arrived, and the Pipeline's strategy or manual was edited", true,
@@ -219,9 +219,9 @@ func promotable(q Question) bool {
 	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision)
 }
 
-// runsCandidate returns whether every target of the environment runs the candidate.
+// runsCandidate returns whether the environment runs the candidate.
 func runsCandidate(q Question) bool {
-	r, ok := Agree(q.Into.Targets)
+	r, ok := q.Into.Agree()
 	return ok && revision.Same(r, q.Source.Agreed.Revision)
 }
 

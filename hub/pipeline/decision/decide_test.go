@@ -36,6 +36,9 @@ func verifiedAs(n int64, revision string, sequence int64) Entry {
 }
 
 // runsIt makes the environment run the candidate and verify it.
+// fleet is a fleet without a quorum.
+func fleet(targets ...Target) Fleet { return Fleet{Targets: targets} }
+
 func runsIt(q *Question) { q.Into.Targets, q.Into.Verified = []Target{at("1.1")}, true }
 
 // sameRollOut says that the newest promotion, from another source, is for the candidate.
@@ -58,10 +61,10 @@ func entry(n int64, revision string, sequence int64, phase capstanv1.PromotionPh
 
 // question is about staging: dev agreed on 1.1 (its second), staging runs 1.0.
 func question(edit ...func(*Question)) Question {
-	dev := Environment{Name: "dev", Targets: []Target{at("1.1")}, Agreed: agreed("1.1", 2)}
+	dev := Environment{Name: "dev", Fleet: fleet(at("1.1")), Agreed: agreed("1.1", 2)}
 	q := Question{
 		First: dev, Source: dev,
-		Into: Environment{Name: "staging", Targets: []Target{at("1.0")}, Agreed: agreed("1.0", 1), Intent: &notify},
+		Into: Environment{Name: "staging", Fleet: fleet(at("1.0")), Agreed: agreed("1.0", 1), Intent: &notify},
 	}
 	for _, e := range edit {
 		e(&q)
@@ -76,7 +79,7 @@ func with(entries ...Entry) func(*Question) {
 // fromStaging makes the question about prod: staging agreed on a revision, dev on another.
 func fromStaging(revision string, entries ...Entry) func(*Question) {
 	return func(q *Question) {
-		q.Source = Environment{Name: "staging", Targets: []Target{at(revision)}, Agreed: agreed(revision, 7), Ledger: NewLedger(entries, 0)}
+		q.Source = Environment{Name: "staging", Fleet: fleet(at(revision)), Agreed: agreed(revision, 7), Ledger: NewLedger(entries, 0)}
 		q.Into.Name = "prod"
 	}
 }
@@ -196,7 +199,9 @@ func TestObserve(t *testing.T) {
 		"an upgrade begins":       {[]Target{{Fresh: true, Progressing: true, Revision: "1.0"}}, soak.Progressing},
 		"stale and worked on":     {[]Target{working, stale("1.1")}, soak.Unobserved},
 	} {
-		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(Observe(tc.targets, "1.1")).To(Equal(tc.want)) })
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(fleet(tc.targets...).Observe("1.1", soak.Unready)).To(Equal(tc.want))
+		})
 	}
 }
 
@@ -218,7 +223,7 @@ func TestRecord(t *testing.T) {
 		"status lost, revision passed": {nil, []Target{at("1.2")}, []Entry{entry(1, "1.0", 4, ""), entry(2, "1.1", 5, "")}, agreed("1.2", 6)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(Record(tc.last, tc.targets, tc.outbound)).To(Equal(tc.want))
+			NewWithT(t).Expect(Record(tc.last, fleet(tc.targets...), tc.outbound)).To(Equal(tc.want))
 		})
 	}
 }

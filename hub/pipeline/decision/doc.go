@@ -9,7 +9,7 @@
 // read in one sitting. A test of this package prints them as docs/promotion-life.md.
 //
 // input.go makes the arguments of the tables from the hub's objects: QuestionOf,
-// TargetsOf, LedgerOf. The reconcilers and the explanations both use it, so an
+// FleetOf, LedgerOf. The reconcilers and the explanations both use it, so an
 // explanation cannot differ from the decision.
 //
 // # Contract

@@ -12,19 +12,19 @@ import (
 )
 
 // QuestionOf returns the question whether a Promotion into environment i of a Pipeline
-// is due; i is at least 1. targets holds the targets of each environment, in the order
+// is due; i is at least 1. fleets holds the targets of each environment, in the order
 // of the spec. promotions are those of all Pipelines of the name, into any environment:
 // also those of a former Pipeline that was deleted (Line).
 //
 // The reconciler passes the targets that it observes now, an explanation passes those of
-// the status (TargetsOf). All else is read from the Pipeline here, so both decide by the
+// the status (FleetOf). All else is read from the Pipeline here, so both decide by the
 // same rules.
-func QuestionOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capstanv1.Promotion, i int) Question {
+func QuestionOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstanv1.Promotion, i int) Question {
 	q := Question{
 		Suspended: p.Spec.Suspend,
-		First:     environmentOf(p, targets, promotions, 0),
-		Source:    environmentOf(p, targets, promotions, i-1),
-		Into:      environmentOf(p, targets, promotions, i),
+		First:     environmentOf(p, fleets, promotions, 0),
+		Source:    environmentOf(p, fleets, promotions, i-1),
+		Into:      environmentOf(p, fleets, promotions, i),
 	}
 	q.SameOrigin = sameOrigin(p, promotions, q)
 	q.HeldBefore = heldBefore(p, promotions, q)
@@ -61,9 +61,9 @@ func Verifies(p *pipelinesv1.Pipeline, i int) bool {
 	return i > 0 && p.VerificationFor(env) != nil && p.PromotionFor(env) != nil
 }
 
-func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []capstanv1.Promotion, i int) Environment {
+func environmentOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstanv1.Promotion, i int) Environment {
 	env := &p.Spec.Environments[i]
-	e := Environment{Name: env.Name, Targets: targets[i], Verified: Verifies(p, i)}
+	e := Environment{Name: env.Name, Fleet: fleets[i], Verified: Verifies(p, i)}
 	if promotion := p.PromotionFor(env); promotion != nil {
 		e.Intent = &Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
 	}
@@ -75,20 +75,52 @@ func environmentOf(p *pipelinesv1.Pipeline, targets [][]Target, promotions []cap
 	return e
 }
 
-// TargetsOf returns the targets of an environment as Pipeline.status shows them: one for
-// each target of the spec, in its order. status may be nil.
+// FleetsOf returns the targets of all environments of a Pipeline as its status shows them.
+func FleetsOf(p *pipelinesv1.Pipeline) []Fleet {
+	all := make([]Fleet, len(p.Spec.Environments))
+	for i := range all {
+		all[i] = FleetOf(p, i)
+	}
+	return all
+}
+
+// FleetOf returns the targets of environment i of a Pipeline as its status shows them: one for each target of the
+// spec, in its order, or, if they are a fleet, those that the status lists, and then those that it only counts.
 //
-// A target that the status does not show yet is not fresh.
-func TargetsOf(env *pipelinesv1.Environment, status *pipelinesv1.EnvironmentStatus) []Target {
-	targets := make([]Target, len(env.Targets))
-	if status == nil {
-		return targets
+// A target that the status does not show is not fresh.
+func FleetOf(p *pipelinesv1.Pipeline, i int) Fleet {
+	env := &p.Spec.Environments[i]
+	status := p.Status.Environments[env.Name]
+	f := Fleet{Targets: make([]Target, len(env.Targets)), Quorum: QuorumFor(p, i)}
+	switch {
+	case status == nil:
+		return f
+	case !env.IsFleet():
+		for j := range f.Targets[:min(len(f.Targets), len(status.Targets))] {
+			f.Targets[j] = targetOf(&status.Targets[j])
+		}
+		return f
+	case status.Fleet == nil: // It was no fleet before.
+		f.Unknown = true
+		return f
 	}
-	for j := range targets[:min(len(targets), len(status.Targets))] {
-		s := &status.Targets[j]
-		targets[j] = Target{Fresh: s.Fresh(), Ready: s.Ready, Progressing: s.Progressing, Revision: s.Revision}
+	f.Targets = make([]Target, max(int(status.Fleet.Targets), len(status.Targets)))
+	listed := 0
+	for j := range status.Targets {
+		f.Targets[j] = targetOf(&status.Targets[j])
+		if f.Targets[j].runs(status.Fleet.Revision) && !f.Targets[j].Standing.LeftOut() {
+			listed++
+		}
 	}
-	return targets
+	for j := range min(max(int(status.Fleet.Ready)-listed, 0), len(f.Targets)-len(status.Targets)) {
+		f.Targets[len(status.Targets)+j] = Target{Fresh: true, Ready: true, Revision: status.Fleet.Revision}
+	}
+	f.Unknown = status.Fleet.Required > status.Fleet.Targets
+	return f
+}
+
+func targetOf(s *pipelinesv1.TargetStatus) Target {
+	return Target{Fresh: s.Fresh(), Ready: s.Ready, Progressing: s.Progressing, Revision: s.Revision, Standing: s.Standing}
 }
 
 // Line says which promotions are the history of a Pipeline: its own, which have its UID,

@@ -11,7 +11,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-func TestTargetsOf(t *testing.T) {
+func TestFleetOf(t *testing.T) {
 	seen := &metav1.Time{Time: time.Unix(1, 0)}
 	two := &pipelinesv1.Environment{Name: "prod", Targets: []pipelinesv1.Target{{Namespace: "a"}, {Namespace: "b"}}}
 	one := &pipelinesv1.Environment{Name: "prod", Targets: two.Targets[:1]}
@@ -33,11 +33,11 @@ func TestTargetsOf(t *testing.T) {
 		"removed from the spec since":          {one, []pipelinesv1.TargetStatus{{Ready: true, Revision: "1.0"}, {Revision: "0.9"}}, []Target{at("1.0")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var status *pipelinesv1.EnvironmentStatus
+			p := &pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{Environments: []pipelinesv1.Environment{*tc.env}}}
 			if tc.status != nil {
-				status = &pipelinesv1.EnvironmentStatus{Targets: tc.status}
+				p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{"prod": {Targets: tc.status}}
 			}
-			NewWithT(t).Expect(TargetsOf(tc.env, status)).To(Equal(tc.want))
+			NewWithT(t).Expect(FleetOf(p, 0)).To(Equal(fleet(tc.want...)))
 		})
 	}
 }
@@ -67,12 +67,12 @@ func TestQuestionOf(t *testing.T) {
 		}
 		return p
 	}
-	targets := [][]Target{{at("1.1")}, {at("1.1")}, {at("1.0")}}
+	fleets := []Fleet{fleet(at("1.1")), fleet(at("1.1")), fleet(at("1.0"))}
 	all := []capstanv1.Promotion{promotionInto("staging", "dev", 3, 2, "1.1"), promotionInto("prod", "staging", 1, 4, "1.0")}
-	dev := Environment{Name: "dev", Targets: targets[0], Agreed: agreed("1.1", 2), Ledger: NewLedger(nil, 0)}
+	dev := Environment{Name: "dev", Fleet: fleets[0], Agreed: agreed("1.1", 2), Ledger: NewLedger(nil, 0)}
 	dev.Intent = &notify
-	staging := Environment{Name: "staging", Targets: targets[1], Agreed: agreed("1.1", 5), Intent: &notify, Ledger: NewLedger([]Entry{EntryOf(&all[0])}, 4)}
-	prod := Environment{Name: "prod", Targets: targets[2], Intent: &notify, Ledger: NewLedger([]Entry{EntryOf(&all[1])}, 0)}
+	staging := Environment{Name: "staging", Fleet: fleets[1], Agreed: agreed("1.1", 5), Intent: &notify, Ledger: NewLedger([]Entry{EntryOf(&all[0])}, 4)}
+	prod := Environment{Name: "prod", Fleet: fleets[2], Intent: &notify, Ledger: NewLedger([]Entry{EntryOf(&all[1])}, 0)}
 	for name, tc := range map[string]struct {
 		p    *pipelinesv1.Pipeline
 		i    int
@@ -91,7 +91,7 @@ func TestQuestionOf(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(QuestionOf(tc.p, targets, all, tc.i)).To(Equal(tc.want))
+			NewWithT(t).Expect(QuestionOf(tc.p, fleets, all, tc.i)).To(Equal(tc.want))
 		})
 	}
 }
@@ -226,7 +226,7 @@ func TestSameOrigin(t *testing.T) {
 				p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env})
 				p.Status.Environments[env] = &pipelinesv1.EnvironmentStatus{Agreed: tc.agreed[env]}
 			}
-			q := QuestionOf(p, make([][]Target, len(tc.line)), tc.all, len(tc.line)-1)
+			q := QuestionOf(p, make([]Fleet, len(tc.line)), tc.all, len(tc.line)-1)
 			NewWithT(t).Expect(q.SameOrigin).To(Equal(tc.want))
 		})
 	}
@@ -274,7 +274,7 @@ func TestHeldBefore(t *testing.T) {
 				p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env})
 				p.Status.Environments[env] = &pipelinesv1.EnvironmentStatus{Agreed: tc.agreed[env]}
 			}
-			q := QuestionOf(p, make([][]Target, len(tc.line)), tc.all, len(tc.line)-1)
+			q := QuestionOf(p, make([]Fleet, len(tc.line)), tc.all, len(tc.line)-1)
 			NewWithT(t).Expect(q.HeldBefore).To(Equal(tc.want))
 		})
 	}
@@ -352,9 +352,9 @@ func TestAhead(t *testing.T) {
 				p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env})
 			}
 			g := NewWithT(t)
-			g.Expect(QuestionOf(p, make([][]Target, 3), tc.all, 2).Ahead).To(Equal(tc.want))
+			g.Expect(QuestionOf(p, make([]Fleet, 3), tc.all, 2).Ahead).To(Equal(tc.want))
 			p.Status.Environments["dev"].Agreed = agreed("1.0", 3)
-			g.Expect(QuestionOf(p, make([][]Target, 3), tc.all, 2).Ahead).To(BeFalse(), "the first environment runs the candidate")
+			g.Expect(QuestionOf(p, make([]Fleet, 3), tc.all, 2).Ahead).To(BeFalse(), "the first environment runs the candidate")
 		})
 	}
 }

@@ -139,7 +139,7 @@ func running(q Question) (string, *Entry) {
 	if last != nil && !last.Phase.Finished() {
 		return last.Revision, last
 	}
-	runs, ok := Agree(q.Into.Targets)
+	runs, ok := q.Into.Agree()
 	switch {
 	case ok && (last == nil || !revision.Same(last.Revision, runs)):
 		return runs, last // It was changed outside the pipeline.

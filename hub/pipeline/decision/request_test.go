@@ -304,8 +304,8 @@ func TestResolve(t *testing.T) {
 func TestRecordKeepsHolds(t *testing.T) {
 	g := NewWithT(t)
 	hold := requested(3, "1.0", 9, capstanv1.PhaseSucceeded)
-	g.Expect(Record(nil, []Target{at("1.5")}, []Entry{entry(2, "1.1", 5, capstanv1.PhaseSucceeded), hold})).To(Equal(agreed("1.5", 9)), "not above the hold")
-	g.Expect(Record(agreed("1.5", 9), []Target{at("1.6")}, []Entry{hold})).To(Equal(agreed("1.6", 10)))
+	g.Expect(Record(nil, fleet(at("1.5")), []Entry{entry(2, "1.1", 5, capstanv1.PhaseSucceeded), hold})).To(Equal(agreed("1.5", 9)), "not above the hold")
+	g.Expect(Record(agreed("1.5", 9), fleet(at("1.6")), []Entry{hold})).To(Equal(agreed("1.6", 10)))
 }
 
 // What an environment says about a revision does not depend on what was promoted into it later.

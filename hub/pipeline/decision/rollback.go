@@ -73,7 +73,7 @@ func Rollback(q Question) (to *Entry, why string) {
 		return nil, "" // One that fails is not rolled back: the revision before it failed, too.
 	}
 	to = q.RollbackTo
-	if runs, ok := Agree(q.Into.Targets); ok && !revision.Same(runs, n.Revision) && (to == nil || !revision.Same(runs, to.Revision)) {
+	if runs, ok := q.Into.Agree(); ok && !revision.Same(runs, n.Revision) && (to == nil || !revision.Same(runs, to.Revision)) {
 		return nil, "" // The environment was changed since.
 	}
 	switch {

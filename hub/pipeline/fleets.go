@@ -1,0 +1,250 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/revision"
+	"github.com/capstan-hub/capstan/internal/truncate"
+)
+
+// fleets are the targets of fleets that this process has seen. A later process continues with the standings that the
+// status has.
+//
+// Locking: one worker at a time uses the fleets of a Pipeline.
+type fleets struct {
+	// mu guards lockedOf, for field access only.
+	mu       sync.Mutex
+	lockedOf map[types.NamespacedName]fleetsOf
+}
+
+// fleetsOf are the fleets of one Pipeline, by environment.
+type fleetsOf struct {
+	uid     types.UID
+	members map[string]map[targetKey]member
+}
+
+// member is a target of a fleet.
+type member struct {
+	decision.Member
+	// unobserved is since when this process cannot observe it; zero if it can.
+	unobserved time.Time
+}
+
+func (f *fleets) ofPipeline(key types.NamespacedName, uid types.UID) map[string]map[targetKey]member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if of := f.lockedOf[key]; of.uid == uid {
+		return of.members
+	}
+	return nil
+}
+
+func (f *fleets) set(key types.NamespacedName, uid types.UID, members map[string]map[targetKey]member) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(members) == 0 {
+		delete(f.lockedOf, key)
+		return
+	}
+	if f.lockedOf == nil {
+		f.lockedOf = map[types.NamespacedName]fleetsOf{}
+	}
+	f.lockedOf[key] = fleetsOf{uid: uid, members: members}
+}
+
+func (f *fleets) forget(key types.NamespacedName) { f.set(key, "", nil) }
+
+// stand gives the targets of fleets their standings, and returns the time until one of them changes if nothing else
+// does; 0 if none will.
+//
+// A target is lost after this process could not observe it for so long: the time before, and of a clock that is set,
+// does not count. Joining ends by the time of the clock, at most, so that a restart does not prolong it.
+func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next time.Duration) {
+	key, now := client.ObjectKeyFromObject(p), r.Clock.Now()
+	before, members := r.fleets.ofPipeline(key, p.UID), map[string]map[targetKey]member{}
+	for i := range p.Spec.Environments {
+		env := &p.Spec.Environments[i]
+		if !env.IsFleet() {
+			continue
+		}
+		status := p.Status.Environments[env.Name]
+		last, rules, agreed := lastOf(p, status), decision.QuorumFor(p, i), ""
+		if status != nil && status.Agreed != nil {
+			agreed = status.Agreed.Revision
+		}
+		members[env.Name] = make(map[targetKey]member, len(seen[i]))
+		for j := range seen[i] {
+			s, t := &seen[i][j], keyOf(p, &env.Targets[j])
+			m, known := before[env.Name][t]
+			if !known {
+				m.Member = last.member(t)
+			}
+			switch {
+			case s.target.Fresh:
+				m.unobserved = time.Time{}
+			case m.unobserved.IsZero():
+				m.unobserved = now
+			}
+			var left time.Duration
+			m.Member, left = rules.Stand(m.Member, s.target, agreed, m.unobserved, now)
+			members[env.Name][t] = m
+			s.standing, s.since = m.Standing, m.Since
+			next = sooner(next, left)
+		}
+	}
+	r.fleets.set(key, p.UID, members)
+	return next
+}
+
+// shown are the targets of a fleet that a status lists.
+type shown struct {
+	targets map[targetKey]*pipelinesv1.TargetStatus
+	// complete: it lists all of them, and the environment has agreed on a revision.
+	complete bool
+}
+
+func lastOf(p *pipelinesv1.Pipeline, status *pipelinesv1.EnvironmentStatus) shown {
+	if status == nil {
+		return shown{}
+	}
+	s := shown{targets: make(map[targetKey]*pipelinesv1.TargetStatus, len(status.Targets))}
+	for j := range status.Targets {
+		t := &status.Targets[j]
+		s.targets[keyOf(p, &pipelinesv1.Target{Namespace: t.Namespace, ClusterRef: t.ClusterAppRef.ClusterRef})] = t
+	}
+	s.complete = status.Agreed != nil && status.Fleet != nil && int(status.Fleet.Targets) == len(status.Targets)
+	return s
+}
+
+// member returns what the status says about a target. If it does not list all of them, a target that it does not list
+// was there: it counts, which is the safe side.
+func (s shown) member(t targetKey) decision.Member {
+	of := s.targets[t]
+	switch {
+	case of == nil:
+		return decision.Member{New: s.complete}
+	case of.StandingTime == nil:
+		return decision.Member{}
+	}
+	return decision.Member{Standing: of.Standing, Since: of.StandingTime.Time}
+}
+
+// maxFleetMessage bounds the message of a fleet, in bytes.
+const maxFleetMessage = 1024
+
+// fleetStatus counts the targets of environment i.
+func fleetStatus(p *pipelinesv1.Pipeline, i int, fleet decision.Fleet, seen []observation) *pipelinesv1.FleetStatus {
+	runs, n := fleet.Most()
+	s := &pipelinesv1.FleetStatus{Targets: int32(len(seen)), Revision: runs, Ready: int32(n), Required: int32(fleet.Required())}
+	left := map[pipelinesv1.TargetStanding][]string{}
+	for j := range seen {
+		if standing := seen[j].standing; standing != "" {
+			left[standing] = append(left[standing], targetText(p, i, j))
+		}
+	}
+	s.Lost, s.Joining = int32(len(left[pipelinesv1.TargetLost])), int32(len(left[pipelinesv1.TargetJoining]))
+	var all []string
+	switch unobserved := fleet.Unobserved(); {
+	case fleet.Unknown:
+		all = append(all, "it is not known which clusters are selected")
+	case fleet.Quorum.Err() != nil || len(seen) == 0:
+	case int(s.Lost) > fleet.Quorum.MayBeLost(len(seen)):
+		all = append(all, fmt.Sprintf("%d of %d targets are lost, and %d may be: the hub may be cut off from them", s.Lost, s.Targets, fleet.Quorum.MayBeLost(len(seen))))
+	case n >= fleet.Required():
+	case !fleet.Fresh():
+		all = append(all, fmt.Sprintf("%d of %d targets cannot be observed: the hub may be cut off from them", unobserved, s.Targets))
+	case n == 0:
+		all = append(all, fmt.Sprintf("no target is ready; %d must be", s.Required))
+	default:
+		all = append(all, fmt.Sprintf("%d targets run %s, ready, and %d must", n, runs, s.Required))
+	}
+	for _, standing := range []pipelinesv1.TargetStanding{pipelinesv1.TargetLost, pipelinesv1.TargetJoining, pipelinesv1.TargetLate} {
+		if names := left[standing]; len(names) > 0 {
+			all = append(all, strings.ToLower(string(standing))+": "+shorten(names))
+		}
+	}
+	s.Message = truncate.Bytes(strings.Join(all, "; "), maxFleetMessage)
+	return s
+}
+
+// listed returns the targets that a status lists. If there are more than it may have, those that do not run the
+// revision of the fleet are first.
+func listed(all []pipelinesv1.TargetStatus, fleet *pipelinesv1.FleetStatus) []pipelinesv1.TargetStatus {
+	if len(all) <= pipelinesv1.MaxShownTargets {
+		return all
+	}
+	inLine := func(t pipelinesv1.TargetStatus) bool {
+		return t.Standing == "" && t.Ready && t.Fresh() && revision.Same(t.Revision, fleet.Revision)
+	}
+	slices.SortStableFunc(all, func(a, b pipelinesv1.TargetStatus) int {
+		switch x, y := inLine(a), inLine(b); {
+		case x == y:
+			return 0
+		case y:
+			return -1
+		}
+		return 1
+	})
+	return slices.Clone(all[:pipelinesv1.MaxShownTargets])
+}
+
+// Reasons of Events about the targets of fleets.
+const (
+	ReasonTargetLost     = "TargetLost"
+	ReasonTargetReturned = "TargetReturned"
+	ReasonTargetJoining  = "TargetJoining"
+	ReasonTargetLate     = "TargetLate"
+)
+
+// reportStandings records an Event for the targets of an environment whose standings changed.
+func (r *Reconciler) reportStandings(p *pipelinesv1.Pipeline, before *pipelinesv1.EnvironmentStatus, i int) {
+	env := &p.Spec.Environments[i]
+	after := p.Status.Environments[env.Name]
+	if !env.IsFleet() || before == nil || after == nil {
+		return
+	}
+	was, changed := lastOf(p, before), map[string][]string{}
+	for j := range after.Targets {
+		t := &after.Targets[j]
+		of := pipelinesv1.Target{Namespace: t.Namespace, ClusterRef: t.ClusterAppRef.ClusterRef}
+		var old pipelinesv1.TargetStanding
+		if last := was.targets[keyOf(p, &of)]; last != nil {
+			old = last.Standing
+		}
+		reason := ""
+		switch {
+		case old == t.Standing:
+		case old == pipelinesv1.TargetLost:
+			reason = ReasonTargetReturned
+		case t.Standing == pipelinesv1.TargetLost:
+			reason = ReasonTargetLost
+		case t.Standing == pipelinesv1.TargetJoining:
+			reason = ReasonTargetJoining
+		case t.Standing == pipelinesv1.TargetLate:
+			reason = ReasonTargetLate
+		}
+		if reason != "" {
+			changed[reason] = append(changed[reason], appText(p, &of))
+		}
+	}
+	for _, e := range []struct{ severity, reason, what string }{
+		{corev1.EventTypeWarning, ReasonTargetLost, "cannot be observed any more, and is left out"},
+		{corev1.EventTypeNormal, ReasonTargetReturned, "can be observed again"},
+		{corev1.EventTypeNormal, ReasonTargetJoining, "joins"},
+		{corev1.EventTypeWarning, ReasonTargetLate, "did not run its revision in time, and counts again"},
+	} {
+		if names := changed[e.reason]; len(names) > 0 {
+			r.Recorder.Eventf(p, nil, e.severity, e.reason, "Reconcile", "Environment %q: %s: %s", env.Name, e.what, shorten(names))
+		}
+	}
+}
