@@ -170,6 +170,9 @@ func (s *source) readLocked(ctx context.Context) (*view.Facts, error) {
 	if err := s.cache.List(ctx, &promotions); err != nil {
 		return nil, fmt.Errorf("reading %T: %w", promotions, err)
 	}
+	for i := range pipelines.Items { // The targets of fleets are those that were selected.
+		pipelines.Items[i] = *pipelines.Items[i].Shown()
+	}
 	return &view.Facts{
 		Connections: connections.Items, Pipelines: pipelines.Items, Promotions: promotions.Items, Backends: backends.Items,
 		Events: slices.Collect(maps.Values(s.lockedEvents)),

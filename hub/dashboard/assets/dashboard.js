@@ -67,7 +67,11 @@
     const focus = readFocus(), fresh = {};
     for (const [id, html] of Object.entries(patch.html || {})) {
       const entry = fresh[id] = parse(html), old = byId(id);
-      if (old) old.replaceWith(entry);
+      if (old) {
+        const opened = old.querySelectorAll("details");
+        entry.querySelectorAll("details").forEach((d, i) => { d.open = opened[i] ? opened[i].open : false; });
+        old.replaceWith(entry);
+      }
       entry.classList.add("changed");
       if (entry.dataset.say && (!old || old.dataset.say !== entry.dataset.say)) waiting.set(id, entry.dataset.say);
     }

@@ -144,6 +144,16 @@ func targetMark(seen *pipelinesv1.TargetStatus, stale bool) Mark {
 	return Mark{Warning, "Not ready"}
 }
 
+// standingMark returns the Mark of a target of a fleet that is lost, joins or is late.
+func standingMark(s pipelinesv1.TargetStanding) Mark {
+	switch s {
+	case pipelinesv1.TargetLost, pipelinesv1.TargetLate:
+		return Mark{Warning, string(s)}
+	case pipelinesv1.TargetJoining:
+	}
+	return Mark{Busy, string(s)}
+}
+
 // checkMark returns the Mark of a check. Without a result it neither passes nor fails.
 func checkMark(c *capstanv1.CheckStatus) Mark {
 	switch c.Verdict {
@@ -171,6 +181,6 @@ var heldMark = Mark{Warning, "Held"}
 // Words are the states of the filters, worst first.
 var (
 	connectionWords = []string{"Unreachable", "Auth failed", "Stale", "Unknown", "Degraded", "Connecting", "Ready", "Unused", "Removed"}
-	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
+	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Lost", "Late", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Joining", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
 	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Succeeded", "Superseded"}
 )

@@ -65,6 +65,9 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 	}
 	p := &f.Pipelines[i]
 	head := PipelineHead{Row: f.row(p, f.standings(), scope), Conditions: conditions(p.Status.Conditions)}
+	for i := range head.Cells {
+		head.Cells[i].All = true
+	}
 	f.outOfTurn(p, head.Cells, scope)
 	frame := PipelineFrame{Namespace: namespace, Name: name, App: head.App, All: PromotionsPath + "?" + Query{Search: namespace + "/" + name}.Encode()}
 	for _, c := range head.Cells {
@@ -169,6 +172,12 @@ func lineCell(c Cell, wanted string, byAge []*capstanv1.Promotion, scope Scope) 
 			if t.Mark.Tone == Stale {
 				s.Stale++
 			}
+		}
+	}
+	if f := c.Fleet; f != nil {
+		s.Targets += f.Unlisted
+		if revision.Same(f.Revision, wanted) {
+			s.Running += f.InLine
 		}
 	}
 	for _, p := range byAge {

@@ -30,7 +30,12 @@ type Row struct {
 type Cell struct {
 	// Environment; empty when the Pipeline has none with the column's name.
 	Environment string
-	Targets     []Target
+	// Targets in the order of the spec; those of a fleet, worst first.
+	Targets []Target
+	// Fleet counts the targets if they are a fleet; else nil.
+	Fleet *Members
+	// All is set where all targets of a fleet can be looked at.
+	All bool
 	// Move is the newest promotion into it; nil when it succeeded or was superseded.
 	Move *Move
 	// Newer is the agreed revision of the previous environment, if this environment does
@@ -44,6 +49,27 @@ type Cell struct {
 	// Differ is set when its targets run different revisions.
 	Differ bool
 }
+
+// Members counts the targets of a fleet.
+type Members struct {
+	pipelinesv1.FleetStatus
+	// Unlisted are the targets that the status counts and does not list; InLine of them run the revision, ready.
+	Unlisted, InLine int
+}
+
+// shownOfFleet is how many targets of a fleet a cell shows at once.
+const shownOfFleet = 3
+
+// First returns the targets that the cell shows at once.
+func (c Cell) First() []Target {
+	if c.Fleet == nil {
+		return c.Targets
+	}
+	return c.Targets[:min(len(c.Targets), shownOfFleet)]
+}
+
+// Rest returns the others.
+func (c Cell) Rest() []Target { return c.Targets[len(c.First()):] }
 
 // Held is an environment that is held.
 type Held struct {
@@ -179,6 +205,11 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 		cell.Targets = append(cell.Targets, t.Target)
 	}
 	status := p.Status.Environments[env.Name]
+	if status != nil && status.Fleet != nil {
+		cell.Fleet = membersOf(status)
+		cell.Differ = false // Its message says so.
+		slices.SortStableFunc(cell.Targets, func(a, b Target) int { return worse(a.Mark.Tone, b.Mark.Tone) })
+	}
 	if status != nil && status.Promotion != nil {
 		cell.Move = move(p.Namespace, status, scope)
 	}
@@ -193,6 +224,17 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 		}
 	}
 	return cell
+}
+
+func membersOf(status *pipelinesv1.EnvironmentStatus) *Members {
+	f := &Members{FleetStatus: *status.Fleet, Unlisted: max(0, int(status.Fleet.Targets)-len(status.Targets)), InLine: int(status.Fleet.Ready)}
+	for i := range status.Targets {
+		if t := &status.Targets[i]; t.Ready && t.Fresh() && !t.Standing.LeftOut() && revision.Same(t.Revision, f.Revision) {
+			f.InLine--
+		}
+	}
+	f.InLine = min(max(0, f.InLine), f.Unlisted)
+	return f
 }
 
 // move returns the newest promotion into an environment; nil when it succeeded or was superseded.

@@ -56,6 +56,9 @@ func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen
 	why, stale := f.stale(c, s, seen, visible)
 	t.Mark = targetMark(seen, stale)
 	if seen != nil {
+		if seen.Standing.LeftOut() || seen.Standing != "" && !stale {
+			t.Mark = standingMark(seen.Standing)
+		}
 		t.Revision = seen.Revision
 		t.Note = noteOf(seen)
 		if at := seen.Observed(); at != nil {

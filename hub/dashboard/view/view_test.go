@@ -514,3 +514,47 @@ func TestRollback(t *testing.T) {
 	g.Expect(data[PipelineHead](page, "head")[0].Cells[1].Held).To(BeNil())
 	g.Expect(data[Entry](page, "entries")[0].Origin).To(And(HaveField("Number", int64(2)), HaveField("Revision", "")))
 }
+
+// An environment of hundreds of targets shows counts and the worst of its targets. What a search can find is not lost by
+// that.
+func TestFleetOfHundreds(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	p := &f.Pipelines[0]
+	env, status := &p.Spec.Environments[2], p.Status.Environments["prod"]
+	env.Targets = []pipelinesv1.Target{{Namespace: "shop", Clusters: &pipelinesv1.ClusterSelector{}}}
+	status.Targets = nil
+	for i := range pipelinesv1.MaxShownTargets {
+		one := pipelinesv1.TargetStatus{Namespace: "shop", Ready: true, Revision: "1.0.0", ObservedTime: ago(time.Hour)}
+		one.ClusterAppRef.ClusterRef = &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: fmt.Sprintf("eu-%d", i)}
+		switch i {
+		case 50:
+			one.Ready, one.Revision, one.Reason = false, "0.9.0", "Broken"
+		case 51:
+			one.Stale, one.Standing = true, pipelinesv1.TargetLost
+		case 52:
+			one.Standing, one.Ready = pipelinesv1.TargetJoining, false
+		}
+		status.Targets = append(status.Targets, one)
+	}
+	status.Fleet = &pipelinesv1.FleetStatus{Targets: 400, Ready: 397, Required: 398, Revision: "1.0.0", Lost: 1, Joining: 1, Message: "lost: eu-51"}
+	*p = *p.Shown()
+	f.Pipelines[1].Spec.Environments = nil
+
+	page := Pipelines(f, Everything(), Query{Search: "eu-77"})
+	rows := data[Row](page, "rows")
+	g.Expect(rows).To(HaveLen(1), "a target that is not shown is found")
+	cell := rows[0].Cells[2]
+	var marks []string
+	for _, one := range cell.First() {
+		marks = append(marks, one.Cluster.Name+" "+one.Mark.Word)
+	}
+	g.Expect(marks).To(Equal([]string{"eu-50 Not ready", "eu-51 Lost", "eu-52 Joining"}))
+	g.Expect(cell.Rest()).To(HaveLen(97))
+	g.Expect(cell.All).To(BeFalse())
+	g.Expect(*cell.Fleet).To(And(HaveField("Unlisted", 300), HaveField("InLine", 300)))
+	detail, found := Pipeline(f, Everything(), "apps", "shop")
+	g.Expect(found).To(BeTrue())
+	lines := data[Line](detail, "revisions")
+	g.Expect(lines[0].Cells[2]).To(And(HaveField("Targets", 400), HaveField("Running", 399)), "two of them not ready: lost, and joining")
+}
