@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	testclock "k8s.io/utils/clock/testing"
@@ -459,4 +460,43 @@ func TestConcurrentDemands(t *testing.T) {
 	w.manager.Demand(name, "last")
 	w.reaches("prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
 	w.shows("cluster.prod", capstanv1.ConnectionReady, clusters.ReasonConnected)
+}
+
+// Clusters of the real API server are selected by their labels, and a listener is told when a cluster gets them, loses
+// them or is deleted.
+func TestSelect(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(*clusters.Options) {})
+	prod := labels.SelectorFromSet(labels.Set{"tier": "prod"})
+	namespace := w.newCluster("one").GetNamespace()
+	_, err := w.manager.Select("Cluster", namespace, prod)
+	w.g.Expect(err).To(MatchError(clusters.ErrNotSynced))
+	w.start()
+	w.g.Eventually(func() int { return w.listener.referenceChanges(clusters.SelectionRef("Cluster", namespace)) }).Should(Equal(1), "the Clusters were read")
+	selected := func() []clusters.Ref {
+		all, err := w.manager.Select("Cluster", namespace, prod)
+		w.g.Expect(err).NotTo(HaveOccurred())
+		return all
+	}
+	object := w.newCluster("one")
+	ref := clusters.Ref{Kind: "Cluster", Namespace: namespace, Name: "one"}
+	w.g.Expect(w.hub.Create(t.Context(), object)).To(Succeed())
+	w.g.Eventually(func() int { return w.listener.referenceChanges(ref) }).Should(Equal(1))
+	w.g.Expect(selected()).To(BeEmpty())
+	label := func(value string) {
+		t.Helper()
+		before := w.listener.referenceChanges(ref)
+		w.g.Expect(w.hub.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"tier":`+value+`}}}`)))).To(Succeed())
+		w.g.Eventually(func() int { return w.listener.referenceChanges(ref) }).Should(BeNumerically(">", before))
+	}
+	label(`"prod"`)
+	w.g.Expect(selected()).To(ConsistOf(ref))
+	label("null")
+	w.g.Expect(selected()).To(BeEmpty())
+	label(`"prod"`)
+	w.g.Expect(w.hub.Delete(t.Context(), object)).To(Succeed())
+	w.g.Eventually(selected).Should(BeEmpty())
+	none, err := w.manager.Select("GitopsCluster", namespace, prod)
+	w.g.Expect(err).NotTo(HaveOccurred())
+	w.g.Expect(none).To(BeEmpty())
 }

@@ -300,6 +300,11 @@ func TestExplanations(t *testing.T) {
 			f.failing(pipelinesv1.RollbackPromote)
 			f.outOfTurn(3, "1.0.0", ofTwo, capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "Degraded", CarriedOutTime: before(3 * time.Minute), Message: "a target was not ready"})
 		},
+		"rollback-issued-again-after-an-edit": func(f *Facts) {
+			f.failing(pipelinesv1.RollbackPromote)
+			f.outOfTurn(3, "1.0.0", ofTwo, capstanv1.PromotionStatus{Phase: capstanv1.PhaseFailed, Reason: "InvalidSpec", Message: "the receiver answered 400"})
+			f.Pipeline.Spec.Promotion.Strategy = pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{Type: "gitea", URL: "https://git.example/shop.git"}}
+		},
 		"held-after-a-rollback": func(f *Facts) {
 			f.failing(pipelinesv1.RollbackPromote)
 			f.outOfTurn(3, "1.0.0", ofTwoByAnn, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(3 * time.Minute)})

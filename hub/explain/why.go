@@ -154,6 +154,8 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		return f.ended(i, newest)
 	case decision.CandidateRejected:
 		return also(fmt.Sprintf("%s is not promoted: it is in spec.reject of the Pipeline. Take it off the list to promote it.", q.Source.Agreed.Revision)), nil
+	case decision.Reissued:
+		return fmt.Sprintf("%s is promoted next, with the strategy that was edited; if this stays, check that the hub runs.", verdict.Revision), nil
 	case decision.NotVerified:
 		return fmt.Sprintf("%s runs there and is verified next; if this stays, check that the hub runs.", verdict.Revision), nil
 	case decision.IntentChanged, decision.PromotionRestored, decision.NewRevision:

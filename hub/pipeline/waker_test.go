@@ -5,11 +5,13 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
 )
@@ -64,4 +66,37 @@ func TestHeldPipelinesAreNotWoken(t *testing.T) {
 	clock.SetTime(clock.Now().Add(leastHold))
 	observe(0, "1.2.0")
 	g.Expect(queued()).To(Equal(1), "the hold is over")
+}
+
+// A change of a cluster object wakes the Pipelines that name the cluster, and those that select clusters of its kind.
+func TestReferenceChangedWakesWhoSelects(t *testing.T) {
+	g := NewWithT(t)
+	x := index.New()
+	w := NewWaker(x)
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	g.Expect(w.Start(t.Context(), q)).To(Succeed())
+	woken := func(ref clusters.Ref) []string {
+		w.ReferenceChanged(ref)
+		var all []string
+		for range q.Len() {
+			next, _ := q.Get()
+			all = append(all, next.Name)
+			q.Done(next)
+		}
+		return all
+	}
+	use := func(name, namespace string) {
+		p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+		p.Spec.Environments = []pipelinesv1.Environment{{Name: "prod", Targets: []pipelinesv1.Target{{Clusters: &pipelinesv1.ClusterSelector{Namespace: namespace}}}}}
+		x.SetPipeline(types.NamespacedName{Namespace: "team", Name: name}, index.Use{Refs: selectionRefs(p)})
+	}
+	x.SetPipeline(types.NamespacedName{Namespace: "team", Name: "names"}, index.Use{Refs: []string{"Cluster/team/eu"}})
+	use("own", "")
+	use("other", "fleet")
+	use("all", "*")
+	g.Expect(woken(clusters.Ref{Kind: "Cluster", Namespace: "team", Name: "eu"})).To(ConsistOf("names", "own", "all"))
+	g.Expect(woken(clusters.Ref{Kind: "Cluster", Namespace: "fleet", Name: "us"})).To(ConsistOf("other", "all"))
+	g.Expect(woken(clusters.Ref{Kind: "GitopsCluster", Namespace: "team", Name: "eu"})).To(BeEmpty())
+	g.Expect(woken(clusters.SelectionRef("Cluster", "fleet"))).To(ConsistOf("other", "all"), "the Clusters are known for the first time")
 }
