@@ -277,7 +277,8 @@ func (s stored) withoutNew() stored {
 		known[name] = maps.Clone(status)
 		delete(known[name], "carriedOutTime")
 		delete(known[name], "failure")
-		delete(known[name], "schema") // A default of the CRD.
+		delete(known[name], "schema") // Defaults of the CRD.
+		delete(known[name], "schemaFleets")
 	}
 	return known
 }
