@@ -314,6 +314,10 @@ func (m *Manager) Select(kind, namespace string, selector labels.Selector) ([]Re
 	return m.objects.selected(kind, namespace, selector)
 }
 
+// Labels returns the labels of a cluster object, which must not be changed. The error is ErrNotFound, ErrInvalid or, until the
+// objects of the kind were read, ErrNotSynced.
+func (m *Manager) Labels(ref Ref) (labels.Set, error) { return m.objects.labels(ref) }
+
 // SelfManaged reports whether a cluster holds its own CAPI objects: it has
 // SelfManagedLabel, or is the management cluster. A change is notified by
 // Listener.ReferenceChanged. It does no I/O.

@@ -268,6 +268,14 @@ func (o *objects) selected(kind, namespace string, selector labels.Selector) ([]
 	return all, nil
 }
 
+// labels returns the labels of a cluster object.
+func (o *objects) labels(ref Ref) (labels.Set, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	object, err := o.resolveOneLocked(ref, ref)
+	return object.Labels, err
+}
+
 // credentialSource returns the Secret of a cluster object, and its keys in the order of
 // preference.
 func credentialSource(ref Ref, object clusterObject) (types.NamespacedName, []string, error) {

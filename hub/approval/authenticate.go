@@ -91,6 +91,19 @@ func (s *Server) keys(ctx context.Context, name types.NamespacedName) ([][]byte,
 	return keys, nil
 }
 
+// stageOf returns the stage that a call is about if it names an environment with waves: approvals are for the first one, and a
+// revision is promoted further from the last one. Else it returns the name as it is.
+func stageOf(p *pipelinesv1.Pipeline, target route) string {
+	name := target.environment
+	for i := range p.Spec.Environments {
+		env := &p.Spec.Environments[i]
+		if env.Stage != nil && env.Stage.Environment == target.environment && (target.endpoint == approvalEndpoint && env.Stage.First || target.endpoint == promotionEndpoint && env.Stage.Last) {
+			name = env.Name
+		}
+	}
+	return name
+}
+
 // environment returns the index and the environment of a Pipeline by name; -1 and nil if there
 // is none.
 func environment(p *pipelinesv1.Pipeline, name string) (int, *pipelinesv1.Environment) {

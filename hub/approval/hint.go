@@ -121,6 +121,7 @@ func (s *Server) promoted(ctx context.Context, p *pipelinesv1.Pipeline, into *pi
 	if err := s.Cache.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil || now.UID != p.UID {
 		return "", false, nil // The cache has not seen it.
 	}
+	now = now.Shown()
 	status := now.Status.Environments[into.Name]
 	if status == nil {
 		status = &pipelinesv1.EnvironmentStatus{}

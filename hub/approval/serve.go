@@ -75,6 +75,8 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 		return "", failed(fmt.Errorf("reading Pipeline %s/%s: %w", target.namespace, target.pipeline, err))
 	}
+	p = p.Shown()
+	target.environment = stageOf(p, target)
 	if target.endpoint == approvalEndpoint {
 		return s.approve(ctx, r, p, target, body)
 	}

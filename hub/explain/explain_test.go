@@ -109,6 +109,40 @@ func (f *Facts) failing(mode pipelinesv1.RollbackMode) {
 	f.at("staging", "1.1.0", 2)
 }
 
+// waves makes prod a fleet in waves, in which 1.1.0 has arrived in the canary, and is promoted into the first batch.
+func (f *Facts) waves() {
+	f.at("dev", "1.1.0", 2)
+	f.at("staging", "1.1.0", 2)
+	env := &f.Pipeline.Spec.Environments[2]
+	env.Targets = []pipelinesv1.Target{{Namespace: "shop", Clusters: &pipelinesv1.ClusterSelector{}}}
+	env.Waves = []pipelinesv1.Wave{{Name: "canary", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"ring": "0"}}, Soak: &pipelinesv1.Soak{For: "1h"}}, {Name: "rest", Batches: 3}}
+	for i, stage := range []string{"canary", "rest-1", "rest-2", "rest-3"} {
+		revision := "1.0.0"
+		if stage == "canary" {
+			revision = "1.1.0"
+		}
+		status := &pipelinesv1.EnvironmentStatus{
+			Agreed: &pipelinesv1.AgreedRevision{Revision: revision, Sequence: 2},
+			Fleet:  &pipelinesv1.FleetStatus{Targets: 1, Revision: revision, Ready: 1, Required: 1},
+			Targets: []pipelinesv1.TargetStatus{{
+				ClusterAppRef: pipelinesv1.ClusterAppReference{ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: fmt.Sprintf("eu-%d", i)}},
+				Namespace:     "shop", Ready: true, Revision: revision,
+			}},
+		}
+		f.Pipeline.Status.Environments[pipelinesv1.StageName("prod", stage)] = status
+	}
+	f.Pipeline.Status.Environments["prod"] = &pipelinesv1.EnvironmentStatus{Fleet: &pipelinesv1.FleetStatus{Targets: 4, Ready: 1, Required: 4, Revision: "1.1.0", Message: "1.1.0: canary; 1.0.0: rest-1, rest-2, rest-3"}}
+	add := func(stage, source string, number int64, status capstanv1.PromotionStatus) {
+		p := f.promoting(status)
+		p.Name, p.Spec.Environment, p.Spec.Source.Environment, p.Spec.Number = "shop-prod-"+stage+"-1", pipelinesv1.StageName("prod", stage), source, number
+		p.Spec.Wave = &capstanv1.PromotionWave{Environment: "prod", Name: stage}
+	}
+	add("canary", "staging", 1, capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, CarriedOutTime: before(4 * time.Minute)})
+	add("rest-1", "prod/canary", 1, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingGates, Gates: []capstanv1.GateStatus{{
+		Name: "soak", Type: capstanv1.SoakGate, State: capstanv1.GateClosed, Message: "healthy for 20m of 1h",
+	}}})
+}
+
 func byAnn(s *capstanv1.PromotionSpec) {
 	s.Request = &capstanv1.RequestReference{Name: "back", UID: "r", By: "ann", Reason: "incident 4711"}
 }
@@ -369,6 +403,21 @@ func TestExplanations(t *testing.T) {
 		},
 		"no-targets": func(f *Facts) {
 			f.Pipeline.Spec.Environments[1].Targets, f.Pipeline.Status.Environments["staging"].Targets = nil, nil
+		},
+		"waves": func(f *Facts) { f.waves() },
+		"waves-with-a-late-cluster": func(f *Facts) {
+			f.waves()
+			p := f.Promotions[0]
+			late := f.target("prod/canary", 0)
+			late.Standing, late.Revision = pipelinesv1.TargetLate, "1.0.0"
+			late.StandingTime = before(time.Minute)
+			f.Promotions = append(f.Promotions[:0:0], p)
+			f.Promotions[0].Spec.Wave.Clusters = []string{"fleet/other"}
+			f.Pipeline.Status.Environments["prod/canary"].Fleet = &pipelinesv1.FleetStatus{Targets: 1, Revision: "1.0.0", Ready: 1, Required: 1, Message: "late: shop/web in Cluster/fleet/eu-0"}
+		},
+		"waves-not-observed-yet": func(f *Facts) {
+			f.waves()
+			f.Pipeline.Status = pipelinesv1.PipelineStatus{Schema: pipelinesv1.StatusSchema, SchemaFleets: pipelinesv1.StatusSchemaFleets, ObservedGeneration: -1}
 		},
 		"long-names": func(f *Facts) {
 			f.Pipeline.Spec.Environments[1].Name = strings.Repeat("Prod-EU/überall ", 6)

@@ -96,7 +96,11 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		}
 	}
 	q := f.question(i)
-	switch verdict := decision.Decide(q); verdict.Reason {
+	verdict := decision.Decide(q)
+	if coming := f.coming(i); coming != "" && !verdict.Create && verdict.Reason != decision.Suspended && q.Source.Agreed != nil && runsCandidate(q) {
+		return also(fmt.Sprintf("%s follows when %q runs it: the waves follow each other.", coming, source)), nil
+	}
+	switch verdict.Reason {
 	case decision.Suspended:
 		return also(suspended(q)), nil
 	case decision.NoPromotion:
@@ -154,6 +158,8 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		return f.ended(i, newest)
 	case decision.CandidateRejected:
 		return also(fmt.Sprintf("%s is not promoted: it is in spec.reject of the Pipeline. Take it off the list to promote it.", q.Source.Agreed.Revision)), nil
+	case decision.TargetsJoined:
+		return fmt.Sprintf("%s is promoted next to the clusters that joined the wave; if this stays, check that the hub runs.", verdict.Revision), nil
 	case decision.Reissued:
 		return fmt.Sprintf("%s is promoted next, with the strategy that was edited; if this stays, check that the hub runs.", verdict.Revision), nil
 	case decision.NotVerified:
@@ -171,6 +177,29 @@ func runsCandidate(q decision.Question) bool {
 
 func upToDate(q decision.Question) string {
 	return fmt.Sprintf("nothing to promote: it runs %s, as environment %q does.", q.Source.Agreed.Revision, q.Source.Name)
+}
+
+// coming returns the revision that the first wave of the environment runs and wave i does not get yet, because the wave before it
+// does not run it; empty if there is none.
+func (f *Facts) coming(i int) string {
+	environments := f.Pipeline.Spec.Environments
+	if s := environments[i].Stage; s == nil || s.First {
+		return ""
+	}
+	first := i
+	for !environments[first].Stage.First {
+		first--
+	}
+	agreed := func(i int) string {
+		if s := f.Pipeline.Status.Environments[environments[i].Name]; s != nil && s.Agreed != nil {
+			return s.Agreed.Revision
+		}
+		return ""
+	}
+	if coming := agreed(first); coming != "" && !revision.Same(coming, agreed(i-1)) {
+		return coming
+	}
+	return ""
 }
 
 // suspended explains an environment of a suspended Pipeline: it says what is promoted when

@@ -78,9 +78,10 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 			continue
 		}
 		status := p.Status.Environments[env.Name]
-		last, rules, agreed := lastOf(p, status), decision.QuorumFor(p, i), ""
+		last, rules := lastOf(p, status), decision.QuorumFor(p, i)
+		joined := make([]string, 0, 2)
 		if status != nil && status.Agreed != nil {
-			agreed = status.Agreed.Revision
+			joined = append(joined, status.Agreed.Revision)
 		}
 		members[env.Name] = make(map[targetKey]member, len(seen[i]))
 		for j := range seen[i] {
@@ -95,8 +96,19 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 			case m.unobserved.IsZero():
 				m.unobserved = now
 			}
+			members[env.Name][t] = m
+			if s.standing = m.Standing; m.New {
+				s.standing = pipelinesv1.TargetJoining
+			}
+		}
+		if runs, n := seen.fleet(p, i).Most(); n > 0 { // During a roll-out the environment does not agree on it yet.
+			joined = append(joined, runs)
+		}
+		for j := range seen[i] {
+			s, t := &seen[i][j], keyOf(p, &env.Targets[j])
+			m := members[env.Name][t]
 			var left time.Duration
-			m.Member, left = rules.Stand(m.Member, s.target, agreed, m.unobserved, now)
+			m.Member, left = rules.Stand(m.Member, s.target, joined, m.unobserved, now)
 			members[env.Name][t] = m
 			s.standing, s.since = m.Standing, m.Since
 			next = sooner(next, left)
@@ -177,10 +189,22 @@ func fleetStatus(p *pipelinesv1.Pipeline, i int, fleet decision.Fleet, seen []ob
 	return s
 }
 
-// listed returns the targets that a status lists. If there are more than it may have, those that do not run the
+// shownOf returns how many targets the status of environment i may list. The stages of an environment share what it may.
+func shownOf(p *pipelinesv1.Pipeline, i int) int {
+	if p.Spec.Environments[i].Stage == nil {
+		return pipelinesv1.MaxShownTargets
+	}
+	first := i
+	for !p.Spec.Environments[first].Stage.First {
+		first--
+	}
+	return pipelinesv1.MaxShownTargets / stagesFrom(p, first)
+}
+
+// listed returns the targets that a status lists: so many at most. If there are more, those that do not run the
 // revision of the fleet are first.
-func listed(all []pipelinesv1.TargetStatus, fleet *pipelinesv1.FleetStatus) []pipelinesv1.TargetStatus {
-	if len(all) <= pipelinesv1.MaxShownTargets {
+func listed(all []pipelinesv1.TargetStatus, fleet *pipelinesv1.FleetStatus, most int) []pipelinesv1.TargetStatus {
+	if len(all) <= most {
 		return all
 	}
 	inLine := func(t pipelinesv1.TargetStatus) bool {
@@ -195,7 +219,7 @@ func listed(all []pipelinesv1.TargetStatus, fleet *pipelinesv1.FleetStatus) []pi
 		}
 		return 1
 	})
-	return slices.Clone(all[:pipelinesv1.MaxShownTargets])
+	return slices.Clone(all[:most])
 }
 
 // Reasons of Events about the targets of fleets.

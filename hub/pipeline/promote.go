@@ -194,6 +194,7 @@ func newPromotion(p *pipelinesv1.Pipeline, q decision.Question, v decision.Verdi
 			Pipeline:    capstanv1.PipelineReference{Name: p.Name, UID: p.UID},
 			App:         q.Into.Intent.App,
 			Environment: q.Into.Name,
+			Wave:        waveOf(p, p.Find(q.Into.Name)),
 			Number:      number,
 			Revision:    v.Revision,
 			Source:      capstanv1.PromotionSource{Environment: q.Source.Name, Sequence: v.Sequence},

@@ -51,6 +51,8 @@ type Resolver interface {
 	Resolve(clusters.Ref) (multicluster.ClusterName, error)
 	// Select returns the clusters of a kind in a namespace, or in all, by their labels.
 	Select(kind, namespace string, selector labels.Selector) ([]clusters.Ref, error)
+	// Labels returns the labels of a cluster object.
+	Labels(clusters.Ref) (labels.Set, error)
 	// WaitForObjects waits until the references can be resolved.
 	WaitForObjects(ctx context.Context) error
 }

@@ -21,7 +21,7 @@ import (
 // A first start would create one for each Pipeline, which takes the API server as long as the
 // statuses. Such a cluster has an Event of its own.
 func (r *Reconciler) reportTransitions(ctx context.Context, before, after *pipelinesv1.Pipeline, clusterFault bool) {
-	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition, pipelinesv1.StarvedCondition, pipelinesv1.AppSharedCondition} {
+	for _, kind := range []string{pipelinesv1.ReadyCondition, pipelinesv1.StalledCondition, pipelinesv1.StarvedCondition, pipelinesv1.AppSharedCondition, pipelinesv1.WavesDivergedCondition} {
 		old, now := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
 		if now == nil {
 			if old != nil {

@@ -78,6 +78,9 @@ func (r *Reconciler) refuseElsewhere(ctx context.Context, p *pipelinesv1.Pipelin
 		switch i := slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == env }); {
 		case i < 0:
 			why = fmt.Sprintf("Pipeline %s has no environment %q", p.Name, env)
+			if stages := stagesOf(p, env); len(stages) > 0 {
+				why = fmt.Sprintf("environment %q has waves: name one of %s", env, strings.Join(stages, ", "))
+			}
 		case i == 0:
 			why = fmt.Sprintf("environment %q is the first of Pipeline %s, and nothing is promoted into it", env, p.Name)
 		default:

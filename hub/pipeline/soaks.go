@@ -118,6 +118,7 @@ func (r *Reconciler) storeSoak(ctx context.Context, key types.NamespacedName) er
 	if !p.ServedInFull() {
 		return nil
 	}
+	p = p.Shown()
 	status, now := *p.Status.DeepCopy(), r.Clock.Now()
 	sums := r.soaks.ofPipeline(key, p.UID)
 	for i, wanted := range requiredSoaks(p) {

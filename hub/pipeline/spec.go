@@ -57,16 +57,21 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		env := &p.Spec.Environments[i]
 		switch {
 		case env.Name == "":
-			whole("spec.environments[%d].name is empty: set a name", i)
+			whole("%s.name is empty: set a name", p.Path(i))
 		case seen[env.Name]:
-			whole("spec.environments[%d]: the name %q is used twice; give each environment a different name", i, env.Name)
+			whole("%s: the name %q is used twice; give each environment, and each wave, a different name", p.Path(i), env.Name)
 		}
 		seen[env.Name] = true
 		switch {
 		case len(env.Targets) == 0:
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target, or label the clusters that it is to select", env.Name)})
-		case env.Selects() && len(env.Targets) > pipelinesv1.MaxTargets:
-			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has %d targets, and may have %d: select fewer clusters, or divide them among several Pipelines", env.Name, len(env.Targets), pipelinesv1.MaxTargets)})
+		case targetsOf(p, i) > pipelinesv1.MaxTargets && (env.Selects() || env.Stage != nil):
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has %d targets, and may have %d: select fewer clusters, or divide them among several Pipelines", env.Base(), targetsOf(p, i), pipelinesv1.MaxTargets)})
+		}
+		if s := env.Stage; s != nil {
+			if _, err := waveSelectors(s.Of, p.Path(i)); err != nil {
+				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", s.Environment, err)})
+			}
 		}
 		if err := decision.QuorumFor(p, i).Err(); err != nil {
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q runs no revision: %v", env.Name, err)})
@@ -83,6 +88,9 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 			if env.Verification != nil {
 				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].verification to an environment that is promoted into", env.Name)})
 			}
+			if len(env.Waves) > 0 {
+				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].waves to an environment that is promoted into", env.Name)})
+			}
 			continue
 		}
 		if err := verify.For(p, i).Err(); err != nil {
@@ -92,12 +100,12 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 		}
 		if verification := p.VerificationFor(env); verification != nil {
-			for _, err := range r.unknownEndpoints(p, verification.Checks, pathOf(i, "verification", env.Verification != nil)) {
+			for _, err := range r.unknownEndpoints(p, verification.Checks, pathOf(p, i, "verification", env.Verification != nil)) {
 				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
 			}
 		}
 		if gates := p.GatesFor(env); gates != nil {
-			for _, err := range r.unknownEndpoints(p, gates.Checks, pathOf(i, "gates", env.Gates != nil)) {
+			for _, err := range r.unknownEndpoints(p, gates.Checks, pathOf(p, i, "gates", env.Gates != nil)) {
 				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing but a rollback is promoted into environment %q: %v", env.Name, err), gates: true})
 			}
 		}
@@ -136,9 +144,9 @@ func (r *Reconciler) unknownEndpoints(p *pipelinesv1.Pipeline, checks []pipeline
 }
 
 // pathOf returns the path of a part of the spec that an environment may have as its own.
-func pathOf(i int, part string, own bool) string {
+func pathOf(p *pipelinesv1.Pipeline, i int, part string, own bool) string {
 	if own {
-		return fmt.Sprintf("spec.environments[%d].%s", i, part)
+		return p.Path(i) + "." + part
 	}
 	return "spec." + part
 }

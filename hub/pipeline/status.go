@@ -54,6 +54,7 @@ func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotio
 	} else {
 		meta.RemoveStatusCondition(&status.Conditions, pipelinesv1.AppSharedCondition)
 	}
+	setOrRemove(&status.Conditions, pipelinesv1.WavesDivergedCondition, diverged(p, seen, promotions), set)
 	if c := starved(p, promotions); c != nil && !concernsAll(found) {
 		set(*c)
 	} else {
@@ -96,7 +97,7 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 		}
 		if env.IsFleet() {
 			status.Fleet = fleetStatus(p, i, fleets[i], seen[i])
-			status.Targets = listed(status.Targets, status.Fleet)
+			status.Targets = listed(status.Targets, status.Fleet, shownOf(p, i))
 		}
 		status.LastPromotion = decision.LedgerOf(decision.LineOf(p), promotions, env.Name, last.LastPromotion).Highest()
 		if newest := decision.NewestOf(p.UID, promotions, env.Name); newest != nil {
@@ -113,6 +114,7 @@ func (r *Reconciler) environments(p *pipelinesv1.Pipeline, seen observations, pr
 		}
 		all[env.Name] = status
 	}
+	addWhole(p, all)
 	return all
 }
 

@@ -37,6 +37,7 @@ func (fleet) Resolve(r clusters.Ref) (multicluster.ClusterName, error) {
 }
 
 func (fleet) Select(string, string, labels.Selector) ([]clusters.Ref, error) { return nil, nil }
+func (fleet) Labels(clusters.Ref) (labels.Set, error)                        { return nil, clusters.ErrNotFound }
 
 func (fleet) WaitForObjects(context.Context) error { return nil }
 

@@ -56,7 +56,13 @@ func (s observations) fleet(p *pipelinesv1.Pipeline, i int) decision.Fleet {
 		f.Targets[j] = s[i][j].target
 		f.Targets[j].Standing = s[i][j].standing
 	}
-	f.Unknown = slices.ContainsFunc(p.Spec.Environments[i].Targets, func(t pipelinesv1.Target) bool { return selects(&t) })
+	env := &p.Spec.Environments[i]
+	f.Unknown = env.Stage != nil && env.Stage.Unknown || slices.ContainsFunc(env.Targets, func(t pipelinesv1.Target) bool { return selects(&t) })
+	if env.Stage != nil {
+		for j := range env.Targets {
+			f.Targets[j].Cluster = memberOf(reference(p, &env.Targets[j]))
+		}
+	}
 	return f
 }
 
@@ -81,7 +87,7 @@ type place struct {
 
 // places are those of all targets, by environment, with the demand for them.
 type places struct {
-	// pipeline has the clusters that the Pipeline selects.
+	// pipeline has the clusters that the Pipeline selects, in their stages.
 	pipeline *pipelinesv1.Pipeline
 	all      [][]place
 	use      index.Use
@@ -93,7 +99,7 @@ type places struct {
 // locate finds the applications of the Pipeline's targets, in the clusters that they name or select.
 func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
 	selections := selectionRefs(p)
-	p = r.withSelected(p)
+	p = r.inStages(r.withSelected(p))
 	kind, kindErr := appKind(p)
 	blocked := concernsAll(r.problems(p))
 
@@ -139,7 +145,8 @@ func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
 }
 
 // observe passes the Pipeline's demand to the index and the watchers, and reads the
-// observations of its targets from the index. It returns the Pipeline with the clusters that it selects.
+// observations of its targets from the index. It returns the Pipeline with the clusters that it selects, in their
+// stages.
 func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, observations) {
 	at := r.locate(p)
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}

@@ -98,7 +98,8 @@ func lineOf(p *capstanv1.Promotion) decision.Line {
 	return decision.Line{UID: p.Spec.Pipeline.UID, App: p.Spec.App}
 }
 
-// pipelineOf reads the Pipeline of a promotion; nil if none of its name and UID exists.
+// pipelineOf reads the Pipeline of a promotion, with the targets and the stages that its status has; nil if none of its name and
+// UID exists.
 func (*Reconciler) pipelineOf(ctx context.Context, reader client.Reader, p *capstanv1.Promotion) (*pipelinesv1.Pipeline, error) {
 	pipeline := &pipelinesv1.Pipeline{}
 	err := reader.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: p.Spec.Pipeline.Name}, pipeline)
@@ -110,7 +111,7 @@ func (*Reconciler) pipelineOf(ctx context.Context, reader client.Reader, p *caps
 	case pipeline.UID != p.Spec.Pipeline.UID || !pipeline.DeletionTimestamp.IsZero():
 		return nil, nil //nolint:nilnil // None is the answer.
 	}
-	return pipeline, nil
+	return pipeline.Shown(), nil
 }
 
 // secretChanged reads the version of the Secret with which a promotion failed, uncached

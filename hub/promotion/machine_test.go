@@ -357,6 +357,7 @@ func (anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	return ref.ClusterName(), nil
 }
 func (anywhere) Select(string, string, labels.Selector) ([]clusters.Ref, error) { return nil, nil }
+func (anywhere) Labels(clusters.Ref) (labels.Set, error)                        { return nil, clusters.ErrNotFound }
 func (anywhere) WaitForObjects(context.Context) error                           { return nil }
 func (anywhere) SetDemand(string, []watchers.Demand)                            {}
 func (anywhere) SetDemands(map[string][]watchers.Demand)                        {}

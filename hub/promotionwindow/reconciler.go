@@ -179,7 +179,7 @@ func (r *Reconciler) count(ctx context.Context, w *gate.ClusterWindow) (int32, e
 	}
 	var n int32
 	for i := range list.Items {
-		p := &list.Items[i]
+		p := list.Items[i].Shown()
 		for e := 1; e < len(p.Spec.Environments); e++ { // Nothing is promoted into the first.
 			env := &p.Spec.Environments[e]
 			if p.PromotionFor(env) != nil && w.Selects(p, env.Name, namespaces[p.Namespace]) {

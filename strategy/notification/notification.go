@@ -50,6 +50,8 @@ var (
 	KeyEnvironment = key("environment")
 	KeyVersion     = key("version")
 	KeyRevision    = key("revision")
+	// KeyClusters has the clusters of a wave, as namespace/name, separated by commas; only of environments with waves.
+	KeyClusters = key("clusters")
 	// KeyPromotionID has the identity by which a receiver detects a repetition.
 	KeyPromotionID = key("promotion-id")
 	// keyToken makes notification-controller distinguish two promotions of one revision when
@@ -168,7 +170,7 @@ func accepted(response *http.Response, answer string, p *capstanv1.Promotion) er
 // fluxEvent returns the Flux event, equal to the byte for one identity.
 func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 	id := strategy.Identity(p)
-	return &eventv1.Event{
+	sent := &eventv1.Event{
 		InvolvedObject:      involved(p),
 		Severity:            eventv1.EventSeverityInfo,
 		Timestamp:           startTime(p),
@@ -184,6 +186,10 @@ func fluxEvent(p *capstanv1.Promotion) *eventv1.Event {
 			keyToken:       id,
 		},
 	}
+	if p.Spec.Wave != nil {
+		sent.Metadata[KeyClusters] = strings.Join(p.Spec.Wave.Clusters, ",")
+	}
+	return sent
 }
 
 // startTime returns the time of both events: the start of the promotion, not of the attempt, so

@@ -44,6 +44,9 @@ func body(p *capstanv1.Promotion, places []place) string {
 		fmt.Fprintf(&b, "- **From**: %s\n", strings.Join(codes(p.Spec.From.Revisions), ", "))
 	}
 	fmt.Fprintf(&b, "- **Why**: %s\n", why(p))
+	if w := p.Spec.Wave; w != nil && len(w.Clusters) > 0 {
+		fmt.Fprintf(&b, "- **Wave**: %s, %d clusters: %s\n", code(w.Name), len(w.Clusters), strings.Join(shown(w.Clusters, code), ", "))
+	}
 	if p.Spec.From != nil && len(p.Spec.From.Targets) > 0 {
 		fmt.Fprintf(&b, "- **Targets**: %s\n", strings.Join(shown(p.Spec.From.Targets, code), "; "))
 	}

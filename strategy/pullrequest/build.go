@@ -27,7 +27,8 @@ func (e edit) empty() bool { return len(e.files) == 0 }
 
 // edits returns the edits of all manifests at a commit that have the marker.
 func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (edit, error) {
-	marker := manifest.Marker{Namespace: a.p.Namespace, Pipeline: a.p.Spec.Pipeline.Name, Environment: a.p.Spec.Environment}
+	wave := membersOf(a.p)
+	marker := manifest.Marker{Namespace: a.p.Namespace, Pipeline: a.p.Spec.Pipeline.Name, Environment: a.p.Spec.BaseEnvironment(), Selects: wave.selects()}
 	e := edit{files: map[string][]byte{}, before: map[string]gitrepo.Hash{}}
 	marked := false
 	err := c.Manifests(ctx, base, func(f gitrepo.File) error {
@@ -45,6 +46,7 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 			return fmt.Errorf("%s on branch %s: %w", oneLine(f.Path), a.spec.BaseBranch, err)
 		}
 		marked = true
+		wave.note(changes)
 		changes = slices.DeleteFunc(changes, func(c manifest.Change) bool { return c.From == c.To })
 		if len(changes) == 0 || string(edited) == string(f.Content) {
 			return nil
@@ -61,9 +63,12 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 	if err != nil {
 		return edit{}, err
 	}
+	if err := wave.complete(a, marker); err != nil {
+		return edit{}, err
+	}
 	if !marked {
 		return edit{}, fail(ReasonNoMarker, "no YAML file on branch %s of %s has the marker: put the comment # {\"$promotion\": \"%s:%s:%s\"} behind the version to be promoted",
-			a.spec.BaseBranch, a.provider.Repository(), a.p.Namespace, a.p.Spec.Pipeline.Name, oneLine(a.p.Spec.Environment))
+			a.spec.BaseBranch, a.provider.Repository(), a.p.Namespace, a.p.Spec.Pipeline.Name, oneLine(a.p.Spec.BaseEnvironment()))
 	}
 	return e, nil
 }
@@ -88,7 +93,7 @@ func usable(p *capstanv1.Promotion, change manifest.Change) error {
 // tooLarge returns an error for a file over the limit that has the marker. Other large
 // files are skipped.
 func (a *act) tooLarge(c *gitrepo.Clone, f gitrepo.File) error {
-	key := fmt.Sprintf(`"%s:%s:%s"`, a.p.Namespace, a.p.Spec.Pipeline.Name, a.p.Spec.Environment)
+	key := fmt.Sprintf(`"%s:%s:%s"`, a.p.Namespace, a.p.Spec.Pipeline.Name, a.p.Spec.BaseEnvironment())
 	found, err := c.Contains(f, key)
 	if err != nil || !found {
 		return err

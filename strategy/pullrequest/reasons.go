@@ -24,6 +24,7 @@ const (
 	ReasonBranchModified     = failures.ReasonBranchModified
 	ReasonBranchTaken        = failures.ReasonBranchTaken
 	ReasonHostNotAllowed     = failures.ReasonHostNotAllowed
+	ReasonWaveNotSeparable   = failures.ReasonWaveNotSeparable
 	ReasonUnwritableRevision = failures.ReasonUnwritableRevision
 )
 

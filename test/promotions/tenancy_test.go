@@ -31,6 +31,7 @@ func (d *demanded) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	return ref.ClusterName(), nil
 }
 func (*demanded) Select(string, string, labels.Selector) ([]clusters.Ref, error) { return nil, nil }
+func (*demanded) Labels(clusters.Ref) (labels.Set, error)                        { return nil, nil }
 func (*demanded) WaitForObjects(context.Context) error                           { return nil }
 func (d *demanded) SetDemand(_ string, demands []watchers.Demand)                { d.demands = demands }
 

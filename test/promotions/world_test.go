@@ -165,6 +165,12 @@ func (*anywhere) Resolve(ref clusters.Ref) (multicluster.ClusterName, error) {
 	return ref.ClusterName(), nil
 }
 
+func (a *anywhere) Labels(ref clusters.Ref) (labels.Set, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.labels[ref], a.err
+}
+
 func (a *anywhere) Select(kind, namespace string, selector labels.Selector) ([]clusters.Ref, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,7 +195,7 @@ func (*anywhere) SetDemands(map[string][]watchers.Demand) {}
 func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *hubUnder {
 	recorder := events.NewFakeRecorder(1000)
 	pipelines := pipeline.New(pipeline.Options{
-		Client: stripping{c, promotions.NewStripper(w.clock)}, APIReader: c, Clusters: &w.clusters, Watchers: &w.clusters, Index: w.x,
+		Client: stripping{c, promotions.NewStripper(w.clock), w.ns}, APIReader: c, Clusters: &w.clusters, Watchers: &w.clusters, Index: w.x,
 		AppKinds: apps.DefaultKinds(),
 		Recorder: recorder, Clock: w.clock,
 	})
@@ -197,7 +203,7 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 		w:         w,
 		pipelines: pipelines,
 		promotions: promotion.New(promotion.Options{
-			Client: stripping{c, promotions.NewStripper(w.clock)}, APIReader: c, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
+			Client: stripping{c, promotions.NewStripper(w.clock), w.ns}, APIReader: c, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
 			Keep: promotion.DefaultKeep,
 			Strategies: append(w.pulling(c), notification.New(notification.Options{
 				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
@@ -210,6 +216,8 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 type stripping struct {
 	client.Client
 	stripper *promotions.Stripper
+	// ns is the namespace of the world: its clock says nothing about the requests of others.
+	ns string
 }
 
 func (s stripping) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -221,6 +229,9 @@ func (s stripping) Get(ctx context.Context, key client.ObjectKey, o client.Objec
 }
 
 func (s stripping) List(ctx context.Context, o client.ObjectList, options ...client.ListOption) error {
+	if _, ok := o.(*capstanv1.PromotionRequestList); ok {
+		options = append(options, client.InNamespace(s.ns))
+	}
 	err := s.Client.List(ctx, o, options...)
 	if list, ok := o.(*capstanv1.PromotionList); ok && err == nil {
 		for i := range list.Items {

@@ -49,7 +49,7 @@ const AllowedHostsAnnotation = "capstan.dev/allowed-hosts"
 // action. Only approval (once for each run), overrides (one more at a time) and retry (upwards)
 // can be changed.
 //
-// +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from) && has(self.request) == has(oldSelf.request) && (!has(self.request) || self.request == oldSelf.request) && has(self.rollbackOf) == has(oldSelf.rollbackOf) && (!has(self.rollbackOf) || self.rollbackOf == oldSelf.rollbackOf) && has(self.hold) == has(oldSelf.hold) && (!has(self.hold) || self.hold == oldSelf.hold)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
+// +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from) && has(self.request) == has(oldSelf.request) && (!has(self.request) || self.request == oldSelf.request) && has(self.rollbackOf) == has(oldSelf.rollbackOf) && (!has(self.rollbackOf) || self.rollbackOf == oldSelf.rollbackOf) && has(self.hold) == has(oldSelf.hold) && (!has(self.hold) || self.hold == oldSelf.hold) && has(self.wave) == has(oldSelf.wave) && (!has(self.wave) || self.wave == oldSelf.wave)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && (self.approval == oldSelf.approval || self.approval.retry > oldSelf.approval.retry))",message="an approval cannot be changed or removed; set spec.suspend on the Pipeline to stop the promotion"
 // +kubebuilder:validation:XValidation:rule="!has(self.approval) || self.approval.retry <= self.retry",message="approval.retry cannot be higher than retry"
 // +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
@@ -63,9 +63,15 @@ type PromotionSpec struct {
 	// +required
 	App pipelinesv1.LocalAppReference `json:"app"`
 
-	// Environment that the revision is promoted into.
+	// Environment that the revision is promoted into. If it has waves, it is followed by a slash
+	// and the wave, such as prod/canary.
 	// +required
 	Environment string `json:"environment"`
+
+	// Wave of the environment, with its clusters; absent if the environment has no waves. Only the hub
+	// sets it.
+	// +optional
+	Wave *PromotionWave `json:"wave,omitempty"`
 
 	// Number of this promotion among the promotions into the environment. Only the
 	// promotion with the highest number is executed.

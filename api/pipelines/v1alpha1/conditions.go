@@ -18,6 +18,15 @@ const (
 	// AppSharedCondition is True while another Pipeline promotes into an application into
 	// which this one promotes.
 	AppSharedCondition = "AppShared"
+	// WavesDivergedCondition is True while waves of an environment run different revisions because
+	// one of them was rolled back. It is absent otherwise.
+	WavesDivergedCondition = "WavesDiverged"
+)
+
+// Reasons of the WavesDiverged condition.
+const (
+	// WaveRolledBackReason: a wave was rolled back, and an earlier one was not.
+	WaveRolledBackReason = "WaveRolledBack"
 )
 
 // Reasons of the AppShared condition.

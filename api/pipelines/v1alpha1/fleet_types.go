@@ -123,9 +123,9 @@ type FleetStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// IsFleet returns whether the status of an environment has a FleetStatus: a target selects clusters, or it has a quorum.
+// IsFleet returns whether the status of an environment has a FleetStatus: a target selects clusters, or it has a quorum or waves.
 func (e *Environment) IsFleet() bool {
-	if e.Quorum != nil {
+	if e.Quorum != nil || e.Stage != nil || len(e.Waves) > 0 {
 		return true
 	}
 	return e.Selects()
@@ -146,15 +146,16 @@ func (e *Environment) Selects() bool {
 var Selected = &ClusterSelector{}
 
 // Shown returns the Pipeline with the targets that its status lists in place of those of its fleets, in the order of
-// the status. It is the Pipeline itself if it has no fleets.
+// the status, and with the stages that the status has in place of environments with waves. It is the Pipeline itself if it
+// has neither.
 func (p *Pipeline) Shown() *Pipeline {
-	return p.WithTargets(func(env *Environment) ([]Target, bool) {
+	return p.WithStages(p.shownStages).WithTargets(func(env *Environment) ([]Target, bool) {
 		status := p.Status.Environments[env.Name]
 		switch {
 		case !env.IsFleet():
 			return nil, false
 		case status == nil || status.Fleet == nil:
-			return nil, env.Selects()
+			return nil, env.Selects() || env.Stage != nil
 		}
 		targets := make([]Target, len(status.Targets))
 		for j := range status.Targets {
@@ -165,6 +166,23 @@ func (p *Pipeline) Shown() *Pipeline {
 		}
 		return targets, true
 	})
+}
+
+// shownStages returns all targets for each stage that the status has: Shown takes the right ones. If it has none of the
+// environment, all stages are shown: it was not observed yet.
+func (p *Pipeline) shownStages(env *Environment, stages []StageOf) (targets [][]Target, unknown bool) {
+	targets, observed := make([][]Target, len(stages)), false
+	for k, s := range stages {
+		if p.Status.Environments[StageName(env.Name, s.Name)] != nil {
+			targets[k], observed = env.Targets, true
+		}
+	}
+	if !observed && (p.Status.Environments[env.Name] == nil || p.Status.ObservedGeneration < p.Generation) {
+		for k := range targets {
+			targets[k] = env.Targets
+		}
+	}
+	return targets, false
 }
 
 // WithTargets returns the Pipeline with other targets in some environments: those for which the function returns true.

@@ -75,6 +75,18 @@ type Environment struct {
 	// +optional
 	Quorum *Quorum `json:"quorum,omitempty"`
 
+	// Waves are the parts in which the targets get a revision, one after the other. Each has promotions
+	// of its own, whose source is the wave before. An environment named prod with a wave canary
+	// has the stage prod/canary in the status and in Promotions.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	Waves []Wave `json:"waves,omitempty"`
+
+	// Stage is set if it is a part of an environment with waves: in memory only, see WithStages.
+	Stage *Stage `json:"-"`
+
 	// Promotion replaces the whole promotion of the pipeline for promotions into this
 	// environment.
 	// +optional
@@ -224,13 +236,13 @@ type PipelineStatus struct {
 	Schema string `json:"schema,omitempty"`
 
 	// SchemaFleets is set by the CRD itself, as schema is, if the CRD also keeps checks, rollbacks,
-	// quorums and selectors of clusters.
+	// quorums, selectors of clusters and waves.
 	// +optional
 	// +kubebuilder:default=fleets1
 	// +kubebuilder:validation:MaxLength=32
 	SchemaFleets string `json:"schemaFleets,omitempty"`
 
-	// Conditions are Ready, PromotionPending, Stalled, Starved and AppShared.
+	// Conditions are Ready, PromotionPending, Stalled, Starved, AppShared and WavesDiverged.
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
@@ -239,7 +251,8 @@ type PipelineStatus struct {
 	// +optional
 	InFlight string `json:"inFlight,omitempty"`
 
-	// Environments by name.
+	// Environments by name. An environment with waves has one entry for each wave or batch that has
+	// clusters, such as prod/canary, and one that counts the targets of all of them.
 	// +optional
 	Environments map[string]*EnvironmentStatus `json:"environments,omitempty"`
 }

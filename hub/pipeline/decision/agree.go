@@ -20,6 +20,8 @@ type Target struct {
 	Revision string
 	// Standing of the target; empty for none.
 	Standing pipelinesv1.TargetStanding
+	// Cluster of a target of a wave, as namespace/name; empty for the management cluster.
+	Cluster string
 }
 
 // runs returns whether the target runs a revision now, fresh and ready.

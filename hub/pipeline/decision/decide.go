@@ -1,6 +1,8 @@
 package decision
 
 import (
+	"slices"
+
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/internal/revision"
@@ -101,6 +103,7 @@ const (
 	Held                Reason = "Held"
 	NoTargets           Reason = "NoTargets"
 	EnvironmentNotFresh Reason = "EnvironmentNotFresh"
+	TargetsJoined       Reason = "TargetsJoined"
 	UpToDate            Reason = "UpToDate"
 	CandidateRejected   Reason = "RevisionRejected"
 	NotVerified         Reason = "NotVerified"
@@ -173,6 +176,9 @@ var decisionTable = []decisionRow{
 	{EnvironmentNotFresh, "a target of the environment is stale, or more of them than its quorum permits", false,
 		"It is unknown whether the environment already runs the candidate.",
 		func(q Question) bool { return !q.Into.Fresh() }},
+	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is Late, and does not run the candidate, which that promotion brought to the others", true,
+		"The promotion did not change the manifests of that cluster. The new one changes them.",
+		func(q Question) bool { return !q.Rejected && joined(q) }},
 	{UpToDate, "every target of the environment, or its quorum, runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed", false,
 		"There is nothing to do, or to verify.",
 		func(q Question) bool { return runsCandidate(q) && !unverified(q) }},
@@ -206,6 +212,21 @@ var decisionTable = []decisionRow{
 	{NewRevision, "otherwise", true,
 		"The environment does not run the candidate, and no promotion exists for it yet.",
 		func(Question) bool { return true }},
+}
+
+// joined returns whether a cluster joined a wave too late for the newest promotion.
+func joined(q Question) bool {
+	n := newestForCandidate(q)
+	if n == nil || n.Clusters == nil || n.Phase != capstanv1.PhaseSucceeded && n.Phase != capstanv1.PhaseAwaitingRollout {
+		return false
+	}
+	return slices.ContainsFunc(q.Into.Targets, func(t Target) bool {
+		if t.Standing != pipelinesv1.TargetLate || !t.Fresh || t.Cluster == "" || t.runs(q.Source.Agreed.Revision) {
+			return false
+		}
+		_, member := slices.BinarySearch(n.Clusters, t.Cluster)
+		return !member
+	})
 }
 
 // promotable returns whether the source's agreed revision may be promoted further. A fast

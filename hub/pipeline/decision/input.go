@@ -108,6 +108,9 @@ func FleetOf(p *pipelinesv1.Pipeline, i int) Fleet {
 	listed := 0
 	for j := range status.Targets {
 		f.Targets[j] = targetOf(&status.Targets[j])
+		if ref := status.Targets[j].ClusterAppRef.ClusterRef; ref != nil && env.Stage != nil {
+			f.Targets[j].Cluster = ref.Namespace + "/" + ref.Name
+		}
 		if f.Targets[j].runs(status.Fleet.Revision) && !f.Targets[j].Standing.LeftOut() {
 			listed++
 		}

@@ -55,6 +55,8 @@ type Entry struct {
 	RollbackOf int64
 	// Hold is the sequence of the source up to which it keeps other revisions out; 0 for none.
 	Hold int64
+	// Clusters of its wave, as namespace/name, in order; nil if its environment has no waves.
+	Clusters []string
 }
 
 // Rollback returns whether the promotion puts an earlier revision back.
@@ -98,6 +100,9 @@ func EntryOf(p *capstanv1.Promotion) Entry {
 	}
 	if p.Spec.Hold != nil {
 		e.Hold = p.Spec.Hold.UntilSequence
+	}
+	if p.Spec.Wave != nil {
+		e.Clusters = append([]string{}, p.Spec.Wave.Clusters...)
 	}
 	if a := p.Status.Attempt; a != nil && a.Error == "" {
 		e.BusyUntil = a.NextAttemptTime.Time

@@ -3,6 +3,7 @@ package decision
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,8 +41,8 @@ func QuorumFor(p *pipelinesv1.Pipeline, i int) QuorumRules {
 	env := &p.Spec.Environments[i]
 	switch {
 	case env.Quorum != nil:
-		return parseQuorum(env.Quorum, fmt.Sprintf("spec.environments[%d].quorum", i))
-	case env.Selects():
+		return parseQuorum(env.Quorum, p.Path(i)+".quorum")
+	case env.Selects(), env.Stage != nil:
 		return QuorumRules{JoinWithin: defaultJoinWithin}
 	}
 	return QuorumRules{}
@@ -122,11 +123,11 @@ type Member struct {
 }
 
 // Stand returns the standing of a target, and the time until it changes if the target shows nothing else; 0 if it does
-// not. agreed is the revision of the environment; empty if there is none. unobserved is since when the target cannot be
-// observed; it is zero if it can be.
+// not. joined has the revisions with which a target has joined: the one of the environment, and the one that most targets run
+// that count; either may be empty. unobserved is since when the target cannot be observed; it is zero if it can be.
 //
 // A target that can be observed is never lost. One that was lost and can be observed again joins, as a new one does.
-func (r QuorumRules) Stand(was Member, t Target, agreed string, unobserved, now time.Time) (Member, time.Duration) {
+func (r QuorumRules) Stand(was Member, t Target, joined []string, unobserved, now time.Time) (Member, time.Duration) {
 	if !t.Fresh && r.LostAfter > 0 {
 		left := r.LostAfter - now.Sub(unobserved)
 		switch {
@@ -135,7 +136,7 @@ func (r QuorumRules) Stand(was Member, t Target, agreed string, unobserved, now 
 		case left <= 0:
 			return Member{Standing: pipelinesv1.TargetLost, Since: now}, 0
 		}
-		is, joins := r.join(was, t, agreed, now)
+		is, joins := r.join(was, t, joined, now)
 		if joins == 0 || left < joins {
 			joins = left
 		}
@@ -144,16 +145,16 @@ func (r QuorumRules) Stand(was Member, t Target, agreed string, unobserved, now 
 	if was.Standing == pipelinesv1.TargetLost {
 		was = Member{New: true}
 	}
-	return r.join(was, t, agreed, now)
+	return r.join(was, t, joined, now)
 }
 
 // join returns the standing of a target that is not lost.
-func (r QuorumRules) join(was Member, t Target, agreed string, now time.Time) (Member, time.Duration) {
+func (r QuorumRules) join(was Member, t Target, joined []string, now time.Time) (Member, time.Duration) {
 	if was.New || was.Since.After(now) { // In the latter case the clock was set back.
 		was = Member{Standing: pipelinesv1.TargetJoining, Since: now}
 	}
 	switch left := was.Since.Add(r.JoinWithin).Sub(now); {
-	case was.Standing == "" || r.JoinWithin == 0 || agreed != "" && t.runs(agreed):
+	case was.Standing == "" || r.JoinWithin == 0 || slices.ContainsFunc(joined, t.runs):
 		return Member{}, 0
 	case was.Standing == pipelinesv1.TargetLate:
 		return was, 0

@@ -140,7 +140,7 @@ func TestStand(t *testing.T) {
 	joining, late := Member{Standing: pipelinesv1.TargetJoining, Since: now}, Member{Standing: pipelinesv1.TargetLate, Since: now.Add(30 * time.Minute)}
 	expect := func(what string, was Member, of Target, unobserved time.Duration, at time.Duration, is Member, left time.Duration) {
 		t.Helper()
-		member, until := r.Stand(was, of, "1.1", now.Add(unobserved), now.Add(at))
+		member, until := r.Stand(was, of, []string{"1.1"}, now.Add(unobserved), now.Add(at))
 		g.ExpectWithOffset(1, member).To(Equal(is), what)
 		g.ExpectWithOffset(1, until).To(Equal(left), what)
 	}

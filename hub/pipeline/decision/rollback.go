@@ -20,7 +20,7 @@ type RollbackRules struct {
 func RollbackFor(p *pipelinesv1.Pipeline, i int) RollbackRules {
 	env, path := &p.Spec.Environments[i], "spec.rollback"
 	if env.Rollback != nil {
-		path = fmt.Sprintf("spec.environments[%d].rollback", i)
+		path = p.Path(i) + ".rollback"
 	}
 	spec := p.RollbackFor(env)
 	if spec == nil {

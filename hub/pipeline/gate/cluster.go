@@ -107,10 +107,13 @@ func (c *ClusterWindow) NeedsNamespace() bool { return !c.namespaces.Empty() }
 
 // Selects returns whether the window applies to promotions into an environment of a Pipeline whose
 // namespace has the labels. The environment may have been removed from the Pipeline, and so may the
-// Pipeline (nil), which is then selected by every pipelineSelector.
+// Pipeline (nil), which is then selected by every pipelineSelector. A window that names an environment applies to all of its
+// waves.
 func (c *ClusterWindow) Selects(p *pipelinesv1.Pipeline, environment string, namespace labels.Set) bool {
 	return c.namespaces.Matches(namespace) && (p == nil || c.pipelines.Matches(labels.Set(p.Labels))) &&
-		(len(c.environments) == 0 || slices.Contains(c.environments, environment))
+		(len(c.environments) == 0 || slices.ContainsFunc(c.environments, func(e string) bool {
+			return e == environment || strings.HasPrefix(environment, pipelinesv1.StageName(e, ""))
+		}))
 }
 
 // Within returns the rules with the windows that select an environment of a Pipeline, as Selects does.

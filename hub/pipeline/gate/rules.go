@@ -138,14 +138,21 @@ func Parse(g *pipelinesv1.Gates, path string) Rules {
 	return r
 }
 
-// For returns the rules that apply to promotions into environment i of a Pipeline.
+// For returns the rules that apply to promotions into environment i of a Pipeline. The waves of an environment have its
+// windows and its checks. The first of them has its soak, too; the others have that of the wave before.
 func For(p *pipelinesv1.Pipeline, i int) Rules {
 	env := &p.Spec.Environments[i]
 	gates, path := p.Spec.Gates, "spec.gates"
 	if env.Gates != nil {
-		gates, path = env.Gates, fmt.Sprintf("spec.environments[%d].gates", i)
+		gates, path = env.Gates, p.Path(i)+".gates"
 	}
 	r := Parse(gates, path)
+	if s := env.Stage; s != nil && !s.First {
+		r.soak, r.wrongSoak = nil, nil
+		if s.Soak != nil {
+			r.soak, r.wrongSoak = parseSoak(s.Soak, s.SoakPath)
+		}
+	}
 	var err error
 	if r.rejected, err = revision.ParseRejected(p.Spec.Reject); err != nil {
 		r.wrongReject = fmt.Errorf("spec.reject%w", err)

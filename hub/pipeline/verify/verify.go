@@ -58,7 +58,7 @@ func For(p *pipelinesv1.Pipeline, i int) Rules {
 	env := &p.Spec.Environments[i]
 	path := "spec.verification"
 	if env.Verification != nil {
-		path = fmt.Sprintf("spec.environments[%d].verification", i)
+		path = p.Path(i) + ".verification"
 	}
 	return Parse(p.VerificationFor(env), path)
 }

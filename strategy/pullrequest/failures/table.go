@@ -41,6 +41,8 @@ const (
 	ReasonFileTooLarge = "FileTooLarge"
 	// ReasonNoMarker: no file of the base branch has the marker.
 	ReasonNoMarker = "NoMarker"
+	// ReasonWaveNotSeparable: a cluster of the wave has no marker of its own.
+	ReasonWaveNotSeparable = "WaveNotSeparable"
 	// ReasonMarkerUnparsable: a file with the marker is not YAML.
 	ReasonMarkerUnparsable = "MarkerUnparsable"
 	// ReasonTwoMarkers: there are two markers where one is expected.
@@ -287,6 +289,11 @@ var Table = []Class{
 		Evidence: []Evidence{{"Git", "no YAML file of the base branch has the marker"}},
 		Fix:      "commit the marker",
 		edits:    []error{manifest.ErrNoMarker},
+	},
+	{
+		Name: ReasonWaveNotSeparable, Pace: NoRetry, Ends: AtOnce, TryAgain: true,
+		Evidence: []Evidence{{"Git", "a cluster of the wave has no marker with its name"}},
+		Fix:      "give each cluster a manifest of its own, with a marker that has `cluster`",
 	},
 	{
 		Name: ReasonMarkerUnparsable, Pace: NoRetry, Ends: AtOnce, TryAgain: true,

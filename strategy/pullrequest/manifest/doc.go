@@ -42,6 +42,16 @@
 // (ErrTwoMarkers). A scalar may not have the markers of two environments (ErrTwoMarkers): a
 // promotion into one would also promote into the other, past its gate.
 //
+// # Clusters
+//
+// A marker may name a cluster, which weaveworks does not know:
+//
+//	version: 6.0.0 # {"$promotion": "<namespace>:<pipeline>:<environment>", "cluster": "eu-1"}
+//
+// Marker.Selects says which of them are meant, so that a wave of an environment edits the manifests of its own
+// clusters. A scalar with the markers of two clusters belongs to both; if only one of them is meant, that is an
+// error (ErrTwoMarkers).
+//
 // # How the value is written
 //
 // Quotes stay as they are. A plain scalar stays plain where every reader reads it as

@@ -28,6 +28,8 @@ type Change struct {
 	// Object that contains the scalar, such as "HelmRelease apps/podinfo"; empty when
 	// the document is not a Kubernetes object.
 	Object string
+	// Clusters of the markers of the scalar; an empty one for a marker without a cluster.
+	Clusters []string
 }
 
 // Edit writes the value into every scalar of the content that has the marker.
@@ -54,7 +56,7 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 	if err != nil {
 		return nil, nil, err
 	}
-	marked, err := targets(content, lexemes, m)
+	marked, clusters, err := targets(content, lexemes, m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +75,7 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 		case err != nil:
 			return nil, nil, &Error{Line: line, Err: err, Detail: "write the value plainly, without tag"}
 		}
-		changes = append(changes, Change{Line: line, Field: l.key, From: from, To: value, Object: object(documents[l.document])})
+		changes = append(changes, Change{Line: line, Field: l.key, From: from, To: value, Object: object(documents[l.document]), Clusters: clusters[l]})
 		if replacement != "" {
 			edited = append(append(edited, content[copied:l.start]...), replacement...)
 			copied = l.end

@@ -174,6 +174,9 @@ func TestEnvironmentsOfAnyName(t *testing.T) {
 	}
 }
 
+// noCluster are the clusters of one marker without a cluster.
+var noCluster = []string{""}
+
 func TestChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content, value string
@@ -181,31 +184,31 @@ func TestChanges(t *testing.T) {
 	}{
 		"of an object": {
 			"kind: HelmRelease\nmetadata: {name: podinfo, namespace: apps}\nversion: 6.0.0 $M\n", revision,
-			[]Change{{3, "version", "6.0.0", revision, "HelmRelease apps/podinfo"}},
+			[]Change{{3, "version", "6.0.0", revision, "HelmRelease apps/podinfo", noCluster}},
 		},
 		"of an object without namespace": {
 			"kind: Cluster\nmetadata: {name: a}\nversion: '6.0.0' $M\n", revision,
-			[]Change{{3, "version", "6.0.0", revision, "Cluster a"}},
+			[]Change{{3, "version", "6.0.0", revision, "Cluster a", noCluster}},
 		},
 		"of several": {
 			"kind: A\nmetadata: {name: a}\nv: 6.0.0 $M\n---\nv: 6.1.0 $M\n---\nmetadata: [name]\nv: \"5\" $M\n", revision,
-			[]Change{{3, "v", "6.0.0", revision, "A a"}, {5, "v", revision, revision, ""}, {8, "v", "5", revision, ""}},
+			[]Change{{3, "v", "6.0.0", revision, "A a", noCluster}, {5, "v", revision, revision, "", noCluster}, {8, "v", "5", revision, "", noCluster}},
 		},
 		"of several in one object": {
 			"kind: A\nmetadata: {name: a}\nspec:\n  chart: 6.0.0 $M\n  image: {name: web, tag: 'v5', $M\n   digest: x}\n  flags: [on, \"4\", $M\n   off]\n", revision,
-			[]Change{{4, "chart", "6.0.0", revision, "A a"}, {5, "tag", "v5", revision, "A a"}, {7, "", "4", revision, "A a"}},
+			[]Change{{4, "chart", "6.0.0", revision, "A a", noCluster}, {5, "tag", "v5", revision, "A a", noCluster}, {7, "", "4", revision, "A a", noCluster}},
 		},
 		"of two on a line": {
-			"[\n$M\n5, 4 $M\n]", "7", []Change{{3, "", "5", "7", ""}, {3, "", "4", "7", ""}},
+			"[\n$M\n5, 4 $M\n]", "7", []Change{{3, "", "5", "7", "", noCluster}, {3, "", "4", "7", "", noCluster}},
 		},
-		"of what is no object": {"- 6.0.0 $M\n", revision, []Change{{1, "", "6.0.0", revision, ""}}},
-		"from a number":        {"v: 7 $M\n", "8", []Change{{1, "v", "7", "8", ""}}},
-		"from a fraction":      {"v: 1.10 $M\n", "1.10", []Change{{1, "v", "1.10 (number)", "1.10", ""}}},
-		"from other digits":    {"v: 0x10 $M\n", "16", []Change{{1, "v", "0x10 (number)", "16", ""}}},
-		"from a boolean":       {"v: yes $M\n", "yes", []Change{{1, "v", "yes (boolean)", "yes", ""}}},
-		"from null":            {"v: ~ $M\n", "1", []Change{{1, "v", "~ (null)", "1", ""}}},
-		"from nothing":         {"v: $M\n", "1", []Change{{1, "v", "(null)", "1", ""}}},
-		"from an escape":       {`v: "\u0036" $M`, "7", []Change{{1, "v", "6", "7", ""}}},
+		"of what is no object": {"- 6.0.0 $M\n", revision, []Change{{1, "", "6.0.0", revision, "", noCluster}}},
+		"from a number":        {"v: 7 $M\n", "8", []Change{{1, "v", "7", "8", "", noCluster}}},
+		"from a fraction":      {"v: 1.10 $M\n", "1.10", []Change{{1, "v", "1.10 (number)", "1.10", "", noCluster}}},
+		"from other digits":    {"v: 0x10 $M\n", "16", []Change{{1, "v", "0x10 (number)", "16", "", noCluster}}},
+		"from a boolean":       {"v: yes $M\n", "yes", []Change{{1, "v", "yes (boolean)", "yes", "", noCluster}}},
+		"from null":            {"v: ~ $M\n", "1", []Change{{1, "v", "~ (null)", "1", "", noCluster}}},
+		"from nothing":         {"v: $M\n", "1", []Change{{1, "v", "(null)", "1", "", noCluster}}},
+		"from an escape":       {`v: "\u0036" $M`, "7", []Change{{1, "v", "6", "7", "", noCluster}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -231,7 +234,7 @@ func TestNothingToChange(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(&edited[0]).To(BeIdenticalTo(&content[0]), "it is content itself")
 				g.Expect(edited).To(HaveLen(len(content)))
-				g.Expect(changes).To(Equal([]Change{{Line: 2, Field: "version", From: value, To: value}}))
+				g.Expect(changes).To(Equal([]Change{{Line: 2, Field: "version", From: value, To: value, Clusters: noCluster}}))
 			})
 		}
 	}

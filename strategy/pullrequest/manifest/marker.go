@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"iter"
 )
 
@@ -12,6 +13,14 @@ type Marker struct {
 	Namespace, Pipeline string
 	// Environment of the Pipeline, as written in its spec.
 	Environment string
+	// Selects returns whether a marker with a cluster is meant; the cluster is empty if the marker has none. All are
+	// if it is nil.
+	Selects func(cluster string) bool
+}
+
+// is returns whether a mention is the marker.
+func (m Marker) is(of mention) bool {
+	return of.identity == m.String() && (m.Selects == nil || m.Selects(of.cluster))
 }
 
 // String returns "<namespace>:<pipeline>:<environment>", as written in comments.
@@ -19,8 +28,11 @@ func (m Marker) String() string {
 	return m.Namespace + ":" + m.Pipeline + ":" + m.Environment
 }
 
-// key is the key of the marker's JSON object, as defined by weaveworks.
-const key = "$promotion"
+// key is the key of the marker's JSON object, as defined by weaveworks. clusterKey is Capstan's own.
+const (
+	key        = "$promotion"
+	clusterKey = "cluster"
+)
 
 // needle is contained in every marker. It is searched for before a file is parsed, so a
 // key that is written with escapes is not a marker.
@@ -31,7 +43,7 @@ var needle = []byte(`"` + key + `"`)
 // its position. A file without a mention has no marker.
 func Mentions(content []byte, m Marker) bool {
 	for mention := range mentions(content) {
-		if mention.identity == m.String() {
+		if m.is(mention) {
 			return true
 		}
 	}
@@ -44,6 +56,16 @@ type mention struct {
 	offset, begin int
 	// identity is the value of the marker.
 	identity string
+	// cluster of the marker; empty if it has none.
+	cluster string
+}
+
+// String returns the marker as text for users.
+func (m mention) String() string {
+	if m.cluster == "" {
+		return fmt.Sprintf("%q", m.identity)
+	}
+	return fmt.Sprintf("%q with the cluster %q", m.identity, m.cluster)
 }
 
 // mentions yields the mentions in the order of the content, at most one per line.
@@ -56,8 +78,8 @@ func mentions(content []byte) iter.Seq[mention] {
 			}
 			begin, end := line(content, at+found)
 			at = end
-			if offset, identity, ok := trailer(content[begin:end]); ok {
-				if !yield(mention{offset: begin + offset, begin: begin, identity: identity}) {
+			if offset, fields, ok := trailer(content[begin:end]); ok {
+				if !yield(mention{offset: begin + offset, begin: begin, identity: fields[key], cluster: fields[clusterKey]}) {
 					return
 				}
 			}
@@ -80,8 +102,8 @@ func line(content []byte, offset int) (begin, end int) {
 }
 
 // trailer finds the comment at the end of a line that consists only of a marker's JSON
-// object.
-func trailer(line []byte) (offset int, identity string, ok bool) {
+// object. It returns the fields of that.
+func trailer(line []byte) (offset int, fields map[string]string, ok bool) {
 	for at := range line {
 		if line[at] != '#' || at > 0 && !blank(line[at-1]) {
 			continue
@@ -90,10 +112,10 @@ func trailer(line []byte) (offset int, identity string, ok bool) {
 		if !bytes.HasPrefix(text, []byte("{")) {
 			continue
 		}
-		var fields map[string]string
+		fields = nil
 		if json.Unmarshal(text, &fields) == nil && fields[key] != "" {
-			return at, fields[key], true
+			return at, fields, true
 		}
 	}
-	return 0, "", false
+	return 0, nil, false
 }

@@ -9,26 +9,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// targets returns the scalars that have the marker, in the order of the file.
-func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
+// targets returns the scalars that have the marker, in the order of the file, and the clusters of their markers.
+func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, map[*lexeme][]string, error) {
 	p := places{content: content, lexemes: lexemes, below: -1}
 	var found []*lexeme
-	foreign := map[*lexeme]string{} // the identity of another marker at a scalar
+	foreign := map[*lexeme]string{} // another marker at a scalar
+	clusters := map[*lexeme][]string{}
 	for mention := range mentions(content) {
 		target, err := p.target(mention)
-		if mention.identity != m.String() {
-			// Markers of other environments are ignored, unless they are at one of these scalars.
+		if !m.is(mention) {
+			// Markers of other environments and clusters are ignored, unless they are at one of these scalars.
 			if target != nil {
-				foreign[target] = mention.identity
+				foreign[target] = mention.String()
 			}
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if target == nil {
 			continue
 		}
+		clusters[target] = append(clusters[target], mention.cluster)
 		if len(found) > 0 && found[len(found)-1] == target {
 			continue // One scalar, with markers above it and behind it.
 		}
@@ -36,11 +38,11 @@ func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, error) {
 	}
 	for _, target := range found {
 		if other, ok := foreign[target]; ok {
-			return nil, p.err(target.start, ErrTwoMarkers, fmt.Sprintf(
-				"the scalar also has the marker of %q, but can belong to one environment only; remove one of them", other))
+			return nil, nil, p.err(target.start, ErrTwoMarkers, fmt.Sprintf(
+				"the scalar also has the marker of %s, but can belong to one environment, and to one of its waves, only; remove one of them", other))
 		}
 	}
-	return found, nil
+	return found, clusters, nil
 }
 
 // places finds the scalars that markers refer to.
