@@ -11,6 +11,9 @@
 // CAPSTAN_SOAK. It compares all pull requests with the expected ones: none twice, none
 // missing. CAPSTAN_SEED repeats the times.
 //
+// The third part promotes to a fleet in two waves: clusters that are selected by labels, each with a manifest and a
+// marker of its own.
+//
 // `make e2e` runs it. Without CAPSTAN_E2E or CAPSTAN_SOAK, as in `make test`, it is
 // only compiled: it takes a minute and a gigabyte and a half.
 package e2e

@@ -40,4 +40,5 @@ func TestEndToEnd(t *testing.T) {
 	w := newWorld(t)
 	w.part("a revision is promoted by pull requests", (*world).revisionIsPromoted)
 	w.part("the hub is killed during promotions", (*world).hubIsKilled)
+	w.part("a revision goes through the waves of a fleet", (*world).revisionGoesInWaves)
 }
