@@ -64,7 +64,7 @@ func replacedWhileWaiting(p *capstanv1.Promotion) bool {
 // the environment: the verification was set since then, and nothing is left to promote.
 func verifiesOnly(p, before *capstanv1.Promotion) bool {
 	return p.Spec.Pipeline == before.Spec.Pipeline && p.Spec.Environment == before.Spec.Environment &&
-		p.Spec.Revision == before.Spec.Revision && p.Spec.RollbackOf == nil && p.Spec.Request == nil
+		p.Spec.Revision == before.Spec.Revision && p.Spec.RollbackOf == nil && p.Spec.Request == nil && p.Spec.Wave == nil
 }
 
 // ledger prints every Promotion and how often it was carried out.

@@ -127,7 +127,7 @@ func (c rollbackChapter) requestRollback(ctx context.Context, s *stage, good, ne
 		return err
 	}
 	if err := s.await(ctx, "staging runs "+good+" again, which is verified, and "+next+" does not wait for prod any more",
-		all(c.rolledBack(good), c.promotions.newest(billing, prod, next, capstanv1.PhaseSuperseded, string(decision.SourceMovedOn)))); err != nil {
+		all(c.rolledBack(good), c.promotions.newest(billing, prod, next, capstanv1.PhaseSuperseded, string(decision.SourceFailed)))); err != nil {
 		return err
 	}
 	if err := s.await(ctx, "the PromotionRequest says that it was promoted, and which revision the hub chose", func(ctx context.Context) error {

@@ -18,7 +18,7 @@
 // credentials, the admission policy, and the network between the hub and the workload clusters
 // (a proxy each, which the story can cut).
 //
-// Simulated: Flux's controllers (playground/flux), EC2 and SQS (playground/aws) and the teams.
+// Simulated: twelve more clusters, for the chapter about waves (playground/simulated), Flux's controllers (playground/flux), EC2 and SQS (playground/aws) and the teams.
 // The team of shop has a CI, which receives the hub's Flux events and sets the chart version of
 // the HelmRelease for each Promote event. The team of billing has its manifests in a
 // repository, and merges the hub's pull requests. The story sends what EventBridge sends on AWS.

@@ -46,6 +46,7 @@ type Fleet struct {
 	files      *files
 	management *management
 	workloads  workloads
+	edge       edgeClusters
 	team       *team
 	billing    *billingTeam
 	cloud      *cloud
@@ -138,6 +139,10 @@ func (f *Fleet) up(ctx context.Context, o Options, logger logr.Logger, parts *pa
 		{"declaring an event backend", func(ctx context.Context) error { return declareBus(ctx, f.management) }},
 		{"simulating Flux in the workload clusters", func(context.Context) error { return startFlux(f.workloads, parts) }},
 		{"deploying " + shop + " " + firstRevision + " everywhere", func(ctx context.Context) error { return deployShop(ctx, f.workloads) }},
+		{"simulating 12 clusters at the edge", func(ctx context.Context) (err error) {
+			f.edge, err = startEdge(ctx, f.management, parts.down)
+			return err
+		}},
 		{"starting the hub", func(ctx context.Context) error { return f.startHub(ctx, logger, parts) }},
 	} {
 		say(f.out, "%6s  %s", seconds(time.Since(started)), step.name)

@@ -51,7 +51,12 @@ func (f *Fleet) startHub(ctx context.Context, logger logr.Logger, parts *parts) 
 	if err != nil {
 		return fmt.Errorf("listening for events: %w", err)
 	}
-	f.team = newTeam(f.workloads.act)
+	f.team = newTeam(func(ctx context.Context, n notification) error {
+		if n.Pipeline == edge {
+			return f.edge.act(n)
+		}
+		return f.workloads.act(ctx, n)
+	})
 	server := &http.Server{Handler: f.team, ReadHeaderTimeout: receiverTimeout}
 	parts.start("the receiver of events", func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = server.Close() })

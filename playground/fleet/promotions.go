@@ -46,6 +46,7 @@ func (v promotions) list(ctx context.Context) ([]capstanv1.Promotion, error) {
 		return cmp.Or(
 			strings.Compare(b.Spec.Pipeline.Name, a.Spec.Pipeline.Name),
 			cmp.Compare(slices.Index(Environments, a.Spec.Environment), slices.Index(Environments, b.Spec.Environment)),
+			strings.Compare(a.Spec.Environment, b.Spec.Environment), // Those of waves.
 			cmp.Compare(a.Spec.Number, b.Spec.Number))
 	})
 	return list.Items, nil

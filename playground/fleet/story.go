@@ -78,6 +78,11 @@ func (f *Fleet) story() []step {
 			expects: "a pull request puts 1.3.0 back, once; 1.4.0-rc.1 stays out, 1.4.0 is promoted; the requests of alice alone are accepted",
 			within:  aWhile, play: rollbackChapter{pipelines, promotions, f.billing, f.management, f.files}.play,
 		}, {
+			name:    "a fleet of ten stores gets a revision in waves",
+			does:    "1.1.0 of edge is released in dev; one of the ten (simulated) stores is dead, and an eleventh gets the label of the stores midway",
+			expects: "two stores first, then the rest in halves; the dead one is named and left out; the new one gets a Promotion of its own",
+			within:  aWhile, play: wavesChapter{pipelines, promotions, f.edge, f.management}.play,
+		}, {
 			name:    "node groups can scale from zero",
 			does:    "a MachineDeployment of m5.large and one of g5.xlarge are declared; then the second gets the template of the first",
 			expects: "both have annotations of EC2's data for cluster-autoscaler; then the GPU's are removed, and users' labels stay",

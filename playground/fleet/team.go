@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	keyEnvironment = "pipelines.weave.works/environment"
 	keyRevision    = "pipelines.weave.works/revision"
 	keyPromotionID = "pipelines.weave.works/promotion-id"
+	keyClusters    = "pipelines.weave.works/clusters"
 
 	receiverTimeout = 5 * time.Second
 	maxEventBytes   = 1 << 20
@@ -26,6 +28,8 @@ const (
 // notification of one promotion.
 type notification struct {
 	ID, Pipeline, Environment, Revision string
+	// Clusters of a wave, as namespace/name.
+	Clusters []string
 	// Deliveries of this id. There may be more than one (at least once); the team acts once.
 	Deliveries int
 }
@@ -62,6 +66,9 @@ func (t *team) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Pipeline:    event.InvolvedObject.Name,
 		Environment: event.Metadata[keyEnvironment],
 		Revision:    event.Metadata[keyRevision],
+	}
+	if clusters := event.Metadata[keyClusters]; clusters != "" {
+		n.Clusters = strings.Split(clusters, ",")
 	}
 	if n.ID == "" || n.Environment == "" || n.Revision == "" {
 		http.Error(w, fmt.Sprintf("a Promote event without %s, %s or %s", keyPromotionID, keyEnvironment, keyRevision), http.StatusUnprocessableEntity)

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/test/bench/simulated"
+	"github.com/capstan-hub/capstan/playground/simulated"
 )
 
 var full = flag.Bool("full", false, "take the counts of the budgets, and print figures")

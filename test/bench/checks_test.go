@@ -16,7 +16,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/test/bench/simulated"
+	"github.com/capstan-hub/capstan/playground/simulated"
 )
 
 // metricServer is an endpoint of checks. While it hangs, it answers no query.

@@ -8,7 +8,7 @@
 // its memory is measured alone. The program floor, a process too, does the least that is
 // needed for the same; its figures show which budgets the machine allows. The management
 // cluster is a real API server. The workload clusters are those of
-// test/bench/simulated, in the measuring process. All share the machine, so times are
+// playground/simulated, in the measuring process. All share the machine, so times are
 // those of a machine that does four things at once.
 //
 // Trade-offs: the cost of a cluster is the slope between two fleets, so that fixed costs do

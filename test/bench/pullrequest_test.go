@@ -21,7 +21,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
-	"github.com/capstan-hub/capstan/test/bench/simulated"
+	"github.com/capstan-hub/capstan/playground/simulated"
 )
 
 // forge is a Git service that notes what the budgets ask for.

@@ -12,7 +12,7 @@ import (
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/playground/leaks"
-	"github.com/capstan-hub/capstan/test/bench/simulated"
+	"github.com/capstan-hub/capstan/playground/simulated"
 )
 
 // soaks reports whether the test runs with full counts.

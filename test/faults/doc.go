@@ -6,7 +6,7 @@
 // twice, healthy clusters are not affected, and all goroutines end.
 //
 // Contract: the management cluster is a real API server. The workload clusters are the
-// simulated API servers of test/bench/simulated. A test can control each of their
+// simulated API servers of playground/simulated. A test can control each of their
 // responses. The tests of that package prove that they respond like real ones. Each test
 // has its own hub, restricted to its own namespace.
 //

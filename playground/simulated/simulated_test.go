@@ -29,7 +29,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/flux"
 	"github.com/capstan-hub/capstan/playground/leaks"
-	"github.com/capstan-hub/capstan/test/bench/simulated"
+	"github.com/capstan-hub/capstan/playground/simulated"
 )
 
 const (
