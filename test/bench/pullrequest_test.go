@@ -19,9 +19,9 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/playground/simulated"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo/gittest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider/providertest"
-	"github.com/capstan-hub/capstan/playground/simulated"
 )
 
 // forge is a Git service that notes what the budgets ask for.

@@ -22,8 +22,8 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
-	"github.com/capstan-hub/capstan/strategy/notification"
 	"github.com/capstan-hub/capstan/playground/simulated"
+	"github.com/capstan-hub/capstan/strategy/notification"
 )
 
 // inbox receives notifications, and records when each promotion was sent.
