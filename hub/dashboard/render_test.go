@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
@@ -84,4 +85,22 @@ func TestCellShowsHoldAndAdvice(t *testing.T) {
 		ContainSubstring("After the failure: it is not rolled back to &lt;i&gt;1.0.0&lt;/i&gt;."),
 		ContainSubstring("<b>Requested</b> by <bdi>ann</bdi>: <bdi>&lt;script&gt;</bdi>"), Not(ContainSubstring("<script")),
 	))
+}
+
+// A cell with waves shows those with a promotion, with the way to approve it, and the others on demand.
+func TestCellShowsWaves(t *testing.T) {
+	g := NewWithT(t)
+	r := largeRenderer(t)
+	quiet := view.Cell{
+		Environment: "rest-1", Fleet: &view.Members{FleetStatus: pipelinesv1.FleetStatus{Targets: 4, Ready: 4, Revision: "1.0.0"}},
+		Targets: []view.Target{{Mark: view.Mark{Tone: view.Good, Word: "Ready"}, Revision: "1.0.0"}},
+	}
+	waves := view.Waves{{
+		Environment: "canary", Fleet: &view.Members{FleetStatus: pipelinesv1.FleetStatus{Targets: 2, Ready: 2, Revision: "1.0.0"}},
+		Move: &view.Move{Mark: view.Mark{Tone: view.Asking, Word: "Awaiting approval"}, Revision: "1.1.0", Approve: "/promotions/apps/p/approve"},
+	}, quiet, quiet, quiet}
+	html, err := r.execute("cell", view.Cell{Environment: "prod", Waves: waves, Fleet: &view.Members{FleetStatus: pipelinesv1.FleetStatus{Targets: 14, Ready: 14, Required: 14, Revision: "1.0.0"}}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(html).To(And(ContainSubstring("<strong>canary</strong> 2 of 2 run <code>1.0.0</code>"), ContainSubstring("Awaiting approval"),
+		ContainSubstring(`href="/promotions/apps/p/approve"`), ContainSubstring("<summary>3 more waves</summary>"), ContainSubstring("<strong>rest-1</strong> 4 of 4")))
 }

@@ -39,6 +39,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 		return 0, err
 	}
 	var uncached []capstanv1.Promotion
+	fleets := seen.fleets(p)
 	for i := 1; i < len(p.Spec.Environments); i++ {
 		env := p.Spec.Environments[i].Name
 		asked := ofEnvironment(requests, env)
@@ -52,7 +53,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 			continue
 		}
 		isAsked := slices.ContainsFunc(asked, open)
-		if !isAsked && !decision.Decide(decision.QuestionOf(p, seen.fleets(p), cached, i)).Create {
+		if !isAsked && !decision.Decide(decision.QuestionOf(p, fleets, cached, i)).Create {
 			continue
 		}
 		if uncached == nil {
@@ -60,7 +61,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 				return 0, err
 			}
 		}
-		q := decision.QuestionOf(p, seen.fleets(p), uncached, i)
+		q := decision.QuestionOf(p, fleets, uncached, i)
 		var due *capstanv1.PromotionRequest
 		if isAsked {
 			if due, q.Request, err = r.request(ctx, p, q, asked, uncached, i); err != nil {

@@ -251,13 +251,13 @@ func addWhole(p *pipelinesv1.Pipeline, all map[string]*pipelinesv1.EnvironmentSt
 // nil if none does.
 func diverged(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) *metav1.Condition {
 	var all []string
+	fleets := seen.fleets(p)
 	for i := 0; i < len(p.Spec.Environments); i++ {
 		n := stagesFrom(p, i)
 		if n == 0 {
 			continue
 		}
 		var back, others []string
-		fleets := seen.fleets(p)
 		var revision string
 		for k := i; k < i+n; k++ {
 			env := &p.Spec.Environments[k]

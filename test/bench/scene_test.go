@@ -102,6 +102,9 @@ type scene struct {
 	}
 }
 
+// selected are the labels of all Clusters of a scene.
+var selected = map[string]string{"tier": "prod"}
+
 // newScene makes the fleet and declares its Clusters.
 func newScene(t testing.TB, o simulated.Options) *scene {
 	t.Helper()
@@ -115,7 +118,7 @@ func newScene(t testing.TB, o simulated.Options) *scene {
 	s.namespace = namespace.Name
 	each(s.clusters, func(c *simulated.Cluster) {
 		g.Expect(admin.Create(t.Context(), &clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name()},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name(), Labels: selected},
 			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}},
 		})).To(Succeed())
 		g.Expect(admin.Create(t.Context(), s.secret(c))).To(Succeed())

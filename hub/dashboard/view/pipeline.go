@@ -69,6 +69,7 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 		head.Cells[i].All = true
 	}
 	f.outOfTurn(p, head.Cells, scope)
+	head.Cells = withWaves(p, head.Cells)
 	frame := PipelineFrame{Namespace: namespace, Name: name, App: head.App, All: PromotionsPath + "?" + Query{Search: namespace + "/" + name}.Encode()}
 	for _, c := range head.Cells {
 		frame.Columns = append(frame.Columns, c.Environment)
@@ -181,7 +182,7 @@ func lineCell(c Cell, wanted string, byAge []*capstanv1.Promotion, scope Scope) 
 		}
 	}
 	for _, p := range byAge {
-		if p.Spec.Environment == c.Environment && revision.Same(p.Spec.Revision, wanted) {
+		if p.Spec.BaseEnvironment() == c.Environment && revision.Same(p.Spec.Revision, wanted) {
 			e := EntryOf(p, scope)
 			s.Promotion = &e
 			break

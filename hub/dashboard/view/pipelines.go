@@ -34,6 +34,8 @@ type Cell struct {
 	Targets []Target
 	// Fleet counts the targets if they are a fleet; else nil.
 	Fleet *Members
+	// Waves of the environment, if it has some. Its targets are those of all of them.
+	Waves Waves
 	// All is set where all targets of a fleet can be looked at.
 	All bool
 	// Move is the newest promotion into it; nil when it succeeded or was superseded.
@@ -122,6 +124,7 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 			continue
 		}
 		row := f.row(p, known, scope)
+		row.Cells = withWaves(p, row.Cells)
 		total++
 		namespaces[p.Namespace] = true
 		marks[row.Mark]++

@@ -558,3 +558,74 @@ func TestFleetOfHundreds(t *testing.T) {
 	lines := data[Line](detail, "revisions")
 	g.Expect(lines[0].Cells[2]).To(And(HaveField("Targets", 400), HaveField("Running", 399)), "two of them not ready: lost, and joining")
 }
+
+// inWaves makes prod of the first Pipeline a fleet in waves of five clusters each; the first runs 1.1.0, the others 1.0.0.
+func inWaves(f *Facts, waves int) *pipelinesv1.Pipeline {
+	p := &f.Pipelines[0]
+	env := &p.Spec.Environments[2]
+	env.Targets = []pipelinesv1.Target{{Namespace: "shop", Clusters: &pipelinesv1.ClusterSelector{}}}
+	env.Waves = []pipelinesv1.Wave{{Name: "rest", Batches: int32(waves)}}
+	whole := &pipelinesv1.FleetStatus{Targets: int32(5 * waves), Ready: 5, Required: int32(5 * waves), Revision: "1.1.0", Message: "1.1.0: rest-1; 1.0.0: the others"}
+	p.Status.Environments["prod"] = &pipelinesv1.EnvironmentStatus{Fleet: whole}
+	for i := range waves {
+		revision := "1.0.0"
+		if i == 0 {
+			revision = "1.1.0"
+		}
+		status := &pipelinesv1.EnvironmentStatus{
+			Agreed: &pipelinesv1.AgreedRevision{Revision: revision, Sequence: 1},
+			Fleet:  &pipelinesv1.FleetStatus{Targets: 5, Ready: 5, Required: 5, Revision: revision},
+		}
+		for j := range 5 {
+			one := pipelinesv1.TargetStatus{Namespace: "shop", Ready: true, Revision: revision, ObservedTime: ago(time.Hour)}
+			one.ClusterAppRef.ClusterRef = &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: fmt.Sprintf("eu-%d-%d", i, j)}
+			status.Targets = append(status.Targets, one)
+		}
+		p.Status.Environments[fmt.Sprintf("prod/rest-%d", i+1)] = status
+	}
+	*p = *p.Shown()
+	return p
+}
+
+// An environment with waves is one column. Waves with a promotion or a problem are shown, the worst cluster first, and the others on
+// demand.
+func TestWaves(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	p := inWaves(f, 20)
+	f.Pipelines[1].Spec.Environments = nil
+	broken := p.Status.Environments["prod/rest-7"]
+	broken.Targets[3].Ready, broken.Targets[3].Reason = false, "Broken"
+	p.Status.Environments["prod/rest-2"].Promotion = &pipelinesv1.PromotionSummary{Name: "x", Revision: "1.1.0", Phase: string(capstanv1.PhaseFailed), Reason: "Degraded"}
+
+	page := Pipelines(f, Everything(), Query{Search: "eu-6-3"})
+	rows := data[Row](page, "rows")
+	g.Expect(rows).To(HaveLen(1), "a cluster of a wave is found")
+	g.Expect(page.Frame.(MatrixFrame).Columns).To(Equal([]string{"dev", "staging", "prod"}))
+	g.Expect(rows[0].Mark.Tone).To(Equal(Bad), "a wave failed")
+	cell := rows[0].Cells[2]
+	g.Expect(*cell.Fleet).To(And(HaveField("Targets", int32(100)), HaveField("Message", ContainSubstring("1.1.0: rest-1"))))
+	g.Expect(cell.Waves.First()).To(HaveExactElements(And(HaveField("Environment", "rest-2"), HaveField("Move.Mark.Word", "Failed")), HaveField("Environment", "rest-7")))
+	g.Expect(cell.Waves.Rest()).To(HaveLen(18))
+	g.Expect(cell.First()[0].Cluster.Name).To(Equal("eu-6-3"))
+
+	detail, found := Pipeline(f, Everything(), "apps", "shop")
+	g.Expect(found).To(BeTrue())
+	head := data[PipelineHead](detail, "head")[0]
+	g.Expect(head.Cells).To(HaveLen(3))
+	g.Expect(head.Cells[2].Waves).To(HaveLen(20))
+	g.Expect(head.Cells[2].All).To(BeTrue())
+	lines := data[Line](detail, "revisions")
+	i := slices.IndexFunc(lines, func(l Line) bool { return l.Revision == "1.0.0" })
+	g.Expect(lines[i].Cells[2]).To(And(HaveField("Targets", 100), HaveField("Running", 95)))
+}
+
+// Few waves are all shown.
+func TestFewWaves(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	inWaves(f, 3)
+	cell := data[Row](Pipelines(f, Everything(), Query{}), "rows")[0].Cells[2]
+	g.Expect(cell.Waves.First()).To(HaveLen(3))
+	g.Expect(cell.Waves.Rest()).To(BeEmpty())
+}
