@@ -171,6 +171,19 @@ func memberOf(ref clusters.Ref) string {
 	return ref.Namespace + "/" + ref.Name
 }
 
+// firstStage returns the first stage of the environment of which environment i is one.
+func firstStage(p *pipelinesv1.Pipeline, i int) int {
+	for !p.Spec.Environments[i].Stage.First {
+		i--
+	}
+	return i
+}
+
+// firstWave returns the ledger of the first stage of the environment of which environment i is one.
+func firstWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i int) decision.Ledger {
+	return decision.LedgerOf(decision.LineOf(p), promotions, p.Spec.Environments[firstStage(p, i)].Name, 0)
+}
+
 // stagesFrom returns how many environments, from environment i on, are stages of the same one; 0 if it is none.
 func stagesFrom(p *pipelinesv1.Pipeline, i int) int {
 	n := 0

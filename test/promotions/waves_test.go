@@ -425,3 +425,31 @@ func TestBadWaves(t *testing.T) {
 		})
 	}
 }
+
+// The first wave has the approval for all: what was changed there by hand does not go on, and neither does a request for a later
+// wave pass it.
+func TestNoWavePassesTheApproval(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) { p.Spec.Promotion.Manual = true })
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseAwaitingApproval)
+	w.runs("eu-0", "1.1") // By hand.
+	h.settle(ctx)
+	h.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(w.into(ctx, "prod/early")).To(BeEmpty())
+	w.ask(ctx, "hotfix", "prod/early", "1.1")
+	h.settle(ctx)
+	g.Expect(w.outcome(ctx, "hotfix")).To(And(HaveField("Phase", capstanv1.RequestRefused), HaveField("Message",
+		`1.1 did not succeed in the first wave of environment "prod", which has the approval for all of them: request it for "prod/canary" first`)))
+	w.ask(ctx, "all", "prod", "1.1")
+	h.settle(ctx)
+	g.Expect(w.outcome(ctx, "all")).To(HaveField("Message", `environment "prod" has waves: name one of prod/canary, prod/early, prod/rest`))
+	g.Expect(w.receiver.received()).To(BeEmpty())
+
+	w.ask(ctx, "canary", "prod/canary", "1.1")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseAwaitingApproval)
+	approve(ctx, g, w, w.newest(ctx, "prod/canary"))
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
+	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingRollout)
+}

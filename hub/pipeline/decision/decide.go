@@ -22,6 +22,9 @@ type Environment struct {
 	Verified bool
 	// Rollback says what happens when a revision failed in the environment.
 	Rollback RollbackRules
+	// ApprovedBefore is set for the later waves of an environment whose first wave needs an approval: they need none of
+	// their own, and get only what was promoted into the wave before.
+	ApprovedBefore bool
 	// Ledger of the promotions into the environment.
 	Ledger Ledger
 }
@@ -156,8 +159,8 @@ var decisionTable = []decisionRow{
 	{SourceNotAgreed, "the source's targets, or those of its quorum, are not fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
 		func(q Question) bool { _, ok := q.Source.Agree(); return !ok || q.Source.Agreed == nil }},
-	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it", false,
-		"A revision that was changed outside the pipeline is not promoted.",
+	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it; for the later waves of an environment that needs approvals, only the latter counts", false,
+		"A revision that was changed outside the pipeline is not promoted, nor does it pass an approval.",
 		func(q Question) bool { return !promotable(q) }},
 	{SourceHeld, "the source is being rolled back, or its revision came there by a rollback or by request, and the first environment does not run it", false,
 		"What is taken out of one environment, and an exception in it, is not promoted to the next one.",
@@ -233,11 +236,11 @@ func joined(q Question) bool {
 // first environment does not starve the last one. A revision that a user put into a
 // middle environment stays there.
 func promotable(q Question) bool {
-	if ofFirst(q) {
+	if ofFirst(q) && !q.Into.ApprovedBefore {
 		return true
 	}
 	brought := q.Source.Ledger.LastBrought()
-	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision)
+	return brought != nil && revision.Same(brought.Revision, q.Source.Agreed.Revision) && (!q.Into.ApprovedBefore || brought.passed())
 }
 
 // runsCandidate returns whether the environment runs the candidate.

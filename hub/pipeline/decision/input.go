@@ -67,6 +67,10 @@ func environmentOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstan
 	if promotion := p.PromotionFor(env); promotion != nil {
 		e.Intent = &Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
 	}
+	if s := env.Stage; s != nil && !s.First {
+		of := p.PromotionFor(s.Of)
+		e.ApprovedBefore = of != nil && of.Manual
+	}
 	var mark int64
 	if status := p.Status.Environments[env.Name]; status != nil {
 		e.Agreed, mark = status.Agreed, status.LastPromotion

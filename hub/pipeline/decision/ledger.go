@@ -39,6 +39,8 @@ type Entry struct {
 	Reason   string
 	// CarriedOut: the notification was accepted, or the pull request was merged.
 	CarriedOut bool
+	// Approved: a user approved it.
+	Approved bool
 	// Former: the promotion is of a former Pipeline of the same name, which was deleted.
 	Former bool
 	// Created is when the promotion was created; it orders former Pipelines.
@@ -88,6 +90,7 @@ func EntryOf(p *capstanv1.Promotion) Entry {
 		Reason:   p.Status.Reason,
 
 		CarriedOut: p.Status.CarriedOutTime != nil,
+		Approved:   p.Status.Approval != nil,
 		Created:    p.CreationTimestamp.Time,
 		Pipeline:   p.Spec.Pipeline.UID,
 		Soaked:     time.Duration(p.Status.SoakedSeconds) * time.Second,

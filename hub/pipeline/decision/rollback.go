@@ -95,6 +95,17 @@ func Rollback(q Question) (to *Entry, why string) {
 	return to, ""
 }
 
+// passed returns whether a promotion had its approval, if it needs one: one whose revision was put there by hand meanwhile succeeds
+// without.
+func (e Entry) passed() bool { return e.Approved || !e.Intent.Manual }
+
+// Passed returns whether a promotion succeeded with a revision, and had its approval.
+func (l Ledger) Passed(candidate string) bool {
+	return slices.ContainsFunc(l.entries, func(e Entry) bool {
+		return e.Phase == capstanv1.PhaseSucceeded && e.passed() && revision.Same(e.Revision, candidate)
+	})
+}
+
 // Succeeded returns whether a promotion succeeded with a revision.
 func (l Ledger) Succeeded(candidate string) bool {
 	return slices.ContainsFunc(l.entries, func(e Entry) bool {
