@@ -148,6 +148,7 @@ func TestOnlyTheHubSetsWhatCausedAPromotion(t *testing.T) {
 		p.Spec.Request = &capstanv1.RequestReference{Name: "made", UID: "5e1f"}
 		p.Spec.RollbackOf = &capstanv1.RollbackReference{Name: "podinfo-prod-6", Number: 6}
 		p.Spec.Hold = &capstanv1.Hold{UntilSequence: 3}
+		p.Spec.Wave = &capstanv1.PromotionWave{Environment: "prod", Name: "canary", Clusters: []string{"fleet/eu-0"}}
 		return p
 	}
 	g.Expect(eve.Create(t.Context(), caused("forged"))).To(MatchError(ContainSubstring("only the hub creates them")))
@@ -157,6 +158,7 @@ func TestOnlyTheHubSetsWhatCausedAPromotion(t *testing.T) {
 	for _, user := range []client.Client{eve, hub, world.admin} {
 		for _, change := range []map[string]any{
 			{"request": map[string]any{"name": "another", "uid": "77"}}, {"rollbackOf": map[string]any{"name": "another", "number": 2}}, {"hold": map[string]any{"untilSequence": 9}},
+			{"wave": map[string]any{"environment": "prod", "name": "canary", "clusters": []string{"fleet/eu-0", "fleet/eu-1"}}},
 		} {
 			g.Expect(user.Patch(t.Context(), without.DeepCopy(), merge(t, change))).To(MatchError(ContainSubstring("the intent of a promotion cannot be changed")), "added: %v", change)
 			g.Expect(user.Patch(t.Context(), with.DeepCopy(), merge(t, change))).To(MatchError(ContainSubstring("the intent of a promotion cannot be changed")), "changed: %v", change)

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
@@ -323,4 +324,31 @@ func (away) Get(ctx context.Context, _ client.ObjectKey, _ client.Object, _ ...c
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx.Err()
+}
+
+// An approval for an environment with waves is for its first wave, which has the approval for all; the wave can be named, too.
+func TestApproveTheFirstWave(t *testing.T) {
+	w := newWorld(t)
+	url := w.serve()
+	for name, environment := range map[string]string{"by-environment": "prod", "by-wave": "prod/canary"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := w.pipeline(name)
+			p.Spec.Environments[1].Waves = []pipelinesv1.Wave{{Name: "canary", Selector: &metav1.LabelSelector{}}, {Name: "rest"}}
+			g.Expect(w.c.Update(t.Context(), p)).To(Succeed())
+			p.Status.ObservedGeneration = p.Generation
+			p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{
+				"prod/canary": {Fleet: &pipelinesv1.FleetStatus{Targets: 1}}, "prod/rest": {Fleet: &pipelinesv1.FleetStatus{Targets: 1}},
+			}
+			g.Expect(w.c.Status().Update(t.Context(), p)).To(Succeed())
+			promotion := w.promotion(p, 1, "1.1.0", waiting, func(s *capstanv1.PromotionSpec) {
+				s.Environment, s.Wave = "prod/canary", &capstanv1.PromotionWave{Environment: "prod", Name: "canary", Clusters: []string{"fleet/eu-0"}}
+			})
+			w.becomes(promotion, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingRollout})
+			path := ApprovalPath(w.ns, name, environment, "1.1.0")
+			g.Expect(w.post(url, path, Sign(key, http.MethodPost, path, time.Now(), nil), "").Code).To(Equal(http.StatusNoContent))
+			g.Expect(w.c.Get(t.Context(), client.ObjectKeyFromObject(promotion), promotion)).To(Succeed())
+			g.Expect(promotion.Spec.Approval).NotTo(BeNil())
+		})
+	}
 }

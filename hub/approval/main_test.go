@@ -134,7 +134,7 @@ func (w *world) pipeline(name string) *pipelinesv1.Pipeline {
 }
 
 // promotion creates a Promotion into prod, as hub/pipeline does.
-func (w *world) promotion(p *pipelinesv1.Pipeline, number int64, revision string, status capstanv1.PromotionStatus) *capstanv1.Promotion {
+func (w *world) promotion(p *pipelinesv1.Pipeline, number int64, revision string, status capstanv1.PromotionStatus, edit ...func(*capstanv1.PromotionSpec)) *capstanv1.Promotion {
 	w.t.Helper()
 	promotion := &capstanv1.Promotion{
 		ObjectMeta: metav1.ObjectMeta{
@@ -145,6 +145,9 @@ func (w *world) promotion(p *pipelinesv1.Pipeline, number int64, revision string
 			Pipeline: capstanv1.PipelineReference{Name: p.Name, UID: p.UID}, App: p.Spec.AppRef, Environment: "prod", Number: number,
 			Revision: revision, Source: capstanv1.PromotionSource{Environment: "dev", Sequence: number}, Strategy: p.Spec.Promotion.Strategy, Manual: true,
 		},
+	}
+	for _, e := range edit {
+		e(&promotion.Spec)
 	}
 	w.Expect(w.c.Create(w.t.Context(), promotion)).To(Succeed())
 	promotion.Status = status

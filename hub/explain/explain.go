@@ -56,6 +56,10 @@ type Environment struct {
 	// Waits is whether a promotion is under way or has failed, the environment is held, or a target is not
 	// ready.
 	Waits bool
+
+	// base is the environment of which it is a wave; empty if it is none. ready and targets are the numbers of Ready.
+	base           string
+	ready, targets int
 }
 
 // Explain returns the explanation of one Pipeline.
@@ -132,7 +136,10 @@ func (f *Facts) environment(i int) Environment {
 			ready++
 		}
 	}
-	e := Environment{Name: env.Name, Runs: runs(fleet, f.cause(i)), Ready: fmt.Sprintf("%d/%d", ready, len(fleet.Targets))}
+	e := Environment{Name: env.Name, Runs: runs(fleet, f.cause(i)), Ready: fmt.Sprintf("%d/%d", ready, len(fleet.Targets)), ready: ready, targets: len(fleet.Targets)}
+	if env.Stage != nil {
+		e.base = env.Stage.Environment
+	}
 	newest := decision.NewestOf(f.Pipeline.UID, f.Promotions, env.Name)
 	if newest != nil && !newest.Status.Phase.Finished() {
 		e.InFlight = fmt.Sprintf("%s %s", newest.Spec.Revision, promotions.PhaseText(newest))

@@ -150,7 +150,7 @@ func (f *Fleet) pipelines(b *strings.Builder) error {
 	table := tabwriter.NewWriter(b, 0, 0, gap, ' ', 0)
 	fmt.Fprintln(table, "PIPELINE\tENVIRONMENT\tRUNS\tREADY\tIN FLIGHT")
 	for _, r := range reports {
-		for _, e := range r.Environments {
+		for _, e := range condensed(r.Environments) {
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", cut(r.Pipeline, maxRuns+maxName), cut(e.Name, maxName), cut(e.Runs, maxRuns), e.Ready, cut(cmp.Or(e.InFlight, none), maxInFlight))
 		}
 	}
@@ -168,6 +168,24 @@ func (f *Fleet) pipelines(b *strings.Builder) error {
 		}
 	}
 	return nil
+}
+
+// condensed returns the environments with one in place of neighbouring waves that wait for nothing and run the same.
+func condensed(all []Environment) []Environment {
+	var rows []Environment
+	waves := 0 // in the last row
+	for _, e := range all {
+		last := len(rows) - 1
+		if last < 0 || e.base == "" || e.Waits || rows[last].Waits || rows[last].base != e.base || rows[last].Runs != e.Runs {
+			rows, waves = append(rows, e), 1
+			continue
+		}
+		waves++
+		row := &rows[last]
+		row.ready, row.targets = row.ready+e.ready, row.targets+e.targets
+		row.Name, row.Ready = fmt.Sprintf("%s, %d waves", e.base, waves), fmt.Sprintf("%d/%d", row.ready, row.targets)
+	}
+	return rows
 }
 
 func (r *Report) waits() bool {

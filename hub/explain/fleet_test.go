@@ -90,3 +90,20 @@ apps/shop, staging: a rollback from 1.1.0 to 1.0.0, requested by ann (incident
   Cluster fleet/staging still runs 1.1.0.
 `))
 }
+
+// Waves that wait for nothing and run the same are one row.
+func TestFleetCondensesWaves(t *testing.T) {
+	g := NewWithT(t)
+	f := shop()
+	f.waves()
+	var b strings.Builder
+	g.Expect((&Fleet{Now: now, Promotions: f.Promotions, Pipelines: []pipelinesv1.Pipeline{*f.Pipeline}}).Write(&b)).To(Succeed())
+	g.Expect(b.String()).To(ContainSubstring(`
+PIPELINE   ENVIRONMENT    RUNS   READY  IN FLIGHT
+apps/shop  dev            1.1.0  1/1    -
+apps/shop  staging        1.1.0  1/1    -
+apps/shop  prod/canary    1.1.0  1/1    -
+apps/shop  prod/rest-1    1.0.0  1/1    1.1.0 AwaitingGates
+apps/shop  prod, 2 waves  1.0.0  2/2    -
+`))
+}
