@@ -84,8 +84,10 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 			joined = append(joined, status.Agreed.Revision)
 		}
 		members[env.Name] = make(map[targetKey]member, len(seen[i]))
+		keys := make([]targetKey, len(seen[i]))
 		for j := range seen[i] {
-			s, t := &seen[i][j], keyOf(p, &env.Targets[j])
+			keys[j] = keyOf(p, &env.Targets[j])
+			s, t := &seen[i][j], keys[j]
 			m, known := before[env.Name][t]
 			if !known {
 				m.Member = last.member(t)
@@ -105,11 +107,11 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 			joined = append(joined, runs)
 		}
 		for j := range seen[i] {
-			s, t := &seen[i][j], keyOf(p, &env.Targets[j])
-			m := members[env.Name][t]
+			s := &seen[i][j]
+			m := members[env.Name][keys[j]]
 			var left time.Duration
 			m.Member, left = rules.Stand(m.Member, s.target, joined, m.unobserved, now)
-			members[env.Name][t] = m
+			members[env.Name][keys[j]] = m
 			s.standing, s.since = m.Standing, m.Since
 			next = sooner(next, left)
 		}

@@ -8,6 +8,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -63,8 +64,23 @@ func TestStatusPatchIsSmall(t *testing.T) {
 	g.Expect(patch).To(MatchJSON(`[
 		{"op":"test","path":"/status/schemaFleets","value":"fleets1"},
 		{"op":"add","path":"/metadata/resourceVersion","value":"7"},
-		{"op":"replace","path":"/status/environments/dev/targets","value":[
-			{"clusterAppRef":{"apiVersion":"","kind":"","name":""},"ready":false,"revision":"1.1.0"}]}]`))
+		{"op":"replace","path":"/status/environments/dev/targets/0/revision","value":"1.1.0"}]`))
+
+	// A list of another length, or one that is shorter than its differences, is written as a whole.
+	more := status("1.1.0")
+	more.Environments["dev"].Targets = append(more.Environments["dev"].Targets, pipelinesv1.TargetStatus{Revision: "1"})
+	patch, err = statusPatch("7", status("1.0.0"), more)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(patch)).To(And(ContainSubstring(`"path":"/status/environments/dev/targets","value":[{`), Not(ContainSubstring("prod"))))
+	short := status("1.0.0")
+	short.Conditions = []metav1.Condition{{Type: "A"}}
+	other := status("1.0.0")
+	other.Conditions = []metav1.Condition{{Type: "B", Status: "True", Reason: "X", Message: "y"}}
+	patch, err = statusPatch("7", short, other)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(patch)).To(ContainSubstring(`"path":"/status/conditions","value":[{`))
+	patch, err = statusPatch("7", status("1.0.0"), status("1.1.0"))
+	g.Expect(err).NotTo(HaveOccurred())
 
 	// A Pipeline that is served without gates is not written.
 	decoded, err := jsonpatch.DecodePatch(patch)

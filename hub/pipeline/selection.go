@@ -26,8 +26,10 @@ func (r *Reconciler) withSelected(p *pipelinesv1.Pipeline) *pipelinesv1.Pipeline
 		known := map[targetKey]bool{}
 		add := func(t pipelinesv1.Target) {
 			key := keyOf(p, &t)
-			if name, err := r.resolve(reference(p, &t)); err == nil { // A GitopsCluster may be a Cluster that is selected, too.
-				key.cluster = string(name)
+			if ref := reference(p, &t); ref.Kind == pipelinesv1.ClusterKindGitopsCluster { // It may be a Cluster that is selected, too.
+				if name, err := r.resolve(ref); err == nil {
+					key.cluster = string(name)
+				}
 			}
 			if !known[key] {
 				known[key] = true
