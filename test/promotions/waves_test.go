@@ -346,7 +346,13 @@ func TestBatches(t *testing.T) {
 	g.Expect(w.into(ctx, "prod/rest-2")).To(BeEmpty())
 	for i := range 10 {
 		w.label(eu(i), nil)
+	}
+	for i := range 40 {
 		w.label(eu(100+i), ofProd)
+	}
+	h.settle(ctx)
+	for i := range 40 { // They are connected and do not run the application. A wave may have more of them than of the others.
+		w.absent(eu(100 + i))
 	}
 	h.settle(ctx)
 	for name, wave := range members() {

@@ -339,6 +339,12 @@ func (w *world) runs(env, revision string) {
 		index.Observation{Found: true, Ready: true, Revision: revision, At: w.clock.Now()})
 }
 
+// absent: an environment's cluster does not have the application.
+func (w *world) absent(env string) {
+	w.x.SetFreshness(w.cluster(env), helm, index.Freshness{Fresh: true})
+	w.x.Observe(w.object(env), index.Observation{At: w.clock.Now()})
+}
+
 // stale makes an environment's cluster unreachable.
 func (w *world) stale(env string) {
 	w.x.SetFreshness(w.cluster(env), helm, index.Freshness{Reason: "Silent", Message: "nothing was heard"})

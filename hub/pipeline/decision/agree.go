@@ -157,20 +157,22 @@ func (f Fleet) Judged() Fleet {
 	return f
 }
 
-// Unobserved returns how many targets that count cannot be observed.
+// Unobserved returns how many targets cannot be observed and are not lost.
 func (f Fleet) Unobserved() int {
 	n := 0
 	for _, t := range f.Targets {
-		if !t.Fresh && !t.Standing.LeftOut() {
+		if !t.Fresh && t.Standing != pipelinesv1.TargetLost {
 			n++
 		}
 	}
 	return n
 }
 
-// Fresh returns whether enough targets are fresh to say what the environment runs. Nothing is decided without them.
+// Fresh returns whether enough targets can be observed to promote to the environment. One that joins is one of them: the hub
+// is not cut off from it.
 func (f Fleet) Fresh() bool {
-	return f.counted()-f.Unobserved() >= f.Required() || len(f.Targets) == 0
+	observed := len(f.Targets) - f.Unobserved() - f.number(pipelinesv1.TargetLost)
+	return observed >= f.Required() || len(f.Targets) == 0
 }
 
 // Revisions returns the distinct revisions of the targets, in their order; an
