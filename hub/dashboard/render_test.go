@@ -87,7 +87,7 @@ func TestCellShowsHoldAndAdvice(t *testing.T) {
 	))
 }
 
-// A cell with waves shows those with a promotion, with the way to approve it, and the others on demand.
+// A cell with waves says which revision they run, and shows those with a promotion, with the way to approve it.
 func TestCellShowsWaves(t *testing.T) {
 	g := NewWithT(t)
 	r := largeRenderer(t)
@@ -102,5 +102,5 @@ func TestCellShowsWaves(t *testing.T) {
 	html, err := r.execute("cell", view.Cell{Environment: "prod", Waves: waves, Fleet: &view.Members{FleetStatus: pipelinesv1.FleetStatus{Targets: 14, Ready: 14, Required: 14, Revision: "1.0.0"}}})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(html).To(And(ContainSubstring("<strong>canary</strong> 2 of 2 run <code>1.0.0</code>"), ContainSubstring("Awaiting approval"),
-		ContainSubstring(`href="/promotions/apps/p/approve"`), ContainSubstring("<summary>3 more waves</summary>"), ContainSubstring("<strong>rest-1</strong> 4 of 4")))
+		ContainSubstring(`href="/promotions/apps/p/approve"`), ContainSubstring("<p>4 of 4 waves run 1.0.0.</p>"), ContainSubstring("and 3 more waves</p>"), Not(ContainSubstring("rest-1"))))
 }

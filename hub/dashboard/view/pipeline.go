@@ -23,6 +23,8 @@ const (
 type PipelineFrame struct {
 	Namespace, Name, App string
 	Columns              []string
+	// Waves are the environments that have some; each has a list "waves/NAME" of these.
+	Waves []string
 	// All is the timeline of its promotions.
 	All string
 }
@@ -52,8 +54,10 @@ type LineCell struct {
 	// Running of Targets ran the revision when last observed; the observations of Stale
 	// of these are stale.
 	Running, Stale, Targets int
-	// Promotion is the newest of this revision into the environment.
+	// Promotion is the newest of this revision into the environment. Of an environment with waves it is the worst of the
+	// newest ones into each, and Wave is where it belongs; empty for a wave that does not exist any more.
 	Promotion *Entry
+	Wave      string
 }
 
 // Pipeline returns the page of a Pipeline; false when it does not exist or the viewer may
@@ -69,13 +73,6 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 		head.Cells[i].All = true
 	}
 	f.outOfTurn(p, head.Cells, scope)
-	head.Cells = withWaves(p, head.Cells)
-	frame := PipelineFrame{Namespace: namespace, Name: name, App: head.App, All: PromotionsPath + "?" + Query{Search: namespace + "/" + name}.Encode()}
-	for _, c := range head.Cells {
-		frame.Columns = append(frame.Columns, c.Environment)
-	}
-	page := Page{Template: "pipeline", Title: namespace + "/" + name, Frame: frame}
-	page.Blocks = append(page.Blocks, Block{ID: "head", List: "head", Template: "pipeline-head", Data: head})
 
 	var of []*capstanv1.Promotion
 	for i := range f.Promotions {
@@ -84,10 +81,28 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 		}
 	}
 	slices.SortFunc(of, newestFirst)
+	entries := f.entries(of[:min(len(of), maxEntries)], scope)
+	linkMoves(p, head.Cells, entries)
+	head.Cells = withWaves(p, head.Cells)
+
+	frame := PipelineFrame{Namespace: namespace, Name: name, App: head.App, All: PromotionsPath + "?" + Query{Search: namespace + "/" + name}.Encode()}
+	var waves []Block
+	for _, c := range head.Cells {
+		frame.Columns = append(frame.Columns, c.Environment)
+		if len(c.Waves) > 0 {
+			frame.Waves = append(frame.Waves, c.Environment)
+		}
+		for _, stage := range c.stages() {
+			waves = append(waves, Block{ID: "wave/" + stage.Environment, List: "waves/" + c.Environment, Template: "stage", Data: stage})
+		}
+	}
+	page := Page{Template: "pipeline", Title: namespace + "/" + name, Frame: frame}
+	page.Blocks = append(page.Blocks, Block{ID: "head", List: "head", Template: "pipeline-head", Data: head})
+	page.Blocks = append(page.Blocks, waves...)
 	for _, l := range history(head.Cells, of, scope) {
 		page.Blocks = append(page.Blocks, Block{ID: "revision/" + l.Revision, List: "revisions", Template: "line", Data: l})
 	}
-	page.Blocks = append(page.Blocks, f.entries(of[:min(len(of), maxEntries)], scope)...)
+	page.Blocks = append(page.Blocks, entries...)
 	if len(of) == 0 {
 		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "No revision was promoted yet."))
 	}
@@ -112,11 +127,28 @@ func (f *Facts) outOfTurn(p *pipelinesv1.Pipeline, cells []Cell, scope Scope) {
 		newest, status := decision.NewestOf(p.UID, history, env.Name), p.Status.Environments[env.Name]
 		if newest != nil && cells[i].Move != nil && status.Promotion.Name == newest.Name {
 			cells[i].Move.Origin = f.origin(newest)
+			if newest.Status.ExpectedTime != nil {
+				cells[i].Move.Expected = newest.Status.ExpectedTime.Time
+			}
 		}
 	}
 	for i := 1; i < len(cells); i++ {
 		if cells[i].Newer != "" && decision.Decide(decision.QuestionOf(p, fleets, history, i)).Reason == decision.Held {
 			cells[i].Held = &Held{Mark: heldMark, Source: p.Spec.Environments[i-1].Name}
+		}
+	}
+}
+
+// linkMoves links the promotions in the cells to the entries of the page.
+func linkMoves(p *pipelinesv1.Pipeline, cells []Cell, entries []Block) {
+	for i := range cells {
+		status := p.Status.Environments[p.Spec.Environments[i].Name]
+		if cells[i].Move == nil {
+			continue
+		}
+		id := entryID(p.Namespace, status.Promotion.Name)
+		if slices.ContainsFunc(entries, func(b Block) bool { return b.ID == id }) {
+			cells[i].Move.Link = "#" + id
 		}
 	}
 }
@@ -166,7 +198,17 @@ func history(cells []Cell, promotions []*capstanv1.Promotion, scope Scope) []Lin
 }
 
 func lineCell(c Cell, wanted string, byAge []*capstanv1.Promotion, scope Scope) LineCell {
-	s := LineCell{Environment: c.Environment, Targets: len(c.Targets)}
+	s := LineCell{Environment: c.Environment}
+	if len(c.Waves) > 0 {
+		for i, stage := range c.stages() {
+			s.add(lineCell(stage, wanted, byAge, scope), c.Waves[i].Environment)
+		}
+		if s.Promotion == nil { // As of a time when it had other waves, or none.
+			s.Promotion = newestInto(func(p *capstanv1.Promotion) bool { return p.Spec.BaseEnvironment() == c.Environment }, wanted, byAge, scope)
+		}
+		return s
+	}
+	s.Targets = len(c.Targets)
 	for _, t := range c.Targets {
 		if revision.Same(t.Revision, wanted) {
 			s.Running++
@@ -181,12 +223,26 @@ func lineCell(c Cell, wanted string, byAge []*capstanv1.Promotion, scope Scope) 
 			s.Running += f.InLine
 		}
 	}
+	s.Promotion = newestInto(func(p *capstanv1.Promotion) bool { return p.Spec.Environment == c.Environment }, wanted, byAge, scope)
+	return s
+}
+
+// add adds the state of a wave to that of its environment.
+func (s *LineCell) add(wave LineCell, name string) {
+	s.Running, s.Stale, s.Targets = s.Running+wave.Running, s.Stale+wave.Stale, s.Targets+wave.Targets
+	if p := wave.Promotion; p != nil && (s.Promotion == nil || worse(p.Mark.Tone, s.Promotion.Mark.Tone) < 0 ||
+		p.Mark.Tone == s.Promotion.Mark.Tone && p.Decided.After(s.Promotion.Decided)) {
+		s.Promotion, s.Wave = p, name
+	}
+}
+
+// newestInto returns the newest promotion of a revision into an environment; nil if there is none.
+func newestInto(into func(*capstanv1.Promotion) bool, wanted string, byAge []*capstanv1.Promotion, scope Scope) *Entry {
 	for _, p := range byAge {
-		if p.Spec.BaseEnvironment() == c.Environment && revision.Same(p.Spec.Revision, wanted) {
+		if into(p) && revision.Same(p.Spec.Revision, wanted) {
 			e := EntryOf(p, scope)
-			s.Promotion = &e
-			break
+			return &e
 		}
 	}
-	return s
+	return nil
 }

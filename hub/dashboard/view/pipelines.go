@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,12 +63,19 @@ type Members struct {
 // shownOfFleet is how many targets of a fleet a cell shows at once.
 const shownOfFleet = 3
 
-// First returns the targets that the cell shows at once.
+// First returns the targets that the cell shows at once. Of an environment with waves these are only such that are not well.
 func (c Cell) First() []Target {
 	if c.Fleet == nil {
 		return c.Targets
 	}
-	return c.Targets[:min(len(c.Targets), shownOfFleet)]
+	first := c.Targets[:min(len(c.Targets), shownOfFleet)]
+	if len(c.Waves) == 0 {
+		return first
+	}
+	if i := slices.IndexFunc(first, func(t Target) bool { return t.Mark.Tone >= Good }); i >= 0 {
+		return first[:i]
+	}
+	return first
 }
 
 // Rest returns the others.
@@ -88,6 +96,11 @@ type Move struct {
 	URL              string
 	// Origin says what caused it, if its source did not. Only the page of the Pipeline has it.
 	Origin Origin
+	// Link is where that page has more about it; empty on other pages.
+	Link string
+	// Expected is when its gates will be open, or its verification will have ended; zero if that is not known, and on
+	// other pages.
+	Expected time.Time
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
 }
@@ -169,7 +182,9 @@ func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope S
 	for e := range p.Spec.Environments {
 		cell := f.cell(p, e, known, scope)
 		r.Cells = append(r.Cells, cell)
-		r.worsen(cell)
+		if worst := cell.Mark(); worst.Tone < r.Mark.Tone {
+			r.Mark = worst
+		}
 	}
 	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue && r.Mark.Tone != Bad {
 		r.Mark, r.Note = Mark{Bad, "Stalled"}, c.Message
@@ -183,11 +198,12 @@ func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope S
 	return r
 }
 
-// worsen sets the row's mark to the worst of the cell's marks if that is worse.
-func (r *Row) worsen(c Cell) {
+// Mark is the worst mark of the cell's targets and its promotion.
+func (c Cell) Mark() Mark {
+	worst := Mark{Idle, "Nothing runs"}
 	take := func(m Mark) {
-		if m.Tone < r.Mark.Tone {
-			r.Mark = m
+		if m.Tone < worst.Tone {
+			worst = m
 		}
 	}
 	for _, t := range c.Targets {
@@ -196,6 +212,7 @@ func (r *Row) worsen(c Cell) {
 	if c.Move != nil {
 		take(c.Move.Mark)
 	}
+	return worst
 }
 
 func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing, scope Scope) Cell {

@@ -232,10 +232,12 @@ func (f *Facts) entries(promotions []*capstanv1.Promotion, scope Scope) []Block 
 	for _, p := range promotions {
 		e := EntryOf(p, scope)
 		e.Origin = f.origin(p)
-		blocks = append(blocks, Block{ID: "promotion/" + e.Namespace + "/" + e.Name, List: "entries", Template: "entry", Data: e})
+		blocks = append(blocks, Block{ID: entryID(e.Namespace, e.Name), List: "entries", Template: "entry", Data: e})
 	}
 	return blocks
 }
+
+func entryID(namespace, name string) string { return "promotion/" + namespace + "/" + name }
 
 // EntryOf returns the Entry of a promotion.
 func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
