@@ -147,16 +147,23 @@ func TestWithoutScript(t *testing.T) {
 }
 
 // pictured are the pages of which docs/images has screenshots.
-var pictured = []string{"fleet", "pipelines", "pipeline", "waiting", "verified", "rolled-back", "cluster"}
+var pictured = []string{"fleet", "pipelines", "pipeline", "waiting", "verified", "rolled-back", "cluster", "waves"}
 
-// Every page in both themes and three widths passes the rules of WCAG 2.0 to 2.2, A and AA,
-// and does not scroll sideways.
-func TestAccessible(t *testing.T) {
+// axeCore returns the script that checks a page. Without it the test is skipped.
+func axeCore(t *testing.T) string {
+	t.Helper()
 	axe, err := os.ReadFile(filepath.Join(controlplane.Root(), "test", "browser", "node_modules", "axe-core", "axe.min.js"))
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("%v: axe-core is installed by `make browser`, with npm", err)
 	}
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return string(axe)
+}
+
+// Every page in both themes and three widths passes the rules of WCAG 2.0 to 2.2, A and AA,
+// and does not scroll sideways.
+func TestAccessible(t *testing.T) {
+	axe := axeCore(t)
 	onAWS(t)
 	pipeline(t, "billing", "dev", "staging", "prod")
 	pipelineIn(t, appsNamespace, "checkout", func(s *pipelinesv1.PipelineSpec) {
@@ -207,31 +214,34 @@ func TestAccessible(t *testing.T) {
 	b.open(pages["rolled-back"])
 	b.Expect(b.main()).To(And(ContainSubstring("Rollback of 1.1.0, no. 2"), ContainSubstring(`Failed check error-rate: "value < 0.01" is false, with the value 0.071`), ContainSubstring("Passed check targets-ready"),
 		ContainSubstring("Held 1.1.0 is not promoted: held until dev agrees on another revision.")))
-	check := func(name, path string) {
-		for _, theme := range []string{"light", "dark"} {
-			for _, width := range []int64{320, 768, 1440} {
-				b.themed(theme, width)
-				b.open(path)
-				at := fmt.Sprintf("%s, %s, %d px", name, theme, width)
-				b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width), at)
-				if *screenshots && slices.Contains(pictured, name) {
-					b.picture(fmt.Sprintf("dashboard-%s-%s-%d.png", name, theme, width))
-				}
-				if width == 768 || (theme == "dark" && width == 320) {
-					continue // Themes differ in colours and widths in layout: not every combination is tested.
-				}
-				b.do(script(string(axe)))
-				violations := evaluate(b, chromedp.Evaluate[[]string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
-					.then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise))
-				b.Expect(violations).To(BeEmpty(), at)
-			}
-		}
-	}
 	for name, path := range pages {
-		check(name, path)
+		b.check(axe, name, path)
 	}
 	b.do(chromedp.Click(chromedp.CSS(".user button")), chromedp.WaitVisible(chromedp.CSS(`input[name="token"]`)))
-	check("signin", "/signin")
+	b.check(axe, "signin", "/signin")
+}
+
+// check opens a page in both themes and three widths, and checks that it is accessible and does not scroll sideways.
+func (b *tab) check(axe, name, path string) {
+	b.t.Helper()
+	for _, theme := range []string{"light", "dark"} {
+		for _, width := range []int64{320, 768, 1440} {
+			b.themed(theme, width)
+			b.open(path)
+			at := fmt.Sprintf("%s, %s, %d px", name, theme, width)
+			b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width), at)
+			if *screenshots && slices.Contains(pictured, name) {
+				b.picture(fmt.Sprintf("dashboard-%s-%s-%d.png", name, theme, width))
+			}
+			if width == 768 || (theme == "dark" && width == 320) {
+				continue // Themes differ in colours and widths in layout: not every combination is tested.
+			}
+			b.do(script(axe))
+			violations := evaluate(b, chromedp.Evaluate[[]string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
+				.then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise))
+			b.Expect(violations).To(BeEmpty(), at)
+		}
+	}
 }
 
 // rolledBack makes 1.1.0 of orders fail in the verification of prod, and waits until prod is rolled back.

@@ -223,14 +223,14 @@ func declare() error {
 	}
 	world.proxies = map[string]*controlplane.Proxy{}
 	for _, name := range []string{"dev", "staging", "prod"} {
-		if err := declareCluster(ctx, name); err != nil {
+		if err := declareCluster(ctx, name, nil); err != nil {
 			return err
 		}
 	}
 	return declareUsers(ctx)
 }
 
-func declareCluster(ctx context.Context, name string) error {
+func declareCluster(ctx context.Context, name string, labels map[string]string) error {
 	proxy, err := controlplane.NewProxy(world.plane.Config().Host)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func declareCluster(ctx context.Context, name string) error {
 		return err
 	}
 	if err := world.admin.Create(ctx, &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, Labels: labels},
 		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(number)}},
 	}); err != nil {
 		return err
