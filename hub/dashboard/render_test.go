@@ -103,4 +103,12 @@ func TestCellShowsWaves(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(html).To(And(ContainSubstring("<strong>canary</strong> 2 of 2 run <code>1.0.0</code>"), ContainSubstring("Awaiting approval"),
 		ContainSubstring(`href="/promotions/apps/p/approve"`), ContainSubstring("<p>4 of 4 waves run 1.0.0.</p>"), ContainSubstring("and 3 more waves</p>"), Not(ContainSubstring("rest-1"))))
+
+	// On the page of the Pipeline, the row of a wave has the same; only the targets of a wave are announced, as its promotion is by itself.
+	html, err = r.block(view.Block{ID: "wave/prod/canary", Template: "stage", Data: waves[0]})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(html).To(And(ContainSubstring("2 of 2 run <code>1.0.0</code>"), ContainSubstring("Awaiting approval"), ContainSubstring(`href="/promotions/apps/p/approve"`), Not(ContainSubstring("data-say"))))
+	html, err = r.block(view.Block{ID: "wave/prod/rest-1", Template: "stage", Data: quiet})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(html).To(And(ContainSubstring(`data-say="rest-1: Ready"`), ContainSubstring("<details><summary>1 target</summary>"), ContainSubstring(`data-column="Promotion"></td>`)))
 }
