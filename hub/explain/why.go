@@ -127,6 +127,14 @@ func (f *Facts) idle(i int, newest *capstanv1.Promotion) (string, []string) {
 		}
 		return also(fmt.Sprintf("%s is not promoted: environment %q got it by a rollback or by request. It is promoted when environment %q runs it too, or by a PromotionRequest.",
 			q.Source.Agreed.Revision, source, f.Pipeline.Spec.Environments[0].Name)), nil
+	case decision.FailedInAWave:
+		if runsCandidate(q) {
+			return upToDate(q), nil
+		}
+		return also(fmt.Sprintf("%s is not promoted: it failed in %q, or was taken out of it. Release another revision, or create a PromotionRequest for %s.",
+			q.Source.Agreed.Revision, q.FailedInWave, q.Source.Agreed.Revision)), nil
+	case decision.ClustersNotKnown:
+		return fmt.Sprintf("nothing is promoted into it: it is not known which clusters environment %q selects.", env.Base()), nil
 	case decision.Held:
 		return f.held(i, q, newest, runsCandidate(q))
 	case decision.Requested: // Requests are not explained: their own status says what became of them.

@@ -196,7 +196,7 @@ func shownOf(p *pipelinesv1.Pipeline, i int) int {
 	if p.Spec.Environments[i].Stage == nil {
 		return pipelinesv1.MaxShownTargets
 	}
-	return pipelinesv1.MaxShownTargets / stagesFrom(p, firstStage(p, i))
+	return pipelinesv1.MaxShownTargets / stagesFrom(p, decision.FirstStage(p, i))
 }
 
 // listed returns the targets that a status lists: so many at most. If there are more, those that do not run the

@@ -75,6 +75,8 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 			waits = "waits: correct the Pipeline: " + messages(invalid)
 		case verdict.Reason == decision.Suspended:
 			waits = "waits: the Pipeline is suspended"
+		case verdict.Reason == decision.ClustersNotKnown:
+			waits = fmt.Sprintf("waits: it is not known which clusters environment %q selects", p.Spec.Environments[i].Base())
 		}
 		if waits != "" && due != nil {
 			left, err := r.waiting(ctx, []*capstanv1.PromotionRequest{due}, waits)

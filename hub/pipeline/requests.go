@@ -167,9 +167,12 @@ func (r *Reconciler) request(ctx context.Context, p *pipelinesv1.Pipeline, q dec
 	rejected := func(revision string) bool { _, is := rules.Rejected(revision); return is }
 	known := func(candidate string) bool { return knows(p, promotions, candidate) }
 	resolved, err := decision.Resolve(q, due, known, rejected)
-	if err == nil && q.Into.ApprovedBefore && !firstWave(p, promotions, i).Passed(resolved.Revision) {
-		err = fmt.Errorf("%w: %s did not succeed in the first wave of environment %q, which has the approval for all of them: request it for %q first",
-			decision.ErrRefused, resolved.Revision, p.Spec.Environments[i].Base(), p.Spec.Environments[firstStage(p, i)].Name)
+	if err == nil && q.Into.ApprovedBefore && !resolved.Rollback { // What is put back succeeded in the wave itself.
+		first := p.Spec.Environments[decision.FirstStage(p, i)].Name
+		if !decision.LedgerOf(decision.LineOf(p), promotions, first, 0).Passed(resolved.Revision) {
+			err = fmt.Errorf("%w: %s did not succeed in the first wave of environment %q, which has the approval for all of them: request it for %q first",
+				decision.ErrRefused, resolved.Revision, p.Spec.Environments[i].Base(), first)
+		}
 	}
 	if errors.Is(err, decision.ErrRefused) {
 		return nil, nil, r.writeRequest(ctx, due, capstanv1.PromotionRequestStatus{Phase: capstanv1.RequestRefused, Message: refusal(err)})

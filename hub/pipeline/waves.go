@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
@@ -171,19 +173,6 @@ func memberOf(ref clusters.Ref) string {
 	return ref.Namespace + "/" + ref.Name
 }
 
-// firstStage returns the first stage of the environment of which environment i is one.
-func firstStage(p *pipelinesv1.Pipeline, i int) int {
-	for !p.Spec.Environments[i].Stage.First {
-		i--
-	}
-	return i
-}
-
-// firstWave returns the ledger of the first stage of the environment of which environment i is one.
-func firstWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i int) decision.Ledger {
-	return decision.LedgerOf(decision.LineOf(p), promotions, p.Spec.Environments[firstStage(p, i)].Name, 0)
-}
-
 // stagesFrom returns how many environments, from environment i on, are stages of the same one; 0 if it is none.
 func stagesFrom(p *pipelinesv1.Pipeline, i int) int {
 	n := 0
@@ -235,24 +224,21 @@ func addWhole(p *pipelinesv1.Pipeline, all map[string]*pipelinesv1.EnvironmentSt
 			whole.Fleet.Required += fleet.Required
 			whole.Fleet.Lost += fleet.Lost
 			whole.Fleet.Joining += fleet.Joining
-			if k == i {
+			if whole.Fleet.Revision == "" { // That of the first wave that runs one.
 				whole.Fleet.Revision = fleet.Revision
 			}
-			if fleet.Revision == whole.Fleet.Revision {
+			if revision.Same(fleet.Revision, whole.Fleet.Revision) {
 				whole.Fleet.Ready += fleet.Ready
 			}
-			if waves[fleet.Revision] == nil {
-				order = append(order, fleet.Revision)
+			same := slices.IndexFunc(order, func(one string) bool { return revision.Same(one, fleet.Revision) })
+			if same < 0 {
+				same, order = len(order), append(order, fleet.Revision)
 			}
-			waves[fleet.Revision] = append(waves[fleet.Revision], p.Spec.Environments[k].Stage.Wave)
+			waves[order[same]] = append(waves[order[same]], p.Spec.Environments[k].Stage.Wave)
 		}
 		var parts []string
-		for _, revision := range order {
-			runs := "no revision"
-			if revision != "" {
-				runs = revision
-			}
-			parts = append(parts, runs+": "+strings.Join(waves[revision], ", "))
+		for _, one := range order {
+			parts = append(parts, cmp.Or(one, "no revision")+": "+strings.Join(waves[one], ", "))
 		}
 		whole.Fleet.Message = truncate.Bytes(strings.Join(parts, "; "), maxFleetMessage)
 		all[name] = whole
@@ -271,23 +257,25 @@ func diverged(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1
 			continue
 		}
 		var back, others []string
-		var revision string
+		var runs, bad string
 		for k := i; k < i+n; k++ {
 			env := &p.Spec.Environments[k]
-			if l := decision.LedgerOf(decision.LineOf(p), promotions, env.Name, 0).LastBrought(); l != nil && l.Rollback() {
-				if runs, ok := fleets[k].Agree(); ok {
-					back, revision = append(back, env.Stage.Wave), runs
+			ledger := decision.LedgerOf(decision.LineOf(p), promotions, env.Name, 0)
+			if l := ledger.LastBrought(); l != nil && l.Rollback() {
+				of := ledger.RolledBack(*l)
+				if now, ok := fleets[k].Agree(); ok && of != nil {
+					back, runs, bad = append(back, env.Stage.Wave), now, of.Revision
 				}
 			}
 		}
 		for k := i; k < i+n && len(back) > 0; k++ {
-			if runs, ok := fleets[k].Agree(); ok && runs != revision && !slices.Contains(back, p.Spec.Environments[k].Stage.Wave) {
-				others = append(others, fmt.Sprintf("%s runs %s", p.Spec.Environments[k].Stage.Wave, runs))
+			if now, ok := fleets[k].Agree(); ok && revision.Same(now, bad) {
+				others = append(others, p.Spec.Environments[k].Stage.Wave)
 			}
 		}
 		if len(others) > 0 {
-			all = append(all, fmt.Sprintf("environment %q: %s runs %s since a rollback, and %s; create a PromotionRequest with rollback: {} for these, or release another revision",
-				p.Spec.Environments[i].Base(), strings.Join(back, ", "), revision, shorten(others)))
+			all = append(all, fmt.Sprintf("environment %q: %s runs %s since %s was rolled back there, and still in %s; create a PromotionRequest with rollback: {} for these, or release another revision",
+				p.Spec.Environments[i].Base(), strings.Join(back, ", "), runs, bad, shorten(others)))
 		}
 		i += n - 1
 	}

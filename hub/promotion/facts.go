@@ -29,6 +29,8 @@ type view struct {
 	ledger decision.Ledger
 	// source is the ledger of the source environment.
 	source decision.Ledger
+	// failedInWave is the wave in which the revision failed, as decision.FailedInWave has it.
+	failedInWave string
 	// requestDeleted: the PromotionRequest that caused the promotion was deleted.
 	requestDeleted bool
 	// secretChanged: the Secret with which the promotion, or its last attempt, failed has
@@ -67,6 +69,9 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 	}
 	v.ledger = decision.LedgerOf(lineOf(p), all, p.Spec.Environment, mark)
 	v.source = decision.LedgerOf(lineOf(p), all, p.Spec.Source.Environment, 0)
+	if i := placeOf(v.pipeline, p); i > 0 {
+		v.failedInWave = decision.FailedInWave(v.pipeline, all, i, p.Spec.Source, p.Spec.Revision)
+	}
 	if v.requestDeleted, err = r.requestDeleted(ctx, p); err != nil {
 		return v, err
 	}
@@ -278,8 +283,11 @@ func (v view) leftOut(p *capstanv1.Promotion) string {
 }
 
 // sourceFailed returns whether the last verdict about the revision in its source is a bad one, or whether it is
-// being rolled back there. The ledger says so, also when a newer promotion into the source exists.
+// being rolled back there, or failed in a wave before. The ledgers say so, also when newer promotions exist.
 func (v view) sourceFailed(p *capstanv1.Promotion) bool {
+	if v.failedInWave != "" {
+		return true
+	}
 	i := slices.IndexFunc(v.pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Source.Environment })
 	if i < 0 {
 		return false

@@ -112,7 +112,11 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 	case decision.SourceChanged:
 		return fmt.Sprintf("environment %q is not promoted from %q any more: the environments of Pipeline %s were edited", env, p.Spec.Source.Environment, p.Spec.Pipeline.Name)
 	case decision.SourceFailed:
-		return fmt.Sprintf("%s failed in the verification of environment %q, its source, or is being rolled back there; it is promoted when it is verified there", revision, p.Spec.Source.Environment)
+		of := fmt.Sprintf("environment %q, its source", p.Spec.Source.Environment)
+		if p.Spec.Wave != nil {
+			of += fmt.Sprintf(", or of another wave of %q", p.Spec.Wave.Environment)
+		}
+		return fmt.Sprintf("%s failed in the verification of %s, or is being rolled back there; it is promoted when it is verified there", revision, of)
 	case decision.RequestDeleted:
 		return fmt.Sprintf("PromotionRequest %s, which caused it, was deleted", p.Spec.Request.Name)
 	case decision.NewerPromotion:

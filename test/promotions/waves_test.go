@@ -275,7 +275,7 @@ func TestG62TheSecondWaveFails(t *testing.T) {
 	h.live(ctx, 31*time.Minute, time.Minute)
 	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseSucceeded)
 	g.Expect(w.pipeline(ctx, "web").Status.Conditions).To(ContainElement(And(HaveField("Type", pipelinesv1.WavesDivergedCondition),
-		HaveField("Message", ContainSubstring(`environment "prod": early runs 1.0 since a rollback, and canary runs 1.1`)))))
+		HaveField("Message", ContainSubstring(`environment "prod": early runs 1.0 since 1.1 was rolled back there, and still in canary`)))))
 	g.Expect(w.sentTo("prod/rest")).NotTo(ContainElement("1.1"))
 
 	w.runs("dev", "1.2")

@@ -25,6 +25,8 @@ type Environment struct {
 	// ApprovedBefore is set for the later waves of an environment whose first wave needs an approval: they need none of
 	// their own, and get only what was promoted into the wave before.
 	ApprovedBefore bool
+	// Wave is whether the environment is a wave of another one.
+	Wave bool
 	// Ledger of the promotions into the environment.
 	Ledger Ledger
 }
@@ -46,6 +48,11 @@ type Question struct {
 	// HeldBefore is whether a rollback or a request keeps the candidate out that names another source: the
 	// line was edited since.
 	HeldBefore bool
+	// FailedInWave is the environment, a wave of the same environment as Into, in which the candidate failed or from which it was
+	// taken out (FailedInWave); empty if there is none.
+	FailedInWave string
+	// ApprovedInWave is whether the first wave got the candidate with the approval that is for all waves.
+	ApprovedInWave bool
 	// Ahead is whether the environment got a later revision than the candidate, from an
 	// environment that is not its source any more.
 	Ahead bool
@@ -99,6 +106,8 @@ const (
 	SourceMadeByHand    Reason = "SourceMadeByHand"
 	SourceNotVerified   Reason = "SourceNotVerified"
 	SourceHeld          Reason = "SourceHeld"
+	FailedInAWave       Reason = "FailedInWave"
+	ClustersNotKnown    Reason = "ClustersNotKnown"
 	Requested           Reason = "Requested"
 	RolledBack          Reason = "RolledBack"
 	Reissued            Reason = "Reissued"
@@ -134,6 +143,9 @@ var decisionTable = []decisionRow{
 	{NoPromotion, "the environment has no promotion", false,
 		"The Pipeline only shows which revisions run in the environment.",
 		func(q Question) bool { return q.Into.Intent == nil }},
+	{ClustersNotKnown, "the environment is a wave, and it is not known which clusters are selected", false,
+		"A promotion into a wave changes the manifests of its clusters: of all of them, or none.",
+		func(q Question) bool { return q.Into.Wave && q.Into.Unknown }},
 	{Requested, "a PromotionRequest for the environment is due, and the environment has targets", true,
 		"A user requested the promotion. What the source runs does not matter.",
 		func(q Question) bool { return q.Request != nil && len(q.Into.Targets) > 0 }},
@@ -159,7 +171,7 @@ var decisionTable = []decisionRow{
 	{SourceNotAgreed, "the source's targets, or those of its quorum, are not fresh, ready and equal", false,
 		"Mixed, unready and stale states are never promoted.",
 		func(q Question) bool { _, ok := q.Source.Agree(); return !ok || q.Source.Agreed == nil }},
-	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it; for the later waves of an environment that needs approvals, only the latter counts", false,
+	{SourceMadeByHand, "the source's revision is neither that of the first environment nor that of the last promotion that was carried out into it; for the later waves of an environment that needs approvals, instead of the former: nor that of the last one, with its approval, into the first wave", false,
 		"A revision that was changed outside the pipeline is not promoted, nor does it pass an approval.",
 		func(q Question) bool { return !promotable(q) }},
 	{SourceHeld, "the source is being rolled back, or its revision came there by a rollback or by request, and the first environment does not run it", false,
@@ -173,13 +185,16 @@ var decisionTable = []decisionRow{
 		func(q Question) bool {
 			return q.Source.Verified && !q.Source.Ledger.verified(q.Into.Intent.App, q.Source.Agreed.Revision)
 		}},
+	{FailedInAWave, "the candidate failed in another wave of the environment, or was taken out of it, and that wave is before this one, or has no clusters or does not exist any more", false,
+		"A wave that fails stops those behind it, also when its clusters leave it or the waves are edited.",
+		func(q Question) bool { return q.FailedInWave != "" }},
 	{NoTargets, "the environment has no targets", false,
 		"There is no target to promote to.",
 		func(q Question) bool { return len(q.Into.Targets) == 0 }},
 	{EnvironmentNotFresh, "a target of the environment is stale, or more of them than its quorum permits", false,
 		"It is unknown whether the environment already runs the candidate.",
 		func(q Question) bool { return !q.Into.Fresh() }},
-	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is Late, and does not run the candidate, which that promotion brought to the others", true,
+	{TargetsJoined, "the environment is a wave, a cluster joined it after the newest promotion for this roll-out was created, is not Joining any more, and does not run the candidate, which that promotion brought to the others, or did not bring only because of the cluster", true,
 		"The promotion did not change the manifests of that cluster. The new one changes them.",
 		func(q Question) bool { return !q.Rejected && joined(q) }},
 	{UpToDate, "every target of the environment, or its quorum, runs the candidate, and the environment has no verification, has verified it, or has a promotion for this roll-out that is in flight or failed", false,
@@ -217,26 +232,36 @@ var decisionTable = []decisionRow{
 		func(Question) bool { return true }},
 }
 
-// joined returns whether a cluster joined a wave too late for the newest promotion.
+// joined returns whether a cluster joined a wave too late for the newest promotion. If that ended because the environment agreed on
+// another revision, only clusters that joined may run another one: else a user changed the others.
 func joined(q Question) bool {
 	n := newestForCandidate(q)
-	if n == nil || n.Clusters == nil || n.Phase != capstanv1.PhaseSucceeded && n.Phase != capstanv1.PhaseAwaitingRollout {
+	if n == nil || n.Clusters == nil {
 		return false
 	}
-	return slices.ContainsFunc(q.Into.Targets, func(t Target) bool {
-		if t.Standing != pipelinesv1.TargetLate || !t.Fresh || t.Cluster == "" || t.runs(q.Source.Agreed.Revision) {
-			return false
+	movedOn := n.Phase == capstanv1.PhaseSuperseded && n.Reason == string(EnvironmentMovedOn)
+	if n.Phase != capstanv1.PhaseSucceeded && n.Phase != capstanv1.PhaseAwaitingRollout && !movedOn {
+		return false
+	}
+	found := false
+	for _, t := range q.Into.Targets {
+		if t.Standing.LeftOut() || !t.Fresh || t.Cluster == "" || t.runs(q.Source.Agreed.Revision) {
+			continue
 		}
 		_, member := slices.BinarySearch(n.Clusters, t.Cluster)
-		return !member
-	})
+		if member && movedOn {
+			return false
+		}
+		found = found || !member
+	}
+	return found
 }
 
 // promotable returns whether the source's agreed revision may be promoted further. A fast
 // first environment does not starve the last one. A revision that a user put into a
-// middle environment stays there.
+// middle environment stays there. In the later waves of an environment that needs approvals, the revision must have had one.
 func promotable(q Question) bool {
-	if ofFirst(q) && !q.Into.ApprovedBefore {
+	if !q.Into.ApprovedBefore && ofFirst(q) || q.Into.ApprovedBefore && q.ApprovedInWave {
 		return true
 	}
 	brought := q.Source.Ledger.LastBrought()

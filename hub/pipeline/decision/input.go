@@ -29,6 +29,13 @@ func QuestionOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstanv1.
 	q.SameOrigin = sameOrigin(p, promotions, q)
 	q.HeldBefore = heldBefore(p, promotions, q)
 	q.Ahead = ahead(LineOf(p), promotions, q)
+	if s := p.Spec.Environments[i].Stage; s != nil && !s.First && q.Source.Agreed != nil {
+		brought := LedgerOf(LineOf(p), promotions, p.Spec.Environments[FirstStage(p, i)].Name, 0).LastBrought()
+		q.ApprovedInWave = brought != nil && brought.passed() && revision.Same(brought.Revision, q.Source.Agreed.Revision)
+	}
+	if a := q.Source.Agreed; a != nil {
+		q.FailedInWave = FailedInWave(p, promotions, i, capstanv1.PromotionSource{Environment: q.Source.Name, Sequence: a.Sequence}, a.Revision)
+	}
 	q.Into.Rollback = RollbackFor(p, i)
 	rules := gate.For(p, i)
 	if n := q.Into.Ledger.Newest(); n != nil && q.Into.Intent != nil && q.Into.Rollback.concern() {
@@ -67,6 +74,7 @@ func environmentOf(p *pipelinesv1.Pipeline, fleets []Fleet, promotions []capstan
 	if promotion := p.PromotionFor(env); promotion != nil {
 		e.Intent = &Intent{App: p.Spec.AppRef, Strategy: promotion.Strategy, Manual: promotion.Manual}
 	}
+	e.Wave = env.Stage != nil
 	if s := env.Stage; s != nil && !s.First {
 		of := p.PromotionFor(s.Of)
 		e.ApprovedBefore = of != nil && of.Manual
@@ -197,21 +205,25 @@ func sameOrigin(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Que
 		return false // The sequence says whether it is the same agreement.
 	}
 	line := LineOf(p)
-	theirs, ours := origins(line, promotions, agreement{newest.Source, newest.Sequence}, newest.Revision), ofCandidate(line, promotions, q)
+	theirs, ours := origins(line, promotions, agreement{newest.Source, newest.Sequence}, newest.Revision), ofCandidate(p, promotions, q)
 	if slices.ContainsFunc(theirs, func(a agreement) bool { return slices.Contains(ours, a) }) {
 		return true
 	}
 	return candidate.Sequence == 1 && !anyExists(p, theirs)
 }
 
-// ofCandidate returns the agreements through which the candidate came to the source.
-func ofCandidate(line Line, promotions []capstanv1.Promotion, q Question) []agreement {
-	candidate := q.Source.Agreed
-	all := origins(line, promotions, agreement{q.Source.Name, candidate.Sequence}, candidate.Revision)
-	if first := q.First.Agreed; first != nil && revision.Same(first.Revision, candidate.Revision) {
-		all = append(all, agreement{q.First.Name, first.Sequence})
+// ways returns the agreements through which a revision came to one of its source.
+func ways(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, source agreement, candidate string) []agreement {
+	all := origins(LineOf(p), promotions, source, candidate)
+	name := p.Spec.Environments[0].Name
+	if first := p.Status.Environments[name]; first != nil && first.Agreed != nil && revision.Same(first.Agreed.Revision, candidate) {
+		all = append(all, agreement{name, first.Agreed.Sequence})
 	}
 	return all
+}
+
+func ofCandidate(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Question) []agreement {
+	return ways(p, promotions, agreement{q.Source.Name, q.Source.Agreed.Sequence}, q.Source.Agreed.Revision)
 }
 
 // anyExists returns whether a Pipeline still has an environment of an agreement.
@@ -237,12 +249,22 @@ func heldBefore(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Que
 	if replaced != nil {
 		theirs = origins(line, promotions, theirs[0], replaced.Revision)
 	}
-	for _, a := range ofCandidate(line, promotions, q) {
-		if i := slices.IndexFunc(theirs, func(b agreement) bool { return b.environment == a.environment }); i >= 0 {
-			return a.sequence <= theirs[i].sequence
-		}
+	later, known := isLater(ofCandidate(p, promotions, q), theirs)
+	if known {
+		return !later
 	}
 	return candidate.Sequence == 1 && !anyExists(p, theirs) && (replaced == nil || revision.Same(replaced.Revision, candidate.Revision))
+}
+
+// isLater returns whether the first agreement of a, in an environment of which b has an agreement, too, is later than that one; known is
+// false if there is none.
+func isLater(a, b []agreement) (later, known bool) {
+	for _, one := range a {
+		if i := slices.IndexFunc(b, func(other agreement) bool { return other.environment == one.environment }); i >= 0 {
+			return one.sequence > b[i].sequence, true
+		}
+	}
+	return false, false
 }
 
 // ahead returns whether the environment got a later revision than the candidate, from an
@@ -262,11 +284,8 @@ func ahead(line Line, promotions []capstanv1.Promotion, q Question) bool {
 	}
 	if last.Pipeline == brought.Pipeline { // The agreements of a former Pipeline have other sequences.
 		theirs := origins(line, promotions, agreement{last.Source, last.Sequence}, last.Revision)
-		ours := origins(line, promotions, agreement{brought.Source, brought.Sequence}, brought.Revision)
-		for _, a := range theirs {
-			if i := slices.IndexFunc(ours, func(b agreement) bool { return b.environment == a.environment }); i >= 0 {
-				return a.sequence > ours[i].sequence
-			}
+		if later, known := isLater(theirs, origins(line, promotions, agreement{brought.Source, brought.Sequence}, brought.Revision)); known {
+			return later
 		}
 	}
 	return !last.Created.Before(brought.Created)

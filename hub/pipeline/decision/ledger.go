@@ -304,6 +304,9 @@ func (l Ledger) RollsBack(candidate string) bool {
 	return of == nil || revision.Same(of.Revision, candidate)
 }
 
+// RolledBack returns the promotion that a rollback replaced; nil if it was deleted.
+func (l Ledger) RolledBack(e Entry) *Entry { return l.numbered(e.Pipeline, e.RollbackOf) }
+
 // numbered returns a promotion of a Pipeline by its number; nil if it was deleted.
 func (l Ledger) numbered(pipeline types.UID, number int64) *Entry {
 	i := slices.IndexFunc(l.entries, func(e Entry) bool { return e.Pipeline == pipeline && e.Number == number })

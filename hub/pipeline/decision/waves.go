@@ -1,0 +1,68 @@
+package decision
+
+import (
+	"slices"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
+)
+
+// FirstStage returns the place of the first stage of the environment of which environment i of a Pipeline is one.
+func FirstStage(p *pipelinesv1.Pipeline, i int) int {
+	for !p.Spec.Environments[i].Stage.First {
+		i--
+	}
+	return i
+}
+
+// FailedInWave returns the environment in which a revision failed, or from which it was taken out, and which is another wave of the
+// environment of which environment i of a Pipeline is one; empty if there is none. The waves behind environment i do not count. Those that
+// have no clusters or do not exist any more do, and so does the environment itself from before it had waves.
+//
+// source is the agreement from which the revision comes: if the environment before the waves agreed on the revision again since, it is a
+// new roll-out.
+func FailedInWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i int, source capstanv1.PromotionSource, candidate string) string {
+	into, line := &p.Spec.Environments[i], LineOf(p)
+	place := func(name string) int {
+		return slices.IndexFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == name })
+	}
+	var judged []string
+	for j := range promotions {
+		of := &promotions[j].Spec
+		if of.BaseEnvironment() != into.Base() || place(of.Environment) >= i || slices.Contains(judged, of.Environment) {
+			continue
+		}
+		judged = append(judged, of.Environment)
+		failed := LedgerOf(line, promotions, of.Environment, 0).takenOut(line.App, candidate, place(of.Environment) >= 0)
+		if failed == nil {
+			continue
+		}
+		theirs := origins(line, promotions, agreement{failed.Source, max(failed.Sequence, failed.Hold)}, candidate)
+		later, known := isLater(ways(p, promotions, agreement{source.Environment, source.Sequence}, candidate), theirs)
+		if known && !later || !known && source.Sequence == 1 && !anyExists(p, theirs) {
+			return of.Environment
+		}
+	}
+	return ""
+}
+
+// takenOut returns the promotion of a revision of an application that failed in the environment or was rolled back; nil if none was, or
+// if a later one succeeded. An environment that exists shows by itself whether a revision that was late runs there.
+func (l Ledger) takenOut(app pipelinesv1.LocalAppReference, candidate string, exists bool) *Entry {
+	for i := range l.entries {
+		e := &l.entries[i]
+		switch same := revision.Same(e.Revision, candidate); {
+		case e.Intent.App != app:
+		case e.Rollback() && !same && !e.withdrawn():
+			if of := l.numbered(e.Pipeline, e.RollbackOf); of != nil && revision.Same(of.Revision, candidate) {
+				return of
+			}
+		case same && (Judged(e.Phase, e.Reason) || !exists && FailedInEnvironment(e.Phase, e.Reason)):
+			return e
+		case same && e.Phase == capstanv1.PhaseSucceeded:
+			return nil
+		}
+	}
+	return nil
+}

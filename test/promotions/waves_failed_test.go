@@ -1,0 +1,140 @@
+package promotions_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+)
+
+// The canary fails its verification and is rolled back. Its only cluster then leaves, for example because it is rebuilt: the revision is
+// not promoted to the next wave, which has no wave before it any more, until dev agrees on it again.
+func TestTheCanaryLeavesAfterItFailed(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
+		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
+		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+	})
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	w.unready("eu-0", "1.1", false)
+	h.settle(ctx)
+	h.live(ctx, 6*time.Minute, time.Minute)
+	g.Expect(w.newest(ctx, "prod/canary").Spec.RollbackOf).NotTo(BeNil())
+	g.Expect(w.sentTo("prod/early")).NotTo(ContainElement("1.1"))
+	w.label("eu-0", nil)
+	h.settle(ctx)
+	h.live(ctx, 10*time.Minute, time.Minute)
+	g.Expect(w.sentTo("prod/early")).NotTo(ContainElement("1.1"), "1.1 failed in the canary, and was rolled back there")
+	w.runs("dev", "1.0")
+	h.settle(ctx)
+	w.runs("dev", "1.1")
+	h.settle(ctx)
+	g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"), "a new roll-out")
+}
+
+// prod was rolled back. Then it gets waves: none of them gets the revision.
+func TestWavesAreAddedToAnEnvironmentThatIsHeld(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := fleetOf(t, 3, nil, func(p *pipelinesv1.Pipeline) {
+		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
+		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+	})
+	for i := range 3 {
+		w.runs(eu(i), "1.1")
+	}
+	h.settle(ctx)
+	w.unready(eu(0), "1.1", false)
+	h.settle(ctx)
+	h.live(ctx, 6*time.Minute, time.Minute)
+	g.Expect(w.newest(ctx, "prod").Spec.RollbackOf).NotTo(BeNil())
+	for i := range 3 {
+		w.runs(eu(i), "1.0")
+	}
+	h.settle(ctx)
+	h.live(ctx, 31*time.Minute, time.Minute)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseSucceeded)
+	p := w.pipeline(ctx, "web")
+	p.Spec.Environments[1].Waves = []pipelinesv1.Wave{{Name: "all"}}
+	g.Expect(w.c.Update(ctx, p)).To(Succeed())
+	h.settle(ctx)
+	h.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(w.sentTo("prod/all")).NotTo(ContainElement("1.1"), "it failed in prod, and was rolled back there")
+}
+
+// The canary failed and was rolled back. Then the waves are removed: the whole environment does not get the revision.
+func TestWavesAreRemovedWhileTheFirstIsHeld(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
+		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
+		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+	})
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	w.unready("eu-0", "1.1", false)
+	h.settle(ctx)
+	h.live(ctx, 6*time.Minute, time.Minute)
+	w.runs("eu-0", "1.0")
+	h.settle(ctx)
+	h.live(ctx, 31*time.Minute, time.Minute)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
+	p := w.pipeline(ctx, "web")
+	p.Spec.Environments[1].Waves = nil
+	g.Expect(w.c.Update(ctx, p)).To(Succeed())
+	h.settle(ctx)
+	h.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(w.sentTo("prod")).NotTo(ContainElement("1.1"), "it failed in the canary")
+}
+
+// The canary is rolled back before the waves behind it got the revision before: WavesDiverged does not advise to roll these back.
+func TestWavesDivergedNamesAWaveThatIsBehind(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(func(waves []pipelinesv1.Wave) { waves[0].Soak = &pipelinesv1.Soak{For: "12h"} }), threeRings(), func(p *pipelinesv1.Pipeline) {
+		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
+		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+	})
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 31*time.Minute, time.Minute)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseSucceeded)
+	w.runs("dev", "1.2")
+	h.settle(ctx)
+	w.runs("eu-0", "1.2")
+	h.settle(ctx)
+	w.unready("eu-0", "1.2", false)
+	h.settle(ctx)
+	h.live(ctx, 6*time.Minute, time.Minute)
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 31*time.Minute, time.Minute)
+	g.Expect(w.sentTo("prod/early")).To(Equal([]string(nil)))
+	g.Expect(w.pipeline(ctx, "web").Status.Conditions).NotTo(ContainElement(HaveField("Type", pipelinesv1.WavesDivergedCondition)))
+}
+
+// A user rolls the canary back after the wave behind it got the revision, too: a promotion into the last wave that waits ends.
+func TestARollbackOfTheCanaryStopsTheLastWave(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(func(waves []pipelinesv1.Wave) { waves[1].Soak = &pipelinesv1.Soak{For: "2h"} }), threeRings())
+	for _, revision := range []string{"1.1", "1.2"} {
+		w.runs("dev", revision)
+		h.settle(ctx)
+		for _, c := range []string{"eu-0", "eu-1", "eu-2"} {
+			w.runs(c, revision)
+			h.settle(ctx)
+		}
+	}
+	w.expectPhase(ctx, g, "prod/rest", capstanv1.PhaseAwaitingGates)
+	w.ask(ctx, "back", "prod/canary", "")
+	h.settle(ctx)
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 3*time.Hour, 10*time.Minute)
+	g.Expect(w.newest(ctx, "prod/rest").Status).To(And(HaveField("Phase", capstanv1.PhaseSuperseded), HaveField("Reason", string(decision.SourceFailed))))
+	g.Expect(w.sentTo("prod/rest")).NotTo(ContainElement("1.2"))
+	g.Expect(w.pipeline(ctx, "web").Status.Conditions).To(ContainElement(And(HaveField("Type", pipelinesv1.WavesDivergedCondition),
+		HaveField("Message", ContainSubstring(`canary runs 1.1 since 1.2 was rolled back there, and still in early;`)))))
+}

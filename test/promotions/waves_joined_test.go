@@ -1,0 +1,75 @@
+package promotions_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/labels"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+)
+
+// A cluster joins a wave that has agreed on nothing yet, after its promotion was created.
+func TestJoinsBeforeTheFirstAgreement(t *testing.T) {
+	t.Parallel()
+	g, ctx, w := NewWithT(t), t.Context(), newWorld(t, t)
+	p := w.newPipeline("web", notify(false), "dev", "prod")
+	p.Spec.Environments[1].Targets, p.Spec.Environments[1].Waves = prodTargets(), rings()
+	for name, set := range map[string]labels.Set{"eu-0": ring(0), "eu-1": ring(1), "eu-2": ring(1), "eu-3": ring(2)} {
+		w.label(name, set)
+	}
+	g.Expect(w.c.Create(ctx, p)).To(Succeed())
+	h := w.hub("hub", w.c, nil)
+	h.settle(ctx)
+	for name, revision := range map[string]string{"dev": "1.1", "eu-0": "1.1", "eu-1": "0.8", "eu-2": "0.9", "eu-3": "0.9"} {
+		w.runs(name, revision)
+	}
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingRollout)
+	w.label("eu-8", ring(1))
+	h.settle(ctx)
+	w.runs("eu-8", "0.9")
+	w.runs("eu-1", "1.1")
+	w.runs("eu-2", "1.1")
+	h.settle(ctx)
+	h.live(ctx, 24*time.Hour, 10*time.Minute)
+	g.Expect(w.newest(ctx, "prod/early").Spec.Wave.Clusters).To(ContainElement(w.ns+"/eu-8"), "nothing else changes its manifest")
+}
+
+// A cluster joins a wave whose clusters have no time to join: it gets a promotion at once.
+func TestJoinWithinZero(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
+		p.Spec.Environments[1].Quorum = &pipelinesv1.Quorum{JoinWithin: "0s"}
+	})
+	for _, c := range []string{"eu-0", "eu-1", "eu-2", "eu-3", "eu-4"} {
+		w.runs(c, "1.1")
+		h.settle(ctx)
+	}
+	w.expectPhase(ctx, g, "prod/rest", capstanv1.PhaseSucceeded)
+	w.label("eu-8", ring(1))
+	h.settle(ctx)
+	w.runs("eu-8", "1.0")
+	h.settle(ctx)
+	h.live(ctx, 24*time.Hour, 10*time.Minute)
+	g.Expect(w.newest(ctx, "prod/early").Spec.Wave.Clusters).To(ContainElement(w.ns + "/eu-8"))
+}
+
+// The only cluster of a wave is replaced by another one while its promotion waits for the soak of the wave before.
+func TestTheClusterOfAWaveIsReplaced(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := wavesOf(t, rings(func(waves []pipelinesv1.Wave) { waves[0].Soak = &pipelinesv1.Soak{For: "2h"} }),
+		map[string]labels.Set{"eu-0": ring(0), "eu-1": ring(1), "eu-3": ring(2)})
+	w.runs("eu-0", "1.1")
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod/early", capstanv1.PhaseAwaitingGates)
+	w.label("eu-1", nil)
+	w.label("eu-7", ring(1))
+	h.settle(ctx)
+	w.runs("eu-7", "0.7")
+	h.settle(ctx)
+	h.live(ctx, 24*time.Hour, 10*time.Minute)
+	g.Expect(w.sentTo("prod/early")).To(ContainElement("1.1"))
+}
