@@ -3,14 +3,17 @@ package promotions_test
 import (
 	"context"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -110,6 +113,78 @@ func TestG43AndG50AnotherCRD(t *testing.T) {
 		w.expectPhase(ctx, g, "staging", capstanv1.PhaseAwaitingMerge)
 		g.Expect(w.forge.PullRequests()).To(HaveLen(1))
 	})
+}
+
+// A CRD of an earlier Capstan keeps the gates and hides selectors and waves: the environment would be one in the management cluster.
+func TestG43WithoutFleets(t *testing.T) {
+	t.Parallel()
+	ctx, g := t.Context(), NewWithT(t)
+	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	present := filepath.Join(controlplane.CRDs("capstan")[0], pipelineCRD)
+	w := newWorldAt(t, t, plane.Config())
+	for i, c := range []string{"eu-0", "eu-1", "eu-2"} {
+		w.label(c, ring(i))
+	}
+	p := w.newPipeline("web", notify(false), "dev", "prod")
+	p.Spec.Environments[1].Targets, p.Spec.Environments[1].Waves = prodTargets(), rings()
+	g.Expect(w.c.Create(ctx, p)).To(Succeed())
+	h := w.hub("hub", w.c, nil)
+	h.settle(ctx)
+	for _, c := range []string{"dev", "eu-0", "eu-1", "eu-2"} {
+		w.runs(c, "1.0")
+	}
+	h.settle(ctx)
+	version := w.pipeline(ctx, "web").ResourceVersion
+
+	w.apply(ctx, g, plane.Config(), withoutFleets(t, present), false)
+	hidden := w.pipeline(ctx, "web")
+	g.Expect(hidden.Status.Schema).To(Equal(pipelinesv1.StatusSchema), "it keeps gates")
+	g.Expect(hidden.Spec.Environments[1]).To(And(HaveField("Waves", BeEmpty()), HaveField("Targets", HaveExactElements(HaveField("Clusters", BeNil())))))
+	w.runs("dev", "1.1")
+	h.live(ctx, time.Hour, 10*time.Minute)
+	next := w.hub("next", w.c, nil)
+	next.live(ctx, time.Hour, 10*time.Minute)
+	g.Expect(w.promotions(ctx)).To(BeEmpty())
+	g.Expect(w.receiver.received()).To(BeEmpty())
+	g.Expect(w.pipeline(ctx, "web").ResourceVersion).To(Equal(version))
+
+	w.apply(ctx, g, plane.Config(), present, true)
+	g.Expect(w.pipeline(ctx, "web").Spec.Environments[1].Waves).To(Equal(rings()))
+	next.live(ctx, time.Minute, 10*time.Second)
+	g.Expect(w.promotions(ctx)).To(BeEmpty(), "nothing is observed yet: the clusters were not watched")
+	for _, c := range []string{"eu-0", "eu-1", "eu-2"} {
+		w.runs(c, "1.0")
+	}
+	next.live(ctx, time.Minute, 10*time.Second)
+	w.expectPhase(ctx, g, "prod/canary", capstanv1.PhaseAwaitingRollout)
+	g.Expect(w.into(ctx, "prod")).To(BeEmpty())
+}
+
+// withoutFleets writes a CRD of Pipelines without the fields of fleets, and returns the file.
+func withoutFleets(t *testing.T, file string) string {
+	t.Helper()
+	g := NewWithT(t)
+	text, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	var crd apiextensionsv1.CustomResourceDefinition
+	g.Expect(yaml.Unmarshal(text, &crd)).To(Succeed())
+	properties := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+	delete(properties["status"].Properties, "schemaFleets")
+	environment := properties["spec"].Properties["environments"].Items.Schema
+	delete(environment.Properties, "waves")
+	delete(environment.Properties, "quorum")
+	delete(environment.Properties["targets"].Items.Schema.Properties, "clusters")
+	text, err = yaml.Marshal(crd)
+	g.Expect(err).NotTo(HaveOccurred())
+	earlier := filepath.Join(t.TempDir(), pipelineCRD)
+	g.Expect(os.WriteFile(earlier, text, 0o600)).To(Succeed())
+	return earlier
 }
 
 // beforeWrite calls do before each write of a status.
