@@ -153,13 +153,29 @@ func waveOf(p *pipelinesv1.Pipeline, i int) *capstanv1.PromotionWave {
 		return nil
 	}
 	wave := &capstanv1.PromotionWave{Environment: stage.Environment, Name: stage.Wave, Last: stage.Last}
-	for j := range p.Spec.Environments[i].Targets {
-		if ref := reference(p, &p.Spec.Environments[i].Targets[j]); ref != (clusters.Ref{}) {
-			wave.Clusters = append(wave.Clusters, memberOf(ref))
+	own, others := map[string]bool{}, map[string]bool{}
+	for k := range p.Spec.Environments {
+		if p.Spec.Environments[k].Base() != stage.Environment {
+			continue
+		}
+		for j := range p.Spec.Environments[k].Targets {
+			switch ref := reference(p, &p.Spec.Environments[k].Targets[j]); {
+			case ref == (clusters.Ref{}):
+			case k == i:
+				wave.Clusters, own[ref.Name] = append(wave.Clusters, memberOf(ref)), true
+			default:
+				others[ref.Name] = true
+			}
 		}
 	}
 	slices.Sort(wave.Clusters)
 	wave.Clusters = slices.Compact(wave.Clusters)
+	for name := range own {
+		if others[name] {
+			wave.Ambiguous = append(wave.Ambiguous, name)
+		}
+	}
+	slices.Sort(wave.Ambiguous)
 	return wave
 }
 
