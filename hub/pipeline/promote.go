@@ -26,8 +26,7 @@ const raceDelay = 200 * time.Millisecond
 
 // promote creates the Promotions that are due, and gives PromotionRequests their outcome. The status of p has
 // been written. It returns the time until a request expires that cannot be carried out at present; 0 if none will.
-func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen observations, cached []capstanv1.Promotion) (next time.Duration, err error) {
-	found := r.problems(p)
+func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen observations, cached []capstanv1.Promotion, found []problem) (next time.Duration, err error) {
 	requests, err := r.requestsFor(ctx, client.ObjectKeyFromObject(p))
 	if err != nil {
 		return 0, err
@@ -43,7 +42,7 @@ func (r *Reconciler) promote(ctx context.Context, p *pipelinesv1.Pipeline, seen 
 	for i := 1; i < len(p.Spec.Environments); i++ {
 		env := p.Spec.Environments[i].Name
 		asked := ofEnvironment(requests, env)
-		invalid := ofEnvironmentProblems(found, env)
+		invalid := ofEnvironmentProblems(found, p.Spec.Environments[i].Base())
 		if beyondGates(invalid) {
 			left, err := r.waiting(ctx, onlyOpen(asked), "waits: correct the Pipeline: "+messages(invalid))
 			if err != nil {

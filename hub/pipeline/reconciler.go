@@ -180,18 +180,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p, seen := r.observe(p)
+	p, seen, found := r.observe(p)
 	left := r.stand(p, seen)
 	if wait := r.holds.wait(key, early(seen), r.Clock.Now()); wait > 0 && !r.soaks.counts(key) {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	status, next := r.status(p, seen, cached)
+	status, next := r.status(p, seen, cached, found)
 	next = sooner(next, left)
 	if err := r.writeStatus(ctx, p, status, seen.clusterFault()); err != nil {
 		return r.requeueOnConflict(ctx, p, err)
 	}
 	r.observed.Store(key, p.UID)
-	expires, err := r.promote(ctx, p, seen, cached)
+	expires, err := r.promote(ctx, p, seen, cached, found)
 	result, err := r.requeueOnConflict(ctx, p, err)
 	if err != nil || !result.IsZero() {
 		return result, err

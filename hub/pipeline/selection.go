@@ -13,20 +13,21 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 )
 
-// withSelected returns the Pipeline with the clusters that its targets select, each as a target of its own. A target whose selector is invalid, or whose clusters are not known yet, stays as it is.
-// In the latter case the targets that the status lists stay, too.
+// withSelected returns the Pipeline with the clusters that its targets select, each as a target of its own, and with each
+// target of a fleet once. A target whose selector is invalid, or whose clusters are not known yet, stays as it is. In the
+// latter case the targets that the status lists stay, too.
 //
-// It is the Pipeline itself if no target selects clusters.
+// It is the Pipeline itself if it has no fleets.
 func (r *Reconciler) withSelected(p *pipelinesv1.Pipeline) *pipelinesv1.Pipeline {
 	return p.WithTargets(func(env *pipelinesv1.Environment) ([]pipelinesv1.Target, bool) {
-		if !env.Selects() {
+		if !env.IsFleet() {
 			return nil, false
 		}
 		var all []pipelinesv1.Target
 		known := map[targetKey]bool{}
 		add := func(t pipelinesv1.Target) {
 			key := keyOf(p, &t)
-			if ref := reference(p, &t); ref.Kind == pipelinesv1.ClusterKindGitopsCluster { // It may be a Cluster that is selected, too.
+			if ref := reference(p, &t); ref.Kind == pipelinesv1.ClusterKindGitopsCluster && r.invalidTarget(p, env, &t) == nil { // It may be a Cluster that is selected, too.
 				if name, err := r.resolve(ref); err == nil {
 					key.cluster = string(name)
 				}
@@ -115,10 +116,10 @@ func selection(p *pipelinesv1.Pipeline, s *pipelinesv1.ClusterSelector) (kind, n
 	return kind, namespace
 }
 
-// selector returns the selector of a target, or what is invalid in it, of class errInvalidTarget.
+// selector returns the selector of a target, or what is invalid in it.
 func (r *Reconciler) selector(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) (labels.Selector, error) {
 	invalid := func(format string, args ...any) (labels.Selector, error) {
-		return nil, fmt.Errorf("%w: %s", errInvalidTarget, fmt.Sprintf(format, args...))
+		return nil, fmt.Errorf(format, args...)
 	}
 	kind, namespace := selection(p, t.Clusters)
 	switch {
@@ -133,7 +134,7 @@ func (r *Reconciler) selector(p *pipelinesv1.Pipeline, t *pipelinesv1.Target) (l
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&t.Clusters.Selector)
 	if err != nil {
-		return invalid("clusters.selector: %v", err)
+		return invalid("clusters.selector: %w", err)
 	}
 	return selector, nil
 }

@@ -17,7 +17,7 @@ import (
 
 // problem is an error in a spec. The CRD accepts it, because weave's CRD did.
 type problem struct {
-	// environment that has the problem; empty for the whole Pipeline.
+	// environment of the spec that has the problem, with all of its stages; empty for the whole Pipeline.
 	environment string
 	message     string
 	// gates: it is in the gates of the environment. They do not apply to rollbacks.
@@ -34,8 +34,8 @@ func appKind(p *pipelinesv1.Pipeline) (schema.GroupKind, error) {
 	return schema.GroupKind{Group: gv.Group, Kind: p.Spec.AppRef.Kind}, nil
 }
 
-// problems of a Pipeline's spec, in the order of the spec.
-func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
+// problems of a Pipeline's spec, in the order of the spec. staged has the clusters that it selects, in their stages.
+func (r *Reconciler) problems(p, staged *pipelinesv1.Pipeline) []problem {
 	var found []problem
 	whole := func(format string, args ...any) {
 		found = append(found, problem{message: fmt.Sprintf(format, args...)})
@@ -53,31 +53,37 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 		whole("spec.environments is empty: name at least one environment")
 	}
 	seen := map[string]bool{}
+	name := func(name, path string) {
+		if seen[name] {
+			whole("%s: the name %q is used twice; give each environment, wave and batch a different name", path, name)
+		}
+		seen[name] = true
+	}
+	targets := map[string]int{}
+	for i := range staged.Spec.Environments {
+		targets[staged.Spec.Environments[i].Base()] += len(staged.Spec.Environments[i].Targets)
+	}
 	for i := range p.Spec.Environments {
 		env := &p.Spec.Environments[i]
-		switch {
-		case env.Name == "":
+		if env.Name == "" {
 			whole("%s.name is empty: set a name", p.Path(i))
-		case seen[env.Name]:
-			whole("%s: the name %q is used twice; give each environment, and each wave, a different name", p.Path(i), env.Name)
+		} else {
+			name(env.Name, p.Path(i))
 		}
-		seen[env.Name] = true
-		switch {
-		case len(env.Targets) == 0:
+		for _, s := range env.Stages() { // Also of those without clusters: they may get some.
+			name(pipelinesv1.StageName(env.Name, s.Name), fmt.Sprintf("%s.waves[%d]", p.Path(i), s.Wave))
+		}
+		switch n := targets[env.Name]; {
+		case n == 0:
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has no targets: nothing is promoted into it or the environments after it; add a target, or label the clusters that it is to select", env.Name)})
-		case targetsOf(p, i) > pipelinesv1.MaxTargets && (env.Selects() || env.Stage != nil):
-			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has %d targets, and may have %d: select fewer clusters, or divide them among several Pipelines", env.Base(), targetsOf(p, i), pipelinesv1.MaxTargets)})
-		}
-		if s := env.Stage; s != nil {
-			if _, err := waveSelectors(s.Of, p.Path(i)); err != nil {
-				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", s.Environment, err)})
-			}
+		case n > pipelinesv1.MaxTargets && (env.Selects() || len(env.Waves) > 0):
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q has %d targets, and may have %d: select fewer clusters, or divide them among several Pipelines", env.Name, n, pipelinesv1.MaxTargets)})
 		}
 		if err := decision.QuorumFor(p, i).Err(); err != nil {
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q runs no revision: %v", env.Name, err)})
 		}
 		for j := range env.Targets {
-			if err := r.invalidTarget(p, env, j); err != nil {
+			if err := r.invalidTarget(p, env, &env.Targets[j]); err != nil {
 				found = append(found, problem{environment: env.Name, message: err.Error()})
 			}
 		}
@@ -92,6 +98,12 @@ func (r *Reconciler) problems(p *pipelinesv1.Pipeline) []problem {
 				found = append(found, problem{environment: env.Name, message: fmt.Sprintf("environment %q is the first, and nothing is promoted into it: move spec.environments[0].waves to an environment that is promoted into", env.Name)})
 			}
 			continue
+		}
+		if _, err := waveSelectors(env, p.Path(i)); err != nil {
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
+		}
+		if err := gate.WavesError(env, p.Path(i)); err != nil {
+			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing but a rollback is promoted into environment %q: %v", env.Name, err), gates: true})
 		}
 		if err := verify.For(p, i).Err(); err != nil {
 			found = append(found, problem{environment: env.Name, message: fmt.Sprintf("nothing is promoted into environment %q: %v", env.Name, err)})
@@ -154,15 +166,20 @@ func pathOf(p *pipelinesv1.Pipeline, i int, part string, own bool) string {
 // errInvalidTarget is the class of errors in the spec of one target.
 var errInvalidTarget = errors.New("invalid target")
 
-// invalidTarget returns why a target of an environment may not be used; nil if it may.
-func (r *Reconciler) invalidTarget(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, j int) error {
-	t := &env.Targets[j]
+// invalidTarget returns why a target may not be used; nil if it may. The error has its index in the environment.
+func (r *Reconciler) invalidTarget(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, t *pipelinesv1.Target) error {
+	at := func() string {
+		if j := slices.Index(env.Targets, *t); j >= 0 {
+			return fmt.Sprintf("targets[%d]", j)
+		}
+		return "a target" // The status had it.
+	}
 	if t.Namespace == "" {
-		return fmt.Errorf("environment %q: %w: targets[%d].namespace is empty: set the application's namespace", env.Name, errInvalidTarget, j)
+		return fmt.Errorf("environment %q: %w: %s.namespace is empty: set the application's namespace", env.Name, errInvalidTarget, at())
 	}
 	if selects(t) {
 		if _, err := r.selector(p, t); err != nil {
-			return fmt.Errorf("environment %q: %w", env.Name, err)
+			return fmt.Errorf("environment %q: %w: %s: %w", env.Name, errInvalidTarget, at(), err)
 		}
 		return nil
 	}
@@ -173,12 +190,12 @@ func (r *Reconciler) invalidTarget(p *pipelinesv1.Pipeline, env *pipelinesv1.Env
 		if t.Namespace == p.Namespace {
 			return nil
 		}
-		return fmt.Errorf("environment %q: %w: targets[%d] is namespace %s of the management cluster, where --no-cross-namespace-refs allows only the Pipeline's own namespace %s; set targets[%d].namespace to %s, add a clusterRef, or move the Pipeline to %s",
-			env.Name, errInvalidTarget, j, t.Namespace, p.Namespace, j, p.Namespace, t.Namespace)
+		return fmt.Errorf("environment %q: %w: %s is namespace %s of the management cluster, where --no-cross-namespace-refs allows only the Pipeline's own namespace %s; set %s.namespace to %s, add a clusterRef, or move the Pipeline to %s",
+			env.Name, errInvalidTarget, at(), t.Namespace, p.Namespace, at(), p.Namespace, t.Namespace)
 	}
 	if ref := reference(p, t); ref.Namespace != p.Namespace {
-		return fmt.Errorf("environment %q: %w: targets[%d] is in %s %s/%s, but --no-cross-namespace-refs allows only clusters of the Pipeline's own namespace %s; move the Pipeline or the cluster",
-			env.Name, errInvalidTarget, j, ref.Kind, ref.Namespace, ref.Name, p.Namespace)
+		return fmt.Errorf("environment %q: %w: %s is in %s %s/%s, but --no-cross-namespace-refs allows only clusters of the Pipeline's own namespace %s; move the Pipeline or the cluster",
+			env.Name, errInvalidTarget, at(), ref.Kind, ref.Namespace, ref.Name, p.Namespace)
 	}
 	return nil
 }

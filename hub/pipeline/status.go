@@ -24,8 +24,7 @@ import (
 // status returns the new Pipeline.status: a function of the last status, the observations
 // and the Promotions; and of the time that the soaks have counted. next is when a soak changes it
 // if nothing else does; 0 for never.
-func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion) (_ pipelinesv1.PipelineStatus, next time.Duration) {
-	found := r.problems(p)
+func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion, found []problem) (_ pipelinesv1.PipelineStatus, next time.Duration) {
 	status := *p.Status.DeepCopy()
 	status.ObservedGeneration = p.Generation
 	status.Environments = r.environments(p, seen, promotions, found)

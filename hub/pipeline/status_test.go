@@ -100,10 +100,10 @@ func ready10() index.Observation { return index.Observation{Ready: true, Revisio
 
 // reconcile writes the status, as Reconcile does, and returns the Events.
 func (s *scene) reconcile() []string {
-	of, seen := s.r.observe(s.p)
+	of, seen, found := s.r.observe(s.p)
 	s.r.stand(of, seen)
 	before := s.p.DeepCopy()
-	s.p.Status, s.next = s.r.status(of, seen, s.promotions)
+	s.p.Status, s.next = s.r.status(of, seen, s.promotions, found)
 	s.r.reportTransitions(context.Background(), before, s.p, seen.clusterFault())
 	var all []string
 	for {
@@ -229,7 +229,7 @@ func TestObjectThatCannotBeReadMakesThePipelineNotReady(t *testing.T) {
 	s := newScene(t)
 	s.runs("dev", ready10())
 	s.r.Index.SetUnread(index.Object{Kind: helmReleases, Namespace: "prod", Name: "web"}, index.Freshness{Reason: watchers.ReasonUnreadable, Message: "HelmRelease prod/web cannot be read: 500"})
-	_, seen := s.r.observe(s.p)
+	_, seen, _ := s.r.observe(s.p)
 	s.g.Expect(early(seen)).To(BeZero())
 	s.reconcile()
 	s.g.Expect(s.condition(pipelinesv1.ReadyCondition)).To(And(HaveField("Status", metav1.ConditionFalse),

@@ -92,16 +92,16 @@ type places struct {
 	all      [][]place
 	use      index.Use
 	demands  []watchers.Demand
-	// blocked is set if nothing is watched, because of the Pipeline's spec.
-	blocked bool
+	// problems of the Pipeline's spec. If one concerns all of it, nothing is watched.
+	problems []problem
 }
 
 // locate finds the applications of the Pipeline's targets, in the clusters that they name or select.
-func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
-	selections := selectionRefs(p)
-	p = r.inStages(r.withSelected(p))
+func (r *Reconciler) locate(spec *pipelinesv1.Pipeline) places {
+	p := r.inStages(r.withSelected(spec))
 	kind, kindErr := appKind(p)
-	blocked := concernsAll(r.problems(p))
+	found := r.problems(spec, p)
+	blocked := concernsAll(found)
 
 	count := 0
 	for i := range p.Spec.Environments {
@@ -112,12 +112,13 @@ func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
 	all := make([][]place, len(p.Spec.Environments))
 	for i := range p.Spec.Environments {
 		env := &p.Spec.Environments[i]
+		of := &spec.Spec.Environments[spec.Find(env.Base())]
 		all[i] = make([]place, len(env.Targets))
 		for j := range env.Targets {
 			t := &env.Targets[j]
 			ref := reference(p, t)
 			var name multicluster.ClusterName
-			err := r.invalidTarget(p, env, j)
+			err := r.invalidTarget(p, of, t)
 			if selects(t) && err == nil {
 				_, err = r.selected(p, t)
 			} else if err == nil {
@@ -140,19 +141,20 @@ func (r *Reconciler) locate(p *pipelinesv1.Pipeline) places {
 			demands = append(demands, watchers.Demand{Cluster: name, Kind: kind, Namespace: t.Namespace, Name: p.Spec.AppRef.Name})
 		}
 	}
-	use.Refs = append(use.Refs, selections...)
-	return places{pipeline: p, all: all, use: use, demands: demands, blocked: blocked}
+	use.Refs = append(use.Refs, selectionRefs(spec)...)
+	return places{pipeline: p, all: all, use: use, demands: demands, problems: found}
 }
 
 // observe passes the Pipeline's demand to the index and the watchers, and reads the
 // observations of its targets from the index. It returns the Pipeline with the clusters that it selects, in their
-// stages.
-func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, observations) {
+// stages, and the problems of its spec.
+func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, observations, []problem) {
 	at := r.locate(p)
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	r.wake(r.Index.SetPipeline(key, at.use))
 	r.Watchers.SetDemand(owner(key), at.demands)
 
+	blocked := concernsAll(at.problems)
 	seen := make(observations, len(at.all))
 	for i := range at.all {
 		seen[i] = make([]observation, len(at.all[i]))
@@ -160,14 +162,14 @@ func (r *Reconciler) observe(p *pipelinesv1.Pipeline) (*pipelinesv1.Pipeline, ob
 			switch {
 			case target.err != nil:
 				seen[i][j] = unresolved(target.err)
-			case at.blocked:
+			case blocked:
 				seen[i][j] = observation{err: "not watched: the Pipeline's spec is invalid", unready: pipelinesv1.InvalidSpecReason, reason: pipelinesv1.InvalidSpecReason}
 			default:
 				seen[i][j] = r.read(target.object)
 			}
 		}
 	}
-	return at.pipeline, seen
+	return at.pipeline, seen, at.problems
 }
 
 // reference of a target; the zero Ref means the management cluster.

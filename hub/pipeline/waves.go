@@ -79,7 +79,7 @@ func (r *Reconciler) divided(p *pipelinesv1.Pipeline, env *pipelinesv1.Environme
 		}
 		wave := len(env.Waves) - 1
 		ref := reference(p, t)
-		if ref != (clusters.Ref{}) {
+		if ref != (clusters.Ref{}) && r.invalidTarget(p, env, t) == nil {
 			of, unknown := r.Clusters.Labels(ref)
 			if unknown != nil && !errors.Is(unknown, clusters.ErrNotFound) {
 				err = errors.Join(err, unknown)
@@ -126,10 +126,10 @@ func waveSelectors(env *pipelinesv1.Environment, path string) ([]labels.Selector
 		case err != nil:
 			invalid(".waves[%d].selector (wave %q): %w", i, w.Name, err)
 			all[i] = labels.Nothing()
-		case w.Selector != nil:
+		case w.Selector != nil && !selector.Empty():
 			all[i] = selector
 		case i < len(env.Waves)-1:
-			invalid(".waves[%d] (wave %q) has no selector, so that no cluster is left for the waves behind it: set one, or move the wave to the end", i, w.Name)
+			invalid(".waves[%d] (wave %q) has no selector, or an empty one, so that no cluster is left for the waves behind it: set one, or move the wave to the end", i, w.Name)
 			all[i] = labels.Nothing()
 		default:
 			all[i] = labels.Everything()
@@ -137,13 +137,6 @@ func waveSelectors(env *pipelinesv1.Environment, path string) ([]labels.Selector
 	}
 	if total > pipelinesv1.MaxStages {
 		invalid(".waves has %d batches and other waves, and may have %d: use fewer batches", total, pipelinesv1.MaxStages)
-	}
-	seen := map[string]bool{}
-	for _, s := range env.Stages() {
-		if seen[s.Name] {
-			invalid(".waves[%d] (wave %q): the name %q is used twice, for a wave and for a batch; rename the wave", s.Wave, env.Waves[s.Wave].Name, s.Name)
-		}
-		seen[s.Name] = true
 	}
 	return all, errors.Join(errs...)
 }
@@ -155,13 +148,29 @@ func waveOf(p *pipelinesv1.Pipeline, i int) *capstanv1.PromotionWave {
 		return nil
 	}
 	wave := &capstanv1.PromotionWave{Environment: stage.Environment, Name: stage.Wave, Last: stage.Last}
-	for j := range p.Spec.Environments[i].Targets {
-		if ref := reference(p, &p.Spec.Environments[i].Targets[j]); ref != (clusters.Ref{}) {
-			wave.Clusters = append(wave.Clusters, memberOf(ref))
+	own, others := map[string]bool{}, map[string]bool{}
+	for k := range p.Spec.Environments {
+		if p.Spec.Environments[k].Base() != stage.Environment {
+			continue
+		}
+		for j := range p.Spec.Environments[k].Targets {
+			switch ref := reference(p, &p.Spec.Environments[k].Targets[j]); {
+			case ref == (clusters.Ref{}):
+			case k == i:
+				wave.Clusters, own[ref.Name] = append(wave.Clusters, memberOf(ref)), true
+			default:
+				others[ref.Name] = true
+			}
 		}
 	}
 	slices.Sort(wave.Clusters)
 	wave.Clusters = slices.Compact(wave.Clusters)
+	for name := range own {
+		if others[name] {
+			wave.Ambiguous = append(wave.Ambiguous, name)
+		}
+	}
+	slices.Sort(wave.Ambiguous)
 	return wave
 }
 
@@ -193,15 +202,6 @@ func stagesOf(p *pipelinesv1.Pipeline, environment string) []string {
 		}
 	}
 	return all
-}
-
-// targetsOf returns how many targets environment i has, with those of the stages behind it in the same environment.
-func targetsOf(p *pipelinesv1.Pipeline, i int) int {
-	n := 0
-	for k := range max(1, stagesFrom(p, i)) {
-		n += len(p.Spec.Environments[i+k].Targets)
-	}
-	return n
 }
 
 // addWhole adds the status of the environments with waves: the sums of their stages.

@@ -46,10 +46,18 @@ func (m members) note(changes []manifest.Change) {
 }
 
 // complete returns an error if a cluster of the wave has no marker. Without one, a roll-out would wait for it, and a marker
-// without a cluster would give the revision to the clusters of all waves.
+// without a cluster would give the revision to the clusters of all waves. So would a marker whose name clusters of several
+// waves have.
 func (m members) complete(a *act, marker manifest.Marker) error {
 	if m.wave == nil {
 		return nil
+	}
+	if i := slices.IndexFunc(m.wave.Ambiguous, func(name string) bool { return m.marked[name] }); i >= 0 {
+		name := m.wave.Ambiguous[i]
+		own := m.wave.Clusters[slices.IndexFunc(m.wave.Clusters, func(cluster string) bool { return bare(cluster) == name })]
+		return fail(ReasonWaveNotSeparable, "wave %s of environment %s cannot be promoted by itself: a marker on branch %s of %s has the cluster %s, and another wave has a cluster with this name, too. "+
+			"Write namespace/name in the marker: # {\"$promotion\": \"%s\", \"cluster\": \"%s\"}",
+			m.wave.Name, oneLine(m.wave.Environment), a.spec.BaseBranch, a.provider.Repository(), oneLine(name), oneLine(marker.String()), oneLine(own))
 	}
 	missing := slices.DeleteFunc(slices.Clone(m.wave.Clusters), func(cluster string) bool {
 		return m.marked[cluster] || m.marked[bare(cluster)] || m.marked[""]
@@ -59,5 +67,13 @@ func (m members) complete(a *act, marker manifest.Marker) error {
 	}
 	return fail(ReasonWaveNotSeparable, "wave %s of environment %s cannot be promoted by itself: no YAML file on branch %s of %s has a marker for %s. "+
 		"Give each cluster a manifest of its own with the comment # {\"$promotion\": \"%s\", \"cluster\": \"%s\"} behind the version",
-		m.wave.Name, oneLine(m.wave.Environment), a.spec.BaseBranch, a.provider.Repository(), strings.Join(shown(missing, oneLine), ", "), oneLine(marker.String()), bare(missing[0]))
+		m.wave.Name, oneLine(m.wave.Environment), a.spec.BaseBranch, a.provider.Repository(), strings.Join(shown(missing, oneLine), ", "), oneLine(marker.String()), m.shortest(missing[0]))
+}
+
+// shortest returns the shortest name of a cluster that only this wave has.
+func (m members) shortest(cluster string) string {
+	if name := bare(cluster); !slices.Contains(m.wave.Ambiguous, name) {
+		return name
+	}
+	return cluster
 }

@@ -394,15 +394,19 @@ func TestBadWaves(t *testing.T) {
 		want  string
 	}{
 		"a wave behind the rest": {[]pipelinesv1.Wave{{Name: "all"}, inRing("late", 2)},
-			`spec.environments[1].waves[0] (wave "all") has no selector, so that no cluster is left for the waves behind it: set one, or move the wave to the end`},
+			`spec.environments[1].waves[0] (wave "all") has no selector, or an empty one, so that no cluster is left for the waves behind it: set one, or move the wave to the end`},
+		"a wave that selects all clusters": {[]pipelinesv1.Wave{{Name: "all", Selector: &metav1.LabelSelector{}}, {Name: "rest"}},
+			`spec.environments[1].waves[0] (wave "all") has no selector, or an empty one, so that no cluster is left for the waves behind it: set one, or move the wave to the end`},
 		"a selector that is none": {[]pipelinesv1.Wave{{Name: "canary", Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "ring", Operator: "Near"}}}}, {Name: "rest"}},
 			`spec.environments[1].waves[0].selector (wave "canary"): "Near" is not a valid label selector operator`},
 		"too many": {[]pipelinesv1.Wave{inRing("canary", 0), {Name: "rest", Batches: 20}},
 			"spec.environments[1].waves has 21 batches and other waves, and may have 20: use fewer batches"},
 		"a name that is also a batch": {[]pipelinesv1.Wave{inRing("rest-2", 0), {Name: "rest", Batches: 2}},
-			`the name "rest-2" is used twice`},
+			`spec.environments[1].waves[1]: the name "prod/rest-2" is used twice`},
 		"a soak that is none": {[]pipelinesv1.Wave{{Name: "canary", Selector: inRing("canary", 0).Selector, Soak: &pipelinesv1.Soak{For: "soon"}}, {Name: "rest"}},
 			`spec.environments[1].waves[0].soak.for: "soon" is not a duration`},
+		"a soak with nothing behind it": {[]pipelinesv1.Wave{inRing("canary", 0), {Name: "rest", Soak: &pipelinesv1.Soak{For: "1h"}}},
+			`spec.environments[1].waves[1].soak: no wave or batch is behind wave "rest": remove it, or set gates.soak of the environment behind`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

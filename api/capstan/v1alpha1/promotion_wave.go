@@ -24,6 +24,14 @@ type PromotionWave struct {
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=320
 	Clusters []string `json:"clusters,omitempty"`
+
+	// Ambiguous are the names, without a namespace, that clusters of this wave and of another one had when
+	// the promotion was created. The promotion fails if Git has such a name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MaxLength=256
+	Ambiguous []string `json:"ambiguous,omitempty"`
 }
 
 // BaseEnvironment returns the environment of the Pipeline's spec that the promotion is for: a wave is a part of it.

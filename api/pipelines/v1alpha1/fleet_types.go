@@ -173,7 +173,8 @@ func (p *Pipeline) Shown() *Pipeline {
 func (p *Pipeline) shownStages(env *Environment, stages []StageOf) (targets [][]Target, unknown bool) {
 	targets, observed := make([][]Target, len(stages)), false
 	for k, s := range stages {
-		if p.Status.Environments[StageName(env.Name, s.Name)] != nil {
+		name := StageName(env.Name, s.Name)
+		if p.Status.Environments[name] != nil && p.Find(name) < 0 { // Else the status may be that of the environment.
 			targets[k], observed = env.Targets, true
 		}
 	}

@@ -19,7 +19,8 @@ type Wave struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	Name string `json:"name"`
 
-	// Selector of the labels of clusters. Only the last wave may have none: it gets the rest.
+	// Selector of the labels of clusters. Only the last wave may have none, or an empty one: it gets the
+	// rest.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
@@ -32,7 +33,7 @@ type Wave struct {
 	Batches int32 `json:"batches,omitempty"`
 
 	// Soak is how long this wave, or each of its batches, must be healthy with a revision before the next
-	// one gets it.
+	// one gets it. The last wave may have it if it has batches.
 	// +optional
 	Soak *Soak `json:"soak,omitempty"`
 }

@@ -160,6 +160,24 @@ func For(p *pipelinesv1.Pipeline, i int) Rules {
 	return r
 }
 
+// WavesError returns what is invalid in the soaks of an environment's waves; nil if all are valid. path is that of the
+// environment.
+func WavesError(env *pipelinesv1.Environment, path string) error {
+	var all []error
+	for i := range env.Waves {
+		w := &env.Waves[i]
+		switch at := fmt.Sprintf("%s.waves[%d].soak", path, i); {
+		case w.Soak == nil:
+		case i == len(env.Waves)-1 && w.Batches <= 1:
+			all = append(all, fmt.Errorf("%s: no wave or batch is behind wave %q: remove it, or set gates.soak of the environment behind", at, w.Name))
+		default:
+			_, err := parseSoak(w.Soak, at)
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
 // Of returns the rules that apply to a promotion. A rollback is not held by what a new revision must prove, and
 // not by the windows of the Pipeline: it ends an incident. PromotionWindows decide themselves (Within).
 func (r Rules) Of(p *capstanv1.Promotion) Rules {

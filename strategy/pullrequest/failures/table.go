@@ -292,7 +292,7 @@ var Table = []Class{
 	},
 	{
 		Name: ReasonWaveNotSeparable, Pace: NoRetry, Ends: AtOnce, TryAgain: true,
-		Evidence: []Evidence{{"Git", "a cluster of the wave has no marker with its name"}},
+		Evidence: []Evidence{{"Git", "a cluster of the wave has no marker with its name, or another wave has the name, too"}},
 		Fix:      "give each cluster a manifest of its own, with a marker that has `cluster`",
 	},
 	{
