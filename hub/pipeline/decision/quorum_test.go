@@ -161,7 +161,11 @@ func TestStand(t *testing.T) {
 	expect("stays late", late, at("1.0"), 0, 100*time.Hour, late, 0)
 	expect("is late and arrives", late, at("1.1"), 0, 100*time.Hour, none, 0)
 	expect("is late and is lost", late, stale("1.0"), 0, time.Hour, Member{Standing: pipelinesv1.TargetLost, Since: now.Add(time.Hour)}, 0)
+	expect("is late and is not lost yet", late, stale("1.0"), 0, 59*time.Minute, late, time.Minute)
 	expect("the clock was set back", joining, at("1.0"), 0, -time.Hour, Member{Standing: pipelinesv1.TargetJoining, Since: now.Add(-time.Hour)}, 30*time.Minute)
+	r.LostAfter = 0
+	expect("may not be lost any more", lost, stale("1.1"), 0, 0, none, 0)
+	expect("may not be lost any more, and can be observed", lost, at("1.0"), 0, 0, joining, 30*time.Minute)
 
 	r = QuorumRules{}
 	expect("nothing is lost without rules", none, stale("1.1"), -100*time.Hour, 0, none, 0)
