@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -13,8 +12,8 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 )
 
-// withSelected returns the Pipeline with the clusters that its targets select, each as a target of its own. A target whose selector is invalid, or whose clusters are not known yet, stays as it is.
-// In the latter case the targets that the status lists stay, too.
+// withSelected returns the Pipeline with the clusters that its targets select, each as a target of its own. A target whose
+// selector is invalid, or whose clusters are not known yet, stays as it is, and so do the targets that the status names.
 //
 // It is the Pipeline itself if no target selects clusters.
 func (r *Reconciler) withSelected(p *pipelinesv1.Pipeline) *pipelinesv1.Pipeline {
@@ -51,11 +50,10 @@ func (r *Reconciler) withSelected(p *pipelinesv1.Pipeline) *pipelinesv1.Pipeline
 			if err == nil {
 				continue
 			}
-			if status := p.Status.Environments[env.Name]; errors.Is(err, clusters.ErrNotSynced) && status != nil {
-				for j := range status.Targets {
-					if s := &status.Targets[j]; s.ClusterAppRef.ClusterRef != nil {
-						add(pipelinesv1.Target{Namespace: s.Namespace, Clusters: pipelinesv1.Selected, ClusterRef: s.ClusterAppRef.ClusterRef})
-					}
+			for _, m := range p.Status.Environments[env.Name].Members() {
+				if m.ClusterRef != nil {
+					m.Clusters = pipelinesv1.Selected
+					add(m.Target)
 				}
 			}
 			all = append(all, *t)
