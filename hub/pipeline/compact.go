@@ -27,6 +27,13 @@ func Compact(p *pipelinesv1.Pipeline) {
 		if status == nil {
 			continue
 		}
+		if status.Fleet != nil {
+			for _, of := range status.Fleet.Members {
+				for n := range of.Clusters {
+					share(&of.Clusters[n])
+				}
+			}
+		}
 		status.Targets = slices.Clone(status.Targets)
 		for n := range status.Targets {
 			shown := &status.Targets[n]

@@ -2,12 +2,14 @@ package pipeline
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -78,19 +80,31 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 			continue
 		}
 		status := p.Status.Environments[env.Name]
-		last, rules := lastOf(p, status), decision.QuorumFor(p, i)
+		rules := decision.QuorumFor(p, i)
+		known, joins := before[env.Name], status != nil && status.Agreed != nil
+		if known == nil {
+			var all bool
+			known, all = membersBefore(p, status)
+			joins = joins && all
+		}
 		joined := make([]string, 0, 2)
 		if status != nil && status.Agreed != nil {
 			joined = append(joined, status.Agreed.Revision)
 		}
 		members[env.Name] = make(map[targetKey]member, len(seen[i]))
+		if seen.fleet(p, i).Unknown { // Those that are not found now are still members.
+			maps.Copy(members[env.Name], known)
+		}
 		keys := make([]targetKey, len(seen[i]))
 		for j := range seen[i] {
+			if selects(&env.Targets[j]) { // It stands for clusters that are not known.
+				continue
+			}
 			keys[j] = keyOf(p, &env.Targets[j])
 			s, t := &seen[i][j], keys[j]
-			m, known := before[env.Name][t]
-			if !known {
-				m.Member = last.member(t)
+			m, is := known[t]
+			if !is {
+				m.New = joins
 			}
 			switch {
 			case s.target.Fresh:
@@ -107,6 +121,9 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 			joined = append(joined, runs)
 		}
 		for j := range seen[i] {
+			if selects(&env.Targets[j]) {
+				continue
+			}
 			s := &seen[i][j]
 			m := members[env.Name][keys[j]]
 			var left time.Duration
@@ -120,37 +137,28 @@ func (r *Reconciler) stand(p *pipelinesv1.Pipeline, seen observations) (next tim
 	return next
 }
 
-// shown are the targets of a fleet that a status lists.
-type shown struct {
-	targets map[targetKey]*pipelinesv1.TargetStatus
-	// complete: it lists all of them, and the environment has agreed on a revision.
-	complete bool
-}
-
-func lastOf(p *pipelinesv1.Pipeline, status *pipelinesv1.EnvironmentStatus) shown {
-	if status == nil {
-		return shown{}
-	}
-	s := shown{targets: make(map[targetKey]*pipelinesv1.TargetStatus, len(status.Targets))}
+// listedBefore returns the targets of a fleet that a status lists.
+func listedBefore(p *pipelinesv1.Pipeline, status *pipelinesv1.EnvironmentStatus) map[targetKey]*pipelinesv1.TargetStatus {
+	listed := make(map[targetKey]*pipelinesv1.TargetStatus, len(status.Targets))
 	for j := range status.Targets {
 		t := &status.Targets[j]
-		s.targets[keyOf(p, &pipelinesv1.Target{Namespace: t.Namespace, ClusterRef: t.ClusterAppRef.ClusterRef})] = t
+		listed[keyOf(p, &pipelinesv1.Target{Namespace: t.Namespace, ClusterRef: t.ClusterAppRef.ClusterRef})] = t
 	}
-	s.complete = status.Agreed != nil && status.Fleet != nil && int(status.Fleet.Targets) == len(status.Targets)
-	return s
+	return listed
 }
 
-// member returns what the status says about a target. If it does not list all of them, a target that it does not list
-// was there: it counts, which is the safe side.
-func (s shown) member(t targetKey) decision.Member {
-	of := s.targets[t]
-	switch {
-	case of == nil:
-		return decision.Member{New: s.complete}
-	case of.StandingTime == nil:
-		return decision.Member{}
+// membersBefore returns the targets of a fleet that a status names, and whether these are all.
+func membersBefore(p *pipelinesv1.Pipeline, status *pipelinesv1.EnvironmentStatus) (_ map[targetKey]member, all bool) {
+	named := status.Members()
+	members := make(map[targetKey]member, len(named))
+	for i := range named {
+		var m member
+		if since := named[i].StandingTime; since != nil {
+			m.Standing, m.Since = named[i].Standing, since.Time
+		}
+		members[keyOf(p, &named[i].Target)] = m
 	}
-	return decision.Member{Standing: of.Standing, Since: of.StandingTime.Time}
+	return members, status != nil && status.Fleet != nil && (len(status.Fleet.Members) > 0 || len(named) == int(status.Fleet.Targets))
 }
 
 // maxFleetMessage bounds the message of a fleet, in bytes.
@@ -166,7 +174,11 @@ func fleetStatus(p *pipelinesv1.Pipeline, i int, fleet decision.Fleet, seen []ob
 			left[standing] = append(left[standing], targetText(p, i, j))
 		}
 	}
-	s.Lost, s.Joining = int32(len(left[pipelinesv1.TargetLost])), int32(len(left[pipelinesv1.TargetJoining]))
+	s.Lost, s.Joining, s.Late = int32(len(left[pipelinesv1.TargetLost])), int32(len(left[pipelinesv1.TargetJoining])), int32(len(left[pipelinesv1.TargetLate]))
+	s.Unready = int32(fleet.Unready())
+	if len(seen) > shownOf(p, i) && wholeOf(p, i) <= pipelinesv1.MaxTargets {
+		s.Members = membersOf(p, i, seen)
+	}
 	var all []string
 	switch unobserved := fleet.Unobserved(); {
 	case fleet.Unknown:
@@ -189,6 +201,46 @@ func fleetStatus(p *pipelinesv1.Pipeline, i int, fleet decision.Fleet, seen []ob
 	}
 	s.Message = truncate.Bytes(strings.Join(all, "; "), maxFleetMessage)
 	return s
+}
+
+// membersOf names the targets of environment i.
+func membersOf(p *pipelinesv1.Pipeline, i int, seen []observation) []pipelinesv1.FleetMembers {
+	type group struct {
+		kind, clusters, namespace string
+		standing                  pipelinesv1.TargetStanding
+		since                     int64
+	}
+	var all []pipelinesv1.FleetMembers
+	at := map[group]int{}
+	for j := range seen {
+		t, s := &p.Spec.Environments[i].Targets[j], &seen[j]
+		if selects(t) {
+			continue
+		}
+		ref := reference(p, t)
+		g := group{ref.Kind, ref.Namespace, t.Namespace, s.standing, s.since.Unix()}
+		k, is := at[g]
+		if !is {
+			k, at[g] = len(all), len(all)
+			all = append(all, pipelinesv1.FleetMembers{
+				Namespace: t.Namespace, ClusterKind: ref.Kind, ClusterNamespace: ref.Namespace, Standing: s.standing, StandingTime: standingTime(s),
+			})
+		}
+		all[k].Clusters = append(all[k].Clusters, ref.Name)
+	}
+	// Those without a standing are first: their place in the status does not change when another one gets a standing.
+	slices.SortStableFunc(all, func(a, b pipelinesv1.FleetMembers) int {
+		return strings.Compare(string(a.Standing), string(b.Standing))
+	})
+	return all
+}
+
+// standingTime is since when a target has its standing, for the status; nil if it has none.
+func standingTime(s *observation) *metav1.Time {
+	if s.standing == "" {
+		return nil
+	}
+	return &metav1.Time{Time: s.since.Truncate(time.Second)}
 }
 
 // shownOf returns how many targets the status of environment i may list. The stages of an environment share what it may.
@@ -235,14 +287,11 @@ func (r *Reconciler) reportStandings(p *pipelinesv1.Pipeline, before *pipelinesv
 	if !env.IsFleet() || before == nil || after == nil {
 		return
 	}
-	was, changed := lastOf(p, before), map[string][]string{}
-	for j := range after.Targets {
-		t := &after.Targets[j]
-		of := pipelinesv1.Target{Namespace: t.Namespace, ClusterRef: t.ClusterAppRef.ClusterRef}
-		var old pipelinesv1.TargetStanding
-		if last := was.targets[keyOf(p, &of)]; last != nil {
-			old = last.Standing
-		}
+	was, _ := membersBefore(p, before)
+	changed, now := map[string][]string{}, after.Members()
+	for j := range now {
+		t := &now[j]
+		old := was[keyOf(p, &t.Target)].Standing
 		reason := ""
 		switch {
 		case old == t.Standing:
@@ -256,7 +305,7 @@ func (r *Reconciler) reportStandings(p *pipelinesv1.Pipeline, before *pipelinesv
 			reason = ReasonTargetLate
 		}
 		if reason != "" {
-			changed[reason] = append(changed[reason], appText(p, &of))
+			changed[reason] = append(changed[reason], appText(p, &t.Target))
 		}
 	}
 	for _, e := range []struct{ severity, reason, what string }{

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,8 +13,8 @@ import (
 )
 
 // withSelected returns the Pipeline with the clusters that its targets select, each as a target of its own, and with each
-// target of a fleet once. A target whose selector is invalid, or whose clusters are not known yet, stays as it is. In the
-// latter case the targets that the status lists stay, too.
+// target of a fleet once. A target whose selector is invalid, or whose clusters are not known yet, stays as it is, and so do
+// the targets that the status names.
 //
 // It is the Pipeline itself if it has no fleets.
 func (r *Reconciler) withSelected(p *pipelinesv1.Pipeline) *pipelinesv1.Pipeline {
@@ -52,11 +51,10 @@ func (r *Reconciler) withSelected(p *pipelinesv1.Pipeline) *pipelinesv1.Pipeline
 			if err == nil {
 				continue
 			}
-			if status := p.Status.Environments[env.Name]; errors.Is(err, clusters.ErrNotSynced) && status != nil {
-				for j := range status.Targets {
-					if s := &status.Targets[j]; s.ClusterAppRef.ClusterRef != nil {
-						add(pipelinesv1.Target{Namespace: s.Namespace, Clusters: pipelinesv1.Selected, ClusterRef: s.ClusterAppRef.ClusterRef})
-					}
+			for _, m := range p.Status.Environments[env.Name].Members() {
+				if m.ClusterRef != nil {
+					m.Clusters = pipelinesv1.Selected
+					add(m.Target)
 				}
 			}
 			all = append(all, *t)

@@ -132,24 +132,21 @@ func rollbackAdvice(q decision.Question) string {
 
 func (r *Reconciler) targetStatuses(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, last *pipelinesv1.EnvironmentStatus, seen []observation) []pipelinesv1.TargetStatus {
 	statuses := make([]pipelinesv1.TargetStatus, 0, len(env.Targets))
-	var fleet shown
+	var listed map[targetKey]*pipelinesv1.TargetStatus
 	if env.IsFleet() {
-		fleet = lastOf(p, last)
+		listed = listedBefore(p, last)
 	}
 	for j := range env.Targets {
 		status := pipelinesv1.TargetStatus{ClusterAppRef: pipelinesv1.ClusterAppReference{LocalAppReference: p.Spec.AppRef}}
-		if ref := env.Targets[j].ClusterRef; ref != nil {
+		if ref := env.Targets[j].ClusterRef; ref != nil && !selects(&env.Targets[j]) {
 			status.ClusterAppRef.ClusterRef = ref.DeepCopy()
 			status.ClusterAppRef.ClusterRef.Namespace = reference(p, &env.Targets[j]).Namespace
 		}
 		s := seen[j]
 		var before *pipelinesv1.TargetStatus
 		if env.IsFleet() {
-			before = fleet.targets[keyOf(p, &env.Targets[j])]
-			status.Namespace, status.Standing = env.Targets[j].Namespace, s.standing
-			if s.standing != "" {
-				status.StandingTime = &metav1.Time{Time: s.since.Truncate(time.Second)}
-			}
+			before = listed[keyOf(p, &env.Targets[j])]
+			status.Namespace, status.Standing, status.StandingTime = env.Targets[j].Namespace, s.standing, standingTime(&s)
 		} else {
 			before = lastSeen(last, j, status.ClusterAppRef)
 		}

@@ -33,7 +33,7 @@ func (r *Reconciler) inStages(p *pipelinesv1.Pipeline) *pipelinesv1.Pipeline {
 	})
 }
 
-// asBefore returns the targets of the stages if it is not known to which one each of them belongs: those that the status lists stay
+// asBefore returns the targets of the stages if it is not known to which one each of them belongs: those that the status names stay
 // where they are, others are in the stage that divided found. Clusters that are not known yet may be in any stage.
 func asBefore(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, stages []pipelinesv1.StageOf, found [][]pipelinesv1.Target) [][]pipelinesv1.Target {
 	targets, placed, observed := make([][]pipelinesv1.Target, len(stages)), map[targetKey]bool{}, false
@@ -43,10 +43,10 @@ func asBefore(p *pipelinesv1.Pipeline, env *pipelinesv1.Environment, stages []pi
 			continue
 		}
 		observed = true
-		for j := range status.Targets {
-			if ref := status.Targets[j].ClusterAppRef.ClusterRef; ref != nil {
-				t := pipelinesv1.Target{Namespace: status.Targets[j].Namespace, Clusters: pipelinesv1.Selected, ClusterRef: ref}
-				targets[k], placed[keyOf(p, &t)] = append(targets[k], t), true
+		for _, m := range status.Members() {
+			if m.ClusterRef != nil {
+				m.Clusters = pipelinesv1.Selected
+				targets[k], placed[keyOf(p, &m.Target)] = append(targets[k], m.Target), true
 			}
 		}
 	}
@@ -204,6 +204,17 @@ func stagesOf(p *pipelinesv1.Pipeline, environment string) []string {
 	return all
 }
 
+// wholeOf returns how many targets environment i has, with those of all stages of the same environment.
+func wholeOf(p *pipelinesv1.Pipeline, i int) int {
+	n := 0
+	for k := range p.Spec.Environments {
+		if p.Spec.Environments[k].Base() == p.Spec.Environments[i].Base() {
+			n += len(p.Spec.Environments[k].Targets)
+		}
+	}
+	return n
+}
+
 // addWhole adds the status of the environments with waves: the sums of their stages.
 func addWhole(p *pipelinesv1.Pipeline, all map[string]*pipelinesv1.EnvironmentStatus) {
 	for i := 0; i < len(p.Spec.Environments); i++ {
@@ -224,6 +235,8 @@ func addWhole(p *pipelinesv1.Pipeline, all map[string]*pipelinesv1.EnvironmentSt
 			whole.Fleet.Required += fleet.Required
 			whole.Fleet.Lost += fleet.Lost
 			whole.Fleet.Joining += fleet.Joining
+			whole.Fleet.Late += fleet.Late
+			whole.Fleet.Unready += fleet.Unready
 			if whole.Fleet.Revision == "" { // That of the first wave that runs one.
 				whole.Fleet.Revision = fleet.Revision
 			}

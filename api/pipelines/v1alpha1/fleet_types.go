@@ -91,7 +91,7 @@ const (
 func (s TargetStanding) LeftOut() bool { return s == TargetLost || s == TargetJoining }
 
 // FleetStatus counts the targets of an environment whose targets select clusters, or that has a quorum. The list of
-// its targets has 100 at most, those first that do not run the revision, ready.
+// its targets has 100 at most, those first that do not run the revision, ready; Members names all.
 type FleetStatus struct {
 	// Targets is the number of targets.
 	// +required
@@ -117,10 +117,87 @@ type FleetStatus struct {
 	// +optional
 	Joining int32 `json:"joining,omitempty"`
 
+	// Late is the number of targets that count although they did not run their revision in time, and
+	// fail no verification.
+	// +optional
+	Late int32 `json:"late,omitempty"`
+
+	// Unready is the number of targets without a standing that can be observed and are not ready, and
+	// whose controller is not at work.
+	// +optional
+	Unready int32 `json:"unready,omitempty"`
+
 	// Message names the targets that are left out, and says why the environment runs no revision.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+
+	// Members names all targets, if the list of the targets does not have all, and they are at most 500.
+	// +optional
+	Members []FleetMembers `json:"members,omitempty"`
+}
+
+// FleetMembers are targets of a fleet with the same standing, in clusters with the same kind and namespace.
+type FleetMembers struct {
+	// Namespace of the applications.
+	// +required
+	Namespace string `json:"namespace"`
+
+	// ClusterKind is the kind of the clusters; empty for the management cluster.
+	// +optional
+	ClusterKind string `json:"clusterKind,omitempty"`
+
+	// ClusterNamespace is the namespace of the clusters; empty for the management cluster.
+	// +optional
+	ClusterNamespace string `json:"clusterNamespace,omitempty"`
+
+	// Clusters are the names of the clusters. The management cluster has an empty name.
+	// +required
+	Clusters []string `json:"clusters"`
+
+	// Standing of the targets; empty for none.
+	// +optional
+	Standing TargetStanding `json:"standing,omitempty"`
+
+	// StandingTime is since when they have it.
+	// +optional
+	StandingTime *metav1.Time `json:"standingTime,omitempty"`
+}
+
+// Member is a target of a fleet, as its status names it.
+// +kubebuilder:object:generate=false
+type Member struct {
+	Target
+	Standing     TargetStanding
+	StandingTime *metav1.Time
+}
+
+// Members returns the targets that the status of a fleet names, of which ClusterRef has a namespace: all that it counts, also those
+// that it does not list. Those of the management cluster have no ClusterRef.
+func (e *EnvironmentStatus) Members() []Member {
+	if e == nil || e.Fleet == nil {
+		return nil
+	}
+	if len(e.Fleet.Members) == 0 {
+		all := make([]Member, len(e.Targets))
+		for j := range e.Targets {
+			t := &e.Targets[j]
+			all[j] = Member{Target{Namespace: t.Namespace, ClusterRef: t.ClusterAppRef.ClusterRef}, t.Standing, t.StandingTime}
+		}
+		return all
+	}
+	all := make([]Member, 0, e.Fleet.Targets)
+	for i := range e.Fleet.Members {
+		of := &e.Fleet.Members[i]
+		for _, name := range of.Clusters {
+			m := Member{Target{Namespace: of.Namespace}, of.Standing, of.StandingTime}
+			if name != "" {
+				m.ClusterRef = &CrossNamespaceClusterReference{Kind: of.ClusterKind, Namespace: of.ClusterNamespace, Name: name}
+			}
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // IsFleet returns whether the status of an environment has a FleetStatus: a target selects clusters, or it has a quorum or waves.

@@ -265,7 +265,7 @@ type EnvironmentStatus struct {
 
 	// Targets, in the order of the spec. Those of an environment with fleet are ordered by their
 	// clusters; if there are more than 100, those are listed first that do not run the revision
-	// of the fleet, and the others are left out.
+	// of the fleet, and fleet.members names all.
 	// +optional
 	Targets []TargetStatus `json:"targets,omitempty"`
 

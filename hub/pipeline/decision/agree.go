@@ -81,6 +81,17 @@ func (f Fleet) Most() (runs string, n int) {
 	return runs, n
 }
 
+// running returns how many targets that count run a revision, fresh and ready.
+func (f Fleet) running(revision string) int {
+	n := 0
+	for _, t := range f.Targets {
+		if !t.Standing.LeftOut() && t.runs(revision) {
+			n++
+		}
+	}
+	return n
+}
+
 // Observe returns what the targets show of a revision that was promoted to them. elsewhere is the verdict about a
 // target that runs another revision.
 func (f Fleet) Observe(promoted string, elsewhere soak.Verdict) soak.Verdict {
@@ -162,6 +173,17 @@ func (f Fleet) Unobserved() int {
 	n := 0
 	for _, t := range f.Targets {
 		if !t.Fresh && t.Standing != pipelinesv1.TargetLost {
+			n++
+		}
+	}
+	return n
+}
+
+// Unready returns how many targets without a standing can be observed and are not ready, and whose controllers are not at work.
+func (f Fleet) Unready() int {
+	n := 0
+	for _, t := range f.Targets {
+		if t.Standing == "" && t.Fresh && !t.Ready && !t.Progressing {
 			n++
 		}
 	}

@@ -99,7 +99,7 @@ func FleetsOf(p *pipelinesv1.Pipeline) []Fleet {
 // FleetOf returns the targets of environment i of a Pipeline as its status shows them: one for each target of the
 // spec, in its order, or, if they are a fleet, those that the status lists, and then those that it only counts.
 //
-// A target that the status does not show is not fresh.
+// A target that the status neither shows nor counts among those that are ready, or are not, is not fresh.
 func FleetOf(p *pipelinesv1.Pipeline, i int) Fleet {
 	env := &p.Spec.Environments[i]
 	status := p.Status.Environments[env.Name]
@@ -116,21 +116,26 @@ func FleetOf(p *pipelinesv1.Pipeline, i int) Fleet {
 		f.Unknown = true
 		return f
 	}
-	f.Targets = make([]Target, max(int(status.Fleet.Targets), len(status.Targets)))
-	listed := 0
+	f.Targets = make([]Target, len(status.Targets), max(int(status.Fleet.Targets), len(status.Targets)))
 	for j := range status.Targets {
 		f.Targets[j] = targetOf(&status.Targets[j])
 		if ref := status.Targets[j].ClusterAppRef.ClusterRef; ref != nil && env.Stage != nil {
 			f.Targets[j].Cluster = ref.Namespace + "/" + ref.Name
 		}
-		if f.Targets[j].runs(status.Fleet.Revision) && !f.Targets[j].Standing.LeftOut() {
-			listed++
+	}
+	fleet, listed := status.Fleet, f
+	add := func(n, listed int, t Target) {
+		for ; n > listed && len(f.Targets) < cap(f.Targets); n-- {
+			f.Targets = append(f.Targets, t)
 		}
 	}
-	for j := range min(max(int(status.Fleet.Ready)-listed, 0), len(f.Targets)-len(status.Targets)) {
-		f.Targets[len(status.Targets)+j] = Target{Fresh: true, Ready: true, Revision: status.Fleet.Revision}
-	}
-	f.Unknown = status.Fleet.Required > status.Fleet.Targets
+	add(int(fleet.Ready), listed.running(fleet.Revision), Target{Fresh: true, Ready: true, Revision: fleet.Revision})
+	add(int(fleet.Lost), listed.number(pipelinesv1.TargetLost), Target{Standing: pipelinesv1.TargetLost})
+	add(int(fleet.Joining), listed.number(pipelinesv1.TargetJoining), Target{Standing: pipelinesv1.TargetJoining})
+	add(int(fleet.Late), listed.number(pipelinesv1.TargetLate), Target{Standing: pipelinesv1.TargetLate})
+	add(int(fleet.Unready), listed.Unready(), Target{Fresh: true})
+	f.Targets = f.Targets[:cap(f.Targets)]
+	f.Unknown = fleet.Required > fleet.Targets
 	return f
 }
 

@@ -126,7 +126,8 @@ type Member struct {
 // not. joined has the revisions with which a target has joined: the one of the environment, and the one that most targets run
 // that count; either may be empty. unobserved is since when the target cannot be observed; it is zero if it can be.
 //
-// A target that can be observed is never lost. One that was lost and can be observed again joins, as a new one does.
+// A target that can be observed is never lost. One that was lost and can be observed again joins, as a new one does. One that
+// cannot be observed, and may not be lost any more, counts.
 func (r QuorumRules) Stand(was Member, t Target, joined []string, unobserved, now time.Time) (Member, time.Duration) {
 	if !t.Fresh && r.LostAfter > 0 {
 		left := r.LostAfter - now.Sub(unobserved)
@@ -143,7 +144,7 @@ func (r QuorumRules) Stand(was Member, t Target, joined []string, unobserved, no
 		return is, joins
 	}
 	if was.Standing == pipelinesv1.TargetLost {
-		was = Member{New: true}
+		was = Member{New: t.Fresh}
 	}
 	return r.join(was, t, joined, now)
 }

@@ -161,7 +161,11 @@ func TestStand(t *testing.T) {
 	expect("stays late", late, at("1.0"), 0, 100*time.Hour, late, 0)
 	expect("is late and arrives", late, at("1.1"), 0, 100*time.Hour, none, 0)
 	expect("is late and is lost", late, stale("1.0"), 0, time.Hour, Member{Standing: pipelinesv1.TargetLost, Since: now.Add(time.Hour)}, 0)
+	expect("is late and is not lost yet", late, stale("1.0"), 0, 59*time.Minute, late, time.Minute)
 	expect("the clock was set back", joining, at("1.0"), 0, -time.Hour, Member{Standing: pipelinesv1.TargetJoining, Since: now.Add(-time.Hour)}, 30*time.Minute)
+	r.LostAfter = 0
+	expect("may not be lost any more", lost, stale("1.1"), 0, 0, none, 0)
+	expect("may not be lost any more, and can be observed", lost, at("1.0"), 0, 0, joining, 30*time.Minute)
 
 	r = QuorumRules{}
 	expect("nothing is lost without rules", none, stale("1.1"), -100*time.Hour, 0, none, 0)
@@ -218,7 +222,8 @@ func TestAgreementIsUnique(t *testing.T) {
 	})
 }
 
-// The status of a fleet lists some of its targets. What it does not list is in line only as far as it is counted.
+// The status of a fleet lists some of its targets. What it does not list is in line, is left out or is broken only as far as it is
+// counted.
 func TestG61FleetOfAStatusThatListsSome(t *testing.T) {
 	g := NewWithT(t)
 	p := &pipelinesv1.Pipeline{Spec: pipelinesv1.PipelineSpec{Environments: []pipelinesv1.Environment{{Name: "prod", Targets: []pipelinesv1.Target{{Clusters: &pipelinesv1.ClusterSelector{}}}}}}}
@@ -240,6 +245,30 @@ func TestG61FleetOfAStatusThatListsSome(t *testing.T) {
 	g.Expect(agrees).To(BeFalse(), "one that is not listed is broken")
 	_, agrees = show(500, 500, 501, runs)
 	g.Expect(agrees).To(BeFalse(), "the hub has found that nothing can be enough")
+
+	p.Spec.Environments[0].Quorum = &pipelinesv1.Quorum{Ready: "80%", Lost: &pipelinesv1.LostTargets{Max: intstr.FromInt32(10)}}
+	lost := pipelinesv1.TargetStatus{Standing: pipelinesv1.TargetLost}
+	counted := func(of pipelinesv1.FleetStatus, listed ...pipelinesv1.TargetStatus) Fleet {
+		of.Targets, of.Revision, of.Required = 100, "1.1", of.Ready
+		p.Status.Environments = map[string]*pipelinesv1.EnvironmentStatus{"prod": {Fleet: &of, Targets: listed}}
+		return FleetOf(p, 0)
+	}
+	for what, tc := range map[string]struct {
+		fleet   Fleet
+		verdict soak.Verdict
+	}{
+		"ten that are lost, of which one is listed": {counted(pipelinesv1.FleetStatus{Ready: 72, Lost: 10}, lost), soak.Ready},
+		"eleven, and ten may be":                    {counted(pipelinesv1.FleetStatus{Ready: 89, Lost: 11}, lost), soak.Unobserved},
+		"targets that join":                         {counted(pipelinesv1.FleetStatus{Ready: 64, Joining: 20}, runs), soak.Ready},
+		"late ones":                                 {counted(pipelinesv1.FleetStatus{Ready: 64, Late: 20}, runs), soak.Ready},
+		"others":                                    {counted(pipelinesv1.FleetStatus{Ready: 64}, runs), soak.Unobserved},
+		"21 are not ready":                          {counted(pipelinesv1.FleetStatus{Ready: 79, Unready: 21}, broken, broken), soak.Unready},
+		"20 are not ready":                          {counted(pipelinesv1.FleetStatus{Ready: 79, Unready: 20}, broken, broken), soak.Unobserved},
+	} {
+		g.Expect(tc.fleet.Targets).To(HaveLen(100), what)
+		g.Expect(tc.fleet.Judged().Observe("1.1", soak.Unready)).To(Equal(tc.verdict), what)
+	}
+
 	p.Status.Environments["prod"].Fleet = nil
 	g.Expect(FleetOf(p, 0).Unknown).To(BeTrue(), "it was no fleet before")
 }
