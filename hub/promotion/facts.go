@@ -29,8 +29,8 @@ type view struct {
 	ledger decision.Ledger
 	// source is the ledger of the source environment.
 	source decision.Ledger
-	// failedInWave is the wave in which the revision failed, as decision.FailedInWave has it.
-	failedInWave string
+	// failedInWave is whether the revision failed in another wave of the environment (decision.FailedInWave).
+	failedInWave bool
 	// requestDeleted: the PromotionRequest that caused the promotion was deleted.
 	requestDeleted bool
 	// secretChanged: the Secret with which the promotion, or its last attempt, failed has
@@ -68,15 +68,20 @@ func (r *Reconciler) view(ctx context.Context, reader client.Reader, p *capstanv
 		mark = status.LastPromotion
 	}
 	v.ledger = decision.LedgerOf(lineOf(p), all, p.Spec.Environment, mark)
-	v.source = decision.LedgerOf(lineOf(p), all, p.Spec.Source.Environment, 0)
-	if i := placeOf(v.pipeline, p); i > 0 {
-		v.failedInWave = decision.FailedInWave(v.pipeline, all, i, p.Spec.Source, p.Spec.Revision)
-	}
+	v.readSource(p, all)
 	if v.requestDeleted, err = r.requestDeleted(ctx, p); err != nil {
 		return v, err
 	}
 	v.secretChanged, err = r.secretChanged(ctx, p)
 	return v, err
+}
+
+// readSource sets what sourceFailed needs, from the promotions of the Pipeline's name. v.pipeline is set.
+func (v *view) readSource(p *capstanv1.Promotion, all []capstanv1.Promotion) {
+	v.source = decision.LedgerOf(lineOf(p), all, p.Spec.Source.Environment, 0)
+	if i := placeOf(v.pipeline, p); i > 0 {
+		v.failedInWave = decision.FailedInWave(v.pipeline, all, i, p.Spec.Source, p.Spec.Revision) != ""
+	}
 }
 
 // requestDeleted returns whether the PromotionRequest of a promotion that can still be carried out was deleted.
@@ -285,7 +290,7 @@ func (v view) leftOut(p *capstanv1.Promotion) string {
 // sourceFailed returns whether the last verdict about the revision in its source is a bad one, or whether it is
 // being rolled back there, or failed in a wave before. The ledgers say so, also when newer promotions exist.
 func (v view) sourceFailed(p *capstanv1.Promotion) bool {
-	if v.failedInWave != "" {
+	if v.failedInWave {
 		return true
 	}
 	i := slices.IndexFunc(v.pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == p.Spec.Source.Environment })

@@ -296,7 +296,7 @@ func (m *permission) permit(ctx context.Context, step strategy.Step) error {
 	if err != nil {
 		return err
 	}
-	v.source = decision.LedgerOf(lineOf(m.p), all, m.p.Spec.Source.Environment, 0) // Only the hub writes verdicts: the cache has them.
+	v.readSource(m.p, all) // Only the hub writes verdicts: the cache has them.
 	if pipeline != nil && !decision.EntryOf(m.p).OutOfTurn() && v.sourceFailed(m.p) {
 		return held(string(decision.SourceFailed), sentence(m.p, decision.SourceFailed))
 	}

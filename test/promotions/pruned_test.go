@@ -24,6 +24,19 @@ import (
 // pipelineCRD is the file of the CRD of Pipelines in a directory of CRDs.
 const pipelineCRD = "pipelines.weave.works_pipelines.yaml"
 
+// planeOfItsOwn starts an API server whose CRDs a test replaces.
+func planeOfItsOwn(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return plane
+}
+
 // apply applies a CRD of Pipelines, and waits until the API server serves it.
 func (w *world) apply(ctx context.Context, g Gomega, at *rest.Config, file string, withGates bool) {
 	w.Helper()
@@ -36,14 +49,7 @@ func (w *world) apply(ctx context.Context, g Gomega, at *rest.Config, file strin
 // and nothing is written, so that the gates are there again when the hub's CRD is.
 func TestG43AndG50AnotherCRD(t *testing.T) {
 	t.Parallel()
-	ctx, g := t.Context(), NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	ctx, plane := t.Context(), planeOfItsOwn(t)
 	present, former := filepath.Join(controlplane.CRDs("capstan")[0], pipelineCRD), filepath.Join(formerCRDs, pipelineCRD)
 
 	t.Run("G43: while a promotion waits", func(t *testing.T) {
@@ -119,13 +125,7 @@ func TestG43AndG50AnotherCRD(t *testing.T) {
 func TestG43WithoutFleets(t *testing.T) {
 	t.Parallel()
 	ctx, g := t.Context(), NewWithT(t)
-	plane, err := controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")})
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	plane := planeOfItsOwn(t)
 	present := filepath.Join(controlplane.CRDs("capstan")[0], pipelineCRD)
 	w := newWorldAt(t, t, plane.Config())
 	for i, c := range []string{"eu-0", "eu-1", "eu-2"} {

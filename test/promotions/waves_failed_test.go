@@ -15,10 +15,7 @@ import (
 // not promoted to the next wave, which has no wave before it any more, until dev agrees on it again.
 func TestTheCanaryLeavesAfterItFailed(t *testing.T) {
 	t.Parallel()
-	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
-		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
-		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
-	})
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack)
 	w.runs("eu-0", "1.1")
 	h.settle(ctx)
 	w.unready("eu-0", "1.1", false)
@@ -40,10 +37,7 @@ func TestTheCanaryLeavesAfterItFailed(t *testing.T) {
 // prod was rolled back. Then it gets waves: none of them gets the revision.
 func TestWavesAreAddedToAnEnvironmentThatIsHeld(t *testing.T) {
 	t.Parallel()
-	g, ctx, w, h := fleetOf(t, 3, nil, func(p *pipelinesv1.Pipeline) {
-		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
-		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
-	})
+	g, ctx, w, h := fleetOf(t, 3, nil, verifiedOrBack)
 	for i := range 3 {
 		w.runs(eu(i), "1.1")
 	}
@@ -69,10 +63,7 @@ func TestWavesAreAddedToAnEnvironmentThatIsHeld(t *testing.T) {
 // The canary failed and was rolled back. Then the waves are removed: the whole environment does not get the revision.
 func TestWavesAreRemovedWhileTheFirstIsHeld(t *testing.T) {
 	t.Parallel()
-	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
-		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
-		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
-	})
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack)
 	w.runs("eu-0", "1.1")
 	h.settle(ctx)
 	w.unready("eu-0", "1.1", false)
@@ -93,10 +84,7 @@ func TestWavesAreRemovedWhileTheFirstIsHeld(t *testing.T) {
 // The canary is rolled back before the waves behind it got the revision before: WavesDiverged does not advise to roll these back.
 func TestWavesDivergedNamesAWaveThatIsBehind(t *testing.T) {
 	t.Parallel()
-	g, ctx, w, h := wavesOf(t, rings(func(waves []pipelinesv1.Wave) { waves[0].Soak = &pipelinesv1.Soak{For: "12h"} }), threeRings(), func(p *pipelinesv1.Pipeline) {
-		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
-		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
-	})
+	g, ctx, w, h := wavesOf(t, rings(func(waves []pipelinesv1.Wave) { waves[0].Soak = &pipelinesv1.Soak{For: "12h"} }), threeRings(), verifiedOrBack)
 	w.runs("eu-0", "1.1")
 	h.settle(ctx)
 	h.live(ctx, 31*time.Minute, time.Minute)

@@ -66,6 +66,12 @@ func wavesOf(t *testing.T, waves []pipelinesv1.Wave, members map[string]labels.S
 	return g, ctx, w, h
 }
 
+// verifiedOrBack: a revision is verified in prod, and rolled back if it fails.
+func verifiedOrBack(p *pipelinesv1.Pipeline) {
+	p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
+	p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
+}
+
 // threeRings are five clusters in three rings.
 func threeRings() map[string]labels.Set {
 	return map[string]labels.Set{"eu-0": ring(0), "eu-1": ring(1), "eu-2": ring(1), "eu-3": ring(2), "eu-4": ofProd}
@@ -250,10 +256,7 @@ func TestAClusterThatJoinsAWaveIsPromotedTo(t *testing.T) {
 // G62: the second wave fails, and a new revision is released: the canary gets it first, and no cluster is skipped.
 func TestG62TheSecondWaveFails(t *testing.T) {
 	t.Parallel()
-	g, ctx, w, h := wavesOf(t, rings(), threeRings(), func(p *pipelinesv1.Pipeline) {
-		p.Spec.Environments[1].Verification = &pipelinesv1.Verification{For: "30m", Tolerate: "5m"}
-		p.Spec.Environments[1].Rollback = &pipelinesv1.Rollback{Mode: pipelinesv1.RollbackPromote}
-	})
+	g, ctx, w, h := wavesOf(t, rings(), threeRings(), verifiedOrBack)
 	w.runs("eu-0", "1.1")
 	h.settle(ctx)
 	h.live(ctx, 31*time.Minute, time.Minute)

@@ -227,6 +227,7 @@ func ways(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, source agre
 	return all
 }
 
+// ofCandidate returns those of the candidate.
 func ofCandidate(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, q Question) []agreement {
 	return ways(p, promotions, agreement{q.Source.Name, q.Source.Agreed.Sequence}, q.Source.Agreed.Revision)
 }

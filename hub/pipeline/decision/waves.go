@@ -30,11 +30,15 @@ func FailedInWave(p *pipelinesv1.Pipeline, promotions []capstanv1.Promotion, i i
 	var judged []string
 	for j := range promotions {
 		of := &promotions[j].Spec
-		if of.BaseEnvironment() != into.Base() || place(of.Environment) >= i || slices.Contains(judged, of.Environment) {
+		if of.BaseEnvironment() != into.Base() || slices.Contains(judged, of.Environment) {
 			continue
 		}
 		judged = append(judged, of.Environment)
-		failed := LedgerOf(line, promotions, of.Environment, 0).takenOut(line.App, candidate, place(of.Environment) >= 0)
+		at := place(of.Environment)
+		if at >= i {
+			continue
+		}
+		failed := LedgerOf(line, promotions, of.Environment, 0).takenOut(line.App, candidate, at >= 0)
 		if failed == nil {
 			continue
 		}
