@@ -20,8 +20,14 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-//go:embed assets/*
+//go:embed assets
 var assetFiles embed.FS
+
+const (
+	// styleName is the name of the style sheet, which has the content of all files of styleDir, in the order of their names:
+	// base.css and one for each page that has styles of its own.
+	styleName, styleDir = "dashboard.css", "css"
+)
 
 // asset is a file whose address has a hash of its content, so that a browser may cache
 // it permanently.
@@ -43,18 +49,46 @@ func loadAssets() (map[string]asset, map[string]string, error) {
 	}
 	types := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	byAddress, address := map[string]asset{}, map[string]string{}
+	add := func(file string, content []byte) {
+		sum := sha256.Sum256(content)
+		hash, kind := hex.EncodeToString(sum[:])[:assetHash], path.Ext(file)
+		name := strings.TrimSuffix(file, kind) + "." + hash + kind
+		byAddress[name] = asset{name: name, mediaType: types[kind], content: content, etag: `"` + hash + `"`}
+		address[file] = assetsPath + name
+	}
 	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
 		content, err := assetFiles.ReadFile("assets/" + e.Name())
 		if err != nil {
 			return nil, nil, err
 		}
-		sum := sha256.Sum256(content)
-		hash, kind := hex.EncodeToString(sum[:])[:assetHash], path.Ext(e.Name())
-		name := strings.TrimSuffix(e.Name(), kind) + "." + hash + kind
-		byAddress[name] = asset{name: name, mediaType: types[kind], content: content, etag: `"` + hash + `"`}
-		address[e.Name()] = assetsPath + name
+		add(e.Name(), content)
 	}
+	style, err := styles()
+	if err != nil {
+		return nil, nil, err
+	}
+	add(styleName, style)
 	return byAddress, address, nil
+}
+
+// styles returns the style sheet.
+func styles() ([]byte, error) {
+	files, err := fs.ReadDir(assetFiles, "assets/"+styleDir)
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	for _, f := range files {
+		content, err := assetFiles.ReadFile("assets/" + styleDir + "/" + f.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, content...)
+	}
+	return all, nil
 }
 
 // icons have one shape for each tone, in a square of 16.

@@ -8,7 +8,7 @@
   const byId = (id) => document.getElementById(id);
   const body = document.body;
 
-  // Times are also shown as ages; the text keeps the time.
+  // A time is shown as its age; its title is the time itself.
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const age = (seconds) => {
     const [unit, size] = units.find(([, s]) => Math.abs(seconds) >= s) || units[3];
@@ -18,8 +18,8 @@
   let ahead = 0; // how far this machine's clock is ahead of the hub's, in ms
   const showAges = () => {
     for (const t of document.querySelectorAll("main time")) {
-      t.dataset.at ||= t.textContent;
-      const text = `${age((Date.now() - ahead - Date.parse(t.dateTime)) / 1000)} (${t.dataset.at})`;
+      t.title ||= t.textContent;
+      const text = age((Date.now() - ahead - Date.parse(t.dateTime)) / 1000);
       if (t.textContent !== text) t.textContent = text;
     }
   };

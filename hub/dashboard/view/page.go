@@ -39,13 +39,22 @@ type Block struct {
 	Data     any
 }
 
-// Query is the filter of an address, with bounded values.
+// Query is what an address says about a page: the filter, the order and the part of a long list. All values are bounded;
+// each page uses those that it has a use for, and ignores the others.
 type Query struct {
 	// Search is text in names, revisions or reasons.
 	Search    string
 	Namespace string
 	// State is a word of a Mark.
 	State string
+	// Reason of a state, such as "SecretForbidden".
+	Reason string
+	// Environment is the name of an environment of Pipelines, and User a part of the name of a user.
+	Environment, User string
+	// Within is the age of the oldest entry, such as "24h"; empty for any.
+	Within string
+	// Tab of a page, Sort is the column of the order, and Group what the entries are grouped by; empty for the default.
+	Tab, Sort, Group string
 	// Page of a long list, from 1.
 	Page int
 }
@@ -53,7 +62,17 @@ type Query struct {
 // Names of the parameters.
 const (
 	paramSearch, paramNamespace, paramState, paramPage = "q", "namespace", "state", "page"
+	paramReason, paramEnvironment, paramUser           = "reason", "environment", "user"
+	paramWithin, paramTab, paramSort, paramGroup       = "within", "tab", "sort", "group"
 )
+
+// texts are the parameters with a text, by name.
+func (q *Query) texts() map[string]*string {
+	return map[string]*string{
+		paramSearch: &q.Search, paramNamespace: &q.Namespace, paramState: &q.State, paramReason: &q.Reason, paramEnvironment: &q.Environment,
+		paramUser: &q.User, paramWithin: &q.Within, paramTab: &q.Tab, paramSort: &q.Sort, paramGroup: &q.Group,
+	}
+}
 
 // ParseQuery parses the parameters of an address; it ignores unknown ones.
 func ParseQuery(v url.Values) Query {
@@ -64,7 +83,10 @@ func ParseQuery(v url.Values) Query {
 		}
 		return s
 	}
-	q := Query{Search: cut(v.Get(paramSearch)), Namespace: cut(v.Get(paramNamespace)), State: cut(v.Get(paramState)), Page: 1}
+	q := Query{Page: 1}
+	for name, value := range q.texts() {
+		*value = cut(v.Get(name))
+	}
 	if n, err := strconv.Atoi(v.Get(paramPage)); err == nil && n > 1 && n <= maxPage {
 		q.Page = n
 	}
@@ -74,9 +96,9 @@ func ParseQuery(v url.Values) Query {
 // Encode returns the shortest form that ParseQuery parses; it is equal for equal Queries.
 func (q Query) Encode() string {
 	v := url.Values{}
-	for name, value := range map[string]string{paramSearch: q.Search, paramNamespace: q.Namespace, paramState: q.State} {
-		if value != "" {
-			v.Set(name, value)
+	for name, value := range q.texts() {
+		if *value != "" {
+			v.Set(name, *value)
 		}
 	}
 	if q.Page > 1 {
@@ -85,8 +107,13 @@ func (q Query) Encode() string {
 	return v.Encode()
 }
 
+// At returns the address of the page at a path with this Query.
+func (q Query) At(path string) string { return strings.TrimSuffix(path+"?"+q.Encode(), "?") }
+
 // Filtered reports whether a filter is set.
-func (q Query) Filtered() bool { return q.Search != "" || q.Namespace != "" || q.State != "" }
+func (q Query) Filtered() bool {
+	return q.Search != "" || q.Namespace != "" || q.State != "" || q.Reason != "" || q.Environment != "" || q.User != "" || q.Within != ""
+}
 
 // finds reports whether one of the texts contains the search text, in any case.
 func (q Query) finds(texts ...string) bool {
