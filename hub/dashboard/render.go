@@ -120,6 +120,7 @@ func newRenderer(addresses map[string]string, rendered prometheus.Counter) (*ren
 		},
 		"icon":    func(t view.Tone) string { return icons[t] },
 		"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"plural":  view.Plural,
 		"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	}).ParseFS(templateFiles, "templates/*.html")
 	if err != nil {

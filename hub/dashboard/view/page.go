@@ -132,41 +132,15 @@ func (q Query) inNamespace(namespace string) bool {
 	return q.Namespace == "" || q.Namespace == namespace
 }
 
-func (q Query) inState(word string) bool { return q.State == "" || q.State == word }
-
-// Filters is the form above a list.
-type Filters struct {
-	Query
-	// Action is the address of the list.
-	Action string
-	// Namespaces that exist, and all possible States: with only the present states, each
-	// new one would change the frame, and viewers would have to fetch the page.
-	Namespaces, States []string
-}
-
-// Empty is shown in place of entries.
-type Empty struct {
-	// Columns that it spans, in a table.
-	Columns int
-	Text    string
-	// Need is the missing permission, such as "list pipelines.pipelines.weave.works";
-	// empty when no permission is missing.
-	Need string
-	// Filtered is set when no entry matches the filter.
-	Filtered bool
-}
-
-// empty returns the block of a list without entries.
-func empty(list, template string, columns int, seen Namespaces, need string, q Query, text string) Block {
-	e := Empty{Columns: columns, Text: text}
-	switch {
-	case seen.Empty():
-		e.Need = need
-	case q.Filtered():
-		e.Filtered = true
+// among returns the Query without a State that is not one of the states of the page: an unknown state would hide all entries.
+func (q Query) among(states []string) Query {
+	if !slices.Contains(states, q.State) {
+		q.State = ""
 	}
-	return Block{ID: list + "-empty", List: list, Template: template, Data: e}
+	return q
 }
+
+func (q Query) inState(word string) bool { return q.State == "" || q.State == word }
 
 // Count is the number of entries with a Mark, and the address of their list.
 type Count struct {
