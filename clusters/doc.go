@@ -32,8 +32,9 @@
 // does not engage it again. The engagement ends with the epoch or the label.
 //
 // Options.Elected says when this process leads. Before that, and on a replica that never
-// leads, the Manager only has the connection to the management cluster. It then reads no
-// cluster objects and writes no ClusterConnections.
+// leads, the Manager only has the connection to the management cluster. It then reads
+// cluster objects only for Objects, and writes no ClusterConnections. When it begins to
+// lead, it reads them again: no demand can depend on an object that was read before.
 //
 // # Goroutines and locking
 //

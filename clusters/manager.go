@@ -34,6 +34,9 @@ type Manager struct {
 	*shared
 	hubIdle func() // closes the idle connections of the hub client
 	watches []*objectWatch
+	// standby has the cluster objects that this process reads until it leads, only for Objects. standbyWatches read them.
+	standby        *objects
+	standbyWatches []*objectWatch
 	// decided is closed when, for each kind of cluster objects, the objects were read or
 	// the kind is known not to be installed.
 	decided chan struct{}
@@ -56,6 +59,7 @@ func New(o Options) (*Manager, error) {
 	o = withDefaults(o)
 	m := &Manager{
 		shared:      &shared{options: o, timings: o.Timings, clock: o.Clock, log: o.Logger, objects: newObjects(), dials: newDials(o.Dials)},
+		standby:     newObjects(),
 		decided:     make(chan struct{}),
 		lockedState: managerState{keepers: map[multicluster.ClusterName]*keeper{}},
 	}
@@ -140,11 +144,17 @@ func (m *Manager) makeHubClients() error {
 		return nil
 	}
 	for _, kind := range clusterKinds {
-		m.watches = append(m.watches, &objectWatch{
+		watch := objectWatch{
 			kind: kind, namespace: m.options.Namespace, mapping: mapping, metadata: metadataClient, dynamic: dynamicClient,
 			retry: m.timings.KindRetry, clock: m.clock, log: m.log, objects: m.objects,
 			changed: m.objectsChanged, decided: m.kindDecided,
-		})
+		}
+		m.watches = append(m.watches, &watch)
+		if m.options.Elected != nil {
+			standby := watch
+			standby.objects, standby.changed, standby.decided = m.standby, func([]Ref) {}, func(string, []Ref) {}
+			m.standbyWatches = append(m.standbyWatches, &standby)
+		}
 	}
 	return nil
 }
@@ -177,10 +187,9 @@ func (m *Manager) Start(ctx context.Context) error {
 		m.lead()
 	} else {
 		m.goroutines.spawn(func(ctx context.Context) {
-			select {
-			case <-m.options.Elected:
+			m.standBy(ctx)
+			if ctx.Err() == nil {
 				m.lead()
-			case <-ctx.Done():
 			}
 		})
 	}
@@ -189,6 +198,19 @@ func (m *Manager) Start(ctx context.Context) error {
 	m.secrets.Wait()
 	m.hubIdle()
 	return nil
+}
+
+// standBy reads the cluster objects, for Objects only, until this process leads or ctx ends.
+func (m *Manager) standBy(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, w := range m.standbyWatches {
+		m.goroutines.spawn(func(context.Context) { w.run(ctx) })
+	}
+	select {
+	case <-m.options.Elected:
+	case <-ctx.Done():
+	}
 }
 
 // lead starts the work of the leader: it reads the cluster objects and writes

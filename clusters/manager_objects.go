@@ -1,10 +1,52 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
+
+// Object is a Cluster or GitopsCluster of the management cluster.
+type Object struct {
+	Ref Ref
+	// Of is the Cluster that a GitopsCluster references, which need not exist; zero for each other object.
+	Of Ref
+	// Labels are shared and must not be changed.
+	Labels map[string]string
+	// Created is when the object was created, in UTC. Deleting is set when its deletion was requested.
+	Created  time.Time
+	Deleting bool
+}
+
+// Objects returns all Clusters and GitopsClusters, sorted by kind, namespace and name, with or without a connection. In
+// contrast to Resolve, it also knows them on a replica that does not lead. While a replica begins to lead, it returns
+// what was read before. The error says why kinds cannot be read that were not read yet. A kind that is not installed
+// has no objects and is no error. It does no I/O.
+func (m *Manager) Objects() ([]Object, error) {
+	leads := map[string]bool{}
+	for _, kind := range clusterKinds {
+		leads[kind.Kind] = m.options.Elected == nil || m.objects.decided(kind.Kind)
+	}
+	all, problems := m.objects.list(func(kind string) bool { return leads[kind] })
+	earlier, more := m.standby.list(func(kind string) bool { return !leads[kind] })
+	all = append(all, earlier...)
+	slices.SortFunc(all, func(a, b Object) int { return a.Ref.compare(b.Ref) })
+	problems = append(problems, more...)
+	slices.Sort(problems)
+	failed := make([]error, 0, len(problems))
+	for _, problem := range problems {
+		failed = append(failed, errors.New(problem))
+	}
+	return all, errors.Join(failed...)
+}
+
+// compare orders references by kind, namespace and name.
+func (r Ref) compare(other Ref) int {
+	return cmp.Or(cmp.Compare(r.Kind, other.Kind), cmp.Compare(r.Namespace, other.Namespace), cmp.Compare(r.Name, other.Name))
+}
 
 // objectsChanged is called with references whose object changed. It updates the demands of
 // SelfManagedLabel, wakes the keepers and notifies the Listeners.

@@ -32,6 +32,15 @@ type clusterObject struct {
 	Labels map[string]string
 }
 
+// alias returns the Cluster that a GitopsCluster with capiClusterRef references, and the zero Ref for each other object.
+// The Cluster need not exist. A GitopsCluster with both references is invalid and references none.
+func (o clusterObject) alias(ref Ref) Ref {
+	if ref.Kind != pipelinesv1.ClusterKindGitopsCluster || o.CAPIRef == "" || o.SecretRef != "" {
+		return Ref{}
+	}
+	return Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: o.CAPIRef}
+}
+
 func (o clusterObject) equal(p clusterObject) bool {
 	return o.APIVersion == p.APIVersion && o.UID == p.UID && o.Created.Equal(p.Created) && o.Deleting == p.Deleting && o.SelfManaged == p.SelfManaged &&
 		o.SecretRef == p.SecretRef && o.CAPIRef == p.CAPIRef && o.Unready == p.Unready && o.Problem == p.Problem && maps.Equal(o.Labels, p.Labels)
@@ -215,9 +224,37 @@ func (o *objects) resolve(ref Ref) (Ref, error) {
 	case object.SecretRef != "":
 		return ref, nil
 	}
-	target := Ref{Kind: pipelinesv1.ClusterKindCluster, Namespace: ref.Namespace, Name: object.CAPIRef}
+	target := object.alias(ref)
 	_, err = o.resolveOneLocked(target, ref)
 	return target, err
+}
+
+// list returns all objects of the kinds for which include is true, in no order, and the problems of those of the kinds
+// that were not read yet.
+func (o *objects) list(include func(kind string) bool) ([]Object, []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make([]Object, 0, len(o.lockedState.known))
+	for ref, object := range o.lockedState.known {
+		if include(ref.Kind) {
+			all = append(all, Object{Ref: ref, Of: object.alias(ref), Labels: object.Labels, Created: object.Created, Deleting: object.Deleting})
+		}
+	}
+	var problems []string
+	for kind, state := range o.lockedState.kinds {
+		if include(kind) && !state.synced && !state.absent && state.problem != "" {
+			problems = append(problems, kind+": "+state.problem)
+		}
+	}
+	return all, problems
+}
+
+// decided reports whether the objects of a kind were read, or the kind is known not to be installed.
+func (o *objects) decided(kind string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	state := o.lockedState.kinds[kind]
+	return state.synced || state.absent
 }
 
 // resolveOneLocked finds the object of ref, which origin leads to.

@@ -28,7 +28,7 @@ const SelfManagedLabel = "capstan.dev/self-managed"
 // The kinds that a reference may name. Discovery finds the served version.
 var (
 	clusterGroupKind = capa.Cluster
-	gitopsGroupKind  = schema.GroupKind{Group: "gitops.weave.works", Kind: pipelinesv1.ClusterKindGitopsCluster}
+	gitopsGroupKind  = schema.GroupKind{Group: pipelinesv1.GitopsClusterGroup, Kind: pipelinesv1.ClusterKindGitopsCluster}
 )
 
 var clusterKinds = []schema.GroupKind{clusterGroupKind, gitopsGroupKind}

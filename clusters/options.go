@@ -24,8 +24,8 @@ type Options struct {
 	// Clusters, Secrets or ClusterConnections.
 	LocalOnly bool
 	// Elected is closed when this process leads. Until then, the Manager only has the
-	// connection to the management cluster: it reads no cluster objects and writes
-	// nothing. When nil, the Manager itself needs the leader election.
+	// connection to the management cluster: it reads cluster objects only for Objects, and
+	// writes nothing. When nil, the Manager itself needs the leader election.
 	Elected <-chan struct{}
 	// Dials is how many connections are made at the same time, a quarter of them to clusters that
 	// failed before; 32 for each CPU if 0.

@@ -50,6 +50,8 @@ type right struct {
 
 var (
 	listClusters   = right{capstanv1.GroupVersion.Group, "clusterconnections", "list"}
+	listCAPI       = right{clusterv1.GroupVersion.Group, "clusters", "list"}
+	listGitops     = right{pipelinesv1.GitopsClusterGroup, "gitopsclusters", "list"}
 	listPipelines  = right{pipelinesv1.GroupVersion.Group, "pipelines", "list"}
 	listPromotions = right{capstanv1.GroupVersion.Group, "promotions", "list"}
 	listEvents     = right{"events.k8s.io", "events", "list"}
@@ -117,6 +119,14 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		return view.Scope{}, err
 	}
 	clusters := namespaces(len(f.Connections), func(i int) string { return f.Connections[i].Namespace })
+	capi, gitops := map[string]bool{}, map[string]bool{}
+	for _, o := range f.Objects {
+		if o.Cluster.Kind == pipelinesv1.ClusterKindGitopsCluster {
+			gitops[o.Cluster.Namespace] = true
+		} else {
+			capi[o.Cluster.Namespace] = true
+		}
+	}
 	pipelines := namespaces(len(f.Pipelines), func(i int) string { return f.Pipelines[i].Namespace })
 	promotions := namespaces(len(f.Promotions), func(i int) string { return f.Promotions[i].Namespace })
 	events := namespaces(len(f.Events), func(i int) string { return f.Events[i].Namespace })
@@ -130,6 +140,8 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		into   *view.Namespaces
 	}{
 		{[]right{listClusters}, clusters, &scope.Clusters},
+		{[]right{listCAPI}, capi, &scope.CAPIClusters},
+		{[]right{listGitops}, gitops, &scope.GitopsClusters},
 		{[]right{listPipelines}, pipelines, &scope.Pipelines},
 		{[]right{listPromotions}, promotions, &scope.Promotions},
 		{[]right{listEvents}, events, &scope.Events},

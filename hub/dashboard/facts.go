@@ -36,8 +36,10 @@ var errNotReady = errors.New("it has not read its objects yet")
 type source struct {
 	cache cache.Cache
 	live  func() map[view.Cluster]view.Observed
-	leads func() bool
-	clock clock.WithTicker
+	// objects reads the Clusters and GitopsClusters; nil when they are not shown.
+	objects func() ([]view.Object, error)
+	leads   func() bool
+	clock   clock.WithTicker
 	// lease reads the lease of the leader; nil if that is not possible.
 	lease func(context.Context) (Lease, error)
 	// machines reads the machines of the management cluster; nil when they are not shown.
@@ -135,6 +137,12 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	}
 	facts := *s.lockedObjects
 	facts.NodeGroups, facts.Instances, facts.Unread = s.lockedMachines.groups, s.lockedMachines.instances, s.lockedMachines.unread
+	if s.objects != nil {
+		objects, err := s.objects()
+		if facts.Objects = objects; err != nil {
+			facts.Unread = append(slices.Clone(facts.Unread), err.Error())
+		}
+	}
 	facts.Now, facts.Leads = now, s.leads()
 	if facts.Leads {
 		facts.Observed = s.live()

@@ -81,6 +81,10 @@ type Options struct {
 	Cache cache.Cache
 	// Live returns the observed state of the clusters; it is called only on the leader.
 	Live func() map[view.Cluster]view.Observed
+	// Objects returns the Clusters and GitopsClusters of the management cluster, sorted by kind,
+	// namespace and name, and an error for those that could not be read; nil shows only clusters
+	// with a connection. It is called on every replica and must not block.
+	Objects func() ([]view.Object, error)
 	// Machines reads the MachineKinds of the management cluster; nil shows no machines.
 	Machines client.Reader
 	// Leads reports whether this replica is the leader.
@@ -163,7 +167,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
-		source:   &source{cache: o.Cache, live: o.Live, leads: o.Leads, lease: o.Lease, clock: o.Clock, machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
+		source:   &source{cache: o.Cache, live: o.Live, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}

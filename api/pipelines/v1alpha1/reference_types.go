@@ -24,6 +24,9 @@ const (
 	ClusterKindCluster = "Cluster"
 )
 
+// GitopsClusterGroup is the API group of GitopsCluster.
+const GitopsClusterGroup = "gitops.weave.works"
+
 // CrossNamespaceClusterReference names a cluster.
 type CrossNamespaceClusterReference struct {
 	// APIVersion of the cluster object.

@@ -62,10 +62,13 @@ type Facts struct {
 	Pipelines   []pipelinesv1.Pipeline
 	Promotions  []capstanv1.Promotion
 	Backends    []eventingv1.EventingBackend
+	// Objects are the Clusters and GitopsClusters of the management cluster, with or without a connection, sorted by
+	// Cluster.compare.
+	Objects []Object
 	// Events that the hub reported.
 	Events []*eventsv1.Event
-	// NodeGroups and Instances are those of the management cluster. Unread has the kinds
-	// that could not be read, and why.
+	// NodeGroups and Instances are those of the management cluster. Unread has the kinds,
+	// of these and of Objects, that could not be read, and why.
 	NodeGroups []NodeGroup
 	Instances  []Instances
 	Unread     []string
@@ -171,20 +174,36 @@ func (n Namespaces) key() string {
 	return strings.Join(n.Names, ",")
 }
 
-// Scope is what a viewer may see, and approve, by namespace.
+// Scope is what a viewer may see, and approve, by namespace. Clusters are the ClusterConnections, CAPIClusters the
+// Clusters of Cluster API, and GitopsClusters the objects of that kind: see Scope.SeesCluster.
 type Scope struct {
-	Clusters, Pipelines, Promotions, Events, Backends, NodeGroups, Instances, Approve Namespaces
+	Clusters, CAPIClusters, GitopsClusters, Pipelines, Promotions, Events, Backends, NodeGroups, Instances, Approve Namespaces
+}
+
+// SeesCluster reports whether the viewer may see a cluster: the viewer may list its ClusterConnection or its own object.
+// Every viewer sees the management cluster.
+func (s Scope) SeesCluster(c Cluster) bool { return s.Clusters.Has(c.Namespace) || s.SeesObject(c) }
+
+// SeesObject reports whether the viewer may list the object of a cluster. Every viewer sees the management cluster.
+func (s Scope) SeesObject(c Cluster) bool {
+	switch c.Kind {
+	case pipelinesv1.ClusterKindCluster:
+		return s.CAPIClusters.Has(c.Namespace)
+	case pipelinesv1.ClusterKindGitopsCluster:
+		return s.GitopsClusters.Has(c.Namespace)
+	}
+	return c.Local()
 }
 
 // Everything returns the Scope of a viewer who may see all objects and approve nothing.
 func Everything() Scope {
 	all := Namespaces{All: true}
-	return Scope{Clusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, Instances: all}
+	return Scope{Clusters: all, CAPIClusters: all, GitopsClusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, Instances: all}
 }
 
 // Key returns a text that is equal for equal Scopes, whose viewers see the same pages.
 func (s Scope) Key() string {
 	return strings.Join([]string{
-		s.Clusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.Instances.key(), s.Approve.key(),
+		s.Clusters.key(), s.CAPIClusters.key(), s.GitopsClusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.Instances.key(), s.Approve.key(),
 	}, ";")
 }
