@@ -23,7 +23,7 @@ const (
 )
 
 // errNotAuthenticated is returned for a token that the API server does not accept.
-var errNotAuthenticated = errors.New("the API server does not accept the token: it is mistyped, expired, revoked, or from another cluster")
+var errNotAuthenticated = errors.New("the API server rejected the token")
 
 // reviewer returns the users of tokens, by TokenReviews, and caches them.
 type reviewer struct {

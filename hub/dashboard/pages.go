@@ -43,6 +43,10 @@ var pages = []pageKind{
 	{"about", 0, "About", func(o *Options, _ []string, _ view.Query) builder {
 		return always(func(f *view.Facts, s view.Scope) view.Page { return view.AboutPage(f, s, o.Version, o.Parts) })
 	}},
+	{"search", 0, "", func(_ *Options, _ []string, q view.Query) builder {
+		q = view.Query{Search: q.Search}
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Search(f, s, q) })
+	}},
 	{"clusters", 3, "", func(_ *Options, parts []string, _ view.Query) builder {
 		return func(f *view.Facts, s view.Scope) (view.Page, bool) {
 			return view.ClusterDetail(f, s, view.Cluster{Kind: parts[0], Namespace: parts[1], Name: parts[2]})

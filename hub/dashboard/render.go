@@ -182,6 +182,8 @@ type shell struct {
 	Nav   []navItem
 	// User and CSRF of a session; empty without a session.
 	User, CSRF string
+	// Search is the text of the search over all kinds, on its page.
+	Search string
 	// Standby is set on a replica that does not lead.
 	Standby bool
 	// Leaderless is set on a standby while no replica leads; the leader was LeaderSeen then.

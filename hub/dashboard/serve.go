@@ -202,8 +202,11 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	case !there:
 		s.absent(w, r, v)
 	default:
-		s.write(w, r, http.StatusOK, v, shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: live, Version: seen.version,
-			Main: template.HTML(seen.main)}) // The templates of this package made it.
+		around := shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: live, Version: seen.version, Main: template.HTML(seen.main)} // The templates of this package made it.
+		if r.URL.Path == view.SearchPath {
+			around.Search = view.ParseQuery(r.URL.Query()).Search
+		}
+		s.write(w, r, http.StatusOK, v, around)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestSignIn(t *testing.T) {
 	w.Expect(b.get("/stream?page=/").Code).To(Equal(401))
 	w.Expect(b.get("/changes?page=/").Code).To(Equal(401))
 
-	w.Expect(b.signIn("rubbish")).To(And(HaveField("Code", 401), HaveField("Body", ContainSubstring("does not accept the token"))))
+	w.Expect(b.signIn("rubbish")).To(And(HaveField("Code", 401), HaveField("Body", ContainSubstring("The token was rejected: mistyped, expired, revoked or from another cluster."))))
 	w.Expect(b.signIn(" ").Code).To(Equal(422))
 	w.Expect(b.signIn(strings.Repeat("x", MaxToken+1)).Code).To(Equal(422))
 	signedIn := b.signIn(token + "\n")

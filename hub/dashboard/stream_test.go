@@ -300,7 +300,7 @@ func TestStandby(t *testing.T) {
 	w := newWorld(t, nil)
 	w.cluster("dev")
 	b := w.browser()
-	const banner = "This replica is a standby"
+	const banner = "Standby replica: data as last written by the leader."
 	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
 	events, _ := b.listen("/", b.get("/").version(), nil)
 	w.lead(false)

@@ -88,7 +88,7 @@ func TestFleetSizes(t *testing.T) {
 	}, patience).Should(Succeed())
 	const cards = `document.querySelectorAll(".card").length`
 	shown := func() int { return seen[int](b, cards) }
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("is a standby")))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("Standby replica")))
 	b.Expect(eval[int](b, cards)).To(BeZero())
 	b.do(kept())
 	connect(t, 0, 1)

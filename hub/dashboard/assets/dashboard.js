@@ -1,5 +1,6 @@
 // Live updates of the dashboard: this script replaces entries of the page's lists when the
-// hub sends changes. Without it every page is complete, as of the time of the request.
+// hub sends changes. It also adds keys, applies filters at once, and copies texts. Without it
+// every page is complete, as of the time of the request.
 "use strict";
 (() => {
   const beatLimit = 40000; // ms without an event until the stream is closed: the hub sends a heartbeat each 15 s
@@ -23,8 +24,98 @@
       if (t.textContent !== text) t.textContent = text;
     }
   };
-  showAges();
   setInterval(showAges, 1000);
+
+  // Filters are applied when one changes. The address has no empty parameters.
+  document.documentElement.classList.add("scripted");
+  const narrow = matchMedia("(max-width: 47.9rem)");
+  if (!CSS.supports("selector(::details-content)") && !narrow.matches) { // An older browser cannot show them by the style sheet.
+    for (const d of document.querySelectorAll("details.fold")) d.open = true;
+  }
+  const storage = (kind) => { try { return window[kind]; } catch { return null; } }; // A browser may refuse it.
+  const kept = storage("localStorage"), once = storage("sessionStorage");
+  const formOf = (field) => field.form && field.form.dataset.apply !== undefined ? field.form : null;
+  document.addEventListener("formdata", (e) => {
+    for (const [name, value] of [...e.formData]) if (value === "") e.formData.delete(name);
+  });
+  document.addEventListener("change", (e) => {
+    const form = formOf(e.target);
+    if (form) setTimeout(() => { // By then the focus is where it goes.
+      const to = document.activeElement;
+      if (to !== body && !form.contains(to)) return; // The user follows a link: the text stays.
+      once?.setItem("field", (form.contains(to) && to.name) || e.target.name);
+      form.requestSubmit();
+    });
+  });
+  const field = once?.getItem("field");
+  once?.removeItem("field");
+  const focused = field && document.querySelector(`form[data-apply] [name="${CSS.escape(field)}"]`);
+  if (focused) focused.focus({ preventScroll: true });
+
+  // Keys: the search, and the squares of a map. A user can turn off the key that is a character.
+  const keysOff = () => kept?.getItem("keys") === "off";
+  const squares = () => [...document.querySelectorAll("[data-map] a[href]")];
+  let square = ""; // the address of the square that is in the tab order
+  const rove = () => {
+    const all = squares(), at = all.find((a) => a.getAttribute("href") === square) || all[0];
+    for (const a of all) if (a.tabIndex !== (a === at ? 0 : -1)) a.tabIndex = a === at ? 0 : -1;
+  };
+  const middle = (r) => r.left + r.width / 2;
+  // The square in the next row in a direction (1 is down) that is nearest to this one.
+  const inRow = (all, from, direction) => {
+    const box = from.getBoundingClientRect();
+    const rows = all.map((a) => [a, a.getBoundingClientRect()]).filter(([, r]) => direction * (r.top - box.top) >= box.height / 2);
+    const next = Math.min(...rows.map(([, r]) => direction * r.top));
+    const row = rows.filter(([, r]) => direction * r.top < next + box.height / 2);
+    row.sort(([, a], [, b]) => Math.abs(middle(a) - middle(box)) - Math.abs(middle(b) - middle(box)));
+    return row.length ? row[0][0] : null;
+  };
+  const moves = {
+    ArrowRight: (all, at) => all[at + 1], ArrowLeft: (all, at) => all[at - 1], Home: (all) => all[0], End: (all) => all[all.length - 1],
+    ArrowDown: (all, at) => inRow(all, all[at], 1), ArrowUp: (all, at) => inRow(all, all[at], -1),
+  };
+  document.addEventListener("focusin", (e) => {
+    if (!e.target.matches("[data-map] a[href]")) return;
+    square = e.target.getAttribute("href");
+    rove();
+  });
+  addEventListener("keydown", (e) => {
+    const on = e.target, modified = e.ctrlKey || e.metaKey;
+    if (e.altKey || e.isComposing || !on.matches || on.matches("input, select, textarea")) return;
+    const all = !modified && !e.shiftKey && moves[e.key] && on.matches("[data-map] a[href]") ? squares() : null;
+    const find = byId("find");
+    if (all) {
+      const to = moves[e.key](all, all.indexOf(on));
+      if (to) to.focus();
+      e.preventDefault();
+    } else if (find && (modified ? !e.shiftKey && e.key.toLowerCase() === "k" : e.key === "/" && !keysOff())) {
+      find.focus();
+      find.select();
+      e.preventDefault();
+    }
+  });
+  document.addEventListener("change", (e) => {
+    if (e.target.dataset.keys !== undefined) kept?.setItem("keys", e.target.checked ? "on" : "off");
+  });
+
+  // A button with data-copy copies this text. The clipboard needs HTTPS or localhost.
+  document.addEventListener("click", async (e) => {
+    const button = e.target.closest("button[data-copy]");
+    if (!button) return;
+    const name = button.textContent;
+    let said = "Copied";
+    try { await navigator.clipboard.writeText(button.dataset.copy); } catch { said = "Not copied: select the text"; }
+    button.textContent = byId("said").textContent = said;
+    setTimeout(() => { button.textContent = name; }, 2000);
+  });
+
+  // What the script adds to the content of the page, after each change of it.
+  const settle = () => {
+    showAges();
+    rove();
+    for (const box of document.querySelectorAll("[data-keys]")) box.checked = !keysOff();
+  };
+  settle();
 
   // After a link from another site the browser does not send a strict cookie; now it does.
   if (body.dataset.signin !== undefined) {
@@ -64,7 +155,7 @@
   };
 
   const apply = (patch) => {
-    const focus = readFocus(), fresh = {};
+    const focus = readFocus(), fresh = {}, at = squares().indexOf(document.activeElement);
     for (const [id, html] of Object.entries(patch.html || {})) {
       const entry = fresh[id] = parse(html), old = byId(id);
       if (old) {
@@ -80,15 +171,17 @@
       if (!list) return refetch();
       const keep = new Set(ids);
       for (const e of [...list.children]) if (!keep.has(e.id)) e.remove();
-      let at = list.firstElementChild;
+      let next = list.firstElementChild;
       for (const id of ids) {
         const entry = fresh[id] || byId(id);
         if (!entry) return refetch();
-        if (entry === at) at = at.nextElementSibling; else list.insertBefore(entry, at);
+        if (entry === next) next = next.nextElementSibling; else list.insertBefore(entry, next);
       }
     }
+    settle();
     restoreFocus(focus);
-    showAges();
+    const left = at < 0 || document.activeElement !== body ? [] : squares(); // The focused square was removed.
+    if (left.length) left[Math.min(at, left.length - 1)].focus({ preventScroll: true });
   };
 
   // Fetch the whole page: the hub does not keep the missed changes any more, or the frame changed.
@@ -108,7 +201,7 @@
       byId("main").replaceChildren(...main.childNodes);
       document.title = page.title;
       version = page.body.dataset.version || "";
-      showAges();
+      settle();
       restoreFocus(focus);
       scrollTo(x, y);
       byId("said").textContent = "The page was reloaded.";

@@ -115,18 +115,8 @@ func (q Query) Filtered() bool {
 	return q.Search != "" || q.Namespace != "" || q.State != "" || q.Reason != "" || q.Environment != "" || q.User != "" || q.Within != ""
 }
 
-// finds reports whether one of the texts contains the search text, in any case.
-func (q Query) finds(texts ...string) bool {
-	if q.Search == "" {
-		return true
-	}
-	for _, t := range texts {
-		if strings.Contains(strings.ToLower(t), strings.ToLower(q.Search)) {
-			return true
-		}
-	}
-	return false
-}
+// finds reports whether each word of the search text is in one of the texts, in any case.
+func (q Query) finds(texts ...string) bool { return q.Search == "" || q.words().in(texts...) }
 
 func (q Query) inNamespace(namespace string) bool {
 	return q.Namespace == "" || q.Namespace == namespace
