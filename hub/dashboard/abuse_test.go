@@ -63,6 +63,7 @@ func TestMisuse(t *testing.T) {
 	for path, code := range map[string]int{
 		"/pipelines?q=" + long: 404, "/pipelines/a/" + long: 404, "/changes?page=" + url.QueryEscape("/pipelines?q="+long): 400, "/changes?page=%25zz": 400, "/changes": 400,
 		"/stream?page=" + url.QueryEscape("/signin"): 400, "/pipelines?q=%ff%00&page=-1&page=99999999999999999999&state=%3Cscript%3E": 200,
+		"/search?q=%ff%00%3Cscript%3E&state=%3Cscript%3E": 200, "/search/x": 404, "/search?q=" + strings.Repeat("%20a", 400): 200,
 		"/clusters/Cluster/%00/%2e%2e": 404, "/assets/": 404, "/signout": 404, "/changes?page=/pipelines&from=" + long: 200,
 	} {
 		answer := b.get(path)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -173,8 +174,11 @@ func TestScopeOfUsers(t *testing.T) {
 	w.Expect(ada.get("/").Body).To(And(ContainSubstring("list clusterconnections.capstan.dev"), ContainSubstring("1 awaiting approval"), ContainSubstring("0 clusters")))
 	w.Expect(ada.get("/clusters/Cluster/" + w.fleet + "/dev").Code).To(Equal(404))
 	w.Expect(ada.get("/promotions").Body).To(ContainSubstring("1 promotion"))
+	hits := func(title string) gomegatypes.GomegaMatcher { return MatchRegexp("<h2>" + title + " <small>") }
+	w.Expect(ada.get("/search?q=dev").Body).To(And(hits("Pipelines"), hits("Promotions"), Not(hits("Clusters")), ContainSubstring("Not visible to you: clusters")))
+	w.Expect(nobody.get("/search?q=dev").Body).To(And(Not(hits(".*")), ContainSubstring("Nothing that you may see matches")))
 
-	for _, path := range []string{"/", "/pipelines", "/promotions", "/about"} {
+	for _, path := range []string{"/", "/pipelines", "/promotions", "/about", "/search", "/search?q=shop", "/search?q=dev", "/search?q=1.1"} {
 		w.Expect(nobody.get(path).Body).NotTo(Or(ContainSubstring(w.fleet), ContainSubstring(w.apps+"/"), ContainSubstring("1.1.0"), MatchRegexp(`\b1 (Pipeline|promotion|awaiting)`)), path)
 	}
 	w.Expect(nobody.get("/pipelines/" + w.apps + "/shop").Code).To(Equal(404))

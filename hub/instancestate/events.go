@@ -99,9 +99,9 @@ func (t *eventRecorder) changed(ctx context.Context, key owner.Key, before seen,
 func describe(before seen, c *change, works []work) string {
 	was := before.label
 	if was == "" {
-		was = "not set"
+		was = "unknown"
 	}
-	said := fmt.Sprintf("%s, was %s; event %s of %s", c.label, was, c.record.ID, c.record.Time.Format(time.RFC3339))
+	said := fmt.Sprintf("Now %s (previously %s); event %s of %s", c.label, was, c.record.ID, c.record.Time.Format(time.RFC3339))
 	for _, w := range works {
 		if w.fact.ID != c.record.ID || w.repair {
 			continue

@@ -133,7 +133,7 @@ func TestRemediate(t *testing.T) {
 		}
 		w.g.Expect(w.getIn(w.Client, owner).GetAnnotations()).To(marked, name)
 	}
-	w.awaitsEvents("spot").Should(ConsistOf(HavePrefix("Warning SpotInterruption spot-interruption-terminate, was not set; event e-")))
+	w.awaitsEvents("spot").Should(ConsistOf(HavePrefix("Warning SpotInterruption Now spot-interruption-terminate (previously unknown); event e-")))
 	w.awaitsEvents("rebalance").Should(ConsistOf(HavePrefix("Normal RebalanceRecommended ")))
 }
 

@@ -145,7 +145,7 @@ func TestRow6HealthOfThree(t *testing.T) {
 	w.g.Expect(failed.Load()).To(BeTrue())
 	w.g.Expect(w.patches.Load()).To(BeEquivalentTo(3))
 	w.g.Expect(w.sqs.Stats(region, "events").Deleted).To(Equal(1))
-	w.awaitsEvents("m-1").Should(ConsistOf(And(HavePrefix("Warning ScheduledMaintenance scheduled-maintenance, was not set"),
+	w.awaitsEvents("m-1").Should(ConsistOf(And(HavePrefix("Warning ScheduledMaintenance Now scheduled-maintenance (previously unknown)"),
 		ContainSubstring("due 2026-01-21T02:00:00Z"), ContainSubstring("AWS_EC2_INSTANCE_REBOOT_MAINTENANCE_SCHEDULED"))))
 }
 

@@ -1,5 +1,7 @@
 package view
 
+import "strings"
+
 // AboutPath is the page about this replica.
 const AboutPath = "/about"
 
@@ -16,13 +18,41 @@ type AboutFacts struct {
 	Parts []Part
 
 	Clusters, Pipelines, Promotions int
+	// Sees are all kinds of objects, with the namespaces in which the viewer sees them.
+	Sees []Sight
 	// Unread are the kinds of machines that could not be read, and why.
 	Unread []string
 }
 
+// maxSightNames is how many namespaces a Sight lists; it counts the others.
+const maxSightNames = 20
+
+// Sight is where a viewer may see a kind of objects, or do something with it.
+type Sight struct {
+	// What the viewer may see or do: "Clusters", "Approve promotions".
+	What string
+	// All is set for all namespaces; In are the first namespaces otherwise, and More is the number of the others.
+	All  bool
+	In   []string
+	More int
+	// Need is the permission.
+	Need string
+}
+
+// sights returns where the viewer may see each kind of objects, and approve promotions.
+func (s Scope) sights() []Sight {
+	parts := s.parts()
+	all := make([]Sight, 0, len(parts)+1)
+	for _, p := range append(parts, part{what: "approve promotions", need: NeedApprove, in: s.Approve}) {
+		n := min(len(p.in.Names), maxSightNames)
+		all = append(all, Sight{What: strings.ToUpper(p.what[:1]) + p.what[1:], All: p.in.All, In: p.in.Names[:n], More: len(p.in.Names) - n, Need: p.need})
+	}
+	return all
+}
+
 // AboutPage returns the page about this replica.
 func AboutPage(f *Facts, scope Scope, version string, parts []Part) Page {
-	a := AboutFacts{Version: version, Leads: f.Leads, Parts: parts, Unread: f.Unread}
+	a := AboutFacts{Version: version, Leads: f.Leads, Parts: parts, Unread: f.Unread, Sees: scope.sights()}
 	for i := range f.Connections {
 		if scope.Clusters.Has(f.Connections[i].Namespace) {
 			a.Clusters++

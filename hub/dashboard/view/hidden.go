@@ -5,6 +5,9 @@ import "strings"
 // maxHiddenNames is how many namespaces a Hidden lists; it counts the others.
 const maxHiddenNames = 3
 
+// NeedApprove is the permission to approve promotions, as text for users.
+const NeedApprove = "approve and patch promotions.capstan.dev"
+
 // part of a Scope: a kind of object, in the plural, the permission to see it, and where the viewer has the permission.
 type part struct {
 	what, need string
