@@ -70,18 +70,22 @@ func TestEntryShowsOriginAndChecks(t *testing.T) {
 func TestCellShowsHoldAndAdvice(t *testing.T) {
 	g := NewWithT(t)
 	r := largeRenderer(t)
-	html, err := r.block(view.Block{ID: "head", Template: "pipeline-head", Data: view.PipelineHead{Row: view.Row{Cells: []view.Cell{
+	var html string
+	for _, c := range []view.Cell{
 		{Environment: "dev"},
 		{Environment: "prod", Newer: "1.1.0<", Held: &view.Held{Mark: view.Mark{Tone: view.Warning, Word: "Held"}, Source: "<dev>"}},
 		{
-			Environment: "eu", Newer: "1.1.0", Advice: "it is not rolled back to <i>1.0.0</i>",
+			Environment: "eu", Newer: "1.1.0", Due: true, Next: "is ready to promote", Advice: "it is not rolled back to <i>1.0.0</i>",
 			Move: &view.Move{Revision: "1.1.0", Origin: view.Origin{Request: "x", By: "ann", Reason: "<script>"}},
 		},
-	}}}})
-	g.Expect(err).NotTo(HaveOccurred())
+	} {
+		one, err := r.block(view.Block{ID: "environment/" + c.Environment, Template: "environment", Data: c})
+		g.Expect(err).NotTo(HaveOccurred())
+		html += one
+	}
 	g.Expect(html).To(And(
 		ContainSubstring(`<span class="word">Held</span></span> <code>1.1.0&lt;</code> is not promoted: held until &lt;dev&gt; agrees on another revision.`),
-		ContainSubstring("<code>1.1.0</code> is available."), Not(ContainSubstring("1.1.0&lt;</code> is available")),
+		ContainSubstring("<code>1.1.0</code> is ready to promote."), Not(ContainSubstring("1.1.0&lt;</code> is ready")),
 		ContainSubstring("After the failure: it is not rolled back to &lt;i&gt;1.0.0&lt;/i&gt;."),
 		ContainSubstring("<b>Requested</b> by <bdi>ann</bdi>: <bdi>&lt;script&gt;</bdi>"), Not(ContainSubstring("<script")),
 	))
@@ -99,9 +103,9 @@ func TestCellShowsWaves(t *testing.T) {
 		Environment: "canary", Fleet: &view.Members{FleetStatus: pipelinesv1.FleetStatus{Targets: 2, Ready: 2, Revision: "1.0.0"}},
 		Move: &view.Move{Mark: view.Mark{Tone: view.Asking, Word: "Awaiting approval"}, Revision: "1.1.0", Approve: "/promotions/apps/p/approve"},
 	}, quiet, quiet, quiet}
-	html, err := r.execute("cell", view.Cell{Environment: "prod", Waves: waves, Fleet: &view.Members{FleetStatus: pipelinesv1.FleetStatus{Targets: 14, Ready: 14, Required: 14, Revision: "1.0.0"}}})
+	html, err := r.block(view.Block{ID: "environment/prod", Template: "environment", Data: view.Cell{Environment: "prod", Waves: waves, Fleet: &view.Members{FleetStatus: pipelinesv1.FleetStatus{Targets: 14, Ready: 14, Required: 14, Revision: "1.0.0"}}}})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(html).To(And(ContainSubstring("<strong>canary</strong> 2 of 2 run <code>1.0.0</code>"), ContainSubstring("Awaiting approval"),
+	g.Expect(html).To(And(ContainSubstring("<strong>14 of 14</strong> run <code>1.0.0</code>"), MatchRegexp(`(?s)<strong>canary</strong>.*Awaiting approval`),
 		ContainSubstring(`href="/promotions/apps/p/approve"`), ContainSubstring("<p>4 of 4 waves run 1.0.0.</p>"), ContainSubstring("and 3 more waves</p>"), Not(ContainSubstring("rest-1"))))
 
 	// On the page of the Pipeline, the row of a wave has the same; only the targets of a wave are announced, as its promotion is by itself.

@@ -2,14 +2,16 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
+
+// shownCommit is how many digits of a commit are shown: as many as Git shows in a large repository.
+const shownCommit = 12
 
 // Entry is a promotion in a list.
 type Entry struct {
@@ -43,6 +45,10 @@ type Entry struct {
 	Verifying bool
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
+	// Commit is the beginning of the commit that the hub pushed for the pull request; empty if there is none.
+	Commit string
+	// Open is whether the page of the Pipeline shows its details at once.
+	Open bool
 }
 
 // Gate is the state of a gate.
@@ -203,8 +209,11 @@ func EntryOf(p *capstanv1.Promotion, scope Scope) Entry {
 	if p.Status.FinishTime != nil {
 		e.Finished = p.Status.FinishTime.Time
 		if !e.Started.IsZero() {
-			e.Took = duration.HumanDuration(e.Finished.Sub(e.Started))
+			e.Took = lasted(e.Finished.Sub(e.Started))
 		}
+	}
+	if r := p.Status.PullRequest; r != nil {
+		e.Commit = r.HeadSHA[:min(len(r.HeadSHA), shownCommit)]
 	}
 	if a := p.Status.Attempt; a != nil {
 		e.Attempts, e.Failure = a.Number, a.Error
@@ -229,12 +238,39 @@ func who(p *capstanv1.Promotion) string {
 		return "approved by " + p.Status.Approval.By
 	case p.Approved():
 		return "approved by " + p.Spec.Approval.By
+	case p.Spec.Manual && p.Status.Phase == capstanv1.PhaseSucceeded:
+		return "no approval was necessary" // It ran there already.
+	case p.Spec.Manual && p.Status.Phase.Finished():
+		return "was not approved"
 	case p.Spec.Manual:
 		return "needs an approval"
 	case p.Spec.Request != nil:
 		return "needs no approval"
 	}
 	return "automatic"
+}
+
+// lasted returns a duration as two units at most: "5 s", "11 min 14 s", "3 d 2 h".
+func lasted(d time.Duration) string {
+	const day = 24 * time.Hour
+	units := []struct {
+		of   time.Duration
+		name string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
+	for i, u := range units {
+		n := d / u.of
+		if n == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%d %s", n, u.name)
+		if i+1 < len(units) {
+			if rest := (d % u.of) / units[i+1].of; rest > 0 {
+				text += fmt.Sprintf(" %d %s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "0 s"
 }
 
 // originText returns the words by which a search finds a rollback, or a promotion by request.

@@ -13,25 +13,33 @@ import (
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
-// PipelinesPath is the matrix of Pipelines and environments.
-const PipelinesPath = "/pipelines"
+const (
+	// PipelinesPath is the list of Pipelines.
+	PipelinesPath = "/pipelines"
+	// railsPerPage is how many Pipelines a page of the list has: with maxStops environments each, and what they wait
+	// for, it stays under 6,000 px on a phone.
+	railsPerPage = 20
+	// maxEnvironments is how many names the filter of environments offers: those of the most Pipelines.
+	maxEnvironments = 50
+	// sortByName orders the list by name; else the worst state is first.
+	sortByName = "name"
+)
 
-// Row is a Pipeline in the matrix.
+// Row is a Pipeline with its environments.
 type Row struct {
 	Namespace, Name, Link string
 	App                   string
 	// Mark of the worst cell, or of the Pipeline itself.
 	Mark Mark
 	Note string
-	// Cells in the order of the matrix' columns.
+	// Cells in the order of the environments.
 	Cells []Cell
 }
 
 // Cell is an environment of a Pipeline.
 type Cell struct {
-	// Environment; empty when the Pipeline has none with the column's name.
 	Environment string
-	// Targets in the order of the spec; those of a fleet, worst first.
+	// Targets in the order of the spec; those of a fleet, and those that are more than shownTargets, worst first.
 	Targets []Target
 	// Fleet counts the targets if they are a fleet; else nil.
 	Fleet *Members
@@ -44,8 +52,11 @@ type Cell struct {
 	// Newer is the agreed revision of the previous environment, if this environment does
 	// not agree on it.
 	Newer string
-	// Held says until when a rollback or a request keeps Newer out of it; nil if none does. Only the page of
-	// the Pipeline has it.
+	// Due is whether the promotion of Newer is due: the hub creates it next. Next says so, or why it is not, as the
+	// predicate of Newer; empty if Held or Move say it.
+	Due  bool
+	Next string
+	// Held says until when a rollback or a request keeps Newer out of it; nil if none does.
 	Held *Held
 	// Advice says why its last promotion, which failed, is not rolled back.
 	Advice string
@@ -60,13 +71,17 @@ type Members struct {
 	Unlisted, InLine int
 }
 
-// shownOfFleet is how many targets of a fleet a cell shows at once.
-const shownOfFleet = 3
+const (
+	// shownOfFleet is how many targets of a fleet a cell shows at once.
+	shownOfFleet = 3
+	// shownTargets is how many other targets it shows at once.
+	shownTargets = 5
+)
 
 // First returns the targets that the cell shows at once. Of an environment with waves these are only such that are not well.
 func (c Cell) First() []Target {
 	if c.Fleet == nil {
-		return c.Targets
+		return c.Targets[:min(len(c.Targets), shownTargets)]
 	}
 	first := c.Targets[:min(len(c.Targets), shownOfFleet)]
 	if len(c.Waves) == 0 {
@@ -103,17 +118,21 @@ type Move struct {
 	Expected time.Time
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
+	// name of the Promotion.
+	name string
 }
 
-// MatrixFrame is the frame of the matrix.
-type MatrixFrame struct {
+// PipelinesFrame is the frame of the list.
+type PipelinesFrame struct {
 	Filters Filters
-	// Columns are the environments' names, in the order of the Pipelines.
-	Columns []string
+	// Environments are names that the list can be filtered by.
+	Environments []string
+	// ByName is whether the list is ordered by name.
+	ByName bool
 }
 
-// MatrixSummary is the summary of the matrix.
-type MatrixSummary struct {
+// PipelinesSummary counts the Pipelines.
+type PipelinesSummary struct {
 	Pipelines int
 	Counts    []Count
 }
@@ -125,46 +144,128 @@ func ApprovePath(namespace, name string) string {
 	return path("promotions", namespace, name, "approve")
 }
 
-// Pipelines returns the page with the matrix of Pipelines and environments.
+// Pipelines returns the list of Pipelines, each with a rail of its environments: those with the worst state first, or by name.
 func Pipelines(f *Facts, scope Scope, q Query) Page {
 	known := f.standings()
-	marks, namespaces := map[Mark]int{}, map[string]bool{}
-	total := 0
-	var rows []Row
+	marks, namespaces, environments := map[Mark]int{}, map[string]bool{}, map[string]int{}
+	var seen []*pipelinesv1.Pipeline
 	for i := range f.Pipelines {
 		p := &f.Pipelines[i]
 		if !scope.Pipelines.Has(p.Namespace) {
 			continue
 		}
-		row := f.row(p, known, scope)
-		row.Cells = withWaves(p, row.Cells)
-		total++
+		seen = append(seen, p)
 		namespaces[p.Namespace] = true
-		marks[row.Mark]++
-		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.finds(row.texts()...) {
-			rows = append(rows, row)
+		for _, name := range environmentsOf(p) {
+			environments[name]++
 		}
 	}
-	columns := columns(rows)
-	for i := range rows {
-		rows[i].Cells = aligned(rows[i].Cells, columns)
+	q = knownValues(q, namespaces, environments)
+	var rows []railRow
+	for _, p := range seen {
+		row := f.row(p, known, scope)
+		marks[row.Mark]++
+		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.finds(row.texts()...) && (q.Environment == "" || slices.Contains(environmentsOf(p), q.Environment)) {
+			rows = append(rows, railRow{p, row})
+		}
 	}
-	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	slices.SortStableFunc(rows, func(a, b railRow) int {
+		byName := cmp.Or(cmp.Compare(a.row.Namespace, b.row.Namespace), cmp.Compare(a.row.Name, b.row.Name))
+		if q.Sort == sortByName {
+			return byName
+		}
+		return cmp.Or(worse(a.row.Mark.Tone, b.row.Mark.Tone), byName)
 	})
-	counts := counted(marks, func(m Mark) string { return PipelinesPath + "?" + Query{State: m.Word}.Encode() })
-	page := Page{Template: "pipelines", Title: "Pipelines", Frame: MatrixFrame{
-		Columns: columns,
+	counts := counted(marks, func(m Mark) string { return Query{State: m.Word}.At(PipelinesPath) })
+	page := Page{Template: "pipelines", Title: "Pipelines", Frame: PipelinesFrame{
+		Environments: mostUsed(environments, q.Environment), ByName: q.Sort == sortByName,
 		Filters: Filters{Query: q, Action: PipelinesPath, Namespaces: sorted(namespaces), States: pipelineWords},
 	}}
-	page.Blocks = append(page.Blocks, Block{ID: "matrix-summary", List: "summary", Template: "matrix-summary", Data: MatrixSummary{Pipelines: total, Counts: counts}})
-	for _, r := range rows {
-		page.Blocks = append(page.Blocks, Block{ID: "pipeline/" + r.Namespace + "/" + r.Name, List: "rows", Template: "row", Data: r})
+	page.Blocks = append(page.Blocks, Block{ID: "pipelines-summary", List: "summary", Template: "pipelines-summary", Data: PipelinesSummary{Pipelines: len(seen), Counts: counts}})
+	shown, pager := paged(rows, q, PipelinesPath, "Pipelines", railsPerPage)
+	histories := f.histories(shown, scope)
+	for _, r := range shown {
+		rail := f.rail(r.pipeline, r.row, histories[object{r.row.Namespace, r.row.Name}], scope)
+		page.Blocks = append(page.Blocks, Block{ID: "pipeline/" + rail.Namespace + "/" + rail.Name, List: "rows", Template: "rail", Data: rail})
 	}
 	if len(rows) == 0 {
-		page.Blocks = append(page.Blocks, empty("rows", "empty-row", len(columns)+1, scope.Pipelines, NeedPipelines, q, "No Pipeline exists yet."))
+		page.Blocks = append(page.Blocks, empty("rows", "empty-item", 0, scope.Pipelines, NeedPipelines, q, "No Pipeline exists yet."))
 	}
+	page.Blocks = append(page.Blocks, Block{ID: "pipelines-pager", List: "pager", Template: "pipelines-pager", Data: pager})
 	return page
+}
+
+// railRow is a Pipeline and its row.
+type railRow struct {
+	pipeline *pipelinesv1.Pipeline
+	row      Row
+}
+
+// object is the namespace and the name of an object.
+type object struct{ namespace, name string }
+
+// histories returns the promotions of Pipelines by the names of these, also those of former Pipelines of the names, as the hub
+// decides by them: only such that the viewer may see.
+func (f *Facts) histories(rows []railRow, scope Scope) map[object][]capstanv1.Promotion {
+	all := make(map[object][]capstanv1.Promotion, len(rows))
+	for _, r := range rows {
+		if scope.Promotions.Has(r.row.Namespace) {
+			all[object{r.row.Namespace, r.row.Name}] = nil
+		}
+	}
+	for i := range f.Promotions {
+		p := &f.Promotions[i]
+		of := object{p.Namespace, p.Spec.Pipeline.Name}
+		if known, ok := all[of]; ok {
+			all[of] = append(known, *p)
+		}
+	}
+	return all
+}
+
+// environmentsOf returns the names of the environments of a Pipeline as they are in the spec.
+func environmentsOf(p *pipelinesv1.Pipeline) []string {
+	var names []string
+	for i := range p.Spec.Environments {
+		if e := &p.Spec.Environments[i]; e.Stage == nil || e.Stage.First {
+			names = append(names, e.Base())
+		}
+	}
+	return names
+}
+
+// knownValues returns the Query without the values that no Pipeline has: a filter that cannot match is not set.
+func knownValues(q Query, namespaces map[string]bool, environments map[string]int) Query {
+	if !namespaces[q.Namespace] {
+		q.Namespace = ""
+	}
+	if environments[q.Environment] == 0 {
+		q.Environment = ""
+	}
+	if !slices.Contains(pipelineWords, q.State) {
+		q.State = ""
+	}
+	if q.Sort != sortByName {
+		q.Sort = ""
+	}
+	return q
+}
+
+// mostUsed returns the sorted names that occur most, at most maxEnvironments, and the chosen one.
+func mostUsed(count map[string]int, chosen string) []string {
+	names := make([]string, 0, len(count))
+	for name := range count {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	names = names[:min(len(names), maxEnvironments)]
+	if chosen != "" && !slices.Contains(names, chosen) {
+		names = append(names, chosen)
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (r Row) texts() []string {
@@ -230,6 +331,9 @@ func (f *Facts) cell(p *pipelinesv1.Pipeline, e int, known map[Cluster]standing,
 		cell.Differ = false // Its message says so.
 		slices.SortStableFunc(cell.Targets, func(a, b Target) int { return worse(a.Mark.Tone, b.Mark.Tone) })
 	}
+	if len(cell.Targets) > shownTargets {
+		slices.SortStableFunc(cell.Targets, func(a, b Target) int { return worse(a.Mark.Tone, b.Mark.Tone) })
+	}
 	if status != nil && status.Promotion != nil {
 		cell.Move = move(p.Namespace, status, scope)
 	}
@@ -267,36 +371,9 @@ func move(namespace string, env *pipelinesv1.EnvironmentStatus, scope Scope) *Mo
 	case "", capstanv1.PhaseAwaitingGates, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseAwaitingRollout, capstanv1.PhaseVerifying,
 		capstanv1.PhaseFailed, capstanv1.PhaseRejected:
 	}
-	m := &Move{Mark: phaseMark(phase, false), Revision: s.Revision, Reason: s.Reason, Message: s.Message, URL: s.URL}
+	m := &Move{Mark: phaseMark(phase, false), Revision: s.Revision, Reason: s.Reason, Message: s.Message, URL: s.URL, name: s.Name}
 	if env.WaitingApproval.Revision == s.Revision && scope.Approve.Has(namespace) {
 		m.Approve = ApprovePath(namespace, s.Name)
 	}
 	return m
-}
-
-// columns returns the environments of all rows. It keeps the order of each Pipeline as far
-// as the orders of the others permit.
-func columns(rows []Row) []string {
-	var all []string
-	for _, r := range rows {
-		at := 0
-		for _, c := range r.Cells {
-			if i := slices.Index(all, c.Environment); i >= 0 {
-				at = i + 1
-				continue
-			}
-			all = slices.Insert(all, at, c.Environment)
-			at++
-		}
-	}
-	return all
-}
-
-// aligned returns the cells in the order of the columns.
-func aligned(cells []Cell, columns []string) []Cell {
-	all := make([]Cell, len(columns))
-	for _, c := range cells {
-		all[slices.Index(columns, c.Environment)] = c
-	}
-	return all
 }

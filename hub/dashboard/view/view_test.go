@@ -81,6 +81,12 @@ func data[T any](p Page, list string) []T {
 	return all
 }
 
+// cellsOf returns the environments on the page of the first Pipeline.
+func cellsOf(f *Facts, scope Scope) []Cell {
+	page, _ := Pipeline(f, scope, "apps", "shop")
+	return data[Cell](page, "environments")
+}
+
 func cardOf(p Page, name string) Card {
 	for _, c := range data[Card](p, "cards") {
 		if c.Cluster.Name == name {
@@ -136,8 +142,8 @@ func TestStaleIsNeverGood(t *testing.T) {
 			g.Expect(connectionWords).To(ContainElement(tc.connection.Word), "it can be filtered by")
 			g.Expect(pipelineWords).To(ContainElement(tc.target.Word), "it can be filtered by")
 			g.Expect(cardOf(Fleet(f, Everything(), Query{}), "dev").Mark).To(Equal(tc.connection))
-			row := data[Row](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0]
-			g.Expect(row.Cells[0].Targets[0].Mark).To(Equal(tc.target))
+			g.Expect(data[Rail](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0].Stops[0].Mark).To(Equal(tc.target))
+			g.Expect(cellsOf(f, Everything())[0].Targets[0].Mark).To(Equal(tc.target))
 			detail, ok := ClusterDetail(f, Everything(), dev)
 			g.Expect(ok).To(BeTrue())
 			apps := data[App](detail, "apps")
@@ -164,8 +170,9 @@ func TestHeartbeatIsNoChange(t *testing.T) {
 	f.Now = now.Add(FreshFor)
 	after := cardOf(Fleet(f, Everything(), Query{}), "dev")
 	g.Expect(after.Contact).To(Equal(Contact{Known: true, At: now}))
-	row := data[Row](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0]
-	g.Expect(row.Cells[0].Targets[0]).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster does not respond")))
+	for _, shown := range []any{cellsOf(f, Everything())[0].Targets[0], data[Rail](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0].Stops[0]} {
+		g.Expect(shown).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster does not respond")))
+	}
 }
 
 // A target that is not ready shows why: the application's own reason, or that of its cluster,
@@ -174,7 +181,7 @@ func TestTargetShowsWhyItIsNotReady(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
 	target := func(scope Scope) Target {
-		return data[Row](Pipelines(f, scope, Query{Namespace: "apps"}), "rows")[0].Cells[0].Targets[0]
+		return cellsOf(f, scope)[0].Targets[0]
 	}
 	seen := &f.Pipelines[0].Status.Environments["dev"].Targets[0]
 	seen.Ready, seen.Reason, seen.Message = false, "UpgradeFailed", "timed out"
@@ -273,42 +280,12 @@ func TestScope(t *testing.T) {
 	// Who may not see clusters sees that a target is stale, without its cluster's page or reason.
 	f.Observed[cluster("dev")] = Observed{State: capstanv1.ConnectionAuthFailed, Reason: "Unauthorized", Message: "secret-message"}
 	blind := Scope{Pipelines: apps}
-	target := data[Row](Pipelines(f, blind, Query{}), "rows")[0].Cells[0].Targets[0]
+	target := cellsOf(f, blind)[0].Targets[0]
 	g.Expect(target).To(And(HaveField("Mark", Mark{Stale, "Stale"}), HaveField("ClusterLink", "")))
 	_, ok = ClusterDetail(f, blind, cluster("dev"))
 	g.Expect(ok).To(BeFalse())
 	g.Expect(data[Empty](Fleet(f, blind, Query{}), "cards")[0].Need).To(Equal(NeedClusters))
-	g.Expect(data[Row](Pipelines(f, blind, Query{}), "rows")[0].Cells[2].Move).To(BeNil())
-}
-
-// The matrix shows waiting promotions, newer revisions and different revisions. Only users
-// with the permission see how to approve.
-func TestMatrix(t *testing.T) {
-	g := NewWithT(t)
-	f := facts()
-	p := &f.Pipelines[0]
-	p.Status.Environments["dev"].Agreed.Revision = "1.1.0"
-	p.Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "shop-prod-1", Phase: "AwaitingApproval", Revision: "1.1.0"}
-	p.Status.Environments["prod"].WaitingApproval.Revision = "1.1.0"
-	p.Spec.Environments[1].Targets = append(p.Spec.Environments[1].Targets, pipelinesv1.Target{Namespace: "shop2"})
-	p.Status.Environments["staging"].Targets = append(p.Status.Environments["staging"].Targets, pipelinesv1.TargetStatus{Ready: true, Revision: "0.9.0"})
-	row := data[Row](Pipelines(f, Everything(), Query{}), "rows")[0]
-	g.Expect(row).To(And(HaveField("Name", "shop"), HaveField("Mark", Mark{Asking, "Awaiting approval"})))
-	g.Expect(row.Cells[1]).To(And(HaveField("Newer", "1.1.0"), HaveField("Differ", true)))
-	g.Expect(row.Cells[1].Targets[1].ClusterName).To(Equal("management cluster"))
-	g.Expect(row.Cells[2].Move).To(And(HaveField("Revision", "1.1.0"), HaveField("Approve", "")))
-	scope := Everything()
-	scope.Approve = Namespaces{Names: []string{"apps"}}
-	g.Expect(data[Row](Pipelines(f, scope, Query{}), "rows")[0].Cells[2].Move.Approve).To(Equal("/promotions/apps/shop-prod-1/approve"))
-
-	// Environments are columns, in every Pipeline's own order.
-	f.Pipelines[1].Spec.Environments[1].Name = "canary"
-	page := Pipelines(f, Everything(), Query{})
-	g.Expect(page.Frame.(MatrixFrame).Columns).To(Equal([]string{"dev", "canary", "staging", "prod"}))
-	for _, r := range data[Row](page, "rows") {
-		g.Expect(r.Cells).To(HaveLen(4))
-		g.Expect(r.Cells[3].Environment).To(Equal("prod"))
-	}
+	g.Expect(data[Rail](Pipelines(f, blind, Query{}), "rows")[0].Stops[2].Wait).To(BeNil())
 }
 
 func TestPipeline(t *testing.T) {
@@ -325,18 +302,18 @@ func TestPipeline(t *testing.T) {
 	scope.Approve = Namespaces{All: true}
 	page, ok := Pipeline(f, scope, "apps", "shop")
 	g.Expect(ok).To(BeTrue())
-	lines := data[Line](page, "revisions")
-	g.Expect(lines).To(HaveLen(3))
-	g.Expect([]string{lines[0].Revision, lines[1].Revision, lines[2].Revision}).To(Equal([]string{"1.2.0", "1.1.0", "1.0.0"}))
-	g.Expect(lines[0].Cells[0]).To(Equal(LineCell{Environment: "dev", Running: 1, Targets: 1}))
-	g.Expect(lines[0].Cells[1].Promotion.Approve).To(Equal("/promotions/apps/shop-staging-2/approve"))
-	g.Expect(lines[1].Cells[1].Promotion).To(And(HaveField("Mark", Mark{Bad, "Failed"}), HaveField("Attempts", int64(3)), HaveField("Failure", "no"), HaveField("URL", "https://git/1")))
+	matrix := data[Matrix](page, "matrix")[0]
+	g.Expect(matrix.Revisions).To(Equal([]string{"1.2.0", "1.1.0", "1.0.0"}))
+	g.Expect(matrix.Rows[0]).To(And(HaveField("Environment", "dev"), HaveField("Cells", HaveLen(3))))
+	g.Expect(matrix.Rows[0].Cells[0]).To(Equal(MatrixCell{Revision: "1.2.0", Mark: Mark{Good, "Runs"}, Running: 1, Targets: 1}))
+	g.Expect(matrix.Rows[1].Cells[0].Promotion.Approve).To(Equal("/promotions/apps/shop-staging-2/approve"))
+	g.Expect(matrix.Rows[1].Cells[1].Promotion).To(And(HaveField("Mark", Mark{Bad, "Failed"}), HaveField("Attempts", int64(3)), HaveField("Failure", "no"), HaveField("URL", "https://git/1")))
 	g.Expect(data[Entry](page, "entries")).To(HaveLen(2))
 	g.Expect(data[Entry](page, "entries")[0].Number).To(Equal(int64(2)), "what is under way comes first")
 
 	f.Observed[cluster("prod")] = Observed{State: capstanv1.ConnectionUnreachable}
 	page, _ = Pipeline(f, scope, "apps", "shop")
-	g.Expect(data[Line](page, "revisions")[2].Cells[2]).To(And(HaveField("Running", 1), HaveField("Stale", 1)))
+	g.Expect(data[Matrix](page, "matrix")[0].Rows[2].Cells[2]).To(And(HaveField("Running", 1), HaveField("Stale", 1), HaveField("Mark", Mark{Stale, "Last observed"})))
 }
 
 func TestTimeline(t *testing.T) {
@@ -350,7 +327,7 @@ func TestTimeline(t *testing.T) {
 	first := Promotions(f, Everything(), Query{Page: 1})
 	g.Expect(data[Entry](first, "entries")).To(HaveLen(perPage))
 	g.Expect(data[Entry](first, "entries")[0].Mark).To(Equal(Mark{Warning, "Stalled: Promoting"}))
-	g.Expect(data[Entry](first, "entries")[1]).To(And(HaveField("Number", int64(120)), HaveField("Took", "59m")))
+	g.Expect(data[Entry](first, "entries")[1]).To(And(HaveField("Number", int64(120)), HaveField("Took", "59 min")))
 	g.Expect(first.Frame).To(And(HaveField("Newer", ""), HaveField("Older", "/promotions?page=2")))
 	last := Promotions(f, Everything(), Query{Page: 3})
 	g.Expect(data[Entry](last, "entries")).To(HaveLen(20))
@@ -487,31 +464,31 @@ func TestRollback(t *testing.T) {
 		g.Expect(data[Entry](Promotions(f, Everything(), Query{Search: search}), "entries")).To(HaveExactElements(HaveField("Origin", origin)), search)
 	}
 	page, _ := Pipeline(f, Everything(), "apps", "shop")
-	cells := data[PipelineHead](page, "head")[0].Cells
+	cells := data[Cell](page, "environments")
 	g.Expect(cells[1]).To(And(HaveField("Newer", "1.1.0"), HaveField("Held", &Held{Mark: heldMark, Source: "dev"}), HaveField("Move", BeNil())))
 	g.Expect(cells[2].Held).To(BeNil())
-	g.Expect(data[Line](page, "revisions")[1].Cells[1].Promotion.Origin.Number).To(Equal(int64(2)))
+	g.Expect(data[Matrix](page, "matrix")[0].Rows[1].Cells[1].Promotion.Origin.Number).To(Equal(int64(2)))
 
 	// In flight and failed, also its cell says so.
 	f.Promotions[1].Status.Phase = capstanv1.PhaseFailed
 	p.Status.Environments["staging"].Promotion.Phase = "Failed"
 	p.Status.Environments["staging"].RollbackAdvice = "it is not rolled back"
 	page, _ = Pipeline(f, Everything(), "apps", "shop")
-	cells = data[PipelineHead](page, "head")[0].Cells
+	cells = data[Cell](page, "environments")
 	g.Expect(cells[1]).To(And(HaveField("Move.Origin", origin), HaveField("Held", Not(BeNil())), HaveField("Advice", "it is not rolled back")))
 
 	// Without the right to see promotions, nothing of them is shown.
 	blind := Everything()
 	blind.Promotions = Namespaces{}
 	page, _ = Pipeline(f, blind, "apps", "shop")
-	cells = data[PipelineHead](page, "head")[0].Cells
+	cells = data[Cell](page, "environments")
 	g.Expect(cells[1]).To(And(HaveField("Held", BeNil()), HaveField("Move.Origin", Origin{})))
 
 	// The hold ends when the source agrees on another revision; the number is all that is left of a deleted promotion.
 	p.Status.Environments["dev"].Agreed.Sequence = 3
 	f.Promotions = f.Promotions[1:]
 	page, _ = Pipeline(f, Everything(), "apps", "shop")
-	g.Expect(data[PipelineHead](page, "head")[0].Cells[1].Held).To(BeNil())
+	g.Expect(data[Cell](page, "environments")[1].Held).To(BeNil())
 	g.Expect(data[Entry](page, "entries")[0].Origin).To(And(HaveField("Number", int64(2)), HaveField("Revision", "")))
 }
 
@@ -541,20 +518,18 @@ func TestFleetOfHundreds(t *testing.T) {
 	*p = *p.Shown()
 	f.Pipelines[1].Spec.Environments = nil
 
-	page := Pipelines(f, Everything(), Query{Search: "eu-77"})
-	rows := data[Row](page, "rows")
-	g.Expect(rows).To(HaveLen(1), "a target that is not shown is found")
-	cell := rows[0].Cells[2]
+	rails := data[Rail](Pipelines(f, Everything(), Query{Search: "eu-77"}), "rows")
+	g.Expect(rails).To(HaveLen(1), "a target that is not shown is found")
+	g.Expect(rails[0].Stops[2]).To(And(HaveField("Ready", &Share{N: 397, Of: 400}), HaveField("Mark.Word", "Not ready"), HaveField("Note", "Broken")))
+	cell := cellsOf(f, Everything())[2]
 	var marks []string
 	for _, one := range cell.First() {
 		marks = append(marks, one.Cluster.Name+" "+one.Mark.Word)
 	}
 	g.Expect(marks).To(Equal([]string{"eu-50 Not ready", "eu-51 Lost", "eu-52 Joining"}))
 	g.Expect(cell.Rest()).To(HaveLen(97))
-	g.Expect(cell.All).To(BeFalse())
 	g.Expect(*cell.Fleet).To(And(HaveField("Unlisted", 300), HaveField("InLine", 300)))
 	detail, found := Pipeline(f, Everything(), "apps", "shop")
 	g.Expect(found).To(BeTrue())
-	lines := data[Line](detail, "revisions")
-	g.Expect(lines[0].Cells[2]).To(And(HaveField("Targets", 400), HaveField("Running", 399)), "two of them not ready: lost, and joining")
+	g.Expect(data[Matrix](detail, "matrix")[0].Rows[2].Cells[0]).To(And(HaveField("Targets", 400), HaveField("Running", 399)), "two of them not ready: lost, and joining")
 }

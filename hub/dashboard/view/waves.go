@@ -94,7 +94,7 @@ func withWaves(p *pipelinesv1.Pipeline, cells []Cell) []Cell {
 			continue
 		}
 		if stage.First {
-			whole := Cell{Environment: stage.Environment, Newer: c.Newer, Held: c.Held, All: c.All}
+			whole := Cell{Environment: stage.Environment, Newer: c.Newer, Due: c.Due, Next: c.Next, Held: c.Held, All: c.All}
 			if status := p.Status.Environments[stage.Environment]; status != nil && status.Fleet != nil {
 				whole.Fleet = &Members{FleetStatus: *status.Fleet} // Its waves have the numbers of unlisted targets.
 				whole.Fleet.Message = ""                           // Progress says which waves run which revision.

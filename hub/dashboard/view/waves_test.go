@@ -63,17 +63,16 @@ func environments(cells []Cell) []string {
 	return all
 }
 
-// prodOf returns the row of the matrix, and its cell of prod.
-func prodOf(g *WithT, f *Facts, q Query) (Row, Cell) {
-	page := Pipelines(f, Everything(), q)
-	g.Expect(page.Frame.(MatrixFrame).Columns).To(Equal([]string{"dev", "staging", "prod"}))
-	rows := data[Row](page, "rows")
-	g.Expect(rows).To(HaveLen(1))
-	return rows[0], rows[0].Cells[2]
+// prodOf returns the rail of the only Pipeline, and its environment prod with all that its own page has.
+func prodOf(g *WithT, f *Facts, q Query) (Rail, Cell) {
+	rails := data[Rail](Pipelines(f, Everything(), q), "rows")
+	g.Expect(rails).To(HaveLen(1))
+	g.Expect(rails[0].Stops).To(HaveExactElements(HaveField("Environment", "dev"), HaveField("Environment", "staging"), HaveField("Environment", "prod")))
+	return rails[0], cellsOf(f, Everything())[2]
 }
 
-// An environment with waves is one column. A wave that failed decides the state of the row, and is shown first.
-func TestWavesInMatrix(t *testing.T) {
+// An environment with waves is one stop. A wave that failed decides the state of the rail, and is shown first.
+func TestWavesOnRail(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
 	p := inWaves(f, 20, 500)
@@ -81,8 +80,10 @@ func TestWavesInMatrix(t *testing.T) {
 	into(p, "prod/rest-3", capstanv1.PhaseAwaitingRollout)
 	breaks(p, "prod/rest-7", 3)
 
-	row, cell := prodOf(g, f, Query{Search: "eu-6-3", State: "Failed"})
-	g.Expect(row.Mark).To(Equal(Mark{Bad, "Failed"}))
+	rail, cell := prodOf(g, f, Query{Search: "eu-6-3", State: "Failed"})
+	g.Expect(rail.Mark).To(Equal(Mark{Bad, "Failed"}))
+	g.Expect(rail.Stops[2]).To(And(HaveField("Ready", &Share{N: 25, Of: 500}), HaveField("Mark.Word", "Not ready"), HaveField("Worst", "rest-7"),
+		HaveField("Waves", "1 of 20 waves run 1.1.0, 18 run 1.0.0"), HaveField("Wait.Wave", "rest-2"), HaveField("Wait.Mark.Word", "Failed")))
 	g.Expect(*cell.Fleet).To(And(HaveField("Targets", int32(500)), HaveField("Ready", int32(25)), HaveField("Message", "")))
 	g.Expect(cell.Waves.Progress()).To(Equal("1 of 20 waves run 1.1.0, 18 run 1.0.0"), "one runs neither")
 	g.Expect(cell.Waves.First()).To(HaveExactElements(
@@ -156,12 +157,11 @@ func TestWavesOfPipeline(t *testing.T) {
 
 	page, found := Pipeline(f, scope, "apps", "shop")
 	g.Expect(found).To(BeTrue())
-	g.Expect(page.Frame).To(And(HaveField("Columns", []string{"dev", "staging", "prod"}), HaveField("Waves", []string{"prod"})))
-	head := data[PipelineHead](page, "head")[0]
-	g.Expect(head.Mark).To(Equal(Mark{Warning, "Not ready"}))
+	g.Expect(page.Frame).To(HaveField("Waves", []string{"prod"}))
+	g.Expect(data[PipelineHead](page, "head")[0].Mark).To(Equal(Mark{Warning, "Not ready"}))
 	stages := data[Cell](page, "waves/prod")
 	g.Expect(environments(stages)).To(Equal([]string{"prod/rest-1", "prod/rest-2", "prod/rest-3", "prod/rest-4", "prod/rest-5"}))
-	g.Expect(environments(head.Cells[2].Waves)).To(Equal([]string{"rest-1", "rest-2", "rest-3", "rest-4", "rest-5"}))
+	g.Expect(environments(data[Cell](page, "environments")[2].Waves)).To(Equal([]string{"rest-1", "rest-2", "rest-3", "rest-4", "rest-5"}))
 	g.Expect([]bool{stages[0].Notable(), stages[1].Notable(), stages[2].Notable(), stages[3].Notable(), stages[4].Notable()}).
 		To(Equal([]bool{false, true, true, true, false}), "the targets of the others are closed")
 	g.Expect(stages[1].Move).To(And(HaveField("Link", "#promotion/apps/shop-prod/rest-2"), HaveField("Expected", now.Add(time.Hour)), HaveField("Mark.Word", "Awaiting gates")))
@@ -169,16 +169,16 @@ func TestWavesOfPipeline(t *testing.T) {
 	g.Expect(stages[3].Lead()).To(And(HaveField("Cluster.Name", "eu-3-1"), HaveField("Mark.Word", "Not ready")))
 	g.Expect(stages[3].Fleet).To(And(HaveField("Targets", int32(100)), HaveField("Unlisted", 80)))
 
-	lines := data[Line](page, "revisions")
-	g.Expect(lines).To(HaveLen(2))
-	g.Expect(lines[0].Cells[2]).To(And(HaveField("Environment", "prod"), HaveField("Targets", 500), HaveField("Running", 400), HaveField("Wave", "rest-1"), HaveField("Promotion.Mark.Word", "Failed")),
+	prod := data[Matrix](page, "matrix")[0].Rows[2]
+	g.Expect(prod).To(And(HaveField("Environment", "prod"), HaveField("Cells", HaveLen(2))))
+	g.Expect(prod.Cells[0]).To(And(HaveField("Targets", 500), HaveField("Running", 400), HaveField("Wave", "rest-1"), HaveField("Promotion.Mark.Word", "Failed")),
 		"a newer promotion into another wave does not hide one that failed")
-	g.Expect(lines[1].Cells[2]).To(And(HaveField("Targets", 500), HaveField("Running", 100), HaveField("Wave", "rest-2")))
+	g.Expect(prod.Cells[1]).To(And(HaveField("Targets", 500), HaveField("Running", 100), HaveField("Wave", "rest-2")))
 
 	// Promotions from before the environment had waves are not lost.
 	f.Promotions = []capstanv1.Promotion{promotion(p, 1, "prod", "1.0.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded})}
 	page, _ = Pipeline(f, scope, "apps", "shop")
-	g.Expect(data[Line](page, "revisions")[0].Cells[2]).To(And(HaveField("Wave", ""), HaveField("Promotion.Number", int64(1))))
+	g.Expect(data[Matrix](page, "matrix")[0].Rows[2].Cells[0]).To(And(HaveField("Wave", ""), HaveField("Promotion.Number", int64(1))))
 }
 
 // The page of a cluster, and the timeline, have the names of the stages.
