@@ -69,8 +69,11 @@ func statusOf(s Snapshot, kinds []capstanv1.WatchedKind, apps int) capstanv1.Clu
 		Kinds:              kinds,
 		Apps:               int32(apps),
 	}
-	if !s.CredentialExpiry.IsZero() {
-		status.CredentialExpiryTime = &metav1.Time{Time: s.CredentialExpiry.Truncate(time.Second)}
+	if at := s.Credential.Expires; !at.IsZero() {
+		status.CredentialExpiryTime = &metav1.Time{Time: at.Truncate(time.Second)}
+	}
+	if at := s.Credential.Issued; !at.IsZero() {
+		status.CredentialIssuedTime = &metav1.Time{Time: at.Truncate(time.Second)}
 	}
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: s.Reason, Message: s.Message, LastTransitionTime: *status.LastTransitionTime}
 	switch s.State {

@@ -136,7 +136,7 @@ func (k *keeper) accept(ctx context.Context, raw []byte, source string) bool {
 	}
 	k.change(eventAccepted, "dialling "+config.Server.Host, func(s *keeperState) {
 		s.snapshot.Server = config.Server.String()
-		s.snapshot.CredentialExpiry = config.Expiry()
+		s.snapshot.Credential = config.Validity()
 	})
 	k.publish()
 	return true

@@ -15,8 +15,8 @@ type handover struct {
 	// none. It replaces the connection in use when the server responds and belongs to the
 	// same cluster.
 	candidate *Connection
-	expiry    time.Time // of its credentials
-	source    string    // of its kubeconfig, for users
+	validity  kubeconfig.Validity // of its credentials
+	source    string              // of its kubeconfig, for users
 	retryAt   time.Time
 	wait      backoff.Sequence
 	problem   string // why it is not in use yet, for users; "" until an attempt failed
@@ -31,7 +31,7 @@ type handover struct {
 func (k *keeper) addCandidate(ctx context.Context, config *kubeconfig.Config, source string) error {
 	if c := k.handover.candidate; c != nil {
 		if change := kubeconfig.Classify(c.fingerprint, config.Fingerprint()); change != kubeconfig.Endpoint {
-			k.handover.retryAt, k.handover.expiry = time.Time{}, config.Expiry()
+			k.handover.retryAt, k.handover.validity = time.Time{}, config.Validity()
 			return c.rotate(config, change)
 		}
 	}
@@ -40,7 +40,7 @@ func (k *keeper) addCandidate(ctx context.Context, config *kubeconfig.Config, so
 	if err != nil {
 		return err
 	}
-	k.handover.candidate, k.handover.expiry, k.handover.source = candidate, config.Expiry(), source
+	k.handover.candidate, k.handover.validity, k.handover.source = candidate, config.Validity(), source
 	k.handover.wait = backoff.NewSequence(k.m.timings.UnreachableRetry, k.m.timings.UnreachableRetryMax)
 	k.log.Info("the kubeconfig names another server: connecting to it, the previous connection stays in use", "server", config.Server.Host)
 	return nil
@@ -144,12 +144,12 @@ func (k *keeper) replace(message string) {
 
 // use makes the candidate the connection in use and applies an event.
 func (k *keeper) use(e event, message string, edit func(*keeperState)) {
-	candidate, expiry := k.handover.candidate, k.handover.expiry
+	candidate, validity := k.handover.candidate, k.handover.validity
 	k.handover.candidate, k.handover.problem, k.handover.retryAt = nil, "", time.Time{}
 	k.m.metrics.rotated(kubeconfig.Endpoint)
 	k.change(e, message, func(s *keeperState) {
 		s.connection, s.snapshot.Epoch = candidate, candidate.epoch
-		s.snapshot.Server, s.snapshot.CredentialExpiry = candidate.server.String(), expiry
+		s.snapshot.Server, s.snapshot.Credential = candidate.server.String(), validity
 		edit(s)
 	})
 }

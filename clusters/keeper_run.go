@@ -5,6 +5,7 @@ import (
 	"time"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 )
 
 // readingMessage is the message of a connection whose kubeconfig is not read yet.
@@ -153,7 +154,7 @@ func (k *keeper) disconnect() {
 	old := k.lockedState.connection
 	k.lockedState.connection = nil
 	s := &k.lockedState.snapshot
-	s.Server, s.KubernetesVersion, s.ClusterUID, s.CredentialExpiry = "", "", "", time.Time{}
+	s.Server, s.KubernetesVersion, s.ClusterUID, s.Credential = "", "", "", kubeconfig.Validity{}
 	k.mu.Unlock()
 	if old != nil {
 		old.close()

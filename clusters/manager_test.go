@@ -78,6 +78,7 @@ func TestLife(t *testing.T) {
 	g.Expect(shown.Labels).To(HaveKeyWithValue("capstan.dev/cluster-kind", "Cluster"))
 	g.Expect(shown.Status.Server).To(Equal(strings.TrimSuffix(workload.Get(t).Config().Host, "/")))
 	g.Expect(shown.Status.CredentialExpiryTime.Time).To(BeTemporally("~", time.Now().Add(time.Hour), 10*time.Minute))
+	g.Expect(shown.Status.CredentialIssuedTime.Time).To(BeTemporally("~", time.Now(), 10*time.Minute))
 	g.Expect(shown.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Status", metav1.ConditionTrue))))
 
 	connection, err := w.manager.Connection(name)
@@ -229,6 +230,10 @@ func TestGitopsClusters(t *testing.T) {
 	w.createCluster("prod")
 	g.Eventually(func() error { _, err := w.manager.Resolve(points); return err }).Should(Succeed())
 	g.Expect(w.manager.Resolve(points)).To(Equal(w.clusterName("prod")))
+	g.Expect(w.manager.Objects()).To(HaveExactElements(
+		And(HaveField("Ref", w.ref("Cluster", "prod")), HaveField("Of", clusters.Ref{})),
+		And(HaveField("Ref", ref), HaveField("Of", clusters.Ref{})),
+		And(HaveField("Ref", points), HaveField("Of", w.ref("Cluster", "prod")))))
 	notified(points, before)
 
 	// An explicit Ready=False blocks, and the end is notified.

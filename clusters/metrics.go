@@ -84,8 +84,8 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		if !s.LastContact.IsZero() {
 			to <- prometheus.MustNewConstMetric(contactMetric, prometheus.GaugeValue, float64(s.LastContact.UnixNano())/float64(time.Second), name)
 		}
-		if !s.CredentialExpiry.IsZero() {
-			to <- prometheus.MustNewConstMetric(expiryMetric, prometheus.GaugeValue, float64(s.CredentialExpiry.Unix()), name)
+		if !s.Credential.Expires.IsZero() {
+			to <- prometheus.MustNewConstMetric(expiryMetric, prometheus.GaugeValue, float64(s.Credential.Expires.Unix()), name)
 		}
 	}
 	m.rotations.Collect(to)

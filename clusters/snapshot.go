@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters/kubeconfig"
 )
 
 // Snapshot is the state of a connection at one moment.
@@ -23,8 +24,9 @@ type Snapshot struct {
 	Server            string
 	// ClusterUID is the UID of the namespace kube-system. It shows whether a new epoch is
 	// still the same cluster. It is "" if it is not known or may not be read.
-	ClusterUID       string
-	CredentialExpiry time.Time
+	ClusterUID string
+	// Credential is the time in which the credentials in use are valid.
+	Credential kubeconfig.Validity
 }
 
 // Listener is notified of changes, from goroutines of the Manager with no lock held.

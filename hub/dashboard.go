@@ -82,7 +82,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		Parts:       parts(o),
 		Cache:       mgr.GetCache(),
 		Live:        func() map[view.Cluster]view.Observed { return heard(s.connections) },
-		Objects:     func() ([]view.Object, error) { return objects(s.connections) },
+		Objects:     s.connections.Objects,
 		Machines:    s.watchers.Reader(clusters.LocalName),
 		Leads:       func() bool { return closed(mgr.Elected()) },
 		Lease:       leaseReader(own, o),
@@ -167,23 +167,9 @@ func heard(connections *clusters.Manager) map[view.Cluster]view.Observed {
 		if err != nil {
 			continue // Cluster names are always valid.
 		}
-		all[shownCluster(ref)] = view.Observed{
+		all[view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}] = view.Observed{
 			State: s.State, Reason: s.Reason, Message: s.Message, Since: s.Since, LastContact: s.LastContact, Version: s.KubernetesVersion,
 		}
 	}
 	return all
-}
-
-// objects returns the Clusters and GitopsClusters of the management cluster, for the dashboard.
-func objects(connections *clusters.Manager) ([]view.Object, error) {
-	read, err := connections.Objects()
-	all := make([]view.Object, 0, len(read))
-	for _, o := range read {
-		all = append(all, view.Object{Cluster: shownCluster(o.Ref), Of: shownCluster(o.Of), Labels: o.Labels, Created: o.Created, Deleting: o.Deleting})
-	}
-	return all, err
-}
-
-func shownCluster(ref clusters.Ref) view.Cluster {
-	return view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }

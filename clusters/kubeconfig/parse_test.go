@@ -28,7 +28,10 @@ import (
 // canary stands wherever a secret would; it must never be printed.
 const canary = "CANARY-7f3a9c"
 
-var notAfter = time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)
+var (
+	notBefore = time.Now().Add(-time.Hour).Truncate(time.Second)
+	notAfter  = time.Date(2031, 5, 4, 3, 2, 1, 0, time.UTC)
+)
 
 func keyPair(t testing.TB) (certificate, key []byte) {
 	t.Helper()
@@ -38,7 +41,7 @@ func keyPair(t testing.TB) (certificate, key []byte) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "user"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: notBefore, NotAfter: notAfter, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
@@ -258,22 +261,25 @@ func jwt(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
-func TestExpiry(t *testing.T) {
+func TestValidity(t *testing.T) {
 	certificate, key := keyPair(t)
-	sooner := notAfter.Add(-time.Hour)
+	sooner, issued := notAfter.Add(-time.Hour), notAfter.Add(-2*time.Hour)
 	for _, tc := range []struct {
 		name        string
 		token       string
 		certificate bool
-		want        time.Time
+		want        kubeconfig.Validity
 	}{
 		{name: "opaque token", token: "k8s-aws-v1.aHR0cHM6Ly9"},
-		{name: "certificate", certificate: true, want: notAfter},
-		{name: "JWT", token: jwt(fmt.Sprintf(`{"exp":%d}`, sooner.Unix())), want: sooner},
-		{name: "the sooner", token: jwt(fmt.Sprintf(`{"exp":%d}`, sooner.Unix())), certificate: true, want: sooner},
-		{name: "the sooner, other way", token: jwt(fmt.Sprintf(`{"exp":%d.5}`, notAfter.Add(time.Hour).Unix())), certificate: true, want: notAfter},
-		{name: "no exp", token: jwt(`{}`)},
+		{name: "certificate", certificate: true, want: kubeconfig.Validity{Issued: notBefore, Expires: notAfter}},
+		{name: "JWT", token: jwt(fmt.Sprintf(`{"iat":%d,"exp":%d}`, issued.Unix(), sooner.Unix())), want: kubeconfig.Validity{Issued: issued, Expires: sooner}},
+		{name: "JWT without iat", token: jwt(fmt.Sprintf(`{"exp":%d}`, sooner.Unix())), want: kubeconfig.Validity{Expires: sooner}},
+		{name: "the sooner", token: jwt(fmt.Sprintf(`{"exp":%d}`, sooner.Unix())), certificate: true, want: kubeconfig.Validity{Expires: sooner}},
+		{name: "the sooner, other way", token: jwt(fmt.Sprintf(`{"iat":%d,"exp":%d.5}`, issued.Unix(), notAfter.Add(time.Hour).Unix())), certificate: true, want: kubeconfig.Validity{Issued: notBefore, Expires: notAfter}},
+		{name: "no exp", token: jwt(fmt.Sprintf(`{"iat":%d}`, issued.Unix()))},
 		{name: "rubbish exp", token: jwt(`{"exp":"soon"}`)},
+		{name: "rubbish iat", token: jwt(fmt.Sprintf(`{"iat":"today","exp":%d}`, sooner.Unix())), want: kubeconfig.Validity{Expires: sooner}},
+		{name: "iat after exp", token: jwt(fmt.Sprintf(`{"iat":%d,"exp":%d}`, notAfter.Unix(), sooner.Unix())), want: kubeconfig.Validity{Expires: sooner}},
 		{name: "exp beyond time", token: jwt(`{"exp":1e300}`)},
 		{name: "negative exp", token: jwt(`{"exp":-5}`)},
 		{name: "not base64", token: "a.%%%.c"},
@@ -283,7 +289,9 @@ func TestExpiry(t *testing.T) {
 			if tc.certificate {
 				config.CertData, config.KeyData = certificate, key
 			}
-			NewWithT(t).Expect(config.Expiry()).To(BeTemporally("==", tc.want))
+			got := config.Validity()
+			NewWithT(t).Expect(got.Issued).To(BeTemporally("==", tc.want.Issued))
+			NewWithT(t).Expect(got.Expires).To(BeTemporally("==", tc.want.Expires))
 		})
 	}
 }
@@ -366,6 +374,6 @@ func FuzzParse(f *testing.F) {
 		if kubeconfig.Classify(config.Fingerprint(), config.Fingerprint()) != kubeconfig.Same {
 			t.Fatal("differs from itself")
 		}
-		_ = config.Expiry()
+		_ = config.Validity()
 	})
 }

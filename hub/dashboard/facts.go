@@ -21,6 +21,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
@@ -37,7 +38,7 @@ type source struct {
 	cache cache.Cache
 	live  func() map[view.Cluster]view.Observed
 	// objects reads the Clusters and GitopsClusters; nil when they are not shown.
-	objects func() ([]view.Object, error)
+	objects func() ([]clusters.Object, error)
 	leads   func() bool
 	clock   clock.WithTicker
 	// lease reads the lease of the leader; nil if that is not possible.
@@ -138,8 +139,8 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	facts := *s.lockedObjects
 	facts.NodeGroups, facts.Instances, facts.Unread = s.lockedMachines.groups, s.lockedMachines.instances, s.lockedMachines.unread
 	if s.objects != nil {
-		objects, err := s.objects()
-		if facts.Objects = objects; err != nil {
+		read, err := s.objects()
+		if facts.Objects = objectsOf(read); err != nil {
 			facts.Unread = append(slices.Clone(facts.Unread), err.Error())
 		}
 	}
@@ -185,6 +186,18 @@ func (s *source) readLocked(ctx context.Context) (*view.Facts, error) {
 		Connections: connections.Items, Pipelines: pipelines.Items, Promotions: promotions.Items, Backends: backends.Items,
 		Events: slices.Collect(maps.Values(s.lockedEvents)),
 	}, nil
+}
+
+// objectsOf returns the cluster objects as the pages use them, in the same order.
+func objectsOf(read []clusters.Object) []view.Object {
+	of := func(ref clusters.Ref) view.Cluster {
+		return view.Cluster{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	}
+	all := make([]view.Object, 0, len(read))
+	for _, o := range read {
+		all = append(all, view.Object{Cluster: of(o.Ref), Of: of(o.Of), Labels: o.Labels, Created: o.Created, Deleting: o.Deleting})
+	}
+	return all
 }
 
 // CacheOptions restrict the cached Events to those that the hub reports: a management

@@ -77,7 +77,7 @@ func run(m *testing.M) int {
 func management(t *testing.T) client.Client {
 	t.Helper()
 	plane1.Do(func() {
-		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan")}); errPlane != nil {
+		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller")}); errPlane != nil {
 			return
 		}
 		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme, eventingv1.AddToScheme} {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 	"github.com/capstan-hub/capstan/hub/serving"
 	"github.com/capstan-hub/capstan/internal/collectors"
@@ -81,10 +82,9 @@ type Options struct {
 	Cache cache.Cache
 	// Live returns the observed state of the clusters; it is called only on the leader.
 	Live func() map[view.Cluster]view.Observed
-	// Objects returns the Clusters and GitopsClusters of the management cluster, sorted by kind,
-	// namespace and name, and an error for those that could not be read; nil shows only clusters
-	// with a connection. It is called on every replica and must not block.
-	Objects func() ([]view.Object, error)
+	// Objects is clusters.Manager.Objects; nil shows only clusters with a connection. It is called
+	// on every replica and must not block.
+	Objects func() ([]clusters.Object, error)
 	// Machines reads the MachineKinds of the management cluster; nil shows no machines.
 	Machines client.Reader
 	// Leads reports whether this replica is the leader.

@@ -79,6 +79,11 @@ type ClusterConnectionStatus struct {
 	// +optional
 	CredentialExpiryTime *metav1.Time `json:"credentialExpiryTime,omitempty"`
 
+	// CredentialIssuedTime is when the client certificate or token that expires at
+	// credentialExpiryTime was issued. It is not set where the credentials do not contain that time.
+	// +optional
+	CredentialIssuedTime *metav1.Time `json:"credentialIssuedTime,omitempty"`
+
 	// Kinds that are watched in the cluster.
 	// +optional
 	// +listType=map

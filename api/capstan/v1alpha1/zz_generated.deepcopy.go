@@ -174,6 +174,10 @@ func (in *ClusterConnectionStatus) DeepCopyInto(out *ClusterConnectionStatus) {
 		in, out := &in.CredentialExpiryTime, &out.CredentialExpiryTime
 		*out = (*in).DeepCopy()
 	}
+	if in.CredentialIssuedTime != nil {
+		in, out := &in.CredentialIssuedTime, &out.CredentialIssuedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Kinds != nil {
 		in, out := &in.Kinds, &out.Kinds
 		*out = make([]WatchedKind, len(*in))

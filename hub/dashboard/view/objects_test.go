@@ -1,0 +1,72 @@
+package view
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// A GitopsCluster stands for the Cluster that it references, if that exists.
+func TestActual(t *testing.T) {
+	g := NewWithT(t)
+	gitops := func(name string) Cluster { return Cluster{Kind: "GitopsCluster", Namespace: "fleet", Name: name} }
+	f := &Facts{Objects: []Object{
+		{Cluster: cluster("prod")},
+		{Cluster: gitops("alias"), Of: cluster("prod")},
+		{Cluster: gitops("dangling"), Of: cluster("gone")},
+		{Cluster: gitops("own")},
+	}}
+	for of, want := range map[Cluster]Cluster{
+		gitops("alias"):    cluster("prod"),
+		gitops("dangling"): gitops("dangling"),
+		gitops("own"):      gitops("own"),
+		gitops("prod"):     gitops("prod"), // It has the name of a Cluster, and does not exist.
+		cluster("prod"):    cluster("prod"),
+		cluster("gone"):    cluster("gone"),
+		{}:                 {},
+	} {
+		g.Expect(f.actual(of)).To(Equal(want), of.Kind+" "+of.String())
+	}
+	_, found := f.object(gitops("alias"))
+	g.Expect(found).To(BeTrue())
+	_, found = f.object(gitops("nowhere"))
+	g.Expect(found).To(BeFalse())
+}
+
+// A cluster is visible to those who may list its ClusterConnection or its own object; the right to the other kind, or in
+// another namespace, shows nothing.
+func TestSeesCluster(t *testing.T) {
+	g := NewWithT(t)
+	gitops := Cluster{Kind: "GitopsCluster", Namespace: "fleet", Name: "prod"}
+	elsewhere := Namespaces{Names: []string{"other"}}
+	for name, tc := range map[string]struct {
+		scope          Scope
+		capi, byGitops bool
+	}{
+		"nothing":                   {Scope{}, false, false},
+		"ClusterConnections":        {Scope{Clusters: fleetOnly}, true, true},
+		"Clusters":                  {Scope{CAPIClusters: fleetOnly}, true, false},
+		"GitopsClusters":            {Scope{GitopsClusters: fleetOnly}, false, true},
+		"in another namespace":      {Scope{Clusters: elsewhere, CAPIClusters: elsewhere, GitopsClusters: elsewhere}, false, false},
+		"everything":                {Everything(), true, true},
+		"Pipelines and node groups": {Scope{Pipelines: Namespaces{All: true}, NodeGroups: Namespaces{All: true}}, false, false},
+	} {
+		g.Expect(tc.scope.SeesCluster(cluster("prod"))).To(Equal(tc.capi), name)
+		g.Expect(tc.scope.SeesCluster(gitops)).To(Equal(tc.byGitops), name)
+		g.Expect(tc.scope.SeesCluster(Cluster{})).To(BeTrue(), name)
+	}
+	g.Expect(Scope{Clusters: fleetOnly}.SeesObject(cluster("prod"))).To(BeFalse(), "a connection is not the object")
+}
+
+// Scopes that differ in one kind have different keys: their viewers see different pages.
+func TestScopeKeys(t *testing.T) {
+	g := NewWithT(t)
+	keys := map[string]bool{Scope{}.Key(): true}
+	for _, s := range []Scope{
+		{Clusters: fleetOnly}, {CAPIClusters: fleetOnly}, {GitopsClusters: fleetOnly}, {Pipelines: fleetOnly}, {Promotions: fleetOnly},
+		{Events: fleetOnly}, {Backends: fleetOnly}, {NodeGroups: fleetOnly}, {Instances: fleetOnly}, {Approve: fleetOnly},
+	} {
+		keys[s.Key()] = true
+	}
+	g.Expect(keys).To(HaveLen(11))
+}
