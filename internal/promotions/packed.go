@@ -70,6 +70,8 @@ type rare struct {
 	// approval and approved are of manual promotions.
 	approval *capstanv1.Approval
 	approved *capstanv1.ApprovalRecord
+	// gatesClosed and gatesOpened are of promotions that waited for a gate.
+	gatesClosed, gatesOpened *metav1.Time
 }
 
 // revisionMark is in no message that the hub writes. One that contains it is not shortened.
@@ -89,12 +91,16 @@ func pack(p *capstanv1.Promotion, last *packed, rest *capstanv1.Promotion, known
 	*rest = *p
 	k := &packed{revision: known.one(p.Spec.Revision), url: p.Status.URL}
 	c := common{labels: p.Labels, environment: p.Spec.Environment, source: p.Spec.Source.Environment, phase: p.Status.Phase, reason: p.Status.Reason}
-	if len(p.Annotations) > 0 || p.Spec.Approval != nil || p.Status.Approval != nil {
-		k.rare = &rare{annotations: p.Annotations, approval: p.Spec.Approval, approved: p.Status.Approval}
+	if len(p.Annotations) > 0 || p.Spec.Approval != nil || p.Status.Approval != nil || p.Status.GatesCloseTime != nil || p.Status.GatesOpenTime != nil {
+		k.rare = &rare{
+			annotations: p.Annotations, approval: p.Spec.Approval, approved: p.Status.Approval,
+			gatesClosed: p.Status.GatesCloseTime, gatesOpened: p.Status.GatesOpenTime,
+		}
 	}
 	k.managed = len(p.ManagedFields) > 0
 	rest.ManagedFields = nil
 	rest.Annotations, rest.Spec.Approval, rest.Status.Approval = nil, nil, nil
+	rest.Status.GatesCloseTime, rest.Status.GatesOpenTime = nil, nil
 	rest.Labels, rest.Spec.Environment, rest.Spec.Source.Environment = nil, "", ""
 	rest.Spec.Revision, rest.Status.URL, rest.Status.Phase, rest.Status.Reason = "", "", "", ""
 	c.name, k.numbered = strings.CutSuffix(p.Name, strconv.FormatInt(p.Spec.Number, 10))
@@ -210,6 +216,7 @@ func (k *packed) whole() *capstanv1.Promotion {
 	}
 	if k.rare != nil {
 		p.Annotations, p.Spec.Approval, p.Status.Approval = maps.Clone(k.rare.annotations), k.rare.approval.DeepCopy(), k.rare.approved.DeepCopy()
+		p.Status.GatesCloseTime, p.Status.GatesOpenTime = k.rare.gatesClosed.DeepCopy(), k.rare.gatesOpened.DeepCopy()
 	}
 	p.UID, p.ResourceVersion, p.CreationTimestamp = k.GetUID(), k.GetResourceVersion(), k.GetCreationTimestamp()
 	p.Spec.Number += int64(k.number)

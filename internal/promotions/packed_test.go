@@ -96,6 +96,8 @@ func TestPackedPromotionsLoseNothing(t *testing.T) {
 			fill.Fill(&p.Spec.Source)
 			fill.Fill(&p.Status.Attempt)
 			fill.Fill(&p.Status.CarriedOutTime)
+			fill.Fill(&p.Status.GatesCloseTime)
+			fill.Fill(&p.Status.GatesOpenTime)
 		} else {
 			fill.Fill(p)
 		}
@@ -154,7 +156,7 @@ func change(p *capstanv1.Promotion) {
 	if p.Spec.Strategy.PullRequest != nil {
 		p.Spec.Strategy.PullRequest.URL = "changed"
 	}
-	for _, at := range []*metav1.Time{p.Status.StartTime, p.Status.FinishTime, p.Status.CarriedOutTime} {
+	for _, at := range []*metav1.Time{p.Status.StartTime, p.Status.FinishTime, p.Status.CarriedOutTime, p.Status.GatesCloseTime, p.Status.GatesOpenTime} {
 		if at != nil {
 			at.Time = time.Unix(1, 0)
 		}

@@ -84,7 +84,7 @@ func (s *Stripper) Strip(p *capstanv1.Promotion) client.Object {
 }
 
 // strip removes what no reader uses. The conditions follow from phase, reason and message.
-// The gates hold nothing any more, and the verification has its verdict. Of the attempt, readers use whether there was one, and its number. Of the pull request
+// The gates hold nothing any more: only how long they did is kept, for the delivery figures. The verification has its verdict. Of the attempt, readers use whether there was one, and its number. Of the pull request
 // they use the URL, which is also in the status.
 func (s *Stripper) strip(p *capstanv1.Promotion) {
 	delete(p.Annotations, lastApplied)
@@ -93,7 +93,7 @@ func (s *Stripper) strip(p *capstanv1.Promotion) {
 	}
 	p.Status.Conditions = nil
 	p.Status.Secret = nil
-	p.Status.Gates, p.Status.GatesCloseTime, p.Status.GatesOpenTime, p.Status.ExpectedTime, p.Status.GatesShown = nil, nil, nil, nil, nil
+	p.Status.Gates, p.Status.ExpectedTime, p.Status.GatesShown = nil, nil, nil
 	p.Status.Trial, p.Status.Checks = nil, nil
 	if p.Status.Withdrawn || p.Spec.Strategy.PullRequest == nil {
 		p.Status.PullRequest = nil
