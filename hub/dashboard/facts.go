@@ -46,6 +46,9 @@ type source struct {
 	// machines reads the machines of the management cluster; nil when they are not shown.
 	machines client.Reader
 
+	// history has the states of the connections, which are recorded without a viewer, too.
+	history *history
+
 	// ready is set once the caches can be read without waiting.
 	ready atomic.Bool
 	// touched has an element when objects changed since pulse last received from it.
@@ -98,6 +101,13 @@ func (s *source) touch(object any, deleted bool) {
 	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
+	if c, ok := object.(*capstanv1.ClusterConnection); ok {
+		if deleted {
+			s.history.forget(c)
+		} else {
+			s.history.observe(c)
+		}
+	}
 	s.mu.Lock()
 	s.lockedObjects = nil
 	if e, ok := object.(*eventsv1.Event); ok {
@@ -145,6 +155,7 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 		}
 	}
 	facts.Now, facts.Leads = now, s.leads()
+	facts.Past, facts.PastSince = s.history.past(), s.history.began
 	if facts.Leads {
 		facts.Observed = s.live()
 	} else {

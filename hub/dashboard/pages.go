@@ -25,8 +25,14 @@ type pageKind struct {
 }
 
 var pages = []pageKind{
-	{"", 0, "Fleet", func(_ *Options, _ []string, q view.Query) builder {
-		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Fleet(f, s, q) })
+	{"", 0, "Overview", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Overview(f, s, q) })
+	}},
+	{"clusters", 0, "Clusters", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Clusters(f, s, q) })
+	}},
+	{"management", 0, "", func(_ *Options, _ []string, _ view.Query) builder {
+		return func(f *view.Facts, s view.Scope) (view.Page, bool) { return view.ClusterDetail(f, s, view.Cluster{}) }
 	}},
 	{"pipelines", 0, "Pipelines", func(_ *Options, _ []string, q view.Query) builder {
 		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Pipelines(f, s, q) })

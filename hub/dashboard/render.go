@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +121,8 @@ func newRenderer(addresses map[string]string, rendered prometheus.Counter) (*ren
 			return "", fmt.Errorf("asset %q does not exist", name)
 		},
 		"icon":    func(t view.Tone) string { return icons[t] },
+		"tones":   func() []view.Tone { return slices.Sorted(maps.Keys(icons)) },
+		"columns": func(names ...string) []string { return names },
 		"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"plural":  view.Plural,
 		"utc":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },

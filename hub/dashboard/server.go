@@ -167,7 +167,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
-		source:   &source{cache: o.Cache, live: o.Live, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
+		source:   &source{cache: o.Cache, live: o.Live, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}

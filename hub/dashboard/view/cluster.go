@@ -10,20 +10,32 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 )
 
-// maxEvents of a cluster that are shown.
-const maxEvents = 50
+const (
+	// maxEvents of a cluster are shown, maxApps of its applications, worst first, and maxClusterEntries of the promotions into it:
+	// the page stays short, and the pages of the Pipelines have all.
+	maxEvents, maxApps, maxClusterEntries = 20, 40, 5
+)
 
 // ClusterFrame is the frame of a cluster's page.
 type ClusterFrame struct {
 	Cluster Cluster
+	// Of is the Cluster that this GitopsCluster references, and its page; zero for each other cluster.
+	Of     Cluster
+	OfLink string
 }
 
 // ClusterHead is the state of a cluster on its page.
 type ClusterHead struct {
-	Card
+	ClusterRow
 	Server     string
 	Conditions []Condition
 	Kinds      []capstanv1.WatchedKind
+	// Aliases are the GitopsClusters that reference it.
+	Aliases []string
+	// PastSince is when this replica began to observe the availability.
+	PastSince time.Time
+	// Deleting is set when its object is being deleted.
+	Deleting bool
 }
 
 // App is an application in a cluster, as a target of a Pipeline.
@@ -42,44 +54,83 @@ type Event struct {
 	Times int32
 }
 
-// ClusterDetail returns the page of a cluster; false when it does not exist or the viewer
-// may not see it.
+// ClusterDetail returns the page of a cluster; false when it does not exist or the viewer may not see it.
 func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
-	i := slices.IndexFunc(f.Connections, func(o capstanv1.ClusterConnection) bool { return clusterOf(&o) == c })
-	if i < 0 || !scope.Clusters.Has(f.Connections[i].Namespace) {
+	of := f.fleet(scope)
+	frame := ClusterFrame{Cluster: c}
+	if actual := f.actual(c); actual != c && scope.SeesCluster(c) && scope.SeesCluster(actual) {
+		frame.Of, frame.OfLink = actual, clusterPath(actual)
+		c = actual
+	}
+	_, known := f.object(c)
+	if !c.Local() && !known && of.connections[c] == nil || !scope.SeesCluster(c) {
 		return Page{}, false
 	}
-	connection := &f.Connections[i]
-	known := f.standings()
-	head := ClusterHead{
-		Card: f.card(connection, known, f.tally(known, scope)), Server: connection.Status.Server,
-		Conditions: conditions(connection.Status.Conditions), Kinds: connection.Status.Kinds,
-	}
-	page := Page{Template: "cluster", Title: c.String(), Frame: ClusterFrame{Cluster: c}}
-	page.Blocks = append(page.Blocks, Block{ID: "head", List: "head", Template: "cluster-head", Data: head})
-
-	runs, promotions := f.inCluster(c, known, scope)
-	for _, a := range runs {
-		page.Blocks = append(page.Blocks, Block{ID: "app/" + a.Pipeline + "/" + a.Environment + "/" + a.Namespace, List: "apps", Template: "app", Data: a})
-	}
-	if len(runs) == 0 {
-		page.Blocks = append(page.Blocks, empty("apps", "empty-row", appColumns, scope.Pipelines, NeedPipelines, Query{}, "No Pipeline has a target in this cluster."))
-	}
-	page.Blocks = append(page.Blocks, f.entries(promotions[:min(len(promotions), maxEntries)], scope)...)
-	if len(promotions) == 0 {
-		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "No revision was promoted into this cluster yet."))
-	}
+	page := Page{Template: "cluster", Title: frame.Cluster.String(), Frame: frame}
+	page.Blocks = append(page.Blocks, Block{ID: "head", List: "head", Template: "cluster-head", Data: of.head(c)})
+	page.Blocks = append(page.Blocks, of.runs(c)...)
 	page.Blocks = append(page.Blocks, f.machinesOf(c, scope)...)
-	connects, itself := regards(capstanv1.ClusterConnectionKind, connection.Name), regards(c.Kind, c.Name)
-	belongs := f.belongs(c)
-	events := f.events(connection.Namespace, scope, func(e *eventsv1.Event) bool { return connects(e) || itself(e) || belongs(e) })
+	page.Blocks = append(page.Blocks, of.eventsOf(c)...)
+	return page, true
+}
+
+// head returns the state of a cluster.
+func (f *fleet) head(c Cluster) ClusterHead {
+	head := ClusterHead{ClusterRow: f.row(c), PastSince: f.PastSince}
+	head.labels = nil
+	if connection := f.connections[c]; connection != nil && f.scope.Clusters.Has(c.Namespace) {
+		head.Server, head.Conditions, head.Kinds = connection.Status.Server, conditions(connection.Status.Conditions), connection.Status.Kinds
+	}
+	if o, found := f.object(c); found {
+		head.Deleting = o.Deleting && f.scope.SeesObject(c)
+	}
+	for i := range f.Objects {
+		if o := &f.Objects[i]; !o.Of.Local() && o.Of == c && f.scope.SeesObject(o.Cluster) {
+			head.Aliases = append(head.Aliases, o.Cluster.String())
+		}
+	}
+	return head
+}
+
+// runs returns the blocks of the applications in a cluster, and of the promotions into it.
+func (f *fleet) runs(c Cluster) []Block {
+	var blocks []Block
+	apps, promotions := f.inCluster(c, f.known, f.scope)
+	for _, a := range apps[:min(len(apps), maxApps)] {
+		blocks = append(blocks, Block{ID: "app/" + a.Pipeline + "/" + a.Environment + "/" + a.Namespace, List: "apps", Template: "app", Data: a})
+	}
+	if more := len(apps) - maxApps; more > 0 {
+		blocks = append(blocks, Block{ID: "apps-more", List: "apps", Template: "apps-more", Data: more})
+	}
+	if len(apps) == 0 {
+		blocks = append(blocks, empty("apps", "empty-row", appColumns, f.scope.Pipelines, NeedPipelines, Query{}, "No Pipeline has a target in this cluster."))
+	}
+	blocks = append(blocks, f.entries(promotions[:min(len(promotions), maxClusterEntries)], f.scope)...)
+	if len(promotions) == 0 {
+		blocks = append(blocks, empty("entries", "empty-item", 0, f.scope.Promotions, NeedPromotions, Query{}, "No revision was promoted into this cluster yet."))
+	}
+	return blocks
+}
+
+// eventsOf returns the blocks of the Events about a cluster, its connection, its node groups and its machines.
+func (f *fleet) eventsOf(c Cluster) []Block {
+	if c.Local() {
+		return []Block{{ID: "events-empty", List: "events", Template: "empty-item", Data: Empty{Text: "The Events of the management cluster are on the pages of their objects."}}}
+	}
+	itself, belongs := regards(c.Kind, c.Name), f.belongs(c)
+	connects := func(*eventsv1.Event) bool { return false }
+	if connection := f.connections[c]; connection != nil {
+		connects = regards(capstanv1.ClusterConnectionKind, connection.Name)
+	}
+	events := f.events(c.Namespace, f.scope, func(e *eventsv1.Event) bool { return connects(e) || itself(e) || belongs(e) })
+	var blocks []Block
 	for _, e := range events {
-		page.Blocks = append(page.Blocks, Block{ID: "event/" + e.name, List: "events", Template: "event", Data: e.Event})
+		blocks = append(blocks, Block{ID: "event/" + e.name, List: "events", Template: "event", Data: e.Event})
 	}
 	if len(events) == 0 {
-		page.Blocks = append(page.Blocks, empty("events", "empty-item", 0, scope.Events, NeedEvents, Query{}, "No Event in the last hour: Kubernetes keeps Events for one hour."))
+		blocks = append(blocks, empty("events", "empty-item", 0, f.scope.Events, NeedEvents, Query{}, "No Event in the last hour: Kubernetes keeps Events for one hour."))
 	}
-	return page, true
+	return blocks
 }
 
 // appColumns is the number of columns of the table of applications.
@@ -101,7 +152,7 @@ func (f *Facts) inCluster(c Cluster, known map[Cluster]standing, scope Scope) ([
 		for e := range p.Spec.Environments {
 			env := p.Spec.Environments[e].Name
 			for _, t := range f.placements(p, e, known, scope) {
-				if t.Cluster != c {
+				if f.actual(t.Cluster) != c {
 					continue
 				}
 				touching[into{string(p.UID), env}] = true

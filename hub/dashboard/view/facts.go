@@ -82,6 +82,9 @@ type Facts struct {
 	// Observed states of clusters, on the leader; empty on a standby.
 	Observed map[Cluster]Observed
 	Now      time.Time
+	// Past of the connections, as this replica observed it since PastSince, when it started.
+	Past      map[Cluster]Past
+	PastSince time.Time
 }
 
 // standing is the known state of a connection.

@@ -33,6 +33,14 @@ type Filters struct {
 // Option is a value of a parameter, and its text for users.
 type Option struct{ Value, Text string }
 
+// choice returns a value if it is one of the options, and else the default.
+func choice(value string, of []Option) string {
+	if slices.ContainsFunc(of, func(o Option) bool { return o.Value == value }) {
+		return value
+	}
+	return ""
+}
+
 // Field is an input of the form.
 type Field struct {
 	// Name of the parameter.

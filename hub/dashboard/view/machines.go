@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxMachines is how many machines of a cluster are shown, worst first. The counts include
@@ -18,6 +19,9 @@ type NodeGroup struct {
 	Ready, Desired int64
 	// Capacity of a node, from the annotations: "cpu: 8".
 	Capacity []string
+	// Reason and Note say why it is not annotated; empty if it is.
+	Reason, Note string
+	Since        time.Time
 }
 
 // Instances is an AWSMachine or AWSMachinePool of the management cluster.
@@ -36,10 +40,17 @@ type Instances struct {
 type Nodes struct {
 	Groups         int
 	Ready, Desired int64
-	// Leaving counts the machines and pools whose instances are terminating or failed,
+	// Empty are the groups that need nodes and have none that is ready.
+	Empty int
+	// Unannotated are the groups with a reason why they have no capacity annotations.
+	Unannotated int
+	// Instances are the machines and pools. Those of Leaving are terminating, and those of Failing failed or are interrupted,
 	// according to AWS.
-	Leaving int
+	Instances, Leaving, Failing int
 }
+
+// Gone counts the machines and pools whose instances are terminating, interrupted or failed.
+func (n Nodes) Gone() int { return n.Leaving + n.Failing }
 
 // GroupRow is a node group on a cluster's page.
 type GroupRow struct {
@@ -73,9 +84,6 @@ func instanceMark(state string) Mark {
 	return Mark{Idle, state} // "terminated", and states that are not known here.
 }
 
-// leaving reports whether a mark is of an instance that is terminating or failed.
-func leaving(m Mark) bool { return m.Tone == Bad || m.Tone == Warning }
-
 func groupMark(n NodeGroup) Mark {
 	switch {
 	case n.Ready >= n.Desired:
@@ -99,14 +107,27 @@ func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
 			c := owned(g.Namespace, g.Cluster)
 			n := all[c]
 			n.Groups, n.Ready, n.Desired = n.Groups+1, n.Ready+g.Ready, n.Desired+g.Desired
+			if groupMark(g).Tone == Bad {
+				n.Empty++
+			}
+			if g.Reason != "" && len(g.Capacity) == 0 {
+				n.Unannotated++
+			}
 			all[c] = n
 		}
 	}
 	for _, i := range f.Instances {
-		if scope.Instances.Has(i.Namespace) && leaving(instanceMark(i.State)) {
+		if scope.Instances.Has(i.Namespace) {
 			c := owned(i.Namespace, i.Cluster)
 			n := all[c]
-			n.Leaving++
+			n.Instances++
+			switch instanceMark(i.State).Tone {
+			case Bad:
+				n.Failing++
+			case Warning:
+				n.Leaving++
+			case Stale, Asking, Busy, Good, Idle:
+			}
 			all[c] = n
 		}
 	}

@@ -64,15 +64,15 @@ func TestMachines(t *testing.T) {
 	g.Expect(instances[0]).To(And(HaveField("Instance", "i-2"), HaveField("Mark", Mark{Bad, "spot-interruption-terminate"})))
 	g.Expect(instances[1].Mark).To(Equal(Mark{Good, "running"}))
 	g.Expect(data[Event](page, "events")).To(HaveLen(2), "those of its machines")
-	g.Expect(cardOf(Fleet(f, Everything(), Query{}), "prod").Nodes).To(Equal(Nodes{Groups: 3, Ready: 4, Desired: 9, Leaving: 1}))
-	g.Expect(cardOf(Fleet(f, Everything(), Query{}), "dev").Nodes).To(Equal(Nodes{Leaving: 1}))
+	g.Expect(cardOf(Clusters(f, Everything(), Query{}), "prod").Nodes).To(Equal(Nodes{Groups: 3, Empty: 1, Ready: 4, Desired: 9, Instances: 2, Failing: 1}))
+	g.Expect(cardOf(Clusters(f, Everything(), Query{}), "dev").Nodes).To(Equal(Nodes{Instances: 1, Failing: 1}))
 
 	blind := Everything()
 	blind.NodeGroups, blind.Instances = Namespaces{}, Namespaces{}
 	page, _ = ClusterDetail(f, blind, cluster("prod"))
 	g.Expect(data[Empty](page, "groups")[0].Need).To(Equal(NeedNodeGroups))
 	g.Expect(data[Empty](page, "machines")[0].Need).To(Equal(NeedInstances))
-	g.Expect(cardOf(Fleet(f, blind, Query{}), "prod").Nodes).To(BeZero())
+	g.Expect(cardOf(Clusters(f, blind, Query{}), "prod").Nodes).To(BeZero())
 }
 
 // Each value of the state labels has a tone; terminating and failed instances are counted.

@@ -83,6 +83,11 @@ func connectionMark(s standing, now time.Time) Mark {
 	return Mark{Stale, "Unknown"}
 }
 
+// ConnectionTone returns the tone of a state of a connection, without regard to its age.
+func ConnectionTone(state capstanv1.ConnectionState) Tone {
+	return connectionMark(standing{Known: true, Observed: Observed{State: state}}, time.Time{}).Tone
+}
+
 // phaseMark returns the Mark of a promotion.
 func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
 	if stalled && !phase.Finished() {
@@ -180,7 +185,6 @@ var heldMark = Mark{Warning, "Held"}
 
 // Words are the states of the filters, worst first.
 var (
-	connectionWords = []string{"Unreachable", "Auth failed", "Stale", "Unknown", "Degraded", "Connecting", "Ready", "Unused", "Removed"}
-	pipelineWords   = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Lost", "Late", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Joining", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
-	promotionWords  = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Succeeded", "Superseded"}
+	pipelineWords  = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Lost", "Late", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Joining", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
+	promotionWords = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Succeeded", "Superseded"}
 )

@@ -62,10 +62,11 @@ func Search(f *Facts, scope Scope, q Query) Page {
 		page.Blocks = append(page.Blocks, Block{ID: "search-help", List: "results", Template: "search-help"})
 		return page
 	}
-	known := f.standings()
+	of := f.fleet(scope)
+	known := of.known
 	found := false
 	for _, hits := range []Hits{
-		f.clusterHits(w, known, scope), f.pipelineHits(w, known, scope), f.promotionHits(w, scope), f.instanceHits(w, known, scope), f.groupHits(w, known, scope), f.backendHits(w, scope),
+		of.clusterHits(w), f.pipelineHits(w, known, scope), f.promotionHits(w, scope), f.instanceHits(w, known, scope), f.groupHits(w, known, scope), f.backendHits(w, scope),
 	} {
 		if hits.N == 0 {
 			continue
@@ -123,38 +124,18 @@ func (b *best) hits(title, what, all string, hit func(index int) Hit) Hits {
 	return h
 }
 
-func (f *Facts) clusterHits(w words, known map[Cluster]standing, scope Scope) Hits {
+func (f *fleet) clusterHits(w words) Hits {
 	var b best
-	for i := range f.Connections {
-		if !scope.Clusters.Has(f.Connections[i].Namespace) {
-			continue
-		}
-		c := clusterOf(&f.Connections[i])
-		mark := connectionMark(known[c], f.Now)
-		if w.cluster(c, mark, known[c].Reason, f.version(i, known)) {
-			b.add(candidate{rank: w.rank(c.Name, c.String()), tone: mark.Tone, namespace: c.Namespace, name: c.Name, index: i})
+	rows := f.rows()
+	for i := range rows {
+		if r := &rows[i]; w.in(r.texts()...) {
+			b.add(candidate{rank: w.rank(r.Cluster.Name, r.Cluster.String()), tone: r.Mark.Tone, namespace: r.Cluster.Namespace, name: r.Cluster.Name, index: i})
 		}
 	}
-	return b.hits("Clusters", "clusters", FleetPath, func(i int) Hit {
-		c := clusterOf(&f.Connections[i])
-		return Hit{Name: c.String(), Kind: c.Kind, Link: clusterPath(c), Mark: connectionMark(known[c], f.Now), Text: joined(known[c].Reason, f.version(i, known))}
+	return b.hits("Clusters", "clusters", ClustersPath, func(i int) Hit {
+		r := &rows[i]
+		return Hit{Name: r.Cluster.String(), Kind: r.Cluster.Kind, Link: r.Link, Mark: r.Mark, Text: joined(r.Reason, r.Version)}
 	})
-}
-
-// version returns the Kubernetes version of the cluster of a ClusterConnection.
-func (f *Facts) version(connection int, known map[Cluster]standing) string {
-	c := &f.Connections[connection]
-	return cmp.Or(known[clusterOf(c)].Version, c.Status.KubernetesVersion)
-}
-
-// cluster reports whether a cluster has the words.
-func (w words) cluster(c Cluster, mark Mark, reason, version string) bool {
-	m := w.match()
-	m.readName(c.Namespace, c.Name)
-	for _, text := range []string{c.Kind, mark.Word, reason, version} {
-		m.read(text)
-	}
-	return m.all()
 }
 
 func (f *Facts) pipelineHits(w words, known map[Cluster]standing, scope Scope) Hits {

@@ -54,7 +54,7 @@ func TestSearchFinds(t *testing.T) {
 	for search, want := range map[string]map[string][]string{
 		"ProbesFAILED":      {"Clusters": {"fleet/staging"}},
 		"unreachable":       {"Clusters": {"fleet/staging"}},
-		"1.36":              {"Clusters": {"fleet/staging", "fleet/dev", "fleet/prod"}},
+		"1.36":              {"Clusters": {"fleet/staging", "fleet/prod", "fleet/dev"}},
 		"production-eu":     {"Pipelines": billing},
 		"7.7.8":             {"Pipelines": billing},
 		"BILL eu":           {"Pipelines": billing},
@@ -101,8 +101,8 @@ func TestSearchOrder(t *testing.T) {
 		add(fmt.Sprintf("z-%02d-eu", i), capstanv1.ConnectionReady, "")
 	}
 	hits := data[Hits](Search(f, Everything(), Query{Search: "eu", State: "Ready", Page: 3}), "results")[0]
-	g.Expect(hits).To(And(HaveField("N", 25), HaveField("Shown", HaveLen(maxHits)), HaveField("All", FleetPath+"?q=eu")))
-	g.Expect(data[Card](Fleet(f, Everything(), Query{Search: "eu"}), "cards")).To(HaveLen(hits.N), "the linked page shows as many")
+	g.Expect(hits).To(And(HaveField("N", 25), HaveField("Shown", HaveLen(maxHits)), HaveField("All", ClustersPath+"?q=eu")))
+	g.Expect(data[ClusterRow](Clusters(f, Everything(), Query{Search: "eu"}), "rows")).To(HaveLen(hits.N), "the linked page shows as many")
 }
 
 // Objects outside the Scope are in no result and in no count, and give no link.

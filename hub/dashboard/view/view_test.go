@@ -33,7 +33,7 @@ func facts() *Facts {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cluster." + name},
 			Spec:       capstanv1.ClusterConnectionSpec{ClusterRef: pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "fleet", Name: name}},
 			Status: capstanv1.ClusterConnectionStatus{
-				State: capstanv1.ConnectionReady, Reason: "Connected", LastTransitionTime: ago(time.Hour), KubernetesVersion: "v1.36.3", CredentialExpiryTime: ago(-time.Hour),
+				State: capstanv1.ConnectionReady, Reason: "Connected", LastTransitionTime: ago(time.Hour), KubernetesVersion: "v1.36.3", CredentialExpiryTime: ago(-30 * day),
 			},
 		})
 		f.Observed[cluster(name)] = Observed{State: capstanv1.ConnectionReady, Reason: "Connected", Since: now.Add(-time.Hour), LastContact: now.Add(-10 * time.Second)}
@@ -87,13 +87,13 @@ func cellsOf(f *Facts, scope Scope) []Cell {
 	return data[Cell](page, "environments")
 }
 
-func cardOf(p Page, name string) Card {
-	for _, c := range data[Card](p, "cards") {
+func cardOf(p Page, name string) ClusterRow {
+	for _, c := range data[ClusterRow](p, "rows") {
 		if c.Cluster.Name == name {
 			return c
 		}
 	}
-	return Card{}
+	return ClusterRow{}
 }
 
 // A stale observation is never shown as ready, for any earlier state.
@@ -139,9 +139,9 @@ func TestStaleIsNeverGood(t *testing.T) {
 			g := NewWithT(t)
 			f := facts()
 			tc.edit(f)
-			g.Expect(connectionWords).To(ContainElement(tc.connection.Word), "it can be filtered by")
+			g.Expect(clusterWords).To(ContainElement(tc.connection.Word), "it can be filtered by")
 			g.Expect(pipelineWords).To(ContainElement(tc.target.Word), "it can be filtered by")
-			g.Expect(cardOf(Fleet(f, Everything(), Query{}), "dev").Mark).To(Equal(tc.connection))
+			g.Expect(cardOf(Clusters(f, Everything(), Query{}), "dev").Health[aspectConnection].Mark).To(Equal(tc.connection))
 			g.Expect(data[Rail](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0].Stops[0].Mark).To(Equal(tc.target))
 			g.Expect(cellsOf(f, Everything())[0].Targets[0].Mark).To(Equal(tc.target))
 			detail, ok := ClusterDetail(f, Everything(), dev)
@@ -163,13 +163,15 @@ func heard(f *Facts, edit func(*Observed)) {
 func TestHeartbeatIsNoChange(t *testing.T) {
 	g := NewWithT(t)
 	f := facts()
-	before := Fleet(f, Everything(), Query{})
+	before, overview := Clusters(f, Everything(), Query{}), Overview(f, Everything(), Query{})
 	heard(f, func(h *Observed) { h.LastContact = now })
 	f.Now = now.Add(time.Second)
-	g.Expect(Fleet(f, Everything(), Query{})).To(Equal(before))
+	g.Expect(Clusters(f, Everything(), Query{})).To(Equal(before))
+	g.Expect(Overview(f, Everything(), Query{})).To(Equal(overview))
 	f.Now = now.Add(FreshFor)
-	after := cardOf(Fleet(f, Everything(), Query{}), "dev")
-	g.Expect(after.Contact).To(Equal(Contact{Known: true, At: now}))
+	g.Expect(cardOf(Clusters(f, Everything(), Query{}), "dev").Mark).To(Equal(Mark{Stale, "Stale"}))
+	detail, _ := ClusterDetail(f, Everything(), cluster("dev"))
+	g.Expect(data[ClusterHead](detail, "head")[0].Contact).To(Equal(Contact{Known: true, At: now}))
 	for _, shown := range []any{cellsOf(f, Everything())[0].Targets[0], data[Rail](Pipelines(f, Everything(), Query{Namespace: "apps"}), "rows")[0].Stops[0]} {
 		g.Expect(shown).To(And(HaveField("Revision", "1.0.0"), HaveField("At", now), HaveField("Note", "its cluster does not respond")))
 	}
@@ -204,16 +206,16 @@ func TestFleet(t *testing.T) {
 	f.Observed[cluster("dev")] = Observed{State: capstanv1.ConnectionReady, LastContact: now.Add(-time.Minute)}
 	f.Pipelines[0].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "x", Phase: "AwaitingApproval"}
 	f.Pipelines[1].Status.Environments["prod"].Promotion = &pipelinesv1.PromotionSummary{Name: "y", Phase: "Failed"}
-	page := Fleet(f, Everything(), Query{})
+	page := Clusters(f, Everything(), Query{})
 	g.Expect(names(page)).To(Equal([]string{"staging", "dev", "prod"}))
 	g.Expect(cardOf(page, "prod").Moves).To(Equal(Moves{Waiting: 1, Failed: 1}))
 	g.Expect(cardOf(page, "prod").Apps).To(Equal(Apps{Ready: 2, Total: 2}))
 	g.Expect(cardOf(page, "dev").Apps).To(Equal(Apps{Stale: 2, Total: 2}))
-	summary := data[FleetSummary](page, "summary")[0]
+	summary := data[ClustersSummary](page, "summary")[0]
 	g.Expect(summary.Worst).To(Equal(Mark{Bad, "Unreachable"}))
-	g.Expect(summary.Attention).To(Equal(Attention{Waiting: 1, Failed: 1, Stale: 4}))
 	g.Expect(summary.Counts).To(Equal([]Count{
-		{Mark{Bad, "Unreachable"}, 1, "/?state=Unreachable"}, {Mark{Stale, "Stale"}, 1, "/?state=Stale"}, {Mark{Good, "Ready"}, 1, "/?state=Ready"},
+		{Mark{Bad, "Unreachable"}, 1, "/clusters?state=Unreachable"}, {Mark{Stale, "Stale"}, 1, "/clusters?state=Stale"},
+		{Mark{Warning, promotionsFailed}, 1, "/clusters?state=Promotions+failed"}, {Mark{Good, "Ready"}, 1, "/clusters?state=Ready"},
 	}))
 
 	for _, tc := range []struct {
@@ -225,17 +227,19 @@ func TestFleet(t *testing.T) {
 		{Query{Search: "probes"}, []string{"staging"}},
 		{Query{Namespace: "elsewhere"}, nil},
 	} {
-		filtered := Fleet(f, Everything(), tc.q)
+		filtered := Clusters(f, Everything(), tc.q)
 		g.Expect(names(filtered)).To(Equal(tc.want), "%+v", tc.q)
-		g.Expect(data[FleetSummary](filtered, "summary")).To(Equal([]FleetSummary{summary}), "a filter changes no count")
+		g.Expect(data[ClustersSummary](filtered, "summary")).To(Equal([]ClustersSummary{summary}), "a filter changes no count")
 	}
-	g.Expect(data[Empty](Fleet(f, Everything(), Query{Namespace: "elsewhere"}), "cards")).To(Equal([]Empty{{Filtered: true, Text: data[Empty](Fleet(&Facts{}, Everything(), Query{}), "cards")[0].Text}}))
+	g.Expect(data[Empty](Clusters(f, Everything(), Query{Namespace: "elsewhere"}), "rows")).To(Equal([]Empty{{Filtered: true, Columns: clusterColumns, What: "clusters", Clear: "/clusters", Text: "No cluster exists yet."}}))
 }
 
 func names(p Page) []string {
 	var all []string
-	for _, c := range data[Card](p, "cards") {
-		all = append(all, c.Cluster.Name)
+	for _, c := range data[ClusterRow](p, "rows") {
+		if !c.Cluster.Local() {
+			all = append(all, c.Cluster.Name)
+		}
 	}
 	return all
 }
@@ -253,7 +257,7 @@ func TestScope(t *testing.T) {
 	apps := Namespaces{Names: []string{"apps"}}
 	scope := Scope{Pipelines: apps, Promotions: apps, Clusters: Namespaces{Names: []string{"fleet"}}}
 	for name, page := range map[string]func() (Page, bool){
-		"fleet":      func() (Page, bool) { return Fleet(f, scope, Query{}), true },
+		"fleet":      func() (Page, bool) { return Clusters(f, scope, Query{}), true },
 		"pipelines":  func() (Page, bool) { return Pipelines(f, scope, Query{}), true },
 		"promotions": func() (Page, bool) { return Promotions(f, scope, Query{}), true },
 		"about":      func() (Page, bool) { return AboutPage(f, scope, "v1", nil), true },
@@ -272,7 +276,6 @@ func TestScope(t *testing.T) {
 		})
 	}
 	g := NewWithT(t)
-	g.Expect(data[Attention](Page{Blocks: []Block{{Data: data[FleetSummary](Fleet(f, scope, Query{}), "summary")[0].Attention}}}, "")).To(Equal([]Attention{{}}))
 	_, ok := Pipeline(f, scope, "other", "billing")
 	g.Expect(ok).To(BeFalse())
 	g.Expect(data[AboutFacts](AboutPage(f, scope, "v1", nil), "about")[0]).To(And(HaveField("Pipelines", 1), HaveField("Promotions", 1), HaveField("Clusters", 3)))
@@ -284,7 +287,7 @@ func TestScope(t *testing.T) {
 	g.Expect(target).To(And(HaveField("Mark", Mark{Stale, "Stale"}), HaveField("ClusterLink", "")))
 	_, ok = ClusterDetail(f, blind, cluster("dev"))
 	g.Expect(ok).To(BeFalse())
-	g.Expect(data[Empty](Fleet(f, blind, Query{}), "cards")[0].Need).To(Equal(NeedClusters))
+	g.Expect(data[Empty](Clusters(f, blind, Query{}), "rows")[0].Need).To(Equal(NeedClusters))
 	g.Expect(data[Rail](Pipelines(f, blind, Query{}), "rows")[0].Stops[2].Wait).To(BeNil())
 }
 
