@@ -27,7 +27,7 @@ func TestSearchByKeyboard(t *testing.T) {
 	b.Expect(focus()).To(Equal("BODY"))
 	b.do(chromedp.KeyEvent("/"))
 	b.Expect(focus()).To(Equal("find"))
-	b.do(chromedp.KeyEvent("sought / prod" + kb.Enter))
+	b.do(chromedp.KeyEvent("sought / prod" + kb.Enter)) // In a field, this key is a character.
 	b.Eventually(func() string { return seen[string](b, `location.pathname + location.search`) }, patience).Should(Equal("/search?q=sought+%2F+prod"))
 	b.open("/search?q=SOUGHT")
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("apps/sought"), ContainSubstring("Open in the list of Pipelines")))
@@ -46,7 +46,6 @@ func TestSearchByKeyboard(t *testing.T) {
 	b.Expect(focus()).To(Equal("BODY"))
 	b.do(script(`localStorage.clear(); true`))
 
-	// Without script the form is sent by its button.
 	b.open("/search?q=nothing-has-this-name")
 	b.Eventually(b.main, patience).Should(ContainSubstring("Nothing that you may see matches"))
 }
