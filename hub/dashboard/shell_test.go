@@ -51,7 +51,11 @@ func TestTextsOfRights(t *testing.T) {
 		"nothing there": {view.Block{Template: "empty-row", Data: view.Empty{Text: "No cluster exists."}}, "No cluster exists."},
 		"hidden": {
 			view.Block{Template: "hidden", Data: view.Hidden{Limits: []view.Limit{{What: "clusters, Pipelines", Needs: []string{"list a", "list b"}}}}},
-			"Not visible to you: clusters, Pipelines. To see them you need permission to <code>list a</code>, <code>list b</code>.",
+			`Not visible to you: clusters, Pipelines. <a href="/about">Permissions that you need</a>`,
+		},
+		"one hidden": {
+			view.Block{Template: "hidden", Data: view.Hidden{Limits: []view.Limit{{What: "clusters", Needs: []string{"list a"}}}}},
+			"Not visible to you: clusters. To see them you need permission to <code>list a</code>.",
 		},
 		"in one namespace": {
 			view.Block{Template: "hidden", Data: view.Hidden{Limits: []view.Limit{{What: "clusters", In: []string{"<a>"}}}}}, "You see only a part: clusters of the namespace <b>&lt;a&gt;</b>.",

@@ -53,7 +53,7 @@ func TestOwnNamespaceOnly(t *testing.T) {
 
 	for path, says := range map[string]string{
 		"/": "list clusterconnections.capstan.dev", "/pipelines/apps/foreign": "you may not see it", "/clusters/Cluster/fleet/prod": "you may not see it",
-		"/promotions": "1 promotion", "/instances": "list awsmachines", "/backends": "list eventingbackends", "/about": "0 clusters, 1 Pipelines",
+		"/promotions": "1 promotion", "/instances": "list awsmachines", "/backends": "list eventingbackends", "/about": "0 clusters, 1 Pipeline",
 	} {
 		b.open(path)
 		b.Eventually(b.main, patience).Should(ContainSubstring(says), path)
@@ -104,7 +104,7 @@ func TestFleetSizes(t *testing.T) {
 		b.Eventually(shown, patience).Should(Equal(500))
 		b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width))
 	}
-	b.do(chromedp.SendKeys(chromedp.CSS(`input[name="q"]`), "cluster-042\r"), chromedp.WaitVisible(chromedp.CSS(".card")))
+	b.do(chromedp.SendKeys(chromedp.CSS(`main input[name="q"]`), "cluster-042\r"), chromedp.WaitVisible(chromedp.CSS(".card")))
 	b.Eventually(shown, patience).Should(Equal(1), "the search finds one of five hundred")
 }
 

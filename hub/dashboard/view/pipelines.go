@@ -125,10 +125,6 @@ type Move struct {
 // PipelinesFrame is the frame of the list.
 type PipelinesFrame struct {
 	Filters Filters
-	// Environments are names that the list can be filtered by.
-	Environments []string
-	// ByName is whether the list is ordered by name.
-	ByName bool
 }
 
 // PipelinesSummary counts the Pipelines.
@@ -165,7 +161,7 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 	for _, p := range seen {
 		row := f.row(p, known, scope)
 		marks[row.Mark]++
-		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.finds(row.texts()...) && (q.Environment == "" || slices.Contains(environmentsOf(p), q.Environment)) {
+		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.findsPipeline(p) && (q.Environment == "" || slices.Contains(environmentsOf(p), q.Environment)) {
 			rows = append(rows, railRow{p, row})
 		}
 	}
@@ -177,10 +173,11 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 		return cmp.Or(worse(a.row.Mark.Tone, b.row.Mark.Tone), byName)
 	})
 	counts := counted(marks, func(m Mark) string { return Query{State: m.Word}.At(PipelinesPath) })
-	page := Page{Template: "pipelines", Title: "Pipelines", Frame: PipelinesFrame{
-		Environments: mostUsed(environments, q.Environment), ByName: q.Sort == sortByName,
-		Filters: Filters{Query: q, Action: PipelinesPath, Namespaces: sorted(namespaces), States: pipelineWords},
-	}}
+	filters := Filters{
+		Query: q, Action: PipelinesPath, What: "Pipelines", Namespaces: sorted(namespaces), States: pipelineWords,
+		Environments: mostUsed(environments, q.Environment), Sorts: []Option{{"", "worst first"}, {sortByName, "name"}},
+	}
+	page := Page{Template: "pipelines", Title: "Pipelines", Frame: PipelinesFrame{Filters: filters}}
 	page.Blocks = append(page.Blocks, Block{ID: "pipelines-summary", List: "summary", Template: "pipelines-summary", Data: PipelinesSummary{Pipelines: len(seen), Counts: counts}})
 	shown, pager := paged(rows, q, PipelinesPath, "Pipelines", railsPerPage)
 	histories := f.histories(shown, scope)
@@ -189,7 +186,7 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 		page.Blocks = append(page.Blocks, Block{ID: "pipeline/" + rail.Namespace + "/" + rail.Name, List: "rows", Template: "rail", Data: rail})
 	}
 	if len(rows) == 0 {
-		page.Blocks = append(page.Blocks, empty("rows", "empty-item", 0, scope.Pipelines, NeedPipelines, q, "No Pipeline exists yet."))
+		page.Blocks = append(page.Blocks, filters.empty("rows", "empty-item", 0, scope.Pipelines, NeedPipelines, "No Pipeline exists yet."))
 	}
 	page.Blocks = append(page.Blocks, Block{ID: "pipelines-pager", List: "pager", Template: "pipelines-pager", Data: pager})
 	return page
@@ -266,16 +263,6 @@ func mostUsed(count map[string]int, chosen string) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func (r Row) texts() []string {
-	all := []string{r.Namespace + "/" + r.Name, r.App}
-	for _, c := range r.Cells {
-		for _, t := range c.Targets {
-			all = append(all, t.Revision, t.ClusterName)
-		}
-	}
-	return all
 }
 
 func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope Scope) Row {

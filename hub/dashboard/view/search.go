@@ -181,6 +181,9 @@ func (w words) pipeline(p *pipelinesv1.Pipeline) bool {
 	return m.all()
 }
 
+// findsPipeline reports whether the search text of a list finds a Pipeline: as the search over all kinds does.
+func (q Query) findsPipeline(p *pipelinesv1.Pipeline) bool { return q.words().pipeline(p) }
+
 // environment says in which environment a Pipeline has one of the words; empty if in none.
 func (w words) environment(p *pipelinesv1.Pipeline) string {
 	for e := range p.Spec.Environments {
@@ -279,6 +282,9 @@ func (w words) promotion(p *capstanv1.Promotion) bool {
 	m.read(originText(p))
 	return m.all()
 }
+
+// findsPromotion reports whether the search text of a list finds a promotion: as the search over all kinds does.
+func (q Query) findsPromotion(p *capstanv1.Promotion) bool { return q.words().promotion(p) }
 
 func (f *Facts) instanceHits(w words, known map[Cluster]standing, scope Scope) Hits {
 	var b best
