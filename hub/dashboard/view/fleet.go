@@ -23,7 +23,9 @@ const (
 	NeedEvents         = "list events.events.k8s.io"
 	NeedBackends       = "list eventingbackends.eventing.kyma-project.io"
 	NeedNodeGroups     = "list machinedeployments.cluster.x-k8s.io and machinepools.cluster.x-k8s.io"
-	NeedInstances      = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
+	// NeedMachineSets shows node groups that are MachineSets without a MachineDeployment, too.
+	NeedMachineSets = "list machinesets.cluster.x-k8s.io"
+	NeedInstances   = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
 )
 
 // Apps counts the applications of a cluster that the viewer may see.
