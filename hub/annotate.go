@@ -22,7 +22,7 @@ const (
 	// capa-annotator.
 	AnnotatorLease = 120 * time.Second
 
-	// annotatorName is the reporter of the annotator's Events.
+	// annotatorName is the reporter of the Events of a standalone annotator.
 	annotatorName = "capa-annotator"
 )
 
@@ -55,7 +55,7 @@ func NewAlone(o Options) (*Alone, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := addAnnotator(management, o, nil); err != nil {
+	if err := addAnnotator(management, o, annotatorName, nil); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
 	if err := addDiagnostics(mgr, management, o); err != nil {
@@ -68,9 +68,10 @@ func NewAlone(o Options) (*Alone, error) {
 // error. It is started once.
 func (a *Alone) Start(ctx context.Context) error { return a.manager.Start(ctx) }
 
-// addAnnotator annotates node groups, on the leader, if AWS is configured. notify, if not
-// nil, is called with each outcome.
-func addAnnotator(s *stack, o Options, notify func(annotator.Report)) error {
+// addAnnotator annotates node groups, on the leader, if AWS is configured. name is the
+// reporter of its Events: the dashboard shows those of the hub. notify, if not nil, is called
+// with each outcome.
+func addAnnotator(s *stack, o Options, name string, notify func(annotator.Report)) error {
 	if o.Annotator.AWS == nil {
 		return nil
 	}
@@ -88,7 +89,7 @@ func addAnnotator(s *stack, o Options, notify func(annotator.Report)) error {
 	return annotator.SetupWithManager(s.manager, annotator.Options{
 		Watchers:      s.watchers,
 		Catalogue:     types,
-		Recorder:      local.GetEventRecorder(annotatorName),
+		Recorder:      local.GetEventRecorder(name),
 		Families:      o.Annotator.Families,
 		Pods:          o.Annotator.Pods,
 		DefaultRegion: o.Annotator.DefaultRegion,

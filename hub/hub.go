@@ -174,7 +174,7 @@ func New(o Options) (*Hub, error) {
 }
 
 func addReconcilers(mgr manager.Manager, s *stack, events *eventing, waker *pipeline.Waker, o Options) (*pullRequests, error) {
-	if err := addAnnotator(s, o, events.nodeGroup); err != nil {
+	if err := addAnnotator(s, o, reporter, events.nodeGroup); err != nil {
 		return nil, fmt.Errorf("wiring the annotator: %w", err)
 	}
 	if err := addInstanceState(s, events, o); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-hub/capstan/hub/annotator/annotation"
+	"github.com/capstan-hub/capstan/internal/capa"
 )
 
 // Explanation says why a node group has its capacity annotations, or has none.
@@ -52,7 +53,7 @@ func Explain(ctx context.Context, c client.Reader, group *unstructured.Unstructu
 		e.Why = problems[0].word + ": " + problems[0].message + "."
 	case group.GetDeletionTimestamp() != nil:
 		e.Why = "it is being deleted: the hub does not annotate it."
-	case ownedByDeployment(group):
+	case capa.OwnedByDeployment(group):
 		e.Why = "a MachineDeployment owns it: the hub annotates that one instead."
 	case from.leave != "":
 		e.Why = from.leave + ": the hub does not annotate it."

@@ -3,7 +3,6 @@ package annotator
 import (
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,7 +72,7 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 		GroupKind:     kind,
 		ClusterScoped: kind == capa.AWSClusterRoleIdentity,
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
-			if kind == capa.MachineSet && ownedByDeployment(u) {
+			if kind == capa.MachineSet && capa.OwnedByDeployment(u) {
 				out := owned(u)
 				out.SetOwnerReferences(u.GetOwnerReferences())
 				return out, nil
@@ -86,11 +85,3 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 // MaxPodsAnnotation on a Cluster says how the pods of its nodes are counted, in place
 // of --max-pods: off, eni, prefix-delegation, fixed or fixed=N.
 const MaxPodsAnnotation = "capstan.dev/max-pods"
-
-// ownedByDeployment reports whether a MachineDeployment owns a MachineSet. Such a MachineSet
-// gets its annotations from there, and cluster-autoscaler skips it for the same reason.
-func ownedByDeployment(u *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
-		return capa.IsOwner(o, capa.MachineDeployment)
-	})
-}

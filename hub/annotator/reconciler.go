@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
-	case group.GetDeletionTimestamp() != nil, ownedByDeployment(group):
+	case group.GetDeletionTimestamp() != nil, capa.OwnedByDeployment(group):
 		r.forget(who)
 		return reconcile.Result{}, nil
 	case r.unseen.holds(who, group.GetResourceVersion()):
@@ -78,13 +78,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, who mcreconcile.Request) (re
 	}
 	if v.node == nil {
 		r.notifier.publish(ctx, who, group, v.notices...)
-		return reconcile.Result{RequeueAfter: v.retry}, nil
+		return reconcile.Result{RequeueAfter: repeating(v.retry, v.notices)}, nil
 	}
 	change := annotation.Plan(group.GetAnnotations(), *v.node, r.Families)
 	v.notices = append(v.notices, stranger(change)...)
 	if change.Empty() {
 		r.notifier.publish(ctx, who, group, v.notices...)
-		return reconcile.Result{RequeueAfter: v.retry}, nil
+		return reconcile.Result{RequeueAfter: repeating(v.retry, v.notices)}, nil
 	}
 	return r.write(ctx, who, group, change, v)
 }

@@ -86,9 +86,9 @@ func SetupWithManager(mgr mcmanager.Manager, o Options) error {
 	for _, kind := range nodeGroups() {
 		r := &Reconciler{
 			Options: o, kind: kind, dependents: newDependents(), metrics: m,
-			notifier: newNotifier(kind.Kind, o.Recorder, o.Watchers.Reader(clusters.LocalName), m, o.Notify),
+			notifier: newNotifier(kind.Kind, o, m),
 			writer: &writer{
-				Writer: memberwrite.Writer{FieldManager: fieldManager, Local: patches, Clusters: mgr.GetCluster},
+				Writer: memberwrite.Writer{FieldManager: annotation.FieldManager, Local: patches, Clusters: mgr.GetCluster},
 				lanes:  &memberwrite.Lanes{Clock: o.Clock, Rests: laneRests, Retry: laneRetry},
 			},
 			contests: contests{clock: o.Clock},

@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// fieldManager of the patches.
-	fieldManager = "capstan-annotator"
 	// laneRetry is the wait of a node group whose cluster uses its whole share of workers.
 	laneRetry = 500 * time.Millisecond
 	// notConnectedRetry is the wait of a node group whose cluster is not connected.

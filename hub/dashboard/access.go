@@ -62,6 +62,7 @@ var (
 // A list with two kinds is shown only to users who may list both.
 var (
 	listNodeGroups = []right{{clusterv1.GroupVersion.Group, "machinedeployments", "list"}, {clusterv1.GroupVersion.Group, "machinepools", "list"}}
+	listSets       = []right{{clusterv1.GroupVersion.Group, "machinesets", "list"}}
 	listInstances  = []right{{capa.GroupInfrastructure, "awsmachines", "list"}, {capa.GroupInfrastructure, "awsmachinepools", "list"}}
 )
 
@@ -147,6 +148,7 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		{[]right{listEvents}, events, &scope.Events},
 		{[]right{listBackends}, backends, &scope.Backends},
 		{listNodeGroups, groups, &scope.NodeGroups},
+		{listSets, groups, &scope.MachineSets},
 		{listInstances, instances, &scope.Instances},
 		{[]right{approve}, promotions, &scope.Approve},
 	} {

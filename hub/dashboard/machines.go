@@ -5,15 +5,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-hub/capstan/hub/annotator/annotation"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/hub/instancestate/guard"
 	"github.com/capstan-hub/capstan/internal/capa"
 	"github.com/capstan-hub/capstan/watchers"
 )
@@ -28,12 +30,9 @@ const (
 	machinesFor = 2 * time.Second
 )
 
-// capacityPrefixes are the prefixes of capacity annotations.
-var capacityPrefixes = []string{"capacity.cluster-autoscaler.kubernetes.io/", "machine.openshift.io/"}
-
 // MachineKinds returns the kinds that Options.Machines reads.
 func MachineKinds() []schema.GroupKind {
-	return []schema.GroupKind{capa.MachineDeployment, capa.MachinePool, capa.AWSMachine, capa.AWSMachinePool}
+	return []schema.GroupKind{capa.MachineDeployment, capa.MachineSet, capa.MachinePool, capa.AWSMachine, capa.AWSMachinePool}
 }
 
 // Kind returns how the watchers read a kind for the dashboard; false for other kinds.
@@ -41,25 +40,40 @@ func Kind(kind schema.GroupKind) (watchers.Kind, bool) {
 	if !slices.Contains(MachineKinds(), kind) {
 		return watchers.Kind{}, false
 	}
-	reduce := machine.Reducer()
-	return watchers.Kind{GroupKind: kind, Reduce: func(u *unstructured.Unstructured) (client.Object, error) { return reduce(u), nil }}, true
+	reduce, owned := machine.Reducer(), watchers.Excerpt{}.Reducer()
+	return watchers.Kind{GroupKind: kind, Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
+		if kind == capa.MachineSet && capa.OwnedByDeployment(u) { // There may be several for each MachineDeployment.
+			out := owned(u)
+			out.SetOwnerReferences(u.GetOwnerReferences())
+			return out, nil
+		}
+		out := reduce(u)
+		if kind.Group != clusterv1.GroupVersion.Group {
+			return out, nil
+		}
+		if at := annotatedAt(u); !at.IsZero() {
+			out.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: annotation.FieldManager, Time: &metav1.Time{Time: at}}})
+		}
+		return out, nil
+	}}, true
+}
+
+// annotatedAt returns when the annotator last changed an object, with a precision of one
+// second; zero when the object does not say it.
+func annotatedAt(u *unstructured.Unstructured) (last time.Time) {
+	for _, entry := range u.GetManagedFields() {
+		if entry.Manager == annotation.FieldManager && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.UTC()
+		}
+	}
+	return last
 }
 
 // machine is the part of a machine, or of a group of machines, that the cache keeps.
 var machine = watchers.Excerpt{
 	Fields:      []string{"spec.clusterName", "spec.replicas", "status.replicas", "status.readyReplicas", "spec.instanceID"},
 	Labels:      func(key string) bool { return key == clusterv1.ClusterNameLabel || key == ec2Label || key == asgLabel },
-	Annotations: func(key string) bool { _, is := capacityOf(key); return is },
-}
-
-// capacityOf returns the resource of a capacity annotation; false for other annotations.
-func capacityOf(annotation string) (string, bool) {
-	for _, prefix := range capacityPrefixes {
-		if name, is := strings.CutPrefix(annotation, prefix); is {
-			return name, true
-		}
-	}
-	return "", false
+	Annotations: func(key string) bool { return annotation.Concerns(key) || key == guard.Annotation },
 }
 
 // machines of the management cluster, at one moment.
@@ -80,10 +94,11 @@ func readMachines(ctx context.Context, from client.Reader) machines {
 			continue
 		}
 		for i := range list.Items {
-			if u := &list.Items[i]; kind.Group == clusterv1.GroupVersion.Group {
-				m.groups = append(m.groups, groupOf(kind, u))
-			} else {
+			switch u := &list.Items[i]; {
+			case kind.Group != clusterv1.GroupVersion.Group:
 				m.instances = append(m.instances, instancesOf(kind, u))
+			case kind != capa.MachineSet || !capa.OwnedByDeployment(u):
+				m.groups = append(m.groups, groupOf(kind, u))
 			}
 		}
 	}
@@ -104,12 +119,17 @@ func groupOf(kind schema.GroupKind, u *unstructured.Unstructured) view.NodeGroup
 	if g.Desired, set, _ = unstructured.NestedInt64(u.Object, "spec", "replicas"); !set { // An autoscaler sets it.
 		g.Desired, _, _ = unstructured.NestedInt64(u.Object, "status", "replicas")
 	}
-	for key, value := range u.GetAnnotations() {
-		if name, is := capacityOf(key); is {
-			g.Capacity = append(g.Capacity, name+": "+value)
+	for _, v := range annotation.Values(u.GetAnnotations()) {
+		name, _ := annotation.Name(v.Key)
+		g.Capacity = append(g.Capacity, name+": "+v.Value)
+		if v.Whose != annotation.Ours {
+			g.ByUser = append(g.ByUser, name)
 		}
 	}
 	slices.Sort(g.Capacity)
+	slices.Sort(g.ByUser)
+	g.InstanceType = annotation.Label(u.GetAnnotations(), annotation.LabelInstanceType)
+	g.Annotated = annotatedAt(u)
 	return g
 }
 
@@ -123,5 +143,21 @@ func instancesOf(kind schema.GroupKind, u *unstructured.Unstructured) view.Insta
 		i.State = labels[asgLabel]
 		i.Instance = u.GetName() // Cluster API Provider AWS names the group after the pool.
 	}
+	if last, has := lastEvent(kind, u.GetAnnotations()[guard.Annotation]); has && last.Label == i.State {
+		i.Event, i.Since, i.Due = last.Kind.Title(), last.Time, last.Due
+	}
 	return i
+}
+
+// lastEvent returns the record of the event behind the label of a machine or pool; false when there is none, or its
+// annotation cannot be read.
+func lastEvent(kind schema.GroupKind, annotation string) (guard.Record, bool) {
+	if kind == capa.AWSMachine {
+		known, err := guard.ParseInstance(annotation)
+		last, has := known.Current()
+		return last, has && err == nil
+	}
+	known, err := guard.ParseGroup(annotation)
+	last, has := known.Current()
+	return last, has && err == nil
 }

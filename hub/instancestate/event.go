@@ -31,7 +31,7 @@ const (
 // Annotations that are written in the same patch as the label.
 const (
 	// AnnotationGuard holds the facts that were merged into the label.
-	AnnotationGuard = "instancestate.capstan.dev/guard"
+	AnnotationGuard = guard.Annotation
 	// AnnotationEvent holds the newest event behind the label.
 	AnnotationEvent = "instancestate.capstan.dev/event"
 )

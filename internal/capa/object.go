@@ -3,6 +3,7 @@ package capa
 import (
 	"context"
 	"errors"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -82,6 +83,12 @@ func ReferenceAt(u *unstructured.Unstructured, path ...string) (Reference, bool)
 func IsOwner(owner metav1.OwnerReference, kind schema.GroupKind) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && owner.Kind == kind.Kind && version.Group == kind.Group
+}
+
+// OwnedByDeployment reports whether a MachineDeployment owns a MachineSet. Such a MachineSet gets its capacity annotations
+// from there, and cluster-autoscaler skips it for the same reason.
+func OwnedByDeployment(o metav1.Object) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return IsOwner(owner, MachineDeployment) })
 }
 
 // Paused reports whether an object has Cluster API's annotation for the pause, with any

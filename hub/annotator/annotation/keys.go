@@ -31,6 +31,9 @@ const (
 // Applied is the annotation that records the written values.
 const Applied = "capstan.dev/capacity-applied"
 
+// FieldManager of the patches that write annotations.
+const FieldManager = "capstan-annotator"
+
 // Labels of nodes.
 const (
 	LabelArch         = "kubernetes.io/arch"

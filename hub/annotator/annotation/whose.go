@@ -3,6 +3,7 @@ package annotation
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Whose says who set the value of an annotation.
@@ -19,6 +20,23 @@ const (
 type Value struct {
 	Key, Value string
 	Whose      Whose
+}
+
+// Label returns the value of a label of a future node, such as LabelInstanceType, in the annotations of its node group;
+// empty when they have none.
+func Label(current map[string]string, key string) string {
+	return parseLabels(current[Labels]).labels[key]
+}
+
+// Name returns the last part of the key of a capacity annotation, such as "cpu"; false for every other key, also that of
+// Applied.
+func Name(key string) (string, bool) {
+	for _, prefix := range []string{prefixUpstream, prefixOpenShift} {
+		if name, is := strings.CutPrefix(key, prefix); is {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // Values returns the capacity annotations of an object, sorted by key. It leaves out Applied,

@@ -193,13 +193,18 @@ func regards(kind, name string) func(*eventsv1.Event) bool {
 	return func(e *eventsv1.Event) bool { return e.Regarding.Kind == kind && e.Regarding.Name == name }
 }
 
-// belongs matches Events about the machines and pools of a cluster.
+// belongs matches Events about the node groups, machines and pools of a cluster.
 func (f *Facts) belongs(c Cluster) func(*eventsv1.Event) bool {
 	type object struct{ kind, name string }
 	its := map[object]bool{}
 	for _, i := range f.Instances {
 		if owned(i.Namespace, i.Cluster) == c {
 			its[object{i.Kind, i.Name}] = true
+		}
+	}
+	for _, g := range f.NodeGroups {
+		if owned(g.Namespace, g.Cluster) == c {
+			its[object{g.Kind, g.Name}] = true
 		}
 	}
 	return func(e *eventsv1.Event) bool { return its[object{e.Regarding.Kind, e.Regarding.Name}] }

@@ -22,13 +22,18 @@ const perClusters = 100
 
 // Needs are the permissions that the pages require, as text for users.
 const (
-	NeedClusters   = "list clusterconnections.capstan.dev"
-	NeedPipelines  = "list pipelines.pipelines.weave.works"
-	NeedPromotions = "list promotions.capstan.dev"
-	NeedEvents     = "list events.events.k8s.io"
-	NeedBackends   = "list eventingbackends.eventing.kyma-project.io"
-	NeedNodeGroups = "list machinedeployments.cluster.x-k8s.io and machinepools.cluster.x-k8s.io"
-	NeedInstances  = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
+	NeedClusters = "list clusterconnections.capstan.dev"
+	// NeedCAPIClusters and NeedGitopsClusters show clusters without a ClusterConnection, too.
+	NeedCAPIClusters   = "list clusters.cluster.x-k8s.io"
+	NeedGitopsClusters = "list gitopsclusters.gitops.weave.works"
+	NeedPipelines      = "list pipelines.pipelines.weave.works"
+	NeedPromotions     = "list promotions.capstan.dev"
+	NeedEvents         = "list events.events.k8s.io"
+	NeedBackends       = "list eventingbackends.eventing.kyma-project.io"
+	NeedNodeGroups     = "list machinedeployments.cluster.x-k8s.io and machinepools.cluster.x-k8s.io"
+	// NeedMachineSets shows node groups that are MachineSets without a MachineDeployment, too.
+	NeedMachineSets = "list machinesets.cluster.x-k8s.io"
+	NeedInstances   = "list awsmachines.infrastructure.cluster.x-k8s.io and awsmachinepools.infrastructure.cluster.x-k8s.io"
 )
 
 // ClusterRow is a cluster in a list.

@@ -178,9 +178,10 @@ func (n Namespaces) key() string {
 }
 
 // Scope is what a viewer may see, and approve, by namespace. Clusters are the ClusterConnections, CAPIClusters the
-// Clusters of Cluster API, and GitopsClusters the objects of that kind: see Scope.SeesCluster.
+// Clusters of Cluster API, and GitopsClusters the objects of that kind: see Scope.SeesCluster. NodeGroups are the
+// MachineDeployments and MachinePools.
 type Scope struct {
-	Clusters, CAPIClusters, GitopsClusters, Pipelines, Promotions, Events, Backends, NodeGroups, Instances, Approve Namespaces
+	Clusters, CAPIClusters, GitopsClusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances, Approve Namespaces
 }
 
 // SeesCluster reports whether the viewer may see a cluster: the viewer may list its ClusterConnection or its own object.
@@ -201,12 +202,12 @@ func (s Scope) SeesObject(c Cluster) bool {
 // Everything returns the Scope of a viewer who may see all objects and approve nothing.
 func Everything() Scope {
 	all := Namespaces{All: true}
-	return Scope{Clusters: all, CAPIClusters: all, GitopsClusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, Instances: all}
+	return Scope{Clusters: all, CAPIClusters: all, GitopsClusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, MachineSets: all, Instances: all}
 }
 
 // Key returns a text that is equal for equal Scopes, whose viewers see the same pages.
 func (s Scope) Key() string {
 	return strings.Join([]string{
-		s.Clusters.key(), s.CAPIClusters.key(), s.GitopsClusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.Instances.key(), s.Approve.key(),
+		s.Clusters.key(), s.CAPIClusters.key(), s.GitopsClusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.MachineSets.key(), s.Instances.key(), s.Approve.key(),
 	}, ";")
 }

@@ -52,7 +52,7 @@ func (h Health) well() bool { return h.Worst().Mark.Tone >= Busy }
 // Words of the aspects that are not well; the states of the filter of clusters, with those of the connection and of the credential.
 const (
 	appsFail, appsStale, appsNotReady, promotionsFailed = "Applications fail", "Applications stale", "Applications not ready", "Promotions failed"
-	noNodeReady, nodesMissing, notAnnotated             = "No node ready", "Nodes missing", "Not annotated"
+	noNodeReady, nodesMissing, annotationProblem        = "No node ready", "Nodes missing", "Annotation problem"
 	instancesFail, instancesLeave                       = "Instances fail", "Instances leave"
 	notConnected, notVisible                            = "Not connected", "Not visible to you"
 )
@@ -60,7 +60,7 @@ const (
 // clusterWords are the states of the filter of clusters, worst first.
 var clusterWords = []string{
 	"Unreachable", "Auth failed", appsFail, noNodeReady, instancesFail, credentialExpired, credentialDay, credentialLate, "Stale", "Unknown", appsStale,
-	"Degraded", appsNotReady, promotionsFailed, nodesMissing, notAnnotated, instancesLeave, credentialWeek, credentialSoon,
+	"Degraded", appsNotReady, promotionsFailed, nodesMissing, annotationProblem, instancesLeave, credentialWeek, credentialSoon,
 	"Connecting", "Ready", "Unused", "Removed", notConnected, notVisible,
 }
 
@@ -99,8 +99,8 @@ func nodesAspect(n Nodes) Aspect {
 		is.Mark, is.Note = Mark{Bad, noNodeReady}, is.Note+", "+Plural(n.Empty, "group")+" without a ready node"
 	case n.Ready < n.Desired:
 		is.Mark = Mark{Warning, nodesMissing}
-	case n.Unannotated > 0:
-		is.Mark, is.Note = Mark{Warning, notAnnotated}, is.Note+", "+Plural(n.Unannotated, "group")+" not annotated"
+	case n.Problems > 0:
+		is.Mark, is.Note = Mark{Warning, annotationProblem}, is.Note+", "+Plural(n.Problems, "group")+" with a problem of the annotations"
 	}
 	return is
 }

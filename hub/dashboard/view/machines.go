@@ -11,15 +11,25 @@ import (
 // all of them.
 const maxMachines = 200
 
-// NodeGroup is a MachineDeployment or MachinePool of the management cluster.
+// NodeGroup is a MachineDeployment, a MachinePool, or a MachineSet that no MachineDeployment
+// owns, of the management cluster.
 type NodeGroup struct {
 	Kind, Namespace, Name string
 	// Cluster that it belongs to, by spec.clusterName.
 	Cluster        string
 	Ready, Desired int64
-	// Capacity of a node, from the annotations: "cpu: 8".
+	// Capacity of a node, from the annotations: "cpu: 8". ByUser are the names, such as "cpu", of
+	// those whose values a user set; Capstan set the others.
 	Capacity []string
-	// Reason and Note say why it is not annotated; empty if it is.
+	ByUser   []string
+	// InstanceType of the nodes, as Capstan annotated it; empty when it is not known, or the nodes
+	// have several types.
+	InstanceType string
+	// Annotated is when Capstan last changed the annotations; zero when it is not known.
+	Annotated time.Time
+	// Reason is the word for the present problem of the annotations, such as "TemplateNotFound",
+	// Note what is wrong, and Since when the hub last reported it. They are empty without a problem,
+	// and for viewers who may not list Events in the namespace. Facts.nodeGroups sets them.
 	Reason, Note string
 	Since        time.Time
 }
@@ -34,6 +44,13 @@ type Instances struct {
 	State string
 	// Instance is the ID of the instance, or of the group; empty before there is one.
 	Instance string
+	// Event names the event of AWS behind State, such as "Spot interruption", and Since is its time.
+	// They are zero before the first event.
+	Event string
+	Since time.Time
+	// Due is when the announced change of a notice will happen; zero when State is no notice, or
+	// AWS did not say when.
+	Due time.Time
 }
 
 // Nodes is the summary of the node groups of a cluster.
@@ -42,8 +59,8 @@ type Nodes struct {
 	Ready, Desired int64
 	// Empty are the groups that need nodes and have none that is ready.
 	Empty int
-	// Unannotated are the groups with a reason why they have no capacity annotations.
-	Unannotated int
+	// Problems are the groups with a problem of their capacity annotations.
+	Problems int
 	// Instances are the machines and pools. Those of Leaving are terminating, and those of Failing failed or are interrupted,
 	// according to AWS.
 	Instances, Leaving, Failing int
@@ -86,12 +103,14 @@ func instanceMark(state string) Mark {
 
 func groupMark(n NodeGroup) Mark {
 	switch {
-	case n.Ready >= n.Desired:
-		return Mark{Good, "Ready"}
-	case n.Ready == 0:
+	case n.Ready == 0 && n.Desired > 0:
 		return Mark{Bad, "None ready"}
+	case n.Ready < n.Desired:
+		return Mark{Warning, "Some not ready"}
+	case n.Reason != "":
+		return Mark{Warning, annotationProblem}
 	}
-	return Mark{Warning, "Some not ready"}
+	return Mark{Good, "Ready"}
 }
 
 // owned returns the Cluster that an object of Cluster API references.
@@ -102,19 +121,17 @@ func owned(namespace, name string) Cluster {
 // nodes returns the summary of the node groups of each cluster.
 func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
 	all := map[Cluster]Nodes{}
-	for _, g := range f.NodeGroups {
-		if scope.NodeGroups.Has(g.Namespace) {
-			c := owned(g.Namespace, g.Cluster)
-			n := all[c]
-			n.Groups, n.Ready, n.Desired = n.Groups+1, n.Ready+g.Ready, n.Desired+g.Desired
-			if groupMark(g).Tone == Bad {
-				n.Empty++
-			}
-			if g.Reason != "" && len(g.Capacity) == 0 {
-				n.Unannotated++
-			}
-			all[c] = n
+	for _, g := range f.nodeGroups(scope) {
+		c := owned(g.Namespace, g.Cluster)
+		n := all[c]
+		n.Groups, n.Ready, n.Desired = n.Groups+1, n.Ready+g.Ready, n.Desired+g.Desired
+		if groupMark(g).Tone == Bad {
+			n.Empty++
 		}
+		if g.Reason != "" {
+			n.Problems++
+		}
+		all[c] = n
 	}
 	for _, i := range f.Instances {
 		if scope.Instances.Has(i.Namespace) {
@@ -137,8 +154,8 @@ func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
 // machinesOf returns the blocks of a cluster's node groups and of its machines and pools.
 func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 	var groups []GroupRow
-	for _, g := range f.NodeGroups {
-		if owned(g.Namespace, g.Cluster) == c && scope.NodeGroups.Has(g.Namespace) {
+	for _, g := range f.nodeGroups(scope) {
+		if owned(g.Namespace, g.Cluster) == c {
 			groups = append(groups, GroupRow{g, groupMark(g)})
 		}
 	}
@@ -159,7 +176,7 @@ func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 		blocks = append(blocks, Block{ID: "group/" + g.Kind + "/" + g.Name, List: "groups", Template: "group", Data: g})
 	}
 	if len(groups) == 0 {
-		blocks = append(blocks, empty("groups", "empty-row", groupColumns, scope.NodeGroups, NeedNodeGroups, Query{}, "No MachineDeployment or MachinePool of the management cluster belongs to this cluster."))
+		blocks = append(blocks, empty("groups", "empty-row", groupColumns, scope.NodeGroups, NeedNodeGroups, Query{}, "No MachineDeployment, MachineSet or MachinePool of the management cluster belongs to this cluster."))
 	}
 	for _, i := range instances[:min(len(instances), maxMachines)] {
 		blocks = append(blocks, Block{ID: "instance/" + i.Kind + "/" + i.Name, List: "machines", Template: "machine", Data: i})

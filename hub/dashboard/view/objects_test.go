@@ -64,9 +64,9 @@ func TestScopeKeys(t *testing.T) {
 	keys := map[string]bool{Scope{}.Key(): true}
 	for _, s := range []Scope{
 		{Clusters: fleetOnly}, {CAPIClusters: fleetOnly}, {GitopsClusters: fleetOnly}, {Pipelines: fleetOnly}, {Promotions: fleetOnly},
-		{Events: fleetOnly}, {Backends: fleetOnly}, {NodeGroups: fleetOnly}, {Instances: fleetOnly}, {Approve: fleetOnly},
+		{Events: fleetOnly}, {Backends: fleetOnly}, {NodeGroups: fleetOnly}, {MachineSets: fleetOnly}, {Instances: fleetOnly}, {Approve: fleetOnly},
 	} {
 		keys[s.Key()] = true
 	}
-	g.Expect(keys).To(HaveLen(11))
+	g.Expect(keys).To(HaveLen(12))
 }

@@ -52,7 +52,7 @@ func (p Past) Until(slot int64) Past {
 // Strip is the picture of the availability of a cluster in the last day, and its text. It changes each half hour.
 type Strip struct {
 	Slots []Slot
-	Text string
+	Text  string
 }
 
 // Slot is a slot of a Strip at a place from 0 to PastSlots-1. Without an observation there is none.

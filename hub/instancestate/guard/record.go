@@ -9,6 +9,9 @@ import (
 	"github.com/capstan-hub/capstan/hub/instancestate/message"
 )
 
+// Annotation is the key of the annotation that holds an Instance or a Group.
+const Annotation = "instancestate.capstan.dev/guard"
+
 // Record is the part of a fact that is stored.
 type Record struct {
 	// Label is the value for the label. The key in the annotation is older than the name.
@@ -20,10 +23,14 @@ type Record struct {
 	ID string `json:"id"`
 	// Instance is the instance of a group's event.
 	Instance string `json:"instance,omitempty"`
+	// Due is when the announced change of a notice will happen. It is zero when the event does
+	// not say it, and in records of earlier versions. Records of one event differ in nothing
+	// else, so that order ignores it.
+	Due time.Time `json:"due,omitzero"`
 }
 
 func recordOf(f message.Fact) Record {
-	return Record{Label: f.Label, Kind: f.Kind, Time: f.Time.UTC(), Rank: f.Rank, ID: f.ID}
+	return Record{Label: f.Label, Kind: f.Kind, Time: f.Time.UTC(), Rank: f.Rank, ID: f.ID, Due: f.Deadline.UTC()}
 }
 
 var errLabel = errors.New("it has a value that is no valid label value")

@@ -26,6 +26,30 @@ const (
 	noticeBeforeSpotStop      = 2 * time.Minute
 )
 
+// Title returns the name of the kind for users.
+func (k Kind) Title() string {
+	switch k {
+	case StateChange:
+		return "State change"
+	case SpotInterruption:
+		return "Spot interruption"
+	case Rebalance:
+		return "Rebalance recommendation"
+	case CapacityReservation:
+		return "Capacity reservation interruption"
+	case ScheduledChange:
+		return "Scheduled change"
+	case GroupLaunchHook:
+		return "Launch lifecycle hook"
+	case GroupTerminateHook:
+		return "Termination lifecycle hook"
+	case GroupActivity:
+		return "Scaling activity"
+	case HealthOther, GroupTest, Ignored, Malformed: // They change no label.
+	}
+	return string(k)
+}
+
 // Notice reports whether the kind announces something that has not happened yet. The other
 // kinds of instances report the current state.
 func (k Kind) Notice() bool {
