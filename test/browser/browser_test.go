@@ -29,7 +29,7 @@ func TestLivePromotion(t *testing.T) {
 	pipeline(t, "shop", "dev", "prod")
 	b := newTab(t)
 	b.signIn("/pipelines")
-	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("target good"), ContainSubstring("1.0.0")))
+	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("stop good"), ContainSubstring("1.0.0")))
 	b.do(kept(), script(`window.said = ""; new MutationObserver(() => { window.said += document.getElementById("said").textContent; }).observe(document.getElementById("said"), { childList: true }); true`))
 
 	b.Expect(release("shop", "dev").Deploy(t.Context(), "1.1.0")).To(Succeed())
@@ -41,7 +41,7 @@ func TestLivePromotion(t *testing.T) {
 	b.tabTo(`a[href$="/approve"]`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`input[name="uid"] ~ button`)))
 	b.tabTo(`main form button`)
-	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`[data-list="revisions"]`)))
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`[data-list="matrix"]`)))
 	promotions := &capstanv1.PromotionList{}
 	b.Expect(world.admin.List(t.Context(), promotions, client.InNamespace(appsNamespace), client.MatchingLabels{capstanv1.PipelineLabel: "shop"})).To(Succeed())
 	b.Expect(promotions.Items).To(HaveLen(1))
@@ -52,7 +52,7 @@ func TestLivePromotion(t *testing.T) {
 	b.do(kept())
 	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(ContainSubstring("Awaiting rollout"))
 	b.Expect(release("shop", "prod").Deploy(t.Context(), "1.1.0")).To(Succeed())
-	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("target good"), ContainSubstring("1.1.0 Ready"), Not(ContainSubstring("rollout"))))
+	b.Eventually(func() string { return b.cell("shop", "prod") }, patience).Should(And(ContainSubstring("stop good"), ContainSubstring("1.1.0 Ready"), Not(ContainSubstring("rollout"))))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 }
 
@@ -62,24 +62,24 @@ func TestStaleCluster(t *testing.T) {
 	pipeline(t, "silent", "dev", "staging")
 	b := newTab(t)
 	b.signIn("/pipelines")
-	b.Eventually(func() string { return b.cell("silent", "staging") }, patience).Should(ContainSubstring("target good"))
+	b.Eventually(func() string { return b.cell("silent", "staging") }, patience).Should(ContainSubstring("stop good"))
 	before := world.clock.Now()
 	world.proxies["staging"].Set(controlplane.Refuse)
 	defer world.proxies["staging"].Set(controlplane.Pass)
 	world.clock.step(45*time.Second - world.clock.Since(before))
-	b.Eventually(func() string { return b.cell("silent", "staging") }, patience, "100ms").Should(And(ContainSubstring("target stale"), ContainSubstring("1.0.0 Stale"), MatchRegexp(`last observed \d+ s ago`)))
-	b.Consistently(func() string { return b.cell("silent", "staging") }, "5s", "100ms").Should(ContainSubstring("target stale"))
+	b.Eventually(func() string { return b.cell("silent", "staging") }, patience, "100ms").Should(And(ContainSubstring("stop stale"), ContainSubstring("1.0.0 Stale"), MatchRegexp(`last observed \d+ s ago`)))
+	b.Consistently(func() string { return b.cell("silent", "staging") }, "5s", "100ms").Should(ContainSubstring("stop stale"))
 	// The background is grey, and no text is green.
-	colour := eval[string](b, `getComputedStyle(document.getElementById("pipeline/apps/silent").querySelector('td[data-column="staging"] .mark')).color`)
+	colour := eval[string](b, `getComputedStyle(document.getElementById("pipeline/apps/silent").querySelector('[data-environment="staging"] .mark')).color`)
 	good := eval[string](b, `getComputedStyle(document.documentElement).getPropertyValue("--good")`)
 	b.Expect(colour).To(Equal("rgb(86, 93, 102)"), "not %s", good)
-	b.Eventually(func() string { return b.cell("silent", "dev") }, patience).Should(ContainSubstring("target good"), "the other clusters are reachable")
+	b.Eventually(func() string { return b.cell("silent", "dev") }, patience).Should(ContainSubstring("stop good"), "the other clusters are reachable")
 	b.open("/?state=Unreachable")
 	b.Eventually(func() string { return seen[string](b, `document.querySelector("[data-list=cards]").innerText`) }, patience).Should(And(ContainSubstring("fleet/staging"), Not(ContainSubstring("fleet/dev"))))
 
 	world.proxies["staging"].Set(controlplane.Pass)
 	b.open("/pipelines")
-	b.Eventually(func() string { return b.cell("silent", "staging") }, patience).Should(ContainSubstring("target good"))
+	b.Eventually(func() string { return b.cell("silent", "staging") }, patience).Should(ContainSubstring("stop good"))
 }
 
 // Seven open tabs all load, and all are updated.
@@ -209,10 +209,10 @@ func TestAccessible(t *testing.T) {
 	b.open(pages["waiting"])
 	b.Expect(b.main()).To(And(ContainSubstring("soak Soaking"), ContainSubstring("windows Frozen"), ContainSubstring("incident 4711"), ContainSubstring("needs an approval")))
 	b.open(pages["verified"])
-	b.Eventually(b.main, patience).Should(And(ContainSubstring(`Verified: every target of environment "staging" runs 2.0.0`),
+	b.Eventually(b.opened, patience).Should(And(ContainSubstring(`Verified: every target of environment "staging" runs 2.0.0`),
 		ContainSubstring("Verifying"), ContainSubstring("must be ready for 30m in all"), ContainSubstring("The verification is expected to end")))
 	b.open(pages["rolled-back"])
-	b.Expect(b.main()).To(And(ContainSubstring("Rollback of 1.1.0, no. 2"), ContainSubstring(`Failed check error-rate: "value < 0.01" is false, with the value 0.071`), ContainSubstring("Passed check targets-ready"),
+	b.Expect(b.opened()).To(And(ContainSubstring("Rollback of 1.1.0, no. 2"), ContainSubstring(`Failed check error-rate: "value < 0.01" is false, with the value 0.071`), ContainSubstring("Passed check targets-ready"),
 		ContainSubstring("Held 1.1.0 is not promoted: held until dev agrees on another revision.")))
 	for name, path := range pages {
 		b.check(axe, name, path)

@@ -122,10 +122,15 @@ func sized(width int64, mobile bool) chromedp.Action[chromedp.Void] {
 // main is the text of the page's main part.
 func (b *tab) main() string { return seen[string](b, `document.querySelector("main").innerText`) }
 
-// cell is the text of a Pipeline's cell in the matrix, and the tone of its target.
+// opened is the text of the page's main part after all that is folded was opened.
+func (b *tab) opened() string {
+	return seen[string](b, `(document.querySelectorAll("main details").forEach(d => { d.open = true; }), document.querySelector("main").innerText)`)
+}
+
+// cell is the text of an environment on a Pipeline's rail, and its tone: "stop good ...".
 func (b *tab) cell(app, environment string) string {
-	return seen[string](b, `(() => { const c = document.getElementById("pipeline/apps/`+app+`")?.querySelector('td[data-column="`+environment+`"]');
-		return c ? (c.querySelector(".target")?.className + " " + c.innerText.replace(/\s+/g, " ")) : "" })()`)
+	return seen[string](b, `(() => { const c = document.getElementById("pipeline/apps/`+app+`")?.querySelector('[data-environment="`+environment+`"]');
+		return c ? (c.className + " " + c.innerText.replace(/\s+/g, " ")) : "" })()`)
 }
 
 // tabTo presses the tab key until an element has the focus.

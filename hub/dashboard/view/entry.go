@@ -257,6 +257,7 @@ func lasted(d time.Duration) string {
 		of   time.Duration
 		name string
 	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
+	d = max(d, 0)
 	for i, u := range units {
 		n := d / u.of
 		if n == 0 {

@@ -23,6 +23,13 @@ type Matrix struct {
 	Rows []MatrixRow
 }
 
+// maxOpenRows is how many environments a matrix has that is open at once. A longer one is folded: on a phone each row has
+// several lines.
+const maxOpenRows = 12
+
+// Folded is whether it is folded.
+func (m Matrix) Folded() bool { return len(m.Rows) > maxOpenRows }
+
 // MatrixRow is an environment.
 type MatrixRow struct {
 	Environment string

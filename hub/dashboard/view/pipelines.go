@@ -18,7 +18,7 @@ const (
 	PipelinesPath = "/pipelines"
 	// railsPerPage is how many Pipelines a page of the list has: with maxStops environments each, and what they wait
 	// for, it stays under 6,000 px on a phone.
-	railsPerPage = 20
+	railsPerPage = 12
 	// maxEnvironments is how many names the filter of environments offers: those of the most Pipelines.
 	maxEnvironments = 50
 	// sortByName orders the list by name; else the worst state is first.

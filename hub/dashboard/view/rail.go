@@ -62,6 +62,9 @@ type Stop struct {
 // Share is a part of a whole.
 type Share struct{ N, Of int }
 
+// Many is whether it is worth a bar.
+func (s Share) Many() bool { return s.Of > shownTargets }
+
 // Percent of the whole, from 0 to 100. It is 100 only if nothing is missing, and 0 only if there is nothing.
 func (s Share) Percent() int {
 	if s.Of <= 0 || s.N <= 0 {
