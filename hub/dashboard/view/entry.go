@@ -135,8 +135,12 @@ func gatesOf(p *capstanv1.Promotion) []Gate {
 	if !waitsForGates(p) {
 		return nil
 	}
-	gates := make([]Gate, 0, len(p.Status.Gates))
-	for _, g := range p.Status.Gates {
+	return gateList(p.Status.Gates)
+}
+
+func gateList(all []capstanv1.GateStatus) []Gate {
+	gates := make([]Gate, 0, len(all))
+	for _, g := range all {
 		gate := Gate{Mark: gateMark(g.State), Name: g.Name, Reason: g.Reason, Message: g.Message}
 		if g.LastTransitionTime != nil {
 			gate.Since = g.LastTransitionTime.Time
@@ -235,9 +239,11 @@ func who(p *capstanv1.Promotion) string {
 	case p.Status.Approval != nil && p.Status.Approval.Method == capstanv1.ApprovalByHTTP:
 		return "approved by " + p.Status.Approval.By + " (signed call)"
 	case p.Status.Approval != nil:
-		return "approved by " + p.Status.Approval.By
+		return "approved by " + p.Status.Approval.By + quoted(p.Status.Approval.Comment)
 	case p.Approved():
-		return "approved by " + p.Spec.Approval.By
+		return "approved by " + p.Spec.Approval.By + quoted(p.Spec.Approval.Comment)
+	case p.Rejected():
+		return "rejected by " + p.Spec.Rejection.By
 	case p.Spec.Manual && p.Status.Phase == capstanv1.PhaseSucceeded:
 		return "no approval was necessary" // It ran there already.
 	case p.Spec.Manual && p.Status.Phase.Finished():
