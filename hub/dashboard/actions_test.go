@@ -273,6 +273,8 @@ func TestOverride(t *testing.T) {
 	promotion := w.promotion(p, "prod", "1.1.0", 1, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingGates, Gates: gates})
 	at := func(gate string) string { return "/promotions/" + w.apps + "/" + promotion.Name + "/override/" + gate }
 	olga, ada := w.actor("olga", map[string]rbacv1.PolicyRule{"capstan-overrider": mayOverride}), w.actor("ada", map[string]rbacv1.PolicyRule{"capstan-approver": mayPatch})
+	page := olga.get("/pipelines/" + w.apps + "/shop").Body
+	w.Expect(page).To(And(ContainSubstring(at("soak")), Not(ContainSubstring(at("windows"))), Not(ContainSubstring(at("promotion-windows")))), "gates that are closed, and that olga may override")
 	form := olga.get(at("soak"))
 	w.Expect(form.Body).To(And(ContainSubstring("soaks for 2h"), ContainSubstring("winter freeze"), ContainSubstring("spec.overrides")))
 	w.Expect(ada.get(at("soak")).Body).To(ContainSubstring("capstan-overrider"))
@@ -307,6 +309,9 @@ func TestSuspendAndResume(t *testing.T) {
 	p := w.pipeline("shop", "1.0.0", "dev")
 	at := "/pipelines/" + w.apps + "/shop/"
 	tom, ada := w.actor("tom", map[string]rbacv1.PolicyRule{"capstan-tenant": mayWrite}), w.actor("ada", map[string]rbacv1.PolicyRule{"capstan-approver": mayPatch})
+	link := ContainSubstring(`href="` + at + `suspend"`)
+	w.Expect(tom.get("/pipelines/" + w.apps + "/shop").Body).To(link)
+	w.Expect(ada.get("/pipelines/" + w.apps + "/shop").Body).NotTo(link)
 	form := tom.get(at + "suspend")
 	w.Expect(form.Body).To(And(ContainSubstring("spec.suspend: true"), ContainSubstring(w.fleet+"/dev")))
 	w.Expect(ada.get(at + "suspend").Body).To(ContainSubstring("capstan-tenant"))
@@ -342,6 +347,10 @@ func TestPromoteAndRollBack(t *testing.T) {
 		w.Expect(w.c.List(t.Context(), all, client.InNamespace(w.apps))).To(Succeed())
 		return all.Items
 	}
+
+	links := ContainSubstring(`href="` + at("rollback", "prod") + `"`)
+	w.Expect(ada.get("/pipelines/" + w.apps + "/shop").Body).To(And(links, ContainSubstring(at("promote", "prod")), Not(ContainSubstring(at("promote", "dev")))))
+	w.Expect(rita.get("/pipelines/" + w.apps + "/shop").Body).NotTo(links)
 
 	form, theirs, rollback := ada.get(at("promote", "prod")), bob.get(at("promote", "prod")), bob.get(at("rollback", "prod"))
 	w.Expect(form.Body).To(And(ContainSubstring(`value="1.2.0"`), ContainSubstring(`value="1.0.0"`), ContainSubstring("Source: dev")))

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// shownTargets is how many targets of an environment the page of an action shows, worst first.
-	shownTargets = 20
+	// actionTargets is how many targets of an environment the page of an action shows, worst first.
+	actionTargets = 20
 	// maxOptions is how many revisions can be chosen, newest first.
 	maxOptions = 20
 )
@@ -208,7 +208,7 @@ func (f *Facts) place(s *Subject, i int, known map[Cluster]standing, scope Scope
 		p.Revision = status.Agreed.Revision
 	}
 	slices.SortStableFunc(p.Targets, func(a, b Target) int { return worse(a.Mark.Tone, b.Mark.Tone) })
-	p.More = max(0, len(p.Targets)-shownTargets)
+	p.More = max(0, len(p.Targets)-actionTargets)
 	p.Targets = p.Targets[:len(p.Targets)-p.More]
 	if cell.Fleet != nil {
 		p.More += cell.Fleet.Unlisted

@@ -529,19 +529,24 @@ type ActionLink struct {
 
 // ActionsOf returns the actions on a promotion that the viewer can do now.
 func (f *Facts) ActionsOf(p *capstanv1.Promotion, scope Scope) []ActionLink {
+	if p.Status.Phase == capstanv1.PhaseSucceeded || p.Status.Phase == capstanv1.PhaseSuperseded {
+		return nil // Most are; those that can be started again are found by the address.
+	}
 	var links []ActionLink
-	s := &Subject{Promotion: p}
 	for _, a := range everyAction {
-		switch {
-		case !a.onPromotion || !a.allowed(scope).Has(p.Namespace):
-		case a.parts == 0 && a.Refuse(f, scope, s) == nil:
-			links = append(links, ActionLink{a.Name, a.Label, ActionPath("promotions", p.Namespace, p.Name, a.Name)})
-		case a.Name == ActionOverride:
-			for i := range p.Status.Gates {
-				g := &Subject{Promotion: p, Gate: p.Status.Gates[i].Name}
-				if a.Refuse(f, scope, g) == nil {
-					links = append(links, ActionLink{a.Name, a.Label + " " + g.Gate, ActionPath("promotions", p.Namespace, p.Name, a.Name, g.Gate)})
-				}
+		if !a.onPromotion || !a.allowed(scope).Has(p.Namespace) {
+			continue
+		}
+		if a.parts == 0 {
+			if a.Refuse(f, scope, &Subject{Promotion: p}) == nil {
+				links = append(links, ActionLink{a.Name, a.Label, ActionPath("promotions", p.Namespace, p.Name, a.Name)})
+			}
+			continue
+		}
+		for i := range p.Status.Gates {
+			gate := p.Status.Gates[i].Name
+			if a.Refuse(f, scope, &Subject{Promotion: p, Gate: gate}) == nil {
+				links = append(links, ActionLink{a.Name, a.Label + " " + gate, ActionPath("promotions", p.Namespace, p.Name, a.Name, gate)})
 			}
 		}
 	}
@@ -550,26 +555,24 @@ func (f *Facts) ActionsOf(p *capstanv1.Promotion, scope Scope) []ActionLink {
 
 // ActionsOn returns the actions on a whole Pipeline that the viewer can do now: to suspend or to resume it.
 func (f *Facts) ActionsOn(p *pipelinesv1.Pipeline, scope Scope) []ActionLink {
-	return f.actionsInto(&Subject{Pipeline: p}, scope)
-}
-
-// ActionsInto returns the actions on an environment of a Pipeline that the viewer can do now: to promote a
-// revision into it, or to roll it back.
-func (f *Facts) ActionsInto(p *pipelinesv1.Pipeline, environment string, scope Scope) []ActionLink {
-	return f.actionsInto(&Subject{Pipeline: p, Environment: environment}, scope)
-}
-
-func (f *Facts) actionsInto(s *Subject, scope Scope) []ActionLink {
 	var links []ActionLink
 	for _, a := range everyAction {
-		if a.onPromotion || (a.parts > 0) != (s.Environment != "") || !a.allowed(scope).Has(s.Pipeline.Namespace) || a.Refuse(f, scope, s) != nil {
-			continue
+		if !a.onPromotion && a.parts == 0 && a.Refuse(f, scope, &Subject{Pipeline: p}) == nil {
+			links = append(links, ActionLink{a.Name, a.Label, ActionPath("pipelines", p.Namespace, p.Name, a.Name)})
 		}
-		l := ActionLink{Name: a.Name, Label: a.Label, Link: ActionPath("pipelines", s.Pipeline.Namespace, s.Pipeline.Name, a.Name)}
-		if s.Environment != "" {
-			l.Link = ActionPath("pipelines", s.Pipeline.Namespace, s.Pipeline.Name, a.Name, s.Environment)
-		}
-		links = append(links, l)
 	}
 	return links
+}
+
+// ActionsInto returns the actions on an environment of a Pipeline: to promote a revision into it, and to roll it
+// back. Whether there is a revision to do so with is found on their pages.
+func ActionsInto(p *pipelinesv1.Pipeline, environment string, scope Scope) []ActionLink {
+	s := &Subject{Pipeline: p, Environment: environment}
+	if !scope.Request.Has(p.Namespace) || s.environment() < 0 || refuseRequest(s) != nil {
+		return nil
+	}
+	return []ActionLink{
+		{ActionPromote, "Promote", ActionPath("pipelines", p.Namespace, p.Name, ActionPromote, environment)},
+		{ActionRollback, "Roll back", ActionPath("pipelines", p.Namespace, p.Name, ActionRollback, environment)},
+	}
 }

@@ -45,6 +45,8 @@ type Entry struct {
 	Verifying bool
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
+	// Actions are the other actions that the viewer can do, in the lists of promotions.
+	Actions []ActionLink
 	// Commit is the beginning of the commit that the hub pushed for the pull request; empty if there is none.
 	Commit string
 	// Open is whether the page of the Pipeline shows its details at once.
@@ -182,6 +184,7 @@ func (f *Facts) entries(promotions []*capstanv1.Promotion, scope Scope) []Block 
 	for _, p := range promotions {
 		e := EntryOf(p, scope)
 		e.Origin = f.origin(p)
+		e.Actions = slices.DeleteFunc(f.ActionsOf(p, scope), func(l ActionLink) bool { return l.Name == ActionApprove })
 		blocks = append(blocks, Block{ID: entryID(e.Namespace, e.Name), List: "entries", Template: "entry", Data: e})
 	}
 	return blocks
