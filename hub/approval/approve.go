@@ -117,6 +117,8 @@ func waits(p *capstanv1.Promotion, target route) error {
 		return notApproved(reasonNotWaiting, "the newest promotion into environment %q has revision %s, not %s", target.environment, p.Spec.Revision, target.revision)
 	case p.Approved():
 		return notApproved(reasonNotWaiting, "Promotion %s/%s was already approved by %s", p.Namespace, p.Name, p.Spec.Approval.By)
+	case p.Rejected() && p.Waits():
+		return notApproved(reasonNotWaiting, "Promotion %s/%s was already rejected by %s", p.Namespace, p.Name, p.Spec.Rejection.By)
 	case !p.Spec.Manual:
 		return notApproved(reasonNotWaiting, "Promotion %s/%s needs no approval", p.Namespace, p.Name)
 	case !p.WaitsForApproval():

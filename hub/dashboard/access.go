@@ -56,7 +56,16 @@ var (
 	listPromotions = right{capstanv1.GroupVersion.Group, "promotions", "list"}
 	listEvents     = right{"events.k8s.io", "events", "list"}
 	listBackends   = right{eventingv1.GroupVersion.Group, "eventingbackends", "list"}
-	approve        = right{capstanv1.GroupVersion.Group, "promotions", "approve"}
+)
+
+// Rights to change objects.
+var (
+	approve          = right{capstanv1.GroupVersion.Group, "promotions", capstanv1.ApproveVerb}
+	patchPromotions  = right{capstanv1.GroupVersion.Group, "promotions", "patch"}
+	override         = right{capstanv1.GroupVersion.Group, "promotions", capstanv1.OverrideVerb}
+	overrideWindows  = right{capstanv1.GroupVersion.Group, "promotionwindows", capstanv1.OverrideVerb}
+	patchPipelines   = right{pipelinesv1.GroupVersion.Group, "pipelines", "patch"}
+	requestPromotion = right{capstanv1.GroupVersion.Group, "promotionrequests", "create"}
 )
 
 // A list with two kinds is shown only to users who may list both.
@@ -113,7 +122,7 @@ func newAccess(c client.Client, clock clock.PassiveClock) *access {
 }
 
 // scope returns the Scope of a user: for each kind, the namespaces of the facts in which
-// the user may list it.
+// the user may list it, and those in which the user may act on what the user may list.
 func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *view.Facts) (view.Scope, error) {
 	known, err := a.of(user)
 	if err != nil {
@@ -151,6 +160,10 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		{listSets, groups, &scope.MachineSets},
 		{listInstances, instances, &scope.Instances},
 		{[]right{approve}, promotions, &scope.Approve},
+		{[]right{patchPromotions}, promotions, &scope.Patch},
+		{[]right{override}, promotions, &scope.Override},
+		{[]right{patchPipelines}, pipelines, &scope.Suspend},
+		{[]right{requestPromotion}, pipelines, &scope.Request},
 	} {
 		*part.into = view.Namespaces{All: true}
 		for _, of := range part.rights {
@@ -161,6 +174,11 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 			*part.into = part.into.And(allowed)
 		}
 	}
+	windows := question{right: overrideWindows}
+	if err := a.ask(ctx, user, known, []question{windows}); err != nil {
+		return view.Scope{}, err
+	}
+	scope.OverrideWindows = known.allows(windows)
 	return scope, nil
 }
 

@@ -58,7 +58,7 @@ func (b *browser) signIn(token string) answer {
 	return b.do(http.MethodPost, "/signin", url.Values{"token": {token}, "next": {"/pipelines"}}, nil)
 }
 
-var field = regexp.MustCompile(`name="(csrf|uid)" value="([^"]*)"`)
+var field = regexp.MustCompile(`name="(csrf|uid|newest)"(?: form="act")? value="([^"]*)"`)
 
 // fields returns the hidden fields of a page's forms.
 func (a answer) fields() url.Values {

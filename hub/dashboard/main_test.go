@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,6 +47,9 @@ const hubUser = "system:serviceaccount:capstan-system:capstan-hub"
 
 // patience is the timeout of waits, for a machine that runs other tests, too.
 const patience = "2m"
+
+// loggedActions is how many log lines about actions a test may read afterwards.
+const loggedActions = 64
 
 var (
 	// plane is started for the first test that needs one.
@@ -88,7 +92,9 @@ func management(t *testing.T) client.Client {
 		if admin, errPlane = client.New(plane.Config(), client.Options{Scheme: scheme}); errPlane != nil {
 			return
 		}
-		for _, file := range []string{"rbac/hub_role.yaml", "rbac/hub_role_binding.yaml", "rbac/approver_role.yaml", "admission/approval_policy.yaml"} {
+		for _, file := range []string{"rbac/hub_role.yaml", "rbac/hub_role_binding.yaml", "rbac/approver_role.yaml",
+			"rbac/operator_role.yaml", "rbac/overrider_role.yaml", "rbac/promoter_role.yaml", "rbac/tenant_role.yaml", "rbac/window_admin_role.yaml",
+			"admission/approval_policy.yaml", "admission/rejection_policy.yaml", "admission/override_policy.yaml", "admission/promotion_policy.yaml", "admission/request_policy.yaml"} {
 			if errPlane = apply(t.Context(), admin, filepath.Join(controlplane.Root(), "config", file)); errPlane != nil {
 				return
 			}
@@ -156,6 +162,8 @@ type world struct {
 	url    string
 	// registry of the dashboard that was served last.
 	registry *prometheus.Registry
+	// lines of the log about actions.
+	lines chan string
 
 	mu    sync.Mutex
 	heard map[view.Cluster]view.Observed
@@ -168,7 +176,7 @@ var worldsNow atomic.Int64
 func newWorld(t *testing.T, edit func(*Options)) *world {
 	t.Helper()
 	c := management(t)
-	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Observed{}, leads: true}
+	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Observed{}, leads: true, lines: make(chan string, loggedActions)}
 	n := worldsNow.Add(1)
 	w.fleet, w.apps = fmt.Sprintf("fleet-%d", n), fmt.Sprintf("apps-%d", n)
 	for _, name := range []string{w.fleet, w.apps} {
@@ -207,7 +215,7 @@ func (w *world) serve() (stop func()) {
 	w.t.Helper()
 	addresses := make(chan string, 1)
 	o := w.options
-	o.Logger = logr.New(listening{addresses})
+	o.Logger = logr.New(listening{addresses, w.lines})
 	w.registry = prometheus.NewRegistry()
 	o.Registerer = w.registry
 	s, err := New(o)
@@ -256,8 +264,10 @@ func (w *world) seen(o client.Object) {
 	}, patience).Should(Succeed())
 }
 
-// listening reads the chosen address from its log line.
-type listening struct{ to chan<- string }
+// listening reads the chosen address from its log line, and passes on the lines about actions.
+type listening struct {
+	to, actions chan<- string
+}
 
 func (listening) Init(logr.RuntimeInfo)            {}
 func (listening) Enabled(int) bool                 { return true }
@@ -267,6 +277,12 @@ func (l listening) WithName(string) logr.LogSink   { return l }
 func (l listening) Info(_ int, said string, with ...any) {
 	if said == "serving dashboard" {
 		l.to <- fmt.Sprint(with[1])
+	}
+	if strings.HasPrefix(said, "action of a user") {
+		select {
+		case l.actions <- fmt.Sprintf("%s %v", said, with):
+		default: // Nothing reads them.
+		}
 	}
 }
 
@@ -370,6 +386,13 @@ func (w *world) account(name string) string {
 	w.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: name}}
 	w.Expect(w.c.Create(w.t.Context(), account)).To(Succeed())
+	return w.token(name)
+}
+
+// token returns a token of a ServiceAccount.
+func (w *world) token(name string) string {
+	w.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: name}}
 	request := &authenticationv1.TokenRequest{}
 	w.Expect(w.c.SubResource("token").Create(w.t.Context(), account, request)).To(Succeed())
 	return request.Status.Token
@@ -411,11 +434,17 @@ func (w *world) granted(namespace string, subject rbacv1.Subject, rules ...rbacv
 // approver binds config's ClusterRole for approvers.
 func (w *world) approver(subject rbacv1.Subject) {
 	w.t.Helper()
+	w.binds(subject, "capstan-approver", rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"approve"}})
+}
+
+// binds a ClusterRole of config in the namespace of the Pipelines, and waits until it has one of its rules.
+func (w *world) binds(subject rbacv1.Subject, role string, rule rbacv1.PolicyRule) {
+	w.t.Helper()
 	w.Expect(w.c.Create(w.t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, GenerateName: "approver-"}, Subjects: []rbacv1.Subject{subject},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "capstan-approver"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, GenerateName: role + "-"}, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 	})).To(Succeed())
-	w.granted(w.apps, subject, rbacv1.PolicyRule{APIGroups: []string{capstanv1.GroupVersion.Group}, Resources: []string{"promotions"}, Verbs: []string{"approve"}})
+	w.granted(w.apps, subject, rule)
 }
 
 func (w *world) subject(account string) rbacv1.Subject {

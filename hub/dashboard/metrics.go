@@ -10,7 +10,7 @@ type metrics struct {
 	resyncs        prometheus.Counter
 	blocksRendered prometheus.Counter
 	signIns        *prometheus.CounterVec
-	approvals      *prometheus.CounterVec
+	actions        *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -40,13 +40,13 @@ func newMetrics() *metrics {
 			Name: "capstan_dashboard_sign_ins_total",
 			Help: "Attempts to sign in to the dashboard, by result (ok, refused, limited, error); alert on many refused.",
 		}, []string{"result"}),
-		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "capstan_dashboard_approvals_total",
-			Help: "Approvals on the dashboard, by result (ok, refused, error).",
-		}, []string{"result"}),
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "capstan_dashboard_actions_total",
+			Help: "Actions of users on the dashboard, by action (approve, reject, retry, override, suspend, resume, promote, rollback) and result (ok, refused, error).",
+		}, []string{"action", "result"}),
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.requestSeconds, m.streams, m.resyncs, m.blocksRendered, m.signIns, m.approvals}
+	return []prometheus.Collector{m.requests, m.requestSeconds, m.streams, m.resyncs, m.blocksRendered, m.signIns, m.actions}
 }

@@ -61,6 +61,18 @@ var pages = []pageKind{
 	{"pipelines", 2, "", func(_ *Options, parts []string, _ view.Query) builder {
 		return func(f *view.Facts, s view.Scope) (view.Page, bool) { return view.Pipeline(f, s, parts[0], parts[1]) }
 	}},
+	// The pages of actions: namespace, name, action and, for some, a gate or an environment.
+	{"promotions", 3, "", action("promotions")},
+	{"promotions", 4, "", action("promotions")},
+	{"pipelines", 3, "", action("pipelines")},
+	{"pipelines", 4, "", action("pipelines")},
+}
+
+// action returns the builder of the pages of the actions on a kind of object.
+func action(kind string) func(*Options, []string, view.Query) builder {
+	return func(_ *Options, parts []string, _ view.Query) builder {
+		return func(f *view.Facts, s view.Scope) (view.Page, bool) { return view.ActionPage(f, s, kind, parts) }
+	}
 }
 
 func always(page func(*view.Facts, view.Scope) view.Page) builder {

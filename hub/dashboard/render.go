@@ -201,8 +201,10 @@ type shell struct {
 	Next   string
 	// Retry is set when the page cannot be shown now, and the browser should try again.
 	Retry bool
-	Main  template.HTML
-	Now   time.Time
+	// Form is set if the page has fields of the form that the layout makes.
+	Form bool
+	Main template.HTML
+	Now  time.Time
 }
 
 type navItem struct {

@@ -42,8 +42,10 @@ func (s *Server) routes() http.Handler {
 		handle("POST "+signInPath, signInPath, s.signIn)
 		handle("POST /signout", "/signout", s.signOut)
 		handle("GET /session", "/session", s.session)
-		handle("GET /promotions/{namespace}/{name}/approve", "/approve", s.approveForm)
-		handle("POST /promotions/{namespace}/{name}/approve", "/approve", s.approve)
+		for _, kind := range []string{"promotions", "pipelines"} {
+			handle("POST /"+kind+"/{namespace}/{name}/{action}", "/act", s.act(kind))
+			handle("POST /"+kind+"/{namespace}/{name}/{action}/{part}", "/act", s.act(kind))
+		}
 	}
 	handle("GET /", "", s.page)
 	return mux
@@ -202,7 +204,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	case !there:
 		s.absent(w, r, v)
 	default:
-		around := shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: live, Version: seen.version, Main: template.HTML(seen.main)} // The templates of this package made it.
+		around := shell{Title: seen.page.Title, Nav: nav(r.URL.Path), Live: live, Version: seen.version, Form: seen.page.Form, Main: template.HTML(seen.main)} // The templates of this package made it.
 		if r.URL.Path == view.SearchPath {
 			around.Search = view.ParseQuery(r.URL.Query()).Search
 		}

@@ -257,6 +257,10 @@ func (f *Facts) ended(i int, p *capstanv1.Promotion) (string, []string) {
 		return fmt.Sprintf("%s failed %s ago (%s: %s); fix this, then edit the Pipeline or start the promotion again.",
 			f.called(p)+cause(p), f.ago(p.Status.FinishTime), p.Status.Reason, trim(p.Status.Message)) + f.unready(i), retry
 	case capstanv1.PhaseRejected:
+		if p.Status.Reason == string(decision.RejectedByUser) {
+			return fmt.Sprintf("%s was rejected %s ago (%s); it is not promoted until there is another revision, or you start the promotion again.",
+				f.called(p)+cause(p), f.ago(p.Status.FinishTime), trim(p.Status.Message)) + f.unready(i), retry
+		}
 		return fmt.Sprintf("the pull request of %s was closed unmerged %s ago (%s); it stays closed until there is another revision, or you start the promotion again.",
 			p.Spec.Revision, f.ago(p.Status.FinishTime), p.Status.URL) + f.unready(i), retry
 	case capstanv1.PhaseSuperseded:

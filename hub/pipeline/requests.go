@@ -17,7 +17,6 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
-	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
@@ -163,10 +162,8 @@ func (r *Reconciler) request(ctx context.Context, p *pipelinesv1.Pipeline, q dec
 	if due == nil {
 		return nil, nil, nil
 	}
-	rules := gate.For(p, i)
-	rejected := func(revision string) bool { _, is := rules.Rejected(revision); return is }
 	known := func(candidate string) bool { return knows(p, promotions, candidate) }
-	resolved, err := decision.Resolve(q, due, known, rejected)
+	resolved, err := decision.Resolve(q, due, known, decision.Rejects(p, i))
 	if err == nil && q.Into.ApprovedBefore && !resolved.Rollback { // What is put back succeeded in the wave itself.
 		first := p.Spec.Environments[decision.FirstStage(p, i)].Name
 		if !decision.LedgerOf(decision.LineOf(p), promotions, first, 0).Passed(resolved.Revision) {

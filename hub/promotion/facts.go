@@ -223,6 +223,7 @@ func (v view) facts(p *capstanv1.Promotion, outcome decision.Outcome) decision.F
 		Newer:           v.ledger.Outranks(decision.EntryOf(p)),
 		Manual:          p.Spec.Manual,
 		Approved:        approvalOfRun(p) != nil,
+		RunRejected:     p.Rejected(),
 		Retry:           retryDue(p),
 		Tried:           p.Status.Attempt != nil,
 		MaybeSent:       maybeSent(p),

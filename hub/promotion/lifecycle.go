@@ -131,6 +131,9 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		return fmt.Sprintf("environment %q agreed on a revision that no promotion is for; it is not promoted into until %q agrees on a new revision, or spec.retry of this Promotion is raised", env, p.Spec.Source.Environment)
 	case decision.RevisionRejected:
 		return fmt.Sprintf("%s is in spec.reject of Pipeline %s: it is promoted again when it is taken off that list", revision, p.Spec.Pipeline.Name)
+	case decision.RejectedByUser:
+		return fmt.Sprintf("rejected by %s: %s; the hub promotes into environment %q again when there is a new revision, or when spec.retry is raised",
+			p.Spec.Rejection.By, p.Spec.Rejection.Comment, env)
 	case decision.GateClosed: // The first closed gate says what it waits for: showGates.
 		return ""
 	case decision.MergedWhileClosed:

@@ -50,5 +50,7 @@ func TestSentences(t *testing.T) {
 	p := &capstanv1.Promotion{Spec: capstanv1.PromotionSpec{Environment: "staging", Revision: "1.1.0", Approval: &capstanv1.Approval{By: "alice"}}}
 	g.Expect(sentence(p, decision.Automatic)).To(Equal("Starting (no approval needed)"))
 	g.Expect(sentence(p, decision.Approved)).To(Equal("Approved by alice; starting"))
+	p.Spec.Rejection = &capstanv1.Rejection{By: "bob", Comment: "not on a Friday"}
+	g.Expect(sentence(p, decision.RejectedByUser)).To(Equal(`rejected by bob: not on a Friday; the hub promotes into environment "staging" again when there is a new revision, or when spec.retry is raised`))
 	g.Expect(sentence(p, decision.CarriedOut)).To(Equal(`waiting for every target of "staging" to run 1.1.0`))
 }

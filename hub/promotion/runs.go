@@ -82,7 +82,7 @@ func recordOf(a *capstanv1.Approval, now metav1.Time) *capstanv1.ApprovalRecord 
 	if method == "" {
 		method = capstanv1.ApprovalByKubernetes
 	}
-	return &capstanv1.ApprovalRecord{By: a.By, ApprovalTime: now, Method: method, Retry: a.Retry}
+	return &capstanv1.ApprovalRecord{By: a.By, ApprovalTime: now, Method: method, Retry: a.Retry, Comment: a.Comment}
 }
 
 // noteOtherApprovals records an approval that has no effect on the present run.

@@ -106,7 +106,7 @@ func describe(t *testing.T) program {
 		for i, registry := range registries {
 			clear(p.hubs[i])
 			read(g, registry, p.hubs[i])
-			g.Expect(slices.Collect(maps.Keys(p.hubs[i]))).To(ContainElements("capstan_cluster_state", "capstan_wakes_folded_total", "capstan_hook_call_seconds", "capstan_dashboard_approvals_total"))
+			g.Expect(slices.Collect(maps.Keys(p.hubs[i]))).To(ContainElements("capstan_cluster_state", "capstan_wakes_folded_total", "capstan_hook_call_seconds", "capstan_dashboard_actions_total"))
 		}
 	}).WithTimeout(patience).Should(Succeed())
 	read(g, shared(g), p.shared)

@@ -249,6 +249,10 @@ func sections(admin dynamic.Interface) []section {
 			{"patch `spec.approval` of a retry, without `retry`", promotion("retried", `{"spec":{"approval":{"by":"USER"}}}`)},
 			{"replace the approval of a run", promotion("approved", `{"spec":{"approval":{"by":"USER"}}}`)},
 			{"remove an approval", promotion("approved", `{"spec":{"approval":null}}`)},
+			{"patch `spec.rejection` of one that waits, own name", promotion("waiting", `{"spec":{"rejection":{"by":"USER","comment":"x"}}}`)},
+			{"patch `spec.rejection`, the name of another user", promotion("waiting", `{"spec":{"rejection":{"by":"someone","comment":"x"}}}`)},
+			{"patch `spec.rejection` of a finished one", promotion("succeeded", `{"spec":{"rejection":{"by":"USER","comment":"x"}}}`)},
+			{"patch `spec.rejection` of an approved run", promotion("approved", `{"spec":{"rejection":{"by":"USER","comment":"x"}}}`)},
 			{"add to `spec.overrides` of one that waits, own name", promotion("waiting", `{"spec":{"overrides":[{"gate":"soak","by":"USER","reason":"x"}]}}`)},
 			{"add to `spec.overrides`, the name of another user", promotion("waiting", `{"spec":{"overrides":[{"gate":"soak","by":"someone","reason":"x"}]}}`)},
 			{"add to `spec.overrides`, gate `promotion-windows`", promotion("waiting", `{"spec":{"overrides":[{"gate":"promotion-windows","by":"USER","reason":"x"}]}}`)},
@@ -525,6 +529,7 @@ func inForce(t *testing.T, users []actor, clients []dynamic.Interface) {
 	const hub, owner = "hub", "namespace owner"
 	g.Eventually(refused(owner, create(promotionsResource, matrixPromotion(teamNamespace, "new", true)))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(owner, patch(promotionsResource, teamNamespace, "waiting", `{"spec":{"approval":{"by":"another"}}}`))).WithTimeout(patience).Should(BeTrue())
+	g.Eventually(refused(owner, patch(promotionsResource, teamNamespace, "waiting", `{"spec":{"rejection":{"by":"someone","comment":"x"}}}`))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(owner, patch(promotionsResource, teamNamespace, "waiting", `{"spec":{"overrides":[{"gate":"soak","by":"someone","reason":"x"}]}}`))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(owner, create(requestsResource, matrixRequest(teamNamespace, "new", "another")))).WithTimeout(patience).Should(BeTrue())
 	g.Eventually(refused(hub, patch(pipelinesResource, teamNamespace, "shop", `{"spec":{"suspend":true}}`))).WithTimeout(patience).Should(BeTrue())

@@ -31,6 +31,33 @@ type Approval struct {
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	Retry int64 `json:"retry,omitempty"`
+
+	// Comment of the approver, for the record.
+	// +optional
+	// +kubebuilder:validation:MaxLength=500
+	Comment string `json:"comment,omitempty"`
+}
+
+// Rejection ends a run of a promotion before it begins.
+type Rejection struct {
+	// By is the user name of the caller. It must be the caller's own name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	By string `json:"by"`
+
+	// Comment for the record, such as "not before the release notes are ready".
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=500
+	Comment string `json:"comment"`
+
+	// Retry is the run that is rejected: the value of status.retry. The rejection has no
+	// effect on other runs.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	Retry int64 `json:"retry"`
 }
 
 // ApprovalRecord is an approval as the hub observed it.
@@ -53,6 +80,9 @@ type ApprovalRecord struct {
 	// ApprovalNotRequired. It is empty for an approval that had an effect.
 	// +optional
 	NoEffect string `json:"noEffect,omitempty"`
+	// Comment of the approver.
+	// +optional
+	Comment string `json:"comment,omitempty"`
 }
 
 // Reasons why an approval had no effect.
@@ -77,13 +107,24 @@ func (p *Promotion) Approved() bool {
 	return p.Spec.Manual && p.Spec.Approval != nil && p.Spec.Approval.Retry == p.Run()
 }
 
+// Rejected returns whether spec.rejection is for the present run.
+func (p *Promotion) Rejected() bool {
+	return p.Spec.Rejection != nil && p.Spec.Rejection.Retry == p.Run()
+}
+
 // WaitsForApproval returns whether the present run needs an approval that was not given: the
-// promotion is manual, and was not carried out yet. It may also wait for gates; the approval then
-// has its effect when they open.
+// promotion is manual, was not rejected, and was not carried out yet. It may also wait for gates; the
+// approval then has its effect when they open.
 func (p *Promotion) WaitsForApproval() bool {
-	switch p.Status.Phase { //nolint:exhaustive // In the others it waits for nothing, or was approved.
+	return p.Spec.Manual && !p.Approved() && !p.Rejected() && p.Waits()
+}
+
+// Waits returns whether the present run has not begun: it waits for gates or for an approval, and can
+// be rejected.
+func (p *Promotion) Waits() bool {
+	switch p.Status.Phase { //nolint:exhaustive // In the others it has begun, or has ended.
 	case "", PhaseAwaitingGates, PhaseAwaitingApproval:
-		return p.Spec.Manual && !p.Approved()
+		return true
 	}
 	return false
 }

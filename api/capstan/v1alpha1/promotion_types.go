@@ -46,12 +46,15 @@ const (
 const AllowedHostsAnnotation = "capstan.dev/allowed-hosts"
 
 // PromotionSpec is the complete intent of a promotion. The hub writes it before any
-// action. Only approval (once for each run), overrides (one more at a time) and retry (upwards)
-// can be changed.
+// action. Only approval and rejection (one of them, once for each run), overrides (one more at a time) and
+// retry (upwards) can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="self.pipeline == oldSelf.pipeline && self.app == oldSelf.app && self.environment == oldSelf.environment && self.number == oldSelf.number && self.revision == oldSelf.revision && self.source == oldSelf.source && self.strategy == oldSelf.strategy && self.manual == oldSelf.manual && has(self.from) == has(oldSelf.from) && (!has(self.from) || self.from == oldSelf.from) && has(self.request) == has(oldSelf.request) && (!has(self.request) || self.request == oldSelf.request) && has(self.rollbackOf) == has(oldSelf.rollbackOf) && (!has(self.rollbackOf) || self.rollbackOf == oldSelf.rollbackOf) && has(self.hold) == has(oldSelf.hold) && (!has(self.hold) || self.hold == oldSelf.hold) && has(self.wave) == has(oldSelf.wave) && (!has(self.wave) || self.wave == oldSelf.wave)",message="the intent of a promotion cannot be changed; edit the Pipeline instead"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.approval) || (has(self.approval) && (self.approval == oldSelf.approval || self.approval.retry > oldSelf.approval.retry))",message="an approval cannot be changed or removed; set spec.suspend on the Pipeline to stop the promotion"
 // +kubebuilder:validation:XValidation:rule="!has(self.approval) || self.approval.retry <= self.retry",message="approval.retry cannot be higher than retry"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.rejection) || (has(self.rejection) && (self.rejection == oldSelf.rejection || self.rejection.retry > oldSelf.rejection.retry))",message="a rejection cannot be changed or removed; raise spec.retry to start the promotion again"
+// +kubebuilder:validation:XValidation:rule="!has(self.rejection) || self.rejection.retry <= self.retry",message="rejection.retry cannot be higher than retry"
+// +kubebuilder:validation:XValidation:rule="!has(self.approval) || !has(self.rejection) || self.approval.retry != self.rejection.retry",message="a run is either approved or rejected: the other one was recorded first"
 // +kubebuilder:validation:XValidation:rule="self.retry >= oldSelf.retry",message="retry can only be raised"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.overrides) || (has(self.overrides) && oldSelf.overrides.all(o, self.overrides.exists(n, n.gate == o.gate && n.retry == o.retry)))",message="an override cannot be removed; set spec.suspend on the Pipeline to stop the promotion"
 type PromotionSpec struct {
@@ -120,6 +123,11 @@ type PromotionSpec struct {
 	// the promotion waits for it.
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
+
+	// Rejection ends a run of the promotion that has not begun. It is accepted only while the
+	// promotion waits for gates or for an approval, from a user who may approve it.
+	// +optional
+	Rejection *Rejection `json:"rejection,omitempty"`
 
 	// Overrides open gates of this promotion, each for one run. One is added at a time, and none
 	// can be changed or removed.
@@ -205,7 +213,7 @@ const (
 	// PhaseFailed: the promotion cannot be executed until a user fixes the cause. The hub
 	// tries it again from time to time if the cause may be fixed outside of its view.
 	PhaseFailed PromotionPhase = "Failed"
-	// PhaseRejected: a user closed the pull request.
+	// PhaseRejected: a user rejected the promotion, or closed its pull request.
 	PhaseRejected PromotionPhase = "Rejected"
 	// PhaseSuperseded: a newer revision or promotion replaced it.
 	PhaseSuperseded PromotionPhase = "Superseded"

@@ -45,6 +45,8 @@ type Entry struct {
 	Verifying bool
 	// Approve is the address for approving it; empty when the viewer cannot approve it.
 	Approve string
+	// Actions are the other actions that the viewer can do, in the lists of promotions.
+	Actions []ActionLink
 	// Commit is the beginning of the commit that the hub pushed for the pull request; empty if there is none.
 	Commit string
 	// Open is whether the page of the Pipeline shows its details at once.
@@ -135,8 +137,12 @@ func gatesOf(p *capstanv1.Promotion) []Gate {
 	if !waitsForGates(p) {
 		return nil
 	}
-	gates := make([]Gate, 0, len(p.Status.Gates))
-	for _, g := range p.Status.Gates {
+	return gateList(p.Status.Gates)
+}
+
+func gateList(all []capstanv1.GateStatus) []Gate {
+	gates := make([]Gate, 0, len(all))
+	for _, g := range all {
 		gate := Gate{Mark: gateMark(g.State), Name: g.Name, Reason: g.Reason, Message: g.Message}
 		if g.LastTransitionTime != nil {
 			gate.Since = g.LastTransitionTime.Time
@@ -178,6 +184,7 @@ func (f *Facts) entries(promotions []*capstanv1.Promotion, scope Scope) []Block 
 	for _, p := range promotions {
 		e := EntryOf(p, scope)
 		e.Origin = f.origin(p)
+		e.Actions = slices.DeleteFunc(f.ActionsOf(p, scope), func(l ActionLink) bool { return l.Name == ActionApprove })
 		blocks = append(blocks, Block{ID: entryID(e.Namespace, e.Name), List: "entries", Template: "entry", Data: e})
 	}
 	return blocks
@@ -235,9 +242,11 @@ func who(p *capstanv1.Promotion) string {
 	case p.Status.Approval != nil && p.Status.Approval.Method == capstanv1.ApprovalByHTTP:
 		return "approved by " + p.Status.Approval.By + " (signed call)"
 	case p.Status.Approval != nil:
-		return "approved by " + p.Status.Approval.By
+		return "approved by " + p.Status.Approval.By + quoted(p.Status.Approval.Comment)
 	case p.Approved():
-		return "approved by " + p.Spec.Approval.By
+		return "approved by " + p.Spec.Approval.By + quoted(p.Spec.Approval.Comment)
+	case p.Rejected():
+		return "rejected by " + p.Spec.Rejection.By
 	case p.Spec.Manual && p.Status.Phase == capstanv1.PhaseSucceeded:
 		return "no approval was necessary" // It ran there already.
 	case p.Spec.Manual && p.Status.Phase.Finished():

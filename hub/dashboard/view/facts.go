@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -177,11 +178,18 @@ func (n Namespaces) key() string {
 	return strings.Join(n.Names, ",")
 }
 
-// Scope is what a viewer may see, and approve, by namespace. Clusters are the ClusterConnections, CAPIClusters the
+// Scope is what a viewer may see and do, by namespace. Clusters are the ClusterConnections, CAPIClusters the
 // Clusters of Cluster API, and GitopsClusters the objects of that kind: see Scope.SeesCluster. NodeGroups are the
 // MachineDeployments and MachinePools.
 type Scope struct {
-	Clusters, CAPIClusters, GitopsClusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances, Approve Namespaces
+	Clusters, CAPIClusters, GitopsClusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances Namespaces
+	// Approve, Patch and Override are the rights to approve and reject promotions, to start them again, and to
+	// override their gates. Suspend is the right to change Pipelines, and Request that to request promotions.
+	Approve, Patch, Override, Suspend, Request Namespaces
+	// OverrideWindows is the right to override PromotionWindows, which have no namespace.
+	OverrideWindows bool
+	// Nameless is set if users do not sign in: nobody can change anything.
+	Nameless bool
 }
 
 // SeesCluster reports whether the viewer may see a cluster: the viewer may list its ClusterConnection or its own object.
@@ -199,15 +207,16 @@ func (s Scope) SeesObject(c Cluster) bool {
 	return c.Local()
 }
 
-// Everything returns the Scope of a viewer who may see all objects and approve nothing.
+// Everything returns the Scope of a viewer who may see all objects and change nothing.
 func Everything() Scope {
 	all := Namespaces{All: true}
-	return Scope{Clusters: all, CAPIClusters: all, GitopsClusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, MachineSets: all, Instances: all}
+	return Scope{Clusters: all, CAPIClusters: all, GitopsClusters: all, Pipelines: all, Promotions: all, Events: all, Backends: all, NodeGroups: all, MachineSets: all, Instances: all, Nameless: true}
 }
 
 // Key returns a text that is equal for equal Scopes, whose viewers see the same pages.
 func (s Scope) Key() string {
 	return strings.Join([]string{
-		s.Clusters.key(), s.CAPIClusters.key(), s.GitopsClusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.MachineSets.key(), s.Instances.key(), s.Approve.key(),
+		s.Clusters.key(), s.CAPIClusters.key(), s.GitopsClusters.key(), s.Pipelines.key(), s.Promotions.key(), s.Events.key(), s.Backends.key(), s.NodeGroups.key(), s.MachineSets.key(), s.Instances.key(),
+		s.Approve.key(), s.Patch.key(), s.Override.key(), s.Suspend.key(), s.Request.key(), strconv.FormatBool(s.OverrideWindows), strconv.FormatBool(s.Nameless),
 	}, ";")
 }

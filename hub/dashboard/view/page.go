@@ -26,6 +26,9 @@ type Page struct {
 	Frame any
 	// Blocks in the order of their lists.
 	Blocks []Block
+	// Form is set if the fields of the page belong to the form with the ID "act", which has the token of
+	// the session: the layout makes it, because the blocks are shared by sessions.
+	Form bool
 }
 
 // Block is a part of a page that changes as a whole.

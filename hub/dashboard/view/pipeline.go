@@ -33,6 +33,7 @@ type PipelineHead struct {
 	Mark            Mark
 	Note            string
 	Conditions      []Condition
+	Actions         []ActionLink
 }
 
 // Condition of an object.
@@ -65,6 +66,7 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 	row := f.row(p, f.standings(), scope)
 	for i := range row.Cells {
 		row.Cells[i].All = true
+		row.Cells[i].Actions = ActionsInto(p, row.Cells[i].Environment, scope)
 	}
 	history := f.histories([]railRow{{p, row}}, scope)[object{namespace, name}]
 	f.decided(p, row.Cells, history, scope)
@@ -82,7 +84,7 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 
 	frame := PipelineFrame{Namespace: namespace, Name: name, App: row.App, All: Query{Search: namespace + "/" + name}.At(PromotionsPath)}
 	page := Page{Template: "pipeline", Title: namespace + "/" + name}
-	page.add("head", "head", "pipeline-head", PipelineHead{Namespace: namespace, Name: name, Mark: row.Mark, Note: row.Note, Conditions: conditions(p.Status.Conditions)})
+	page.add("head", "head", "pipeline-head", PipelineHead{Namespace: namespace, Name: name, Mark: row.Mark, Note: row.Note, Conditions: conditions(p.Status.Conditions), Actions: f.ActionsOn(p, scope)})
 	for _, c := range cells {
 		page.add("environment/"+c.Environment, "environments", "environment", c)
 	}

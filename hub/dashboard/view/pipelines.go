@@ -47,6 +47,8 @@ type Cell struct {
 	Waves Waves
 	// All is set where all targets of a fleet can be looked at.
 	All bool
+	// Actions on the environment that the viewer can do. Only the page of the Pipeline has them.
+	Actions []ActionLink
 	// Move is the newest promotion into it; nil when it succeeded or was superseded.
 	Move *Move
 	// Newer is the agreed revision of the previous environment, if this environment does

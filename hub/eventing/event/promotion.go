@@ -91,7 +91,9 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	}
 	if k := ending(s.Phase); k != "" && s.FinishTime != nil {
 		events = add(events, k, s.Retry, s.FinishTime.Time, run+" "+stamp(s.FinishTime.Time), func(data *Promotion) {
-			actor(data)
+			if actor(data); s.Phase == capstanv1.PhaseRejected && p.Rejected() {
+				data.Actor = p.Spec.Rejection.By
+			}
 			data.PullRequestURL, data.Reason, data.Message = s.URL, s.Reason, cut(s.Message)
 		})
 	}

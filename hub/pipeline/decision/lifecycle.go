@@ -44,6 +44,8 @@ type Facts struct {
 	RequestDeleted bool
 	// Rejected: spec.reject of the Pipeline contains the revision.
 	Rejected bool
+	// RunRejected: a user rejected this run.
+	RunRejected bool
 	// Newer: a promotion with a higher number exists, or existed.
 	Newer bool
 	// Runs: every target of the environment runs the revision, fresh and ready.
@@ -104,6 +106,7 @@ const (
 	RequestDeleted     PhaseReason = "RequestDeleted"
 	EnvironmentMovedOn PhaseReason = "EnvironmentMovedOn"
 	RevisionRejected   PhaseReason = "RevisionRejected"
+	RejectedByUser     PhaseReason = "RejectedByUser"
 	GateClosed         PhaseReason = "GateClosed"
 	ApprovalRequired   PhaseReason = "ApprovalRequired"
 	Approved           PhaseReason = "Approved"
@@ -195,6 +198,8 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.RequestDeleted && !f.MaybeSent }},
 	{beforeRollout, "spec.reject of the Pipeline contains the revision, and no attempt may have been delivered unnoticed", capstanv1.PhaseSuperseded, RevisionRejected,
 		func(f Facts) bool { return f.Rejected && !f.MaybeSent }},
+	{beforeAct, "a user rejected this run, and nothing was done outside", capstanv1.PhaseRejected, RejectedByUser,
+		func(f Facts) bool { return f.RunRejected && !f.Begun }},
 	{in(created, capstanv1.PhaseAwaitingApproval, capstanv1.PhasePromoting), "a gate is closed, and nothing was done outside", capstanv1.PhaseAwaitingGates, GateClosed,
 		Facts.waits},
 	{in(created, capstanv1.PhaseAwaitingGates), "all gates are open, manual, and this run is not approved", capstanv1.PhaseAwaitingApproval, ApprovalRequired,

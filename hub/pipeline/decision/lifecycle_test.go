@@ -118,6 +118,13 @@ func TestNext(t *testing.T) {
 		"degraded, not verified any more":    {failed, Facts{Tried: true, Runs: true, Judged: true}, done, RolledOut},
 		"degraded, retried":                  {failed, Facts{Tried: true, Runs: true, Verification: true, Judged: true, Retry: true}, created, Retried},
 		"retry under way waits":              {rollout, Facts{Tried: true, Retry: true}, rollout, ""},
+		"rejected by a user, new":            {created, Facts{RunRejected: true, Manual: true}, closed, RejectedByUser},
+		"rejected by a user, at its gates":   {gated, Facts{RunRejected: true, GateClosed: true}, closed, RejectedByUser},
+		"rejected by a user, automatic":      {gated, Facts{RunRejected: true}, closed, RejectedByUser},
+		"rejected by a user, unapproved":     {waiting, Facts{RunRejected: true, Manual: true}, closed, RejectedByUser},
+		"rejected by a user, and replaced":   {waiting, Facts{RunRejected: true, Manual: true, Newer: true}, over, NewerPromotion},
+		"rejected by a user too late":        {acting, Facts{RunRejected: true, Tried: true, Begun: true}, acting, ""},
+		"rejected by a user, then retried":   {closed, Facts{RunRejected: true, Retry: true}, created, Retried},
 		"finished stays, with any facts":     {done, Facts{SourceMovedOn: true, EnvironmentMovedOn: true, Newer: true, PipelineDeleted: true}, done, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,13 +142,13 @@ func TestNext(t *testing.T) {
 func TestLifecycleTerminates(t *testing.T) {
 	g := NewWithT(t)
 	outcomes := []Outcome{OutcomeNone, OutcomeDone, OutcomeOpen, OutcomeMerged, OutcomeClosed, OutcomeImpossible}
-	for bits := range 1 << 16 {
+	for bits := range 1 << 17 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, outcome := range outcomes {
 			f := Facts{PipelineDeleted: bit(0), EnvironmentRemoved: bit(1), PromotionRemoved: bit(2), Newer: bit(3), Runs: bit(4),
 				SourceMovedOn: bit(5), EnvironmentMovedOn: bit(6), Manual: bit(7), Approved: bit(8), Tried: bit(9),
 				SourceChanged: bit(10), MaybeSent: bit(11), GateClosed: bit(12), Begun: bit(13),
-				Verification: bit(14), SourceFailed: bit(15), Outcome: outcome}
+				Verification: bit(14), SourceFailed: bit(15), RunRejected: bit(16), Outcome: outcome}
 			for _, from := range []capstanv1.PromotionPhase{created, capstanv1.PhaseFailed} {
 				phase, steps := from, 0
 				for moved := true; moved; steps++ {

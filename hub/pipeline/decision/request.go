@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/internal/revision"
 )
 
@@ -130,6 +132,19 @@ func Resolve(q Question, r *capstanv1.PromotionRequest, known, rejected func(str
 	}
 	request.Revision, request.RollbackOf = to.Revision, by
 	return request, nil
+}
+
+// ResolveRollback returns what a request for a rollback of environment i of a Pipeline asks for. The error is
+// ErrRefused if there is nothing to roll back to; its text is for users.
+func ResolveRollback(p *pipelinesv1.Pipeline, q Question, i int) (*Request, error) {
+	r := &capstanv1.PromotionRequest{Spec: capstanv1.PromotionRequestSpec{Rollback: &capstanv1.RollbackRequest{}}}
+	return Resolve(q, r, func(string) bool { return false }, Rejects(p, i))
+}
+
+// Rejects returns a function that returns whether spec.reject of a Pipeline contains a revision.
+func Rejects(p *pipelinesv1.Pipeline, i int) func(revision string) bool {
+	rules := gate.For(p, i)
+	return func(revision string) bool { _, is := rules.Rejected(revision); return is }
 }
 
 // running returns the revision that an environment runs, or that is rolled out there, and the last promotion that

@@ -1,0 +1,302 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/pipeline/decision"
+	"github.com/capstan-hub/capstan/internal/revision"
+)
+
+const (
+	// actionTargets is how many targets of an environment the page of an action shows, worst first.
+	actionTargets = 20
+	// maxOptions is how many revisions can be chosen, newest first.
+	maxOptions = 20
+)
+
+// ActionFrame is the frame of the page of an action. It has no state of the object.
+type ActionFrame struct {
+	// Title is the question that the page asks.
+	Title  string
+	Action string
+	Label  string
+	Effect string
+	Record string
+	// Back is the page of the Pipeline, or the timeline.
+	Back string
+	// Revisions is whether the user chooses one.
+	Revisions bool
+}
+
+// ActionForm confirms an action. The session's token is not part of it: topics are shared by sessions.
+type ActionForm struct {
+	Label string
+	UID   string
+	// Newest is the number of the newest promotion into the environment.
+	Newest int64
+}
+
+// ActionObject is what an action is done to.
+type ActionObject struct {
+	// Promotion, for an action on one; else nil.
+	Promotion *Entry
+	// Gate to override; empty for another action.
+	Gate string
+	// Pipeline, with the Note of its row and the promotions in progress, for an action on it.
+	Pipeline, PipelineLink string
+	Mark                   Mark
+	Note                   string
+	Environment            string
+	Moves                  []PlacedMove
+	// Revision that a rollback promotes; empty for another action.
+	Revision string
+}
+
+// PlacedMove is the newest promotion into an environment.
+type PlacedMove struct {
+	Environment string
+	Move
+}
+
+// Place is an environment with its targets.
+type Place struct {
+	Environment string
+	// Revision that its targets agreed on; empty for none.
+	Revision string
+	Mark     Mark
+	Targets  []Target
+	// More targets are not shown.
+	More int
+	// Hidden is set if the viewer may not see the Pipeline, and Absent if the environment does not exist.
+	Hidden, Absent bool
+}
+
+// ActionGates are the gates that an action meets.
+type ActionGates struct {
+	Gates    []Gate
+	Expected time.Time
+	// Manual is whether an approval is needed.
+	Manual bool
+	// Note says why no gates are shown.
+	Note string
+}
+
+// RevisionOption is a revision that can be promoted.
+type RevisionOption struct {
+	Revision string
+	// Runs are the environments that run it.
+	Runs []string
+}
+
+// ActionPage returns the page that confirms an action; false if there is no such action or object, or if
+// the viewer may not see it. See FindAction for kind and parts.
+func ActionPage(f *Facts, scope Scope, kind string, parts []string) (Page, bool) {
+	a, s, ok := FindAction(f, scope, kind, parts)
+	if !ok {
+		return Page{}, false
+	}
+	frame := ActionFrame{Title: a.title(s), Action: a.Name, Label: a.Label, Effect: a.Effect, Record: a.Record, Back: s.Back(scope), Revisions: a.Name == ActionPromote}
+	page := Page{Template: "action", Title: frame.Title, Frame: frame, Form: true}
+	add := func(list, template string, data any) {
+		page.Blocks = append(page.Blocks, Block{ID: "action-" + template, List: list, Template: "action-" + template, Data: data})
+	}
+	add("what", "object", f.actionObject(a, s, scope))
+	known := f.standings()
+	for _, p := range f.places(s, known, scope) {
+		page.Blocks = append(page.Blocks, Block{ID: "action-place/" + p.Environment, List: "places", Template: "action-place", Data: p})
+	}
+	if source, ok := f.source(s, known, scope); ok && a.Name != ActionRollback {
+		add("source", "source", source)
+	}
+	if a.parts > 0 || a.onPromotion {
+		add("gates", "gates", f.actionGates(a, s))
+	}
+	if refusal := a.Refuse(f, scope, s); refusal != nil {
+		add("form", "refusal", *refusal)
+		return page, true
+	}
+	if frame.Revisions {
+		for _, r := range f.revisions(s) {
+			page.Blocks = append(page.Blocks, Block{ID: "action-revision/" + r.Revision, List: "revisions", Template: "action-revision", Data: r})
+		}
+	}
+	if a.Comment.Label != "" {
+		add("form", "comment", a.Comment)
+	}
+	add("form", "confirm", ActionForm{Label: a.Label, UID: s.UID(), Newest: f.Newest(s)})
+	return page, true
+}
+
+// title returns the heading of the page of an action.
+func (a *Action) title(s *Subject) string {
+	switch p := s.Promotion; {
+	case p != nil && s.Gate != "":
+		return "Override the gate " + s.Gate + " of " + p.Spec.Revision + " into " + p.Spec.Environment
+	case p != nil:
+		return a.Label + " " + p.Spec.Revision + " into " + p.Spec.Environment
+	case a.Name == ActionPromote:
+		return "Promote a revision of " + s.Pipeline.Namespace + "/" + s.Pipeline.Name + " into " + s.Environment
+	case a.Name == ActionRollback:
+		return "Roll back " + s.Environment + " of " + s.Pipeline.Namespace + "/" + s.Pipeline.Name
+	}
+	return a.Label + " " + s.Pipeline.Namespace + "/" + s.Pipeline.Name
+}
+
+// Back returns the page that shows the subject: that of its Pipeline, or the timeline.
+func (s *Subject) Back(scope Scope) string {
+	switch {
+	case s.Pipeline != nil:
+		return pipelinePath(s.Pipeline.Namespace, s.Pipeline.Name)
+	case scope.Pipelines.Has(s.Promotion.Namespace):
+		return pipelinePath(s.Promotion.Namespace, s.Promotion.Spec.Pipeline.Name)
+	}
+	return PromotionsPath
+}
+
+func (f *Facts) actionObject(a *Action, s *Subject, scope Scope) ActionObject {
+	if s.Promotion != nil {
+		e := EntryOf(s.Promotion, scope)
+		e.Origin = f.origin(s.Promotion)
+		e.Gates, e.Checks = nil, nil // They are a part of the page.
+		return ActionObject{Promotion: &e, Gate: s.Gate}
+	}
+	p := s.Pipeline
+	row := f.row(p, f.standings(), scope)
+	o := ActionObject{Pipeline: p.Namespace + "/" + p.Name, PipelineLink: row.Link, Mark: row.Mark, Note: row.Note, Environment: s.Environment}
+	for _, c := range row.Cells {
+		if c.Move != nil && (s.Environment == "" || c.Environment == s.Environment) && scope.Promotions.Has(p.Namespace) {
+			m := *c.Move
+			m.Approve = ""
+			o.Moves = append(o.Moves, PlacedMove{c.Environment, m})
+		}
+	}
+	if a.Name == ActionRollback {
+		if to, err := f.rollback(s); err == nil {
+			o.Revision = to.Revision
+		}
+	}
+	return o
+}
+
+// places returns the environments that an action changes: one, or all of a Pipeline.
+func (f *Facts) places(s *Subject, known map[Cluster]standing, scope Scope) []Place {
+	into := s.into()
+	if s.Pipeline == nil {
+		return []Place{{Environment: into, Hidden: !scope.Pipelines.Has(s.namespace()), Absent: scope.Pipelines.Has(s.namespace())}}
+	}
+	var all []Place
+	for i := range s.Pipeline.Spec.Environments {
+		if name := s.Pipeline.Spec.Environments[i].Name; into == "" || name == into {
+			all = append(all, f.place(s, i, known, scope))
+		}
+	}
+	if into != "" && len(all) == 0 {
+		all = []Place{{Environment: into, Absent: true}}
+	}
+	return all
+}
+
+func (f *Facts) place(s *Subject, i int, known map[Cluster]standing, scope Scope) Place {
+	cell := f.cell(s.Pipeline, i, known, scope)
+	cell.Move = nil
+	p := Place{Environment: cell.Environment, Mark: cell.Mark(), Targets: slices.Clone(cell.Targets)}
+	if status := s.Pipeline.Status.Environments[cell.Environment]; status != nil && status.Agreed != nil {
+		p.Revision = status.Agreed.Revision
+	}
+	slices.SortStableFunc(p.Targets, func(a, b Target) int { return worse(a.Mark.Tone, b.Mark.Tone) })
+	p.More = max(0, len(p.Targets)-actionTargets)
+	p.Targets = p.Targets[:len(p.Targets)-p.More]
+	if cell.Fleet != nil {
+		p.More += cell.Fleet.Unlisted
+	}
+	return p
+}
+
+// source returns the environment that a revision comes from; false if the viewer may not see it, or there is none.
+func (f *Facts) source(s *Subject, known map[Cluster]standing, scope Scope) (Place, bool) {
+	if s.Pipeline == nil || s.into() == "" {
+		return Place{}, false
+	}
+	i := s.environment() - 1
+	if s.Promotion != nil {
+		of := s.Promotion.Spec.Source.Environment
+		i = slices.IndexFunc(s.Pipeline.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == of })
+	}
+	if i < 0 {
+		return Place{}, false
+	}
+	return f.place(s, i, known, scope), true
+}
+
+// actionGates returns the gates of a promotion, or of the environment that a request is for.
+func (f *Facts) actionGates(a *Action, s *Subject) ActionGates {
+	p := s.Promotion
+	if p == nil {
+		g := ActionGates{Note: "The gates of the environment are judged when the hub has made the promotion."}
+		if a.Name == ActionRollback {
+			g.Note = "Only PromotionWindows that apply to rollbacks can block a rollback."
+		}
+		if of := s.Pipeline.PromotionFor(&s.Pipeline.Spec.Environments[s.environment()]); of != nil {
+			g.Manual = of.Manual
+		}
+		return g
+	}
+	g := ActionGates{Gates: gatesOf(p), Manual: p.Spec.Manual}
+	if p.Status.Phase == capstanv1.PhaseFailed {
+		g.Gates = gateList(p.Status.Gates)
+	}
+	switch {
+	case a.Name == ActionRetry:
+		g.Note = "All gates are judged again when the promotion starts."
+	case len(g.Gates) == 0:
+		g.Note = "No gate blocks this promotion."
+	}
+	if p.Status.ExpectedTime != nil && len(g.Gates) > 0 {
+		g.Expected = p.Status.ExpectedTime.Time
+	}
+	return g
+}
+
+// revisions returns the revisions of a Pipeline that can be promoted into the environment of a subject:
+// those that its environments run, in their order, then those of its promotions, newest first.
+func (f *Facts) revisions(s *Subject) []RevisionOption {
+	p, i := s.Pipeline, s.environment()
+	rejected := decision.Rejects(p, i)
+	var all []RevisionOption
+	find := func(one string) int {
+		return slices.IndexFunc(all, func(o RevisionOption) bool { return revision.Same(o.Revision, one) })
+	}
+	note := func(one, environment string) {
+		j := find(one)
+		if j < 0 {
+			if one == "" || len(all) >= maxOptions || rejected(one) {
+				return
+			}
+			all = append(all, RevisionOption{Revision: one})
+			j = len(all) - 1
+		}
+		if environment != "" && !slices.Contains(all[j].Runs, environment) {
+			all[j].Runs = append(all[j].Runs, environment)
+		}
+	}
+	for e := range p.Spec.Environments {
+		name := p.Spec.Environments[e].Name
+		if status := p.Status.Environments[name]; status != nil {
+			for t := range status.Targets {
+				note(status.Targets[t].Revision, name)
+			}
+		}
+	}
+	of := f.promotionsOf(p)
+	slices.SortFunc(of, func(a, b capstanv1.Promotion) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for j := range of {
+		note(of[j].Spec.Revision, "")
+	}
+	return all
+}
