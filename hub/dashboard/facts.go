@@ -22,6 +22,7 @@ import (
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/internal/delivery"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
@@ -42,6 +43,8 @@ type source struct {
 	lease func(context.Context) (Lease, error)
 	// machines reads the machines of the management cluster; nil when they are not shown.
 	machines client.Reader
+	// retention of finished Promotions.
+	retention delivery.Retention
 
 	// ready is set once the caches can be read without waiting.
 	ready atomic.Bool
@@ -135,7 +138,7 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 	}
 	facts := *s.lockedObjects
 	facts.NodeGroups, facts.Instances, facts.Unread = s.lockedMachines.groups, s.lockedMachines.instances, s.lockedMachines.unread
-	facts.Now, facts.Leads = now, s.leads()
+	facts.Now, facts.Leads, facts.Retention = now, s.leads(), s.retention
 	if facts.Leads {
 		facts.Observed = s.live()
 	} else {

@@ -10,6 +10,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/delivery"
 )
 
 // FreshFor is how long the observations of a cluster are valid after the last contact. It
@@ -78,7 +79,9 @@ type Facts struct {
 	Leaderless bool
 	// Observed states of clusters, on the leader; empty on a standby.
 	Observed map[Cluster]Observed
-	Now      time.Time
+	// Retention is which finished Promotions the hub keeps.
+	Retention delivery.Retention
+	Now       time.Time
 }
 
 // standing is the known state of a connection.
