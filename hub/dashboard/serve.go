@@ -46,7 +46,10 @@ func (s *Server) routes() http.Handler {
 		handle("POST /promotions/{namespace}/{name}/approve", "/approve", s.approve)
 	}
 	handle("GET /", "", s.page)
-	return mux
+	all := http.NewServeMux() // The API answers every method, which a pattern of GET does not permit.
+	all.Handle(apiPath, s.api())
+	all.Handle("/", mux)
+	return all
 }
 
 // ServeHTTP implements http.Handler.
