@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/hub/promotion"
+	"github.com/capstan-hub/capstan/internal/delivery"
 	"github.com/capstan-hub/capstan/watchers"
 )
 
@@ -80,6 +83,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		SessionKey:  key,
 		Version:     o.Dashboard.Version,
 		Parts:       parts(o),
+		Retention:   delivery.Retention{For: cmp.Or(o.PromotionRetention, promotion.DefaultRetention), Keep: o.PromotionKeep},
 		Cache:       mgr.GetCache(),
 		Live:        func() map[view.Cluster]view.Observed { return heard(s.connections) },
 		Objects:     s.connections.Objects,

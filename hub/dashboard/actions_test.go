@@ -339,7 +339,9 @@ func TestPromoteAndRollBack(t *testing.T) {
 	done.CarriedOutTime = &carried
 	w.promotion(p, "prod", "1.0.0", 1, done)
 	w.promotion(p, "prod", "1.1.0", 2, done)
-	at := func(action, environment string) string { return "/pipelines/" + w.apps + "/shop/" + action + "/" + environment }
+	at := func(action, environment string) string {
+		return "/pipelines/" + w.apps + "/shop/" + action + "/" + environment
+	}
 	promoter := map[string]rbacv1.PolicyRule{"capstan-promoter": mayRequest}
 	ada, bob, rita := w.actor("ada", promoter), w.actor("bob", promoter), w.actor("rita", nil)
 	requests := func() []capstanv1.PromotionRequest {

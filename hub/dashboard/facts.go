@@ -23,6 +23,7 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
+	"github.com/capstan-hub/capstan/internal/delivery"
 	"github.com/capstan-hub/capstan/internal/promotions"
 )
 
@@ -45,6 +46,8 @@ type source struct {
 	lease func(context.Context) (Lease, error)
 	// machines reads the machines of the management cluster; nil when they are not shown.
 	machines client.Reader
+	// retention of finished Promotions.
+	retention delivery.Retention
 
 	// history has the states of the connections, which are recorded without a viewer, too.
 	history *history
@@ -154,7 +157,7 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 			facts.Unread = append(slices.Clone(facts.Unread), err.Error())
 		}
 	}
-	facts.Now, facts.Leads = now, s.leads()
+	facts.Now, facts.Leads, facts.Retention = now, s.leads(), s.retention
 	facts.Past, facts.PastSince = s.history.past(), s.history.began
 	if facts.Leads {
 		facts.Observed = s.live()

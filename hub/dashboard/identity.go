@@ -46,10 +46,8 @@ func newReviewer(c client.Client, clock clock.PassiveClock) *reviewer {
 // the API server does not accept; any other error is that of the call.
 func (r *reviewer) review(ctx context.Context, token string) (authenticationv1.UserInfo, error) {
 	hash := sha256.Sum256([]byte(token))
-	if known, ok := r.known.Get(hash); ok {
-		if k, ok := known.(reviewed); ok && r.clock.Since(k.at) < reviewFor {
-			return k.user, nil
-		}
+	if user, ok := r.cached(hash); ok {
+		return user, nil
 	}
 	// Many tabs of one session send requests at once.
 	answer, err, _ := r.asking.Do(string(hash[:]), func() (any, error) {
@@ -72,4 +70,20 @@ func (r *reviewer) review(ctx context.Context, token string) (authenticationv1.U
 	}
 	user, _ := answer.(authenticationv1.UserInfo)
 	return user, nil
+}
+
+// accepted reports whether a token was accepted in the last minute, so that its review calls no API server.
+func (r *reviewer) accepted(token string) bool {
+	_, ok := r.cached(sha256.Sum256([]byte(token)))
+	return ok
+}
+
+// cached returns the user of a token that was accepted in the last minute, by the hash of the token.
+func (r *reviewer) cached(hash [sha256.Size]byte) (authenticationv1.UserInfo, bool) {
+	known, _ := r.known.Get(hash)
+	k, ok := known.(reviewed)
+	if !ok || r.clock.Since(k.at) >= reviewFor {
+		return authenticationv1.UserInfo{}, false
+	}
+	return k.user, true
 }

@@ -40,6 +40,9 @@ var pages = []pageKind{
 	{"promotions", 0, "Promotions", func(_ *Options, _ []string, q view.Query) builder {
 		return always(func(f *view.Facts, s view.Scope) view.Page { return view.Promotions(f, s, q) })
 	}},
+	{"delivery", 0, "Delivery", func(_ *Options, _ []string, q view.Query) builder {
+		return always(func(f *view.Facts, s view.Scope) view.Page { return view.DeliveryPage(f, s, q) })
+	}},
 	{"instances", 0, "Instances", func(_ *Options, _ []string, q view.Query) builder {
 		return always(func(f *view.Facts, s view.Scope) view.Page { return view.InstanceEvents(f, s, q) })
 	}},

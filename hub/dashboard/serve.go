@@ -48,7 +48,10 @@ func (s *Server) routes() http.Handler {
 		}
 	}
 	handle("GET /", "", s.page)
-	return mux
+	all := http.NewServeMux() // The API answers every method, which a pattern of GET does not permit.
+	all.Handle(apiPath, s.api())
+	all.Handle("/", mux)
+	return all
 }
 
 // ServeHTTP implements http.Handler.

@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 	"github.com/capstan-hub/capstan/hub/serving"
 	"github.com/capstan-hub/capstan/internal/collectors"
+	"github.com/capstan-hub/capstan/internal/delivery"
 )
 
 const (
@@ -77,6 +78,8 @@ type Options struct {
 	// Version and Parts of the hub, for the page About.
 	Version string
 	Parts   []view.Part
+	// Retention of finished Promotions, for what the delivery figures say of those that are missing.
+	Retention delivery.Retention
 
 	// Cache of the hub's objects.
 	Cache cache.Cache
@@ -167,7 +170,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
-		source:   &source{cache: o.Cache, live: o.Live, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
+		source:   &source{cache: o.Cache, live: o.Live, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, retention: o.Retention, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 )
 
-// hostile is a name that is markup, has no spaces, and is written from right to left.
-var hostile = "\u202e\"><script>alert(1)</script>" + strings.Repeat("x", 200)
+// hostileName is a name that is markup, has no spaces, and is written from right to left.
+var hostileName = "\u202e\"><script>alert(1)</script>" + strings.Repeat("x", 200)
 
 // The form above a list has all fields, names what it has no field for, and shows hostile values as text.
 func TestFiltersForm(t *testing.T) {
@@ -24,7 +24,7 @@ func TestFiltersForm(t *testing.T) {
 	g.Expect(html).To(And(ContainSubstring(`<details class="fold"><summary>Filters</summary>`), ContainSubstring(`action="/clusters"`), Not(ContainSubstring("Clear")), Not(ContainSubstring(`type="hidden"`)),
 		ContainSubstring(`name="user"`), ContainSubstring(`<select name="within">`), ContainSubstring(`<select name="environment">`)))
 
-	f.Query = view.Query{Search: hostile, State: "Ready", Namespace: hostile, Reason: hostile, Tab: "done"}
+	f.Query = view.Query{Search: hostileName, State: "Ready", Namespace: hostileName, Reason: hostileName, Tab: "done"}
 	f.Tabs = []view.Option{{Text: "All"}, {Value: "done", Text: "Done"}}
 	html, err = r.execute("filters", f)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -79,7 +79,7 @@ func TestSearchPage(t *testing.T) {
 	r := largeRenderer(t)
 	html, err := r.block(view.Block{ID: "search/Clusters", Template: "search-hits", Data: view.Hits{
 		Title: "Clusters", What: "clusters", N: 57, All: "/clusters?q=x", Shown: []view.Hit{
-			{Name: hostile, Kind: "GitopsCluster", Link: "/clusters/x", Mark: view.Mark{Tone: view.Bad, Word: "Unreachable"}, Text: hostile, At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
+			{Name: hostileName, Kind: "GitopsCluster", Link: "/clusters/x", Mark: view.Mark{Tone: view.Bad, Word: "Unreachable"}, Text: hostileName, At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 			{Name: "fleet/m-1", Kind: "Cluster"},
 		},
 	}})
@@ -107,7 +107,7 @@ func TestSearchPage(t *testing.T) {
 func TestLayout(t *testing.T) {
 	g := NewWithT(t)
 	r := largeRenderer(t)
-	html, err := r.execute("layout", shell{Nav: nav("/"), User: hostile, Search: hostile, Standby: true})
+	html, err := r.execute("layout", shell{Nav: nav("/"), User: hostileName, Search: hostileName, Standby: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(html).To(And(ContainSubstring(`action="/search"`), ContainSubstring(`<summary>Menu</summary>`), ContainSubstring(`<a href="/" aria-current="page">`), ContainSubstring("Sign out"),
 		ContainSubstring("Standby replica: data as last written by the leader."), ContainSubstring("<kbd>/</kbd>"), Not(ContainSubstring("<script>")), Not(ContainSubstring("style="))))

@@ -95,6 +95,17 @@ type History struct {
 	series []series
 }
 
+// Entered returns the environments that the ledger has Promotions into, in the order of the Pipeline.
+func (h *History) Entered() []string {
+	var entered []string
+	for _, name := range h.Pipeline.Environments {
+		if slices.ContainsFunc(h.series, func(s series) bool { return s.environment == name }) {
+			entered = append(entered, name)
+		}
+	}
+	return entered
+}
+
 // moment is something that happened to a Promotion.
 type moment struct {
 	at   int64 // in seconds since 1970

@@ -18,7 +18,8 @@ type Retention struct {
 
 // series are the Promotions into one stage.
 type series struct {
-	stage string
+	// stage is a wave of the environment; its name, if there are no waves.
+	stage, environment string
 	// entries with the newest first.
 	entries []entry
 }
@@ -34,7 +35,7 @@ func (h *History) note(p *capstanv1.Promotion) {
 	at := slices.IndexFunc(h.series, func(s series) bool { return s.stage == p.Spec.Environment })
 	if at < 0 {
 		at = len(h.series)
-		h.series = append(h.series, series{stage: p.Spec.Environment})
+		h.series = append(h.series, series{stage: p.Spec.Environment, environment: p.Spec.BaseEnvironment()})
 	}
 	e := entry{number: p.Spec.Number}
 	if p.Status.Phase.Finished() && p.Status.FinishTime != nil {

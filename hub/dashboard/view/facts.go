@@ -11,6 +11,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/delivery"
 )
 
 // FreshFor is how long the observations of a cluster are valid after the last contact. It
@@ -86,6 +87,8 @@ type Facts struct {
 	// Past of the connections, as this replica observed it since PastSince, when it started.
 	Past      map[Cluster]Past
 	PastSince time.Time
+	// Retention is which finished Promotions the hub keeps.
+	Retention delivery.Retention
 }
 
 // standing is the known state of a connection.

@@ -209,8 +209,8 @@ func TestPipelinesPages(t *testing.T) {
 	g.Expect(data[PipelinesSummary](page, "summary")[0]).To(And(HaveField("Pipelines", pipelines), HaveField("Counts", HaveExactElements(
 		Count{Mark{Bad, "Error"}, 1, "/pipelines?state=Error"}, HaveField("N", pipelines-1)))), "a filter changes no count")
 	frame := page.Frame.(PipelinesFrame)
-	g.Expect(frame.Environments).To(Equal([]string{"canary", "dev", "prod", "staging"}))
-	g.Expect(frame.ByName).To(BeTrue())
+	g.Expect(frame.Filters.Environments).To(Equal([]string{"canary", "dev", "prod", "staging"}))
+	g.Expect(frame.Filters.Sort).To(Equal(sortByName))
 
 	// The names of environments that a viewer may not see are no choice of the filter, and find nothing.
 	f.Pipelines = append(f.Pipelines, pipeline("other", "secret"))
@@ -218,7 +218,7 @@ func TestPipelinesPages(t *testing.T) {
 	apps := Everything()
 	apps.Pipelines = Namespaces{Names: []string{"apps"}}
 	limited := Pipelines(f, apps, Query{Environment: "hidden"})
-	g.Expect(limited.Frame.(PipelinesFrame).Environments).NotTo(ContainElement("hidden"))
+	g.Expect(limited.Frame.(PipelinesFrame).Filters.Environments).NotTo(ContainElement("hidden"))
 	g.Expect(data[Rail](limited, "rows")).To(HaveLen(railsPerPage))
 }
 
