@@ -104,13 +104,7 @@ func (s *source) touch(object any, deleted bool) {
 	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
-	if c, ok := object.(*capstanv1.ClusterConnection); ok {
-		if deleted {
-			s.history.forget(c)
-		} else {
-			s.history.observe(c)
-		}
-	}
+	s.history.change(object, deleted)
 	s.mu.Lock()
 	s.lockedObjects = nil
 	if e, ok := object.(*eventsv1.Event); ok {
@@ -158,7 +152,7 @@ func (s *source) facts(ctx context.Context) (*view.Facts, error) {
 		}
 	}
 	facts.Now, facts.Leads, facts.Retention = now, s.leads(), s.retention
-	facts.Past, facts.PastSince = s.history.past(), s.history.began
+	facts.Past, facts.PastSince, facts.BackendPast = s.history.past(), s.history.began, s.history.backends()
 	if facts.Leads {
 		facts.Observed = s.live()
 	} else {

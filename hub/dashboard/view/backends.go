@@ -14,7 +14,13 @@ import (
 const BackendsPath = "/backends"
 
 // backendWords are the states of the filter, worst first.
-var backendWords = []string{"Invalid", "Not ready", "Not observed yet", "Ready"}
+var backendWords = []string{"Invalid", "Not ready", backendRefuses, "Not observed yet", "Ready"}
+
+// backendRefuses is the state of a backend that is ready, and whose receiver does not accept events.
+const backendRefuses = "Refuses events"
+
+// perBackends is how many backends the page shows at once.
+const perBackends = 50
 
 // Backend is an EventingBackend. Its configuration is not shown: it can contain
 // confidential values.
@@ -30,6 +36,8 @@ type Backend struct {
 	Delivery *Delivery
 	// Events about it, newest first.
 	Events []Event
+	// Trend is what waited and failed in the last hour.
+	Trend Trend
 }
 
 // Delivery is the state of the events of a backend. Times are zero when there is none.
@@ -50,10 +58,12 @@ type BackendsFrame struct {
 type BackendsSummary struct {
 	Backends int
 	Counts   []Count
+	Hidden   Hidden
 }
 
 // Backends returns the page of event backends, worst first.
 func Backends(f *Facts, scope Scope, q Query) Page {
+	q = q.among(backendWords)
 	marks, namespaces := map[Mark]int{}, map[string]bool{}
 	total := 0
 	var found []Backend
@@ -73,19 +83,24 @@ func Backends(f *Facts, scope Scope, q Query) Page {
 	slices.SortStableFunc(found, func(a, b Backend) int {
 		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	counts := counted(marks, func(m Mark) string { return BackendsPath + "?" + Query{State: m.Word}.Encode() })
-	page := Page{Template: "backends", Title: "Event backends", Frame: BackendsFrame{Filters: Filters{
-		Query: q, Action: BackendsPath, Namespaces: sorted(namespaces), States: backendWords,
-	}}}
-	page.Blocks = append(page.Blocks, Block{ID: "backends-summary", List: "summary", Template: "backends-summary", Data: BackendsSummary{Backends: total, Counts: counts}})
-	for _, b := range found {
+	filters := Filters{Query: q, Action: BackendsPath, What: "backends", Namespaces: sorted(namespaces), States: backendWords}
+	page := Page{Template: "backends", Title: "Event backends", Frame: BackendsFrame{Filters: filters}}
+	page.Blocks = append(page.Blocks, Block{ID: "backends-summary", List: "summary", Template: "backends-summary", Data: BackendsSummary{
+		Backends: total, Counts: counted(marks, func(m Mark) string { return Query{State: m.Word}.At(BackendsPath) }), Hidden: hiddenOf(scope.backends()),
+	}})
+	shown, pager := paged(found, q, BackendsPath, "backends", perBackends)
+	for _, b := range shown {
 		page.Blocks = append(page.Blocks, Block{ID: "backend/" + b.Namespace + "/" + b.Name, List: "entries", Template: "backend", Data: b})
 	}
 	if len(found) == 0 {
-		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Backends, NeedBackends, q, "No EventingBackend exists yet."))
+		page.Blocks = append(page.Blocks, filters.empty("entries", "empty-row", backendColumns, scope.Backends, NeedBackends, "No EventingBackend exists yet."))
 	}
+	page.Blocks = append(page.Blocks, Block{ID: "backends-pager", List: "pager", Template: "pager-block", Data: pager})
 	return page
 }
+
+// backendColumns is the number of columns of the list.
+const backendColumns = 7
 
 func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
 	b := Backend{Namespace: o.Namespace, Name: o.Name, Type: o.Spec.Type, Mark: backendMark(o), Errors: o.Status.ValidationErrors}
@@ -101,6 +116,7 @@ func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
 			b.Delivery.Source = b.Delivery.Source || c.Message == eventingv1.SourceOnlyMessage
 		}
 	}
+	b.Trend = f.trend(o)
 	for _, e := range f.events(o.Namespace, scope, regards(eventingv1.EventingBackendKind, o.Name)) {
 		b.Events = append(b.Events, e.Event)
 	}
@@ -123,6 +139,8 @@ func backendMark(o *eventingv1.EventingBackend) Mark {
 		return Mark{Idle, "Not observed yet"}
 	case len(o.Status.ValidationErrors) > 0:
 		return Mark{Bad, "Invalid"}
+	case *o.Status.EventingReady && o.Status.Delivery != nil && o.Status.Delivery.RefusedInARow > 0:
+		return Mark{Warning, backendRefuses}
 	case *o.Status.EventingReady:
 		return Mark{Good, "Ready"}
 	}

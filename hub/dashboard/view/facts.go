@@ -87,6 +87,8 @@ type Facts struct {
 	// Past of the connections, as this replica observed it since PastSince, when it started.
 	Past      map[Cluster]Past
 	PastSince time.Time
+	// BackendPast is the same of the deliveries of EventingBackends.
+	BackendPast map[BackendKey]BackendPast
 	// Retention is which finished Promotions the hub keeps.
 	Retention delivery.Retention
 }

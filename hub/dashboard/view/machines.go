@@ -9,7 +9,7 @@ import (
 
 // maxMachines is how many machines of a cluster are shown, worst first. The counts include
 // all of them.
-const maxMachines = 200
+const maxMachines = 30
 
 // NodeGroup is a MachineDeployment, a MachinePool, or a MachineSet that no MachineDeployment
 // owns, of the management cluster.
@@ -75,6 +75,15 @@ type GroupRow struct {
 	Mark Mark
 }
 
+// Percent of the desired nodes that are ready.
+func (g GroupRow) Percent() int64 { return min(g.Ready, g.Desired) * percent / max(g.Desired, 1) }
+
+// MoreRows stands for the rows that a list does not show.
+type MoreRows struct {
+	Columns, N int
+	Link       string
+}
+
 // InstanceRow is a machine or pool on a cluster's page.
 type InstanceRow struct {
 	Instances
@@ -99,6 +108,16 @@ func instanceMark(state string) Mark {
 		return Mark{Bad, state}
 	}
 	return Mark{Idle, state} // "terminated", and states that are not known here.
+}
+
+// machineMark returns the Mark of a machine or pool. A notice whose due time is over is not urgent any more: what it announced has
+// happened, or will not.
+func (f *Facts) machineMark(i *Instances) Mark {
+	m := instanceMark(i.State)
+	if !i.Due.IsZero() && !f.Now.Before(i.Due) && m.Tone == Bad {
+		return Mark{Warning, m.Word + ", due time passed"}
+	}
+	return m
 }
 
 func groupMark(n NodeGroup) Mark {
@@ -133,12 +152,12 @@ func (f *Facts) nodes(scope Scope) map[Cluster]Nodes {
 		}
 		all[c] = n
 	}
-	for _, i := range f.Instances {
-		if scope.Instances.Has(i.Namespace) {
+	for n := range f.Instances {
+		if i := &f.Instances[n]; scope.Instances.Has(i.Namespace) {
 			c := owned(i.Namespace, i.Cluster)
 			n := all[c]
 			n.Instances++
-			switch instanceMark(i.State).Tone {
+			switch f.machineMark(i).Tone {
 			case Bad:
 				n.Failing++
 			case Warning:
@@ -163,9 +182,9 @@ func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 		return cmp.Or(worse(a.Mark.Tone, b.Mark.Tone), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
 	})
 	var instances []InstanceRow
-	for _, i := range f.Instances {
-		if owned(i.Namespace, i.Cluster) == c && scope.Instances.Has(i.Namespace) {
-			instances = append(instances, InstanceRow{i, instanceMark(i.State)})
+	for n := range f.Instances {
+		if i := &f.Instances[n]; owned(i.Namespace, i.Cluster) == c && scope.Instances.Has(i.Namespace) {
+			instances = append(instances, InstanceRow{*i, f.machineMark(i)})
 		}
 	}
 	slices.SortFunc(instances, func(a, b InstanceRow) int {
@@ -175,11 +194,18 @@ func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 	for _, g := range groups[:min(len(groups), maxMachines)] {
 		blocks = append(blocks, Block{ID: "group/" + g.Kind + "/" + g.Name, List: "groups", Template: "group", Data: g})
 	}
+	if more := len(groups) - maxMachines; more > 0 {
+		blocks = append(blocks, Block{ID: "groups-more", List: "groups", Template: "machines-more", Data: MoreRows{Columns: groupColumns, N: more}})
+	}
 	if len(groups) == 0 {
 		blocks = append(blocks, empty("groups", "empty-row", groupColumns, scope.NodeGroups, NeedNodeGroups, Query{}, "No MachineDeployment, MachineSet or MachinePool of the management cluster belongs to this cluster."))
 	}
 	for _, i := range instances[:min(len(instances), maxMachines)] {
 		blocks = append(blocks, Block{ID: "instance/" + i.Kind + "/" + i.Name, List: "machines", Template: "machine", Data: i})
+	}
+	if more := len(instances) - maxMachines; more > 0 {
+		all := Query{Search: c.Name, Namespace: c.Namespace}.At(InstancesPath)
+		blocks = append(blocks, Block{ID: "machines-more", List: "machines", Template: "machines-more", Data: MoreRows{Columns: machineColumns, N: more, Link: all}})
 	}
 	if len(instances) == 0 {
 		blocks = append(blocks, empty("machines", "empty-row", machineColumns, scope.Instances, NeedInstances, Query{}, "No AWSMachine or AWSMachinePool of the management cluster belongs to this cluster."))
@@ -189,4 +215,4 @@ func (f *Facts) machinesOf(c Cluster, scope Scope) []Block {
 
 // groupColumns and machineColumns are the numbers of columns of the tables of node groups
 // and of machines.
-const groupColumns, machineColumns = 4, 3
+const groupColumns, machineColumns = 4, 5

@@ -86,6 +86,19 @@ func TestInstanceMarks(t *testing.T) {
 	}
 }
 
+// A notice is urgent until its due time.
+func TestDueTimePasses(t *testing.T) {
+	g := NewWithT(t)
+	f := machined()
+	f.Instances[1].Due = now.Add(2 * time.Minute)
+	g.Expect(f.machineMark(&f.Instances[1])).To(Equal(Mark{Bad, "spot-interruption-terminate"}))
+	f.Now = now.Add(2 * time.Minute)
+	g.Expect(f.machineMark(&f.Instances[1])).To(Equal(Mark{Warning, "spot-interruption-terminate, due time passed"}))
+	row, _ := healthOf(f, Everything(), "prod")
+	g.Expect(row.Health[aspectInstances].Mark).To(Equal(Mark{Warning, instancesLeave}))
+	g.Expect(data[MachineRow](InstanceEvents(f, Everything(), Query{State: "spot-interruption-terminate"}), "machines")).To(HaveLen(1), "it is found by its label")
+}
+
 // Events about instances are sorted newest first and have their cluster.
 func TestInstanceEvents(t *testing.T) {
 	g := NewWithT(t)
@@ -97,13 +110,15 @@ func TestInstanceEvents(t *testing.T) {
 	g.Expect(events[1]).To(And(HaveField("Object", "fleet/b"), HaveField("Cluster", "fleet/prod"), HaveField("ClusterLink", "/clusters/Cluster/fleet/prod")))
 	g.Expect(events[3]).To(HaveField("ClusterLink", "/clusters/Cluster/fleet/staging"), "told of the Cluster, as the object is in it")
 	for _, tc := range []struct {
-		q    Query
-		want int
-	}{{Query{State: "SpotInterruption"}, 1}, {Query{Search: "PROD"}, 3}, {Query{Namespace: "fleet"}, 3}} {
-		g.Expect(data[InstanceEvent](InstanceEvents(f, Everything(), tc.q), "events")).To(HaveLen(tc.want), "%+v", tc.q)
-	}
-	for _, e := range events {
-		g.Expect(instanceReasons).To(ContainElement(e.Reason), "it can be filtered by")
+		q                Query
+		events, machines int
+	}{
+		{Query{}, 4, 3}, {Query{State: "spot-interruption-terminate"}, 4, 1}, {Query{State: "running"}, 4, 1}, {Query{State: "nonsense"}, 4, 3},
+		{Query{Search: "PROD"}, 3, 3}, {Query{Namespace: "fleet"}, 3, 2},
+	} {
+		page := InstanceEvents(f, Everything(), tc.q)
+		g.Expect(data[InstanceEvent](page, "events")).To(HaveLen(tc.events), "%+v", tc.q)
+		g.Expect(data[MachineRow](page, "machines")).To(HaveLen(tc.machines), "%+v", tc.q)
 	}
 
 	scope := Scope{Events: fleetOnly, Instances: fleetOnly}
@@ -114,7 +129,7 @@ func TestInstanceEvents(t *testing.T) {
 	g.Expect(data[InstancesSummary](page, "summary")[0].Instances).To(Equal(3))
 	g.Expect(data[InstanceEvent](page, "events")[0].ClusterLink).To(BeEmpty(), "who may not see clusters is given no way to them")
 	page = InstanceEvents(f, Scope{}, Query{})
-	g.Expect(data[InstancesSummary](page, "summary")[0]).To(Equal(InstancesSummary{Need: NeedInstances, Counts: []Count{}}))
+	g.Expect(data[InstancesSummary](page, "summary")[0]).To(And(HaveField("Instances", 0), HaveField("Hidden.Limits", HaveLen(1)), HaveField("Counts", BeEmpty())))
 	g.Expect(data[Empty](page, "events")[0].Need).To(Equal(NeedEvents))
 }
 

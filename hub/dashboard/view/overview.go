@@ -74,6 +74,7 @@ func Overview(f *Facts, scope Scope, q Query) Page {
 			"No cluster exists yet: create a Cluster of Cluster API or a GitopsCluster, or reference one in a Pipeline."))
 	}
 	page.Blocks = append(page.Blocks, of.feed(rows)...)
+	page.Blocks = append(page.Blocks, f.deliveryBlock(scope, "delivery", "delivery", DeliveryOf{}))
 	return page
 }
 
