@@ -1,9 +1,13 @@
 package browser
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	. "github.com/onsi/gomega"
@@ -11,6 +15,19 @@ import (
 
 // focused is the name of the element with the focus: its ID, its name, or its address.
 const focused = `(() => { const a = document.activeElement; return a.id || a.name || a.getAttribute("href") || a.tagName; })()`
+
+// slash presses the key as a keyboard does: one event has the key and its character.
+var slash = chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+	down := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Code: "Slash", Text: "/", WindowsVirtualKeyCode: slashCode}
+	if _, err := cdp.Call(ctx, t, input.DispatchKeyEvent, down); err != nil {
+		return err
+	}
+	_, err := cdp.Call(ctx, t, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyUp, Key: "/", Code: "Slash", WindowsVirtualKeyCode: slashCode})
+	return err
+})
+
+// slashCode is the code of the key on a keyboard of Windows.
+const slashCode = 191
 
 // The keys of the search work everywhere but in fields, the search finds all kinds, and a user can turn off the key that
 // is a character.
@@ -20,29 +37,25 @@ func TestSearchByKeyboard(t *testing.T) {
 	b.signIn("/pipelines")
 	b.Eventually(func() bool { return seen[bool](b, `document.documentElement.matches(".scripted")`) }, patience).Should(BeTrue())
 	focus := func() string { return seen[string](b, focused) }
-	// pressed is a key that the page's own script handles; DevTools sends no text with a modifier.
-	pressed := func(key, more string) {
-		b.do(script(`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "` + key + `", bubbles: true, cancelable: true` + more + ` })); true`))
-	}
 	b.Expect(focus()).To(Equal("BODY"))
-	b.do(chromedp.KeyEvent("/"))
+	b.do(slash)
 	b.Expect(focus()).To(Equal("find"))
+	b.Expect(eval[string](b, `document.getElementById("find").value`)).To(BeEmpty())
 	b.do(chromedp.KeyEvent("sought / prod" + kb.Enter)) // In a field, this key is a character.
 	b.Eventually(func() string { return seen[string](b, `location.pathname + location.search`) }, patience).Should(Equal("/search?q=sought+%2F+prod"))
 	b.open("/search?q=SOUGHT")
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("apps/sought"), ContainSubstring("Open in the list of Pipelines")))
 	b.Expect(eval[string](b, `document.getElementById("find").value`)).To(Equal("SOUGHT"))
-	pressed("k", ", ctrlKey: true")
+	b.do(script(`document.activeElement.blur(); true`), chromedp.KeyEvent("k", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 	b.Expect(focus()).To(Equal("find"))
-	b.do(script(`document.activeElement.blur(); true`))
-	pressed("K", ", ctrlKey: true, shiftKey: true")
+	b.do(script(`document.activeElement.blur(); true`), chromedp.KeyEvent("K", chromedp.KeyModifiers(chromedp.ModifierCtrl, chromedp.ModifierShift)))
 	b.Expect(focus()).To(Equal("BODY"), "this key is the browser's")
 
 	b.open("/about")
 	b.do(chromedp.WaitVisible(chromedp.CSS(`[data-keys]`)), script(`document.querySelector("[data-keys]").click(); true`))
 	b.open("/pipelines")
 	b.do(chromedp.WaitVisible(chromedp.CSS("#find")))
-	b.do(chromedp.KeyEvent("/"))
+	b.do(slash)
 	b.Expect(focus()).To(Equal("BODY"))
 	b.do(script(`localStorage.clear(); true`))
 
@@ -96,27 +109,46 @@ func TestNarrowHeader(t *testing.T) {
 }
 
 // One square of a map is in the tab order. The arrow keys follow the rows, and the focus stays in the map when an entry
-// with it is replaced or removed.
+// with it is replaced, moved or removed.
 func TestMapByKeyboard(t *testing.T) {
 	b := newTab(t)
 	b.signIn("/about")
+	// The test sends the changes itself.
+	fake := `window.EventSource = class { constructor() { this.on = {}; window.stream = this; } addEventListener(name, f) { this.on[name] = f; } close() {} };
+		window.send = (change) => stream.on.patch({ lastEventId: "x-1", data: JSON.stringify(change) });`
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: fake})
+		return err
+	}))
+	b.open("/about")
 	b.do(chromedp.WaitVisible(chromedp.CSS("[data-list]")))
 	// Twelve squares in rows of five: the script knows only the markup.
-	b.do(script(`(() => { const map = document.createElement("ul"); map.dataset.map = ""; map.id = "map";
+	b.do(script(`(() => { const map = document.createElement("ul"); map.dataset.map = ""; map.dataset.list = "map";
 		document.querySelector("main").replaceChildren(map);
-		const style = new CSSStyleSheet(); style.replaceSync("#map { width: 100px; display: flex; flex-wrap: wrap; } #map a { display: block; width: 20px; height: 20px; }");
+		const style = new CSSStyleSheet(); style.replaceSync("[data-map] { width: 100px; display: flex; flex-wrap: wrap; } [data-map] a { display: block; width: 20px; height: 20px; }");
 		document.adoptedStyleSheets.push(style);
-		for (let i = 0; i < 12; i++) { const li = document.createElement("li"), a = document.createElement("a"); a.href = "#" + i; li.append(a); map.append(li); }
+		for (let i = 0; i < 12; i++) { const li = document.createElement("li"), a = document.createElement("a"); a.href = "#" + i; li.id = "square/" + i; li.append(a); map.append(li); }
 		map.querySelector("a").focus(); })(); true`))
 	focus := func() string { return seen[string](b, focused) }
+	inOrder := func() int {
+		return eval[int](b, `[...document.querySelectorAll("[data-map] a")].filter((a) => a.tabIndex === 0).length`)
+	}
 	b.Expect(focus()).To(Equal("#0"))
+	b.Expect(inOrder()).To(Equal(1))
 	for _, step := range []struct{ key, want string }{
 		{kb.ArrowRight, "#1"}, {kb.ArrowRight, "#2"}, {kb.ArrowDown, "#7"}, {kb.ArrowRight, "#8"}, {kb.ArrowDown, "#11"}, {kb.ArrowDown, "#11"}, {kb.ArrowUp, "#6"},
-		{kb.ArrowLeft, "#5"}, {kb.ArrowLeft, "#4"}, {kb.Home, "#0"}, {kb.ArrowUp, "#0"}, {kb.ArrowLeft, "#0"}, {kb.End, "#11"}, {kb.ArrowRight, "#11"},
+		{kb.ArrowLeft, "#5"}, {kb.ArrowLeft, "#4"}, {kb.Home, "#0"}, {kb.ArrowUp, "#0"}, {kb.ArrowLeft, "#0"}, {kb.End, "#11"}, {kb.ArrowRight, "#11"}, {kb.ArrowLeft, "#10"},
 	} {
 		b.do(chromedp.KeyEvent(step.key))
 		b.Expect(focus()).To(Equal(step.want), fmt.Sprintf("%q", step.key))
 	}
-	b.Expect(eval[int](b, `document.querySelectorAll('[data-map] a[tabindex="0"]').length`)).To(Equal(1))
-	b.Expect(eval[int](b, `document.querySelectorAll('[data-map] a[tabindex="-1"]').length`)).To(Equal(11))
+	b.Expect(inOrder()).To(Equal(1))
+
+	b.do(script(`send({ html: { "square/10": '<li id="square/10"><a href="#10">changed</a></li>' } }); true`))
+	b.Expect(eval[string](b, `document.activeElement.textContent`)).To(Equal("changed"))
+	b.do(script(`window.ids = [...document.querySelectorAll("[data-map] li")].map((e) => e.id).reverse(); send({ lists: { map: ids } }); true`))
+	b.Expect(focus()).To(Equal("#10"), "it moved")
+	b.do(script(`send({ lists: { map: ids.filter((id) => id !== "square/10") } }); true`))
+	b.Expect(focus()).To(Equal("#9"), "the next one has its place")
+	b.Expect(inOrder()).To(Equal(1))
 }

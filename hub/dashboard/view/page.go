@@ -167,6 +167,11 @@ func sorted(set map[string]bool) []string {
 // path returns the path of parts, each escaped.
 func path(parts ...string) string {
 	var b strings.Builder
+	size := len(parts)
+	for _, p := range parts {
+		size += len(p)
+	}
+	b.Grow(size) // A page has tens of thousands of addresses, and few names have characters to escape.
 	for _, p := range parts {
 		b.WriteByte('/')
 		b.WriteString(url.PathEscape(p))

@@ -36,29 +36,42 @@ func (f *Facts) placements(p *pipelinesv1.Pipeline, environment int, known map[C
 	status := p.Status.Environments[env.Name]
 	all := make([]placement, 0, len(env.Targets))
 	for i := range env.Targets {
-		var seen *pipelinesv1.TargetStatus
-		if status != nil && i < len(status.Targets) {
-			seen = &status.Targets[i]
-		}
-		all = append(all, placement{pipeline: p, environment: environment, Target: f.target(p, &env.Targets[i], seen, known, scope)})
+		all = append(all, placement{pipeline: p, environment: environment, Target: f.target(p, &env.Targets[i], seenIn(status, i), known, scope)})
 	}
 	return all
+}
+
+// seenIn returns the observation of a target; nil when there is none.
+func seenIn(status *pipelinesv1.EnvironmentStatus, target int) *pipelinesv1.TargetStatus {
+	if status == nil || target >= len(status.Targets) {
+		return nil
+	}
+	return &status.Targets[target]
+}
+
+// targetVisible reports whether the viewer may see more of the cluster of a target than its name.
+func targetVisible(c Cluster, scope Scope) bool { return !c.Local() && scope.Clusters.Has(c.Namespace) }
+
+// observed returns the Mark of the observation of a target; why is set if it is stale.
+func (f *Facts) observed(c Cluster, s standing, seen *pipelinesv1.TargetStatus, visible bool) (mark Mark, why string, stale bool) {
+	why, stale = f.stale(c, s, seen, visible)
+	if seen != nil && (seen.Standing.LeftOut() || seen.Standing != "" && !stale) {
+		return standingMark(seen.Standing), why, stale
+	}
+	return targetMark(seen, stale), why, stale
 }
 
 func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen *pipelinesv1.TargetStatus, known map[Cluster]standing, scope Scope) Target {
 	c := ClusterOf(target.ClusterRef, p.Namespace)
 	t := Target{Cluster: c, ClusterName: c.String(), Namespace: target.Namespace}
-	visible := !c.Local() && scope.Clusters.Has(c.Namespace)
+	visible := targetVisible(c, scope)
 	s := known[c]
 	if visible && s.Known {
 		t.ClusterLink = clusterPath(c)
 	}
-	why, stale := f.stale(c, s, seen, visible)
-	t.Mark = targetMark(seen, stale)
+	mark, why, stale := f.observed(c, s, seen, visible)
+	t.Mark = mark
 	if seen != nil {
-		if seen.Standing.LeftOut() || seen.Standing != "" && !stale {
-			t.Mark = standingMark(seen.Standing)
-		}
 		t.Revision = seen.Revision
 		t.Note = noteOf(seen)
 		if at := seen.Observed(); at != nil {

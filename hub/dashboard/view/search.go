@@ -94,9 +94,17 @@ type candidate struct {
 	index int
 }
 
-func (c candidate) compare(other candidate) int {
-	return cmp.Or(cmp.Compare(c.rank, other.rank), worse(c.tone, other.tone), other.at.Compare(c.at), cmp.Compare(c.namespace, other.namespace),
-		cmp.Compare(c.name, other.name), cmp.Compare(c.index, other.index))
+func (c *candidate) compare(other *candidate) int {
+	if c.rank != other.rank {
+		return cmp.Compare(c.rank, other.rank)
+	}
+	if c.tone != other.tone {
+		return worse(c.tone, other.tone)
+	}
+	if order := other.at.Compare(c.at); order != 0 {
+		return order
+	}
+	return cmp.Or(cmp.Compare(c.namespace, other.namespace), cmp.Compare(c.name, other.name), cmp.Compare(c.index, other.index))
 }
 
 // best are the maxHits best candidates of n.
@@ -107,12 +115,17 @@ type best struct {
 
 func (b *best) add(c candidate) {
 	b.n++
-	if len(b.kept) == maxHits && c.compare(b.kept[maxHits-1]) >= 0 {
+	at := len(b.kept)
+	for at > 0 && c.compare(&b.kept[at-1]) < 0 {
+		at--
+	}
+	if at == maxHits {
 		return
 	}
-	i, _ := slices.BinarySearchFunc(b.kept, c, candidate.compare)
-	b.kept = slices.Insert(b.kept, i, c)
-	b.kept = b.kept[:min(len(b.kept), maxHits)]
+	if len(b.kept) == maxHits {
+		b.kept = b.kept[:maxHits-1]
+	}
+	b.kept = slices.Insert(b.kept, at, c)
 }
 
 // hits returns the best candidates with what hit says about each, by its index.

@@ -32,39 +32,71 @@ func (f *Facts) tally(known map[Cluster]standing, scope Scope) tallies {
 	return tallies{apps: apps, moves: moves, nodes: f.nodes(scope)}
 }
 
-// byCluster counts applications and promotions of each cluster.
+// count of a cluster.
+type count struct {
+	apps  Apps
+	moves Moves
+	// round is the last environment that was counted.
+	round int
+}
+
+// place is a cluster as targets reference it, with the count of the cluster that it is in fact.
+type place struct {
+	standing standing
+	visible  bool
+	of       *count
+}
+
+// byCluster counts applications and promotions of each cluster. It builds no text: every page with clusters needs the counts of
+// all targets.
 func (f *Facts) byCluster(known map[Cluster]standing, scope Scope) (map[Cluster]Apps, map[Cluster]Moves) {
 	type app struct {
-		Cluster
+		of                    *count
 		kind, namespace, name string
 	}
-	apps, moves, counted := map[Cluster]Apps{}, map[Cluster]Moves{}, map[app]bool{}
+	places, counts, counted := make(map[Cluster]*place, len(known)), make(map[Cluster]*count, len(known)), map[app]bool{}
+	placeOf := func(c Cluster) *place {
+		if at := places[c]; at != nil {
+			return at
+		}
+		actual := f.actual(c)
+		if counts[actual] == nil {
+			counts[actual] = &count{}
+		}
+		at := &place{standing: known[c], visible: targetVisible(c, scope), of: counts[actual]}
+		places[c] = at
+		return at
+	}
+	round := 0
 	for i := range f.Pipelines {
 		p := &f.Pipelines[i]
 		if !scope.Pipelines.Has(p.Namespace) {
 			continue
 		}
 		for e := range p.Spec.Environments {
-			in := map[Cluster]bool{}
-			for _, t := range f.placements(p, e, known, scope) {
-				c := f.actual(t.Cluster)
-				in[c] = true
-				key := app{c, p.Spec.AppRef.Kind, t.Namespace, p.Spec.AppRef.Name}
-				if counted[key] {
-					continue
+			round++
+			env, phase := &p.Spec.Environments[e], newestPhase(p, e)
+			status := p.Status.Environments[env.Name]
+			for t := range env.Targets {
+				target := &env.Targets[t]
+				c := ClusterOf(target.ClusterRef, p.Namespace)
+				at := placeOf(c)
+				if at.of.round != round {
+					at.of.round = round
+					at.of.moves.add(phase)
 				}
-				counted[key] = true
-				n := apps[c]
-				n.add(t.Mark.Tone)
-				apps[c] = n
-			}
-			phase := newestPhase(p, e)
-			for c := range in {
-				n := moves[c]
-				n.add(phase)
-				moves[c] = n
+				key := app{at.of, p.Spec.AppRef.Kind, target.Namespace, p.Spec.AppRef.Name}
+				if !counted[key] {
+					counted[key] = true
+					mark, _, _ := f.observed(c, at.standing, seenIn(status, t), at.visible)
+					at.of.apps.add(mark.Tone)
+				}
 			}
 		}
+	}
+	apps, moves := make(map[Cluster]Apps, len(counts)), make(map[Cluster]Moves, len(counts))
+	for c, n := range counts {
+		apps[c], moves[c] = n.apps, n.moves
 	}
 	return apps, moves
 }
