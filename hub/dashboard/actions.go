@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -264,10 +265,28 @@ func (s *Server) carryOut(ctx context.Context, v viewer, o *order) (*view.Refusa
 			return outdated(v.facts, o.subject), nil
 		}
 		if refusal := o.action.Refuse(v.facts, v.scope, &fresh); refusal != nil {
+			if refusal.Done && refusal.At.IsZero() {
+				refusal.At = lastWrite(&fresh)
+			}
 			return refusal, nil
 		}
 		o.subject = &fresh
 	}
+}
+
+// lastWrite returns when a user last wrote the object of a subject; zero if that is not known. The hub writes the status.
+func lastWrite(s *view.Subject) time.Time {
+	var o client.Object = s.Pipeline
+	if s.Promotion != nil {
+		o = s.Promotion
+	}
+	var last time.Time
+	for _, m := range o.GetManagedFields() {
+		if m.Subresource == "" && m.Time != nil && m.Time.After(last) {
+			last = m.Time.Time
+		}
+	}
+	return last
 }
 
 // notWritten answers a request whose action was refused, or failed.

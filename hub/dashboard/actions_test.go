@@ -208,7 +208,7 @@ func TestTwoDecideAtOnce(t *testing.T) {
 		o := order{action: action, subject: &view.Subject{Promotion: judged}, by: v.user.Username, input: view.Input{Comment: "mine"}}
 		refusal, err := w.server.carryOut(t.Context(), v, &o)
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(refusal).To(HaveField("Text", ContainSubstring(spec.text)))
+		w.Expect(refusal).To(And(HaveField("Text", ContainSubstring(spec.text)), HaveField("At", Not(BeZero()))))
 		w.Expect(bob.post(path, form, map[string]string{"comment": "mine"})).To(And(HaveField("Code", 409), HaveField("Body", ContainSubstring(spec.text))))
 		w.reload(of)
 		if spec.mine == "approve" {

@@ -4,7 +4,8 @@
 //	GET  /  /clusters/KIND/NAMESPACE/NAME  /pipelines  /pipelines/NAMESPACE/NAME  /promotions
 //	GET  /instances  /backends  /about
 //	GET  /stream   /changes                    the changes of a page, as they happen
-//	GET  /promotions/NAMESPACE/NAME/approve    and POST: approves a promotion
+//	GET  /promotions/NAMESPACE/NAME/ACTION     and POST: approve, reject, retry, override/GATE
+//	GET  /pipelines/NAMESPACE/NAME/ACTION      and POST: suspend, resume, promote/ENVIRONMENT, rollback/ENVIRONMENT
 //	GET  /signin   POST /signin  /signout
 //
 // # Contract
@@ -22,9 +23,12 @@
 // encrypted in cookies: every replica that has the key can read it, and no replica stores
 // it. When the token becomes invalid, the session ends at most one minute later.
 //
-// An approval is written with the user's own token, not with the hub's. So the API server
-// authenticates the user, the admission policy for spec.approval applies, the audit log
-// has the right name, and the hub needs neither the verb approve nor the verb impersonate.
+// An action is written with the user's own token, not with the hub's. So the API server
+// authenticates the user, the admission policies apply, the audit log has the right name,
+// and the hub needs neither the verbs of the actions nor the verb impersonate. Each write
+// names the version of the object that was judged; after a conflict the object is read and
+// judged again. The form with the token of the session is made by the layout, because the
+// blocks of a page are shared by sessions: its fields name it by their attribute form.
 //
 // # Many viewers
 //

@@ -40,7 +40,7 @@ func TestLivePromotion(t *testing.T) {
 
 	b.tabTo(`a[href$="/approve"]`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`input[name="uid"] ~ button`)))
-	b.tabTo(`main form button`)
+	b.tabTo(`main button[form="act"]`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`[data-list="matrix"]`)))
 	promotions := &capstanv1.PromotionList{}
 	b.Expect(world.admin.List(t.Context(), promotions, client.InNamespace(appsNamespace), client.MatchingLabels{capstanv1.PipelineLabel: "shop"})).To(Succeed())

@@ -124,6 +124,34 @@ func TestRetryOfAManualPromotionWaitsForANewApproval(t *testing.T) {
 	g.Expect(w.receiver.ids).To(HaveLen(2))
 }
 
+// A rejection ends the run, and the revision is not promoted again by itself. A retry waits for a decision of its own, and
+// another revision is promoted as usual.
+func TestRejectionEndsARun(t *testing.T) {
+	t.Parallel()
+	g, ctx, w, h := promotedByNotification(t, true, "prod")
+	p := w.newest(ctx, "prod")
+	before := p.DeepCopy()
+	p.Spec.Rejection = &capstanv1.Rejection{By: "alice", Comment: "not on a Friday"}
+	g.Expect(w.c.Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
+	h.settle(ctx)
+	rejected := w.newest(ctx, "prod")
+	g.Expect(rejected.Name).To(Equal(p.Name), "no other promotion is made")
+	g.Expect(rejected.Status.Phase).To(Equal(capstanv1.PhaseRejected))
+	g.Expect(rejected.Status.Reason).To(Equal("RejectedByUser"))
+	g.Expect(rejected.Status.Message).To(HavePrefix("rejected by alice: not on a Friday; "))
+	g.Expect(rejected.Status.FinishTime).NotTo(BeNil())
+	g.Expect(w.receiver.received()).To(BeEmpty())
+	g.Expect(w.pipeline(ctx, "web").Status.Environments["prod"].WaitingApproval.Revision).To(BeEmpty())
+
+	retry(ctx, g, w, rejected)
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingApproval)
+	approveRun(ctx, g, w, w.newest(ctx, "prod"), "bob", 1)
+	h.settle(ctx)
+	w.expectPhase(ctx, g, "prod", capstanv1.PhaseAwaitingRollout)
+	g.Expect(w.receiver.received()).To(HaveLen(1))
+}
+
 // An approval of an automatic or finished promotion has no effect, and the record says so.
 // The admission policy refuses it; this is for clusters without the policy.
 func TestApprovalWithoutEffectIsRecordedAsSuch(t *testing.T) {

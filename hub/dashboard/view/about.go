@@ -29,7 +29,7 @@ const maxSightNames = 20
 
 // Sight is where a viewer may see a kind of objects, or do something with it.
 type Sight struct {
-	// What the viewer may see or do: "Clusters", "Approve promotions".
+	// What the viewer may see or do: "Clusters", "Retry promotions".
 	What string
 	// All is set for all namespaces; In are the first namespaces otherwise, and More is the number of the others.
 	All  bool
@@ -39,11 +39,17 @@ type Sight struct {
 	Need string
 }
 
-// sights returns where the viewer may see each kind of objects, and approve promotions.
+// sights returns where the viewer may see each kind of objects, and do each action.
 func (s Scope) sights() []Sight {
-	parts := s.parts()
-	all := make([]Sight, 0, len(parts)+1)
-	for _, p := range append(parts, part{what: "approve promotions", need: NeedApprove, in: s.Approve}) {
+	parts := append(s.parts(),
+		part{what: "approve and reject promotions", need: NeedApprove, in: s.Approve},
+		part{what: "retry promotions", need: "patch promotions.capstan.dev", in: s.Patch},
+		part{what: "override gates", need: "override and patch promotions.capstan.dev", in: s.Override},
+		part{what: "suspend and resume Pipelines", need: "patch pipelines.pipelines.weave.works", in: s.Suspend},
+		part{what: "promote and roll back", need: "create promotionrequests.capstan.dev", in: s.Request},
+	)
+	all := make([]Sight, 0, len(parts))
+	for _, p := range parts {
 		n := min(len(p.in.Names), maxSightNames)
 		all = append(all, Sight{What: strings.ToUpper(p.what[:1]) + p.what[1:], All: p.in.All, In: p.in.Names[:n], More: len(p.in.Names) - n, Need: p.need})
 	}

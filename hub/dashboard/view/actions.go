@@ -85,12 +85,19 @@ type Refusal struct {
 	Text      string
 	// Link is the page of what replaced the object, with the text LinkText; empty if there is none.
 	Link, LinkText string
-	// At is when another user did it; zero if that is not known.
-	At time.Time
+	// Done is set if it was done or decided before, by this user or another one. At is when; zero if that is not known.
+	Done bool
+	At   time.Time
 }
 
 func refused(format string, args ...any) *Refusal {
 	return &Refusal{Text: fmt.Sprintf(format, args...)}
+}
+
+func done(format string, args ...any) *Refusal {
+	r := refused(format, args...)
+	r.Done = true
+	return r
 }
 
 var everyAction = []*Action{
@@ -357,13 +364,13 @@ func (f *Facts) NewestPromotion(s *Subject) *capstanv1.Promotion {
 func decided(p *capstanv1.Promotion) *Refusal {
 	switch {
 	case p.Approved():
-		r := refused("It was already approved by %s%s.", p.Spec.Approval.By, quoted(p.Spec.Approval.Comment))
+		r := done("It was already approved by %s%s.", p.Spec.Approval.By, quoted(p.Spec.Approval.Comment))
 		if a := p.Status.Approval; a != nil && a.Retry == p.Spec.Approval.Retry {
 			r.At = a.ApprovalTime.Time
 		}
 		return r
 	case p.Rejected():
-		r := refused("It was already rejected by %s%s.", p.Spec.Rejection.By, quoted(p.Spec.Rejection.Comment))
+		r := done("It was already rejected by %s%s.", p.Spec.Rejection.By, quoted(p.Spec.Rejection.Comment))
 		if p.Status.FinishTime != nil {
 			r.At = p.Status.FinishTime.Time
 		}
@@ -419,7 +426,7 @@ func refuseRetry(f *Facts, s *Subject) *Refusal {
 	case p.Status.Phase == capstanv1.PhaseSucceeded:
 		return refused("The promotion succeeded. To promote %s again, use Promote on the page of the Pipeline.", p.Spec.Revision)
 	case p.Spec.Retry > max(p.Status.Retry, p.Status.IgnoredRetry):
-		return refused("The promotion was already started again (retry %d). The hub begins it shortly.", p.Spec.Retry)
+		return done("The promotion was already started again (retry %d). The hub begins it shortly.", p.Spec.Retry)
 	}
 	return nil
 }
@@ -430,7 +437,7 @@ func refuseOverride(f *Facts, s *Subject) *Refusal {
 		return r
 	}
 	if o := p.OverrideOf(s.Gate); o != nil {
-		return refused("The gate %s was already overridden by %s: %s.", s.Gate, o.By, o.Reason)
+		return done("The gate %s was already overridden by %s: %s.", s.Gate, o.By, o.Reason)
 	}
 	if s.Gate == capstanv1.GateReject {
 		return refused("The gate reject cannot be overridden: correct spec.reject of the Pipeline.")
@@ -452,14 +459,14 @@ func refuseOverride(f *Facts, s *Subject) *Refusal {
 
 func refuseSuspend(_ *Facts, s *Subject) *Refusal {
 	if s.Pipeline.Spec.Suspend {
-		return refused("The Pipeline is already suspended.")
+		return done("The Pipeline is already suspended.")
 	}
 	return nil
 }
 
 func refuseResume(_ *Facts, s *Subject) *Refusal {
 	if !s.Pipeline.Spec.Suspend {
-		return refused("The Pipeline is not suspended.")
+		return done("The Pipeline is not suspended.")
 	}
 	return nil
 }

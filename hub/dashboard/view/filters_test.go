@@ -91,7 +91,7 @@ func TestHidden(t *testing.T) {
 
 	sights := Scope{Clusters: Namespaces{All: true}, Pipelines: many}.sights()
 	g.Expect(sights).To(ContainElements(
-		Sight{What: "Clusters", All: true, Need: NeedClusters}, Sight{What: "Pipelines", In: many.Names, Need: NeedPipelines}, Sight{What: "Approve promotions", Need: NeedApprove},
+		Sight{What: "Clusters", All: true, Need: NeedClusters}, Sight{What: "Pipelines", In: many.Names, Need: NeedPipelines}, Sight{What: "Approve and reject promotions", Need: NeedApprove},
 	))
 	for i := range 30 {
 		many.Names = append(many.Names, fmt.Sprintf("f-%02d", i))
