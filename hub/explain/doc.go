@@ -1,6 +1,6 @@
 // Package explain explains the state of a Pipeline: what each environment runs, what is in
-// flight, and in one sentence why the next promotion does not happen. Fleet summarises all
-// clusters and Pipelines, the worst first. WriteBackend explains an EventingBackend.
+// flight, and in one sentence why the next promotion does not happen. Fleet shows all
+// clusters and Pipelines, the worst first, and Summary one entry for each cause. WriteBackend explains an EventingBackend.
 //
 // # Purpose
 //

@@ -38,6 +38,9 @@ type Report struct {
 	Commands []string
 	// Environments in the order of the spec.
 	Environments []Environment
+
+	// noted are the notes with their causes.
+	noted []wait
 }
 
 // Environment is the explanation of one environment.
@@ -60,13 +63,18 @@ type Environment struct {
 	// base is the environment of which it is a wave; empty if it is none. ready and targets are the numbers of Ready.
 	base           string
 	ready, targets int
+	// wait is the cause if Waits is set.
+	wait wait
 }
 
 // Explain returns the explanation of one Pipeline.
 func Explain(f Facts) Report {
 	f.Pipeline = f.Pipeline.Shown()
 	p := f.Pipeline
-	r := Report{Pipeline: p.Namespace + "/" + p.Name, App: p.Spec.AppRef.Kind + " " + p.Spec.AppRef.Name, Notes: f.notes()}
+	r := Report{Pipeline: p.Namespace + "/" + p.Name, App: p.Spec.AppRef.Kind + " " + p.Spec.AppRef.Name, noted: f.notes()}
+	for _, note := range r.noted {
+		r.Notes = append(r.Notes, note.message)
+	}
 	if p.Spec.Suspend {
 		r.Commands = []string{fmt.Sprintf(`kubectl -n %s patch pipelines.pipelines.weave.works %s --type=merge -p '{"spec":{"suspend":false}}'`, p.Namespace, p.Name)}
 	}
@@ -77,23 +85,26 @@ func Explain(f Facts) Report {
 }
 
 // notes returns the notes on the whole Pipeline.
-func (f *Facts) notes() []string {
-	var notes []string
+func (f *Facts) notes() []wait {
+	var notes []wait
+	note := func(kind WaitKind, text string) {
+		notes = append(notes, wait{kind: kind, message: text, noun: "Pipeline", name: f.Pipeline.Namespace + "/" + f.Pipeline.Name})
+	}
 	p := f.Pipeline
 	if seen := p.Status.ObservedGeneration; seen < p.Generation {
-		notes = append(notes, fmt.Sprintf("The hub has not observed the newest edit yet (generation %d; observed: %d): if this stays, check that the hub runs.", p.Generation, max(seen, 0)))
+		note(WaitUnobserved, fmt.Sprintf("The hub has not observed the newest edit yet (generation %d; observed: %d): if this stays, check that the hub runs.", p.Generation, max(seen, 0)))
 	}
 	if !p.ServedInFull() {
-		notes = append(notes, "Nothing is promoted: the CRD pipelines.pipelines.weave.works does not keep all gates and selectors of clusters (CRDOutdated). Apply config/crd of this version of Capstan.")
+		note(WaitInvalid, "Nothing is promoted: the CRD pipelines.pipelines.weave.works does not keep all gates and selectors of clusters (CRDOutdated). Apply config/crd of this version of Capstan.")
 	}
 	if c := f.invalidPart(); c != nil {
-		notes = append(notes, "The spec is invalid: "+trim(c.Message)+".")
+		note(WaitInvalid, "The spec is invalid: "+trim(c.Message)+".")
 	}
 	if p.Spec.Suspend {
-		notes = append(notes, "The Pipeline is suspended: the hub creates no promotion, and makes no attempt for one in flight.")
+		note(WaitSuspended, "The Pipeline is suspended: the hub creates no promotion, and makes no attempt for one in flight.")
 	}
 	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.AppSharedCondition); c != nil && c.Status == metav1.ConditionTrue {
-		notes = append(notes, trim(c.Message)+".")
+		note(WaitOther, trim(c.Message)+".")
 	}
 	return notes
 }
@@ -161,6 +172,7 @@ func (f *Facts) environment(i int) Environment {
 	if status := f.Pipeline.Status.Environments[env.Name]; status != nil && status.Fleet != nil && status.Fleet.Message != "" {
 		e.Why += fmt.Sprintf(" Of %d targets: %s.", status.Fleet.Targets, trim(status.Fleet.Message))
 	}
+	e.wait = f.waitOf(i, newest)
 	e.Waits = e.InFlight != "" || ready < len(fleet.Targets) || len(e.Commands) > 0
 	return e
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
@@ -22,7 +23,15 @@ type Fleet struct {
 	Pipelines   []pipelinesv1.Pipeline
 	// Promotions of any of the Pipelines, and of former ones of their names.
 	Promotions []capstanv1.Promotion
-	Now        time.Time
+	Backends   []eventingv1.EventingBackend
+	// Namespace is the only one that is shown; empty for all. The clusters are those of this namespace and
+	// those that its Pipelines name.
+	Namespace string
+	// Unread are the objects that could not be read, and why, such as "clusters of namespace fleet: forbidden".
+	Unread []string
+	// ClustersUnread is set if some clusters could not be read: if none is known, there may be some.
+	ClustersUnread bool
+	Now            time.Time
 }
 
 // severity of a state; the worst is 0.
@@ -42,27 +51,66 @@ const (
 	unseen = "not observed yet"
 )
 
-// Write prints the clusters, the worst first, and the Pipelines with their environments. A
-// sentence explains each environment that waits.
-func (f *Fleet) Write(out io.Writer) error {
+// MaxLines is the longest output of Write without all: what fits on a screen.
+const MaxLines = 40
+
+// Write prints a verdict on the fleet, then the clusters, the worst first, and the Pipelines with their
+// environments. A sentence explains each environment that waits. If this has more than MaxLines lines, and all
+// is not set, Write prints the Summary, which has a row for each cause.
+func (f *Fleet) Write(out io.Writer, all bool) error {
+	reports := f.reports()
+	summary := f.summary(reports)
 	b := &strings.Builder{}
+	b.WriteString(wrap(summary.Verdict, ""))
+	f.unread(b)
+	b.WriteString("\n")
 	if err := f.clusters(b); err != nil {
 		return err
 	}
 	b.WriteString("\n")
-	if err := f.pipelines(b); err != nil {
+	if err := f.pipelines(b, reports); err != nil {
 		return err
+	}
+	f.backends(b)
+	if !all && strings.Count(b.String(), "\n") > MaxLines {
+		return summary.Write(out)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-func (f *Fleet) clusters(b *strings.Builder) error {
+func (f *Fleet) unread(b *strings.Builder) {
+	for _, text := range f.Unread {
+		b.WriteString(wrap("Not shown: "+text, indent))
+	}
+}
+
+// backends prints the EventingBackends that are not ready.
+func (f *Fleet) backends(b *strings.Builder) {
+	down := 0
+	for i := range f.Backends {
+		if w := backendWait(&f.Backends[i]); w != nil {
+			if down == 0 {
+				b.WriteString("\n")
+			}
+			down++
+			b.WriteString(wrap(fmt.Sprintf("EventingBackend %s is not ready: %s", w.name, w.text()), indent))
+		}
+	}
+}
+
+// sorted returns the connections, the worst first.
+func (f *Fleet) sorted() []capstanv1.ClusterConnection {
 	sorted := slices.Clone(f.Connections)
 	slices.SortStableFunc(sorted, func(x, y capstanv1.ClusterConnection) int {
 		return cmp.Or(cmp.Compare(severity[x.Status.State], severity[y.Status.State]), cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name))
 	})
-	fmt.Fprintf(b, "Clusters: %s\n", f.summary(sorted))
+	return sorted
+}
+
+func (f *Fleet) clusters(b *strings.Builder) error {
+	sorted := f.sorted()
+	fmt.Fprintf(b, "Clusters: %s\n", f.counts(sorted))
 	if len(sorted) == 0 {
 		return nil
 	}
@@ -87,14 +135,14 @@ func (f *Fleet) clusters(b *strings.Builder) error {
 	}
 	for i := range sorted {
 		if c := &sorted[i]; c.Status.State != capstanv1.ConnectionReady && c.Status.State != capstanv1.ConnectionUnused {
-			b.WriteString(wrap(clusterName(c)+" is "+f.state(c), indent))
+			b.WriteString(wrap(clusterName(c)+" is "+state(c), indent))
 		}
 	}
 	return nil
 }
 
 // state of a cluster as text.
-func (f *Fleet) state(c *capstanv1.ClusterConnection) string {
+func state(c *capstanv1.ClusterConnection) string {
 	if c.Status.State == "" {
 		return unseen
 	}
@@ -110,8 +158,8 @@ func clusterName(c *capstanv1.ClusterConnection) string {
 	return name
 }
 
-// summary counts clusters by state, the worst first.
-func (f *Fleet) summary(sorted []capstanv1.ClusterConnection) string {
+// counts counts clusters by state, the worst first.
+func (f *Fleet) counts(sorted []capstanv1.ClusterConnection) string {
 	var parts []string
 	for i := 0; i < len(sorted); {
 		state := sorted[i].Status.State
@@ -121,29 +169,37 @@ func (f *Fleet) summary(sorted []capstanv1.ClusterConnection) string {
 		}
 		parts = append(parts, fmt.Sprintf("%d %s", n, cmp.Or(state, unseen)))
 	}
-	return cmp.Or(strings.Join(parts, ", "), "none is used by a Pipeline")
+	switch {
+	case len(parts) > 0:
+		return strings.Join(parts, ", ")
+	case f.ClustersUnread:
+		return "not visible to you"
+	case f.Namespace != "":
+		return "none in namespace " + f.Namespace + ", and none that its Pipelines name"
+	}
+	return "none is used by a Pipeline"
 }
 
-func (f *Fleet) pipelines(b *strings.Builder) error {
+// reports returns the explanations of all Pipelines. Those that wait come first.
+func (f *Fleet) reports() []Report {
 	ofPipeline := map[types.NamespacedName][]capstanv1.Promotion{}
 	for i := range f.Promotions {
 		name := types.NamespacedName{Namespace: f.Promotions[i].Namespace, Name: f.Promotions[i].Spec.Pipeline.Name}
 		ofPipeline[name] = append(ofPipeline[name], f.Promotions[i])
 	}
 	reports := make([]Report, len(f.Pipelines))
-	waiting := 0
 	for i := range f.Pipelines {
 		p := &f.Pipelines[i]
 		reports[i] = Explain(Facts{Pipeline: p, Promotions: ofPipeline[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}], Connections: f.Connections, Now: f.Now})
-		if reports[i].waits() {
-			waiting++
-		}
 	}
-	// Pipelines that wait come first.
 	slices.SortStableFunc(reports, func(x, y Report) int {
 		return cmp.Or(-cmp.Compare(order(x.waits()), order(y.waits())), cmp.Compare(x.Pipeline, y.Pipeline))
 	})
-	fmt.Fprintf(b, "Pipelines: %d (%d waiting)\n", len(reports), waiting)
+	return reports
+}
+
+func (f *Fleet) pipelines(b *strings.Builder, reports []Report) error {
+	fmt.Fprintf(b, "Pipelines: %d (%d waiting)\n", len(reports), waitingIn(reports))
 	if len(reports) == 0 {
 		return nil
 	}
@@ -186,6 +242,15 @@ func condensed(all []Environment) []Environment {
 		row.Name, row.Ready = fmt.Sprintf("%s, %d waves", e.base, waves), fmt.Sprintf("%d/%d", row.ready, row.targets)
 	}
 	return rows
+}
+
+// waitingIn counts the Pipelines that wait.
+func waitingIn(reports []Report) int {
+	waiting := 0
+	for i := range reports {
+		waiting += order(reports[i].waits())
+	}
+	return waiting
 }
 
 func (r *Report) waits() bool {

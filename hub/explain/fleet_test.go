@@ -35,8 +35,10 @@ func TestFleet(t *testing.T) {
 		},
 	}
 	var b strings.Builder
-	g.Expect(f.Write(&b)).To(Succeed())
-	g.Expect(b.String()).To(Equal(`Clusters: 1 AuthFailed, 1 Unreachable, 1 Ready, 1 not observed yet
+	g.Expect(f.Write(&b, false)).To(Succeed())
+	g.Expect(b.String()).To(Equal(`2 of 4 clusters need you · 1 approval
+
+Clusters: 1 AuthFailed, 1 Unreachable, 1 Ready, 1 not observed yet
 CLUSTER                 STATE        SINCE  APPS  VERSION  CREDENTIALS
 GitopsCluster fleet/us  AuthFailed   60s    0     -        ended
 fleet/eu                Unreachable  42m    0     -        -
@@ -72,7 +74,7 @@ func TestFleetShowsRollbacks(t *testing.T) {
 	held.at("staging", "1.0.1", 2)
 	f := Fleet{Now: now, Promotions: append(back.Promotions, held.Promotions...), Pipelines: []pipelinesv1.Pipeline{*back.Pipeline, *held.Pipeline}}
 	var b strings.Builder
-	g.Expect(f.Write(&b)).To(Succeed())
+	g.Expect(f.Write(&b, false)).To(Succeed())
 	g.Expect(b.String()).To(HaveSuffix(`
 Pipelines: 2 (2 waiting)
 PIPELINE      ENVIRONMENT  RUNS   READY  IN FLIGHT
@@ -97,7 +99,7 @@ func TestFleetCondensesWaves(t *testing.T) {
 	f := shop()
 	f.waves()
 	var b strings.Builder
-	g.Expect((&Fleet{Now: now, Promotions: f.Promotions, Pipelines: []pipelinesv1.Pipeline{*f.Pipeline}}).Write(&b)).To(Succeed())
+	g.Expect((&Fleet{Now: now, Promotions: f.Promotions, Pipelines: []pipelinesv1.Pipeline{*f.Pipeline}}).Write(&b, false)).To(Succeed())
 	g.Expect(b.String()).To(ContainSubstring(`
 PIPELINE   ENVIRONMENT    RUNS   READY  IN FLIGHT
 apps/shop  dev            1.1.0  1/1    -

@@ -175,3 +175,19 @@ func (f *Facts) everyTarget(i int) string {
 
 // trim removes spaces and the final period of a message that becomes part of a sentence.
 func trim(message string) string { return strings.TrimRight(strings.TrimSpace(message), ".") }
+
+// Named returns the clusters of the targets of the Pipelines, each with its namespace.
+func (f *Fleet) Named() map[pipelinesv1.CrossNamespaceClusterReference]bool {
+	named := map[pipelinesv1.CrossNamespaceClusterReference]bool{}
+	for i := range f.Pipelines {
+		of := Facts{Pipeline: f.Pipelines[i].Shown()}
+		for _, env := range of.Pipeline.Spec.Environments {
+			for _, t := range env.Targets {
+				if t.ClusterRef != nil {
+					named[pipelinesv1.CrossNamespaceClusterReference{Kind: t.ClusterRef.Kind, Namespace: of.namespace(t.ClusterRef), Name: t.ClusterRef.Name}] = true
+				}
+			}
+		}
+	}
+	return named
+}

@@ -63,7 +63,7 @@ func (r *Report) Write(out io.Writer) error {
 
 // cut returns a cell on one line, at most length characters long.
 func cut(s string, length int) string {
-	return truncate.Runes(strings.Join(strings.Fields(s), " "), length)
+	return truncate.Runes(strings.Join(strings.Fields(printable(s)), " "), length)
 }
 
 // wrap wraps a text at width and indents every line except the first. It never breaks a
@@ -71,7 +71,7 @@ func cut(s string, length int) string {
 func wrap(text, hang string) string {
 	var b strings.Builder
 	column := 0
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(printable(text)) {
 		length := utf8.RuneCountInString(word)
 		switch {
 		case column == 0:

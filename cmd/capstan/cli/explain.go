@@ -30,7 +30,7 @@ func newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain",
 		Short: "Explain what the hub does, and why it does not continue",
-		Args:  cobra.NoArgs,
+		Args:  noCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newExplainPipeline(), newExplainBackend())

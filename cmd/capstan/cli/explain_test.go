@@ -60,7 +60,7 @@ func TestStatusAndExplain(t *testing.T) {
 
 	code, out, errOut := command(t, admin, "status")
 	g.Expect(code).To(BeZero(), errOut)
-	g.Expect(out).To(Equal("Clusters: none is used by a Pipeline\n\nPipelines: 0 (0 waiting)\n"))
+	g.Expect(out).To(Equal("No clusters · no promotion needs you\n\nClusters: none is used by a Pipeline\n\nPipelines: 0 (0 waiting)\n"))
 
 	from := &readFrom{plane, admin, c}
 	t.Run("pipeline", from.explainPipeline)

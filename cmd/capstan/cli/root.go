@@ -28,7 +28,7 @@ func CapaAnnotator(ctx context.Context, args []string, out, errOut io.Writer) in
 func execute(ctx context.Context, root *cobra.Command, args []string, out, errOut io.Writer) int {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if name := unknownCommand(c, args); name != "" {
-			return fmt.Errorf("unknown command %q for %q (see %s --help)", name, c.CommandPath(), c.CommandPath())
+			return unknown(c, name)
 		}
 		return fmt.Errorf("%w (see %s --help)", err, c.Root().Name())
 	})
@@ -54,6 +54,27 @@ func unknownCommand(c *cobra.Command, args []string) string {
 	return rest[0]
 }
 
+// suggestionDistance is the number of letters by which a misspelt command may differ from a suggested one.
+const suggestionDistance = 2
+
+// unknown is the error of a name that is no command of c. It suggests similar ones.
+func unknown(c *cobra.Command, name string) error {
+	c.SuggestionsMinimumDistance = suggestionDistance
+	suggestion := ""
+	if similar := c.SuggestionsFor(name); len(similar) > 0 {
+		suggestion = ": did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q for %q%s (see %s --help)", name, c.CommandPath(), suggestion, c.CommandPath())
+}
+
+// noCommand accepts no argument: where a command has commands, it is a command that does not exist.
+func noCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return unknown(c, args[0])
+}
+
 func newRoot() *cobra.Command {
 	s := defaultSettings()
 	root := &cobra.Command{
@@ -64,7 +85,7 @@ workload cluster. Without a command it runs the hub until SIGTERM or SIGINT.`,
 		Example: `  capstan --leader-elect --events-addr=http://notification-controller.flux-system/
   capstan --kubeconfig=$HOME/.kube/management --namespace=team-a --log-encoding=console`,
 		Version:       version(),
-		Args:          cobra.NoArgs,
+		Args:          noCommand,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -56,9 +56,11 @@ type settings struct {
 	appKinds   []string
 	endpoints  []string
 	kubeconfig string
-	level      string
-	encoding   string
-	logLevel   *logLevel
+	// context of the kubeconfig; empty for its current one.
+	context  string
+	level    string
+	encoding string
+	logLevel *logLevel
 	// podNamespace is the file with the namespace of the pod.
 	podNamespace string
 }
@@ -113,9 +115,10 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 	f.StringVar(&o.Diagnostics.BindAddress, "diagnostics-address", o.Diagnostics.BindAddress, "loopback host:port that serves profiles, the log level and the state of connections, informers and queues over plain HTTP, such as 127.0.0.1:6060; 0 disables it")
 }
 
-// registerReading binds the flag of the commands that read the hub's objects.
+// registerReading binds the flags of the commands that read the hub's objects.
 func (s *settings) registerReading(f *pflag.FlagSet) {
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names")
+	f.StringVar(&s.context, "context", "", "context of the kubeconfig to use; when empty, its current one")
 }
 
 func (s *settings) registerLogging(f *pflag.FlagSet) {
@@ -345,7 +348,7 @@ func (s *settings) inPod() bool {
 func (s *settings) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = s.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.context}).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no credentials of a management cluster: set --kubeconfig or KUBECONFIG, or run in a pod")

@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/hub/explain"
 )
 
 func (from *readFrom) status(t *testing.T) {
@@ -32,19 +36,103 @@ func (from *readFrom) status(t *testing.T) {
 	}
 	g.Expect(c.Create(t.Context(), p)).To(Succeed())
 
-	code, out, errOut := command(t, from.admin, "status", "--namespace=default")
+	for _, args := range [][]string{{"status", "--namespace=default"}, {"status", "-n", "default"}, {"status", "--all", "-n=default"}} {
+		code, out, errOut := command(t, from.admin, args...)
+		g.Expect(code).To(BeZero(), errOut)
+		g.Expect(out).To(And(
+			HavePrefix("1 of 2 clusters need you · 2 not observed by the hub yet\n\nClusters: 1 Unreachable, 1 Ready\nCLUSTER       STATE        SINCE  APPS  VERSION  CREDENTIALS\ndefault/prod  Unreachable  "),
+			ContainSubstring("default/prod is Unreachable (ProbeFailed): i/o timeout\n"),
+			ContainSubstring("Pipelines: 1 (1 waiting)\nPIPELINE      ENVIRONMENT  RUNS"),
+			ContainSubstring("default/shop, dev: there is no revision to promote")))
+	}
+	code, out, errOut := command(t, from.admin, "status", "-A")
 	g.Expect(code).To(BeZero(), errOut)
-	g.Expect(out).To(And(
-		HavePrefix("Clusters: 1 Unreachable, 1 Ready\nCLUSTER       STATE        SINCE  APPS  VERSION  CREDENTIALS\ndefault/prod  Unreachable  "),
-		ContainSubstring("default/prod is Unreachable (ProbeFailed): i/o timeout\n"),
-		ContainSubstring("Pipelines: 1 (1 waiting)\nPIPELINE      ENVIRONMENT  RUNS"),
-		ContainSubstring("default/shop, dev: there is no revision to promote")))
+	g.Expect(out).To(And(ContainSubstring("explained/shop"), ContainSubstring("default/shop")))
+	from.statusJSON(t)
+	from.statusOfNamespace(t)
+	from.statusFlags(t)
 
 	unauthorized, err := from.UserKubeconfig("", "unauthorized")
 	g.Expect(err).NotTo(HaveOccurred())
-	code, _, errOut = command(t, unauthorized, "status")
+	code, out, errOut = command(t, unauthorized, "status")
 	g.Expect(code).To(Equal(1))
-	g.Expect(errOut).To(And(ContainSubstring("listing Pipelines"), ContainSubstring("forbidden")))
+	g.Expect(out).To(BeEmpty())
+	g.Expect(errOut).To(And(ContainSubstring("listing Pipelines of all namespaces"), ContainSubstring("forbidden"), ContainSubstring("name one that you may read with --namespace")))
+}
+
+func (from *readFrom) statusJSON(t *testing.T) {
+	g := NewWithT(t)
+	code, out, errOut := command(t, from.admin, "status", "-o", "json", "-n", "default")
+	g.Expect(code).To(BeZero(), errOut)
+	var s explain.Summary
+	g.Expect(json.Unmarshal([]byte(out), &s)).To(Succeed())
+	g.Expect(s.Verdict).To(Equal("1 of 2 clusters need you · 2 not observed by the hub yet"))
+	g.Expect(s.Clusters.Causes).To(HaveLen(1))
+	g.Expect(s.Clusters.Causes[0].Objects).To(Equal([]string{"default/prod"}))
+	g.Expect(s.Clusters.Causes[0].Next).To(Equal("kubectl -n default describe clusterconnections.capstan.dev prod"))
+}
+
+// A namespace without clusters shows those that its Pipelines name, and says if they cannot be read.
+func (from *readFrom) statusOfNamespace(t *testing.T) {
+	g := NewWithT(t)
+	for _, name := range []string{"apps", "idle"} {
+		g.Expect(from.c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	}
+	p := &pipelinesv1.Pipeline{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "shop"},
+		Spec: pipelinesv1.PipelineSpec{
+			AppRef: pipelinesv1.LocalAppReference{APIVersion: "helm.toolkit.fluxcd.io/v2", Kind: "HelmRelease", Name: "web"},
+			Environments: []pipelinesv1.Environment{{Name: "dev", Targets: []pipelinesv1.Target{{
+				Namespace: "shop", ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{Kind: "Cluster", Namespace: "default", Name: "dev"},
+			}}}},
+		},
+	}
+	g.Expect(from.c.Create(t.Context(), p)).To(Succeed())
+	code, out, errOut := command(t, from.admin, "status", "-n", "apps")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(out).To(And(ContainSubstring("Clusters: 1 Ready\n"), ContainSubstring("default/dev"), Not(ContainSubstring("default/prod"))), "only the cluster that it names")
+	code, out, errOut = command(t, from.admin, "status", "-n", "idle")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(out).To(ContainSubstring("Clusters: none in namespace idle, and none that its Pipelines name\n"))
+
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "reader"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"pipelines.weave.works"}, Resources: []string{"pipelines"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"capstan.dev"}, Resources: []string{"promotions", "clusterconnections"}, Verbs: []string{"list"}},
+	}}
+	g.Expect(from.c.Create(t.Context(), role)).To(Succeed())
+	g.Expect(from.c.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+	})).To(Succeed())
+	tenant, err := from.UserKubeconfig("", "tenant")
+	g.Expect(err).NotTo(HaveOccurred())
+	code, out, errOut = command(t, tenant, "status", "-n", "apps")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(out).To(And(
+		HavePrefix("2 not observed by the hub yet\nNot shown: the clusters of namespace default: "), ContainSubstring("Not shown: EventingBackends: "),
+		ContainSubstring("\nClusters: not visible to you\n"), ContainSubstring("apps/shop")))
+}
+
+func (from *readFrom) statusFlags(t *testing.T) {
+	g := NewWithT(t)
+	for wrong, want := range map[string][]string{
+		`--output: "yaml" is not table or json`:   {"status", "-o", "yaml"},
+		"[all-namespaces namespace] were all set": {"status", "-A", "-n", "apps"},
+		`context "elsewhere" does not exist`:      {"status", "--context=elsewhere"},
+	} {
+		code, _, errOut := command(t, from.admin, want...)
+		g.Expect(code).To(Equal(1))
+		g.Expect(errOut).To(ContainSubstring(wrong))
+	}
+	kubeconfig, err := clientcmd.Load(from.admin)
+	g.Expect(err).NotTo(HaveOccurred())
+	kubeconfig.Contexts["management"] = kubeconfig.Contexts[kubeconfig.CurrentContext]
+	kubeconfig.CurrentContext = "none"
+	two, err := clientcmd.Write(*kubeconfig)
+	g.Expect(err).NotTo(HaveOccurred())
+	code, out, errOut := command(t, two, "status", "--context=management")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(out).To(ContainSubstring("default/prod"))
 }
 
 // A node group: not there, then without what is behind it, then with it.
