@@ -87,6 +87,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 	if err := promotion.New(promotion.Options{
 		Client:    cached,
 		APIReader: mgr.GetAPIReader(),
+		Ledger:    cached,
 		Observed:  pipelines.Observed,
 		Metadata:  secrets,
 		Strategies: strategy.Registry{

@@ -2,11 +2,12 @@
 // promotions that wait for a person.
 //
 //	GET  /  /clusters/KIND/NAMESPACE/NAME  /pipelines  /pipelines/NAMESPACE/NAME  /promotions
-//	GET  /instances  /backends  /about
+//	GET  /delivery  /instances  /backends  /about
 //	GET  /stream   /changes                    the changes of a page, as they happen
 //	GET  /promotions/NAMESPACE/NAME/ACTION     and POST: approve, reject, retry, override/GATE
 //	GET  /pipelines/NAMESPACE/NAME/ACTION      and POST: suspend, resume, promote/ENVIRONMENT, rollback/ENVIRONMENT
 //	GET  /signin   POST /signin  /signout
+//	GET  /api/v1/  /api/v1/delivery            JSON, for sessions and for tokens in the header Authorization
 //
 // # Contract
 //

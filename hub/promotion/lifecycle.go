@@ -248,6 +248,7 @@ func (r *Reconciler) reportTransition(ctx context.Context, before, p *capstanv1.
 		log.FromContext(ctx).Info("promotion's phase changed", "from", before.Status.Phase, "to", p.Status.Phase, "reason", p.Status.Reason,
 			"environment", p.Spec.Environment, "revision", p.Spec.Revision, "number", p.Spec.Number)
 		r.metrics.count(p)
+		r.countDelivery(ctx, before, p)
 	}
 	r.reportGates(ctx, before, p)
 	if c := meta.FindStatusCondition(p.Status.Conditions, capstanv1.GatesNotShownCondition); c != nil && meta.FindStatusCondition(before.Status.Conditions, c.Type) == nil {

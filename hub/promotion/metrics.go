@@ -23,6 +23,7 @@ type metrics struct {
 	overrides      *prometheus.CounterVec
 	measurements   *prometheus.CounterVec
 	rollbacks      *prometheus.CounterVec
+	delivery       deliveryMetrics
 }
 
 func newMetrics() *metrics {
@@ -62,6 +63,7 @@ func newMetrics() *metrics {
 			Name: "capstan_rollbacks_total",
 			Help: "Rollbacks that ended, by trigger (failure, request) and phase (Succeeded, Failed, Rejected, Superseded).",
 		}, []string{"trigger", "phase"}),
+		delivery: newDeliveryMetrics(),
 	}
 }
 
@@ -70,7 +72,7 @@ func (m *metrics) measured(kind string, r check.Result) {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.ended, m.leadSeconds, m.attempts, m.attemptSeconds, m.gateWait, m.overrides, m.measurements, m.rollbacks}
+	return append(m.delivery.all(), m.ended, m.leadSeconds, m.attempts, m.attemptSeconds, m.gateWait, m.overrides, m.measurements, m.rollbacks)
 }
 
 // count counts a promotion that has just entered its phase. The label reason is bounded:

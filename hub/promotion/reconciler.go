@@ -67,6 +67,8 @@ type Options struct {
 	Client client.Client
 	// APIReader reads from the API server, uncached, before each attempt.
 	APIReader client.Reader
+	// Ledger has the Promotions from which the delivery metrics are counted; not counted if nil.
+	Ledger client.Reader
 	// Observed returns whether this process has written its observations to the status of
 	// the Pipeline.
 	Observed func(pipeline types.NamespacedName, uid types.UID) bool
@@ -127,11 +129,14 @@ func New(o Options) *Reconciler {
 	}
 }
 
+// Collectors returns the metrics of the reconciler, without those of the promotions under way.
+func (r *Reconciler) Collectors() []prometheus.Collector { return r.metrics.all() }
+
 // SetupWithManager adds the controller to the manager and registers the metrics,
 // including those of the promotions under way.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	collector := &Collector{Reader: mgr.GetCache(), Clock: r.Clock}
-	if _, err := collectors.Register(r.Registerer, append(r.metrics.all(), collector)...); err != nil {
+	if _, err := collectors.Register(r.Registerer, append(r.Collectors(), collector)...); err != nil {
 		return err
 	}
 	for _, run := range []manager.RunnableFunc{r.retain, r.StoreTrials} {

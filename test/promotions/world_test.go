@@ -203,7 +203,7 @@ func (w *world) hub(name string, c client.Client, transport http.RoundTripper) *
 		w:         w,
 		pipelines: pipelines,
 		promotions: promotion.New(promotion.Options{
-			Client: stripping{c, promotions.NewStripper(w.clock), w.ns}, APIReader: c, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
+			Client: stripping{c, promotions.NewStripper(w.clock), w.ns}, APIReader: c, Ledger: stripping{c, promotions.NewStripper(w.clock), w.ns}, Observed: pipelines.Observed, Holder: name, Recorder: recorder, Clock: w.clock,
 			Keep: promotion.DefaultKeep,
 			Strategies: append(w.pulling(c), notification.New(notification.Options{
 				Client: c, Address: w.receiver.url, HTTPClient: &http.Client{Transport: transport},
