@@ -38,8 +38,8 @@ func newMetrics() *metrics {
 		}),
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_dashboard_sign_ins_total",
-			Help: "Attempts to sign in to the dashboard, by result (ok, refused, limited, error); alert on many refused.",
-		}, []string{"result"}),
+			Help: "Attempts to sign in to the dashboard, by method (token, oidc) and result (ok, refused, limited, error); alert on many refused.",
+		}, []string{"method", "result"}),
 		approvals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_dashboard_approvals_total",
 			Help: "Approvals on the dashboard, by result (ok, refused, error).",
