@@ -6,6 +6,7 @@
 //	GET  /stream   /changes                    the changes of a page, as they happen
 //	GET  /promotions/NAMESPACE/NAME/approve    and POST: approves a promotion
 //	GET  /signin   POST /signin  /signout
+//	GET  /signin/oidc  /signin/oidc/callback   sign-in at an OpenID Connect provider
 //
 // # Contract
 //
@@ -21,6 +22,12 @@
 // list, by SubjectAccessReviews with groups, UID and extra. The session is the token,
 // encrypted in cookies: every replica that has the key can read it, and no replica stores
 // it. When the token becomes invalid, the session ends at most one minute later.
+//
+// A user can also sign in at an OpenID Connect provider (package openid). The ID token is then
+// that bearer token: the API server must accept its issuer. The session also has the refresh
+// token. A request renews the ID token before it expires; each replica renews a session once for
+// all of its requests, and remembers the result for requests with the former cookies. A stream
+// sends "renew": the browser reconnects, and that answer sets the renewed cookies.
 //
 // An approval is written with the user's own token, not with the hub's. So the API server
 // authenticates the user, the admission policy for spec.approval applies, the audit log
@@ -52,6 +59,9 @@
 // guard memory only: no lock is held during a call of the API server.
 //
 // # Trade-offs
+//
+// Replicas do not share renewals: when two of them renew a session at once, a provider with refresh
+// tokens for one use refuses one of them. That one keeps the valid ID token until it expires.
 //
 // Only the replica that handled a sign-out knows that the session ended. Another replica
 // would accept the cookie, which the browser has deleted, until the token ends. Streams
