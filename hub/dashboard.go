@@ -3,8 +3,10 @@ package hub
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -42,8 +44,53 @@ type Dashboard struct {
 	// SessionKeyFile holds the key that seals sessions, the same on all replicas. If empty,
 	// each replica makes its own key, and sessions end when the replica ends.
 	SessionKeyFile string
+	// URL at which browsers open it; needed for OIDC.
+	URL string
+	// OIDC is the provider at which users can sign in, besides tokens.
+	OIDC DashboardOIDC
 	// Version of the hub that it shows.
 	Version string
+}
+
+// DashboardOIDC is an OpenID Connect provider at which users can sign in to the dashboard.
+type DashboardOIDC struct {
+	// IssuerURL of the provider; empty for none.
+	IssuerURL string
+	// ClientID of the dashboard at the provider, and the file with its secret; empty for a
+	// public client.
+	ClientID, ClientSecretFile string
+	// Scopes to request besides openid.
+	Scopes []string
+	// CAFile has the PEM certificates of the authorities to trust; those of the system if empty.
+	CAFile string
+}
+
+// options reads the files. It returns nil without a provider.
+func (d Dashboard) options() (*dashboard.OIDC, error) {
+	if d.OIDC.IssuerURL == "" {
+		return nil, nil
+	}
+	o := &dashboard.OIDC{IssuerURL: d.OIDC.IssuerURL, URL: d.URL, ClientID: d.OIDC.ClientID, Scopes: d.OIDC.Scopes}
+	if d.OIDC.ClientSecretFile != "" {
+		secret, err := os.ReadFile(d.OIDC.ClientSecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("--dashboard-oidc-client-secret-file: reading the secret of the client: %w", err)
+		}
+		if o.ClientSecret = strings.TrimSpace(string(secret)); o.ClientSecret == "" {
+			return nil, fmt.Errorf("--dashboard-oidc-client-secret-file: %s is empty: write the secret of client %s into it, or remove the flag for a public client", d.OIDC.ClientSecretFile, d.OIDC.ClientID)
+		}
+	}
+	if d.OIDC.CAFile != "" {
+		authorities, err := os.ReadFile(d.OIDC.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--dashboard-oidc-ca-file: reading the certificate authorities: %w", err)
+		}
+		o.Roots = x509.NewCertPool()
+		if !o.Roots.AppendCertsFromPEM(authorities) {
+			return nil, fmt.Errorf("--dashboard-oidc-ca-file: %s has no certificate in PEM form", d.OIDC.CAFile)
+		}
+	}
+	return o, nil
 }
 
 // served returns whether there is a dashboard.
@@ -64,6 +111,10 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 			return fmt.Errorf("reading the session key: %w", err)
 		}
 	}
+	oidc, err := o.Dashboard.options()
+	if err != nil {
+		return err
+	}
 	config := rest.CopyConfig(o.Config)
 	config.QPS, config.Burst = dashboardQPS, dashboardBurst
 	own, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
@@ -81,6 +132,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		CertFile:    o.Dashboard.CertFile,
 		KeyFile:     o.Dashboard.KeyFile,
 		SessionKey:  key,
+		OIDC:        oidc,
 		Version:     o.Dashboard.Version,
 		Parts:       parts(o),
 		Retention:   delivery.Retention{For: cmp.Or(o.PromotionRetention, promotion.DefaultRetention), Keep: o.PromotionKeep},

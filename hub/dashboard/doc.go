@@ -8,6 +8,7 @@
 //	GET  /pipelines/NAMESPACE/NAME/ACTION      and POST: suspend, resume, promote/ENVIRONMENT, rollback/ENVIRONMENT
 //	GET  /signin   POST /signin  /signout
 //	GET  /api/v1/  /api/v1/delivery            JSON, for sessions and for tokens in the header Authorization
+//	GET  /signin/oidc  /signin/oidc/callback   sign-in at an OpenID Connect provider
 //
 // # Contract
 //
@@ -30,6 +31,12 @@
 // names the version of the object that was judged; after a conflict the object is read and
 // judged again. The form with the token of the session is made by the layout, because the
 // blocks of a page are shared by sessions: its fields name it by their attribute form.
+//
+// A user can also sign in at an OpenID Connect provider (package openid). The ID token is then
+// that bearer token: the API server must accept its issuer. The session also has the refresh
+// token. A request renews the ID token before it expires; each replica renews a session once for
+// all of its requests, and remembers the result for requests with the former cookies. A stream
+// sends "renew": the browser reconnects, and that answer sets the renewed cookies.
 //
 // # Many viewers
 //
@@ -57,6 +64,9 @@
 // guard memory only: no lock is held during a call of the API server.
 //
 // # Trade-offs
+//
+// Replicas do not share renewals: when two of them renew a session at once, a provider with refresh
+// tokens for one use refuses one of them. That one keeps the valid ID token until it expires.
 //
 // Only the replica that handled a sign-out knows that the session ended. Another replica
 // would accept the cookie, which the browser has deleted, until the token ends. Streams

@@ -58,18 +58,25 @@ var (
 	admin    client.Client
 	errPlane error
 	scheme   = runtime.NewScheme()
+	// stops end what was started for all tests.
+	stops []func() error
 )
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme, eventingv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
 	os.Exit(leaks.Main(func() int { return run(m) }))
 }
 
 func run(m *testing.M) int {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	if plane != nil {
-		if err := plane.Stop(); err != nil {
+	for _, stop := range stops {
+		if err := stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -81,27 +88,30 @@ func run(m *testing.M) int {
 func management(t *testing.T) client.Client {
 	t.Helper()
 	plane1.Do(func() {
-		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller")}); errPlane != nil {
-			return
-		}
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, pipelinesv1.AddToScheme, capstanv1.AddToScheme, eventingv1.AddToScheme} {
-			if errPlane = add(scheme); errPlane != nil {
-				return
-			}
-		}
-		if admin, errPlane = client.New(plane.Config(), client.Options{Scheme: scheme}); errPlane != nil {
-			return
-		}
-		for _, file := range []string{"rbac/hub_role.yaml", "rbac/hub_role_binding.yaml", "rbac/approver_role.yaml",
-			"rbac/operator_role.yaml", "rbac/overrider_role.yaml", "rbac/promoter_role.yaml", "rbac/tenant_role.yaml", "rbac/window_admin_role.yaml",
-			"admission/approval_policy.yaml", "admission/rejection_policy.yaml", "admission/override_policy.yaml", "admission/promotion_policy.yaml", "admission/request_policy.yaml"} {
-			if errPlane = apply(t.Context(), admin, filepath.Join(controlplane.Root(), "config", file)); errPlane != nil {
-				return
-			}
+		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller")}); errPlane == nil {
+			stops = append(stops, plane.Stop)
+			admin, errPlane = prepared(t.Context(), plane)
 		}
 	})
 	NewWithT(t).Expect(errPlane).NotTo(HaveOccurred())
 	return admin
+}
+
+// prepared applies the rights and policies of config to a control plane, and returns a client of
+// an administrator.
+func prepared(ctx context.Context, p *controlplane.ControlPlane) (client.Client, error) {
+	c, err := client.New(p.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range []string{"rbac/hub_role.yaml", "rbac/hub_role_binding.yaml", "rbac/approver_role.yaml",
+		"rbac/operator_role.yaml", "rbac/overrider_role.yaml", "rbac/promoter_role.yaml", "rbac/tenant_role.yaml", "rbac/window_admin_role.yaml",
+		"admission/approval_policy.yaml", "admission/rejection_policy.yaml", "admission/override_policy.yaml", "admission/promotion_policy.yaml", "admission/request_policy.yaml"} {
+		if err := apply(ctx, c, filepath.Join(controlplane.Root(), "config", file)); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // apply the manifests of a file.
@@ -176,6 +186,12 @@ var worldsNow atomic.Int64
 func newWorld(t *testing.T, edit func(*Options)) *world {
 	t.Helper()
 	c := management(t)
+	return newWorldOn(t, plane, c, edit)
+}
+
+// newWorldOn is newWorld on a control plane that was prepared.
+func newWorldOn(t *testing.T, plane *controlplane.ControlPlane, c client.Client, edit func(*Options)) *world {
+	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, c: c, clock: &steppedClock{now: time.Now()}, heard: map[view.Cluster]view.Observed{}, leads: true, lines: make(chan string, loggedActions)}
 	n := worldsNow.Add(1)
 	w.fleet, w.apps = fmt.Sprintf("fleet-%d", n), fmt.Sprintf("apps-%d", n)

@@ -38,8 +38,8 @@ func newMetrics() *metrics {
 		}),
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_dashboard_sign_ins_total",
-			Help: "Attempts to sign in to the dashboard, by result (ok, refused, limited, error); alert on many refused.",
-		}, []string{"result"}),
+			Help: "Attempts to sign in to the dashboard, by method (token, oidc) and result (ok, refused, limited, error); alert on many refused.",
+		}, []string{"method", "result"}),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "capstan_dashboard_actions_total",
 			Help: "Actions of users on the dashboard, by action (approve, reject, retry, override, suspend, resume, promote, rollback) and result (ok, refused, error).",

@@ -41,6 +41,10 @@ func (s *Server) routes() http.Handler {
 		handle("GET "+signInPath, signInPath, s.signInForm)
 		handle("POST "+signInPath, signInPath, s.signIn)
 		handle("POST /signout", "/signout", s.signOut)
+		if s.provider != nil {
+			handle("GET "+oidcPath, oidcPath, s.beginAtProvider)
+			handle("GET "+callbackPath, callbackPath, s.callback)
+		}
 		handle("GET /session", "/session", s.session)
 		for _, kind := range []string{"promotions", "pipelines"} {
 			handle("POST /"+kind+"/{namespace}/{name}/{action}", "/act", s.act(kind))
@@ -88,7 +92,9 @@ func (s *Server) bounded(h http.HandlerFunc) http.HandlerFunc {
 		defer release()
 		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 		defer cancel()
-		h(w, r.WithContext(ctx))
+		r = r.WithContext(ctx)
+		s.renew(w, r)
+		h(w, r)
 	}
 }
 
@@ -228,7 +234,11 @@ func (s *Server) unseen(w http.ResponseWriter, r *http.Request, v viewer, err er
 		if _, err := r.Cookie(s.sessions.cookieName(0)); err == nil {
 			s.sessions.end(w, session{})
 		}
-		http.Redirect(w, r, signInPath+"?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		query := url.Values{"next": {r.URL.RequestURI()}}
+		if ended := (endedError{}); errors.As(err, &ended) {
+			query.Set("ended", ended.code)
+		}
+		http.Redirect(w, r, signInPath+"?"+query.Encode(), http.StatusSeeOther)
 		return
 	}
 	w.Header().Set("Retry-After", "2")
@@ -253,7 +263,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code 
 
 // write sends a page inside the layout.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewer, page shell) {
-	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable
+	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable && !page.SignIn
 	if v.facts != nil {
 		page.Standby, page.Leaderless, page.LeaderSeen = !v.facts.Leads, v.facts.Leaderless, v.facts.LeaderSeen
 	}

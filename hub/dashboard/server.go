@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-hub/capstan/clusters"
+	"github.com/capstan-hub/capstan/hub/dashboard/openid"
 	"github.com/capstan-hub/capstan/hub/dashboard/view"
 	"github.com/capstan-hub/capstan/hub/serving"
 	"github.com/capstan-hub/capstan/internal/collectors"
@@ -75,6 +77,9 @@ type Options struct {
 	// SessionKey encrypts sessions: MinSessionKey bytes or more, the same on all replicas.
 	// When empty, the process generates a key of its own.
 	SessionKey []byte
+	// OIDC is the OpenID Connect provider at which users can sign in; nil for tokens only. It
+	// needs AuthToken.
+	OIDC *OIDC
 	// Version and Parts of the hub, for the page About.
 	Version string
 	Parts   []view.Part
@@ -116,6 +121,10 @@ type Server struct {
 	source   *source
 	board    *board
 	sessions *sealer
+	// provider at which users can sign in; nil without one. renewing joins the renewals of one
+	// session.
+	provider *openid.Provider
+	renewing singleflight.Group
 	reviewer *reviewer
 	access   *access
 	limiter  *signInLimiter
@@ -174,6 +183,9 @@ func New(o Options) (*Server, error) {
 		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}
+	if o.OIDC != nil {
+		s.provider = o.OIDC.provider(o.Clock)
+	}
 	s.handler = s.routes()
 	return s, nil
 }
@@ -190,6 +202,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	defer undo()
+	if s.provider != nil {
+		defer s.provider.Close()
+	}
 	s.stopping = ctx.Done()
 	return serving.Server{
 		Name: "dashboard", BindAddress: s.BindAddress, Handler: s, CertFile: s.CertFile, KeyFile: s.KeyFile,

@@ -33,6 +33,8 @@ const (
 	maxCookie, maxCookies = 4000, 4
 	// maxSignedOut sessions that are remembered; each takes a few dozen bytes.
 	maxSignedOut = 4096
+	// maxRenewed sessions whose renewed tokens are remembered, each with up to 30 KiB.
+	maxRenewed = 512
 
 	cookiePlain = "capstan-session-"
 	// cookieSecure has the prefix that stops other hosts from setting the cookie. Browsers
@@ -46,6 +48,8 @@ type session struct {
 	ID    string
 	Token string
 	At    int64 // when the user signed in, in seconds since 1970
+	// OIDC is set when an OpenID Connect provider issued the token.
+	OIDC *issued `json:",omitempty"`
 }
 
 // errNoSession is returned when a request has no valid session cookie.
@@ -59,6 +63,8 @@ type sealer struct {
 	clock  clock.PassiveClock
 	// ended are the sessions that signed out on this replica. It locks itself.
 	ended *lru.Cache
+	// renewals are those of this replica, of renewal by the ID of the session. It locks itself.
+	renewals *lru.Cache
 }
 
 // newSealer derives its keys from the given key; it generates a key when that is empty.
@@ -89,7 +95,7 @@ func newSealer(key []byte, secure bool, clock clock.PassiveClock) (*sealer, erro
 	if err != nil {
 		return nil, err
 	}
-	return &sealer{seal: seal, csrf: csrf, secure: secure, clock: clock, ended: lru.New(maxSignedOut)}, nil
+	return &sealer{seal: seal, csrf: csrf, secure: secure, clock: clock, ended: lru.New(maxSignedOut), renewals: lru.New(maxRenewed)}, nil
 }
 
 func (s *sealer) cookieName(i int) string {
@@ -101,19 +107,66 @@ func (s *sealer) cookieName(i int) string {
 
 // begin sets the cookies of a new session with the token.
 func (s *sealer) begin(w http.ResponseWriter, token string) error {
-	encoded, err := json.Marshal(session{ID: rand.Text(), Token: token, At: s.clock.Now().Unix()})
+	_, value, err := s.fit(session{ID: rand.Text(), Token: token, At: s.clock.Now().Unix()})
+	if err == nil {
+		s.put(w, value)
+	}
+	return err
+}
+
+// Purposes of what is sealed: a value that was sealed for one is not accepted for another.
+const (
+	sealedSession = "" // As it was before there were others.
+	sealedAttempt = "attempt"
+)
+
+// encrypt seals a value into the text of cookies.
+func (s *sealer) encrypt(purpose string, of any) (string, error) {
+	encoded, err := json.Marshal(of)
 	if err != nil {
-		return err
+		return "", fmt.Errorf("encoding a cookie: %w", err)
 	}
-	value := base64.RawURLEncoding.EncodeToString(s.seal.Seal(nil, nil, encoded, nil))
-	if len(value) > maxCookies*maxCookie {
-		return fmt.Errorf("a token of %d bytes is too long for the session cookies", len(token))
+	return base64.RawURLEncoding.EncodeToString(s.seal.Seal(nil, nil, encoded, []byte(purpose))), nil
+}
+
+// decrypt opens the text of cookies. The error is errNoSession.
+func (s *sealer) decrypt(purpose, value string, into any) error {
+	sealed, err := base64.RawURLEncoding.DecodeString(value)
+	if err != nil || len(sealed) == 0 {
+		return errNoSession
 	}
+	opened, err := s.seal.Open(nil, nil, sealed, []byte(purpose))
+	if err != nil || json.Unmarshal(opened, into) != nil {
+		return errNoSession // Encrypted with another key, or changed.
+	}
+	return nil
+}
+
+// fit seals a session so that it fits into the cookies: without its refresh token when there is
+// no room for that.
+func (s *sealer) fit(of session) (session, string, error) {
+	value, err := s.encrypt(sealedSession, of)
+	if err == nil && len(value) > maxCookies*maxCookie && of.OIDC != nil && of.OIDC.Refresh != "" {
+		without := *of.OIDC
+		without.Refresh = ""
+		of.OIDC = &without
+		value, err = s.encrypt(sealedSession, of)
+	}
+	if err == nil && len(value) > maxCookies*maxCookie {
+		err = fmt.Errorf("%w: it has %d bytes", errTooLong, len(of.Token))
+	}
+	return of, value, err
+}
+
+// errTooLong is returned for a token that does not fit into the cookies.
+var errTooLong = errors.New("the token is too long for the session cookies")
+
+// put sets the cookies to a sealed session.
+func (s *sealer) put(w http.ResponseWriter, value string) {
 	for i := range maxCookies {
 		part := value[min(len(value), i*maxCookie):min(len(value), (i+1)*maxCookie)]
 		s.set(w, i, part)
 	}
-	return nil
 }
 
 // end deletes the session's cookies; this replica does not accept the session any more.
@@ -134,8 +187,8 @@ func (s *sealer) set(w http.ResponseWriter, i int, value string) {
 	http.SetCookie(w, cookie)
 }
 
-// read returns the session of a request; errNoSession when it has none.
-func (s *sealer) read(r *http.Request) (session, error) {
+// open returns the session in the cookies of a request; errNoSession when there is none.
+func (s *sealer) open(r *http.Request) (session, error) {
 	var value strings.Builder
 	for i := range maxCookies {
 		cookie, err := r.Cookie(s.cookieName(i))
@@ -144,20 +197,25 @@ func (s *sealer) read(r *http.Request) (session, error) {
 		}
 		value.WriteString(cookie.Value)
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(value.String())
-	if err != nil || len(sealed) == 0 {
-		return session{}, errNoSession
-	}
-	opened, err := s.seal.Open(nil, nil, sealed, nil)
-	if err != nil {
-		return session{}, errNoSession // Encrypted with another key, or changed.
-	}
 	var of session
-	if err := json.Unmarshal(opened, &of); err != nil {
-		return session{}, errNoSession
+	if err := s.decrypt(sealedSession, value.String(), &of); err != nil {
+		return session{}, err
 	}
 	if _, ended := s.ended.Get(of.ID); ended || s.clock.Since(time.Unix(of.At, 0)) > sessionLife {
 		return session{}, errNoSession
+	}
+	return of, nil
+}
+
+// read returns the session of a request, with its newest token; errNoSession when it has none.
+func (s *sealer) read(r *http.Request) (session, error) {
+	of, err := s.open(r)
+	if err != nil {
+		return session{}, err
+	}
+	of = s.newest(of)
+	if of.OIDC != nil && s.clock.Now().Unix() >= of.OIDC.Until {
+		return session{}, s.endOf(of)
 	}
 	return of, nil
 }

@@ -18,16 +18,39 @@ func local(next string) string {
 }
 
 func (s *Server) signInForm(w http.ResponseWriter, r *http.Request) {
-	s.askForToken(w, r, http.StatusOK, local(r.URL.Query().Get("next")), "")
+	s.askForToken(w, r, http.StatusOK, local(r.URL.Query().Get("next")), endTexts[r.URL.Query().Get("ended")])
+}
+
+// Methods to sign in, for logs and metrics.
+const (
+	methodToken = "token"
+	methodOIDC  = "oidc"
+)
+
+// signInData is the data of the sign-in page.
+type signInData struct {
+	// Next is the page after the sign-in; Refused says why the last attempt was refused, or why
+	// the session ended.
+	Next, Refused string
+	// Provider is the host of the OpenID Connect provider, and ProviderLink begins a sign-in
+	// there; empty without one.
+	Provider, ProviderLink string
 }
 
 // askForToken shows the form, and why the last attempt was refused.
 func (s *Server) askForToken(w http.ResponseWriter, r *http.Request, code int, next, refused string) {
-	main, err := s.renderer.execute("signin", map[string]string{"Next": next, "Refused": refused})
+	data := signInData{Next: next, Refused: refused}
+	if s.provider != nil {
+		data.Provider, data.ProviderLink = s.provider.Host(), s.OIDC.address(oidcPath)+"?"+url.Values{"next": {next}}.Encode()
+	}
+	main, err := s.renderer.execute("signin", data)
 	if err != nil {
 		s.Logger.Error(err, "showing the sign-in form")
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
+	}
+	if refused != "" {
+		next = "" // The page stays, also when there is a session.
 	}
 	s.write(w, r, code, viewer{}, shell{Title: "Sign in", SignIn: true, Next: next, Main: template.HTML(main)}) // It was made by the templates here.
 }
@@ -35,7 +58,7 @@ func (s *Server) askForToken(w http.ResponseWriter, r *http.Request, code int, n
 // signIn begins a session when the API server accepts the token.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	if !s.limiter.allow(r.RemoteAddr, s.Clock.Now()) {
-		s.metrics.signIns.WithLabelValues("limited").Inc()
+		s.metrics.signIns.WithLabelValues(methodToken, "limited").Inc()
 		w.Header().Set("Retry-After", "6")
 		s.askForToken(w, r, http.StatusTooManyRequests, "/", "Too many sign-in attempts. Wait a moment and try again.")
 		return
@@ -46,14 +69,14 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	next, token := local(r.PostForm.Get("next")), strings.TrimSpace(r.PostForm.Get("token"))
 	if token == "" || len(token) > MaxToken {
-		s.metrics.signIns.WithLabelValues("refused").Inc()
+		s.metrics.signIns.WithLabelValues(methodToken, "refused").Inc()
 		s.askForToken(w, r, http.StatusUnprocessableEntity, next, "The token is empty or too long.")
 		return
 	}
 	user, err := s.reviewer.review(r.Context(), token)
 	switch {
 	case mustSignIn(err):
-		s.metrics.signIns.WithLabelValues("refused").Inc()
+		s.metrics.signIns.WithLabelValues(methodToken, "refused").Inc()
 		s.Logger.V(1).Info("sign-in refused", "client", r.RemoteAddr)
 		s.askForToken(w, r, http.StatusUnauthorized, next, "The token was rejected: mistyped, expired, revoked or from another cluster.")
 		return
@@ -63,25 +86,28 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		s.metrics.signIns.WithLabelValues("error").Inc()
+		s.metrics.signIns.WithLabelValues(methodToken, "error").Inc()
 		s.Logger.Error(err, "signing in")
 		s.askForToken(w, r, http.StatusServiceUnavailable, next, "The API server could not check the token; the hub's log has the reason. Try again.")
 		return
 	}
-	s.metrics.signIns.WithLabelValues("ok").Inc()
-	s.Logger.Info("signed in", "user", user.Username, "client", r.RemoteAddr)
+	s.metrics.signIns.WithLabelValues(methodToken, "ok").Inc()
+	s.Logger.Info("signed in", "user", user.Username, "method", methodToken, "client", r.RemoteAddr)
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
-// signOut ends the session.
+// signOut ends the session, and that at the provider.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
-	of, err := s.sessions.read(r)
+	of, err := s.sessions.open(r)
 	if err == nil && !s.sessions.genuine(of, r.PostFormValue("csrf")) {
 		http.Error(w, "the form belongs to another session: go back, reload the page and try again", http.StatusForbidden)
 		return
 	}
+	of = s.sessions.newest(of)
 	s.sessions.end(w, of)
-	http.Redirect(w, r, signInPath, http.StatusSeeOther)
+	if of.OIDC == nil || s.provider == nil || !s.signOutAtProvider(w, r, of) {
+		http.Redirect(w, r, signInPath, http.StatusSeeOther)
+	}
 }
 
 // session reports whether the request has a session. The sign-in page calls it, because

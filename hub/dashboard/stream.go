@@ -214,6 +214,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		count(http.StatusServiceUnavailable)
 		return
 	}
+	s.renewBefore(w, r)
 	f, code := s.startFollowing(r, done)
 	count(code)
 	switch code {
@@ -263,6 +264,10 @@ func (s *Server) follow(r *http.Request, v viewer, t *topic, out *eventWriter) {
 			switch now, err := s.recheck(r); {
 			case mustSignIn(err):
 				out.event("", "signedout", "{}")
+				return
+			case err == nil && s.due(now.session):
+				// The browser reconnects: the answer to that request can set the renewed cookie.
+				out.event("", "renew", "{}")
 				return
 			case err == nil && now.scope.Key() != v.scope.Key():
 				s.metrics.resyncs.Inc()

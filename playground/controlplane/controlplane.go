@@ -48,6 +48,28 @@ type Options struct {
 	// EtcdData is the directory of etcd's data, which Stop keeps; a temporary one when empty. A
 	// control plane that starts with a copy of the directory of a stopped one has its objects.
 	EtcdData string
+	// OIDC makes the API server accept the ID tokens of an OpenID Connect provider; nil for none.
+	OIDC *OIDC
+}
+
+// OIDC is what an API server knows of an OpenID Connect provider.
+type OIDC struct {
+	// Issuer of the ID tokens, and ClientID, their audience.
+	Issuer, ClientID string
+	// CAFile has the certificate of the provider's authority.
+	CAFile string
+	// UserClaim and GroupsClaim are the claims with the name and the groups of the user.
+	// GroupsPrefix is put before each group.
+	UserClaim, GroupsClaim, GroupsPrefix string
+}
+
+func (o OIDC) configure(arguments *envtest.Arguments) {
+	arguments.Append("oidc-issuer-url", o.Issuer)
+	arguments.Append("oidc-client-id", o.ClientID)
+	arguments.Append("oidc-ca-file", o.CAFile)
+	arguments.Append("oidc-username-claim", o.UserClaim)
+	arguments.Append("oidc-groups-claim", o.GroupsClaim)
+	arguments.Append("oidc-groups-prefix", o.GroupsPrefix)
 }
 
 // ControlPlane is a running kube-apiserver with its etcd.
@@ -86,6 +108,9 @@ func Start(o Options) (*ControlPlane, error) {
 		if err := audit(env.ControlPlane.GetAPIServer().Configure(), o.AuditLog); err != nil {
 			return nil, err
 		}
+	}
+	if o.OIDC != nil {
+		o.OIDC.configure(env.ControlPlane.GetAPIServer().Configure())
 	}
 	config, err := env.Start()
 	if err != nil {

@@ -76,7 +76,7 @@ func (p *Provider) changed(body []byte, change func(map[string]any)) ([]byte, er
 
 // Sign returns a token with claims, signed with the key of the provider.
 func (p *Provider) Sign(claims map[string]any) (string, error) {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: p.key, KeyID: signingKey{}.ID()}}, nil)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: p.key, KeyID: signingKey{}.ID()}}, nil)
 	if err != nil {
 		return "", fmt.Errorf("signing a token: %w", err)
 	}

@@ -69,7 +69,13 @@ type Provider struct {
 
 	// mu guards the field that follows.
 	mu            sync.Mutex
-	lockedRunning *http.Server
+	lockedRunning *running
+}
+
+// running is a server that runs; ended is closed when its listener is closed.
+type running struct {
+	server *http.Server
+	ended  chan struct{}
 }
 
 // Start starts a provider. It writes the certificate of its authority into folder.
@@ -114,29 +120,35 @@ func (p *Provider) Serve() error {
 	if err != nil {
 		return fmt.Errorf("serving the provider: %w", err)
 	}
-	server := &http.Server{Handler: p.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(discard, slog.LevelError)}
+	r := &running{&http.Server{Handler: p.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(discard, slog.LevelError)}, make(chan struct{})}
 	p.mu.Lock()
-	p.lockedRunning = server
+	p.lockedRunning = r
 	p.mu.Unlock()
 	// It ends when Stop closes the server.
-	go func() { _ = server.Serve(tls.NewListener(listener, p.tls)) }()
+	go func() {
+		defer close(r.ended)
+		_ = r.server.Serve(tls.NewListener(listener, p.tls))
+	}()
 	return nil
 }
 
 // Stop ends the server. Connections are refused until Serve.
 func (p *Provider) Stop() error {
 	p.mu.Lock()
-	server := p.lockedRunning
+	r := p.lockedRunning
 	p.lockedRunning = nil
 	p.mu.Unlock()
-	if server == nil {
+	if r == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		return server.Close()
-	} else if err != nil {
+	err := r.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = r.server.Close()
+	}
+	<-r.ended
+	if err != nil {
 		return fmt.Errorf("stopping the provider: %w", err)
 	}
 	return nil

@@ -2,9 +2,8 @@ package openid
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -17,8 +16,13 @@ import (
 	"github.com/zitadel/oidc/v3/pkg/op"
 )
 
-// defaultLifetime of ID tokens and access tokens.
-const defaultLifetime = 10 * time.Minute
+const (
+	// defaultLifetime of ID tokens and access tokens.
+	defaultLifetime = 10 * time.Minute
+	// keyBits of the signing key, for RS256: the only algorithm that an API server accepts by
+	// default.
+	keyBits = 2048
+)
 
 // User is a person who can log in. The subject is the name.
 type User struct {
@@ -28,14 +32,15 @@ type User struct {
 
 // Client is a program that users sign in to. A client without secret is public.
 type Client struct {
-	ID, Secret, RedirectURL, SignedOutURL string
+	ID, Secret                  string
+	RedirectURLs, SignedOutURLs []string
 }
 
 // storage implements op.Storage. The methods of the embedded nil interface are those of grants
 // that the provider does not offer.
 type storage struct {
 	op.Storage
-	key *ecdsa.PrivateKey
+	key *rsa.PrivateKey
 
 	// mu guards the fields that follow.
 	mu             sync.Mutex
@@ -59,7 +64,7 @@ type Counts struct {
 }
 
 func newStorage() (*storage, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := rsa.GenerateKey(rand.Reader, keyBits)
 	if err != nil {
 		return nil, fmt.Errorf("making the signing key: %w", err)
 	}
@@ -76,10 +81,13 @@ func (s *storage) AddUser(u User) {
 	s.lockedUsers[u.Name] = u
 }
 
-// AddClient adds or replaces a client.
+// AddClient adds a client, or addresses to one that exists.
 func (s *storage) AddClient(c Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	known := s.lockedClients[c.ID]
+	c.RedirectURLs = slices.Concat(known.RedirectURLs, c.RedirectURLs)
+	c.SignedOutURLs = slices.Concat(known.SignedOutURLs, c.SignedOutURLs)
 	s.lockedClients[c.ID] = c
 }
 
@@ -348,8 +356,8 @@ func (*storage) Health(context.Context) error { return nil }
 type signingKey struct{ key any }
 
 func (signingKey) ID() string                                  { return "1" }
-func (signingKey) Algorithm() jose.SignatureAlgorithm          { return jose.ES256 }
-func (signingKey) SignatureAlgorithm() jose.SignatureAlgorithm { return jose.ES256 }
+func (signingKey) Algorithm() jose.SignatureAlgorithm          { return jose.RS256 }
+func (signingKey) SignatureAlgorithm() jose.SignatureAlgorithm { return jose.RS256 }
 func (signingKey) Use() string                                 { return "sig" }
 func (k signingKey) Key() any                                  { return k.key }
 
@@ -358,7 +366,7 @@ func (s *storage) SigningKey(context.Context) (op.SigningKey, error) { return si
 
 // SignatureAlgorithms implements op.Storage.
 func (*storage) SignatureAlgorithms(context.Context) ([]jose.SignatureAlgorithm, error) {
-	return []jose.SignatureAlgorithm{jose.ES256}, nil
+	return []jose.SignatureAlgorithm{jose.RS256}, nil
 }
 
 // KeySet implements op.Storage.
@@ -373,8 +381,8 @@ type client struct {
 }
 
 func (c client) GetID() string                                              { return c.ID }
-func (c client) RedirectURIs() []string                                     { return []string{c.RedirectURL} }
-func (c client) PostLogoutRedirectURIs() []string                           { return []string{c.SignedOutURL} }
+func (c client) RedirectURIs() []string                                     { return c.Client.RedirectURLs }
+func (c client) PostLogoutRedirectURIs() []string                           { return c.SignedOutURLs }
 func (client) ApplicationType() op.ApplicationType                          { return op.ApplicationTypeNative }
 func (client) ResponseTypes() []oidc.ResponseType                           { return []oidc.ResponseType{oidc.ResponseTypeCode} }
 func (client) LoginURL(id string) string                                    { return loginURL(id) }

@@ -229,6 +229,7 @@ func TestLint(t *testing.T) {
 func TestValues(t *testing.T) {
 	t.Parallel()
 	const served = "dashboard.tlsSecret=tls,dashboard.sessionKeySecret=key"
+	const provider = "dashboard.url=https://capstan.example.org,dashboard.oidc.issuerURL=https://id.example.org,dashboard.oidc.clientID=capstan"
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for set, want := range map[string]string{
 		"image.repository=registry.example.org/capstan": `image: "registry.example.org/capstan:devel"`,
@@ -255,6 +256,10 @@ func TestValues(t *testing.T) {
 		"eventingController.enabled=true":                                   "name: eventing-controller\n  namespace: " + hubNamespace,
 		served:                                                              "            - --dashboard-bind-address=:8090\n",
 		served + ",networkPolicy.enabled=true":                              "capstan.dev/dashboard: allow",
+		provider:                                                            `            - "--dashboard-url=https://capstan.example.org"` + "\n" + `            - "--dashboard-oidc-issuer-url=https://id.example.org"` + "\n" + `            - "--dashboard-oidc-client-id=capstan"` + "\n            - --clone-dir",
+		provider + ",dashboard.oidc.clientSecret=oidc":                      "- name: dashboard-oidc\n          secret:\n            secretName: oidc\n",
+		provider + ",dashboard.oidc.caConfigMap=ca":                         "- name: dashboard-oidc-ca\n          configMap:\n            name: ca\n",
+		provider + ",dashboard.oidc.scopes={email,groups}":                  `            - "--dashboard-oidc-scopes=email,groups"`,
 		"eventingController.enabled=true,eventingController.namespace=kyma-system,eventingController.clusterDomain=example.org": "externalName: capstan-hub-api." + hubNamespace + ".svc.example.org",
 	} {
 		t.Run(set, func(t *testing.T) {
@@ -279,20 +284,23 @@ func TestValues(t *testing.T) {
 		})
 	}
 	for set, complaint := range map[string]string{
-		"replicas=0":                               "minimum",
-		"replica=3":                                "additional properties 'replica' not allowed",
-		"image.digest=latest":                      "does not match pattern",
-		"clusterNamespaces={Team A}":               "does not match pattern",
-		"extraArgs[0]=leader-elect":                "does not match pattern",
-		"goMemoryLimit=900Mi":                      "does not match pattern",
-		"image.pullPolicy=Sometimes":               "value must be one of",
-		"networkPolicy.enabled=maybe":              "want boolean",
-		"monitoring.prometheus=true":               "additional properties 'prometheus' not allowed",
-		"serviceAccount.annotations=x":             "want object",
-		"webhook.enable=false":                     "additional properties 'enable' not allowed",
-		"dashboard.tlsSecret=tls":                  "dashboard.tlsSecret needs dashboard.sessionKeySecret",
-		"dashboard.tlsSecret=T L S":                "does not match pattern",
-		"eventingController.namespace=Kyma System": "does not match pattern",
+		"replicas=0":                        "minimum",
+		"replica=3":                         "additional properties 'replica' not allowed",
+		"image.digest=latest":               "does not match pattern",
+		"clusterNamespaces={Team A}":        "does not match pattern",
+		"extraArgs[0]=leader-elect":         "does not match pattern",
+		"goMemoryLimit=900Mi":               "does not match pattern",
+		"image.pullPolicy=Sometimes":        "value must be one of",
+		"networkPolicy.enabled=maybe":       "want boolean",
+		"monitoring.prometheus=true":        "additional properties 'prometheus' not allowed",
+		"serviceAccount.annotations=x":      "want object",
+		"webhook.enable=false":              "additional properties 'enable' not allowed",
+		"dashboard.tlsSecret=tls":           "dashboard.tlsSecret needs dashboard.sessionKeySecret",
+		"dashboard.tlsSecret=T L S":         "does not match pattern",
+		"dashboard.url=capstan.example.org": "does not match pattern",
+		"dashboard.oidc.issuerURL=https://id.example.org,dashboard.url=https://capstan.example.org": "needs dashboard.oidc.clientID",
+		"dashboard.oidc.issuerURL=https://id.example.org,dashboard.oidc.clientID=capstan":           "needs dashboard.url",
+		"eventingController.namespace=Kyma System":                                                  "does not match pattern",
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()

@@ -72,7 +72,7 @@ func defaultSettings() *settings {
 			MetricsBindAddress:   ":8080",
 			HealthAddress:        ":9440",
 			Hook:                 hub.Hook{BindAddress: ":8082", RateLimit: approval.DefaultRateLimit},
-			Dashboard:            hub.Dashboard{BindAddress: dashboardAddress, Auth: dashboard.AuthToken, Version: version()},
+			Dashboard:            hub.Dashboard{BindAddress: dashboardAddress, Auth: dashboard.AuthToken, Version: version(), OIDC: hub.DashboardOIDC{Scopes: oidcScopes()}},
 			Diagnostics:          hub.Diagnostics{BindAddress: addressOff, Version: version()},
 			LeaderElectionLease:  hub.DefaultLease,
 			StallAfter:           promotion.DefaultStallAfter,
@@ -138,6 +138,12 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.StringVar(&o.Dashboard.CertFile, "dashboard-tls-cert-file", "", "PEM file with the certificate chain that serves the dashboard over TLS; reloaded when it changes; when empty, it is served over plain HTTP")
 	f.StringVar(&o.Dashboard.KeyFile, "dashboard-tls-key-file", "", "PEM file with the key of that certificate")
 	f.StringVar(&o.Dashboard.SessionKeyFile, "dashboard-session-key-file", "", "file with at least 32 random bytes that encrypt sessions, the same on all replicas, read at the start; when empty, a session is valid only on the replica that created it, until that replica ends")
+	f.StringVar(&o.Dashboard.URL, "dashboard-url", "", "address at which browsers open the dashboard, such as https://capstan.example.org; users who sign in with OpenID Connect are sent back to it; required with --dashboard-oidc-issuer-url")
+	f.StringVar(&o.Dashboard.OIDC.IssuerURL, "dashboard-oidc-issuer-url", "", "issuer of an OpenID Connect provider at which users can sign in to the dashboard, such as https://id.example.org, besides tokens; the API server of the management cluster must accept its ID tokens (--oidc-issuer-url of kube-apiserver); when empty, users sign in with tokens only")
+	f.StringVar(&o.Dashboard.OIDC.ClientID, "dashboard-oidc-client-id", "", "name of the dashboard at the OpenID Connect provider, the audience of the ID tokens; its redirect URI there is that of --dashboard-url with the path /signin/oidc/callback")
+	f.StringVar(&o.Dashboard.OIDC.ClientSecretFile, "dashboard-oidc-client-secret-file", "", "file with the secret of that client, read at the start; when empty, the client is public; PKCE is used in either case")
+	f.StringSliceVar(&o.Dashboard.OIDC.Scopes, "dashboard-oidc-scopes", o.Dashboard.OIDC.Scopes, "scopes to request besides openid, comma-separated; add the scope that makes your provider send groups, such as groups; offline_access, for sessions that are longer than an ID token, is not requested from a provider that does not list it")
+	f.StringVar(&o.Dashboard.OIDC.CAFile, "dashboard-oidc-ca-file", "", "PEM file with the only certificate authorities to trust for the OpenID Connect provider, read at the start; when empty, those of the system")
 	f.IntVar(&o.ClusterDials, "cluster-dials", o.ClusterDials, "maximum number of connections to clusters that are made at the same time; clusters that failed before get at most a quarter of them; 0 for 32 for each CPU")
 	f.IntVar(&o.ClusterLists, "cluster-lists", o.ClusterLists, "maximum number of initial lists of clusters that are read at the same time, which bounds the memory and CPU of a start; 0 for 8 for each CPU")
 	f.StringVar(&o.EventsAddress, "events-addr", o.EventsAddress, "URL to which the hub posts Flux events, such as http://notification-controller.flux-system/; when empty, the hub creates only Kubernetes Events")
@@ -202,6 +208,7 @@ func (s *settings) options() (hub.Options, error) {
 			refuse("dashboard-bind-address", "%v", err)
 		}
 	}
+	checkOIDC(o.Dashboard, refuse)
 	if a := o.Diagnostics.BindAddress; a != addressOff && checkAddress(a) == nil {
 		if err := diagnostics.CheckExposure(a); err != nil {
 			refuse("diagnostics-address", "%v", err)

@@ -56,6 +56,7 @@ func TestFlagsReachTheHub(t *testing.T) {
 		"--promotion-hook-bind-address=127.0.0.1:8082", "--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-key-file=tls.key",
 		"--promotion-hook-rate-limit=100", "--legacy-signatures",
 		"--dashboard-bind-address=:8443", "--dashboard-auth=token", "--dashboard-tls-cert-file=d.crt", "--dashboard-tls-key-file=d.key", "--dashboard-session-key-file=session.key",
+		"--dashboard-url=https://capstan.example.org", "--dashboard-oidc-issuer-url=https://id.example.org/a", "--dashboard-oidc-client-id=capstan", "--dashboard-oidc-client-secret-file=secret", "--dashboard-oidc-scopes=email,groups", "--dashboard-oidc-ca-file=ca.crt",
 		"--app-kinds=HelmRelease.helm.toolkit.fluxcd.io,Rollout.argoproj.io",
 		"--no-cross-namespace-refs", "--stall-after=1h", "--pull-request-deadline=5m", "--promotion-retention=24h", "--promotion-keep=0", "--allow-loopback-clusters", "--clone-dir=/clones", "--allow-loopback-git", "--require-secret-hosts").options()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -66,7 +67,8 @@ func TestFlagsReachTheHub(t *testing.T) {
 	g.Expect(o.MetricsBindAddress).To(Equal("0"))
 	g.Expect(o.HealthAddress).To(Equal("[::1]:9440"))
 	g.Expect(o.Hook).To(Equal(hub.Hook{BindAddress: "127.0.0.1:8082", CertFile: "tls.crt", KeyFile: "tls.key", LegacySignatures: true, RateLimit: 100}))
-	g.Expect(o.Dashboard).To(Equal(hub.Dashboard{BindAddress: ":8443", Auth: dashboard.AuthToken, CertFile: "d.crt", KeyFile: "d.key", SessionKeyFile: "session.key", Version: version()}))
+	g.Expect(o.Dashboard).To(Equal(hub.Dashboard{BindAddress: ":8443", Auth: dashboard.AuthToken, CertFile: "d.crt", KeyFile: "d.key", SessionKeyFile: "session.key", Version: version(), URL: "https://capstan.example.org",
+		OIDC: hub.DashboardOIDC{IssuerURL: "https://id.example.org/a", ClientID: "capstan", ClientSecretFile: "secret", Scopes: []string{"email", "groups"}, CAFile: "ca.crt"}}))
 	g.Expect(o.EventsAddress).To(Equal("http://nc.flux-system/"))
 	g.Expect(o.AppKinds).To(ContainElement(schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}))
 	g.Expect(o.NoCrossNamespaceRefs).To(BeTrue())
@@ -99,6 +101,16 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--dashboard-bind-address=:8090", "would be sent to it unencrypted: serve it on 127.0.0.1 or over TLS"},
 		{"--dashboard-bind-address=[::]:8090 --dashboard-auth=none", "sign-in is disabled"},
 		{"--dashboard-auth=oidc", `--dashboard-auth: "oidc" is not token or none`},
+		{"--dashboard-url=capstan.example.org", `--dashboard-url: "capstan.example.org" is not an https:// URL`},
+		{"--dashboard-url=http://capstan.example.org", "--dashboard-url: \"http://capstan.example.org\" is not encrypted: use https://"},
+		{"--dashboard-url=https://example.org/capstan", "has a path: the dashboard is served at the root of its host"},
+		{"--dashboard-oidc-issuer-url=https://id.example.org --dashboard-url=https://a.example.org", "--dashboard-oidc-client-id: it is required with --dashboard-oidc-issuer-url"},
+		{"--dashboard-oidc-issuer-url=https://id.example.org --dashboard-oidc-client-id=a", "--dashboard-url: it is required with --dashboard-oidc-issuer-url"},
+		{"--dashboard-oidc-issuer-url=http://id.example.org", "--dashboard-oidc-issuer-url: \"http://id.example.org\" is not encrypted"},
+		{"--dashboard-oidc-issuer-url=https://id.example.org --dashboard-auth=none", "--dashboard-oidc-issuer-url: sign-in is disabled by --dashboard-auth=none"},
+		{"--dashboard-oidc-issuer-url=https://id.example.org --dashboard-oidc-scopes=email\\groups", "is not a scope: separate scopes by commas"},
+		{"--dashboard-oidc-client-id=a", "--dashboard-oidc-client-id: it has no effect without an issuer: set --dashboard-oidc-issuer-url, too"},
+		{"--dashboard-oidc-ca-file=a", "--dashboard-oidc-ca-file: it has no effect without an issuer"},
 		{"--dashboard-tls-cert-file=d.crt", "--dashboard-tls-cert-file: a certificate needs its key"},
 		{"--promotion-hook-bind-address=8082", `--promotion-hook-bind-address: "8082" is neither host:port`},
 		{"--promotion-hook-tls-cert-file=tls.crt", "--promotion-hook-tls-cert-file: a certificate needs its key"},

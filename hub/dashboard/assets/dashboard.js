@@ -225,6 +225,7 @@
     stream.addEventListener("beat", received);
     stream.addEventListener("patch", (e) => { received(); version = e.lastEventId; apply(JSON.parse(e.data)); });
     stream.addEventListener("resync", refetch);
+    stream.addEventListener("renew", () => { close(); open(); }); // The session gets a new token.
     stream.addEventListener("signedout", () => { close(); location.reload(); });
     stream.onerror = () => {
       if (stream && stream.readyState === EventSource.CLOSED) { close(); poll(); } else lost();

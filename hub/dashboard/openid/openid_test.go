@@ -40,7 +40,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { g.Expect(idp.Stop()).To(Succeed()) })
 	idp.AddUser(provider.User{Name: "ada", Email: "ada@example.org", Groups: []string{"ops"}})
 	idp.AddUser(provider.User{Name: "bob"})
-	idp.AddClient(provider.Client{ID: "capstan", RedirectURL: redirect, SignedOutURL: "http://127.0.0.1:1/signin"})
+	idp.AddClient(provider.Client{ID: "capstan", RedirectURLs: []string{redirect}, SignedOutURLs: []string{"http://127.0.0.1:1/signin"}})
 	return &world{WithT: g, t: t, idp: idp, config: openid.Config{
 		Issuer: idp.Issuer, ClientID: "capstan", Scopes: []string{"profile", "email", "offline_access"}, RedirectURL: redirect,
 		SignedOutURL: "http://127.0.0.1:1/signin", Roots: idp.CA, Clock: clock.RealClock{},
@@ -135,7 +135,7 @@ func TestClientWithSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const secret = "se:cr%et +"
-	w.idp.AddClient(provider.Client{ID: "capstan", Secret: secret, RedirectURL: redirect})
+	w.idp.AddClient(provider.Client{ID: "capstan", Secret: secret})
 	w.config.ClientSecret = secret
 	p := w.client()
 	got, err := w.signIn(p, "ada")
