@@ -22,8 +22,11 @@ const (
 	maxReviewed = 1024
 )
 
+// tokenRejected is the text of errNotAuthenticated, for users.
+const tokenRejected = "token was rejected: mistyped, expired, revoked or from another cluster"
+
 // errNotAuthenticated is returned for a token that the API server does not accept.
-var errNotAuthenticated = errors.New("the API server rejected the token")
+var errNotAuthenticated = errors.New("the " + tokenRejected)
 
 // reviewer returns the users of tokens, by TokenReviews, and caches them.
 type reviewer struct {

@@ -78,7 +78,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	case mustSignIn(err):
 		s.metrics.signIns.WithLabelValues(methodToken, "refused").Inc()
 		s.Logger.V(1).Info("sign-in refused", "client", r.RemoteAddr)
-		s.askForToken(w, r, http.StatusUnauthorized, next, "The token was rejected: mistyped, expired, revoked or from another cluster.")
+		s.askForToken(w, r, http.StatusUnauthorized, next, "The "+tokenRejected+".")
 		return
 	case err == nil:
 		if err = s.access.forget(user); err == nil {
