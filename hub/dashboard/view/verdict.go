@@ -35,10 +35,10 @@ func (f *Facts) decided(p *pipelinesv1.Pipeline, cells []Cell, history []capstan
 		switch {
 		case verdict.Reason == decision.Held:
 			cells[i].Held = &Held{Mark: heldMark, Source: source}
+		case cells[i].Move != nil && (verdict.Reason == decision.AlreadyDecided || cells[i].underWay() && revision.Same(cells[i].Move.Revision, cells[i].Newer)):
+			// The promotion says what it waits for, or why it ended.
 		case verdict.Create && revision.Same(verdict.Revision, cells[i].Newer):
 			cells[i].Due, cells[i].Next = true, "is ready to promote"
-		case verdict.Reason == decision.AlreadyDecided && cells[i].Move != nil:
-			// The promotion says what it waits for, or why it ended.
 		default:
 			if why := because(verdict.Reason, source, env.Name); why != "" {
 				cells[i].Next = "is not promoted: " + why
