@@ -154,13 +154,13 @@ func (s *Server) caller(ctx context.Context, r *http.Request) (viewer, error) {
 	}
 	// A token that was accepted in the last minute costs nothing; any other one is reviewed by the API server.
 	if !s.reviewer.accepted(token) && !s.limiter.allow(r.RemoteAddr, s.Clock.Now()) {
-		s.metrics.signIns.WithLabelValues("limited").Inc()
+		s.metrics.signIns.WithLabelValues(methodToken, "limited").Inc()
 		return v, errLimited
 	}
 	var err error
 	if v.user, err = s.reviewer.review(ctx, token); err != nil {
 		if mustSignIn(err) {
-			s.metrics.signIns.WithLabelValues("refused").Inc()
+			s.metrics.signIns.WithLabelValues(methodToken, "refused").Inc()
 			s.Logger.V(1).Info("token of a request refused", "client", r.RemoteAddr)
 		}
 		return v, err

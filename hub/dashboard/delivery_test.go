@@ -76,5 +76,5 @@ func TestDeliveryPageIsRendered(t *testing.T) {
 	g.Expect(regexp.MustCompile(`<tr id="delivery/`).FindAllString(html, -1)).To(HaveLen(100))
 	g.Expect(page("sort=lead&page=2")).To(And(ContainSubstring(`aria-sort="descending"><a href="/delivery?sort=lead">Lead time</a>`), ContainSubstring("101 to 200 of 200 rows")))
 	g.Expect(page("tab=namespaces&q=team-1")).To(And(ContainSubstring("Show Pipelines"), ContainSubstring(`<a href="/delivery?namespace=team-1">team-1</a>`), Not(ContainSubstring("team-2<"))))
-	g.Expect(page("q=absent")).To(ContainSubstring("No entry matches the filter."))
+	g.Expect(page("q=absent")).To(ContainSubstring("No entries match."))
 }

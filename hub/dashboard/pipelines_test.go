@@ -219,7 +219,7 @@ func TestPicturesHaveTexts(t *testing.T) {
 		}
 	}
 	for _, link := range all {
-		if to, found := strings.CutPrefix(attribute(link, "href"), "#"); found && link.Data == "a" {
+		if to, found := strings.CutPrefix(attribute(link, "href"), "#"); found && link.Data == "a" { // The layout has the symbols that "use" names.
 			g.Expect(slices.ContainsFunc(all, func(n *html.Node) bool { return attribute(n, "id") == to })).To(BeTrue(), "the target of %s", to)
 		}
 	}

@@ -153,7 +153,7 @@ func TestStreamTurnsStale(t *testing.T) {
 	w.Eventually(events, patience).Should(Receive(&e))
 	row := e.change(w.WithT).HTML["pipeline/"+w.apps+"/shop"]
 	w.Expect(row).To(And(ContainSubstring("Stale"), ContainSubstring("1.0.0"), Not(ContainSubstring("good"))))
-	w.Expect(b.get("/").Body).To(And(ContainSubstring(`class="card stale"`), Not(ContainSubstring(`class="mark good"`))))
+	w.Expect(b.get("/clusters/Cluster/"+w.fleet+"/dev").Body).To(And(ContainSubstring(`class="card stale`), Not(ContainSubstring(`class="mark good"`))))
 }
 
 // An entry is rendered once for all viewers.
@@ -299,13 +299,13 @@ func TestStandby(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.cluster("dev")
-	b := w.browser()
+	b, dev := w.browser(), "/clusters/Cluster/"+w.fleet+"/dev"
 	const banner = "Standby replica: data as last written by the leader."
-	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
-	events, _ := b.listen("/", b.get("/").version(), nil)
+	w.Eventually(func() string { return b.get(dev).Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
+	events, _ := b.listen(dev, b.get(dev).version(), nil)
 	w.lead(false)
 	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
-	w.Expect(b.get("/").Body).To(And(ContainSubstring(banner), ContainSubstring("not known to this replica"), ContainSubstring("Ready")))
+	w.Expect(b.get(dev).Body).To(And(ContainSubstring(banner), ContainSubstring("not known to this replica"), ContainSubstring("Ready")))
 }
 
 // While no replica leads, a standby shows nothing as Ready, and when the leader was last seen.
@@ -324,7 +324,7 @@ func TestStandbyWithoutALeader(t *testing.T) {
 		w.clock.step(by)
 		w.server.source.readLease(t.Context())
 		w.clock.step(factsFor)
-		return b.get("/").Body
+		return b.get("/clusters").Body
 	}
 	const gone = "No replica leads at present"
 	ready := MatchRegexp(`<span class="word">Ready</span>`)
@@ -336,7 +336,7 @@ func TestStandbyWithoutALeader(t *testing.T) {
 		w.Expect(at(20 * time.Second)).To(And(ready, Not(ContainSubstring(gone))))
 	}
 	seen := w.clock.Now()
-	events, _ := b.listen("/", b.get("/").version(), nil)
+	events, _ := b.listen("/clusters", b.get("/clusters").version(), nil)
 	w.Expect(at(31 * time.Second)).To(And(Not(ready), ContainSubstring(gone), ContainSubstring(seen.Add(-factsFor).UTC().Format(time.RFC3339))))
 	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")), "open pages show it, too")
 	w.Expect(b.get("/pipelines").Body).To(And(Not(ready), ContainSubstring("Stale")))
