@@ -153,7 +153,7 @@ func TestStreamTurnsStale(t *testing.T) {
 	w.Eventually(events, patience).Should(Receive(&e))
 	row := e.change(w.WithT).HTML["pipeline/"+w.apps+"/shop"]
 	w.Expect(row).To(And(ContainSubstring("Stale"), ContainSubstring("1.0.0"), Not(ContainSubstring("good"))))
-	w.Expect(b.get("/").Body).To(And(ContainSubstring(`class="card stale"`), Not(ContainSubstring(`class="mark good"`))))
+	w.Expect(b.get(w.clusterPage("dev")).Body).To(And(ContainSubstring(`class="card stale `), Not(ContainSubstring(`class="mark good"`))))
 }
 
 // An entry is rendered once for all viewers.
@@ -294,6 +294,9 @@ func TestPageThatGoes(t *testing.T) {
 	w.Expect(b.get(path)).To(And(HaveField("Code", http.StatusNotFound), HaveField("Body", Not(ContainSubstring("data-live")))))
 }
 
+// clusterPage is the address of a cluster's page.
+func (w *world) clusterPage(name string) string { return "/clusters/Cluster/" + w.fleet + "/" + name }
+
 // Standby and leader show the same objects; only the leader shows last contacts.
 func TestStandby(t *testing.T) {
 	t.Parallel()
@@ -301,11 +304,12 @@ func TestStandby(t *testing.T) {
 	w.cluster("dev")
 	b := w.browser()
 	const banner = "Standby replica: data as last written by the leader."
-	w.Eventually(func() string { return b.get("/").Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
-	events, _ := b.listen("/", b.get("/").version(), nil)
+	page := w.clusterPage("dev")
+	w.Eventually(func() string { return b.get(page).Body }, patience).Should(And(ContainSubstring("within 45 s"), Not(ContainSubstring(banner))))
+	events, _ := b.listen(page, b.get(page).version(), nil)
 	w.lead(false)
 	w.Eventually(events, patience).Should(Receive(HaveField("Name", "resync")))
-	w.Expect(b.get("/").Body).To(And(ContainSubstring(banner), ContainSubstring("not known to this replica"), ContainSubstring("Ready")))
+	w.Expect(b.get(page).Body).To(And(ContainSubstring(banner), ContainSubstring("not known to this replica"), ContainSubstring("Ready")))
 }
 
 // While no replica leads, a standby shows nothing as Ready, and when the leader was last seen.
@@ -324,7 +328,7 @@ func TestStandbyWithoutALeader(t *testing.T) {
 		w.clock.step(by)
 		w.server.source.readLease(t.Context())
 		w.clock.step(factsFor)
-		return b.get("/").Body
+		return b.get(w.clusterPage("dev")).Body
 	}
 	const gone = "No replica leads at present"
 	ready := MatchRegexp(`<span class="word">Ready</span>`)
