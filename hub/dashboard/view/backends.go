@@ -76,7 +76,7 @@ func Backends(f *Facts, scope Scope, q Query) Page {
 		total++
 		namespaces[b.Namespace] = true
 		marks[b.Mark]++
-		if q.inNamespace(b.Namespace) && q.inState(b.Mark.Word) && q.finds(b.Namespace+"/"+b.Name, b.Type) {
+		if q.inNamespace(b.Namespace) && q.inState(b.Mark.Word) && q.words().backend(o) {
 			found = append(found, b)
 		}
 	}

@@ -85,7 +85,7 @@ func InstanceEvents(f *Facts, scope Scope, q Query) Page {
 		c := owned(i.Namespace, i.Cluster)
 		clusters[Instances{Kind: i.Kind, Namespace: i.Namespace, Name: i.Name}] = c
 		if q.inNamespace(i.Namespace) && (q.State == state || q.State == "" && (mark.Tone <= Warning || q.Search != "")) &&
-			q.finds(i.Namespace+"/"+i.Name, i.Cluster, i.Instance, i.State) {
+			q.words().instance(i) {
 			row := MachineRow{InstanceRow: InstanceRow{*i, mark}, In: c.String()}
 			row.ClusterLink = of.linkTo(c)
 			found = append(found, row)

@@ -163,7 +163,7 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 	for _, p := range seen {
 		row := f.row(p, known, scope)
 		marks[row.Mark]++
-		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.findsPipeline(p) && (q.Environment == "" || slices.Contains(environmentsOf(p), q.Environment)) {
+		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.words().pipeline(p) && (q.Environment == "" || slices.Contains(environmentsOf(p), q.Environment)) {
 			rows = append(rows, railRow{p, row})
 		}
 	}

@@ -141,7 +141,7 @@ func (q Query) promotion(p *capstanv1.Promotion, now time.Time) bool {
 	}
 	return (q.Reason == "" || q.Reason == p.Status.Reason) && (q.Environment == "" || q.Environment == p.Spec.Environment || q.Environment == p.Spec.BaseEnvironment()) &&
 		(q.User == "" || containsFold(who(p), strings.ToLower(q.User)) || containsFold(originText(p), strings.ToLower(q.User))) &&
-		q.finds(p.Namespace+"/"+p.Spec.Pipeline.Name, p.Spec.Environment, p.Spec.Revision, p.Status.Reason, who(p), originText(p))
+		q.words().promotion(p)
 }
 
 // lastTime is when a promotion ended, or was decided.

@@ -194,9 +194,6 @@ func (w words) pipeline(p *pipelinesv1.Pipeline) bool {
 	return m.all()
 }
 
-// findsPipeline reports whether the search text of a list finds a Pipeline: as the search over all kinds does.
-func (q Query) findsPipeline(p *pipelinesv1.Pipeline) bool { return q.words().pipeline(p) }
-
 // environment says in which environment a Pipeline has one of the words; empty if in none.
 func (w words) environment(p *pipelinesv1.Pipeline) string {
 	for e := range p.Spec.Environments {
@@ -296,32 +293,31 @@ func (w words) promotion(p *capstanv1.Promotion) bool {
 	return m.all()
 }
 
-// findsPromotion reports whether the search text of a list finds a promotion: as the search over all kinds does.
-func (q Query) findsPromotion(p *capstanv1.Promotion) bool { return q.words().promotion(p) }
-
 func (f *Facts) instanceHits(w words, known map[Cluster]standing, scope Scope) Hits {
 	var b best
 	for i := range f.Instances {
 		o := &f.Instances[i]
-		m := w.match()
-		if !scope.Instances.Has(o.Namespace) {
-			continue
-		}
-		m.readName(o.Namespace, o.Name)
-		for _, text := range []string{o.Kind, o.Cluster, o.State, o.Instance} {
-			m.read(text)
-		}
-		if m.all() {
-			b.add(candidate{rank: w.rank(o.Name, o.Namespace+"/"+o.Name, o.Instance), tone: instanceMark(o.State).Tone, namespace: o.Namespace, name: o.Name, index: i})
+		if scope.Instances.Has(o.Namespace) && w.instance(o) {
+			b.add(candidate{rank: w.rank(o.Name, o.Namespace+"/"+o.Name, o.Instance), tone: f.machineMark(o).Tone, namespace: o.Namespace, name: o.Name, index: i})
 		}
 	}
-	return b.hits("Machines and pools", "machines and pools", "", func(i int) Hit {
+	return b.hits("Machines and pools", "machines and pools", InstancesPath, func(i int) Hit {
 		o := &f.Instances[i]
 		return Hit{
-			Name: o.Namespace + "/" + o.Name, Kind: o.Kind, Link: f.ownerLink(o.Namespace, o.Cluster, known, scope), Mark: instanceMark(o.State),
+			Name: o.Namespace + "/" + o.Name, Kind: o.Kind, Link: f.ownerLink(o.Namespace, o.Cluster, known, scope), Mark: f.machineMark(o),
 			Text: joined(o.Instance, "cluster "+o.Cluster),
 		}
 	})
+}
+
+// instance reports whether a machine or pool has the words: in its name, kind, cluster, state and instance ID.
+func (w words) instance(o *Instances) bool {
+	m := w.match()
+	m.readName(o.Namespace, o.Name)
+	for _, text := range []string{o.Kind, o.Cluster, o.State, o.Instance} {
+		m.read(text)
+	}
+	return m.all()
 }
 
 func (f *Facts) groupHits(w words, known map[Cluster]standing, scope Scope) Hits {

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,34 @@ func TestSearchScope(t *testing.T) {
 	hit = data[Hits](Search(f, promotions, Query{Search: "9.9.9"}), "results")[0].Shown[0]
 	g.Expect(hit.Link).To(Equal("/promotions?namespace=other&q=billing+prod+9.9.9"), "the Pipeline's page does not exist for this viewer")
 	g.Expect(data[Hits](Search(f, Scope{}, Query{Search: "o"}), "results")).To(BeEmpty())
+}
+
+// The list that a group links has as many entries as the group counts.
+func TestSearchAgreesWithLists(t *testing.T) {
+	f := searched()
+	totals := map[string]func(q Query) int{
+		ClustersPath:   func(q Query) int { return len(data[ClusterRow](Clusters(f, Everything(), q), "rows")) },
+		PipelinesPath:  func(q Query) int { return len(data[Rail](Pipelines(f, Everything(), q), "rows")) },
+		PromotionsPath: func(q Query) int { return len(data[Entry](Promotions(f, Everything(), q), "entries")) },
+		InstancesPath:  func(q Query) int { return len(data[MachineRow](InstanceEvents(f, Everything(), q), "machines")) },
+		BackendsPath:   func(q Query) int { return len(data[Backend](Backends(f, Everything(), q), "entries")) },
+	}
+	compared := map[string]bool{}
+	for _, search := range []string{"prod", "ready", "PROBESFAILED", "dev 1.0", "rollback", "ann", "approved ann", "fleet/prod", "i-0abc", "terminating", "sqs", "queue observed", "cluster", "e", "production-eu", "7.7.8", "other/billing"} {
+		t.Run(search, func(t *testing.T) {
+			g := NewWithT(t)
+			for _, hits := range data[Hits](Search(f, Everything(), Query{Search: search}), "results") {
+				if hits.All == "" {
+					continue
+				}
+				u, err := url.Parse(hits.All)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(totals[u.Path](ParseQuery(u.Query()))).To(Equal(hits.N), hits.All)
+				compared[u.Path] = true
+			}
+		})
+	}
+	NewWithT(t).Expect(compared).To(HaveLen(len(totals)))
 }
 
 // A heartbeat changes no result, and a state does.
