@@ -78,7 +78,9 @@ func TestRejection(t *testing.T) {
 		ann := as(t, "ann")
 		p := promotion(team, "once")
 		g.Expect(world.admin.Create(t.Context(), p)).To(Succeed())
-		reject := func(r rejection) error { return ann.Patch(t.Context(), p.DeepCopy(), merge(t, map[string]any{"rejection": r})) }
+		reject := func(r rejection) error {
+			return ann.Patch(t.Context(), p.DeepCopy(), merge(t, map[string]any{"rejection": r}))
+		}
 		g.Expect(reject(by("ann"))).To(Succeed())
 		g.Expect(reject(rejection{"by": "ann", "comment": "another"})).To(MatchError(ContainSubstring("a rejection cannot be changed or removed")))
 		g.Expect(reject(nil)).To(MatchError(ContainSubstring("a rejection cannot be changed or removed")))

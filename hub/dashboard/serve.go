@@ -184,7 +184,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	a, known := s.parseAddress(r.URL)
 	if !known {
-		s.message(w, r, v, http.StatusNotFound, "Not found", "This page does not exist.", "")
+		s.message(w, r, v, http.StatusNotFound, "Not found", "This page does not exist.")
 		return
 	}
 	if s.Auth == AuthNone {
@@ -223,7 +223,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 
 // absent answers a request for the page of an object that does not exist for the viewer.
 func (s *Server) absent(w http.ResponseWriter, r *http.Request, v viewer) {
-	s.message(w, r, v, http.StatusNotFound, "Not found", "This object does not exist, or you may not see it.", "")
+	s.message(w, r, v, http.StatusNotFound, "Not found", "This object does not exist, or you may not see it.")
 }
 
 // unseen answers a request without a valid session, or when no page can be shown.
@@ -243,16 +243,16 @@ func (s *Server) unseen(w http.ResponseWriter, r *http.Request, v viewer, err er
 	}
 	w.Header().Set("Retry-After", "2")
 	if errors.Is(err, errNotReady) {
-		s.message(w, r, v, http.StatusServiceUnavailable, "Not available", "The hub cannot show this page at the moment: "+err.Error()+". Try again.", "")
+		s.message(w, r, v, http.StatusServiceUnavailable, "Not available", "The hub cannot show this page at the moment: "+err.Error()+". Try again.")
 		return
 	}
 	s.Logger.Error(err, "showing a page", "path", r.URL.Path)
-	s.message(w, r, v, http.StatusServiceUnavailable, "Not available", "The hub cannot show this page at the moment; its log has the reason. Try again.", "")
+	s.message(w, r, v, http.StatusServiceUnavailable, "Not available", "The hub cannot show this page at the moment; its log has the reason. Try again.")
 }
 
 // message answers with a page that has a title and a short text.
-func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code int, title, text, detail string) {
-	main, err := s.renderer.execute("message", map[string]string{"Title": title, "Text": text, "Detail": detail, "Back": "/"})
+func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code int, title, text string) {
+	main, err := s.renderer.execute("message", map[string]string{"Title": title, "Text": text, "Back": "/"})
 	if err != nil {
 		s.Logger.Error(err, "showing a message")
 		http.Error(w, title, code)
