@@ -236,12 +236,17 @@ func (b *tab) check(axe, name, path string) {
 			if width == 768 || (theme == "dark" && width == 320) {
 				continue // Themes differ in colours and widths in layout: not every combination is tested.
 			}
-			b.do(script(axe))
-			violations := evaluate(b, chromedp.Evaluate[[]string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
-				.then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise))
-			b.Expect(violations).To(BeEmpty(), at)
+			b.Expect(b.violations(axe)).To(BeEmpty(), at)
 		}
 	}
+}
+
+// violations of the rules on the page.
+func (b *tab) violations(axe string) []string {
+	b.t.Helper()
+	b.do(script(axe))
+	return evaluate(b, chromedp.Evaluate[[]string](`axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], rules: {"target-size": {enabled: true}}})
+		.then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise))
 }
 
 // rolledBack makes 1.1.0 of orders fail in the verification of prod, and waits until prod is rolled back.
