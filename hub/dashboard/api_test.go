@@ -141,9 +141,9 @@ func TestAPIRefuses(t *testing.T) {
 		{"GET", deliveryAPI + "?namespace=a&namespace=b", token, 400, "has 2 values"},
 		{"GET", deliveryAPI + "?namespace=%zz", token, 400, "cannot be parsed"},
 		{"GET", deliveryAPI + "?namespace=" + w.apps + "&pipeline=absent", token, 404, "Pipeline " + w.apps + "/absent does not exist"},
-		{"GET", deliveryAPI, "rubbish", 401, "does not accept the token"},
-		{"GET", apiRoot, "rubbish", 401, "does not accept the token"},
-		{"GET", deliveryAPI, strings.Repeat("x", MaxToken+1), 401, "does not accept the token"},
+		{"GET", deliveryAPI, "rubbish", 401, "rejected the token"},
+		{"GET", apiRoot, "rubbish", 401, "rejected the token"},
+		{"GET", deliveryAPI, strings.Repeat("x", MaxToken+1), 401, "rejected the token"},
 	} {
 		a := b.call(tc.method, tc.path, tc.token)
 		w.Expect(a.Code).To(Equal(tc.code), tc.path)
