@@ -205,12 +205,10 @@ type DeliveryHeading struct {
 
 // DeliveryFrame is the frame of the page of delivery figures.
 type DeliveryFrame struct {
-	Query Query
-	// Namespaces is whether the table has namespaces in place of Pipelines; Other is the address of the other table.
-	Namespaces bool
-	Other      string
-	Clear      string
-	Headings   []DeliveryHeading
+	Filters Filters
+	// What the rows of the table are: "Pipelines".
+	What     string
+	Headings []DeliveryHeading
 }
 
 const (
@@ -224,25 +222,25 @@ const (
 // namespaces. A namespace without figures that the viewer may see is ignored.
 func DeliveryPage(f *Facts, scope Scope, q Query) Page {
 	histories := f.deliveries(scope, DeliveryOf{})
+	filters, order := deliveryFilters(histories, q)
 	shown := histories
-	if q.Namespace != "" {
-		of := slices.DeleteFunc(slices.Clone(histories), func(h delivery.History) bool { return h.Pipeline.Namespace != q.Namespace })
-		if len(of) > 0 {
-			shown = of
-		}
+	if filters.Query.Namespace != "" {
+		shown = slices.DeleteFunc(slices.Clone(histories), func(h delivery.History) bool { return h.Pipeline.Namespace != q.Namespace })
 	}
 	var rows []DeliveryRow
-	if q.Tab == tabNamespaces {
+	if filters.Tab == tabNamespaces {
 		rows = f.deliveryOfNamespaces(shown)
 	} else {
 		rows = f.deliveryOfPipelines(shown, scope)
 	}
 	rows = slices.DeleteFunc(rows, func(r DeliveryRow) bool { return !q.finds(r.Name, r.Environment) })
-	order := deliveryColumns[max(0, slices.IndexFunc(deliveryColumns, func(c deliveryColumn) bool { return c.name == q.Sort }))]
 	slices.SortStableFunc(rows, func(a, b DeliveryRow) int { return order.compare(&a, &b) })
-	part, pager := paged(rows, q, DeliveryPath, "rows", deliveryPage)
+	part, pager := paged(rows, filters.Query, DeliveryPath, filters.What, deliveryPage)
 
-	page := Page{Template: "delivery-page", Title: "Delivery", Frame: deliveryFrame(q, order)}
+	page := Page{Template: "delivery-page", Title: "Delivery", Frame: deliveryFrame(filters, order)}
+	if !scope.Promotions.Empty() {
+		page.Blocks = hidden("figures", scope.promotions())
+	}
 	page.Blocks = append(page.Blocks,
 		Block{ID: "delivery", List: "figures", Template: "delivery", Data: f.deliveryData(scope, f.deliverySum(shown))},
 		Block{ID: "delivery-pager", List: "pager", Template: "delivery-pager", Data: pager})
@@ -251,26 +249,50 @@ func DeliveryPage(f *Facts, scope Scope, q Query) Page {
 		page.Blocks = append(page.Blocks, Block{ID: "delivery/" + r.Name, List: "rows", Template: "delivery-row", Data: r})
 	}
 	if len(part) == 0 {
-		page.Blocks = append(page.Blocks, empty("rows", "empty-row", len(deliveryColumns)+1, scope.Promotions, NeedPromotions, q, "No revision was promoted yet."))
+		page.Blocks = append(page.Blocks, filters.empty("rows", "empty-row", len(deliveryColumns)+1, scope.Promotions, NeedPromotions, "No revision was promoted yet."))
 	}
 	return page
 }
 
-func deliveryFrame(q Query, order deliveryColumn) DeliveryFrame {
-	frame := DeliveryFrame{Query: q, Namespaces: q.Tab == tabNamespaces, Clear: Query{Tab: q.Tab, Sort: q.Sort}.At(DeliveryPath)}
-	other := q
-	if other.Tab, other.Page = tabNamespaces, 1; frame.Namespaces {
-		other.Tab = ""
+// deliveryFilters returns the form of the page and the column to sort by; unknown values of the Query are not set.
+func deliveryFilters(histories []delivery.History, q Query) (Filters, deliveryColumn) {
+	filters := Filters{Query: q, Action: DeliveryPath, Tabs: []Option{{"", "Pipelines"}, {tabNamespaces, "Namespaces"}}}
+	filters.Tab = choice(q.Tab, filters.Tabs)
+	filters.What = "Pipelines"
+	if filters.Tab == tabNamespaces {
+		filters.What = "namespaces"
 	}
-	frame.Other = other.At(DeliveryPath)
-	for _, c := range deliveryColumns {
-		by := q
-		if by.Sort, by.Page = c.name, 1; c.name == deliveryColumns[0].name {
-			by.Sort = ""
+	for _, h := range histories { // In the order of their namespaces.
+		if n := len(filters.Namespaces); n == 0 || filters.Namespaces[n-1] != h.Pipeline.Namespace {
+			filters.Namespaces = append(filters.Namespaces, h.Pipeline.Namespace)
 		}
+	}
+	if !slices.Contains(filters.Namespaces, q.Namespace) {
+		filters.Query.Namespace = ""
+	}
+	order := deliveryColumns[0]
+	for _, c := range deliveryColumns {
+		value := c.name
+		if c.name == deliveryColumns[0].name {
+			value = ""
+		}
+		filters.Sorts = append(filters.Sorts, Option{value, c.title})
+		if value == q.Sort {
+			order = c
+		}
+	}
+	filters.Sort = choice(q.Sort, filters.Sorts)
+	return filters, order
+}
+
+func deliveryFrame(filters Filters, order deliveryColumn) DeliveryFrame {
+	frame := DeliveryFrame{Filters: filters, What: filters.What}
+	for i, c := range deliveryColumns {
+		by := filters.Query
+		by.Sort, by.Page = filters.Sorts[i].Value, 1
 		h := DeliveryHeading{Title: c.title, Link: by.At(DeliveryPath)}
 		if c.name == order.name {
-			if h.Order = "descending"; c.name == deliveryColumns[0].name {
+			if h.Order = "descending"; i == 0 {
 				h.Order = "ascending"
 			}
 		}
