@@ -200,17 +200,20 @@ func (m *Manager) Start(ctx context.Context) error {
 	return nil
 }
 
-// standBy reads the cluster objects, for Objects only, until this process leads or ctx ends.
+// standBy reads the cluster objects, for Objects only, until this process leads or ctx ends. It
+// ends its watches before it returns: no kind is watched twice.
 func (m *Manager) standBy(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var reading sync.WaitGroup
 	for _, w := range m.standbyWatches {
-		m.goroutines.spawn(func(context.Context) { w.run(ctx) })
+		reading.Go(func() { w.run(ctx) })
 	}
 	select {
 	case <-m.options.Elected:
 	case <-ctx.Done():
 	}
+	cancel()
+	reading.Wait()
 }
 
 // lead starts the work of the leader: it reads the cluster objects and writes

@@ -146,8 +146,8 @@ func TestEachKindIsWatchedOnce(t *testing.T) {
 	}
 	standsBy := []string{
 		"pipelines.pipelines.weave.works", "promotions.capstan.dev", "clusterconnections.capstan.dev", "eventingbackends.eventing.kyma-project.io",
-		"events.events.k8s.io", "clusters.cluster.x-k8s.io",
-		"machinedeployments.cluster.x-k8s.io", "machinepools.cluster.x-k8s.io",
+		"events.events.k8s.io", "clusters.cluster.x-k8s.io (metadata)", "clusters.cluster.x-k8s.io",
+		"machinedeployments.cluster.x-k8s.io", "machinesets.cluster.x-k8s.io", "machinepools.cluster.x-k8s.io",
 		"awsmachines" + infrastructure, "awsmachinepools" + infrastructure, "awsclusters" + infrastructure,
 		"awsclusterroleidentities" + infrastructure,
 	}
@@ -197,7 +197,7 @@ func TestEachKindIsWatchedOnce(t *testing.T) {
 				}
 			}).Should(Succeed())
 			if name == "stands by" {
-				for _, leaderOnly := range []string{"clusters.cluster.x-k8s.io (metadata)", "machinesets.cluster.x-k8s.io"} {
+				for _, leaderOnly := range []string{"awsmachinetemplates" + infrastructure, "rosamachinepools" + infrastructure} {
 					g.Expect(counter.most()).NotTo(HaveKey(leaderOnly))
 				}
 			}

@@ -81,12 +81,15 @@ func annotated(group *unstructured.Unstructured, types []string, region string, 
 
 func trimmed(sentence string) string { return strings.TrimSuffix(sentence, ".") }
 
-// newest returns the newest Warning of this package. Events are sorted, the newest first.
+// newest returns the newest Warning of this package, unless a later Event says that it is over.
+// Events are sorted, the newest first.
 func newest(events []corev1.Event) *corev1.Event {
 	for i := range events {
 		switch events[i].Reason {
 		case ReasonFailedUpdate, ReasonReconcileError, ReasonInvalidAnnotation:
 			return &events[i]
+		case ReasonResolved:
+			return nil
 		}
 	}
 	return nil
