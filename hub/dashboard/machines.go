@@ -27,7 +27,7 @@ const (
 
 	// machinesFor is how long the list of machines is reused: copying five thousand takes
 	// about 20 ms.
-	machinesFor = 2 * time.Second
+	machinesFor = time.Second
 )
 
 // MachineKinds returns the kinds that Options.Machines reads.

@@ -16,7 +16,7 @@ const (
 // Values of Query.Sort and Query.Group for clusters.
 const (
 	sortName, sortVersion, sortApps, sortNodes, sortCredential, sortSince = "name", "version", "applications", "nodes", "credential", "since"
-	groupState, groupReason, groupNamespace                               = "state", "reason", "namespace"
+	groupState, groupWhy, groupNamespace                               = "state", "reason", "namespace"
 )
 
 var clusterSorts = []Option{
@@ -75,7 +75,7 @@ func (r ClusterRow) group(by string) string {
 	switch by {
 	case groupState:
 		return r.Mark.Word
-	case groupReason:
+	case groupWhy:
 		return cmp.Or(r.Reason, "no reason")
 	case groupNamespace:
 		return cmp.Or(r.Cluster.Namespace, "management cluster")
@@ -92,7 +92,7 @@ func (r ClusterRow) group(by string) string {
 // groupings returns what clusters can be grouped by: their labels are those of the visible objects. Labels of Kubernetes'
 // own tools are the same for all.
 func (f *Facts) groupings(scope Scope) []Option {
-	all := []Option{{"", "nothing"}, {groupState, "state"}, {groupReason, "reason"}, {groupNamespace, "namespace"}}
+	all := []Option{{"", "nothing"}, {groupState, "state"}, {groupWhy, "reason"}, {groupNamespace, "namespace"}}
 	counts := map[string]int{}
 	for i := range f.Objects {
 		if o := &f.Objects[i]; scope.SeesObject(o.Cluster) {

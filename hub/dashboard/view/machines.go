@@ -66,8 +66,8 @@ type Nodes struct {
 	Instances, Leaving, Failing int
 }
 
-// Gone counts the machines and pools whose instances are terminating, interrupted or failed.
-func (n Nodes) Gone() int { return n.Leaving + n.Failing }
+// LeavingOrFailed counts the machines and pools whose instances are terminating, interrupted or failed.
+func (n Nodes) LeavingOrFailed() int { return n.Leaving + n.Failing }
 
 // GroupRow is a node group on a cluster's page.
 type GroupRow struct {

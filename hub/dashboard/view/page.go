@@ -65,14 +65,14 @@ type Query struct {
 // Names of the parameters.
 const (
 	paramSearch, paramNamespace, paramState, paramPage = "q", "namespace", "state", "page"
-	paramReason, paramEnvironment, paramUser           = "reason", "environment", "user"
+	paramWhy, paramEnvironment, paramUser              = "reason", "environment", "user"
 	paramWithin, paramTab, paramSort, paramGroup       = "within", "tab", "sort", "group"
 )
 
 // texts are the parameters with a text, by name.
 func (q *Query) texts() map[string]*string {
 	return map[string]*string{
-		paramSearch: &q.Search, paramNamespace: &q.Namespace, paramState: &q.State, paramReason: &q.Reason, paramEnvironment: &q.Environment,
+		paramSearch: &q.Search, paramNamespace: &q.Namespace, paramState: &q.State, paramWhy: &q.Reason, paramEnvironment: &q.Environment,
 		paramUser: &q.User, paramWithin: &q.Within, paramTab: &q.Tab, paramSort: &q.Sort, paramGroup: &q.Group,
 	}
 }
