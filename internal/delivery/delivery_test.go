@@ -282,10 +282,8 @@ func TestPipelineOf(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	p := &pipelinesv1.Pipeline{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "shop", UID: "shop"}}
-	for _, e := range []pipelinesv1.Environment{
+	p.Spec.Environments = []pipelinesv1.Environment{
 		{Name: "dev"}, {Name: "staging"}, {Name: "prod/canary", Stage: &pipelinesv1.Stage{Environment: "prod", Wave: "canary"}}, {Name: "prod/rest", Stage: &pipelinesv1.Stage{Environment: "prod", Wave: "rest"}},
-	} {
-		p.Spec.Environments = append(p.Spec.Environments, e)
 	}
 	g.Expect(PipelineOf(p)).To(Equal(shop))
 	g.Expect(shop.Last()).To(Equal("prod"))

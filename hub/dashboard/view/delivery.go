@@ -120,6 +120,9 @@ func (f *Facts) deliverySum(histories []delivery.History) delivery.Figures {
 func (f *Facts) deliveryBlock(scope Scope, id, list string, of DeliveryOf) Block {
 	data := f.deliveryData(scope, f.deliverySum(f.deliveries(scope, of)))
 	data.Link = of.path()
+	if of.Namespace != "" && !scope.Promotions.Has(of.Namespace) {
+		data.Need = NeedPromotions
+	}
 	return Block{ID: id, List: list, Template: "delivery", Data: data}
 }
 

@@ -170,3 +170,22 @@ func TestDeliveryIsPaged(t *testing.T) {
 	g.Expect(data[DeliveryBlock](second, "figures")[0].Deployments).To(Equal(150))
 	g.Expect(strings.Count(fmt.Sprintf("%+v", first.Frame), "app-")).To(BeZero(), "the frame does not change with the figures")
 }
+
+// The page of a Pipeline has its figures, or the permission that they need.
+func TestPipelineHasItsDelivery(t *testing.T) {
+	g := NewWithT(t)
+	f := deliveries()
+	for _, tc := range []struct {
+		scope       Scope
+		deployments int
+		need        string
+	}{
+		{Everything(), 2, ""},
+		{Scope{Pipelines: only("apps"), Promotions: only("other")}, 0, NeedPromotions},
+	} {
+		page, there := Pipeline(f, tc.scope, "apps", "shop")
+		g.Expect(there).To(BeTrue())
+		block := data[DeliveryBlock](page, "delivery")
+		g.Expect(block).To(ConsistOf(And(HaveField("Deployments", tc.deployments), HaveField("Need", tc.need))))
+	}
+}

@@ -103,6 +103,7 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 	if gantt := ganttOf(p, of, f.Now); len(gantt.Lanes) > 0 {
 		page.add("gantt", "gantt", "gantt", gantt)
 	}
+	page.Blocks = append(page.Blocks, f.deliveryBlock(scope, "delivery", "delivery", DeliveryOf{Namespace: namespace, Pipeline: name}))
 	page.Blocks = append(page.Blocks, entries...)
 	if len(of) == 0 {
 		page.Blocks = append(page.Blocks, empty("entries", "empty-item", 0, scope.Promotions, NeedPromotions, Query{}, "No revision was promoted yet."))
