@@ -29,8 +29,8 @@ const (
 	maxAttempts = 5
 	// attemptID is how many characters of the state are in the name of the cookie.
 	attemptID = 12
-	// maxReason is the maximum length, in characters, of a text of the provider that is shown.
-	maxReason = 200
+	// maxText is the maximum length, in characters, of a text of the provider that is shown.
+	maxText = 200
 	// revokeTimeout bounds the revocation of a refresh token while a user waits for the sign-out.
 	revokeTimeout = 5 * time.Second
 
@@ -266,7 +266,7 @@ func (s *Server) interstitial(w http.ResponseWriter, r *http.Request, v viewer, 
 		http.Error(w, title, http.StatusInternalServerError)
 		return
 	}
-	s.write(w, r, http.StatusOK, v, shell{Title: title, SignedOut: v.user.Username == "", Main: template.HTML(main)}) // It was made by the templates here.
+	s.write(w, r, http.StatusOK, v, shell{Title: title, SignIn: v.user.Username == "", Main: template.HTML(main)}) // It was made by the templates here.
 }
 
 // plain returns a text of another party as one short line without control characters.
@@ -277,8 +277,8 @@ func plain(text string) string {
 		}
 		return r
 	}, text))
-	if len(line) > maxReason {
-		return string(line[:maxReason]) + "…"
+	if len(line) > maxText {
+		return string(line[:maxText]) + "…"
 	}
 	return string(line)
 }

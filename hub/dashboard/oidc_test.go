@@ -54,7 +54,7 @@ func provided(t *testing.T) {
 		}
 		stops = append(stops, idp.Stop)
 		trustingAudit = filepath.Join(folder, "audit.log")
-		trusting, errTrusting = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan"), AuditLog: trustingAudit, OIDC: &controlplane.OIDC{
+		trusting, errTrusting = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller"), AuditLog: trustingAudit, OIDC: &controlplane.OIDC{
 			Issuer: idp.Issuer, ClientID: oidcClient, CAFile: idp.CAFile, UserClaim: "email", GroupsClaim: "groups", GroupsPrefix: "oidc:",
 		}})
 		if errTrusting != nil {

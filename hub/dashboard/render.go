@@ -196,10 +196,10 @@ type shell struct {
 	// Live is the address whose changes are streamed; empty for a page without changes.
 	// Version is that of the shown page.
 	Live, Version string
-	// SignIn is set on the page for signing in, and Next is the page to open if there is a
-	// session; empty to stay. SignedOut is set on the page after signing out.
-	SignIn, SignedOut bool
-	Next              string
+	// SignIn is set on the pages for signing in and after signing out. Next is the page to open if
+	// there is a session; empty to stay.
+	SignIn bool
+	Next   string
 	// Retry is set when the page cannot be shown now, and the browser should try again.
 	Retry bool
 	// Form is set if the page has fields of the form that the layout makes.

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"log/slog" //nolint:depguard // The provider's library logs through it; the log is discarded.
 	"math/big"
 	"net"
 	"net/http"
@@ -39,7 +40,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/zitadel/oidc/v3/pkg/op"
-	"log/slog" //nolint:depguard // The provider's library logs through it; the log is discarded.
 
 	"github.com/capstan-hub/capstan/playground/ports"
 )

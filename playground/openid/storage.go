@@ -144,12 +144,25 @@ type grant struct {
 	at              time.Time
 }
 
-func (*grant) GetAMR() []string                 { return []string{"pwd"} }
-func (g *grant) GetAudience() []string          { return []string{g.client} }
-func (g *grant) GetAuthTime() time.Time         { return g.at }
-func (g *grant) GetClientID() string            { return g.client }
-func (g *grant) GetScopes() []string            { return g.scopes }
-func (g *grant) GetSubject() string             { return g.subject }
+// GetAMR implements op.RefreshTokenRequest.
+func (*grant) GetAMR() []string { return []string{"pwd"} }
+
+// GetAudience implements op.RefreshTokenRequest.
+func (g *grant) GetAudience() []string { return []string{g.client} }
+
+// GetAuthTime implements op.RefreshTokenRequest.
+func (g *grant) GetAuthTime() time.Time { return g.at }
+
+// GetClientID implements op.RefreshTokenRequest.
+func (g *grant) GetClientID() string { return g.client }
+
+// GetScopes implements op.RefreshTokenRequest.
+func (g *grant) GetScopes() []string { return g.scopes }
+
+// GetSubject implements op.RefreshTokenRequest.
+func (g *grant) GetSubject() string { return g.subject }
+
+// SetCurrentScopes implements op.RefreshTokenRequest.
 func (g *grant) SetCurrentScopes(list []string) { g.scopes = list }
 
 // attempt to sign in. It implements op.AuthRequest.
@@ -159,17 +172,33 @@ type attempt struct {
 	request *oidc.AuthRequest
 }
 
-func (a *attempt) GetID() string    { return a.id }
-func (*attempt) GetACR() string     { return "" }
+// GetID implements op.AuthRequest.
+func (a *attempt) GetID() string { return a.id }
+
+// GetACR implements op.AuthRequest.
+func (*attempt) GetACR() string { return "" }
+
+// GetNonce implements op.AuthRequest.
 func (a *attempt) GetNonce() string { return a.request.Nonce }
+
+// GetState implements op.AuthRequest.
 func (a *attempt) GetState() string { return a.request.State }
-func (a *attempt) Done() bool       { return a.subject != "" }
+
+// Done implements op.AuthRequest.
+func (a *attempt) Done() bool { return a.subject != "" }
+
+// GetRedirectURI implements op.AuthRequest.
 func (a *attempt) GetRedirectURI() string {
 	return a.request.RedirectURI
 }
+
+// GetResponseType implements op.AuthRequest.
 func (a *attempt) GetResponseType() oidc.ResponseType { return a.request.ResponseType }
+
+// GetResponseMode implements op.AuthRequest.
 func (a *attempt) GetResponseMode() oidc.ResponseMode { return a.request.ResponseMode }
 
+// GetCodeChallenge implements op.AuthRequest.
 func (a *attempt) GetCodeChallenge() *oidc.CodeChallenge {
 	if a.request.CodeChallenge == "" {
 		return nil
@@ -355,11 +384,20 @@ func (*storage) Health(context.Context) error { return nil }
 // signingKey implements op.SigningKey and op.Key.
 type signingKey struct{ key any }
 
-func (signingKey) ID() string                                  { return "1" }
-func (signingKey) Algorithm() jose.SignatureAlgorithm          { return jose.RS256 }
+// ID implements op.SigningKey and op.Key.
+func (signingKey) ID() string { return "1" }
+
+// Algorithm implements op.SigningKey and op.Key.
+func (signingKey) Algorithm() jose.SignatureAlgorithm { return jose.RS256 }
+
+// SignatureAlgorithm implements op.SigningKey and op.Key.
 func (signingKey) SignatureAlgorithm() jose.SignatureAlgorithm { return jose.RS256 }
-func (signingKey) Use() string                                 { return "sig" }
-func (k signingKey) Key() any                                  { return k.key }
+
+// Use implements op.SigningKey and op.Key.
+func (signingKey) Use() string { return "sig" }
+
+// Key implements op.SigningKey and op.Key.
+func (k signingKey) Key() any { return k.key }
 
 // SigningKey implements op.Storage.
 func (s *storage) SigningKey(context.Context) (op.SigningKey, error) { return signingKey{s.key}, nil }
@@ -380,25 +418,54 @@ type client struct {
 	lifetime time.Duration
 }
 
-func (c client) GetID() string                                              { return c.ID }
-func (c client) RedirectURIs() []string                                     { return c.Client.RedirectURLs }
-func (c client) PostLogoutRedirectURIs() []string                           { return c.SignedOutURLs }
-func (client) ApplicationType() op.ApplicationType                          { return op.ApplicationTypeNative }
-func (client) ResponseTypes() []oidc.ResponseType                           { return []oidc.ResponseType{oidc.ResponseTypeCode} }
-func (client) LoginURL(id string) string                                    { return loginURL(id) }
-func (client) AccessTokenType() op.AccessTokenType                          { return op.AccessTokenTypeBearer }
-func (c client) IDTokenLifetime() time.Duration                             { return c.lifetime }
-func (client) DevMode() bool                                                { return false }
-func (client) IsScopeAllowed(scope string) bool                             { return scope == "groups" }
-func (client) IDTokenUserinfoClaimsAssertion() bool                         { return true }
-func (client) ClockSkew() time.Duration                                     { return 0 }
-func (client) RestrictAdditionalIdTokenScopes() func([]string) []string     { return same }
+// GetID implements op.Client.
+func (c client) GetID() string { return c.ID }
+
+// RedirectURIs implements op.Client.
+func (c client) RedirectURIs() []string { return c.Client.RedirectURLs }
+
+// PostLogoutRedirectURIs implements op.Client.
+func (c client) PostLogoutRedirectURIs() []string { return c.SignedOutURLs }
+
+// ApplicationType implements op.Client.
+func (client) ApplicationType() op.ApplicationType { return op.ApplicationTypeNative }
+
+// ResponseTypes implements op.Client.
+func (client) ResponseTypes() []oidc.ResponseType { return []oidc.ResponseType{oidc.ResponseTypeCode} }
+
+// LoginURL implements op.Client.
+func (client) LoginURL(id string) string { return loginURL(id) }
+
+// AccessTokenType implements op.Client.
+func (client) AccessTokenType() op.AccessTokenType { return op.AccessTokenTypeBearer }
+
+// IDTokenLifetime implements op.Client.
+func (c client) IDTokenLifetime() time.Duration { return c.lifetime }
+
+// DevMode implements op.Client.
+func (client) DevMode() bool { return false }
+
+// IsScopeAllowed implements op.Client.
+func (client) IsScopeAllowed(scope string) bool { return scope == "groups" }
+
+// IDTokenUserinfoClaimsAssertion implements op.Client.
+func (client) IDTokenUserinfoClaimsAssertion() bool { return true }
+
+// ClockSkew implements op.Client.
+func (client) ClockSkew() time.Duration { return 0 }
+
+// RestrictAdditionalIdTokenScopes implements op.Client.
+func (client) RestrictAdditionalIdTokenScopes() func([]string) []string { return same } //nolint:revive,staticcheck // The name is that of the interface.
+
+// RestrictAdditionalAccessTokenScopes implements op.Client.
 func (client) RestrictAdditionalAccessTokenScopes() func([]string) []string { return same }
 
+// GrantTypes implements op.Client.
 func (client) GrantTypes() []oidc.GrantType {
 	return []oidc.GrantType{oidc.GrantTypeCode, oidc.GrantTypeRefreshToken}
 }
 
+// AuthMethod implements op.Client.
 func (c client) AuthMethod() oidc.AuthMethod {
 	if c.Secret == "" {
 		return oidc.AuthMethodNone
