@@ -48,9 +48,9 @@ const (
 	streamsOfASession = 4
 	fleetChanges      = 10
 	// streamBytesBudget is sent to each viewer, in bytes.
-	streamBytesBudget = 32_000
+	streamBytesBudget = 40_000
 	// streamCPUBudget is the CPU time of the process with the hub and the viewers, for each viewer.
-	streamCPUBudget = 20 * time.Millisecond * slower
+	streamCPUBudget = 5 * time.Millisecond * slower
 )
 
 // TestLargeFleet: pages of 1,000 clusters and 300 Pipelines with 20 environments each, with hostile names and texts,

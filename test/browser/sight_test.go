@@ -86,10 +86,10 @@ func TestFleetSizes(t *testing.T) {
 		defer cancel()
 		return chromedp.Do(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS("main h1")))
 	}, patience).Should(Succeed())
-	const cards = `document.querySelectorAll(".card").length`
-	shown := func() int { return seen[int](b, cards) }
+	const squares = `document.querySelectorAll(".squares > li").length`
+	shown := func() int { return seen[int](b, squares) }
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("Standby replica")))
-	b.Expect(eval[int](b, cards)).To(BeZero())
+	b.Expect(eval[int](b, squares)).To(BeZero())
 	b.do(kept())
 	connect(t, 0, 1)
 	b.Eventually(shown, patience).Should(Equal(1))
@@ -98,13 +98,13 @@ func TestFleetSizes(t *testing.T) {
 	b.Eventually(shown, patience).Should(Equal(500))
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("500 clusters"), ContainSubstring("large/cluster-499")))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
-	for _, width := range []int64{320, 1440} {
+	for _, width := range []int64{zoomed, screen} {
 		b.themed("light", width)
-		b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS(".card")))
+		b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS(".squares")))
 		b.Eventually(shown, patience).Should(Equal(500))
 		b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width))
 	}
-	b.do(chromedp.SendKeys(chromedp.CSS(`main input[name="q"]`), "cluster-042\r"), chromedp.WaitVisible(chromedp.CSS(".card")))
+	b.do(chromedp.SendKeys(chromedp.CSS(`main input[name="q"]`), "cluster-042\r"), chromedp.WaitVisible(chromedp.CSS(".squares")))
 	b.Eventually(shown, patience).Should(Equal(1), "the search finds one of five hundred")
 }
 
