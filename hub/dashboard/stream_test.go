@@ -153,7 +153,7 @@ func TestStreamTurnsStale(t *testing.T) {
 	w.Eventually(events, patience).Should(Receive(&e))
 	row := e.change(w.WithT).HTML["pipeline/"+w.apps+"/shop"]
 	w.Expect(row).To(And(ContainSubstring("Stale"), ContainSubstring("1.0.0"), Not(ContainSubstring("good"))))
-	w.Expect(b.get("/clusters/Cluster/"+w.fleet+"/dev").Body).To(And(ContainSubstring(`class="card stale`), Not(ContainSubstring(`class="mark good"`))))
+	w.Expect(b.get("/clusters/Cluster/" + w.fleet + "/dev").Body).To(And(ContainSubstring(`class="card stale`), Not(ContainSubstring(`class="mark good"`))))
 }
 
 // An entry is rendered once for all viewers.

@@ -16,7 +16,7 @@ const (
 // Values of Query.Sort and Query.Group for clusters.
 const (
 	sortName, sortVersion, sortApps, sortNodes, sortCredential, sortSince = "name", "version", "applications", "nodes", "credential", "since"
-	groupState, groupWhy, groupNamespace                               = "state", "reason", "namespace"
+	groupState, groupWhy, groupNamespace                                  = "state", "reason", "namespace"
 )
 
 var clusterSorts = []Option{
