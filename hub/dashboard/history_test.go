@@ -5,7 +5,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
@@ -71,4 +73,55 @@ func TestHistoryOfBackends(t *testing.T) {
 	g.Expect(view.Backends(facts, view.Everything(), view.Query{}).Blocks[1].Data.(view.Backend).Trend.Bars).To(HaveLen(12))
 	h.change(b, true)
 	g.Expect(h.backends()).To(BeEmpty())
+}
+
+// The states of connections and the deliveries of backends are recorded while no browser follows a page, and the pages show
+// them.
+func TestHistoryWithoutViewers(t *testing.T) {
+	w := newWorld(t, nil)
+	config := []eventingv1.ConfigEntry{{"role": {Raw: []byte(`"source"`)}}}
+	backend := func(name string) *eventingv1.EventingBackend {
+		b := &eventingv1.EventingBackend{ObjectMeta: metav1.ObjectMeta{Namespace: w.apps, Name: name}, Spec: eventingv1.EventingBackendSpec{Type: "sqs", Config: config}}
+		w.Expect(w.c.Create(t.Context(), b)).To(Succeed())
+		return b
+	}
+	backend("unread")
+	orders := backend("orders")
+	deliver := func(waiting, refused int64) {
+		orders.Status = eventingv1.EventingBackendStatus{
+			EventingReady: ptr.To(true), ObservedGeneration: orders.Generation, Delivery: &eventingv1.Delivery{Waiting: waiting, RefusedInARow: refused},
+		}
+		w.Expect(w.c.Status().Update(t.Context(), orders)).To(Succeed())
+		key := view.BackendKey{Namespace: w.apps, Name: orders.Name}
+		recorded := func() string {
+			shown := &view.Facts{Now: w.clock.Now(), BackendPast: w.server.source.history.backends(), Backends: []eventingv1.EventingBackend{*orders}}
+			if _, known := shown.BackendPast[key]; !known {
+				return ""
+			}
+			for _, block := range view.Backends(shown, view.Everything(), view.Query{}).Blocks {
+				if b, ok := block.Data.(view.Backend); ok {
+					return b.Trend.Text
+				}
+			}
+			return ""
+		}
+		w.Eventually(recorded, patience).Should(ContainSubstring("%d failed", refused))
+	}
+	deliver(9, 0)
+	deliver(2, 3)
+	staging := w.cluster("staging")
+	staging.Status.State = capstanv1.ConnectionUnreachable
+	w.Expect(w.c.Status().Update(t.Context(), staging)).To(Succeed())
+	is := func() []view.Tone {
+		return w.server.source.history.past()[view.Cluster{Kind: "Cluster", Namespace: w.fleet, Name: "staging"}].Tones
+	}
+	w.Eventually(is, patience).Should(ContainElement(view.Bad))
+
+	w.clock.step(factsFor)
+	b := w.browser()
+	w.Expect(b.get("/backends").Body).To(And(
+		ContainSubstring("at most 9 events waited, and 3 failed"), ContainSubstring("Refuses events"), ContainSubstring("3 in a row"), ContainSubstring("Not observed yet")))
+	w.Expect(b.get("/instances").Body).To(And(ContainSubstring(w.apps+"/unread"), ContainSubstring(w.apps+"/orders")))
+	w.Expect(w.c.Delete(t.Context(), orders)).To(Succeed())
+	w.Eventually(w.server.source.history.backends, patience).Should(BeEmpty())
 }

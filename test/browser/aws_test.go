@@ -136,9 +136,9 @@ func TestInstancesAndBackends(t *testing.T) {
 	pipeline(t, "instances", "prod") // So that the hub connects to the cluster.
 	b := newTab(t)
 	b.signIn("/backends")
-	b.Eventually(b.main, patience).Should(And(
-		ContainSubstring("fleet/broken sqs"), ContainSubstring("Invalid"), ContainSubstring("foobar"), ContainSubstring("config does not exist for backend type sqs"),
-		ContainSubstring("should be of type int"), ContainSubstring("fleet/instances sqs"), ContainSubstring("Backend Ready")))
+	b.Eventually(b.opened, patience).Should(And(
+		ContainSubstring("fleet/broken"), ContainSubstring("Invalid"), ContainSubstring("foobar"), ContainSubstring("config does not exist for backend type sqs"),
+		ContainSubstring("should be of type int"), ContainSubstring("fleet/instances"), ContainSubstring("Backend Ready")))
 
 	b.open("/clusters/Cluster/fleet/prod")
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("worker"), ContainSubstring("No event yet"), ContainSubstring(instance),
@@ -148,6 +148,6 @@ func TestInstancesAndBackends(t *testing.T) {
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("spot-interruption-terminate"), ContainSubstring("SpotInterruption"), ContainSubstring("1 terminating or failed")))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 
-	b.open("/instances?state=SpotInterruption")
+	b.open("/instances?state=spot-interruption-terminate")
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("fleet/worker"), ContainSubstring("fleet/prod"), ContainSubstring("instance "+instance)))
 }

@@ -139,7 +139,7 @@ func TestWithoutScript(t *testing.T) {
 	b.Eventually(func() string { return b.cell("plain", "prod") }, patience).Should(ContainSubstring("1.0.0"))
 	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 	for path, says := range map[string]string{
-		"/": "fleet/prod", "/pipelines?q=plain": "apps/plain", "/pipelines/apps/plain": "Revisions", "/clusters/Cluster/fleet/prod": "plain-prod/plain", "/promotions": "Promotions", "/instances": "machines and pools", "/backends": "EventingBackends", "/about": "leader",
+		"/": "fleet/prod", "/pipelines?q=plain": "apps/plain", "/pipelines/apps/plain": "Revisions", "/clusters/Cluster/fleet/prod": "plain-prod/plain", "/promotions": "Promotions", "/instances": "Leaving or failed", "/backends": "EventingBackends", "/about": "leader",
 	} {
 		b.open(path)
 		b.Expect(evaluate(b, chromedp.OuterHTML(chromedp.CSS("main")))).To(ContainSubstring(says), path)

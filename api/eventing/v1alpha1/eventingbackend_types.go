@@ -41,6 +41,23 @@ type EventingBackendSpec struct {
 	Config []ConfigEntry `json:"config,omitempty"`
 }
 
+// The key of a backend that the hub can read from, and its value for one that it reads.
+const (
+	RoleKey    = "role"
+	RoleSource = "source"
+)
+
+// IsSource reports whether the configuration says that the hub reads from the backend. It does
+// not check the configuration.
+func (s *EventingBackendSpec) IsSource() bool {
+	for _, entry := range s.Config {
+		if value, set := entry[RoleKey]; set && string(value.Raw) == `"`+RoleSource+`"` {
+			return true
+		}
+	}
+	return false
+}
+
 // ValidationErrorType is the kind of a validation error.
 // +kubebuilder:validation:Enum=invalid-data-type-error;invalid-value-error;unsupported-config-error
 type ValidationErrorType string

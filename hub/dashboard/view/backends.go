@@ -29,6 +29,8 @@ type Backend struct {
 	// Type is that of the spec. InUse is the type in use when it differs from Type.
 	Type, InUse string
 	Mark        Mark
+	// Source is true for a queue that is read.
+	Source bool
 	// Errors of its configuration.
 	Errors     []eventingv1.ValidationError
 	Conditions []Condition
@@ -43,8 +45,6 @@ type Backend struct {
 // Delivery is the state of the events of a backend. Times are zero when there is none.
 type Delivery struct {
 	eventingv1.Delivery
-	// Source is true for a queue that is read.
-	Source bool
 	// Oldest waiting event, and the last success.
 	Oldest, Success time.Time
 }
@@ -103,7 +103,7 @@ func Backends(f *Facts, scope Scope, q Query) Page {
 const backendColumns = 7
 
 func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
-	b := Backend{Namespace: o.Namespace, Name: o.Name, Type: o.Spec.Type, Mark: backendMark(o), Errors: o.Status.ValidationErrors}
+	b := Backend{Namespace: o.Namespace, Name: o.Name, Type: o.Spec.Type, Mark: backendMark(o), Source: isSource(o), Errors: o.Status.ValidationErrors}
 	if o.Status.BackendType != "" && o.Status.BackendType != o.Spec.Type {
 		b.InUse = o.Status.BackendType
 	}
@@ -112,15 +112,19 @@ func (f *Facts) backend(o *eventingv1.EventingBackend, scope Scope) Backend {
 	}
 	if d := o.Status.Delivery; d != nil {
 		b.Delivery = &Delivery{Delivery: *d, Oldest: timeOf(d.OldestWaiting), Success: timeOf(d.LastSuccess)}
-		for _, c := range o.Status.Conditions {
-			b.Delivery.Source = b.Delivery.Source || c.Message == eventingv1.SourceOnlyMessage
-		}
 	}
 	b.Trend = f.trend(o)
 	for _, e := range f.events(o.Namespace, scope, regards(eventingv1.EventingBackendKind, o.Name)) {
 		b.Events = append(b.Events, e.Event)
 	}
 	return b
+}
+
+// isSource reports whether a backend is a queue that is read: its status says so or, while its configuration has errors, the
+// configuration.
+func isSource(o *eventingv1.EventingBackend) bool {
+	says := func(c eventingv1.Condition) bool { return c.Message == eventingv1.SourceOnlyMessage }
+	return slices.ContainsFunc(o.Status.Conditions, says) || o.Spec.IsSource()
 }
 
 // timeOf returns the time of a status; zero for none.

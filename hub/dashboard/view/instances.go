@@ -125,7 +125,7 @@ func (f *Facts) sources(scope Scope) []Block {
 	var all []Backend
 	for i := range f.Backends {
 		if b := &f.Backends[i]; scope.Backends.Has(b.Namespace) {
-			if shown := f.backend(b, scope); shown.Delivery != nil && shown.Delivery.Source {
+			if shown := f.backend(b, scope); shown.Source {
 				all = append(all, shown)
 			}
 		}
@@ -138,8 +138,11 @@ func (f *Facts) sources(scope Scope) []Block {
 		b.Events, b.Conditions = nil, nil
 		blocks = append(blocks, Block{ID: "source/" + b.Namespace + "/" + b.Name, List: "sources", Template: "source-row", Data: b})
 	}
+	if more := len(all) - len(blocks); more > 0 {
+		blocks = append(blocks, Block{ID: "sources-more", List: "sources", Template: "machines-more", Data: MoreRows{Columns: sourceColumns, N: more, Link: BackendsPath}})
+	}
 	if len(all) == 0 {
-		blocks = append(blocks, empty("sources", "empty-row", sourceColumns, scope.Backends, NeedBackends, Query{}, "No EventingBackend of type sqs has the role source, or none was read yet."))
+		blocks = append(blocks, empty("sources", "empty-row", sourceColumns, scope.Backends, NeedBackends, Query{}, "No EventingBackend of type sqs has the role source."))
 	}
 	return blocks
 }
@@ -167,6 +170,9 @@ func (f *fleet) instanceEvents(q Query, clusters map[Instances]Cluster) []Block 
 	var blocks []Block
 	for _, e := range events[:min(len(events), maxInstanceEvents)] {
 		blocks = append(blocks, Block{ID: "event/" + e.name, List: "events", Template: "instance-event", Data: e.InstanceEvent})
+	}
+	if more := len(events) - len(blocks); more > 0 {
+		blocks = append(blocks, Block{ID: "events-more", List: "events", Template: "events-more", Data: more})
 	}
 	if len(events) == 0 {
 		blocks = append(blocks, empty("events", "empty-item", 0, f.scope.Events, NeedEvents, q, "No event from AWS about instances in the last hour."))

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -133,6 +134,41 @@ func TestInstanceEvents(t *testing.T) {
 	g.Expect(data[Empty](page, "events")[0].Need).To(Equal(NeedEvents))
 }
 
+// The page of machines has each queue that the hub reads, also before it was read and while its configuration has errors.
+func TestSources(t *testing.T) {
+	g := NewWithT(t)
+	f := machined()
+	queue := func(name, role string, status eventingv1.EventingBackendStatus) eventingv1.EventingBackend {
+		return eventingv1.EventingBackend{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}, Status: status,
+			Spec: eventingv1.EventingBackendSpec{Type: "sqs", Config: []eventingv1.ConfigEntry{{"queueUrl": {Raw: []byte(`"q"`)}}, {"role": {Raw: []byte(role)}}}},
+		}
+	}
+	f.Backends = []eventingv1.EventingBackend{
+		queue("read", `"source"`, eventingv1.EventingBackendStatus{EventingReady: ptr.To(true), Delivery: &eventingv1.Delivery{Waiting: 2}}),
+		queue("unread", `"source"`, eventingv1.EventingBackendStatus{}),
+		queue("broken", `"source"`, eventingv1.EventingBackendStatus{EventingReady: ptr.To(false), ValidationErrors: []eventingv1.ValidationError{{Config: "queueUrl"}}}),
+		queue("sink", `"sink"`, eventingv1.EventingBackendStatus{EventingReady: ptr.To(true)}),
+	}
+	names := func(scope Scope) []string {
+		var all []string
+		for _, b := range data[Backend](InstanceEvents(f, scope, Query{}), "sources") {
+			all = append(all, b.Name+": "+b.Mark.Word)
+		}
+		return all
+	}
+	g.Expect(names(Everything())).To(Equal([]string{"broken: Invalid", "read: Ready", "unread: Not observed yet"}))
+	g.Expect(names(Scope{})).To(BeEmpty())
+
+	for n := range maxSources {
+		f.Backends = append(f.Backends, queue(fmt.Sprint("more-", n), `"source"`, eventingv1.EventingBackendStatus{}))
+		f.Events = append(f.Events, told("fleet", fmt.Sprint("more-", n), "AWSMachine", "a", "InstanceStateChanged", time.Hour))
+	}
+	page := InstanceEvents(f, Everything(), Query{})
+	g.Expect(data[MoreRows](page, "sources")).To(Equal([]MoreRows{{Columns: sourceColumns, N: 3, Link: BackendsPath}}))
+	g.Expect(data[int](page, "events")).To(Equal([]int{4 + maxSources - maxInstanceEvents}), "the others are counted")
+}
+
 // A backend is shown with the errors of its configuration, and without the configuration.
 func TestBackends(t *testing.T) {
 	g := NewWithT(t)
@@ -154,7 +190,8 @@ func TestBackends(t *testing.T) {
 	backends := data[Backend](page, "entries")
 	g.Expect(backends).To(HaveLen(4))
 	g.Expect(backends[0]).To(And(HaveField("Name", "down"), HaveField("Mark", Mark{Bad, "Not ready"}), HaveField("Events", HaveLen(1)), HaveField("Conditions", HaveLen(1))))
-	g.Expect(*backends[0].Delivery).To(And(HaveField("Waiting", BeEquivalentTo(3)), HaveField("Oldest", now), HaveField("Success", BeZero()), HaveField("Source", false)))
+	g.Expect(*backends[0].Delivery).To(And(HaveField("Waiting", BeEquivalentTo(3)), HaveField("Oldest", now), HaveField("Success", BeZero())))
+	g.Expect(backends[0].Source).To(BeFalse())
 	g.Expect(backends[1].Delivery).To(BeNil())
 	g.Expect(backends[1]).To(And(HaveField("Mark", Mark{Bad, "Invalid"}), HaveField("InUse", "beb"), HaveField("Errors", []eventingv1.ValidationError{wrong})))
 	g.Expect(backends[2].Mark).To(Equal(Mark{Good, "Ready"}))

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ func TestPromotionList(t *testing.T) {
 	done := add("prod", time.Hour, capstanv1.PromotionStatus{
 		Phase: capstanv1.PhaseSucceeded, FinishTime: ago(time.Minute), Approval: &capstanv1.ApprovalRecord{By: "ada@example.com", ApprovalTime: metav1.Time{Time: now}},
 	})
+	add("prod", 4*time.Hour, capstanv1.PromotionStatus{Phase: capstanv1.PhaseAwaitingGates})
 	revisions := func(q Query) []string {
 		var all []string
 		for _, e := range data[Entry](Promotions(f, Everything(), q), "entries") {
@@ -42,7 +44,7 @@ func TestPromotionList(t *testing.T) {
 		q    Query
 		want []string
 	}{
-		{Query{Tab: tabWaiting}, []string{"1.1.0", "1.0.0"}},
+		{Query{Tab: tabWaiting}, []string{"1.1.0", "1.7.0", "1.0.0"}},
 		{Query{Tab: tabProgress}, []string{"1.2.0"}},
 		{Query{Tab: tabFailed}, []string{"1.3.0", "1.5.0", "1.4.0"}},
 		{Query{Tab: tabDone}, []string{"1.6.0"}},
@@ -55,7 +57,7 @@ func TestPromotionList(t *testing.T) {
 		g.Expect(revisions(tc.q)).To(Equal(tc.want), "%+v", tc.q)
 	}
 	summary := data[TimelineSummary](Promotions(f, Everything(), Query{Tab: tabFailed}), "summary")[0]
-	for i, n := range []int{7, 2, 1, 3, 1} {
+	for i, n := range []int{8, 3, 1, 3, 1} {
 		g.Expect(summary.Tabs[i].N).To(Equal(n), summary.Tabs[i].Text)
 		g.Expect(summary.Tabs[i].Current).To(Equal(i == 3))
 	}
@@ -64,6 +66,11 @@ func TestPromotionList(t *testing.T) {
 		PromotionGroup{Mark: Mark{Bad, "Failed"}, Reason: "AuthFailed", Environment: "prod", N: 2, Oldest: now.Add(-50 * time.Hour), Link: "/promotions?environment=prod&reason=AuthFailed&state=Failed&tab=failed"},
 		HaveField("Reason", "RejectedByUser")))
 	g.Expect(revisions(Query{Tab: tabFailed, Environment: "prod", Reason: "AuthFailed", State: "Failed"})).To(HaveLen(2), "the link shows them")
+	for _, of := range data[PromotionGroup](Promotions(f, Everything(), Query{Group: groupCause}), "entries") {
+		address, err := url.Parse(of.Link)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(revisions(ParseQuery(address.Query()))).To(HaveLen(of.N), "%s shows what was counted", of.Link)
+	}
 	none := Everything()
 	none.Promotions = Namespaces{}
 	g.Expect(data[TimelineSummary](Promotions(f, none, Query{}), "summary")[0].Promotions).To(BeZero())

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"slices"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
 // DataType of a key's value, as discovery and errors name it.
@@ -90,4 +92,4 @@ func (s Schema) key(name string) *Key {
 }
 
 // RoleKey is the key whose values are in Key.Only.
-const RoleKey = "role"
+const RoleKey = eventingv1.RoleKey

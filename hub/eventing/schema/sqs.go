@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
 
 // Roles of an sqs backend.
 const (
 	// RoleSource: the hub reads the events of AWS instances from the queue.
-	RoleSource = "source"
+	RoleSource = eventingv1.RoleSource
 	// RoleSink: the hub publishes its own events to the queue.
 	RoleSink = "sink"
 )
