@@ -62,7 +62,7 @@ func TestOwnNamespaceOnly(t *testing.T) {
 	}
 }
 
-// The page of an empty fleet shows how to add a cluster. A fleet of one and of five hundred
+// The map of an empty fleet has the management cluster. A fleet of one and of five hundred
 // is shown completely, and an open page is updated. A separate hub, a standby without
 // authentication, serves the pages.
 func TestFleetSizes(t *testing.T) {
@@ -86,26 +86,26 @@ func TestFleetSizes(t *testing.T) {
 		defer cancel()
 		return chromedp.Do(ctx, chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS("main h1")))
 	}, patience).Should(Succeed())
-	const squares = `document.querySelectorAll(".squares > li").length`
+	const squares = `document.querySelectorAll(".squares a.mark").length`
 	shown := func() int { return seen[int](b, squares) }
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("0 clusters"), ContainSubstring("No cluster is known yet"), ContainSubstring("Standby replica")))
-	b.Expect(eval[int](b, squares)).To(BeZero())
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("1 cluster, well"), ContainSubstring("Standby replica")))
+	b.Expect(eval[int](b, squares)).To(Equal(1), "the management cluster")
 	b.do(kept())
 	connect(t, 0, 1)
-	b.Eventually(shown, patience).Should(Equal(1))
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("1 cluster"), ContainSubstring("large/cluster-000"), Not(ContainSubstring("No cluster is known yet"))))
+	b.Eventually(shown, patience).Should(Equal(2))
+	b.Eventually(b.main, patience).Should(ContainSubstring("large/cluster-000"))
 	connect(t, 1, 500)
-	b.Eventually(shown, patience).Should(Equal(500))
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("500 clusters"), ContainSubstring("large/cluster-499")))
+	b.Eventually(shown, patience).Should(Equal(501))
+	b.Eventually(b.main, patience).Should(ContainSubstring("large/cluster-499"))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 	for _, width := range []int64{zoomed, screen} {
 		b.themed("light", width)
 		b.do(chromedp.Navigate("http://"+address+"/"), chromedp.WaitVisible(chromedp.CSS(".squares")))
-		b.Eventually(shown, patience).Should(Equal(500))
+		b.Eventually(shown, patience).Should(Equal(501))
 		b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width))
 	}
-	b.do(chromedp.SendKeys(chromedp.CSS(`main input[name="q"]`), "cluster-042\r"), chromedp.WaitVisible(chromedp.CSS(".squares")))
-	b.Eventually(shown, patience).Should(Equal(1), "the search finds one of five hundred")
+	b.do(chromedp.Navigate("http://"+address+"/clusters?q=cluster-042"), chromedp.WaitVisible(chromedp.CSS(`[data-list="rows"]`)))
+	b.Eventually(func() int { return seen[int](b, `document.querySelectorAll("[data-list=rows] > tr").length`) }, patience).Should(Equal(1), "the search finds one of five hundred")
 }
 
 // connect creates ClusterConnections, as the leader does.
