@@ -44,7 +44,7 @@ func provided(t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
 	trusting1.Do(func() {
-		folder, err := os.MkdirTemp("", "capstan-oidc-")
+		folder, err := os.MkdirTemp("", "capstan-oidc-") //nolint:usetesting // It is for all tests.
 		if errTrusting = err; err != nil {
 			return
 		}
@@ -384,7 +384,7 @@ func (c fastTickers) NewTicker(d time.Duration) clock.Ticker {
 // An ID token is renewed before it expires: once for all requests of the session, with each
 // refresh token once. Streams go on.
 func TestOIDCRenewal(t *testing.T) {
-	w := newOIDCWorld(t, func(o *Options) { o.Clock = fastTickers{o.Clock.(clock.WithTicker)} }) //nolint:forcetypeassert // It is a steppedClock.
+	w := newOIDCWorld(t, func(o *Options) { o.Clock = fastTickers{o.Clock} })
 	p := w.pipeline("shop", "1.0.0", "dev")
 	w.may(w.apps, group("ops"), lists)
 	b := w.browser()
@@ -457,7 +457,7 @@ func TestOIDCStreamRenews(t *testing.T) {
 // A session that is not renewed lasts until its ID token expires, and the sign-in page says why
 // it ended.
 func TestOIDCEnds(t *testing.T) {
-	w := newOIDCWorld(t, func(o *Options) { o.Clock = fastTickers{o.Clock.(clock.WithTicker)} }) //nolint:forcetypeassert // It is a steppedClock.
+	w := newOIDCWorld(t, func(o *Options) { o.Clock = fastTickers{o.Clock} })
 	ended := func(b *browser, says string) {
 		t.Helper()
 		out := b.get("/about")
@@ -480,7 +480,7 @@ func TestOIDCEnds(t *testing.T) {
 	w.Eventually(events, patience).Should(Receive(HaveField("Name", "signedout")))
 	ended(refused, "the provider did not renew it")
 
-	idp.SetLifetime(w.clock.Now().Add(10 * time.Minute).Sub(time.Now()))
+	idp.SetLifetime(time.Until(w.clock.Now().Add(10 * time.Minute)))
 	down := w.browser()
 	w.Expect(down.signInAt("ada").Code).To(Equal(200))
 	w.Expect(idp.Stop()).To(Succeed())
@@ -495,7 +495,7 @@ func TestOIDCEnds(t *testing.T) {
 	w.server.OIDC.Scopes = []string{"email", "groups"}
 	w.server.provider = w.server.OIDC.provider(w.clock)
 	w.clock.step(time.Minute)
-	idp.SetLifetime(w.clock.Now().Add(10 * time.Minute).Sub(time.Now()))
+	idp.SetLifetime(time.Until(w.clock.Now().Add(10 * time.Minute)))
 	short := w.browser()
 	w.Expect(short.signInAt("ada").Code).To(Equal(200))
 	w.clock.step(9 * time.Minute)

@@ -13,7 +13,7 @@ import (
 const (
 	// maxEvents of a cluster are shown, maxApps of its applications, worst first, and maxClusterEntries of the promotions into it:
 	// the page stays short, and the pages of the Pipelines have all.
-	maxEvents, maxApps, maxClusterEntries = 20, 40, 5
+	maxEvents, maxApps, maxClusterEntries = 10, 20, 3
 )
 
 // ClusterFrame is the frame of a cluster's page.

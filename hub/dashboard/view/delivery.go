@@ -218,7 +218,7 @@ const (
 	// tabNamespaces is the value of the parameter tab for the table of namespaces.
 	tabNamespaces = "namespaces"
 	// deliveryPage is how many rows a page has.
-	deliveryPage = 100
+	deliveryPage = 40
 )
 
 // DeliveryPage returns the page of delivery figures: those of all Pipelines, or of a namespace, and a table of Pipelines or

@@ -164,8 +164,8 @@ func TestDeliveryIsPaged(t *testing.T) {
 		f.Promotions = append(f.Promotions, promotion(&p, 1, "prod", "1.0.0", capstanv1.PromotionStatus{Phase: capstanv1.PhaseSucceeded, FinishTime: &metav1.Time{Time: now}, Attempt: &capstanv1.Attempt{Number: 1}}))
 	}
 	first, second := DeliveryPage(f, Everything(), Query{Page: 1}), DeliveryPage(f, Everything(), Query{Page: 2})
-	g.Expect(data[DeliveryRow](first, "rows")).To(HaveLen(100))
-	g.Expect(data[DeliveryRow](second, "rows")).To(HaveLen(50))
+	g.Expect(data[DeliveryRow](first, "rows")).To(HaveLen(deliveryPage))
+	g.Expect(data[DeliveryRow](second, "rows")).To(HaveLen(deliveryPage))
 	g.Expect(data[Pager](first, "pager")[0]).To(HaveField("Older", "/delivery?page=2"))
 	g.Expect(data[DeliveryBlock](second, "figures")[0].Deployments).To(Equal(150))
 	g.Expect(strings.Count(fmt.Sprintf("%+v", first.Frame), "app-")).To(BeZero(), "the frame does not change with the figures")

@@ -97,7 +97,7 @@ func whyBackend(b *eventingv1.EventingBackend) string {
 	}
 	for _, c := range b.Status.Conditions {
 		if c.Status != "True" {
-			return string(c.Reason) + ": " + c.Message
+			return c.Reason + ": " + c.Message
 		}
 	}
 	return ""

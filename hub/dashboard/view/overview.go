@@ -80,7 +80,7 @@ func Overview(f *Facts, scope Scope, q Query) Page {
 
 // verdict counts what needs the action of a person.
 func (f *fleet) verdict(rows []ClusterRow, w *waitList) Verdict {
-	v := Verdict{Mark: Mark{Good, "Well"}, Hidden: hiddenOf(f.scope.clusters(), f.scope.pipelines(), f.scope.promotions(), f.scope.backends())}
+	v := Verdict{Mark: Mark{Good, toneWords[Good]}, Hidden: hiddenOf(f.scope.clusters(), f.scope.pipelines(), f.scope.promotions(), f.scope.backends())}
 	add := func(n int, tone Tone, text, link string) {
 		if n > 0 {
 			v.Parts = append(v.Parts, VerdictPart{tone, text, link})
@@ -132,7 +132,7 @@ func (f *fleet) nothingVisible() bool {
 }
 
 // toneWords are the words of a verdict.
-var toneWords = map[Tone]string{Bad: "Action needed", Stale: "Not observed", Warning: "Attention needed", Asking: "Approval needed", Busy: "In progress"}
+var toneWords = map[Tone]string{Bad: "Action needed", Stale: "Not observed", Warning: "Attention needed", Asking: "Approval needed", Busy: "In progress", Good: "Well", Idle: "Nothing to do"}
 
 // squares returns the blocks of the map: a heading for each group, and a square for each cluster of it.
 func squares(rows []ClusterRow, group string) []Block {

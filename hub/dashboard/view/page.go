@@ -12,7 +12,7 @@ const (
 	// maxSearch is the longest search text, in characters; names are shorter.
 	maxSearch = 100
 	// perPage is how many promotions a page of the timeline has.
-	perPage = 50
+	perPage = 40
 	// maxPage bounds the number of a requested page.
 	maxPage = 10_000
 )

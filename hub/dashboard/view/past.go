@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// PastSlot is the resolution of the past, and PastSlots is how many slots are kept: a day.
-	PastSlot  = 30 * time.Minute
+	// PastSlot is the resolution of the past.
+	PastSlot = 30 * time.Minute
+	// PastSlots is how many slots are kept: a day.
 	PastSlots = 48
 )
 

@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// maxEntries is how many promotions a cluster's page shows; the list of promotions has all.
-	maxEntries = 50
 	// maxAttempts is how many promotions a Pipeline's page shows, folded, and in the picture of their times.
 	maxAttempts = 20
 	// maxApprovals is how many promotions its commands name.

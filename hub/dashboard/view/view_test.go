@@ -333,7 +333,7 @@ func TestTimeline(t *testing.T) {
 	g.Expect(data[Entry](first, "entries")[1]).To(And(HaveField("Number", int64(120)), HaveField("Took", "59 min")))
 	g.Expect(data[Pager](first, "pager")).To(HaveExactElements(And(HaveField("Newer", ""), HaveField("Older", "/promotions?page=2"))))
 	last := Promotions(f, Everything(), Query{Page: 3})
-	g.Expect(data[Entry](last, "entries")).To(HaveLen(20))
+	g.Expect(data[Entry](last, "entries")).To(HaveLen(perPage))
 	g.Expect(data[Pager](last, "pager")).To(HaveExactElements(And(HaveField("Newer", "/promotions?page=2"), HaveField("Older", ""))))
 	g.Expect(Promotions(f, Everything(), Query{Page: 99}).Blocks).To(Equal(Promotions(f, Everything(), Query{Page: 3}).Blocks), "the last page")
 	g.Expect(data[Entry](Promotions(f, Everything(), Query{Page: 1, State: "Stalled: Promoting"}), "entries")).To(HaveLen(1))
