@@ -145,9 +145,9 @@ func TestInstancesAndBackends(t *testing.T) {
 		ContainSubstring("workers"), ContainSubstring("0 of 3"), ContainSubstring("cpu: 8")))
 	b.do(kept())
 	interrupt(t)
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("spot-interruption-terminate"), ContainSubstring("SpotInterruption"), ContainSubstring("1 terminating or failed")))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("spot-interruption-terminate"), ContainSubstring("SpotInterruption"), ContainSubstring("1 of 1 machine")))
 	b.Expect(eval[bool](b, `window.kept === true`)).To(BeTrue(), "it was not reloaded")
 
 	b.open("/instances?state=spot-interruption-terminate")
-	b.Eventually(b.main, patience).Should(And(ContainSubstring("fleet/worker"), ContainSubstring("fleet/prod"), ContainSubstring("instance "+instance)))
+	b.Eventually(b.main, patience).Should(And(ContainSubstring("fleet/worker"), ContainSubstring("fleet/prod"), ContainSubstring(instance)))
 }

@@ -74,8 +74,8 @@ func TestStaleCluster(t *testing.T) {
 	good := eval[string](b, `getComputedStyle(document.documentElement).getPropertyValue("--good")`)
 	b.Expect(colour).To(Equal("rgb(86, 93, 102)"), "not %s", good)
 	b.Eventually(func() string { return b.cell("silent", "dev") }, patience).Should(ContainSubstring("stop good"), "the other clusters are reachable")
-	b.open("/?state=Unreachable")
-	b.Eventually(func() string { return seen[string](b, `document.querySelector("[data-list=cards]").innerText`) }, patience).Should(And(ContainSubstring("fleet/staging"), Not(ContainSubstring("fleet/dev"))))
+	b.open("/clusters?state=Unreachable")
+	b.Eventually(func() string { return seen[string](b, `document.querySelector("[data-list=rows]").innerText`) }, patience).Should(And(ContainSubstring("fleet/staging"), Not(ContainSubstring("fleet/dev"))))
 
 	world.proxies["staging"].Set(controlplane.Pass)
 	b.open("/pipelines")

@@ -34,7 +34,7 @@ func TestOwnNamespaceOnly(t *testing.T) {
 	}
 	b.Eventually(own, patience).Should(ContainSubstring("1.0.0"))
 	b.Eventually(b.main, patience).Should(And(ContainSubstring("1 Pipeline"), Not(ContainSubstring("foreign")), Not(ContainSubstring("apps"))))
-	b.Expect(eval[int](b, `document.querySelectorAll("[data-list=rows] > tr").length`)).To(Equal(1))
+	b.Expect(eval[int](b, `document.querySelectorAll("[data-list=rows] > [id]").length`)).To(Equal(1))
 
 	// Keep all messages of this user's stream.
 	b.do(script(`window.received = ""; window.stream = new EventSource("/stream?page=/pipelines&from=" + document.body.dataset.version);
@@ -105,7 +105,7 @@ func TestFleetSizes(t *testing.T) {
 		b.Expect(eval[int](b, `document.scrollingElement.scrollWidth`)).To(BeNumerically("<=", width))
 	}
 	b.do(chromedp.Navigate("http://"+address+"/clusters?q=cluster-042"), chromedp.WaitVisible(chromedp.CSS(`[data-list="rows"]`)))
-	b.Eventually(func() int { return seen[int](b, `document.querySelectorAll("[data-list=rows] > tr").length`) }, patience).Should(Equal(1), "the search finds one of five hundred")
+	b.Eventually(func() int { return seen[int](b, `document.querySelectorAll("[data-list=rows] > [id]").length`) }, patience).Should(Equal(1), "the search finds one of five hundred")
 }
 
 // connect creates ClusterConnections, as the leader does.
