@@ -1,7 +1,7 @@
 // Package dashboard serves web pages with the state of the fleet and with the
 // promotions that wait for a person.
 //
-//	GET  /  /clusters/KIND/NAMESPACE/NAME  /pipelines  /pipelines/NAMESPACE/NAME  /promotions
+//	GET  /  /clusters  /clusters/KIND/NAMESPACE/NAME  /management  /pipelines  /pipelines/NAMESPACE/NAME  /promotions
 //	GET  /delivery  /instances  /backends  /about
 //	GET  /stream   /changes                    the changes of a page, as they happen
 //	GET  /promotions/NAMESPACE/NAME/ACTION     and POST: approve, reject, retry, override/GATE

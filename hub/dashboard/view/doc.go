@@ -11,6 +11,9 @@
 // alone. For this, times are absolute, and the time of the last contact is shown only
 // when it is older than FreshFor. Lists begin with the worst state.
 //
+// The health of a cluster (health.go) is the worst of its connection, applications, nodes, instances and credential; the map,
+// the table and the search use the same rows. What waits for a person (waiting.go) is grouped by cause.
+//
 // The observations of a cluster are stale when it is not Ready, or when the last contact
 // is older than FreshFor. A stale application is never shown as ready.
 //

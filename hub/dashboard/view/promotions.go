@@ -19,8 +19,8 @@ const (
 	tabWaiting, tabProgress, tabFailed, tabDone = "waiting", "progress", "failed", "done"
 	// groupCause groups promotions that wait, or failed, for the same reason.
 	groupCause = "cause"
-	// noReason is the reason of the filter for promotions without one. Reasons begin with a capital letter.
-	noReason = "none"
+	// reasonless is the reason of the filter for promotions without one. Reasons begin with a capital letter.
+	reasonless = "none"
 )
 
 var (
@@ -142,7 +142,7 @@ func (q Query) promotion(p *capstanv1.Promotion, now time.Time) bool {
 	if q.Within != "" && now.Sub(lastTime(p)) > ages[q.Within] {
 		return false
 	}
-	return (q.Reason == "" || q.Reason == cmp.Or(p.Status.Reason, noReason)) && (q.Environment == "" || q.Environment == p.Spec.Environment || q.Environment == p.Spec.BaseEnvironment()) &&
+	return (q.Reason == "" || q.Reason == cmp.Or(p.Status.Reason, reasonless)) && (q.Environment == "" || q.Environment == p.Spec.Environment || q.Environment == p.Spec.BaseEnvironment()) &&
 		(q.User == "" || containsFold(who(p), strings.ToLower(q.User)) || containsFold(originText(p), strings.ToLower(q.User))) &&
 		q.words().promotion(p)
 }
@@ -178,7 +178,7 @@ func promotionCauses(found []*capstanv1.Promotion, q Query) []Block {
 		p := found[g.Example]
 		of := q
 		mark := phaseMark(p.Status.Phase, stalled(p))
-		of.Group, of.State, of.Reason, of.Environment, of.Page = "", mark.Word, cmp.Or(p.Status.Reason, noReason), p.Spec.BaseEnvironment(), 1
+		of.Group, of.State, of.Reason, of.Environment, of.Page = "", mark.Word, cmp.Or(p.Status.Reason, reasonless), p.Spec.BaseEnvironment(), 1
 		blocks[i] = Block{ID: "cause/" + url.PathEscape(g.Key), List: "entries", Template: "promotion-group", Data: PromotionGroup{
 			Mark: mark, Reason: p.Status.Reason, Environment: p.Spec.BaseEnvironment(), N: g.Count, Oldest: g.Oldest, Link: of.At(PromotionsPath),
 		}}
