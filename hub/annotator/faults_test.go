@@ -141,7 +141,7 @@ func TestEC2RefusesConnections(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	w.awaits(md).Should(equal(m5(region)))
-	w.g.Expect(w.events("md")).To(HaveLen(1), "one Event for one trouble")
+	w.awaitsEvents("md").Should(ConsistOf(HavePrefix("Warning ReconcileError AWSUnavailable"), HavePrefix("Normal CapacityResolved")), "one Event for one trouble, and one for its end")
 }
 
 // While EC2 does not answer, waiting groups are not reconciled repeatedly. The failure and the

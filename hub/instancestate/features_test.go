@@ -403,7 +403,7 @@ func TestSelfManaged(t *testing.T) {
 	w.g.Eventually(func() string { return w.labelIn(inside, m) }).Should(Equal("spot-interruption-terminate"))
 	w.awaitsEmpty("events")
 	w.g.Expect(w.getIn(inside, owner).GetAnnotations()).To(BeEmpty(), "only labels are written to workload clusters")
-	w.awaitsEvents("pivoted").Should(ContainElement(ContainSubstring("AWSMachine " + namespace + "/m: spot-interruption-terminate")))
+	w.awaitsEvents("pivoted").Should(ContainElement(ContainSubstring("AWSMachine " + namespace + "/m: Now spot-interruption-terminate")))
 
 	// Without the label its machines are forgotten, although a Pipeline keeps its connection.
 	name := clusters.Ref{Kind: "Cluster", Namespace: w.namespace, Name: "pivoted"}.ClusterName()

@@ -95,7 +95,7 @@ func TestLongNotes(t *testing.T) {
 	w.start()
 	w.send("events", event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", 0,
 		`{"AutoScalingGroupName":"p","StatusMessage":"`+strings.Repeat("😀", 300)+`"}`))
-	w.awaitsEvents("p").Should(ContainElement(HavePrefix("Warning ScalingActivityFailed launch-failed")))
+	w.awaitsEvents("p").Should(ContainElement(HavePrefix("Warning ScalingActivityFailed Now launch-failed")))
 }
 
 // AWSMachines cannot be listed at the start: the object of an event is not known, so the

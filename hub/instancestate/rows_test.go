@@ -340,5 +340,5 @@ func TestRow16Direct(t *testing.T) {
 	failed := event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", 90, `{"AutoScalingGroupName":"workers","EC2InstanceId":"","StatusMessage":"no capacity"}`)
 	w.send("events", strings.Replace(failed, `"resources":[]`, fmt.Sprintf(`"resources":[%q]`, arn), 1))
 	w.awaits(pool).Should(Equal("launch-failed"))
-	w.awaitsEvents("workers").Should(ContainElement(And(HavePrefix("Warning ScalingActivityFailed launch-failed"), ContainSubstring("no capacity"))))
+	w.awaitsEvents("workers").Should(ContainElement(And(HavePrefix("Warning ScalingActivityFailed Now launch-failed"), ContainSubstring("no capacity"))))
 }
