@@ -58,12 +58,11 @@ type Event struct {
 func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
 	of := f.fleet(scope)
 	frame := ClusterFrame{Cluster: c}
-	if actual := f.actual(c); actual != c && scope.SeesCluster(c) && scope.SeesCluster(actual) {
+	if actual := f.actual(c); actual != c && of.sees(c) && of.sees(actual) {
 		frame.Of, frame.OfLink = actual, clusterPath(actual)
 		c = actual
 	}
-	_, known := f.object(c)
-	if !c.Local() && !known && of.connections[c] == nil || !scope.SeesCluster(c) {
+	if !of.sees(c) {
 		return Page{}, false
 	}
 	page := Page{Template: "cluster", Title: frame.Cluster.String(), Frame: frame}

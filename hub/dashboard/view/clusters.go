@@ -82,15 +82,6 @@ func clusterPath(c Cluster) string {
 // clusterID returns the ID of a cluster's block.
 func clusterID(c Cluster) string { return "cluster/" + c.Kind + "/" + c.Namespace + "/" + c.Name }
 
-// lists reports whether a viewer sees a cluster in lists. Who may list all ClusterConnections also sees the management
-// cluster, which has none.
-func (s Scope) lists(c Cluster) bool {
-	if c.Local() {
-		return s.Clusters.All
-	}
-	return s.SeesCluster(c)
-}
-
 // fleet is everything about the clusters of the Facts that a viewer may see.
 type fleet struct {
 	*Facts
@@ -110,17 +101,37 @@ func (f *Facts) fleet(scope Scope) *fleet {
 	return all
 }
 
+// sees reports whether the viewer may see a cluster: its ClusterConnection, or its own object. Who may list all ClusterConnections
+// also sees the management cluster, which has none.
+func (f *fleet) sees(c Cluster) bool {
+	if c.Local() {
+		return f.scope.Clusters.All
+	}
+	if f.connections[c] != nil && f.scope.Clusters.Has(c.Namespace) {
+		return true
+	}
+	_, exists := f.object(c)
+	return exists && f.scope.SeesObject(c)
+}
+
 // clusters returns the clusters that the viewer may see: the management cluster, each Cluster and GitopsCluster, and each one that
 // has a ClusterConnection. A GitopsCluster that references a Cluster is a part of that one.
 func (f *fleet) clusters() []Cluster {
-	all := map[Cluster]bool{{}: true}
+	all := map[Cluster]bool{}
+	add := func(c Cluster) {
+		if actual := f.actual(c); f.sees(actual) {
+			all[actual] = true
+		} else if f.sees(c) {
+			all[c] = true
+		}
+	}
+	add(Cluster{})
 	for c := range f.connections {
-		all[f.actual(c)] = true
+		add(c)
 	}
 	for i := range f.Objects {
-		all[f.actual(f.Objects[i].Cluster)] = true
+		add(f.Objects[i].Cluster)
 	}
-	maps.DeleteFunc(all, func(c Cluster, _ bool) bool { return !f.scope.lists(c) })
 	return slices.SortedFunc(maps.Keys(all), byName)
 }
 

@@ -184,7 +184,7 @@ func (n Namespaces) key() string {
 }
 
 // Scope is what a viewer may see and do, by namespace. Clusters are the ClusterConnections, CAPIClusters the
-// Clusters of Cluster API, and GitopsClusters the objects of that kind: see Scope.SeesCluster. NodeGroups are the
+// Clusters of Cluster API, and GitopsClusters the objects of that kind. NodeGroups are the
 // MachineDeployments and MachinePools.
 type Scope struct {
 	Clusters, CAPIClusters, GitopsClusters, Pipelines, Promotions, Events, Backends, NodeGroups, MachineSets, Instances Namespaces
@@ -197,11 +197,7 @@ type Scope struct {
 	Nameless bool
 }
 
-// SeesCluster reports whether the viewer may see a cluster: the viewer may list its ClusterConnection or its own object.
-// Every viewer sees the management cluster.
-func (s Scope) SeesCluster(c Cluster) bool { return s.Clusters.Has(c.Namespace) || s.SeesObject(c) }
-
-// SeesObject reports whether the viewer may list the object of a cluster. Every viewer sees the management cluster.
+// SeesObject reports whether the viewer may list the object of a cluster. The management cluster has none to hide.
 func (s Scope) SeesObject(c Cluster) bool {
 	switch c.Kind {
 	case pipelinesv1.ClusterKindCluster:

@@ -113,11 +113,10 @@ func InstanceEvents(f *Facts, scope Scope, q Query) Page {
 
 // linkTo returns the page of a cluster; empty when it does not exist or the viewer may not see it.
 func (f *fleet) linkTo(c Cluster) string {
-	_, exists := f.object(c)
-	if f.scope.SeesCluster(c) && (exists || f.known[c].Known) {
-		return clusterPath(c)
+	if !f.sees(c) {
+		return ""
 	}
-	return ""
+	return clusterPath(c)
 }
 
 // sources returns the blocks of the queues with events of instances.

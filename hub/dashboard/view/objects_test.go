@@ -33,27 +33,30 @@ func TestActual(t *testing.T) {
 	g.Expect(found).To(BeFalse())
 }
 
-// A cluster is visible to those who may list its ClusterConnection or its own object; the right to the other kind, or in
-// another namespace, shows nothing.
+// A cluster is visible to those who may list its ClusterConnection, if it has one, or its own object; the right to the other
+// kind, or in another namespace, shows nothing.
 func TestSeesCluster(t *testing.T) {
 	g := NewWithT(t)
 	gitops := Cluster{Kind: "GitopsCluster", Namespace: "fleet", Name: "prod"}
+	f := facts() // With a connection to the Cluster.
+	f.Objects = []Object{{Cluster: cluster("prod")}, {Cluster: gitops}}
 	elsewhere := Namespaces{Names: []string{"other"}}
 	for name, tc := range map[string]struct {
 		scope          Scope
 		capi, byGitops bool
 	}{
 		"nothing":                   {Scope{}, false, false},
-		"ClusterConnections":        {Scope{Clusters: fleetOnly}, true, true},
+		"ClusterConnections":        {Scope{Clusters: fleetOnly}, true, false},
 		"Clusters":                  {Scope{CAPIClusters: fleetOnly}, true, false},
 		"GitopsClusters":            {Scope{GitopsClusters: fleetOnly}, false, true},
 		"in another namespace":      {Scope{Clusters: elsewhere, CAPIClusters: elsewhere, GitopsClusters: elsewhere}, false, false},
 		"everything":                {Everything(), true, true},
 		"Pipelines and node groups": {Scope{Pipelines: Namespaces{All: true}, NodeGroups: Namespaces{All: true}}, false, false},
 	} {
-		g.Expect(tc.scope.SeesCluster(cluster("prod"))).To(Equal(tc.capi), name)
-		g.Expect(tc.scope.SeesCluster(gitops)).To(Equal(tc.byGitops), name)
-		g.Expect(tc.scope.SeesCluster(Cluster{})).To(BeTrue(), name)
+		of := f.fleet(tc.scope)
+		g.Expect(of.sees(cluster("prod"))).To(Equal(tc.capi), name)
+		g.Expect(of.sees(gitops)).To(Equal(tc.byGitops), name)
+		g.Expect(of.sees(Cluster{})).To(Equal(tc.scope.Clusters.All), name)
 	}
 	g.Expect(Scope{Clusters: fleetOnly}.SeesObject(cluster("prod"))).To(BeFalse(), "a connection is not the object")
 }
