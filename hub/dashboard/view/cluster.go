@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
@@ -36,6 +37,8 @@ type ClusterHead struct {
 	PastSince time.Time
 	// Deleting is set when its object is being deleted.
 	Deleting bool
+	// Command says more about what is wrong; empty if nothing is.
+	Command string
 }
 
 // App is an application in a cluster, as a target of a Pipeline.
@@ -80,6 +83,7 @@ func (f *fleet) head(c Cluster) ClusterHead {
 	if connection := f.connections[c]; connection != nil && f.scope.Clusters.Has(c.Namespace) {
 		head.Server, head.Conditions, head.Kinds = connection.Status.Server, conditions(connection.Status.Conditions), connection.Status.Kinds
 	}
+	head.Command = f.command(c, head.Health)
 	if o, found := f.object(c); found {
 		head.Deleting = o.Deleting && f.scope.SeesObject(c)
 	}
@@ -89,6 +93,47 @@ func (f *fleet) head(c Cluster) ClusterHead {
 		}
 	}
 	return head
+}
+
+// command returns the command that says more about what is wrong with a cluster; empty if nothing is, or the page says all.
+func (f *fleet) command(c Cluster, h Health) string {
+	if h.well() {
+		return ""
+	}
+	switch h.Worst().Name {
+	case aspectNames[aspectConnection], aspectNames[aspectCredential]:
+		if connection := f.connections[c]; connection != nil {
+			return "kubectl describe clusterconnection -n " + connection.Namespace + " " + connection.Name
+		}
+	case aspectNames[aspectApplications]:
+		return "capstan status -n " + cmp.Or(f.failingIn(c), c.Namespace)
+	case aspectNames[aspectNodes]:
+		for _, g := range f.nodeGroups(f.scope) {
+			if owned(g.Namespace, g.Cluster) == c && groupMark(g).Tone < Good {
+				if g.Kind == "MachineDeployment" && g.Reason != "" {
+					return "capstan explain machinedeployment " + g.Namespace + "/" + g.Name
+				}
+				return "kubectl describe " + strings.ToLower(g.Kind) + " -n " + g.Namespace + " " + g.Name
+			}
+		}
+	case aspectNames[aspectInstances]:
+		for n := range f.Instances {
+			if i := &f.Instances[n]; owned(i.Namespace, i.Cluster) == c && f.scope.Instances.Has(i.Namespace) && f.machineMark(i).Tone <= Warning {
+				return "kubectl describe " + strings.ToLower(i.Kind) + " -n " + i.Namespace + " " + i.Name
+			}
+		}
+	}
+	return ""
+}
+
+// failingIn returns the namespace of the first Pipeline, worst first, with an application in a cluster.
+func (f *fleet) failingIn(c Cluster) string {
+	apps, _ := f.inCluster(c, f.known, f.scope)
+	if len(apps) == 0 {
+		return ""
+	}
+	namespace, _, _ := strings.Cut(apps[0].Pipeline, "/")
+	return namespace
 }
 
 // runs returns the blocks of the applications in a cluster, and of the promotions into it.

@@ -167,13 +167,11 @@ func (w *waitList) pipeline(p *pipelinesv1.Pipeline, promotions map[string]*caps
 	}
 }
 
-// gates adds the gates of a promotion that cannot open by themselves: invalid ones, and those whose check fails.
+// gates adds the gates of a promotion that cannot open by themselves: invalid ones, and checks that do not pass.
 func (w *waitList) gates(one wait, p *capstanv1.Promotion) {
 	for i := range p.Status.Gates {
 		g := &p.Status.Gates[i]
-		checked := slices.IndexFunc(p.Status.Checks, func(c capstanv1.CheckStatus) bool { return c.Name == g.Name })
-		fails := checked >= 0 && p.Status.Checks[checked].Verdict != capstanv1.CheckPass && p.Status.Checks[checked].Verdict != ""
-		if g.State != capstanv1.GateInvalid && (g.State != capstanv1.GateClosed || !fails) {
+		if g.State != capstanv1.GateInvalid && (g.State != capstanv1.GateClosed || g.Name != capstanv1.GateChecks || !checksFail(p)) {
 			continue
 		}
 		one.kind, one.mark, one.reason, one.text = waitGate, Mark{Warning, "Gate closed"}, "gate "+g.Name+": "+g.Reason, g.Message
@@ -183,6 +181,11 @@ func (w *waitList) gates(one wait, p *capstanv1.Promotion) {
 		one.since = timeOf(g.LastTransitionTime)
 		w.add(one)
 	}
+}
+
+// checksFail reports whether a check of a promotion was measured and does not pass.
+func checksFail(p *capstanv1.Promotion) bool {
+	return slices.ContainsFunc(p.Status.Checks, func(c capstanv1.CheckStatus) bool { return c.Verdict != "" && c.Verdict != capstanv1.CheckPass })
 }
 
 // stageNames returns the names under which the status has the environments of a Pipeline, and their waves.
