@@ -278,7 +278,9 @@ func TestWhatBreaksIsSeen(t *testing.T) {
 			b.open("/")
 			one := tc.of(t)
 			verdict := func() string { return seen[string](b, `document.getElementById("verdict").innerText`) }
-			tone := func() string { return seen[string](b, `document.getElementById(`+"`"+one.square+"`"+`)?.querySelector("a").className`) }
+			tone := func() string {
+				return seen[string](b, `document.getElementById(`+"`"+one.square+"`"+`)?.querySelector("a").className`)
+			}
 			if one.square != "" {
 				g.Eventually(tone, patience).Should(Or(Equal("mark good"), Equal("mark idle"), ContainSubstring("mark bad")))
 			}
