@@ -90,7 +90,9 @@ func TestObjects(t *testing.T) {
 		user := authenticationv1.UserInfo{Username: "system:serviceaccount:" + w.apps + ":" + account}
 		scope, err := w.server.access.scope(t.Context(), user, facts)
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(scope.SeesCluster(capi)).To(Equal(tc.seesC), account)
-		w.Expect(scope.SeesCluster(gitops)).To(Equal(tc.seesGitops), account)
+		_, seen := view.ClusterDetail(facts, scope, capi)
+		w.Expect(seen).To(Equal(tc.seesC), account)
+		_, seen = view.ClusterDetail(facts, scope, gitops)
+		w.Expect(seen).To(Equal(tc.seesGitops), account)
 	}
 }
