@@ -28,9 +28,11 @@ var drawNow = time.Date(2026, 3, 1, 12, 10, 20, 0, time.UTC)
 // draw draws facts whose objects have few different names, so that they collide, and statuses that may be incomplete.
 type draw struct{ *rapid.T }
 
-func (d draw) of(label string, values ...string) string { return rapid.SampledFrom(values).Draw(d.T, label) }
-func (d draw) yes(label string) bool                    { return rapid.Bool().Draw(d.T, label) }
-func (d draw) n(label string, most int) int             { return rapid.IntRange(0, most).Draw(d.T, label) }
+func (d draw) of(label string, values ...string) string {
+	return rapid.SampledFrom(values).Draw(d.T, label)
+}
+func (d draw) yes(label string) bool        { return rapid.Bool().Draw(d.T, label) }
+func (d draw) n(label string, most int) int { return rapid.IntRange(0, most).Draw(d.T, label) }
 
 func (d draw) time() metav1.Time {
 	return metav1.NewTime(drawNow.Truncate(time.Minute).Add(-20 * time.Minute * time.Duration(d.n("age", 200))))
