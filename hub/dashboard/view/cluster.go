@@ -71,8 +71,10 @@ func ClusterDetail(f *Facts, scope Scope, c Cluster) (Page, bool) {
 	page := Page{Template: "cluster", Title: frame.Cluster.String(), Frame: frame}
 	page.Blocks = append(page.Blocks, Block{ID: "head", List: "head", Template: "cluster-head", Data: of.head(c)})
 	page.Blocks = append(page.Blocks, of.runs(c)...)
-	page.Blocks = append(page.Blocks, f.machinesOf(c, scope)...)
-	page.Blocks = append(page.Blocks, of.eventsOf(c)...)
+	if !c.Local() { // No machine belongs to the management cluster, and its Events are on the pages of their objects.
+		page.Blocks = append(page.Blocks, f.machinesOf(c, scope)...)
+		page.Blocks = append(page.Blocks, of.eventsOf(c)...)
+	}
 	return page, true
 }
 
@@ -158,9 +160,6 @@ func (f *fleet) runs(c Cluster) []Block {
 
 // eventsOf returns the blocks of the Events about a cluster, its connection, its node groups and its machines.
 func (f *fleet) eventsOf(c Cluster) []Block {
-	if c.Local() {
-		return []Block{{ID: "events-empty", List: "events", Template: "empty-item", Data: Empty{Text: "The Events of the management cluster are on the pages of their objects."}}}
-	}
 	itself, belongs := regards(c.Kind, c.Name), f.belongs(c)
 	connects := func(*eventsv1.Event) bool { return false }
 	if connection := f.connections[c]; connection != nil {

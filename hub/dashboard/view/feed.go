@@ -20,6 +20,8 @@ type FeedEntry struct {
 	Kind, Name, Link string
 	// Text says more; empty if there is nothing to say.
 	Text string
+	// key is unique among the objects of the Kind, or among their Events.
+	key string
 }
 
 // feed returns the blocks of the newest changes of all kinds of objects.
@@ -27,7 +29,7 @@ func (f *fleet) feed(rows []ClusterRow) []Block {
 	var all []FeedEntry
 	for i := range rows {
 		if r := &rows[i]; !r.Since.IsZero() {
-			all = append(all, FeedEntry{At: r.Since, Mark: r.Health[aspectConnection].Mark, Kind: "Cluster", Name: r.Cluster.String(), Link: r.Link, Text: r.Reason})
+			all = append(all, FeedEntry{At: r.Since, Mark: r.Health[aspectConnection].Mark, Kind: "Cluster", Name: r.Cluster.String(), Link: r.Link, Text: r.Reason, key: clusterID(r.Cluster)})
 		}
 	}
 	for i := range f.Promotions {
@@ -39,7 +41,7 @@ func (f *fleet) feed(rows []ClusterRow) []Block {
 		if b := &f.Backends[i]; f.scope.Backends.Has(b.Namespace) {
 			if at := sinceBackend(b); !at.IsZero() {
 				all = append(all, FeedEntry{At: at, Mark: backendMark(b), Kind: "Backend", Name: b.Namespace + "/" + b.Name,
-					Link: Query{Search: b.Namespace + "/" + b.Name}.At(BackendsPath), Text: whyBackend(b)})
+					Link: Query{Search: b.Namespace + "/" + b.Name}.At(BackendsPath), Text: whyBackend(b), key: b.Namespace + "/" + b.Name})
 			}
 		}
 	}
@@ -51,23 +53,15 @@ func (f *fleet) feed(rows []ClusterRow) []Block {
 				mark.Tone = Warning
 			}
 			all = append(all, FeedEntry{At: shown.At, Mark: mark, Kind: e.Regarding.Kind, Name: e.Regarding.Namespace + "/" + e.Regarding.Name,
-				Link: Query{Search: e.Regarding.Name}.At(InstancesPath), Text: shown.Note})
+				Link: Query{Search: e.Regarding.Name}.At(InstancesPath), Text: shown.Note, key: "event/" + e.Namespace + "/" + e.Name})
 		}
 	}
 	slices.SortFunc(all, func(a, b FeedEntry) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.key, b.key))
 	})
 	blocks := make([]Block, 0, maxFeed)
-	shown := map[string]bool{}
-	for _, e := range all {
-		id := "feed/" + e.Kind + "/" + e.Name + "/" + e.At.UTC().Format(time.RFC3339)
-		if shown[id] { // Two changes of an object in the same second.
-			continue
-		}
-		shown[id] = true
-		if blocks = append(blocks, Block{ID: id, List: "feed", Template: "feed-entry", Data: e}); len(blocks) == maxFeed {
-			break
-		}
+	for _, e := range all[:min(len(all), maxFeed)] {
+		blocks = append(blocks, Block{ID: "feed/" + e.Kind + "/" + e.key + "/" + e.At.UTC().Format(time.RFC3339), List: "feed", Template: "feed-entry", Data: e})
 	}
 	if len(blocks) == 0 {
 		blocks = append(blocks, Block{ID: "feed-empty", List: "feed", Template: "empty-item", Data: Empty{Text: "Nothing that you may see has changed yet."}})
@@ -78,7 +72,7 @@ func (f *fleet) feed(rows []ClusterRow) []Block {
 // promotionChange returns the newest change of a promotion that its status has a time of.
 func promotionChange(p *capstanv1.Promotion, scope Scope) FeedEntry {
 	e := FeedEntry{At: p.CreationTimestamp.Time, Mark: phaseMark(p.Status.Phase, stalled(p)), Kind: "Promotion",
-		Name: p.Namespace + "/" + p.Spec.Pipeline.Name + " into " + p.Spec.Environment, Text: p.Spec.Revision}
+		Name: p.Namespace + "/" + p.Spec.Pipeline.Name + " into " + p.Spec.Environment, Text: p.Spec.Revision, key: p.Namespace + "/" + p.Name}
 	if scope.Pipelines.Has(p.Namespace) {
 		e.Link = pipelinePath(p.Namespace, p.Spec.Pipeline.Name) + "#" + entryID(p.Namespace, p.Name)
 	}

@@ -88,10 +88,13 @@ func ConnectionTone(state capstanv1.ConnectionState) Tone {
 	return connectionMark(standing{Known: true, Observed: Observed{State: state}}, time.Time{}).Tone
 }
 
+// stalledWord is the state of the filter for all stalled promotions, and stalledPrefix begins the states of those in a phase.
+const stalledWord, stalledPrefix = "Stalled", "Stalled: "
+
 // phaseMark returns the Mark of a promotion.
 func phaseMark(phase capstanv1.PromotionPhase, stalled bool) Mark {
 	if stalled && !phase.Finished() {
-		return Mark{Warning, "Stalled: " + phaseWord(phase)}
+		return Mark{Warning, stalledPrefix + phaseWord(phase)}
 	}
 	switch phase {
 	case capstanv1.PhaseAwaitingApproval:
@@ -186,5 +189,5 @@ var heldMark = Mark{Warning, "Held"}
 // Words are the states of the filters, worst first.
 var (
 	pipelineWords  = []string{"Error", "Failed", "Stalled", "Stale", "Not ready", "Lost", "Late", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Joining", "Ready", "Runs nothing", "Not observed yet", "Nothing runs"}
-	promotionWords = []string{"Failed", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Succeeded", "Superseded"}
+	promotionWords = []string{"Failed", stalledWord, "Stalled: Decided", "Stalled: Awaiting gates", "Stalled: Awaiting approval", "Stalled: Promoting", "Stalled: Awaiting merge", "Stalled: Awaiting rollout", "Stalled: Verifying", "Rejected", "Awaiting approval", "Awaiting gates", "Decided", "Promoting", "Awaiting merge", "Awaiting rollout", "Verifying", "Succeeded", "Superseded"}
 )

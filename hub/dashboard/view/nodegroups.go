@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -34,7 +35,7 @@ func (f *Facts) nodeGroups(scope Scope) []NodeGroup {
 			continue
 		}
 		of := object{e.Regarding.Kind, e.Regarding.Namespace, e.Regarding.Name}
-		if last := newest[of]; last == nil || eventOf(last).At.Before(eventOf(e).At) {
+		if last := newest[of]; last == nil || cmp.Or(eventOf(last).At.Compare(eventOf(e).At), cmp.Compare(last.Name, e.Name)) < 0 {
 			newest[of] = e
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -86,4 +87,21 @@ func TestMachineSets(t *testing.T) {
 	scope.MachineSets, scope.NodeGroups = Namespaces{All: true}, Namespaces{}
 	page, _ = ClusterDetail(f, scope, cluster("prod"))
 	g.Expect(data[GroupRow](page, "groups")).To(ConsistOf(HaveField("Kind", "MachineSet")))
+}
+
+// Of two Events of the same time the same one is taken always: the caches have no order.
+func TestEventsOfTheSameTime(t *testing.T) {
+	g := NewWithT(t)
+	event := func(name, action string) *eventsv1.Event {
+		return &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name, CreationTimestamp: *ago(time.Minute)}, Type: "Warning", Reason: "ReconcileError", Action: action,
+			Regarding: corev1.ObjectReference{Kind: "MachineDeployment", Namespace: "fleet", Name: "md"},
+		}
+	}
+	a, b := event("a", "TemplateNotFound"), event("b", "InvalidAnnotation")
+	f := &Facts{Now: now, NodeGroups: []NodeGroup{{Kind: "MachineDeployment", Namespace: "fleet", Name: "md"}}}
+	for _, order := range [][]*eventsv1.Event{{a, b}, {b, a}} {
+		f.Events = order
+		g.Expect(f.nodeGroups(Everything())).To(ConsistOf(HaveField("Reason", "InvalidAnnotation")))
+	}
 }

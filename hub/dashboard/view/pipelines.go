@@ -34,6 +34,8 @@ type Row struct {
 	Note string
 	// Cells in the order of the environments.
 	Cells []Cell
+	// stalled is whether the Pipeline itself is.
+	stalled bool
 }
 
 // Cell is an environment of a Pipeline.
@@ -163,7 +165,7 @@ func Pipelines(f *Facts, scope Scope, q Query) Page {
 	for _, p := range seen {
 		row := f.row(p, known, scope)
 		marks[row.Mark]++
-		if q.inNamespace(p.Namespace) && q.inState(row.Mark.Word) && q.words().pipeline(p) && (q.Environment == "" || slices.Contains(environmentsOf(p), q.Environment)) {
+		if q.inNamespace(p.Namespace) && (q.inState(row.Mark.Word) || row.has(q.State)) && q.words().pipeline(p) && (q.Environment == "" || slices.Contains(environmentsOf(p), q.Environment)) {
 			rows = append(rows, railRow{p, row})
 		}
 	}
@@ -276,8 +278,10 @@ func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope S
 			r.Mark = worst
 		}
 	}
-	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue && r.Mark.Tone != Bad {
-		r.Mark, r.Note = Mark{Bad, "Stalled"}, c.Message
+	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue {
+		if r.stalled = true; r.Mark.Tone != Bad {
+			r.Mark, r.Note = Mark{Bad, stalledWord}, c.Message
+		}
 	}
 	if c := meta.FindStatusCondition(p.Status.Conditions, pipelinesv1.AppSharedCondition); c != nil && c.Status == metav1.ConditionTrue && r.Note == "" {
 		r.Note = c.Message
@@ -286,6 +290,15 @@ func (f *Facts) row(p *pipelinesv1.Pipeline, known map[Cluster]standing, scope S
 		r.Note = "Suspended: the hub promotes nothing."
 	}
 	return r
+}
+
+// has reports whether a Pipeline, one of its targets or one of its promotions is in a state that is not well, also if another one is
+// worse: the links of the first page lead to it.
+func (r Row) has(word string) bool {
+	is := func(m Mark) bool { return m.Tone < Good && m.Word == word }
+	return r.stalled && word == stalledWord || slices.ContainsFunc(r.Cells, func(c Cell) bool {
+		return c.Move != nil && is(c.Move.Mark) || slices.ContainsFunc(c.Targets, func(t Target) bool { return is(t.Mark) })
+	})
 }
 
 // Mark is the worst mark of the cell's targets and its promotion.

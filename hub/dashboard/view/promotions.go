@@ -98,7 +98,7 @@ func Promotions(f *Facts, scope Scope, q Query) Page {
 		environments[p.Spec.BaseEnvironment()]++
 		marks[mark]++
 		tabs[tabOf(p)]++
-		if (q.Tab == "" || q.Tab == tabOf(p)) && q.inNamespace(p.Namespace) && q.inState(mark.Word) && q.promotion(p, f.Now) {
+		if (q.Tab == "" || q.Tab == tabOf(p)) && q.inNamespace(p.Namespace) && q.inPhase(mark) && q.promotion(p, f.Now) {
 			found = append(found, p)
 		}
 	}
@@ -135,6 +135,13 @@ func Promotions(f *Facts, scope Scope, q Query) Page {
 	}
 	page.Blocks = append(page.Blocks, Block{ID: "entries-pager", List: "pager", Template: "pager-block", Data: pager})
 	return page
+}
+
+// inPhase reports whether a promotion with a Mark is in the state of the Query. The state of a phase includes those that are stalled
+// in it, except with a Reason: then it is one of the causes, of which these are another one.
+func (q Query) inPhase(mark Mark) bool {
+	in, stalls := strings.CutPrefix(mark.Word, stalledPrefix)
+	return q.inState(mark.Word) || stalls && (q.State == stalledWord || q.State == in && q.Reason == "")
 }
 
 // promotion reports whether a promotion fits the filters that no other page has.

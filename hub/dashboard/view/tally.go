@@ -54,7 +54,7 @@ func (f *Facts) byCluster(known map[Cluster]standing, scope Scope) (map[Cluster]
 		of                    *count
 		kind, namespace, name string
 	}
-	places, counts, counted := make(map[Cluster]*place, len(known)), make(map[Cluster]*count, len(known)), map[app]bool{}
+	places, counts, counted := make(map[Cluster]*place, len(known)), make(map[Cluster]*count, len(known)), map[app]Tone{}
 	placeOf := func(c Cluster) *place {
 		if at := places[c]; at != nil {
 			return at
@@ -86,13 +86,15 @@ func (f *Facts) byCluster(known map[Cluster]standing, scope Scope) (map[Cluster]
 					at.of.moves.add(phase)
 				}
 				key := app{at.of, p.Spec.AppRef.Kind, target.Namespace, p.Spec.AppRef.Name}
-				if !counted[key] {
-					counted[key] = true
-					mark, _, _ := f.observed(c, at.standing, seenIn(status, t), at.visible)
-					at.of.apps.add(mark.Tone)
+				mark, _, _ := f.observed(c, at.standing, seenIn(status, t), at.visible)
+				if tone, again := counted[key]; !again || mark.Tone < tone { // One of several Pipelines counts as the worst.
+					counted[key] = mark.Tone
 				}
 			}
 		}
+	}
+	for of, tone := range counted {
+		of.of.apps.add(tone)
 	}
 	apps, moves := make(map[Cluster]Apps, len(counts)), make(map[Cluster]Moves, len(counts))
 	for c, n := range counts {

@@ -35,14 +35,18 @@ type waitKind struct {
 
 // Kinds of what waits, in the order of the verdict.
 const (
-	waitCluster, waitApproval, waitFailed, waitGate, waitStalled, waitPipeline, waitBackend = "cluster", "approval", "failed", "gate", "stalled", "pipeline", "backend"
+	waitCluster, waitApproval, waitFailed, waitRejected, waitGate, waitStalled, waitPipeline, waitBackend = "cluster", "approval", "failed", "rejected", "gate", "stalled", "pipeline", "backend"
 )
 
+// stalledLink is the list of all stalled promotions.
+var stalledLink = Query{State: stalledWord}.At(PromotionsPath)
+
 var waitKinds = []waitKind{
-	{waitApproval, Asking, "approval", "", Query{Tab: "waiting", State: "Awaiting approval"}.At(PromotionsPath)},
+	{waitApproval, Asking, "approval", "", Query{Tab: tabWaiting, State: "Awaiting approval"}.At(PromotionsPath)},
 	{waitFailed, Bad, "failed promotion", "", Query{State: "Failed"}.At(PipelinesPath)},
-	{waitStalled, Warning, "stalled promotion", "", Query{State: "Stalled"}.At(PipelinesPath)},
-	{waitGate, Warning, "gate", " in error", Query{Tab: "waiting", State: "Awaiting gates"}.At(PromotionsPath)},
+	{waitRejected, Warning, "rejected promotion", "", Query{State: "Rejected"}.At(PipelinesPath)},
+	{waitStalled, Warning, "stalled promotion", "", stalledLink},
+	{waitGate, Warning, "gate", " in error", Query{Tab: tabWaiting, State: "Awaiting gates"}.At(PromotionsPath)},
 	{waitPipeline, Bad, "Pipeline", " invalid or stalled", Query{State: "Stalled"}.At(PipelinesPath)},
 	{waitBackend, Bad, "backend", " not ready", BackendsPath},
 }
@@ -149,6 +153,9 @@ func (w *waitList) pipeline(p *pipelinesv1.Pipeline, promotions map[string]*caps
 			w.add(one)
 		case capstanv1.PhaseFailed, capstanv1.PhaseRejected:
 			one.kind, one.mark, one.reason, one.text = waitFailed, phaseMark(phase, false), s.Reason, s.Message
+			if phase == capstanv1.PhaseRejected {
+				one.kind = waitRejected
+			}
 			if full != nil && full.Status.FinishTime != nil {
 				one.since = full.Status.FinishTime.Time
 			}
@@ -278,11 +285,12 @@ func causeBlock(g causes.Group, of []*wait) Cause {
 	case waitApproval:
 		c.Text = "They wait for an approval."
 		c.Title, c.Link = Plural(g.Count, "promotion"), waitKinds[0].link
-	case waitFailed, waitStalled, waitGate:
-		c.Title, c.Link = Plural(g.Count, "promotion"), Query{Tab: "waiting"}.At(PromotionsPath)
-		if first.kind == waitFailed {
-			c.Link = Query{Tab: "failed"}.At(PromotionsPath)
-		}
+	case waitFailed, waitRejected:
+		c.Title, c.Link = Plural(g.Count, "promotion"), Query{Tab: tabFailed}.At(PromotionsPath)
+	case waitStalled:
+		c.Title, c.Link = Plural(g.Count, "promotion"), stalledLink
+	case waitGate:
+		c.Title, c.Link = Plural(g.Count, "promotion"), Query{Tab: tabWaiting}.At(PromotionsPath)
 	case waitPipeline:
 		c.Title, c.Link = Plural(g.Count, "Pipeline"), Query{State: "Stalled"}.At(PipelinesPath)
 	case waitBackend:
