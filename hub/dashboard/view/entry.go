@@ -89,9 +89,10 @@ func originOf(p *capstanv1.Promotion) Origin {
 func (f *Facts) origin(p *capstanv1.Promotion) Origin {
 	o := originOf(p)
 	if of := p.Spec.RollbackOf; of != nil {
-		same := func(other capstanv1.Promotion) bool { return other.Namespace == p.Namespace && other.Name == of.Name }
-		if i := slices.IndexFunc(f.Promotions, same); i >= 0 {
-			o.Revision = f.Promotions[i].Spec.Revision
+		for i := range f.Promotions { // slices.IndexFunc would copy each of them.
+			if other := &f.Promotions[i]; other.Name == of.Name && other.Namespace == p.Namespace {
+				o.Revision = other.Spec.Revision
+			}
 		}
 	}
 	return o

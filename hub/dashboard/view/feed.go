@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	eventingv1 "github.com/capstan-hub/capstan/api/eventing/v1alpha1"
 )
@@ -24,43 +26,61 @@ type FeedEntry struct {
 	key string
 }
 
+// newest are the maxFeed newest changes, newest first. Of tens of thousands, only those that may be among them are described.
+type newest []FeedEntry
+
+func (n *newest) add(at time.Time, describe func() FeedEntry) {
+	if len(*n) == maxFeed && at.Before((*n)[maxFeed-1].At) {
+		return
+	}
+	one := describe()
+	one.At = at
+	place, _ := slices.BinarySearchFunc(*n, one, func(a, b FeedEntry) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.key, b.key))
+	})
+	*n = slices.Insert(*n, place, one)
+	*n = (*n)[:min(len(*n), maxFeed)]
+}
+
 // feed returns the blocks of the newest changes of all kinds of objects.
 func (f *fleet) feed(rows []ClusterRow) []Block {
-	var all []FeedEntry
+	var all newest
 	for i := range rows {
 		if r := &rows[i]; !r.Since.IsZero() {
-			all = append(all, FeedEntry{At: r.Since, Mark: r.Health[aspectConnection].Mark, Kind: "Cluster", Name: r.Cluster.String(), Link: r.Link, Text: r.Reason, key: clusterID(r.Cluster)})
+			all.add(r.Since, func() FeedEntry {
+				return FeedEntry{Mark: r.Health[aspectConnection].Mark, Kind: "Cluster", Name: r.Cluster.String(), Link: r.Link, Text: r.Reason, key: clusterID(r.Cluster)}
+			})
 		}
 	}
 	for i := range f.Promotions {
 		if p := &f.Promotions[i]; f.scope.Promotions.Has(p.Namespace) {
-			all = append(all, promotionChange(p, f.scope))
+			all.add(changed(p), func() FeedEntry { return promotionChange(p, f.scope) })
 		}
 	}
 	for i := range f.Backends {
-		if b := &f.Backends[i]; f.scope.Backends.Has(b.Namespace) {
-			if at := sinceBackend(b); !at.IsZero() {
-				all = append(all, FeedEntry{At: at, Mark: backendMark(b), Kind: "Backend", Name: b.Namespace + "/" + b.Name,
-					Link: Query{Search: b.Namespace + "/" + b.Name}.At(BackendsPath), Text: whyBackend(b), key: b.Namespace + "/" + b.Name})
-			}
+		b := &f.Backends[i]
+		if at := sinceBackend(b); !at.IsZero() && f.scope.Backends.Has(b.Namespace) {
+			all.add(at, func() FeedEntry {
+				name := b.Namespace + "/" + b.Name
+				return FeedEntry{Mark: backendMark(b), Kind: "Backend", Name: name, Link: Query{Search: name}.At(BackendsPath), Text: whyBackend(b), key: name}
+			})
 		}
 	}
 	for _, e := range f.Events {
 		if e.Action == actionInstances && f.scope.Events.Has(e.Namespace) {
 			shown := eventOf(e)
-			mark := Mark{Idle, shown.Reason}
-			if shown.Warning {
-				mark.Tone = Warning
-			}
-			all = append(all, FeedEntry{At: shown.At, Mark: mark, Kind: e.Regarding.Kind, Name: e.Regarding.Namespace + "/" + e.Regarding.Name,
-				Link: Query{Search: e.Regarding.Name}.At(InstancesPath), Text: shown.Note, key: "event/" + e.Namespace + "/" + e.Name})
+			all.add(shown.At, func() FeedEntry {
+				mark := Mark{Idle, shown.Reason}
+				if shown.Warning {
+					mark.Tone = Warning
+				}
+				return FeedEntry{Mark: mark, Kind: e.Regarding.Kind, Name: e.Regarding.Namespace + "/" + e.Regarding.Name,
+					Link: Query{Search: e.Regarding.Name}.At(InstancesPath), Text: shown.Note, key: "event/" + e.Namespace + "/" + e.Name}
+			})
 		}
 	}
-	slices.SortFunc(all, func(a, b FeedEntry) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.key, b.key))
-	})
 	blocks := make([]Block, 0, maxFeed)
-	for _, e := range all[:min(len(all), maxFeed)] {
+	for _, e := range all {
 		blocks = append(blocks, Block{ID: "feed/" + e.Kind + "/" + e.key + "/" + e.At.UTC().Format(time.RFC3339), List: "feed", Template: "feed-entry", Data: e})
 	}
 	if len(blocks) == 0 {
@@ -69,17 +89,23 @@ func (f *fleet) feed(rows []ClusterRow) []Block {
 	return blocks
 }
 
-// promotionChange returns the newest change of a promotion that its status has a time of.
+// changed returns the time of the newest change of a promotion that its status has a time of.
+func changed(p *capstanv1.Promotion) time.Time {
+	newest := p.CreationTimestamp.Time
+	for _, at := range []*metav1.Time{p.Status.StartTime, p.Status.GatesOpenTime, p.Status.CarriedOutTime, p.Status.VerifyTime, p.Status.FinishTime} {
+		if at != nil && at.After(newest) {
+			newest = at.Time
+		}
+	}
+	return newest
+}
+
+// promotionChange returns that change.
 func promotionChange(p *capstanv1.Promotion, scope Scope) FeedEntry {
-	e := FeedEntry{At: p.CreationTimestamp.Time, Mark: phaseMark(p.Status.Phase, stalled(p)), Kind: "Promotion",
+	e := FeedEntry{Mark: phaseMark(p.Status.Phase, stalled(p)), Kind: "Promotion",
 		Name: p.Namespace + "/" + p.Spec.Pipeline.Name + " into " + p.Spec.Environment, Text: p.Spec.Revision, key: p.Namespace + "/" + p.Name}
 	if scope.Pipelines.Has(p.Namespace) {
 		e.Link = pipelinePath(p.Namespace, p.Spec.Pipeline.Name) + "#" + entryID(p.Namespace, p.Name)
-	}
-	for _, at := range []time.Time{timeOf(p.Status.StartTime), timeOf(p.Status.GatesOpenTime), timeOf(p.Status.CarriedOutTime), timeOf(p.Status.VerifyTime), timeOf(p.Status.FinishTime)} {
-		if at.After(e.At) {
-			e.At = at
-		}
 	}
 	return e
 }
