@@ -195,7 +195,7 @@ func (f *Facts) inCluster(c Cluster, known map[Cluster]standing, scope Scope) ([
 		for e := range p.Spec.Environments {
 			env := p.Spec.Environments[e].Name
 			for _, t := range f.placements(p, e, known, scope) {
-				if f.actual(t.Cluster) != c {
+				if f.actual(t.Cluster) != f.actual(c) {
 					continue
 				}
 				touching[into{string(p.UID), env}] = true

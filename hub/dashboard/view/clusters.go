@@ -151,7 +151,8 @@ func (f *fleet) rows() []ClusterRow {
 }
 
 func (f *fleet) row(c Cluster) ClusterRow {
-	apps, moves, nodes := f.tallies.apps[c], f.tallies.moves[c], f.tallies.nodes[c]
+	actual := f.actual(c) // The counts are those of the Cluster, also if the viewer sees only the GitopsCluster.
+	apps, moves, nodes := f.tallies.apps[actual], f.tallies.moves[actual], f.tallies.nodes[actual]
 	r := ClusterRow{Cluster: c, Link: clusterPath(c), Apps: apps, Moves: moves, Nodes: nodes}
 	if o, found := f.object(c); found && f.scope.SeesObject(c) {
 		r.labels = o.Labels

@@ -73,3 +73,18 @@ func TestScopeKeys(t *testing.T) {
 	}
 	g.Expect(keys).To(HaveLen(12))
 }
+
+// Who may list only GitopsClusters sees one that references a Cluster, with its applications.
+func TestGitopsClusterOfHiddenCluster(t *testing.T) {
+	g := NewWithT(t)
+	alias := Cluster{Kind: "GitopsCluster", Namespace: "fleet", Name: "alias"}
+	f := facts()
+	f.Objects = []Object{{Cluster: cluster("prod")}, {Cluster: alias, Of: cluster("prod")}}
+	scope := Scope{GitopsClusters: fleetOnly, Pipelines: Namespaces{All: true}}
+	page := Clusters(f, scope, Query{})
+	g.Expect(names(page)).To(Equal([]string{"alias"}))
+	g.Expect(cardOf(page, "alias").Apps.Total).To(Equal(2))
+	detail, seen := ClusterDetail(f, scope, alias)
+	g.Expect(seen).To(BeTrue())
+	g.Expect(data[App](detail, "apps")).To(HaveLen(2))
+}

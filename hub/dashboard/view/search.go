@@ -66,7 +66,7 @@ func Search(f *Facts, scope Scope, q Query) Page {
 	known := of.known
 	found := false
 	for _, hits := range []Hits{
-		of.clusterHits(w), f.pipelineHits(w, known, scope), f.promotionHits(w, scope), f.instanceHits(w, known, scope), f.groupHits(w, known, scope), f.backendHits(w, scope),
+		of.clusterHits(w), f.pipelineHits(w, known, scope), f.promotionHits(w, scope), of.instanceHits(w), of.groupHits(w), f.backendHits(w, scope),
 	} {
 		if hits.N == 0 {
 			continue
@@ -293,18 +293,18 @@ func (w words) promotion(p *capstanv1.Promotion) bool {
 	return m.all()
 }
 
-func (f *Facts) instanceHits(w words, known map[Cluster]standing, scope Scope) Hits {
+func (f *fleet) instanceHits(w words) Hits {
 	var b best
 	for i := range f.Instances {
 		o := &f.Instances[i]
-		if scope.Instances.Has(o.Namespace) && w.instance(o) {
+		if f.scope.Instances.Has(o.Namespace) && w.instance(o) {
 			b.add(candidate{rank: w.rank(o.Name, o.Namespace+"/"+o.Name, o.Instance), tone: f.machineMark(o).Tone, namespace: o.Namespace, name: o.Name, index: i})
 		}
 	}
 	return b.hits("Machines and pools", "machines and pools", InstancesPath, func(i int) Hit {
 		o := &f.Instances[i]
 		return Hit{
-			Name: o.Namespace + "/" + o.Name, Kind: o.Kind, Link: f.ownerLink(o.Namespace, o.Cluster, known, scope), Mark: f.machineMark(o),
+			Name: o.Namespace + "/" + o.Name, Kind: o.Kind, Link: f.linkTo(owned(o.Namespace, o.Cluster)), Mark: f.machineMark(o),
 			Text: joined(o.Instance, "cluster "+o.Cluster),
 		}
 	})
@@ -320,12 +320,12 @@ func (w words) instance(o *Instances) bool {
 	return m.all()
 }
 
-func (f *Facts) groupHits(w words, known map[Cluster]standing, scope Scope) Hits {
+func (f *fleet) groupHits(w words) Hits {
 	var b best
 	for i := range f.NodeGroups {
 		o := &f.NodeGroups[i]
 		m := w.match()
-		if !scope.NodeGroups.Has(o.Namespace) {
+		if !f.scope.seesGroup(*o) {
 			continue
 		}
 		m.readName(o.Namespace, o.Name)
@@ -339,19 +339,10 @@ func (f *Facts) groupHits(w words, known map[Cluster]standing, scope Scope) Hits
 	return b.hits("Node groups", "node groups", "", func(i int) Hit {
 		o := &f.NodeGroups[i]
 		return Hit{
-			Name: o.Namespace + "/" + o.Name, Kind: o.Kind, Link: f.ownerLink(o.Namespace, o.Cluster, known, scope), Mark: groupMark(*o),
+			Name: o.Namespace + "/" + o.Name, Kind: o.Kind, Link: f.linkTo(owned(o.Namespace, o.Cluster)), Mark: groupMark(*o),
 			Text: joined(strconv.FormatInt(o.Ready, 10)+" of "+strconv.FormatInt(o.Desired, 10)+" ready", "cluster "+o.Cluster),
 		}
 	})
-}
-
-// ownerLink returns the page of the cluster that has an object; empty when the viewer has no such page.
-func (f *Facts) ownerLink(namespace, cluster string, known map[Cluster]standing, scope Scope) string {
-	c := owned(namespace, cluster)
-	if !scope.Clusters.Has(namespace) || !known[c].Known {
-		return ""
-	}
-	return clusterPath(c)
 }
 
 func (f *Facts) backendHits(w words, scope Scope) Hits {

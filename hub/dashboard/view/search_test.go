@@ -292,3 +292,13 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 }
+
+// A MachineSet is found by those who may list MachineSets, and by no others.
+func TestSearchFindsNodeGroupsByTheirRight(t *testing.T) {
+	g := NewWithT(t)
+	f := facts()
+	f.NodeGroups = []NodeGroup{{Kind: "MachineSet", Namespace: "fleet", Name: "workers"}}
+	found := func(scope Scope) int { return len(data[Hits](Search(f, scope, Query{Search: "workers"}), "results")) }
+	g.Expect(found(Scope{MachineSets: fleetOnly})).To(Equal(1))
+	g.Expect(found(Scope{NodeGroups: fleetOnly})).To(BeZero())
+}
