@@ -2,7 +2,7 @@
 // promotions that wait for a person.
 //
 //	GET  /  /clusters  /clusters/KIND/NAMESPACE/NAME  /management  /pipelines  /pipelines/NAMESPACE/NAME  /promotions
-//	GET  /delivery  /instances  /backends  /about
+//	GET  /delivery  /instances  /backends  /search  /about
 //	GET  /stream   /changes                    the changes of a page, as they happen
 //	GET  /promotions/NAMESPACE/NAME/ACTION     and POST: approve, reject, retry, override/GATE
 //	GET  /pipelines/NAMESPACE/NAME/ACTION      and POST: suspend, resume, promote/ENVIRONMENT, rollback/ENVIRONMENT

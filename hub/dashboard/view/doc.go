@@ -21,6 +21,7 @@
 //
 // Locking: none.
 //
-// Trade-offs: each page is built from all objects each time, which takes a few
-// milliseconds for 500 clusters and 200 Pipelines. So all parts of a page are consistent.
+// Trade-offs: each page is built from all objects each time, so all parts of a page are consistent. For 1,000 clusters, 300
+// Pipelines of 20 environments and 20,000 promotions this takes 5 to 40 ms of CPU (BenchmarkPages). The caches list objects in
+// no order: each list is sorted by an order in which no two objects are equal.
 package view
