@@ -121,8 +121,8 @@ func rollbackCause(p *capstanv1.Promotion) (reason, message string) {
 // close several times has had earlier ones, at other places in the order.
 func (Hub) gates(p *capstanv1.Promotion, add func(events []ce.Event, k Kind, attempt int64, at time.Time, transition string, with func(*Promotion)) []ce.Event) []ce.Event {
 	s := &p.Status
-	if len(s.Gates) == 0 && (s.Phase == capstanv1.PhaseSucceeded || s.Phase == capstanv1.PhaseSuperseded) {
-		return nil // The cache keeps only the times of a settled promotion: its events were published before.
+	if len(s.Gates) == 0 && len(s.Conditions) == 0 && (s.Phase == capstanv1.PhaseSucceeded || s.Phase == capstanv1.PhaseSuperseded) {
+		return nil // The cache keeps of a settled promotion only the times, and no conditions: its events were published before.
 	}
 	var events []ce.Event
 	unblocked := func() {
