@@ -179,6 +179,11 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		return view.Scope{}, err
 	}
 	scope.OverrideWindows = known.allows(windows)
+	for of, among := range map[*view.Namespaces]view.Namespaces{
+		&scope.Approve: scope.Promotions, &scope.Patch: scope.Promotions, &scope.Override: scope.Promotions, &scope.Suspend: scope.Pipelines, &scope.Request: scope.Pipelines,
+	} {
+		*of = of.And(among)
+	}
 	return scope, nil
 }
 

@@ -88,7 +88,7 @@ func run(m *testing.M) int {
 func management(t *testing.T) client.Client {
 	t.Helper()
 	plane1.Do(func() {
-		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-controller")}); errPlane == nil {
+		if plane, errPlane = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("capstan", "cluster-api", "cluster-api-provider-aws", "cluster-controller")}); errPlane == nil {
 			stops = append(stops, plane.Stop)
 			admin, errPlane = prepared(t.Context(), plane)
 		}

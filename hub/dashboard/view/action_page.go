@@ -174,7 +174,7 @@ func (f *Facts) actionObject(a *Action, s *Subject, scope Scope) ActionObject {
 			o.Moves = append(o.Moves, PlacedMove{c.Environment, m})
 		}
 	}
-	if a.Name == ActionRollback {
+	if a.Name == ActionRollback && scope.Promotions.Has(p.Namespace) {
 		if to, err := f.rollback(s); err == nil {
 			o.Revision = to.Revision
 		}

@@ -254,6 +254,9 @@ func (a *Action) Refuse(f *Facts, scope Scope, s *Subject) *Refusal {
 	if !a.allowed(scope).Has(namespace) {
 		return &Refusal{Forbidden: true, Text: fmt.Sprintf("You may not do this: you need the verb %s on %s in namespace %s, for example by the ClusterRole %s.", a.Verb, a.Resource, namespace, a.Role)}
 	}
+	if (a.Name == ActionPromote || a.Name == ActionRollback) && !scope.Promotions.Has(namespace) { // Its page shows what was promoted.
+		return &Refusal{Forbidden: true, Text: fmt.Sprintf("You may not do this: you need permission to %s in namespace %s, too.", NeedPromotions, namespace)}
+	}
 	if s.Gate == capstanv1.GatePromotionWindows && !scope.OverrideWindows {
 		return &Refusal{Forbidden: true, Text: "You may not override PromotionWindows: you need the verb override on promotionwindows.capstan.dev, for example by the ClusterRole capstan-window-admin."}
 	}
@@ -575,7 +578,7 @@ func (f *Facts) ActionsOn(p *pipelinesv1.Pipeline, scope Scope) []ActionLink {
 // back. Whether there is a revision to do so with is found on their pages.
 func ActionsInto(p *pipelinesv1.Pipeline, environment string, scope Scope) []ActionLink {
 	s := &Subject{Pipeline: p, Environment: environment}
-	if !scope.Request.Has(p.Namespace) || s.environment() < 0 || refuseRequest(s) != nil {
+	if !scope.Request.Has(p.Namespace) || !scope.Promotions.Has(p.Namespace) || s.environment() < 0 || refuseRequest(s) != nil {
 		return nil
 	}
 	return []ActionLink{

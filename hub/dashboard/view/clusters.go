@@ -163,6 +163,9 @@ func (f *fleet) row(c Cluster) ClusterRow {
 		connection, credential = f.connect(c, &r)
 	}
 	r.Health = Health{connection, applicationsAspect(apps, moves), nodesAspect(nodes), instancesAspect(nodes), credential}
+	r.Health.limit(aspectApplications, f.scope.Pipelines.All)
+	r.Health.limit(aspectNodes, f.scope.NodeGroups.Has(c.Namespace) && f.scope.MachineSets.Has(c.Namespace))
+	r.Health.limit(aspectInstances, f.scope.Instances.Has(c.Namespace))
 	r.Mark = r.Health.Mark()
 	if worst := r.Health.Worst(); worst.Mark.Tone < Good {
 		r.Why = worst.Note
@@ -174,7 +177,7 @@ func (f *fleet) row(c Cluster) ClusterRow {
 func (f *fleet) connect(c Cluster, r *ClusterRow) (connection, credential Aspect) {
 	s := f.known[c]
 	r.Reason, r.Message, r.Since, r.Contact, r.Version, r.Strip = s.Reason, s.Message, s.Since, f.contact(s), s.Version, f.availability(c)
-	credential.Name, credential.Mark = aspectNames[aspectCredential], Mark{Idle, "None"}
+	credential.Name, credential.Mark = aspectNames[aspectCredential], Mark{Idle, wordNone}
 	if of := f.connections[c]; of != nil {
 		r.Version = cmp.Or(r.Version, of.Status.KubernetesVersion)
 		r.Expiry = timeOf(of.Status.CredentialExpiryTime)
@@ -274,7 +277,11 @@ func Clusters(f *Facts, scope Scope, q Query) Page {
 		page.Blocks = append(page.Blocks, Block{ID: clusterID(r.Cluster), List: "rows", Template: "cluster-row", Data: r.listed()})
 	}
 	if len(rows) == 0 {
-		page.Blocks = append(page.Blocks, filters.empty("rows", "empty-row", clusterColumns, f.seen(scope), NeedClusters, "No cluster exists yet."))
+		text := "No cluster exists yet."
+		if q.Tab == tabUnwell && summary.Clusters > 0 {
+			text = "No cluster needs attention."
+		}
+		page.Blocks = append(page.Blocks, filters.empty("rows", "empty-row", clusterColumns, f.seen(scope), NeedClusters, text))
 	}
 	page.Blocks = append(page.Blocks, Block{ID: "clusters-pager", List: "pager", Template: "pager-block", Data: pager})
 	return page

@@ -46,6 +46,13 @@ func (h Health) Mark() Mark {
 	return h[aspectConnection].Mark
 }
 
+// limit makes an aspect say that nothing is visible, if nothing is there and the viewer may not see everything.
+func (h *Health) limit(aspect int, complete bool) {
+	if a := &h[aspect]; !complete && a.Mark.Word == wordNone {
+		a.Mark.Word = wordNoneVisible
+	}
+}
+
 // well reports whether nothing is wrong with the cluster.
 func (h Health) well() bool { return h.Worst().Mark.Tone >= Busy }
 
@@ -55,6 +62,7 @@ const (
 	noNodeReady, nodesMissing, annotationProblem        = "No node ready", "Nodes missing", "Annotation problem"
 	instancesFail, instancesLeave                       = "Instances fail", "Instances leave"
 	notConnected, notVisible                            = "Not connected", "Not visible to you"
+	wordNone, wordNoneVisible                           = "None", "None visible"
 )
 
 // clusterWords are the states of the filter of clusters, worst first.
@@ -65,7 +73,7 @@ var clusterWords = []string{
 }
 
 func applicationsAspect(a Apps, m Moves) Aspect {
-	is := Aspect{Name: aspectNames[aspectApplications], Mark: Mark{Idle, "None"}}
+	is := Aspect{Name: aspectNames[aspectApplications], Mark: Mark{Idle, wordNone}}
 	if a.Total > 0 {
 		is.Note = fmt.Sprintf("%d of %d ready", a.Ready, a.Total)
 	}
@@ -85,7 +93,7 @@ func applicationsAspect(a Apps, m Moves) Aspect {
 }
 
 func nodesAspect(n Nodes) Aspect {
-	is := Aspect{Name: aspectNames[aspectNodes], Mark: Mark{Idle, "None"}}
+	is := Aspect{Name: aspectNames[aspectNodes], Mark: Mark{Idle, wordNone}}
 	switch {
 	case n.Groups == 0:
 		return is
@@ -106,7 +114,7 @@ func nodesAspect(n Nodes) Aspect {
 }
 
 func instancesAspect(n Nodes) Aspect {
-	is := Aspect{Name: aspectNames[aspectInstances], Mark: Mark{Idle, "None"}}
+	is := Aspect{Name: aspectNames[aspectInstances], Mark: Mark{Idle, wordNone}}
 	if n.Instances > 0 {
 		is.Mark, is.Note = Mark{Good, "Running"}, Plural(n.Instances, "machine")
 	}

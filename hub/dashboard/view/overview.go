@@ -106,19 +106,35 @@ func (f *fleet) verdict(rows []ClusterRow, w *waitList) Verdict {
 		add(n, kind.tone, Plural(n, kind.noun)+kind.rest, kind.link)
 	}
 	if len(v.Parts) == 0 {
-		switch {
-		case len(rows) > 0:
-			v.Text = "All " + Plural(len(rows), "cluster") + " well"
-			if len(rows) == 1 {
-				v.Text = "1 cluster, well"
-			}
-		case f.nothingVisible():
-			v.Mark, v.Text = Mark{Idle, "Not visible to you"}, "You may see no object of Capstan"
-		default:
-			v.Mark, v.Text = Mark{Idle, "No clusters"}, "There is no cluster"
-		}
+		v.reassure(f, rows)
 	}
 	return v
+}
+
+// reassure says that nothing needs an action, as far as the viewer may see that.
+func (v *Verdict) reassure(f *fleet, rows []ClusterRow) {
+	hidden := 0 // clusters whose state the viewer may not see
+	for i := range rows {
+		if rows[i].Health[aspectConnection].Mark.Word == notVisible {
+			hidden++
+		}
+	}
+	switch {
+	case hidden > 0:
+		v.Mark, v.Text = Mark{Idle, notVisible}, "The state of "+grouped(hidden)+" of "+Plural(len(rows), "cluster")
+	case len(rows) > 0 && len(v.Hidden.Limits) > 0:
+		v.Text = "No problem in " + Plural(len(rows), "cluster") + " that you may see"
+	case len(rows) == 1:
+		v.Text = "1 cluster, well"
+	case len(rows) > 0:
+		v.Text = "All " + Plural(len(rows), "cluster") + " well"
+	case f.nothingVisible():
+		v.Mark, v.Text = Mark{Idle, notVisible}, "You may see no object of Capstan"
+	case f.seen(f.scope).Empty():
+		v.Mark, v.Text = Mark{Idle, notVisible}, "You may see no cluster"
+	default:
+		v.Mark, v.Text = Mark{Idle, "No clusters"}, "There is no cluster"
+	}
 }
 
 // nothingVisible reports whether the viewer may list no kind in any namespace.

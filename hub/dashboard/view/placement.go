@@ -82,7 +82,7 @@ func (f *Facts) target(p *pipelinesv1.Pipeline, target *pipelinesv1.Target, seen
 		if visible || c.Local() || t.Note == "" {
 			t.Note = why
 		}
-		if !s.LastContact.IsZero() {
+		if !s.LastContact.IsZero() && (visible || c.Local()) {
 			t.At = s.LastContact
 		}
 	}
@@ -101,18 +101,19 @@ func noteOf(seen *pipelinesv1.TargetStatus) string {
 	return seen.Reason + ": " + seen.Message
 }
 
-// stale reports whether the observation of a target is stale, and why. The cluster's own
-// reason and message are for viewers who may see the cluster.
+// stale reports whether the observation of a target is stale, and why. The state of the connection, with
+// its reason and message, is for viewers who may see the ClusterConnection.
 func (f *Facts) stale(c Cluster, s standing, seen *pipelinesv1.TargetStatus, visible bool) (string, bool) {
 	switch {
 	case f.Leaderless:
 		return "no replica of the hub leads", true
+	case !visible && !c.Local() && f.outdates(s):
+		return "its cluster cannot be observed at present", true
 	case s.silent(f.Now):
 		return "its cluster does not respond", true
-	// Of a Degraded cluster one kind may fail. The hub judges each.
-	case s.Known && !c.Local() && s.State != capstanv1.ConnectionDegraded && connectionMark(s, f.Now).Tone != Good:
+	case !c.Local() && f.outdates(s):
 		why := "its cluster is " + connectionMark(s, f.Now).Word
-		if visible && s.Reason != "" {
+		if s.Reason != "" {
 			why += " (" + strings.TrimSuffix(s.Reason+": "+s.Message, ": ") + ")"
 		}
 		return why, true
@@ -122,4 +123,10 @@ func (f *Facts) stale(c Cluster, s standing, seen *pipelinesv1.TargetStatus, vis
 		return "the hub does not observe it at present", true
 	}
 	return "", false
+}
+
+// outdates reports whether the state of a connection outdates the observations of the cluster. Of a Degraded cluster one kind
+// may fail. The hub judges each.
+func (f *Facts) outdates(s standing) bool {
+	return s.silent(f.Now) || s.Known && s.State != capstanv1.ConnectionDegraded && connectionMark(s, f.Now).Tone != Good
 }

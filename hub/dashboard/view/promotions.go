@@ -116,7 +116,11 @@ func Promotions(f *Facts, scope Scope, q Query) Page {
 	page := Page{Template: "promotions", Title: "Promotions", Frame: TimelineFrame{Filters: filters}}
 	page.Blocks = append(page.Blocks, Block{ID: "timeline-summary", List: "summary", Template: "timeline-summary", Data: summary})
 	if len(found) == 0 {
-		page.Blocks = append(page.Blocks, filters.empty("entries", "empty-row", promotionColumns, scope.Promotions, NeedPromotions, "No revision was promoted yet."))
+		text := "No revision was promoted yet."
+		if q.Tab != "" && summary.Promotions > 0 {
+			text = "No promotion is in this part of the list."
+		}
+		page.Blocks = append(page.Blocks, filters.empty("entries", "empty-row", promotionColumns, scope.Promotions, NeedPromotions, text))
 	}
 	var pager Pager
 	if q.Group == groupCause {

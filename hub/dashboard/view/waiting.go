@@ -249,7 +249,7 @@ func (w *waitList) blocks(scope Scope) []Block {
 	}
 	if len(groups) == 0 {
 		text := "Nothing waits for you."
-		if !scope.Clusters.All || !scope.Pipelines.All {
+		if !scope.Clusters.All || !scope.Pipelines.All || !scope.Promotions.All || !scope.Backends.All {
 			text = "Nothing that you may see waits for you."
 		}
 		blocks = append(blocks, Block{ID: "waiting-empty", List: "waiting", Template: "empty-item", Data: Empty{Text: text}})
