@@ -1,6 +1,8 @@
 package browser
 
 import (
+	"errors"
+	"io/fs"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -14,11 +16,26 @@ import (
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
-// act goes to an action from the page that is open, and confirms it with the keyboard alone.
+// passes checks the open page in both themes. Without axe-core it does nothing; TestActionsByKeyboard says so.
+func (b *tab) passes() {
+	b.t.Helper()
+	axe, err := readAxe()
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	b.Expect(err).NotTo(HaveOccurred())
+	for _, theme := range []string{"dark", "light"} {
+		b.themed(theme, screen)
+		b.Expect(b.violations(axe)).To(BeEmpty(), "%s, %s", eval[string](b, `location.pathname`), theme)
+	}
+}
+
+// act goes to an action from the page that is open, and confirms it with the keyboard alone. The page passes in both themes.
 func (b *tab) act(address string, fill func()) {
 	b.t.Helper()
 	b.tabTo(`main a[href*="` + address + `"]`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.CSS(`main button[form="act"]`)))
+	b.passes()
 	if fill != nil {
 		fill()
 	}

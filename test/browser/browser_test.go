@@ -155,15 +155,20 @@ var pictured = []string{
 // The widths of the pages, in CSS pixels: a narrow zoomed window, a telephone, a tablet and a screen. Screenshots have two of them.
 const zoomed, telephone, tablet, screen = 320, 390, 768, 1440
 
+func readAxe() (string, error) {
+	axe, err := os.ReadFile(filepath.Join(controlplane.Root(), "test", "browser", "node_modules", "axe-core", "axe.min.js"))
+	return string(axe), err
+}
+
 // axeCore returns the script that checks a page. Without it the test is skipped.
 func axeCore(t *testing.T) string {
 	t.Helper()
-	axe, err := os.ReadFile(filepath.Join(controlplane.Root(), "test", "browser", "node_modules", "axe-core", "axe.min.js"))
+	axe, err := readAxe()
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("%v: axe-core is installed by `make browser`, with npm", err)
 	}
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return string(axe)
+	return axe
 }
 
 // Every page in both themes and four widths passes the rules of WCAG 2.0 to 2.2, A and AA,
