@@ -53,7 +53,7 @@ func (c userChapter) play(ctx context.Context, s *stage) error {
 		{"pipelines", "/pipelines/" + appsNamespace + "/" + shop, true},
 		{"promotions", billing, true},
 		{"", "/clusters/Cluster/" + fleetNamespace + "/" + prod, !c.signIn},
-		{"backends", busName, !c.signIn},
+		{"backends", hubNamespace + "/" + busName, !c.signIn},
 	}
 	for _, expected := range shown {
 		what := fmt.Sprintf("/%s shows %s", expected.page, expected.what)

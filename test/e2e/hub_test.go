@@ -69,9 +69,11 @@ func (w *world) endHub() {
 	}
 }
 
-// stopHub stops the hub gracefully and checks its whole log.
+// stopHub stops the hub gracefully and checks its whole log. It waits until the hub is ready: a
+// signal ends a process that has just started and does not handle it yet.
 func (w *world) stopHub() {
 	w.Helper()
+	w.hubReady()
 	w.g.Expect(w.hub.Stop()).To(Succeed())
 	w.g.Expect(w.hub.ExitCode()).To(BeZero(), w.hub.Tail())
 	log, err := os.ReadFile(filepath.Join(w.dir, "hub.log"))
