@@ -18,7 +18,8 @@ const (
 	Tag Part = "tag"
 	// Digest of an OCI artifact or a bucket, with its algorithm.
 	Digest Part = "digest"
-	// Commit of a Git repository: 40 hexadecimal digits, without the algorithm.
+	// Commit of a Git repository: 40 hexadecimal digits, without the algorithm. Argo CD reports
+	// nothing else.
 	Commit Part = "commit"
 )
 
@@ -66,6 +67,8 @@ func partsOf(revision string) map[Part]string {
 		has[Commit] = commit
 	} else if ok {
 		has[Digest] = digest
+	} else if len(revision) == digits["sha1"] && strings.Trim(revision, "0123456789abcdef") == "" {
+		has[Commit] = revision // As Argo CD reports it. An image may have it as its tag.
 	}
 	return has
 }

@@ -17,6 +17,7 @@ func TestValue(t *testing.T) {
 		"6.5.0@sha256:" + digest:         {Tag: "6.5.0", Digest: "sha256:" + digest},
 		"a@b@sha512:" + digest + digest:  {Tag: "a@b", Digest: "sha512:" + digest + digest},
 		"sha256:" + digest:               {Digest: "sha256:" + digest},
+		commit:                           {Tag: commit, Commit: commit},
 		"6.5.0":                          {Tag: "6.5.0"},
 		"6.5.0@sha256":                   {}, // No digest that is known.
 		"main@sha1:" + commit[:8]:        {},
