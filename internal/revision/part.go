@@ -3,8 +3,6 @@ package revision
 import (
 	"fmt"
 	"strings"
-
-	"github.com/capstan-hub/capstan/internal/truncate"
 )
 
 // Part names a part of a revision, as the fields of Flux's sources take it.
@@ -28,10 +26,9 @@ var Parts = []Part{Tag, Digest, Commit}
 
 // Forms of the names and digests of Flux.
 const (
-	sha1     = "sha1:"
-	tags     = "refs/tags/"
-	refs     = "refs/"
-	maxShown = 200
+	sha1 = "sha1:"
+	tags = "refs/tags/"
+	refs = "refs/"
 )
 
 // Value returns a part of a revision, or all of it if no part is given. The error says what
@@ -43,11 +40,10 @@ func Value(revision string, part Part) (string, error) {
 	if value := partsOf(revision)[part]; value != "" {
 		return value, nil
 	}
-	shown := truncate.Prefix(revision, maxShown)
 	if found := Has(revision); len(found) > 0 {
-		return "", fmt.Errorf("revision %s has no %s; write one of what it has into the marker: %s", shown, part, found)
+		return "", fmt.Errorf("revision %s has no %s; write one of what it has into the marker: %s", revision, part, found)
 	}
-	return "", fmt.Errorf("revision %s has no %s, and no other part that a marker can request", shown, part)
+	return "", fmt.Errorf("revision %s has no %s, and no other part that a marker can request", revision, part)
 }
 
 // partsOf returns the parts that a revision has.
