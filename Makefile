@@ -107,8 +107,8 @@ image: ## Write the images as OCI archives into dist/, without a container engin
 	@$(call PACKAGE,image) -image '$(or $(IMAGE),capstan)'
 
 .PHONY: release
-release: helm ## Write all files of a release into dist/: images, chart, manifests, CLI; VERSION=v1.2.3, IMAGE
-	@$(call PACKAGE,all) -image '$(or $(IMAGE),ghcr.io/capstan-hub/capstan)' -cli-platforms '$(CLI_PLATFORMS)' -helm $(BIN)/helm
+release: helm ## Write all files of a release into dist/: images, chart, manifests, CLI; VERSION=v1.2.3, IMAGE=REGISTRY/capstan
+	@$(call PACKAGE,all) -image '$(IMAGE)' -cli-platforms '$(CLI_PLATFORMS)' -helm $(BIN)/helm
 
 .PHONY: push
 push: ## Push the images and the chart in dist/ to the registries that dist/images.json names

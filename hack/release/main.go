@@ -62,6 +62,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	r.version = *version
+	if *image == "" {
+		return errors.New("the repository of the hub's image is empty: set IMAGE, such as IMAGE=registry.example.org/team/capstan")
+	}
 	if r.repository, err = parseRepository(*image); err != nil {
 		return err
 	}
