@@ -58,7 +58,7 @@ func New(o Options) (*Proxy, error) {
 	case err != nil || address.Host == "" || (address.Scheme != "http" && address.Scheme != "https"):
 		return nil, errors.New("the URL of the proxy is not http://host:port or https://host:port")
 	case address.User != nil:
-		return nil, errors.New("the URL of the proxy has a user, which everyone could read who may list processes or read logs: put user:password into a file")
+		return nil, errors.New("the URL of the proxy has a user, which everyone could read who may list processes or read logs: put user:password into the file of its credentials flag")
 	case strings.Trim(address.Path, "/") != "" || address.RawQuery != "" || address.ForceQuery || address.Fragment != "":
 		return nil, errors.New("the URL of the proxy has more than http://host:port or https://host:port")
 	case !isHost(address.Hostname()):
