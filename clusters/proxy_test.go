@@ -40,8 +40,8 @@ func (w *world) kubeconfigBehind(edit func(*clientcmdapi.Cluster)) []byte {
 // afterwards.
 func TestThroughAProxy(t *testing.T) {
 	t.Parallel()
-	server := strings.TrimPrefix(workload.Get(t).Config().Host, "https://")
-	between := egresstest.Start(t, map[string]string{behind: strings.TrimSuffix(server, "/")})
+	server := strings.Trim(strings.TrimPrefix(workload.Get(t).Config().Host, "https:"), "/")
+	between := egresstest.Start(t, map[string]string{behind: server})
 	between.RequireUser("robot:canary")
 	file := filepath.Join(t.TempDir(), "credentials")
 	NewWithT(t).Expect(os.WriteFile(file, []byte("robot:canary-wrong"), 0o600)).To(Succeed())
