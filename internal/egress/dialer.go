@@ -87,14 +87,14 @@ func (p *Proxy) tunnel(ctx context.Context, conn net.Conn, target string) error 
 	}
 	// The end of the context ends reads and writes that wait.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	response, buffered, err := exchange(conn, request)
+	code, buffered, err := exchange(conn, request)
 	if !stop() {
 		return p.failure(context.Cause(ctx), "does not answer: %s; check --%s, and that the proxy runs", reason(ctx, ctx.Err()), p.flag)
 	}
 	if err != nil {
 		return p.failure(err, "does not answer as an HTTP proxy: %s; check --%s", reason(ctx, err), p.flag)
 	}
-	switch code := response.StatusCode; {
+	switch {
 	case code == http.StatusOK && buffered > 0:
 		return p.failure(nil, "sent bytes before the TLS connection to %s began: it does not forward bytes unchanged", target)
 	case code == http.StatusOK:
@@ -108,18 +108,18 @@ func (p *Proxy) tunnel(ctx context.Context, conn net.Conn, target string) error 
 	}
 }
 
-// exchange sends a request and reads the head of its answer. buffered is the number of bytes that
-// followed it.
-func exchange(conn net.Conn, request *http.Request) (response *http.Response, buffered int, err error) {
+// exchange sends a request and returns the status code of its answer. buffered is the number of bytes
+// that followed the head of the answer.
+func exchange(conn net.Conn, request *http.Request) (code, buffered int, err error) {
 	if err := request.Write(conn); err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
 	reader := bufio.NewReader(io.LimitReader(conn, maxAnswer))
-	response, err = http.ReadResponse(reader, request) //nolint:bodyclose // The body of an answer to CONNECT is the connection.
+	response, err := http.ReadResponse(reader, request) //nolint:bodyclose // The caller closes the connection, which is the body of an answer to CONNECT.
 	if err != nil {
-		return nil, 0, err
+		return 0, 0, err
 	}
-	return response, reader.Buffered(), nil
+	return response.StatusCode, reader.Buffered(), nil
 }
 
 // Error is a failure of the proxy, or of the connection to it.

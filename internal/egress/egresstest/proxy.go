@@ -42,7 +42,7 @@ func StartTLS(t *testing.T, hosts map[string]string) *Proxy {
 
 func start(t *testing.T, hosts map[string]string, begin func(*httptest.Server)) *Proxy {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	p := &Proxy{dialing: ctx, lockedHosts: hosts, lockedOpen: map[net.Conn]struct{}{}}
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
 	begin(p.Server)
