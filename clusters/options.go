@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/internal/egress"
 )
 
 // Options of a Manager.
@@ -32,6 +34,9 @@ type Options struct {
 	Dials int
 	// AllowLoopback allows loopback addresses in kubeconfigs, for a fleet on one machine.
 	AllowLoopback bool
+	// Proxy of the administrator through which workload clusters are connected to; nil for none. It
+	// is not used for the management cluster.
+	Proxy *egress.Proxy
 	// WorkloadScheme and WorkloadMapper are used by the cluster.Cluster objects of
 	// Get and Engage. The defaults are client-go's scheme and a mapper of it.
 	// The mapper must be static (StaticMapper): calls to an unreachable cluster would

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion/measure"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -105,6 +106,9 @@ type Options struct {
 	CloneDir string
 	// AllowLoopbackGit permits Git services on loopback addresses in Pipelines.
 	AllowLoopbackGit bool
+	// ClusterProxy is used for all connections to workload clusters, and GitProxy for all to Git
+	// services; nil for none.
+	ClusterProxy, GitProxy *egress.Proxy
 	// RequireSecretHosts refuses Secrets of Git services without the annotation
 	// capstan.dev/allowed-hosts.
 	RequireSecretHosts bool

@@ -77,7 +77,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 		return nil, fmt.Errorf("wiring clones: %w", err)
 	}
 	pulls := pullrequest.New(pullrequest.Options{
-		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, RequireSecretHosts: o.RequireSecretHosts,
+		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, Proxy: o.GitProxy, RequireSecretHosts: o.RequireSecretHosts,
 		Deadline: o.PullRequestDeadline, Clock: o.Clock,
 	})
 	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())

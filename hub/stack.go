@@ -51,6 +51,7 @@ func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 		LocalOnly:     s.managementOnly,
 		Dials:         o.ClusterDials,
 		AllowLoopback: o.AllowLoopback,
+		Proxy:         o.ClusterProxy,
 		Registerer:    o.Registerer,
 		Timings:       o.ClusterTimings,
 		Clock:         o.Clock,

@@ -337,9 +337,14 @@ func TestValues(t *testing.T) {
 		served:                                 "            - --dashboard-bind-address=:8090\n",
 		served + ",networkPolicy.enabled=true": "capstan.dev/dashboard: allow",
 		provider:                               `            - "--dashboard-url=https://capstan.example.org"` + "\n" + `            - "--dashboard-oidc-issuer-url=https://id.example.org"` + "\n" + `            - "--dashboard-oidc-client-id=capstan"` + "\n            - \"--nats-url",
-		provider + ",dashboard.oidc.clientSecret=oidc":     "- name: dashboard-oidc\n          secret:\n            secretName: oidc\n",
-		provider + ",dashboard.oidc.caConfigMap=ca":        "- name: dashboard-oidc-ca\n          configMap:\n            name: ca\n",
-		provider + ",dashboard.oidc.scopes={email,groups}": `            - "--dashboard-oidc-scopes=email,groups"`,
+		provider + ",dashboard.oidc.clientSecret=oidc":                                                                          "- name: dashboard-oidc\n          secret:\n            secretName: oidc\n",
+		provider + ",dashboard.oidc.caConfigMap=ca":                                                                             "- name: dashboard-oidc-ca\n          configMap:\n            name: ca\n",
+		provider + ",dashboard.oidc.scopes={email,groups}":                                                                      `            - "--dashboard-oidc-scopes=email,groups"`,
+		"proxy.git.url=http://proxy.example.org:3128":                                                                           `            - "--git-proxy=http://proxy.example.org:3128"` + "\n            - --clone-dir",
+		"proxy.git.url=http://a:3128,proxy.git.credentialsSecret=squid":                                                         `            - "--git-proxy=http://a:3128"` + "\n            - --git-proxy-credentials-file=/proxy/git/credentials\n",
+		"proxy.clusters.url=https://a,proxy.clusters.credentialsSecret=b":                                                       "            - name: proxy-clusters\n              mountPath: /proxy/clusters\n",
+		"proxy.clusters.url=https://b,proxy.clusters.credentialsSecret=c":                                                       "- name: proxy-clusters\n          secret:\n            secretName: c\n",
+		"proxy.clusters.url=https://a,proxy.noProxy={.b.org,10.0.0.0/8}":                                                        `            - "--cluster-proxy=https://a"` + "\n" + `            - "--no-proxy=.b.org,10.0.0.0/8"` + "\n",
 		"eventingController.enabled=true,eventingController.namespace=kyma-system,eventingController.clusterDomain=example.org": "externalName: capstan-hub-api." + hubNamespace + ".svc.example.org",
 	} {
 		t.Run(set, func(t *testing.T) {
@@ -398,6 +403,10 @@ func TestValues(t *testing.T) {
 		"dashboard.url=capstan.example.org":               "does not match pattern",
 		"dashboard.oidc.issuerURL=https://id.example.org,dashboard.url=https://capstan.example.org": "needs dashboard.oidc.clientID",
 		"dashboard.oidc.issuerURL=https://id.example.org,dashboard.oidc.clientID=capstan":           "needs dashboard.url",
+		"proxy.git.url=http://robot:secret@proxy:3128":                                              "does not match pattern",
+		"proxy.clusters.url=proxy:3128":                                                             "does not match pattern",
+		"proxy.noProxy={http://a}":                                                                  "does not match pattern",
+		"proxy.git.credentialsSecret=squid":                                                         "proxy.git.credentialsSecret needs proxy.git.url",
 		"eventingController.namespace=Kyma System":                                                  "does not match pattern",
 	} {
 		t.Run(set, func(t *testing.T) {

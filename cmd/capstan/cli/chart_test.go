@@ -22,7 +22,8 @@ var setByTheChart = map[string]bool{
 	"api-bind-address": true, "webhook-bind-address": true, "webhook-cert-secret": true, "webhook-cert-file": true, "webhook-key-file": true,
 	"dashboard-bind-address": true, "dashboard-tls-cert-file": true, "dashboard-tls-key-file": true, "dashboard-session-key-file": true,
 	"dashboard-url": true, "dashboard-oidc-issuer-url": true, "dashboard-oidc-client-id": true, "dashboard-oidc-client-secret-file": true,
-	"dashboard-oidc-scopes": true, "dashboard-oidc-ca-file": true, "clone-dir": true, "nats-url": true, "help": true, "version": true,
+	"dashboard-oidc-scopes": true, "dashboard-oidc-ca-file": true, "clone-dir": true, "nats-url": true, "git-proxy": true, "git-proxy-credentials-file": true,
+	"cluster-proxy": true, "cluster-proxy-credentials-file": true, "no-proxy": true, "help": true, "version": true,
 }
 
 // The chart's value settings has each flag, with its type, so that Helm refuses a flag that does

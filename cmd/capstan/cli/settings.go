@@ -55,6 +55,7 @@ type settings struct {
 	eventing   eventingSettings
 	appKinds   []string
 	endpoints  []string
+	proxies    proxySettings
 	kubeconfig string
 	// context of the kubeconfig; empty for its current one.
 	context  string
@@ -154,6 +155,7 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest Promotion into each environment, and the newest that succeeded, are always kept")
 	f.IntVar(&o.PromotionKeep, "promotion-keep", o.PromotionKeep, "how many finished Promotions into each environment are kept, the newest first; older ones are deleted before --promotion-retention, but not in the first hour; 0 for no limit by number")
 	f.StringArrayVar(&s.endpoints, measure.EndpointFlag, nil, "Prometheus server that the checks of Pipelines may query, as NAME=URL[,token-file=PATH][,ca-file=PATH][,namespace=NAME]..., such as main=http://prometheus.monitoring:9090; token-file has a bearer token and ca-file the only certificate authorities to trust, both read for each query; only Pipelines of the named namespaces may use it, all if none is named; may be repeated")
+	s.proxies.register(f)
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "allow kubeconfigs with loopback addresses, for a fleet on one machine; by default they are refused")
 	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "directory for clones of Git repositories, which the hub removes after seconds; when empty, the system's directory for temporary files")
 	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "allow Pipelines with Git services at loopback addresses, for a fleet on one machine; by default they are refused")
@@ -209,6 +211,7 @@ func (s *settings) options() (hub.Options, error) {
 		}
 	}
 	checkOIDC(o.Dashboard, refuse)
+	s.proxies.apply(&o, refuse)
 	if a := o.Diagnostics.BindAddress; a != addressOff && checkAddress(a) == nil {
 		if err := diagnostics.CheckExposure(a); err != nil {
 			refuse("diagnostics-address", "%v", err)
