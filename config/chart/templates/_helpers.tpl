@@ -13,6 +13,11 @@ app.kubernetes.io/name: capstan
 app.kubernetes.io/component: hub
 {{- end -}}
 
+{{/* capstan.webhook is not empty if the hub serves webhooks: not in dry run. */}}
+{{- define "capstan.webhook" -}}
+{{- if and .Values.webhook.enabled (not .Values.dryRun) }}true{{ end -}}
+{{- end -}}
+
 {{/* capstan.hub is the hub's ServiceAccount, as the subject of a binding. */}}
 {{- define "capstan.hub" -}}
 kind: ServiceAccount
