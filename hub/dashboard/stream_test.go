@@ -345,18 +345,3 @@ func TestStandbyWithoutALeader(t *testing.T) {
 	lease.Store(&next)
 	w.Expect(at(time.Second)).To(And(ready, Not(ContainSubstring(gone))))
 }
-
-// In dry run every page says so, that of a Pipeline says what would be promoted, and nobody is offered an action.
-func TestDryRun(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(o *Options) { o.Auth, o.DryRun = AuthToken, true })
-	p := w.pipeline("shop", "1.0.0")
-	p.Status.DryRun = &pipelinesv1.DryRunStatus{Message: "Dry run: 1.1.0 would be promoted into prod"}
-	w.Expect(w.c.Status().Update(t.Context(), p)).To(Succeed())
-	b := w.browser()
-	b.signIn(w.admin())
-	page := "/pipelines/" + w.apps + "/shop"
-	w.Eventually(func() string { return b.get(page).Body }, patience).Should(ContainSubstring("1.1.0 would be promoted into prod"))
-	w.Expect(b.get(page).Body).To(And(ContainSubstring("<b>Dry run</b>: the hub shows what it would promote"), Not(ContainSubstring(page+"/suspend"))))
-	w.Expect(b.get("/").Body).To(ContainSubstring("<b>Dry run</b>"))
-}
