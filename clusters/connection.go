@@ -84,7 +84,7 @@ func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubecon
 		AllowLoopback:  m.options.AllowLoopback,
 		Proxy:          m.options.Proxy,
 		Spread:         m.timings.ReleaseSpread,
-		AllowPatch:     func(r *http.Request) bool { return mayPatch(config.Server.Path, r) },
+		AllowPatch:     func(r *http.Request) bool { return !m.options.ReadOnly && mayPatch(config.Server.Path, r) },
 		Reauthenticate: hooks.reauthenticate,
 		CheckServer:    hooks.checkServer,
 		Refused:        m.metrics.refused,

@@ -25,6 +25,8 @@ type Options struct {
 	// LocalOnly connects only to the management cluster. The Manager then needs no right to
 	// Clusters, Secrets or ClusterConnections.
 	LocalOnly bool
+	// ReadOnly sends no PATCH to workload clusters, and sends everything else as usual.
+	ReadOnly bool
 	// Elected is closed when this process leads. Until then, the Manager only has the
 	// connection to the management cluster: it reads cluster objects only for Objects, and
 	// writes nothing. When nil, the Manager itself needs the leader election.

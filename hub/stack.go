@@ -49,6 +49,7 @@ func newStack(mgr manager.Manager, o Options, s stackOptions) (*stack, error) {
 		Local:         mgr.GetConfig(),
 		Namespace:     o.Namespace,
 		LocalOnly:     s.managementOnly,
+		ReadOnly:      o.DryRun,
 		Dials:         o.ClusterDials,
 		AllowLoopback: o.AllowLoopback,
 		Proxy:         o.ClusterProxy,

@@ -23,7 +23,7 @@ var setByTheChart = map[string]bool{
 	"dashboard-bind-address": true, "dashboard-tls-cert-file": true, "dashboard-tls-key-file": true, "dashboard-session-key-file": true,
 	"dashboard-url": true, "dashboard-oidc-issuer-url": true, "dashboard-oidc-client-id": true, "dashboard-oidc-client-secret-file": true,
 	"dashboard-oidc-scopes": true, "dashboard-oidc-ca-file": true, "clone-dir": true, "nats-url": true, "git-proxy": true, "git-proxy-credentials-file": true,
-	"cluster-proxy": true, "cluster-proxy-credentials-file": true, "no-proxy": true, "help": true, "version": true,
+	"cluster-proxy": true, "cluster-proxy-credentials-file": true, "no-proxy": true, "dry-run": true, "help": true, "version": true,
 }
 
 // The chart's value settings has each flag, with its type, so that Helm refuses a flag that does

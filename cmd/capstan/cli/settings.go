@@ -129,6 +129,7 @@ func (s *settings) registerLogging(f *pflag.FlagSet) {
 
 func (s *settings) registerHub(f *pflag.FlagSet) {
 	o := &s.hub
+	f.BoolVar(&o.DryRun, "dry-run", o.DryRun, "observe and decide, and promote nothing: the hub writes only status.dryRun of Pipelines, ClusterConnections and Events, calls no Git provider, sends no notification, publishes no event, annotates and labels nothing, and reads no queue; it can run next to another controller that promotes")
 	f.StringVar(&o.Hook.BindAddress, "promotion-hook-bind-address", o.Hook.BindAddress, "host:port that serves /promotion and /approval, such as :8082; 0 disables them")
 	f.StringVar(&o.Hook.CertFile, "promotion-hook-tls-cert-file", "", "PEM file with the certificate chain that serves /promotion and /approval over TLS; reloaded when it changes; when empty, they are served over plain HTTP")
 	f.StringVar(&o.Hook.KeyFile, "promotion-hook-tls-key-file", "", "PEM file with the key of that certificate")

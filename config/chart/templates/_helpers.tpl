@@ -34,6 +34,11 @@ app.kubernetes.io/component: hub
 {{ .Values.serviceAccount.name | default (eq .Values.mode "annotator" | ternary "capa-annotator" "capstan-hub") }}
 {{- end -}}
 
+{{/* capstan.webhook is not empty if the hub serves webhooks: not in dry run. */}}
+{{- define "capstan.webhook" -}}
+{{- if and .Values.webhook.enabled (not .Values.dryRun) }}true{{ end -}}
+{{- end -}}
+
 {{/* capstan.hub is the hub's ServiceAccount, as the subject of a binding. */}}
 {{- define "capstan.hub" -}}
 kind: ServiceAccount
