@@ -263,7 +263,7 @@ func (r *release) writeLayout(artifact built, add func(layout.Path, map[string]s
 	if err != nil {
 		return err
 	}
-	_, tag, _ := cutTag(artifact.Name)
+	_, tag := cutTag(artifact.Name)
 	if err := add(p, map[string]string{annotationName: artifact.Name, annotationRef: tag}); err != nil {
 		return err
 	}
@@ -285,13 +285,13 @@ func (r *release) writeLayout(artifact built, add func(layout.Path, map[string]s
 	})
 }
 
-// cutTag splits a reference at its tag.
-func cutTag(name string) (repository, tag string, found bool) {
+// cutTag splits a reference at its tag, which is empty if there is none.
+func cutTag(name string) (repository, tag string) {
 	at := strings.LastIndex(name, ":")
 	if at < 0 || strings.Contains(name[at:], "/") {
-		return name, "", false
+		return name, ""
 	}
-	return name[:at], name[at+1:], true
+	return name[:at], name[at+1:]
 }
 
 // dockerManifest returns the manifest.json of Docker's image specification 1.2, whose paths are

@@ -67,7 +67,7 @@ func (r *release) kustomize(kustomization string, images []built) ([]byte, error
 		Resources: []string{filepath.ToSlash(relative)},
 	}
 	for _, image := range images {
-		repository, tag, _ := cutTag(image.Name)
+		repository, tag := cutTag(image.Name)
 		k.Images = append(k.Images, types.Image{
 			Name: strings.TrimSuffix(image.Archive, "-image.tar"), NewName: repository, NewTag: tag, Digest: image.Digest,
 		})

@@ -66,7 +66,7 @@ func TestNamesOfRepositories(t *testing.T) {
 		chart, err := r.neighbour("charts/capstan")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(chart.Name()).To(Equal(row.chart))
-		repository, tag, _ := cutTag(row.hub + ":v1")
+		repository, tag := cutTag(row.hub + ":v1")
 		g.Expect([]string{repository, tag}).To(Equal([]string{row.hub, "v1"}))
 	}
 }

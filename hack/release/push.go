@@ -46,7 +46,7 @@ func pushOne(ctx context.Context, out string, artifact built, client *auth.Clien
 	if err != nil {
 		return err
 	}
-	repository, tag, _ := cutTag(artifact.Name)
+	repository, tag := cutTag(artifact.Name)
 	to, err := remote.NewRepository(repository)
 	if err != nil {
 		return err

@@ -256,7 +256,7 @@ func registryHas(t *testing.T, dist string, artifacts []built) {
 func helmPulls(t *testing.T, chart built, reference string) {
 	g := NewWithT(t)
 	directory := t.TempDir()
-	repository, version, _ := cutTag(chart.Name)
+	repository, version := cutTag(chart.Name)
 	helm := func(arguments ...string) string {
 		command := exec.CommandContext(t.Context(), "../../bin/helm", arguments...)
 		command.Env = append(os.Environ(), "HELM_CACHE_HOME="+directory, "HELM_CONFIG_HOME="+directory, "HELM_DATA_HOME="+directory)
