@@ -50,13 +50,14 @@ const (
 
 // settings are the values of the hub's flags.
 type settings struct {
-	hub        hub.Options
-	annotator  annotatorSettings
-	eventing   eventingSettings
-	appKinds   []string
-	endpoints  []string
-	proxies    proxySettings
-	kubeconfig string
+	objectNamespace string // of the object that an argument names by its name only
+	hub             hub.Options
+	annotator       annotatorSettings
+	eventing        eventingSettings
+	appKinds        []string
+	proxies         proxySettings
+	endpoints       []string
+	kubeconfig      string
 	// context of the kubeconfig; empty for its current one.
 	context  string
 	level    string
@@ -120,6 +121,12 @@ func (s *settings) registerProcess(f *pflag.FlagSet) {
 func (s *settings) registerReading(f *pflag.FlagSet) {
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file with the credentials of the management cluster; when empty, the one that $KUBECONFIG names")
 	f.StringVar(&s.context, "context", "", "context of the kubeconfig to use; when empty, its current one")
+}
+
+// registerObject binds the flags of the commands that read one object.
+func (s *settings) registerObject(f *pflag.FlagSet) {
+	s.registerReading(f)
+	f.StringVarP(&s.objectNamespace, "namespace", "n", "", "namespace of the object, where the argument is its NAME only")
 }
 
 func (s *settings) registerLogging(f *pflag.FlagSet) {
