@@ -40,6 +40,7 @@ const ReasonWouldPromote = "WouldPromote"
 //
 // Locking: mu guards lockedOf, for field access only. One worker at a time uses the entry of a Pipeline.
 type dryRuns struct {
+	// mu guards lockedOf.
 	mu       sync.Mutex
 	lockedOf map[types.NamespacedName]dryRun
 }

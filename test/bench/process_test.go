@@ -291,7 +291,7 @@ func TestFlagsAreTheCharts(t *testing.T) {
 	g := NewWithT(t)
 	raw, err := os.ReadFile(filepath.Join(controlplane.Root(), "config", "chart", "templates", "deployment.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
-	notDefault := []string{"dashboard-tls-cert-file", "dashboard-tls-key-file", "dashboard-session-key-file", "dashboard-oidc-client-secret-file", "dashboard-oidc-ca-file"}
+	notDefault := []string{"dashboard-tls-cert-file", "dashboard-tls-key-file", "dashboard-session-key-file", "dashboard-oidc-client-secret-file", "dashboard-oidc-ca-file", "dry-run"}
 	want := map[string]bool{}
 	for _, m := range flagOfChart.FindAllStringSubmatch(string(raw), -1) {
 		if !slices.Contains(notDefault, m[1]) {

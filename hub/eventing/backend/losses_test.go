@@ -449,6 +449,14 @@ func (c trouble) lasts(t *testing.T, when string) {
 			w.g.Expect(status.Taking).To(Equal(c.permanent), "the breaker is open, which Publisher Proxy Ready shows")
 		}
 	}
+	if c.permanent { // The receiver refuses each of them before the trouble ends.
+		w.g.Eventually(func() []string {
+			w.passes(time.Second)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.Clone(w.givenUp)
+		}).WithPolling(5 * time.Millisecond).Should(ContainElements(during))
+	}
 	end()
 	if c.anew {
 		w.g.Expect(w.Set(wayBackend, w.settings())).To(Succeed())

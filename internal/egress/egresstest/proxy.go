@@ -21,6 +21,7 @@ type Proxy struct {
 	tunnels sync.WaitGroup
 	dialing context.Context // ends with the test
 
+	// mu guards lockedHosts, lockedUser, lockedStatus, lockedTargets and lockedOpen.
 	mu            sync.Mutex
 	lockedHosts   map[string]string
 	lockedUser    string
