@@ -11,7 +11,10 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/fleet"
@@ -52,7 +55,10 @@ Without it, the fleet stays up until Ctrl-C.`,
 			if dir == "" {
 				dir = filepath.Join(controlplane.Root(), ".playground")
 			}
-			options := fleet.Options{Dir: dir, Out: c.OutOrStdout(), Verbose: verbose}
+			options := fleet.Options{Dir: dir, Out: c.OutOrStdout(), Verbose: verbose, SetLoggers: func(logger logr.Logger) {
+				ctrl.SetLogger(logger)
+				klog.SetLogger(logger) // client-go logs through klog.
+			}}
 			if provideGitea {
 				options.ProvideGitea = filepath.Join(controlplane.Root(), "hack", "gitea", "provide.sh")
 			}

@@ -105,7 +105,7 @@ type access struct {
 	client client.Client
 	clock  clock.PassiveClock
 	users  *lru.Cache // of *rulings, by identity; it locks itself
-	// readOnly gives nobody the right to change an object, because the hub would not react to it.
+	// readOnly removes every right to change objects: a hub in dry run does not act on such changes.
 	readOnly bool
 }
 

@@ -36,14 +36,8 @@ const (
 // ReasonWouldPromote is the reason of the Event that a hub in dry run would create a promotion.
 const ReasonWouldPromote = "WouldPromote"
 
-// dryRuns keep what a dry run does not write.
-//
-// Locking: mu guards lockedOf, for field access only. One worker at a time uses the entry of a Pipeline.
-type dryRuns struct {
-	// mu guards lockedOf.
-	mu       sync.Mutex
-	lockedOf map[types.NamespacedName]dryRun
-}
+// dryRuns keep what a dry run does not write: Pipeline → dryRun. One worker at a time uses the entry of a Pipeline.
+type dryRuns struct{ sync.Map }
 
 // dryRun of one Pipeline.
 type dryRun struct {
@@ -57,38 +51,21 @@ type dryRun struct {
 
 // of returns the entry of a Pipeline. A new one continues from the stored status.
 func (d *dryRuns) of(p *pipelinesv1.Pipeline) dryRun {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if of, is := d.lockedOf[client.ObjectKeyFromObject(p)]; is && of.uid == p.UID {
-		return of
+	if stored, is := d.Load(client.ObjectKeyFromObject(p)); is {
+		if of, same := stored.(dryRun); same && of.uid == p.UID {
+			return of
+		}
 	}
 	status := *p.Status.DeepCopy()
 	status.DryRun = nil
 	return dryRun{uid: p.UID, status: status, announced: p.Status.DryRun}
 }
 
-func (d *dryRuns) set(key types.NamespacedName, of dryRun) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.lockedOf == nil {
-		d.lockedOf = map[types.NamespacedName]dryRun{}
-	}
-	d.lockedOf[key] = of
-}
-
-func (d *dryRuns) forget(key types.NamespacedName) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.lockedOf, key)
-}
-
 // due returns how many promotions would be created now.
 func (d *dryRuns) due() float64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	n := 0
-	for _, of := range d.lockedOf {
-		if of.announced != nil {
+	for _, stored := range d.Range {
+		if of, is := stored.(dryRun); is && of.announced != nil {
 			n += len(of.announced.Due())
 		}
 	}
@@ -111,7 +88,7 @@ func (r *Reconciler) reconcileDry(ctx context.Context, stored *pipelinesv1.Pipel
 	decided.Status = status
 	announcement := announce(&decided, seen, cached, found)
 	last.status = status
-	r.dry.set(key, last)
+	r.dry.Store(key, last)
 
 	result := ctrl.Result{RequeueAfter: sooner(next, left)}
 	if early(seen) > 0 {
@@ -119,7 +96,7 @@ func (r *Reconciler) reconcileDry(ctx context.Context, stored *pipelinesv1.Pipel
 	}
 	if equality.Semantic.DeepEqual(stored.Status.DryRun, announcement) {
 		last.announced = announcement
-		r.dry.set(key, last)
+		r.dry.Store(key, last)
 		return result, nil
 	}
 	if wait := last.written.Add(dryRunInterval).Sub(r.Clock.Now()); !last.written.IsZero() && wait > 0 {
@@ -133,7 +110,7 @@ func (r *Reconciler) reconcileDry(ctx context.Context, stored *pipelinesv1.Pipel
 	}
 	r.reportDue(ctx, stored, last.announced, announcement)
 	last.announced, last.written = announcement, r.Clock.Now()
-	r.dry.set(key, last)
+	r.dry.Store(key, last)
 	return result, nil
 }
 

@@ -273,7 +273,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.holds.wait(key, 0, r.Clock.Now())
 	r.soaks.forget(key)
 	r.fleets.forget(key)
-	r.dry.forget(key)
+	r.dry.Delete(key)
 	r.served(key)
 }
 

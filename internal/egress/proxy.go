@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpproxy"
+
+	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
 // maxCredentials is the largest size of a file with credentials, in bytes.
@@ -61,7 +63,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, errors.New("the URL of the proxy has a user, which everyone could read who may list processes or read logs: put user:password into the file of its credentials flag")
 	case strings.Trim(address.Path, "/") != "" || address.RawQuery != "" || address.ForceQuery || address.Fragment != "":
 		return nil, errors.New("the URL of the proxy has more than http://host:port or https://host:port")
-	case !isHost(address.Hostname()):
+	case !netguard.IsHost(address.Hostname()):
 		return nil, errors.New("the host in the URL of the proxy is neither a DNS name nor an IP address")
 	}
 	address.Path = ""
@@ -123,14 +125,4 @@ func (p *Proxy) user() (name, password string, err error) {
 		return "", "", fmt.Errorf("the file %s does not contain user:password", p.credentials)
 	}
 	return name, password, nil
-}
-
-// isHost reports whether a text is an IP address or only has the characters of a DNS name.
-func isHost(host string) bool {
-	if _, err := netip.ParseAddr(host); err == nil {
-		return true
-	}
-	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_'
-	})
 }

@@ -131,15 +131,23 @@ func (p Policy) CheckProxied(host string) error {
 		}
 		return &Error{Address: name, Reason: reasonLoopback}
 	}
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_'
-	}) {
+	if !IsHost(name) {
 		return &Error{Address: "the host of the URL", Reason: reasonNoName}
 	}
 	if numeric(name[strings.LastIndexByte(name, '.')+1:]) {
 		return &Error{Address: "the host of the URL", Reason: reasonNumber}
 	}
 	return nil
+}
+
+// IsHost reports whether a text is an IP address, or has only characters of a DNS name.
+func IsHost(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return true
+	}
+	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_'
+	})
 }
 
 // numeric reports whether a resolver may read a host whose last label is this as an IPv4 address:

@@ -28,6 +28,9 @@ type Options struct {
 	Out io.Writer
 	// Verbose shows the hub's log on Out, too.
 	Verbose bool
+	// SetLoggers gets the hub's logger before anything logs, for the global loggers of libraries.
+	// They have no lock: only a program sets them, and once. Nil leaves them.
+	SetLoggers func(logr.Logger)
 	// Installation is the YAML that installs the hub in the management cluster; the
 	// manifests of config when empty. The hub runs with the rights that it gives, and no
 	// others, and its dashboard requires a sign-in.

@@ -11,9 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -163,8 +161,8 @@ func newLogger(files *files, o Options) logr.Logger {
 		logs = io.MultiWriter(files.hubLog, o.Out)
 	}
 	logger := zap.New(zap.WriteTo(logs), zap.UseDevMode(false), zap.ConsoleEncoder())
-	// The libraries' own loggers write there, too.
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger)
+	if o.SetLoggers != nil {
+		o.SetLoggers(logger)
+	}
 	return logger
 }

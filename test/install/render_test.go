@@ -287,7 +287,7 @@ func TestValues(t *testing.T) {
 		"settings.management-max-objects=3000000":                       `- "--management-max-objects=3000000"`,
 		"settings.annotator=false":                                      `- "--annotator=false"`,
 		"settings.app-kinds={HelmRelease.helm.toolkit.fluxcd.io}":       `- "--app-kinds=HelmRelease.helm.toolkit.fluxcd.io"`,
-		"settings.sqs-source-namespaces={a,b}":                          `- "--sqs-source-namespaces=a,b"`,
+		"settings.sqs-source-namespaces={a,b}":                          `            - "--sqs-source-namespaces=a"` + "\n" + `            - "--sqs-source-namespaces=b"`,
 		"settings.check-endpoint={main=http://a,other=http://b}":        `- "--check-endpoint=main=http://a"` + "\n" + `            - "--check-endpoint=other=http://b"`,
 		"natsURL=nats://nats.example.org:4222":                          `- "--nats-url=nats://nats.example.org:4222"`,
 		"mode=annotator,settings.max-pods=eni":                          `- "--max-pods=eni"`,

@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -20,6 +21,7 @@ const (
 	argoTerminating = "Terminating"
 	argoFailed      = "Failed"
 	argoError       = "Error"
+	argoUnknown     = "Unknown"
 )
 
 // applicationReads are the fields that application reads.
@@ -48,13 +50,13 @@ func application(u *unstructured.Unstructured) index.Observation {
 		o.Reason = "Sync" + operation
 		o.Message = operationMessage(u.Object, "its last operation ended as "+operation)
 	case sync != argoSynced:
-		o.Reason = clean(orUnknown(sync))
+		o.Reason = clean(cmp.Or(sync, argoUnknown))
 		o.Message = "its sync status is " + o.Reason
 		if problem := applicationProblem(u.Object); problem != "" {
 			o.Message = problem
 		}
 	case health != argoHealthy:
-		o.Reason, o.Progressing = clean(orUnknown(health)), health == argoProgressing
+		o.Reason, o.Progressing = clean(cmp.Or(health, argoUnknown)), health == argoProgressing
 		if o.Message = clean(text(u.Object, "status", "health", "message")); o.Message == "" {
 			o.Message = "its health is " + o.Reason
 		}
@@ -125,13 +127,6 @@ func operationMessage(object map[string]any, otherwise string) string {
 		return message
 	}
 	return otherwise
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "Unknown"
-	}
-	return s
 }
 
 // field returns a map of an object; nil if there is none.

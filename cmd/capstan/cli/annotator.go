@@ -69,31 +69,27 @@ func (a *annotatorSettings) apply(o *hub.Annotator) error {
 // newCapaAnnotator returns the program that runs only the annotator, with the flags and
 // defaults of the tool capa-annotator.
 func newCapaAnnotator() *cobra.Command {
-	c := newAnnotator()
-	c.Use = "capa-annotator [flags]"
-	c.Long = c.Name() + strings.TrimPrefix(c.Long, "It")
-	c.Example = `  capa-annotator --leader-elect
-  capa-annotator --kubeconfig=$HOME/.kube/management --namespace=team-a --aws-auth=default`
+	c := newAnnotator("capa-annotator")
 	c.Version = version()
 	c.SilenceUsage, c.SilenceErrors = true, true
 	return c
 }
 
-// newAnnotator returns the same as a command of capstan, so that one image holds both.
-func newAnnotator() *cobra.Command {
+// newAnnotator returns the command that users call by the name: capa-annotator, or "capstan annotator", so that the
+// hub's image holds both.
+func newAnnotator(name string) *cobra.Command {
 	s := defaultSettings()
 	s.annotator = defaultAnnotatorSettings(awsconfig.AuthIRSA)
 	s.hub.LeaderElectionLease = hub.AnnotatorLease
 	c := &cobra.Command{
-		Use:   "annotator [flags]",
+		Use:   name[strings.LastIndexByte(name, ' ')+1:] + " [flags]",
 		Short: "Annotate node groups with the capacity of a node",
-		Long: `It annotates the MachineDeployments, MachineSets without owner and MachinePools of
+		Long: name + ` annotates the MachineDeployments, MachineSets without owner and MachinePools of
 Cluster API Provider AWS with the capacity of one of their nodes, so that
 cluster-autoscaler can scale them from zero. It reads the capacity from EC2. This runs
 only Capstan's annotator, for the management cluster; the hub runs the annotator, too.`,
-		Example: `  capstan annotator --leader-elect
-  capstan annotator --kubeconfig=$HOME/.kube/management --namespace=team-a --aws-auth=default`,
-		Args: cobra.NoArgs,
+		Example: "  " + name + " --leader-elect\n  " + name + " --kubeconfig=$HOME/.kube/management --namespace=team-a --aws-auth=default",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return run(c.Context(), "capa-annotator", s, c.ErrOrStderr(), func(o hub.Options) (program, error) { return hub.NewAlone(o) })
 		},

@@ -17,16 +17,16 @@ const (
 
 // proxySettings are the values of the flags of proxies.
 type proxySettings struct {
-	git, gitCredentials         string
-	clusters, clusterCredential string
-	exceptions                  []string
+	git, gitCredentials          string
+	clusters, clusterCredentials string
+	exceptions                   []string
 }
 
 func (p *proxySettings) register(f *pflag.FlagSet) {
 	f.StringVar(&p.git, gitProxyFlag, "", "HTTP proxy for all requests to Git services, of Git and of their APIs, as http://host:port or https://host:port, by CONNECT; HTTPS_PROXY of the environment has no effect on them; when empty, the hub connects to them directly")
 	f.StringVar(&p.gitCredentials, gitProxyFlag+credentialsFlag, "", "file with user:password for --"+gitProxyFlag+", read for each connection; when empty, the proxy gets no credentials")
 	f.StringVar(&p.clusters, clusterProxyFlag, "", "HTTP proxy for all connections to workload clusters, as http://host:port or https://host:port, by CONNECT; HTTPS_PROXY of the environment has no effect on them; when empty, the hub connects to them directly")
-	f.StringVar(&p.clusterCredential, clusterProxyFlag+credentialsFlag, "", "file with user:password for --"+clusterProxyFlag+", read for each connection; when empty, the proxy gets no credentials")
+	f.StringVar(&p.clusterCredentials, clusterProxyFlag+credentialsFlag, "", "file with user:password for --"+clusterProxyFlag+", read for each connection; when empty, the proxy gets no credentials")
 	f.StringSliceVar(&p.exceptions, noProxyFlag, nil, "targets to which the hub connects directly in spite of --"+gitProxyFlag+" and --"+clusterProxyFlag+", comma-separated: host, .domain or *.domain, IP address, each with an optional :port; CIDR; or * for all; loopback addresses are always connected to directly")
 }
 
@@ -42,7 +42,7 @@ func (p *proxySettings) apply(o *hub.Options, refuse func(flag, format string, a
 	for _, proxy := range []struct {
 		flag, url, credentials string
 		to                     **egress.Proxy
-	}{{gitProxyFlag, p.git, p.gitCredentials, &o.GitProxy}, {clusterProxyFlag, p.clusters, p.clusterCredential, &o.ClusterProxy}} {
+	}{{gitProxyFlag, p.git, p.gitCredentials, &o.GitProxy}, {clusterProxyFlag, p.clusters, p.clusterCredentials, &o.ClusterProxy}} {
 		made, err := egress.New(egress.Options{URL: proxy.url, CredentialsFile: proxy.credentials, NoProxy: p.exceptions, Flag: proxy.flag})
 		if err != nil {
 			refuse(proxy.flag, "%v", err)

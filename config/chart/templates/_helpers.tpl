@@ -47,17 +47,14 @@ namespace: {{ .Release.Namespace }}
 {{- end -}}
 
 {{/*
-capstan.settings are the flags of .Values.settings: a list gives its elements separated by commas, except for
-a flag that is written once for each element.
+capstan.settings are the flags of .Values.settings: that of a list is written once for each element.
 */}}
 {{- define "capstan.settings" -}}
 {{- range $name, $value := .Values.settings }}
-{{- if and (kindIs "slice" $value) (eq $name "check-endpoint") }}
+{{- if kindIs "slice" $value }}
 {{- range $value }}
 - {{ printf "--%s=%s" $name . | quote }}
 {{- end }}
-{{- else if kindIs "slice" $value }}
-- {{ printf "--%s=%s" $name (join "," $value) | quote }}
 {{- else if kindIs "string" $value }}
 - {{ printf "--%s=%s" $name $value | quote }}
 {{- else if not (kindIs "invalid" $value) }}

@@ -22,10 +22,6 @@ import (
 	"github.com/capstan-hub/capstan/playground/fleet"
 )
 
-// This file comes before those whose tests run a hub in this process, because Go runs the tests of
-// a package in the order of its files: the story sets klog's logger, which client-go's goroutines
-// read without a lock.
-
 // The hub runs the whole story with the permissions of the chart: no request is denied, and
 // every permission is used or has a comment.
 func TestTheStoryWithTheChartsRights(t *testing.T) {
