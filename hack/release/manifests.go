@@ -32,6 +32,7 @@ func (r *release) manifests(images []built) error {
 		{"capa-annotator.yaml", "config/capa-annotator"},
 		{"cluster-secrets.yaml", "config/rbac/cluster-secrets"},
 		{"pipeline-secrets.yaml", "config/rbac/pipeline-secrets"},
+		{"backend-secrets.yaml", "config/rbac/backend-secrets"},
 	} {
 		content, err := r.kustomize(rendered.kustomization, images)
 		if err != nil {

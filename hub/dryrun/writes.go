@@ -10,9 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
-	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
 )
 
 // write is a kind of requests that change objects.
@@ -22,19 +19,19 @@ type write struct {
 }
 
 // pipelineStatus is the write whose body is read.
-var pipelineStatus = write{resource: schema.GroupResource{Group: pipelinesv1.GroupVersion.Group, Resource: "pipelines"}, subresource: "status"}
+var pipelineStatus = write{resource: schema.GroupResource{Group: "pipelines.weave.works", Resource: "pipelines"}, subresource: "status"}
 
 // writes are the requests that pass, by their methods. Those of resources without a subresource belong to the hub's own
 // objects; a review stores nothing.
 var writes = map[write][]string{
 	pipelineStatus: {http.MethodPatch},
-	{resource: schema.GroupResource{Group: capstanv1.GroupVersion.Group, Resource: "clusterconnections"}}:                        {http.MethodPost, http.MethodPatch, http.MethodDelete},
-	{resource: schema.GroupResource{Group: capstanv1.GroupVersion.Group, Resource: "clusterconnections"}, subresource: "status"}: {http.MethodPatch},
-	{resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}:                                                 {http.MethodPost, http.MethodPatch},
-	{resource: schema.GroupResource{Resource: "events"}}:                                                                         {http.MethodPost, http.MethodPatch},
-	{resource: schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}}:                                           {http.MethodPost, http.MethodPut},
-	{resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}}:                                   {http.MethodPost},
-	{resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}}:                            {http.MethodPost},
+	{resource: schema.GroupResource{Group: "capstan.dev", Resource: "clusterconnections"}}:                        {http.MethodPost, http.MethodPatch, http.MethodDelete},
+	{resource: schema.GroupResource{Group: "capstan.dev", Resource: "clusterconnections"}, subresource: "status"}: {http.MethodPatch},
+	{resource: schema.GroupResource{Group: "events.k8s.io", Resource: "events"}}:                                  {http.MethodPost, http.MethodPatch},
+	{resource: schema.GroupResource{Resource: "events"}}:                                                          {http.MethodPost, http.MethodPatch},
+	{resource: schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}}:                            {http.MethodPost, http.MethodPut},
+	{resource: schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}}:                    {http.MethodPost},
+	{resource: schema.GroupResource{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}}:             {http.MethodPost},
 }
 
 // allowed returns whether a request passes. prefix is the path of the server's URL, in front of the API's path.
