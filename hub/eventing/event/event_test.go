@@ -76,6 +76,47 @@ func connection(state capstanv1.ConnectionState) *capstanv1.ClusterConnection {
 	}
 }
 
+// stalled is a promotion that waits too long for its rollout.
+func stalled() *capstanv1.Promotion {
+	p := promotion(capstanv1.PhaseAwaitingRollout)
+	p.Status.FinishTime = nil
+	p.Status.Conditions = []metav1.Condition{{
+		Type: capstanv1.StalledCondition, Status: metav1.ConditionTrue, Reason: "TooOld", Message: "in AwaitingRollout since 08:35, which is longer than --stall-after 30m", LastTransitionTime: at(80),
+	}}
+	return p
+}
+
+// ofStalled returns the last event of a stalled promotion.
+func ofStalled(t *testing.T) ce.Event {
+	t.Helper()
+	all := hub.Promotions(stalled())
+	return all[len(all)-1]
+}
+
+// TestStalled: a promotion that becomes stalled has an event, once for each time; one that failed,
+// or advances again, has none.
+func TestStalled(t *testing.T) {
+	g := NewWithT(t)
+	first := ofStalled(t)
+	g.Expect(KindOf(first)).To(Equal(PromotionStalled))
+	g.Expect(first.Time()).To(Equal(at(80).Time))
+	p := stalled()
+	p.Status.Conditions[0].Message = "still"
+	same := hub.Promotions(p)
+	g.Expect(same[len(same)-1].ID()).To(Equal(first.ID()), "another message is not another event")
+	p.Status.Conditions[0].LastTransitionTime = at(85)
+	again := hub.Promotions(p)
+	g.Expect(again[len(again)-1].ID()).NotTo(Equal(first.ID()))
+	p.Status.Conditions = nil
+	over := hub.Promotions(p)
+	g.Expect(KindOf(over[len(over)-1])).NotTo(Equal(PromotionStalled))
+	failed := stalled()
+	failed.Status.Phase, failed.Status.FinishTime = capstanv1.PhaseFailed, ptr.To(at(90))
+	for _, e := range hub.Promotions(failed) {
+		g.Expect(KindOf(e)).NotTo(Equal(PromotionStalled))
+	}
+}
+
 // samples are all kinds of events.
 func samples(t *testing.T) []ce.Event {
 	t.Helper()
@@ -105,6 +146,7 @@ func samples(t *testing.T) []ce.Event {
 	verified.Status.VerifyTime, verified.Status.FinishTime = ptr.To(at(45)), nil
 	ends := hub.Promotions(verified)
 	all = append(all, ends[len(ends)-1])
+	all = append(all, ofStalled(t))
 	all = append(all, hub.ClusterRegistered(connection("")))
 	for _, state := range []capstanv1.ConnectionState{
 		capstanv1.ConnectionReady, capstanv1.ConnectionDegraded, capstanv1.ConnectionUnreachable, capstanv1.ConnectionAuthFailed, capstanv1.ConnectionRemoved,

@@ -24,6 +24,7 @@ const (
 	PromotionWaiting    Kind = "promotion.waiting.v1"
 	PromotionApproved   Kind = "promotion.approved.v1"
 	PromotionStarted    Kind = "promotion.started.v1"
+	PromotionStalled    Kind = "promotion.stalled.v1"
 	PromotionSucceeded  Kind = "promotion.succeeded.v1"
 	PromotionFailed     Kind = "promotion.failed.v1"
 	PromotionRejected   Kind = "promotion.rejected.v1"
@@ -84,6 +85,7 @@ var catalogue = []Entry{
 	{PromotionWaiting, Info, false, "a manual promotion waits for an approval"},
 	{PromotionApproved, Info, false, "a user approved the promotion"},
 	{PromotionStarted, Info, false, "the hub starts the promotion"},
+	{PromotionStalled, Warning, false, "the promotion does not advance: it is older than --stall-after, or a user changed its branch; the reason says which"},
 	{PromotionSucceeded, Info, false, "every target runs the revision"},
 	{PromotionFailed, Error, false, "the promotion failed; it needs a change by a user"},
 	{PromotionRejected, Warning, false, "a user closed its pull request"},

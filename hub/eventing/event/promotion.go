@@ -7,6 +7,8 @@ import (
 	"time"
 
 	ce "github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -88,6 +90,12 @@ func (h Hub) Promotions(p *capstanv1.Promotion) []ce.Event {
 	}
 	if s.VerifyTime != nil {
 		events = add(events, PromotionVerifying, s.Retry, s.VerifyTime.Time, stamp(s.VerifyTime.Time), nil)
+	}
+	// A failed promotion has the condition too, for its failure, which is an event of its own.
+	if c := meta.FindStatusCondition(s.Conditions, capstanv1.StalledCondition); c != nil && c.Status == metav1.ConditionTrue && !s.Phase.Finished() {
+		events = add(events, PromotionStalled, s.Retry, c.LastTransitionTime.Time, stamp(c.LastTransitionTime.Time), func(data *Promotion) {
+			data.PullRequestURL, data.Reason, data.Message = s.URL, c.Reason, cut(c.Message)
+		})
 	}
 	if k := ending(s.Phase); k != "" && s.FinishTime != nil {
 		events = add(events, k, s.Retry, s.FinishTime.Time, run+" "+stamp(s.FinishTime.Time), func(data *Promotion) {
