@@ -92,6 +92,28 @@ manifests: generate controlplane ## Render the manifests for clusters into bin/m
 	  echo "  bin/manifests/$$(basename $$out)"; \
 	done
 
+# The hub's image, without a tag: that is the version. The chart and capa-annotator are next to it.
+IMAGE ?=
+# The directory of archives and releases.
+DIST ?= $(ROOT)/dist
+# Such as v1.2.3. For an image, what `git describe` prints when empty.
+VERSION ?=
+PLATFORMS ?= linux/amd64,linux/arm64
+CLI_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
+PACKAGE = cd hack/release && $(GO) run . $(1) -out '$(DIST)' -version '$(VERSION)' -platforms '$(PLATFORMS)'
+
+.PHONY: image
+image: ## Write the images as OCI archives into dist/, without a container engine; IMAGE, VERSION, PLATFORMS
+	@$(call PACKAGE,image) -image '$(or $(IMAGE),capstan)'
+
+.PHONY: release
+release: helm ## Write all files of a release into dist/: images, chart, manifests, CLI; VERSION=v1.2.3, IMAGE=REGISTRY/capstan
+	@$(call PACKAGE,all) -image '$(IMAGE)' -cli-platforms '$(CLI_PLATFORMS)' -helm $(BIN)/helm
+
+.PHONY: push
+push: ## Push the images and the chart in dist/ to the registries that dist/images.json names
+	@cd hack/release && $(GO) run . push -out '$(DIST)'
+
 ##@ Develop
 
 .PHONY: test
@@ -118,15 +140,21 @@ e2e: controlplane crds crds-old gitea helm-controller notification-controller he
 goaws: ## Compare the simulated SQS and its readers with goaws (a separate module)
 	@cd test/goaws && $(GO) test -count=1 ./...
 
+.PHONY: release-test
+release-test: helm ## Build the image twice and a release for one platform, and read them as containerd, Docker and Helm do (a separate module)
+	@cd hack/release && $(GO) test -vet=off -count=1 -timeout $(TEST_TIMEOUT) ./...
+
 .PHONY: browser
 browser: controlplane crds ## Test the dashboard in Chromium; FLAGS='-args -screenshots' renews docs/images
 	@hack/browser.sh
 	@CAPSTAN_BROWSER=1 $(TEST) -count=1 -timeout $(TEST_TIMEOUT) ./test/browser $(FLAGS)
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## Lint, including the import rules
+lint: $(BIN)/golangci-lint $(BIN)/actionlint ## Lint, including the import rules and the workflows
+	@$(BIN)/actionlint
 	@$(BIN)/golangci-lint run $(filter-out $(API),$(PKG))
 	@cd api && $(BIN)/golangci-lint run --config ../.golangci.yml ./...
+	@cd hack/release && $(BIN)/golangci-lint run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## Format the code as lint requires
@@ -151,8 +179,8 @@ soak: controlplane crds crds-old gitea helm-controller notification-controller h
 	@CGO_ENABLED=$(if $(RACE),1,0) hack/soak.sh $(SOAK_CHECKS) $(PKG) -- $(RACE) -timeout $(SOAK_TIMEOUT) $(FLAGS)
 
 .PHONY: clean
-clean: ## Remove bin/
-	rm -rf $(BIN)
+clean: ## Remove bin/ and dist/
+	rm -rf $(BIN) $(DIST)
 
 ##@ Prepare (the targets above do this when needed)
 
@@ -185,16 +213,19 @@ helm: ## Build Helm, which renders the chart in tests, once (minutes)
 	@hack/tool.sh helm helm.sh/helm/v4/cmd/helm
 
 .PHONY: tools
-tools: $(BIN)/golangci-lint $(BIN)/controller-gen ## Build the linter and the generator
+tools: $(BIN)/golangci-lint $(BIN)/actionlint $(BIN)/controller-gen ## Build the linters and the generator
 
 # Go decides what is up to date: these targets always run, and usually do nothing.
-.PHONY: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground $(BIN)/golangci-lint $(BIN)/controller-gen
+.PHONY: $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground $(BIN)/golangci-lint $(BIN)/actionlint $(BIN)/controller-gen
 $(BIN)/capstan $(BIN)/capa-annotator $(BIN)/playground:
 	@echo "  building $(@F)"
 	@hack/progress.sh "$(@F): compiling" $(GO) build $(BUILDFLAGS) -o $@ ./cmd/$(@F)
 
 $(BIN)/golangci-lint:
 	@hack/tool.sh lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/actionlint:
+	@hack/tool.sh actionlint github.com/rhysd/actionlint/cmd/actionlint
 
 $(BIN)/controller-gen:
 	@hack/tool.sh tools sigs.k8s.io/controller-tools/cmd/controller-gen

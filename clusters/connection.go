@@ -1,8 +1,10 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -28,6 +30,8 @@ const (
 type Connection struct {
 	epoch  int64
 	server *url.URL
+	// proxy is the URL of the proxy to the server, for messages; empty for none.
+	proxy string
 	// fingerprint of the kubeconfig in use. Only the keeper's goroutine reads and writes it.
 	fingerprint kubeconfig.Fingerprint
 	transport   *transport.Transport
@@ -78,8 +82,9 @@ func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubecon
 		Server:         config.Server,
 		Clock:          m.clock,
 		AllowLoopback:  m.options.AllowLoopback,
+		Proxy:          m.options.Proxy,
 		Spread:         m.timings.ReleaseSpread,
-		AllowPatch:     func(r *http.Request) bool { return mayPatch(config.Server.Path, r) },
+		AllowPatch:     func(r *http.Request) bool { return !m.options.ReadOnly && mayPatch(config.Server.Path, r) },
 		Reauthenticate: hooks.reauthenticate,
 		CheckServer:    hooks.checkServer,
 		Refused:        m.metrics.refused,
@@ -89,7 +94,15 @@ func (m *shared) newConnection(ctx context.Context, epoch int64, config *kubecon
 	}
 	c := m.connectionOver(ctx, t, config.Server, epoch)
 	c.fingerprint = config.Fingerprint()
+	if m.options.Proxy.Serves(hostPort(config.Server)) {
+		c.proxy = m.options.Proxy.String()
+	}
 	return c, nil
+}
+
+// hostPort returns what is dialled for a server.
+func hostPort(server *url.URL) string {
+	return net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443"))
 }
 
 // rotate replaces the credentials of the connection. The server stays the same.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+
+	"github.com/capstan-hub/capstan/internal/egress"
 )
 
 // Options of a Manager.
@@ -23,6 +25,8 @@ type Options struct {
 	// LocalOnly connects only to the management cluster. The Manager then needs no right to
 	// Clusters, Secrets or ClusterConnections.
 	LocalOnly bool
+	// ReadOnly sends no PATCH to workload clusters, and sends everything else as usual.
+	ReadOnly bool
 	// Elected is closed when this process leads. Until then, the Manager only has the
 	// connection to the management cluster: it reads cluster objects only for Objects, and
 	// writes nothing. When nil, the Manager itself needs the leader election.
@@ -32,6 +36,9 @@ type Options struct {
 	Dials int
 	// AllowLoopback allows loopback addresses in kubeconfigs, for a fleet on one machine.
 	AllowLoopback bool
+	// Proxy of the administrator through which workload clusters are connected to; nil for none. It
+	// is not used for the management cluster.
+	Proxy *egress.Proxy
 	// WorkloadScheme and WorkloadMapper are used by the cluster.Cluster objects of
 	// Get and Engage. The defaults are client-go's scheme and a mapper of it.
 	// The mapper must be static (StaticMapper): calls to an unreachable cluster would

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/capstan-hub/capstan/clusters/transport"
+	"github.com/capstan-hub/capstan/internal/egress"
 )
 
 const (
@@ -85,14 +86,26 @@ func (c *Connection) get(ctx context.Context, path string) (int, []byte, error) 
 	request.Header.Set("User-Agent", userAgent)
 	response, err := c.client.Do(request)
 	if err != nil {
-		return 0, nil, readable(err)
+		return 0, nil, c.readable(err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, answerBytes))
 	if err != nil {
-		return 0, nil, readable(err)
+		return 0, nil, c.readable(err)
 	}
 	return response.StatusCode, answer, nil
+}
+
+// readable returns an error for users, which names the proxy if there is one between.
+func (c *Connection) readable(err error) error {
+	var between *egress.Error
+	switch {
+	case errors.As(err, &between):
+		return between
+	case c.proxy != "" && !errors.Is(err, transport.ErrRefused):
+		return fmt.Errorf("through the proxy %s: %w", c.proxy, readable(err))
+	}
+	return readable(err)
 }
 
 // readable removes the parts of an error that differ for each attempt (ports), so that

@@ -134,6 +134,7 @@ func addDashboard(mgr manager.Manager, s *stack, o Options) error {
 		SessionKey:  key,
 		OIDC:        oidc,
 		Version:     o.Dashboard.Version,
+		DryRun:      o.DryRun,
 		Parts:       parts(o),
 		Retention:   delivery.Retention{For: cmp.Or(o.PromotionRetention, promotion.DefaultRetention), Keep: o.PromotionKeep},
 		Cache:       mgr.GetCache(),
@@ -200,6 +201,14 @@ func parts(o Options) []view.Part {
 			return what
 		}
 		return not
+	}
+	if o.DryRun {
+		return []view.Part{
+			{Name: "Namespaces", Is: does(o.Namespace == "", "all", "only "+o.Namespace)},
+			{Name: "Dry run", Is: "enabled: the hub shows what it would promote, and promotes, annotates, labels and publishes nothing"},
+			{Name: "Metrics", Is: at(o.MetricsBindAddress, "/metrics")},
+			{Name: "Health", Is: at(o.HealthAddress, "/healthz and /readyz")},
+		}
 	}
 	webhooks := o.Eventing.Webhooks
 	return []view.Part{

@@ -23,6 +23,9 @@
 //  5. The servers: the promotion hook (hook.go), the dashboard (dashboard.go) and diagnostics
 //     (diagnostics.go).
 //
+// In dry run (dryrun.go) the steps 3 and 4 are replaced by the reconciler of Pipelines alone, which only announces,
+// and every client has the gate of hub/dryrun in front of it.
+//
 // The packages below, from the bottom up:
 //
 //   - internal/* are rules that several packages need, such as which Promotions belong to a
@@ -54,6 +57,7 @@
 //   - hub/dashboard serves the pages. The content of a page is the pure package
 //     hub/dashboard/view.
 //   - hub/diagnostics serves profiles, the log level and the state of the process.
+//   - hub/dryrun is the gate that sends only reads and a few writes.
 //   - internal/secretwatch wakes reconcilers, and connections, when a Secret changes.
 //     hub/serving runs HTTP servers. hub/awsconfig holds the credentials for AWS.
 //

@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline"
 	"github.com/capstan-hub/capstan/hub/promotion/measure"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/watchers"
 	"github.com/capstan-hub/capstan/watchers/apps"
 )
@@ -56,6 +57,9 @@ type Options struct {
 	Dashboard Dashboard
 	// Diagnostics is how profiles and the state of the process are served.
 	Diagnostics Diagnostics
+	// DryRun makes the hub observe and decide, and change nothing but what it shows: status.dryRun of Pipelines,
+	// ClusterConnections and Events.
+	DryRun bool
 	// LeaderElect makes only the holder of a lease act.
 	LeaderElect bool
 	// LeaderElectionLease is how long a lease is held; DefaultLease if 0.
@@ -105,6 +109,9 @@ type Options struct {
 	CloneDir string
 	// AllowLoopbackGit permits Git services on loopback addresses in Pipelines.
 	AllowLoopbackGit bool
+	// ClusterProxy is used for all connections to workload clusters, and GitProxy for all to Git
+	// services; nil for none.
+	ClusterProxy, GitProxy *egress.Proxy
 	// RequireSecretHosts refuses Secrets of Git services without the annotation
 	// capstan.dev/allowed-hosts.
 	RequireSecretHosts bool
@@ -122,7 +129,7 @@ type Options struct {
 // Hub is a wired hub.
 type Hub struct {
 	manager manager.Manager
-	// pulls are closed when the hub ends.
+	// pulls are closed when the hub ends; nil in dry run.
 	pulls *pullRequests
 	// Clusters and Index hold the present state of connections and observations.
 	Clusters *clusters.Manager
@@ -143,6 +150,11 @@ func Scheme() *runtime.Scheme {
 // New wires a hub. It requests only discovery and the identity from the management cluster.
 func New(o Options) (*Hub, error) {
 	o.defaults()
+	if o.DryRun {
+		if err := o.restrict(); err != nil {
+			return nil, err
+		}
+	}
 
 	// 1. The manager: one process, one cache of the hub's own objects, one lease.
 	mgr, err := newManager(o, LeaseName)
@@ -156,13 +168,13 @@ func New(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	// 3. Eventing: what the reconcilers report to.
-	events, err := addEventing(mgr, o)
-	if err != nil {
-		return nil, fmt.Errorf("wiring eventing: %w", err)
+	var pulls *pullRequests
+	if o.DryRun {
+		// Instead of 3 and 4: nothing that acts.
+		err = addDryRun(mgr, fleet, waker, o)
+	} else {
+		pulls, err = addActing(mgr, fleet, waker, o)
 	}
-	// 4. The reconcilers: node groups, instances, Pipelines and Promotions.
-	pulls, err := addReconcilers(mgr, fleet, events, waker, o)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +183,16 @@ func New(o Options) (*Hub, error) {
 		return nil, err
 	}
 	return &Hub{manager: mgr, pulls: pulls, Clusters: fleet.connections, Index: fleet.index}, nil
+}
+
+func addActing(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
+	// 3. Eventing: what the reconcilers report to.
+	events, err := addEventing(mgr, o)
+	if err != nil {
+		return nil, fmt.Errorf("wiring eventing: %w", err)
+	}
+	// 4. The reconcilers: node groups, instances, Pipelines and Promotions.
+	return addReconcilers(mgr, s, events, waker, o)
 }
 
 func addReconcilers(mgr manager.Manager, s *stack, events *eventing, waker *pipeline.Waker, o Options) (*pullRequests, error) {
@@ -199,7 +221,11 @@ func addServers(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options)
 // Start runs the hub until the context ends or the lease is lost. The latter is an error:
 // the process must end. A Hub is started once.
 func (h *Hub) Start(ctx context.Context) error {
-	return errors.Join(h.manager.Start(ctx), h.pulls.Close())
+	err := h.manager.Start(ctx)
+	if h.pulls != nil {
+		err = errors.Join(err, h.pulls.Close())
+	}
+	return err
 }
 
 // Elected returns a channel that is closed when this hub leads.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
@@ -35,8 +36,8 @@ func (p *pullRequests) Close() error {
 	return p.clones.Close()
 }
 
-// addPromotions adds the reconcilers of Pipelines and Promotions, on the leader.
-func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
+// addPipelines adds the reconciler of Pipelines, on the leader. cached reads from the indexed cache.
+func addPipelines(mgr manager.Manager, s *stack, waker *pipeline.Waker, cached client.Client, measurer *measure.Measurer, o Options) (*pipeline.Reconciler, error) {
 	if err := promotions.AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil { //nolint:forbidigo // A hub is wired without one.
 		return nil, err
 	}
@@ -45,17 +46,6 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &pipelinesv1.Pipeline{}, cache.BlockUntilSynced(false)); err != nil { //nolint:forbidigo // A hub is wired without one.
 		return nil, fmt.Errorf("watching Pipelines: %w", err)
 	}
-	measurer, err := measure.New(measure.Options{
-		// The administrator names the endpoints: one may be a proxy in the hub's own pod.
-		Endpoints: o.CheckEndpoints, AllowLoopback: true, Clock: o.Clock, Registerer: o.Registerer,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("wiring the endpoints of checks: %w", err)
-	}
-	if err := mgr.Add(measurer); err != nil {
-		return nil, fmt.Errorf("wiring the endpoints of checks: %w", err)
-	}
-	cached := promotions.IndexedClient(mgr.GetClient())
 	pipelines := pipeline.New(pipeline.Options{
 		Client:               cached,
 		APIReader:            mgr.GetAPIReader(),
@@ -64,6 +54,7 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 		Index:                s.index,
 		AppKinds:             o.AppKinds,
 		NoCrossNamespaceRefs: o.NoCrossNamespaceRefs,
+		DryRun:               o.DryRun,
 		CheckEndpoint:        measurer.Knows,
 		Recorder:             mgr.GetEventRecorder(reporter),
 		Registerer:           o.Registerer,
@@ -72,12 +63,41 @@ func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Optio
 	if err := pipelines.SetupWithManager(mgr, waker); err != nil {
 		return nil, fmt.Errorf("wiring pipelines: %w", err)
 	}
+	return pipelines, nil
+}
+
+// newMeasurer returns what queries the endpoints of checks when it is added to a manager.
+func newMeasurer(o Options) (*measure.Measurer, error) {
+	measurer, err := measure.New(measure.Options{
+		// The administrator names the endpoints: one may be a proxy in the hub's own pod.
+		Endpoints: o.CheckEndpoints, AllowLoopback: true, Clock: o.Clock, Registerer: o.Registerer,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wiring the endpoints of checks: %w", err)
+	}
+	return measurer, nil
+}
+
+// addPromotions adds the reconcilers of Pipelines and Promotions, on the leader.
+func addPromotions(mgr manager.Manager, s *stack, waker *pipeline.Waker, o Options) (*pullRequests, error) {
+	measurer, err := newMeasurer(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(measurer); err != nil {
+		return nil, fmt.Errorf("wiring the endpoints of checks: %w", err)
+	}
+	cached := promotions.IndexedClient(mgr.GetClient())
+	pipelines, err := addPipelines(mgr, s, waker, cached, measurer, o)
+	if err != nil {
+		return nil, err
+	}
 	clones, err := gitrepo.NewWorkspace(o.CloneDir, gitrepo.Limits{MaxFile: manifest.MaxBytes})
 	if err != nil {
 		return nil, fmt.Errorf("wiring clones: %w", err)
 	}
 	pulls := pullrequest.New(pullrequest.Options{
-		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, RequireSecretHosts: o.RequireSecretHosts,
+		Reader: mgr.GetAPIReader(), Workspace: clones, AllowLoopback: o.AllowLoopbackGit, Proxy: o.GitProxy, RequireSecretHosts: o.RequireSecretHosts,
 		Deadline: o.PullRequestDeadline, Clock: o.Clock,
 	})
 	secrets, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())

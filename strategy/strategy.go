@@ -29,6 +29,9 @@ type State string
 const (
 	// Done: the strategy has nothing left to do.
 	Done State = "Done"
+	// Unchanged: the revision differs from the one that is there only in what promotions wrote.
+	// Nothing was done, and nothing is left to do.
+	Unchanged State = "Unchanged"
 	// Open: a pull request waits for a user; Follow reads its state.
 	Open State = "Open"
 	// Due: only from Follow; Promote must be called again.

@@ -28,6 +28,7 @@ import (
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	"github.com/capstan-hub/capstan/clusters"
 	"github.com/capstan-hub/capstan/index"
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/playground/controlplane"
 	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/watchers"
@@ -100,6 +101,12 @@ type world struct {
 // newWorld starts all of it; the end of the test stops it.
 func newWorld(t *testing.T, edit func(*watchers.Options)) *world {
 	t.Helper()
+	return newWorldThrough(t, nil, edit)
+}
+
+// newWorldThrough is newWorld with a proxy to workload clusters.
+func newWorldThrough(t *testing.T, proxy *egress.Proxy, edit func(*watchers.Options)) *world {
+	t.Helper()
 	w := &world{t: t, g: NewWithT(t), hub: clientOf(t, home), index: index.New(), registry: prometheus.NewRegistry(), wakes: &wakes{}}
 	w.g.SetDefaultEventuallyTimeout(patience)
 	w.g.SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
@@ -107,7 +114,7 @@ func newWorld(t *testing.T, edit func(*watchers.Options)) *world {
 	log := testr.NewWithOptions(t, testr.Options{Verbosity: 0})
 	var err error
 	w.manager, err = clusters.New(clusters.Options{
-		Local: home.Get(t).Config(), Namespace: w.namespace, AllowLoopback: true, Timings: briskClusters, Logger: logr.Discard(),
+		Local: home.Get(t).Config(), Namespace: w.namespace, AllowLoopback: true, Proxy: proxy, Timings: briskClusters, Logger: logr.Discard(),
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
 	o := watchers.Options{

@@ -93,7 +93,7 @@ func (c *Config) takeServer(cluster *clientcmdapi.Cluster, o Options) *Refusal {
 		return refuse(ReasonAddress, "server", "is refused: "+err.Error())
 	}
 	if cluster.ProxyURL != "" {
-		return refuse(ReasonProxy, "proxy-url", "is not supported: give a server that the hub reaches directly")
+		return refuse(ReasonProxy, "proxy-url", "is not allowed: only the administrator names a proxy, by the hub's flag --cluster-proxy; remove it, and give a server that the hub reaches directly or through that proxy")
 	}
 	if cluster.InsecureSkipTLSVerify {
 		return refuse(ReasonInsecure, "insecure-skip-tls-verify", "is not allowed: give certificate-authority-data instead")

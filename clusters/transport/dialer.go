@@ -3,12 +3,13 @@ package transport
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
@@ -23,21 +24,17 @@ const (
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// newDialer returns a function that dials the addresses that the policy of
-// internal/netguard allows. An error about a forbidden address is also of class ErrRefused.
-func newDialer(allowLoopback bool) dialFunc {
-	policy := netguard.Policy{AllowLoopback: allowLoopback}
-	dialer := &net.Dialer{
-		Timeout:   dialTimeout,
-		KeepAlive: keepAlive,
-		Control: func(network, address string, c syscall.RawConn) error {
-			if err := policy.Control(network, address, c); err != nil {
-				return fmt.Errorf("%w: dialling the server of the kubeconfig: %w", ErrRefused, err)
-			}
-			return nil
-		},
+// newDialer returns a function that connects to what the policy of internal/netguard allows, directly
+// or through a proxy. An error about a forbidden address is also of class ErrRefused.
+func newDialer(allowLoopback bool, proxy *egress.Proxy) dialFunc {
+	dialer := egress.Dialer{Proxy: proxy, Policy: netguard.Policy{AllowLoopback: allowLoopback}, Timeout: dialTimeout, KeepAlive: keepAlive}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if errors.Is(err, netguard.ErrForbidden) {
+			return nil, fmt.Errorf("%w: dialling the server of the kubeconfig: %w", ErrRefused, err)
+		}
+		return conn, err
 	}
-	return dialer.DialContext
 }
 
 // connections are the open connections of a Transport, of all generations.

@@ -17,7 +17,8 @@
 //     at the same time. A new client certificate makes a new generation, which is an
 //     http.Transport of its own: an HTTP/2 connection with open watches is never idle and
 //     would keep the old certificate. The streams of the old generation end by themselves;
-//  4. the dialer, which checks the address that a name resolved to, not the name;
+//  4. the dialer (internal/egress), which checks the address that a name resolved to, not the name.
+//     Through the proxy of the administrator, which resolves the name, it checks the name;
 //  5. after 401, Reauthenticate, and one more try if the credentials changed, or, if
 //     the gate was closed meanwhile, when it opens. After no response, CheckServer, and
 //     one more try when the gate is open. Without that, an informer would wait for the end
@@ -37,6 +38,7 @@
 // Locking: gate, connections and Stream have a mutex each, held for field access only.
 // The credentials are one atomic pointer.
 //
-// Trade-offs: HTTP proxies from the environment are not used, because the address
-// check would see the proxy instead of the cluster.
+// Trade-offs: the proxy is used by the dialer, not by http.Transport, whose check of addresses
+// would see the proxy instead of the cluster. For the same reason, proxies from the environment are
+// not used.
 package transport

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/clusters/kubeconfig"
+	"github.com/capstan-hub/capstan/internal/egress"
 )
 
 // drainBytes is how much of the body of a 401 is read, so that its connection can be used
@@ -33,6 +34,8 @@ type Options struct {
 	Spread time.Duration
 	// AllowLoopback allows loopback addresses.
 	AllowLoopback bool
+	// Proxy of the administrator for workload clusters; nil for none.
+	Proxy *egress.Proxy
 	// Reauthenticate is called after a 401. It returns when the credentials were
 	// read again, and set if they changed. Calls may overlap. Nil: a 401 is final.
 	Reauthenticate func(context.Context)
@@ -78,7 +81,7 @@ func newTransport(o Options) *Transport {
 // New returns a Transport with a closed gate. It does not dial.
 func New(o Options, config *kubeconfig.Config) (*Transport, error) {
 	t := newTransport(o)
-	t.dial = t.connections.through(newDialer(o.AllowLoopback))
+	t.dial = t.connections.through(newDialer(o.AllowLoopback, o.Proxy))
 	first, err := newGeneration(config, t.dial)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ module github.com/capstan-hub/capstan/hack/crds
 go 1.26.0
 
 require (
+	github.com/argoproj/argo-cd/v3 v3.3.17
 	github.com/fluxcd/helm-controller v1.6.4
 	github.com/fluxcd/kustomize-controller v1.9.5
 	github.com/fluxcd/notification-controller v1.9.2

@@ -34,6 +34,16 @@ copy() { # product directory-of-go.mod module group plurals...
   echo "  $product: $(ls "$new/$product" | wc -l | tr -d ' ') from $module $version"
 }
 
+# copy_file takes one CRD file out of a module that does not have it in config/crd/bases.
+copy_file() { # product directory-of-go.mod module file
+  local product=$1 module=$3 dir
+  (cd "$here/$2" && supervise 0 "$product: downloading $module" go mod download "$module")
+  dir=$(cd "$here/$2" && go list -m -f '{{.Dir}}' "$module")
+  mkdir -p "$new/$product"
+  install -m 0644 "$dir/$4" "$new/$product/"
+  echo "  $product: $(basename "$4") from $module $(cd "$here/$2" && go list -m -f '{{.Version}}' "$module")"
+}
+
 core="clusters machinedeployments machinesets machinepools machines"
 # What CAPA has for machines, and for every place where a cluster's region stands.
 aws="awsclusters awsclusterroleidentities awsmachines awsmachinepools awsmachinetemplates awsmanagedclusters awsmanagedmachinepools rosaclusters rosamachinepools"
@@ -48,6 +58,7 @@ current() {
   copy notification-controller . github.com/fluxcd/notification-controller notification.toolkit.fluxcd.io '*'
   copy source-controller . github.com/fluxcd/source-controller source.toolkit.fluxcd.io '*'
   copy cluster-controller . github.com/weaveworks/cluster-controller gitops.weave.works gitopsclusters
+  copy_file argo-cd . github.com/argoproj/argo-cd/v3 manifests/crds/application-crd.yaml
 }
 
 old() {

@@ -313,7 +313,7 @@ func TestReviewsAreJoined(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	held := &heldReviews{Client: w.options.Client, hold: make(chan struct{})}
-	a := newAccess(held, w.clock)
+	a := newAccess(held, w.clock, false)
 	questions := []question{{right: listClusters}, {right: listPipelines}}
 	user := authenticationv1.UserInfo{Username: "ada"}
 	known, err := a.of(user)

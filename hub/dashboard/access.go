@@ -105,6 +105,8 @@ type access struct {
 	client client.Client
 	clock  clock.PassiveClock
 	users  *lru.Cache // of *rulings, by identity; it locks itself
+	// readOnly gives nobody the right to change an object, because the hub would not react to it.
+	readOnly bool
 }
 
 // rulings are the cached results for one user.
@@ -117,8 +119,8 @@ type rulings struct {
 	known map[question]ruling
 }
 
-func newAccess(c client.Client, clock clock.PassiveClock) *access {
-	return &access{client: c, clock: clock, users: lru.New(maxUsers)}
+func newAccess(c client.Client, clock clock.PassiveClock, readOnly bool) *access {
+	return &access{client: c, clock: clock, users: lru.New(maxUsers), readOnly: readOnly}
 }
 
 // scope returns the Scope of a user: for each kind, the namespaces of the facts in which
@@ -183,6 +185,11 @@ func (a *access) scope(ctx context.Context, user authenticationv1.UserInfo, f *v
 		&scope.Approve: scope.Promotions, &scope.Patch: scope.Promotions, &scope.Override: scope.Promotions, &scope.Suspend: scope.Pipelines, &scope.Request: scope.Pipelines,
 	} {
 		*of = of.And(among)
+	}
+	if a.readOnly {
+		none := view.Namespaces{}
+		scope.Approve, scope.Patch, scope.Override, scope.Suspend, scope.Request = none, none, none, none, none
+		scope.OverrideWindows = false
 	}
 	return scope, nil
 }

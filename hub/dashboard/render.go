@@ -188,6 +188,8 @@ type shell struct {
 	User, CSRF string
 	// Search is the text of the search over all kinds, on its page.
 	Search string
+	// DryRun is set if the hub promotes nothing.
+	DryRun bool
 	// Standby is set on a replica that does not lead.
 	Standby bool
 	// Leaderless is set on a standby while no replica leads; the leader was LeaderSeen then.

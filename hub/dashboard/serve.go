@@ -263,6 +263,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request, v viewer, code 
 
 // write sends a page inside the layout.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, code int, v viewer, page shell) {
+	page.DryRun = s.DryRun
 	page.Now, page.Retry = s.Clock.Now(), code == http.StatusServiceUnavailable && !page.SignIn
 	if v.facts != nil {
 		page.Standby, page.Leaderless, page.LeaderSeen = !v.facts.Leads, v.facts.Leaderless, v.facts.LeaderSeen

@@ -80,6 +80,8 @@ type Options struct {
 	// OIDC is the OpenID Connect provider at which users can sign in; nil for tokens only. It
 	// needs AuthToken.
 	OIDC *OIDC
+	// DryRun shows on every page that the hub promotes nothing, and offers no actions.
+	DryRun bool
 	// Version and Parts of the hub, for the page About.
 	Version string
 	Parts   []view.Part
@@ -180,7 +182,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		Options: o, metrics: m, renderer: renderer, assets: assets, board: newBoard(renderer), sessions: sessions,
 		source:   &source{cache: o.Cache, live: o.Live, objects: o.Objects, leads: o.Leads, lease: o.Lease, clock: o.Clock, history: newHistory(o.Clock), machines: o.Machines, retention: o.Retention, touched: make(chan struct{}, 1), lockedEvents: map[types.UID]*eventsv1.Event{}},
-		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock),
+		reviewer: newReviewer(o.Client, o.Clock), access: newAccess(o.Client, o.Clock, o.DryRun),
 		limiter: newSignInLimiter(), streams: newStreamSlots(), slots: make(chan struct{}, maxRequests),
 	}
 	if o.OIDC != nil {

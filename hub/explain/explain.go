@@ -91,7 +91,14 @@ func (f *Facts) notes() []wait {
 		notes = append(notes, wait{kind: kind, message: text, noun: "Pipeline", name: f.Pipeline.Namespace + "/" + f.Pipeline.Name})
 	}
 	p := f.Pipeline
-	if seen := p.Status.ObservedGeneration; seen < p.Generation {
+	seen := p.Status.ObservedGeneration
+	if dry := p.Status.DryRun; dry != nil {
+		if dry.Message != pipelinesv1.DryRunNothingDue {
+			note(WaitDryRun, trim(dry.Message)+".")
+		}
+		seen = dry.ObservedGeneration
+	}
+	if seen < p.Generation {
 		note(WaitUnobserved, fmt.Sprintf("The hub has not observed the newest edit yet (generation %d; observed: %d): if this stays, check that the hub runs.", p.Generation, max(seen, 0)))
 	}
 	if !p.ServedInFull() {
@@ -161,7 +168,13 @@ func (f *Facts) environment(i int) Environment {
 			e.InFlight += ", stalled"
 		}
 	}
+	dry := f.dryRun(env.Name)
+	if dry != nil && len(dry.Runs) > 0 {
+		e.Runs = strings.Join(dry.Runs, ", ")
+	}
 	switch {
+	case f.Pipeline.Status.DryRun != nil && e.InFlight == "":
+		e.Why = whyDry(i, dry)
 	case i == 0:
 		e.Why = f.first(fleet)
 	case e.InFlight != "":
@@ -175,6 +188,31 @@ func (f *Facts) environment(i int) Environment {
 	e.wait = f.waitOf(i, newest)
 	e.Waits = e.InFlight != "" || ready < len(fleet.Targets) || len(e.Commands) > 0
 	return e
+}
+
+// dryRun returns what a hub in dry run would do with an environment; nil if it is not in dry run.
+func (f *Facts) dryRun(environment string) *pipelinesv1.DryRunEnvironment {
+	if f.Pipeline.Status.DryRun == nil {
+		return nil
+	}
+	return f.Pipeline.Status.DryRun.Of(environment)
+}
+
+// whyDry says what a hub in dry run would promote into environment i.
+func whyDry(i int, env *pipelinesv1.DryRunEnvironment) string {
+	switch {
+	case i == 0:
+		return "nothing is promoted into the first environment."
+	case env == nil:
+		return "the hub is in dry run and has not observed it yet."
+	case env.Promotion == nil:
+		return "dry run: no promotion into it is due."
+	}
+	text := fmt.Sprintf("dry run: %s would be promoted into it from %s by %s", env.Promotion.Revision, env.Promotion.Source, env.Promotion.Strategy)
+	if env.Promotion.Manual {
+		text += ", after an approval"
+	}
+	return text + "."
 }
 
 // runs returns the revisions of targets as text, with the cause if they are stale.

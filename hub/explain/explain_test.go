@@ -466,3 +466,25 @@ func FuzzExplain(f *testing.F) {
 		}
 	})
 }
+
+// A hub in dry run says what it would promote, and reads the revisions itself.
+func TestDryRun(t *testing.T) {
+	g := NewWithT(t)
+	f := shop()
+	f.Pipeline.Status.Environments["prod"].Targets[0].Revision = ""
+	f.Pipeline.Status.DryRun = &pipelinesv1.DryRunStatus{ObservedGeneration: 1, Message: "Dry run: 1.1.0 would be promoted", Environments: []pipelinesv1.DryRunEnvironment{
+		{Name: "dev", Runs: []string{"1.1.0"}}, {Name: "staging", Runs: []string{"1.1.0"}},
+		{Name: "prod", Runs: []string{"1.0.0"}, Promotion: &pipelinesv1.DryRunPromotion{Revision: "1.1.0", Source: "staging", Strategy: "pull-request", Manual: true}},
+	}}
+	r := Explain(*f)
+	g.Expect(r.Notes).To(ConsistOf("Dry run: 1.1.0 would be promoted."))
+	g.Expect(r.Environments).To(ConsistOf(
+		And(HaveField("Why", "nothing is promoted into the first environment."), HaveField("Runs", "1.1.0")),
+		HaveField("Why", "dry run: no promotion into it is due."),
+		And(HaveField("Why", "dry run: 1.1.0 would be promoted into it from staging by pull-request, after an approval."), HaveField("Runs", "1.0.0")),
+	))
+	fleet := Fleet{Pipelines: []pipelinesv1.Pipeline{*f.Pipeline}, Now: now}
+	s := fleet.Summary()
+	g.Expect(s.Verdict).To(HavePrefix("DRY RUN: the hub promotes nothing, and would create 1 promotion now · "))
+	g.Expect(s.Pipelines).To(And(HaveField("DryRun", 1), HaveField("WouldPromote", 1)))
+}

@@ -53,6 +53,10 @@ type PipelinesSummary struct {
 	// NotObserved is the number of environments with a target that the hub has not observed yet, and of Pipelines
 	// whose newest edit it has not observed.
 	NotObserved int `json:"notObserved"`
+	// DryRun is the number of Pipelines that a hub in dry run observes, and WouldPromote that of the promotions that
+	// it would create.
+	DryRun       int `json:"dryRun,omitempty"`
+	WouldPromote int `json:"wouldPromote,omitempty"`
 	// Invalid is the number of Pipelines whose spec is invalid or is not served in full.
 	Invalid int     `json:"invalid"`
 	Causes  []Cause `json:"causes"`
@@ -94,6 +98,12 @@ func (f *Fleet) summary(reports []Report) Summary {
 	s := Summary{Namespace: f.Namespace, NotShown: f.Unread, now: f.Now, counts: f.counts(f.sorted())}
 	s.Clusters = f.clustersSummary()
 	s.Pipelines = pipelinesSummary(reports)
+	for i := range f.Pipelines {
+		if dry := f.Pipelines[i].Status.DryRun; dry != nil {
+			s.Pipelines.DryRun++
+			s.Pipelines.WouldPromote += len(dry.Due())
+		}
+	}
 	s.Backends = f.backendsSummary()
 	s.Verdict = f.verdict(&s)
 	return s
@@ -166,7 +176,7 @@ func pipelinesSummary(reports []Report) PipelinesSummary {
 			s.Invalid++
 		case WaitUnobserved:
 			s.NotObserved++
-		case WaitDown, WaitOther, WaitSuspended, WaitGate, WaitProgress:
+		case WaitDown, WaitOther, WaitDryRun, WaitSuspended, WaitGate, WaitProgress:
 		}
 	}
 	s.Causes = causesOf(itemsOf(of), func(at int) Cause {
@@ -229,8 +239,16 @@ func causesOf(items []causes.Item, describe func(at int) Cause) []Cause {
 	return all
 }
 
-// verdict says in one line what needs a user, the worst first.
+// verdict says in one line whether the hub is in dry run, and what needs a user.
 func (f *Fleet) verdict(s *Summary) string {
+	if n := s.Pipelines.WouldPromote; s.Pipelines.DryRun > 0 {
+		return fmt.Sprintf("DRY RUN: the hub promotes nothing, and would create %s now · %s", counted(n, "promotion", "promotions"), f.state(s))
+	}
+	return f.state(s)
+}
+
+// state says in one line what needs a user, the worst first.
+func (f *Fleet) state(s *Summary) string {
 	var parts []string
 	count := func(n int, one, many string) {
 		if n > 0 {

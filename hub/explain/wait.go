@@ -43,6 +43,8 @@ const (
 	WaitOther WaitKind = "Other"
 	// WaitSuspended: the Pipeline is suspended.
 	WaitSuspended WaitKind = "Suspended"
+	// WaitDryRun: the hub is in dry run, and a promotion is due, or the Pipeline cannot be read completely.
+	WaitDryRun WaitKind = "DryRun"
 	// WaitGate: a gate is closed. The reason is the name of the gate.
 	WaitGate WaitKind = "GateClosed"
 	// WaitProgress: a promotion is in progress. The reason is its phase.
@@ -52,7 +54,7 @@ const (
 // waitSeverity of a kind; the worst is 0.
 var waitSeverity = map[WaitKind]int{
 	WaitFailed: 0, WaitInvalid: 0, WaitDown: 0, WaitUnreadable: 1, WaitTarget: 1, WaitStalled: 1, WaitRejected: 2,
-	WaitApproval: 3, WaitUnobserved: 4, WaitOther: 4, WaitSuspended: 5, WaitGate: 5, WaitProgress: 6,
+	WaitApproval: 3, WaitUnobserved: 4, WaitOther: 4, WaitDryRun: 4, WaitSuspended: 5, WaitGate: 5, WaitProgress: 6,
 }
 
 // waitText is a kind for users; %s is the reason.
@@ -68,6 +70,7 @@ var waitText = map[WaitKind]string{
 	WaitUnobserved: "not observed by the hub yet",
 	WaitOther:      "a user can act",
 	WaitSuspended:  "suspended",
+	WaitDryRun:     "dry run",
 	WaitGate:       "gate %s is closed",
 	WaitProgress:   "in progress (%s)",
 }

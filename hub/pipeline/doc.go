@@ -27,9 +27,11 @@
 //
 // A conflict in any step starts the reconcile again.
 //
+// In dry run the reconciler decides in the same way, writes only status.dryRun, and creates nothing (dryrun.go).
+//
 // # Locking
 //
-// One worker at a time reconciles a Pipeline. The Waker and holds have a mutex each, for
+// One worker at a time reconciles a Pipeline. The Waker, holds and dryRuns have a mutex each, for
 // field access only.
 //
 // # Trade-offs

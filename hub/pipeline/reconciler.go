@@ -80,6 +80,8 @@ type Options struct {
 	// NoCrossNamespaceRefs restricts a Pipeline to clusters of its own namespace, and to
 	// its own namespace in the management cluster.
 	NoCrossNamespaceRefs bool
+	// DryRun makes the reconciler write nothing but status.dryRun of Pipelines.
+	DryRun bool
 	// CheckEndpoint returns why a namespace may not use an endpoint of checks; nil if it may. Without
 	// it, endpoints are not looked at.
 	CheckEndpoint func(endpoint, namespace string) error
@@ -100,6 +102,7 @@ type Reconciler struct {
 	holds  holds
 	soaks  soaks
 	fleets fleets
+	dry    dryRuns
 	// outdated are the Pipelines that are served by another CRD.
 	outdated sync.Map
 	// observed: Pipeline → UID of the one whose status this process has updated.
@@ -115,7 +118,9 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{Options: o, began: o.Clock.Now(), metrics: newMetrics(), wake: func([]types.NamespacedName) {}}
+	r := &Reconciler{Options: o, began: o.Clock.Now(), wake: func([]types.NamespacedName) {}}
+	r.metrics = newMetrics(o.DryRun, r.dry.due)
+	return r
 }
 
 // SetupWithManager adds the controller to the manager and registers the metrics. The waker
@@ -130,8 +135,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, waker *Waker) error {
 	}
 	r.wake = func(pipelines []types.NamespacedName) { waker.Wake(pipelines, false) }
 	waker.waits = r.waits
-	if err := mgr.Add(manager.RunnableFunc(r.StoreSoaks)); err != nil {
-		return err
+	if !r.DryRun {
+		if err := mgr.Add(manager.RunnableFunc(r.StoreSoaks)); err != nil {
+			return err
+		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("pipeline").
@@ -162,6 +169,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, key, p); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(key)
+			if r.DryRun {
+				return ctrl.Result{}, nil
+			}
 			expires, err := r.withoutPipeline(ctx, key)
 			return ctrl.Result{RequeueAfter: expires}, err
 		}
@@ -179,6 +189,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	cached, err := promotions.OfName(ctx, r.Client, key)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if r.DryRun {
+		return r.reconcileDry(ctx, p, cached)
 	}
 	p, seen, found := r.observe(p)
 	left := r.stand(p, seen)
@@ -260,6 +273,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	r.holds.wait(key, 0, r.Clock.Now())
 	r.soaks.forget(key)
 	r.fleets.forget(key)
+	r.dry.forget(key)
 	r.served(key)
 }
 
@@ -272,7 +286,18 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 	if equality.Semantic.DeepEqual(p.Status, status) {
 		return nil
 	}
-	patch, err := statusPatch(p.ResourceVersion, &p.Status, &status)
+	before := *p
+	if err := r.patchStatus(ctx, p, &status); err != nil {
+		return err
+	}
+	r.reportTransitions(ctx, &before, p, clusterFault)
+	return nil
+}
+
+// patchStatus writes what differs from the status of p, with the resourceVersion that was read. p has the new status
+// and resourceVersion afterwards.
+func (r *Reconciler) patchStatus(ctx context.Context, p *pipelinesv1.Pipeline, status *pipelinesv1.PipelineStatus) error {
+	patch, err := statusPatch(p.ResourceVersion, &p.Status, status)
 	if err != nil {
 		return fmt.Errorf("encoding the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
@@ -289,9 +314,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pipelinesv1.Pipeline, s
 		return fmt.Errorf("writing the status of Pipeline %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	r.holds.wrote(r.Clock.Since(began))
-	before := *p
-	p.Status, p.ResourceVersion = status, written.ResourceVersion
-	r.reportTransitions(ctx, &before, p, clusterFault)
+	p.Status, p.ResourceVersion = *status, written.ResourceVersion
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/pipeline/decision"
 	"github.com/capstan-hub/capstan/hub/pipeline/gate"
 	"github.com/capstan-hub/capstan/hub/pipeline/verify"
+	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/strategy"
 )
 
@@ -72,6 +73,9 @@ func (r *Reconciler) problems(p, staged *pipelinesv1.Pipeline) []problem {
 		}
 		for _, s := range env.Stages() { // Also of those without clusters: they may get some.
 			name(pipelinesv1.StageName(env.Name, s.Name), fmt.Sprintf("%s.waves[%d]", p.Path(i), s.Wave))
+		}
+		if part := partOf(p, env.Name); part != "" {
+			whole("%s: %q is the name of environment %q with the part %s: a marker in Git could mean either; rename one of them", p.Path(i), env.Name, strings.TrimSuffix(env.Name, ":"+string(part)), part)
 		}
 		switch n := targets[env.Name]; {
 		case n == 0:
@@ -136,6 +140,17 @@ func (r *Reconciler) problems(p, staged *pipelinesv1.Pipeline) []problem {
 		}
 	}
 	return found
+}
+
+// partOf returns a part of a revision if the name of an environment is the name of another one with that part, as
+// markers in Git have it.
+func partOf(p *pipelinesv1.Pipeline, name string) revision.Part {
+	for _, part := range revision.Parts {
+		if base, ok := strings.CutSuffix(name, ":"+string(part)); ok && slices.ContainsFunc(p.Spec.Environments, func(e pipelinesv1.Environment) bool { return e.Name == base }) {
+			return part
+		}
+	}
+	return ""
 }
 
 // unknownEndpoints returns an error for each check whose endpoint the Pipeline may not use. path is that of what has

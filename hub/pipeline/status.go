@@ -26,7 +26,7 @@ import (
 // if nothing else does; 0 for never.
 func (r *Reconciler) status(p *pipelinesv1.Pipeline, seen observations, promotions []capstanv1.Promotion, found []problem) (_ pipelinesv1.PipelineStatus, next time.Duration) {
 	status := *p.Status.DeepCopy()
-	status.ObservedGeneration = p.Generation
+	status.ObservedGeneration, status.DryRun = p.Generation, nil
 	status.Environments = r.environments(p, seen, promotions, found)
 	status.InFlight = inFlight(p, promotions)
 

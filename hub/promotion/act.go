@@ -308,6 +308,8 @@ func outcomeOf(s strategy.State) decision.Outcome {
 	switch s {
 	case strategy.Done:
 		return decision.OutcomeDone
+	case strategy.Unchanged:
+		return decision.OutcomeUnchanged
 	case strategy.Open:
 		return decision.OutcomeOpen
 	case strategy.Merged:

@@ -213,7 +213,7 @@ func (r *Reconciler) checkFailed(ctx context.Context, way strategy.Follower, p *
 		return ctx.Err() // The cause of the failure still holds, or another one.
 	}
 	switch result.State {
-	case strategy.Merged, strategy.Closed, strategy.Done:
+	case strategy.Merged, strategy.Closed, strategy.Done, strategy.Unchanged:
 		return r.followed(ctx, p, v, result, nil)
 	case strategy.Open, strategy.Due:
 	}

@@ -150,6 +150,8 @@ func sentence(p *capstanv1.Promotion, why decision.PhaseReason) string {
 		return fmt.Sprintf("waiting for every target of %q to run %s", env, revision)
 	case decision.PullRequestClosed:
 		return "the pull request was closed unmerged; the hub opens it again when there is a new revision, or when spec.retry is raised"
+	case decision.NothingNew:
+		return fmt.Sprintf("%s differs from what Git has for environment %q only in what promotions wrote; no pull request is needed", revision, env)
 	case decision.Verified:
 		return fmt.Sprintf("every target of environment %q runs %s, which is verified there", env, revision)
 	case decision.RolloutDeadline, decision.Degraded, decision.VerificationFailed, decision.Inconclusive: // The verification says why: endTrial.

@@ -22,6 +22,8 @@
 // Trade-offs: metadata services outside the link-local ranges are a list of
 // addresses, which grows with the clouds. A range such as fd00::/8 would need no
 // list, but clusters have such addresses. A proxy resolves names itself, so what a
-// proxy dials is not checked here; clients that need the policy use no proxy, or
-// one that the same user names. docs/decisions/0015 records the alternatives.
+// proxy dials is not checked here. Through a proxy of the administrator, CheckProxied
+// judges only the host as it is written (internal/egress); other clients that need the
+// policy use no proxy, or one that the same user names. docs/decisions/0015 and 0045
+// record the alternatives.
 package netguard

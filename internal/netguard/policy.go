@@ -36,6 +36,8 @@ const (
 	reasonLinkLocal   = "it is a link-local address, where clouds serve credentials"
 	reasonMetadata    = "it is a cloud metadata address"
 	reasonName        = "it names a cloud metadata service"
+	reasonNoName      = "it is neither a DNS name nor an IP address"
+	reasonNumber      = "it ends in a number and is not an IP address in its usual form"
 )
 
 // metadataAddresses are the metadata addresses outside the link-local ranges.
@@ -57,6 +59,16 @@ var metadataNames = map[string]bool{
 	"metadata":                 true,
 	"metadata.google.internal": true,
 	"instance-data":            true,
+}
+
+// loopbackNames are further names of loopback in the hosts files of systems.
+var loopbackNames = map[string]bool{
+	"localhost.localdomain":   true,
+	"localhost4":              true,
+	"localhost6":              true,
+	"localhost6.localdomain6": true,
+	"ip6-localhost":           true,
+	"ip6-loopback":            true,
 }
 
 // nat64 holds IPv6 addresses that carry an IPv4 address in their last four bytes.
@@ -99,6 +111,47 @@ func (p Policy) CheckHost(host string) error {
 		return nil // It is a name. Control judges what it resolves to.
 	}
 	return p.Check(address)
+}
+
+// CheckProxied judges a host as it is written that a proxy is going to resolve, without a port or
+// brackets. It is stricter than CheckHost: no address is judged afterwards, so it also refuses
+// the usual other names of loopback, every text that a resolver may read as an IPv4 address
+// (2130706433, 0x7f.1, 127.1), and a text that is not a DNS name.
+func (p Policy) CheckProxied(host string) error {
+	name := strings.TrimRight(strings.ToLower(host), ".")
+	if err := p.CheckHost(name); err != nil {
+		return err
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return nil
+	}
+	if loopbackNames[name] {
+		if p.AllowLoopback {
+			return nil
+		}
+		return &Error{Address: name, Reason: reasonLoopback}
+	}
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_'
+	}) {
+		return &Error{Address: "the host of the URL", Reason: reasonNoName}
+	}
+	if numeric(name[strings.LastIndexByte(name, '.')+1:]) {
+		return &Error{Address: "the host of the URL", Reason: reasonNumber}
+	}
+	return nil
+}
+
+// numeric reports whether a resolver may read a host whose last label is this as an IPv4 address:
+// it is a decimal, octal or hexadecimal number (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+func numeric(label string) bool {
+	digits, isDigit := label, func(r rune) bool { return r >= '0' && r <= '9' }
+	if rest, hex := strings.CutPrefix(label, "0x"); hex {
+		digits, isDigit = rest, func(r rune) bool { return r >= '0' && r <= '9' || r >= 'a' && r <= 'f' }
+	} else if label == "" {
+		return false
+	}
+	return !strings.ContainsFunc(digits, func(r rune) bool { return !isDigit(r) })
 }
 
 // reason why the address is forbidden; empty if it is not.

@@ -13,13 +13,13 @@ import (
 	"github.com/capstan-hub/capstan/internal/netguard/netguardtest"
 )
 
-// check judges an address in the three ways of the package, which must agree.
+// check judges an address in the four ways of the package, which must agree.
 func check(t *testing.T, p netguard.Policy, a netguardtest.Address) error {
 	t.Helper()
 	g := NewWithT(t)
 	err := p.Check(netip.MustParseAddr(a.IP))
 	for way, again := range map[string]error{
-		"Control": p.Control("tcp", a.HostPort("443"), nil), "CheckHost": p.CheckHost(a.IP),
+		"Control": p.Control("tcp", a.HostPort("443"), nil), "CheckHost": p.CheckHost(a.IP), "CheckProxied": p.CheckProxied(a.IP),
 	} {
 		g.Expect(again == nil).To(Equal(err == nil), "%s of %s: %v", way, a.IP, again)
 	}

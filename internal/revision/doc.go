@@ -16,6 +16,8 @@
 // version contains neither "@" nor ":"), so two HelmReleases are compared by their texts.
 // The text stays what users see. All functions are pure.
 //
+// Value returns a part of a revision (tag, digest or commit) as a field of a manifest takes it.
+//
 // # Locking
 //
 // None.

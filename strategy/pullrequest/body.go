@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/revision"
 	"github.com/capstan-hub/capstan/internal/truncate"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/provider"
 )
@@ -27,6 +28,7 @@ type place struct {
 	path     string
 	line     int
 	from, to string
+	part     revision.Part
 }
 
 // body returns the body of the pull request: a summary for people, then weave's block

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-hub/capstan/internal/backoff"
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
@@ -198,8 +199,8 @@ func (of part) answered(err error) bool {
 }
 
 // gate is the transport of an act's clones. It refuses requests after the act's right to
-// call the server has expired, and distinguishes a forbidden address from a network
-// failure.
+// call the server has expired, and distinguishes a forbidden address, and a failure of the proxy, from a
+// failure of the server.
 type gate struct {
 	pass *pass
 	next http.RoundTripper
@@ -218,6 +219,10 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 		// Git's host may differ from the API's, and a name may resolve to another address
 		// each time.
 		return nil, &gitrepo.Error{Class: gitrepo.Invalid, Message: err.Error() + " in url of the Pipeline's strategy"}
+	}
+	var between *egress.Error
+	if errors.As(err, &between) {
+		return nil, &gitrepo.Error{Class: gitrepo.Transient, Message: between.Error(), Err: between}
 	}
 	return response, err
 }

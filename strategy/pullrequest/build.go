@@ -33,7 +33,7 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 	marked := false
 	err := c.Manifests(ctx, base, func(f gitrepo.File) error {
 		if f.TooLarge {
-			return a.tooLarge(c, f)
+			return a.tooLarge(c, f, marker)
 		}
 		if !manifest.Mentions(f.Content, marker) {
 			return nil
@@ -53,10 +53,10 @@ func (a *act) edits(ctx context.Context, c *gitrepo.Clone, base gitrepo.Hash) (e
 		}
 		e.files[f.Path], e.before[f.Path] = edited, f.Hash
 		for _, change := range changes {
-			if err := usable(a.p, change); err != nil {
+			if err := usable(a.p, marker, change); err != nil {
 				return fmt.Errorf("%s line %d on branch %s: %w", oneLine(f.Path), change.Line, a.spec.BaseBranch, err)
 			}
-			e.places = append(e.places, place{path: f.Path, line: change.Line, from: change.From, to: change.To})
+			e.places = append(e.places, place{path: f.Path, line: change.Line, from: change.From, to: change.To, part: change.Part})
 		}
 		return nil
 	})
@@ -79,24 +79,33 @@ const digestField = "digest"
 
 // usable returns an error for a revision that no program could use in the marked field.
 // Flux reports what it found as "<branch or tag>@<digest>". A field selects by the one or
-// by the other, so the source would find nothing. A commit would also have no end in a
-// repository from which the source itself is deployed: each merge makes another commit.
-func usable(p *capstanv1.Promotion, change manifest.Change) error {
+// by the other, so the source would find nothing. The marker says which part is written.
+func usable(p *capstanv1.Promotion, marker manifest.Marker, change manifest.Change) error {
 	name, digest, ok := revision.Split(p.Spec.Revision)
-	if !ok || name == "" && change.Field == digestField && !strings.HasPrefix(digest, "sha1:") {
+	if !ok || change.Part != "" || name == "" && change.Field == digestField && !strings.HasPrefix(digest, "sha1:") {
 		return nil
 	}
-	return fail(ReasonUnwritableRevision, "revision %s of %s %s cannot be written to the field %q: it is what Flux reports about a source, and no field of a manifest takes it. "+
-		"Promote this application with the strategy notification, or promote a HelmRelease", short(p.Spec.Revision), p.Spec.App.Kind, p.Spec.App.Name, short(change.Field))
+	has := revision.Has(p.Spec.Revision)
+	return fail(ReasonUnwritableRevision, "revision %s of %s %s cannot be written to the field %q: it is what Flux reports about a source, and a field takes one part of it. "+
+		"Append the part to the marker, such as # {\"$promotion\": \"%s:%s\"} (this revision has: %s), or promote this application with the strategy notification",
+		short(p.Spec.Revision), p.Spec.App.Kind, p.Spec.App.Name, short(change.Field), oneLine(marker.String()), has[len(has)-1], has)
 }
 
 // tooLarge returns an error for a file over the limit that has the marker. Other large
 // files are skipped.
-func (a *act) tooLarge(c *gitrepo.Clone, f gitrepo.File) error {
-	key := fmt.Sprintf(`"%s:%s:%s"`, a.p.Namespace, a.p.Spec.Pipeline.Name, a.p.Spec.BaseEnvironment())
-	found, err := c.Contains(f, key)
-	if err != nil || !found {
-		return err
+func (a *act) tooLarge(c *gitrepo.Clone, f gitrepo.File, marker manifest.Marker) error {
+	found := false
+	for _, form := range marker.Forms() {
+		var err error
+		if found, err = c.Contains(f, `"`+form+`"`); err != nil {
+			return err
+		}
+		if found {
+			break
+		}
+	}
+	if !found {
+		return nil
 	}
 	return fail(ReasonFileTooLarge, "%s has the marker, but its size is %d MiB; move the promoted object into a file of its own", oneLine(f.Path), f.Size>>20)
 }
@@ -105,6 +114,8 @@ func (a *act) tooLarge(c *gitrepo.Clone, f gitrepo.File) error {
 type built struct {
 	// nothing is set when no change is needed: the base has the revision.
 	nothing bool
+	// unchanged is set when the revision brings nothing new.
+	unchanged bool
 	// head of the branch, and the base commit that it was built on.
 	head, base gitrepo.Hash
 	// foreign is set when the branch has commits of a person; head is then theirs.
@@ -142,6 +153,9 @@ func (a *act) rebuild(ctx context.Context, c *gitrepo.Clone, prs []provider.Pull
 	}
 	if e.empty() {
 		return built{nothing: true, base: base}, nil
+	}
+	if unchanged, err := a.unchanged(ctx, c, e); err != nil || unchanged {
+		return built{unchanged: unchanged, base: base}, err
 	}
 	if exists && old != base {
 		head, err := c.Commit(old)

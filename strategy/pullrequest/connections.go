@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,7 +104,7 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 	}
 	made, err := provider.New(provider.Options{
 		Type: spec.Type, URL: spec.URL, APIURL: spec.APIURL, Credentials: credentials, CABundle: secret.Data[keyCA],
-		AllowLoopback: c.o.AllowLoopback, Timeout: c.o.Timeout, Clock: c.o.Clock,
+		AllowLoopback: c.o.AllowLoopback, Proxy: c.o.Proxy, Timeout: c.o.Timeout, Clock: c.o.Clock,
 	})
 	if err != nil {
 		return nil, version, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf("Secret %s: %w", name, err)}
@@ -116,6 +117,10 @@ func (c *connections) get(ctx context.Context, p *capstanv1.Promotion) (*connect
 
 // credentialsOf reads the credentials of a Secret. Its errors show no value.
 func credentialsOf(secret *corev1.Secret) (provider.Credentials, error) {
+	if key := proxyKey(secret); key != "" {
+		return provider.Credentials{}, &failure{reason: ReasonInvalidCredentials, credentials: true, err: fmt.Errorf(
+			"the Secret %s/%s has the key %s: only the administrator names a proxy, by the hub's flag --git-proxy; remove the key", secret.Namespace, secret.Name, short(key))}
+	}
 	text := func(key string) string { return strings.TrimSpace(string(secret.Data[key])) }
 	c := provider.Credentials{Token: text(keyToken), Username: text(keyUsername), Password: string(secret.Data[keyPassword])}
 	if len(secret.Data[keyPrivateKey]) == 0 {
@@ -132,6 +137,20 @@ func credentialsOf(secret *corev1.Secret) (provider.Credentials, error) {
 	}
 	c.App = &provider.GitHubApp{ID: text(keyApp), InstallationID: installation, PrivateKey: secret.Data[keyPrivateKey]}
 	return c, nil
+}
+
+// proxyKeys are keys by which other tools name a proxy, in lower case and without separators. They would
+// have no effect: the user who writes a Secret must not choose the way of the hub's requests.
+var proxyKeys = map[string]bool{"proxy": true, "proxyurl": true, "proxyaddress": true, "httpproxy": true, "httpsproxy": true, "allproxy": true}
+
+// proxyKey returns the first key of a Secret that names a proxy; empty if there is none.
+func proxyKey(secret *corev1.Secret) string {
+	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
+		if proxyKeys[strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(key))] {
+			return key
+		}
+	}
+	return ""
 }
 
 func (c *connections) find(key connectionKey) *connection {

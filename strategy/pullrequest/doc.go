@@ -49,7 +49,10 @@
 // Credentials are sent to the host of the repository's URL and to that of its API, and only
 // if the annotation of the Secret allows both (hosts.go).
 //
-// A revision with a digest, which Flux reports of a source, is not written (usable).
+// A revision with a digest, which Flux reports of a source, is not written as a whole (usable): the marker says which
+// part is. A commit that differs from the one in Git only in what promotions wrote brings nothing new (unchanged), and
+// is not promoted: the result is Unchanged. To find that out, the server must send commits by their hash; a server that
+// does not is treated as one that does not have the commit.
 //
 // A server that does not respond does not block the others. After three acts in sequence
 // have timed out, the next acts at that server fail at once and are retried later; one

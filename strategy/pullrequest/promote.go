@@ -68,6 +68,8 @@ func (a *act) round(ctx context.Context) (strategy.Result, error) {
 	switch {
 	case b.nothing:
 		return a.nothing(ctx, f.open)
+	case b.unchanged:
+		return a.nothingNew(f.open), nil
 	case b.foreign:
 		kept := a.kept()
 		kept.ForeignSHA = b.head.String() // BaseSHA stays the base that the hub's commit was last compared with.

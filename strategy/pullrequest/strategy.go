@@ -12,6 +12,7 @@ import (
 
 	capstanv1 "github.com/capstan-hub/capstan/api/capstan/v1alpha1"
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/internal/promotions"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
@@ -47,6 +48,8 @@ type Options struct {
 	Workspace *gitrepo.Workspace
 	// AllowLoopback permits services on loopback addresses.
 	AllowLoopback bool
+	// Proxy of the administrator for all requests to services, of Git and of their APIs; nil for none.
+	Proxy *egress.Proxy
 	// RequireSecretHosts refuses a Secret without the annotation that names the hosts which
 	// may get its credentials.
 	RequireSecretHosts bool

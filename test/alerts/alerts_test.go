@@ -13,7 +13,7 @@ import (
 	"time"
 
 	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
-	"github.com/go-logr/logr/funcr"
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -141,7 +141,7 @@ func TestAlerts(t *testing.T) {
 	events := program(t, plane)
 
 	h, err := hub.New(hub.Options{
-		Config: config, Namespace: w.ns, Registerer: prometheus.NewRegistry(), Logger: funcr.New(func(p, a string) { fmt.Println(p, a) }, funcr.Options{Verbosity: 1}), CloneDir: t.TempDir(),
+		Config: config, Namespace: w.ns, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(), CloneDir: t.TempDir(),
 		EventsAddress: events, Eventing: hub.Eventing{APIBindAddress: "0", AllowLoopback: true},
 		Hook: hub.Hook{BindAddress: "0"}, Dashboard: hub.Dashboard{BindAddress: "0", URL: "https://capstan.example.org"},
 	})

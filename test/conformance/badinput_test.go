@@ -43,6 +43,8 @@ func TestBadInput(t *testing.T) {
 			"Ready", "False", "InvalidSpec", "spec.environments is empty"},
 		"duplicate-names": {func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Name = "env-0" },
 			"Ready", "False", "InvalidSpec", `"env-0" is used twice`},
+		"name-of-another-with-a-part": {func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Name = "env-0:tag" },
+			"Ready", "False", "InvalidSpec", `spec.environments[1]: "env-0:tag" is the name of environment "env-0" with the part tag: a marker in Git could mean either; rename one of them`},
 		"no-targets": {func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Targets = []pipelinesv1.Target{} },
 			"Stalled", "True", "InvalidSpec", `"env-1" has no targets`},
 		"no-namespace": {func(p *pipelinesv1.Pipeline) { p.Spec.Environments[1].Targets[0].Namespace = "" },

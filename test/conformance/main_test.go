@@ -34,6 +34,7 @@ import (
 	"github.com/capstan-hub/capstan/playground/leaks"
 	"github.com/capstan-hub/capstan/playground/ports"
 	"github.com/capstan-hub/capstan/watchers"
+	"github.com/capstan-hub/capstan/watchers/apps"
 )
 
 const (
@@ -84,12 +85,12 @@ func serve(m *testing.M) (code int, err error) {
 	klog.SetLogger(logger())
 	ctrllog.SetLogger(logger())
 	management, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs(
-		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller")})
+		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller", "argo-cd")})
 	if err != nil {
 		return 1, err
 	}
 	defer management.Stop() //nolint:errcheck // The process ends.
-	workload, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("helm-controller")})
+	workload, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs("helm-controller", "argo-cd")})
 	if err != nil {
 		return 1, err
 	}
@@ -185,6 +186,7 @@ func logger() logr.Logger { return zap.New(zap.WriteTo(logs), zap.UseDevMode(tru
 func startReplica(o hub.Options) (func() error, error) {
 	o.Config = management.Config()
 	o.AllowLoopback = true
+	o.AppKinds = append(apps.DefaultKinds(), apps.Application)
 	o.Registerer = prometheus.NewRegistry()
 	o.Logger = logger()
 	o.ClusterTimings = clusters.Timings{KindRetry: time.Second, AuthRetry: time.Second, WriteDelay: 50 * time.Millisecond}

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"os"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,8 +26,8 @@ import (
 )
 
 // A team migrates from pipeline-controller. It holds prod at an older revision. A shell runs
-// the commands of the guide, word for word: the hub promotes nothing until the team resumes the
-// Pipeline, and explain says before what it promotes then.
+// the commands of the guide, word for word: the hub runs dry beside the old controller and says what it
+// would promote, and promotes that when the team switches it on.
 func TestTheMigrationGuide(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -43,7 +41,7 @@ func TestTheMigrationGuide(t *testing.T) {
 	_, typed := newShell(t, plane)
 
 	// What is there before: the old controller, its CRD, the applications and a Pipeline.
-	typed("kubectl create namespace flux-system; kubectl create namespace apps; kubectl create namespace dev; kubectl create namespace prod")
+	typed("kubectl create namespace flux-system; kubectl create namespace apps; kubectl create namespace dev; kubectl create namespace prod; kubectl create namespace fleet")
 	labels := map[string]string{"app": "pipeline-controller"}
 	g.Expect(c.Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "flux-system", Name: "pipeline-controller"},
@@ -70,33 +68,54 @@ func TestTheMigrationGuide(t *testing.T) {
 		g.Expect(c.List(t.Context(), &all)).To(Succeed())
 		return all.Items
 	}
+	var stop func()
+	user, err := plane.UserConfig(hubUser, "system:serviceaccounts", "system:authenticated")
+	g.Expect(err).NotTo(HaveOccurred())
+	scaledDown := func() bool {
+		var old appsv1.Deployment
+		g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: "flux-system", Name: "pipeline-controller"}, &old)).To(Succeed())
+		return old.Spec.Replicas != nil && *old.Spec.Replicas == 0
+	}
 	left := maps.Clone(notTypedToMigrate)
 	for _, command := range commands(t, "docs/migrating-from-pipeline-controller.md") {
-		begins, not := beginsWith(command, notTypedToMigrate)
-		if !not {
-			said := typed(command)
-			if strings.HasPrefix(command, "capstan explain") {
-				g.Expect(strings.Join(strings.Fields(said), " ")).To(ContainSubstring("prod: the Pipeline is suspended; when spec.suspend is false, 1.1.0 is promoted into it at once."))
-				g.Expect(promotions()).To(BeEmpty())
-			}
+		if begins, not := beginsWith(command, notTypedToMigrate); not {
+			delete(left, begins)
 			continue
 		}
-		delete(left, begins)
-		// In place of the chart's Deployment: no kubelet starts it.
-		runHub(t, plane)
-		g.Eventually(func() bool {
-			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
-			return meta.IsStatusConditionTrue(p.Status.Conditions, pipelinesv1.ReadyCondition)
-		}).WithTimeout(time.Minute).Should(BeTrue())
-		g.Expect(p.Spec.Suspend).To(BeTrue())
+		said := typed(command)
+		switch {
+		case strings.HasPrefix(command, "helm install"):
+			// In place of the chart's Deployment: no kubelet starts it. It has the rights that the chart grants.
+			g.Expect(said).To(ContainSubstring("DRY RUN"))
+			stop = runHubWith(t, user, nil, hub.Options{DryRun: true, Logger: logr.Discard()})
+			g.Eventually(func() string {
+				g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
+				if p.Status.DryRun == nil {
+					return ""
+				}
+				return p.Status.DryRun.Message
+			}).WithTimeout(time.Minute).Should(ContainSubstring("1.1.0 would be promoted"))
+		case command == "capstan status":
+			g.Expect(strings.Join(strings.Fields(said), " ")).To(HavePrefix("DRY RUN: the hub promotes nothing, and would create 1 promotion now"))
+		case strings.HasPrefix(command, "capstan explain"):
+			g.Expect(strings.Join(strings.Fields(said), " ")).To(ContainSubstring("prod: dry run: 1.1.0 would be promoted into it from dev by notification."))
+		case strings.Contains(command, "jsonpath"):
+			g.Expect(said).To(ContainSubstring(p.Status.DryRun.Message))
+		case strings.HasPrefix(command, "helm upgrade"):
+			g.Expect(scaledDown()).To(BeTrue(), "the old controller was stopped before")
+			g.Expect(promotions()).To(BeEmpty())
+			stop()
+			runHubWith(t, user, nil, hub.Options{Logger: logr.Discard()})
+		}
 	}
+	g.Expect(stop).NotTo(BeNil(), "the guide installs the hub")
 	g.Expect(left).To(BeEmpty(), "the guide does not say these any more")
-	g.Eventually(promotions).WithTimeout(time.Minute).Should(ConsistOf(HaveField("Spec.Revision", "1.1.0")), "resumed")
+	g.Eventually(promotions).WithTimeout(time.Minute).Should(ConsistOf(HaveField("Spec.Revision", "1.1.0")), "switched on")
 }
 
 // notTypedToMigrate are commands of the guide that cannot be typed here, and why.
 var notTypedToMigrate = map[string]string{
-	"helm install": "no kubelet starts pods; TestTheQuickStart installs the chart",
+	"kubectl -n capstan-system rollout": "no kubelet starts pods",
 }
 
 // formerCRD is that of Pipelines without what this project added to the spec.
@@ -131,21 +150,4 @@ func deploy(g *WithT, c client.Client, namespace, revision string) {
 		Digest: "sha256:1", ConfigDigest: "sha256:2", FirstDeployed: metav1.Now(), LastDeployed: metav1.Now(),
 	}}
 	g.Expect(c.Status().Update(context.Background(), r)).To(Succeed())
-}
-
-// runHub runs a hub until the test ends.
-func runHub(t *testing.T, plane *controlplane.ControlPlane) {
-	t.Helper()
-	g := NewWithT(t)
-	h, err := hub.New(hub.Options{Config: plane.Config(), AllowLoopback: true, Registerer: prometheus.NewRegistry(), Logger: logr.Discard()})
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- h.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
 }

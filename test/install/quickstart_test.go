@@ -19,7 +19,9 @@ import (
 // notTyped are prefixes of commands of the quick start that cannot run here, and the reasons.
 var notTyped = map[string]string{
 	"make demo":                                "the story, TestTheStoryWithTheChartsRights",
-	"docker buildx":                            "there is no Docker",
+	"make image":                               "hack/release builds and reads the image",
+	"make push":                                "hack/release pushes to a registry of its own",
+	"kind load image-archive":                  "there is no container engine",
 	"kubectl -n capstan-system rollout":        "no kubelet starts pods",
 	"kubectl -n capstan-system port-forward":   "no kubelet starts pods",
 	"kubectl create token NAME":                "it stands for a name",

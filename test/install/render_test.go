@@ -14,9 +14,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-hub/capstan/playground/controlplane"
@@ -35,9 +38,62 @@ func TestTheChartAndTheKustomizationAreTheSame(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	byHelm := objects(t, text)
 	byKustomize := objects(t, kustomization(t, "default"), kustomization(t, "monitoring"))
+	same(t, byHelm, byKustomize, "Deployment "+hubNamespace+"/capstan-hub")
+}
+
+// The same in a cluster with Kyma.
+func TestTheChartAndTheKustomizationOfKymaAreTheSame(t *testing.T) {
+	t.Parallel()
+	text, err := chart(t, "--set", "image.tag=latest", "--set", "eventingController.enabled=true,eventingController.namespace=kyma-system")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	same(t, objects(t, text), objects(t, kustomization(t, "kyma")), "Deployment "+hubNamespace+"/capstan-hub")
+}
+
+// Mode annotator has the objects of config/capa-annotator, from the hub's image.
+func TestTheChartOfTheAnnotatorAndTheKustomizationAreTheSame(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	const namespace = "capa-annotator-system"
+	text, err := chart(t, "--namespace", namespace, "--set", "mode=annotator", "--set", "image.tag=latest", "--set",
+		`serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::111122223333:role/capa-annotator`)
+	g.Expect(err).NotTo(HaveOccurred())
+	byHelm, byKustomize := objects(t, text), objects(t, kustomization(t, "capa-annotator"))
+	delete(byKustomize, "Namespace /"+namespace)
+	deployment := "Deployment " + namespace + "/capa-annotator"
+	alone, byHub := container(t, byKustomize[deployment]), container(t, byHelm[deployment])
+	args, ok := alone["args"].([]any)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(alone).To(HaveKeyWithValue("image", "capa-annotator:latest"))
+	g.Expect(byHub).To(HaveKeyWithValue("image", "capstan:latest"))
+	g.Expect(byHub).To(HaveKeyWithValue("args", append([]any{"annotator"}, args...)))
+	delete(alone, "image")
+	delete(alone, "args")
+	delete(byHub, "image")
+	delete(byHub, "args")
+	same(t, byHelm, byKustomize, deployment)
+}
+
+// container returns the only container of a Deployment; changes of it change the Deployment.
+func container(t *testing.T, deployment *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	g := NewWithT(t)
+	g.Expect(deployment).NotTo(BeNil())
+	containers, found, err := unstructured.NestedFieldNoCopy(deployment.Object, "spec", "template", "spec", "containers")
+	g.Expect(found, err).To(BeTrue())
+	list, ok := containers.([]any)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(list).To(HaveLen(1))
+	only, ok := list[0].(map[string]any)
+	g.Expect(ok).To(BeTrue())
+	return only
+}
+
+// same compares what Helm and what kustomize render.
+func same(t *testing.T, byHelm, byKustomize map[string]*unstructured.Unstructured, deployment string) {
+	t.Helper()
+	g := NewWithT(t)
 	// Helm creates the namespace.
 	delete(byKustomize, "Namespace /"+hubNamespace)
-
 	for _, o := range byHelm {
 		if o.GetKind() == "CustomResourceDefinition" {
 			annotations := o.GetAnnotations()
@@ -46,17 +102,10 @@ func TestTheChartAndTheKustomizationAreTheSame(t *testing.T) {
 			o.SetAnnotations(annotations)
 		}
 	}
-	deployment := byHelm["Deployment "+hubNamespace+"/capstan-hub"]
-	g.Expect(deployment).NotTo(BeNil())
 	// The default of kustomize is that of Kubernetes.
-	hub, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
-	g.Expect(err).NotTo(HaveOccurred())
-	container, ok := hub[0].(map[string]any)
-	g.Expect(ok).To(BeTrue())
-	g.Expect(container).To(HaveKeyWithValue("imagePullPolicy", "IfNotPresent"))
-	delete(container, "imagePullPolicy")
-	g.Expect(unstructured.SetNestedSlice(deployment.Object, hub, "spec", "template", "spec", "containers")).To(Succeed())
-
+	only := container(t, byHelm[deployment])
+	g.Expect(only).To(HaveKeyWithValue("imagePullPolicy", "IfNotPresent"))
+	delete(only, "imagePullPolicy")
 	g.Expect(slices.Sorted(maps.Keys(byHelm))).To(Equal(slices.Sorted(maps.Keys(byKustomize))))
 	for key, want := range byKustomize {
 		g.Expect(byHelm[key].Object).To(Equal(want.Object), key)
@@ -167,7 +216,7 @@ func TestServicesLeadToTheHub(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	var (
 		deployment appsv1.Deployment
-		policy     networkingv1.NetworkPolicy
+		open       = map[string]bool{}
 		services   = map[string]corev1.Service{}
 	)
 	read := func(o *unstructured.Unstructured, into any) {
@@ -178,7 +227,13 @@ func TestServicesLeadToTheHub(t *testing.T) {
 		case "Deployment":
 			read(o, &deployment)
 		case "NetworkPolicy":
+			var policy networkingv1.NetworkPolicy
 			read(o, &policy)
+			for _, rule := range policy.Spec.Ingress {
+				for _, p := range rule.Ports {
+					open[p.Port.String()] = true
+				}
+			}
 		case "Service":
 			var service corev1.Service
 			read(o, &service)
@@ -189,12 +244,6 @@ func TestServicesLeadToTheHub(t *testing.T) {
 	ports := map[string]int32{}
 	for _, p := range pod.Spec.Containers[0].Ports {
 		ports[p.Name] = p.ContainerPort
-	}
-	open := map[string]bool{}
-	for _, rule := range policy.Spec.Ingress {
-		for _, p := range rule.Ports {
-			open[p.Port.String()] = true
-		}
 	}
 	served := map[string]string{}
 	for name, service := range services {
@@ -230,9 +279,40 @@ func TestValues(t *testing.T) {
 	t.Parallel()
 	const served = "dashboard.tlsSecret=tls,dashboard.sessionKeySecret=key"
 	const provider = "dashboard.url=https://capstan.example.org,dashboard.oidc.issuerURL=https://id.example.org,dashboard.oidc.clientID=capstan"
+	const published = served + ",dashboard.url=https://capstan.example.org"
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	for set, want := range map[string]string{
-		"image.repository=registry.example.org/capstan": `image: "registry.example.org/capstan:devel"`,
+		"settings.events-addr=http://flux.example.org/":                 `            - "--events-addr=http://flux.example.org/"` + "\n          env:",
+		"settings.no-cross-namespace-refs=true":                         `- "--no-cross-namespace-refs=true"`,
+		"settings.management-max-objects=3000000":                       `- "--management-max-objects=3000000"`,
+		"settings.annotator=false":                                      `- "--annotator=false"`,
+		"settings.app-kinds={HelmRelease.helm.toolkit.fluxcd.io}":       `- "--app-kinds=HelmRelease.helm.toolkit.fluxcd.io"`,
+		"settings.sqs-source-namespaces={a,b}":                          `- "--sqs-source-namespaces=a,b"`,
+		"settings.check-endpoint={main=http://a,other=http://b}":        `- "--check-endpoint=main=http://a"` + "\n" + `            - "--check-endpoint=other=http://b"`,
+		"natsURL=nats://nats.example.org:4222":                          `- "--nats-url=nats://nats.example.org:4222"`,
+		"mode=annotator,settings.max-pods=eni":                          `- "--max-pods=eni"`,
+		"mode=annotator,annotator.goMemoryLimit=300MiB":                 "value: 300MiB",
+		"mode=annotator,annotator.resources.limits.memory=300Mi":        "memory: 300Mi",
+		"mode=annotator,podLabels.team=platform":                        "        app.kubernetes.io/name: capa-annotator\n        team: platform",
+		"serviceAccount.name=robot":                                     "serviceAccountName: robot",
+		"serviceAccount.name=robot,serviceAccount.create=false":         "    kind: ServiceAccount\n    name: robot",
+		"serviceAccount.labels.azure=workload":                          "azure: workload",
+		"commonLabels.team=platform":                                    "kind: ClusterRole\nmetadata:\n  name: capstan-hub\n  labels:\n    team: platform",
+		"podLabels.team=platform":                                       "        team: platform\n      annotations:",
+		"hostAliases[0].ip=192.0.2.1":                                   "hostAliases:\n        - ip: 192.0.2.1",
+		"dnsPolicy=Default":                                             "dnsPolicy: Default",
+		"dnsConfig.nameservers={192.0.2.1}":                             "dnsConfig:\n        nameservers:",
+		"extraEnvFrom[0].secretRef.name=proxy":                          "envFrom:\n            - secretRef:\n                name: proxy",
+		"extraObjects[0]=kind: Pod":                                     "\nkind: Pod\n",
+		"monitoring.serviceMonitor=true,monitoring.labels.release=prom": "    release: prom\nspec:",
+		"monitoring.prometheusRule=true,monitoring.labels.release=prom": "release: prom",
+		"monitoring.serviceMonitor=true,monitoring.interval=30s":        "interval: 30s",
+		"monitoring.serviceMonitor=true,monitoring.scrapeTimeout=10s":   "scrapeTimeout: 10s",
+		published + ",dashboard.ingress.enabled=true,dashboard.ingress.className=nginx,dashboard.ingress.tlsSecret=public": "ingressClassName: nginx\n  rules:\n    - host: \"capstan.example.org\"",
+		published + ",dashboard.ingress.enabled=true,dashboard.ingress.annotations.a=b":                                    "  annotations:\n    a: b\nspec:\n  rules:",
+		published + ",dashboard.httpRoute.enabled=true,dashboard.httpRoute.parentRefs[0].name=public":                      "  parentRefs:\n    - name: public\n  hostnames: [\"capstan.example.org\"]",
+		published + ",dashboard.certificate.enabled=true,dashboard.certificate.issuerRef.name=internal":                    "  secretName: tls\n  dnsNames:\n    - \"capstan.example.org\"",
+		"image.repository=registry.example.org/capstan":                                                                    `image: "registry.example.org/capstan:devel"`,
 		"image.tag=v1.2.3":                       `image: "capstan:v1.2.3"`,
 		"image.digest=" + digest:                 `image: "capstan@` + digest + `"`,
 		"image.pullPolicy=Always":                "imagePullPolicy: Always",
@@ -251,15 +331,20 @@ func TestValues(t *testing.T) {
 		"priorityClassName=system-cluster-critical":                         "priorityClassName: system-cluster-critical",
 		"nodeSelector.pool=system":                                          "nodeSelector:\n        pool: system",
 		"tolerations[0].operator=Exists":                                    "tolerations:\n        - operator: Exists",
-		"affinity.nodeAffinity.a=b":                                         "affinity:\n        nodeAffinity:",
-		"webhook.enabled=false":                                             "            - --webhook-bind-address=0\n",
-		"eventingController.enabled=true":                                   "name: eventing-controller\n  namespace: " + hubNamespace,
-		served:                                                              "            - --dashboard-bind-address=:8090\n",
-		served + ",networkPolicy.enabled=true":                              "capstan.dev/dashboard: allow",
-		provider:                                                            `            - "--dashboard-url=https://capstan.example.org"` + "\n" + `            - "--dashboard-oidc-issuer-url=https://id.example.org"` + "\n" + `            - "--dashboard-oidc-client-id=capstan"` + "\n            - --clone-dir",
-		provider + ",dashboard.oidc.clientSecret=oidc":                      "- name: dashboard-oidc\n          secret:\n            secretName: oidc\n",
-		provider + ",dashboard.oidc.caConfigMap=ca":                         "- name: dashboard-oidc-ca\n          configMap:\n            name: ca\n",
-		provider + ",dashboard.oidc.scopes={email,groups}":                  `            - "--dashboard-oidc-scopes=email,groups"`,
+		"affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight=1": "affinity:\n        podAntiAffinity:",
+		"webhook.enabled=false":                "            - --webhook-bind-address=0\n",
+		"eventingController.enabled=true":      "name: eventing-controller\n  namespace: " + hubNamespace,
+		served:                                 "            - --dashboard-bind-address=:8090\n",
+		served + ",networkPolicy.enabled=true": "capstan.dev/dashboard: allow",
+		provider:                               `            - "--dashboard-url=https://capstan.example.org"` + "\n" + `            - "--dashboard-oidc-issuer-url=https://id.example.org"` + "\n" + `            - "--dashboard-oidc-client-id=capstan"` + "\n            - \"--nats-url",
+		provider + ",dashboard.oidc.clientSecret=oidc":                                                                          "- name: dashboard-oidc\n          secret:\n            secretName: oidc\n",
+		provider + ",dashboard.oidc.caConfigMap=ca":                                                                             "- name: dashboard-oidc-ca\n          configMap:\n            name: ca\n",
+		provider + ",dashboard.oidc.scopes={email,groups}":                                                                      `            - "--dashboard-oidc-scopes=email,groups"`,
+		"proxy.git.url=http://proxy.example.org:3128":                                                                           `            - "--git-proxy=http://proxy.example.org:3128"` + "\n            - --clone-dir",
+		"proxy.git.url=http://a:3128,proxy.git.credentialsSecret=squid":                                                         `            - "--git-proxy=http://a:3128"` + "\n            - --git-proxy-credentials-file=/proxy/git/credentials\n",
+		"proxy.clusters.url=https://a,proxy.clusters.credentialsSecret=b":                                                       "            - name: proxy-clusters\n              mountPath: /proxy/clusters\n",
+		"proxy.clusters.url=https://b,proxy.clusters.credentialsSecret=c":                                                       "- name: proxy-clusters\n          secret:\n            secretName: c\n",
+		"proxy.clusters.url=https://a,proxy.noProxy={.b.org,10.0.0.0/8}":                                                        `            - "--cluster-proxy=https://a"` + "\n" + `            - "--no-proxy=.b.org,10.0.0.0/8"` + "\n",
 		"eventingController.enabled=true,eventingController.namespace=kyma-system,eventingController.clusterDomain=example.org": "externalName: capstan-hub-api." + hubNamespace + ".svc.example.org",
 	} {
 		t.Run(set, func(t *testing.T) {
@@ -268,38 +353,60 @@ func TestValues(t *testing.T) {
 			text, err := chart(t, "--set", set)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(text).To(ContainSubstring(want))
-			objects(t, text) // It is YAML.
+			valid(t, text)
 		})
 	}
 	for set, kind := range map[string]string{
 		"crds.install=false": "CustomResourceDefinition", "networkPolicy.enabled=false": "NetworkPolicy", "replicas=1": "PodDisruptionBudget",
-		"webhook.enabled=false": "ValidatingWebhookConfiguration",
+		"webhook.enabled=false": "ValidatingWebhookConfiguration", "mode=annotator": "ValidatingAdmissionPolicy", "mode=annotator,replicas=1": "PodDisruptionBudget",
+		"mode=annotator,networkPolicy.enabled=false": "NetworkPolicy", "serviceAccount.create=false,serviceAccount.name=robot": "ServiceAccount",
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
 			text, err := chart(t, "--set", set)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(text).NotTo(ContainSubstring("kind: " + kind + "\n"))
+			g.Expect(text).NotTo(MatchRegexp("(?m)^kind: " + kind + "$"))
+			valid(t, text)
 		})
 	}
 	for set, complaint := range map[string]string{
-		"replicas=0":                        "minimum",
-		"replica=3":                         "additional properties 'replica' not allowed",
-		"image.digest=latest":               "does not match pattern",
-		"clusterNamespaces={Team A}":        "does not match pattern",
-		"extraArgs[0]=leader-elect":         "does not match pattern",
-		"goMemoryLimit=900Mi":               "does not match pattern",
-		"image.pullPolicy=Sometimes":        "value must be one of",
-		"networkPolicy.enabled=maybe":       "want boolean",
-		"monitoring.prometheus=true":        "additional properties 'prometheus' not allowed",
-		"serviceAccount.annotations=x":      "want object",
-		"webhook.enable=false":              "additional properties 'enable' not allowed",
-		"dashboard.tlsSecret=tls":           "dashboard.tlsSecret needs dashboard.sessionKeySecret",
-		"dashboard.tlsSecret=T L S":         "does not match pattern",
-		"dashboard.url=capstan.example.org": "does not match pattern",
+		"replicas=0":                     "minimum",
+		"mode=agent":                     "value must be one of",
+		"settings.event-addr=x":          "additional properties 'event-addr' not allowed",
+		"settings.leader-elect=false":    "additional properties 'leader-elect' not allowed",
+		"settings.promotion-keep=many":   "got string, want integer",
+		"settings.stall-after=soon":      "does not match pattern",
+		"settings.app-kinds=HelmRelease": "got string, want array",
+		"mode=annotator,settings.app-kinds={HelmRelease.helm.toolkit.fluxcd.io}": "additional properties 'app-kinds' not allowed",
+		"natsURL=eventing-nats":                           "does not match pattern",
+		"natsURL=nats://user:pass@nats":                   "does not match pattern",
+		"serviceAccount.create=false":                     "serviceAccount.create=false needs serviceAccount.name",
+		"dashboard.ingress.enabled=true":                  "dashboard.ingress.enabled needs dashboard.tlsSecret",
+		served + ",dashboard.httpRoute.enabled=true":      "dashboard.httpRoute.enabled needs dashboard.url",
+		published + ",dashboard.httpRoute.enabled=true":   "needs dashboard.httpRoute.parentRefs",
+		published + ",dashboard.certificate.enabled=true": "needs dashboard.certificate.issuerRef",
+		"monitoring.interval=often":                       "does not match pattern",
+		"dnsPolicy=Mine":                                  "value must be one of",
+		"replica=3":                                       "additional properties 'replica' not allowed",
+		"image.digest=latest":                             "does not match pattern",
+		"clusterNamespaces={Team A}":                      "does not match pattern",
+		"extraArgs[0]=leader-elect":                       "does not match pattern",
+		"goMemoryLimit=900Mi":                             "does not match pattern",
+		"image.pullPolicy=Sometimes":                      "value must be one of",
+		"networkPolicy.enabled=maybe":                     "want boolean",
+		"monitoring.prometheus=true":                      "additional properties 'prometheus' not allowed",
+		"serviceAccount.annotations=x":                    "want object",
+		"webhook.enable=false":                            "additional properties 'enable' not allowed",
+		"dashboard.tlsSecret=tls":                         "dashboard.tlsSecret needs dashboard.sessionKeySecret",
+		"dashboard.tlsSecret=T L S":                       "does not match pattern",
+		"dashboard.url=capstan.example.org":               "does not match pattern",
 		"dashboard.oidc.issuerURL=https://id.example.org,dashboard.url=https://capstan.example.org": "needs dashboard.oidc.clientID",
 		"dashboard.oidc.issuerURL=https://id.example.org,dashboard.oidc.clientID=capstan":           "needs dashboard.url",
+		"proxy.git.url=http://robot:secret@proxy:3128":                                              "does not match pattern",
+		"proxy.clusters.url=proxy:3128":                                                             "does not match pattern",
+		"proxy.noProxy={http://a}":                                                                  "does not match pattern",
+		"proxy.git.credentialsSecret=squid":                                                         "proxy.git.credentialsSecret needs proxy.git.url",
 		"eventingController.namespace=Kyma System":                                                  "does not match pattern",
 	} {
 		t.Run(set, func(t *testing.T) {
@@ -311,7 +418,61 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Each value has its schema, and each schema its value.
+// crds.eventing=false leaves out the CRD of EventingBackends, and no other.
+func TestTheChartWithoutTheCRDOfEventing(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	all, err := chart(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	some, err := chart(t, "--set", "crds.eventing=false")
+	g.Expect(err).NotTo(HaveOccurred())
+	want := slices.DeleteFunc(slices.Sorted(maps.Keys(objects(t, all))), func(key string) bool {
+		return key == "CustomResourceDefinition /eventingbackends.eventing.kyma-project.io"
+	})
+	g.Expect(slices.Sorted(maps.Keys(objects(t, some)))).To(Equal(want))
+}
+
+// commonLabels are on every object.
+func TestCommonLabelsAreOnEveryObject(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"hub", "annotator"} {
+		g := NewWithT(t)
+		text, err := chart(t, append(monitored, "--set", "mode="+mode, "--set", "commonLabels.team=platform", "--set", "clusterNamespaces={fleet}", "--set",
+			"eventingController.enabled=true", "--set", "dashboard.tlsSecret=tls,dashboard.sessionKeySecret=key,dashboard.url=https://capstan.example.org", "--set",
+			"dashboard.ingress.enabled=true,dashboard.certificate.enabled=true,dashboard.certificate.issuerRef.name=a", "--set",
+			"dashboard.httpRoute.enabled=true,dashboard.httpRoute.parentRefs[0].name=a")...)
+		g.Expect(err).NotTo(HaveOccurred())
+		all := objects(t, text)
+		g.Expect(len(all)).To(BeNumerically(">", 5))
+		for key, o := range all {
+			g.Expect(o.GetLabels()).To(HaveKeyWithValue("team", "platform"), key)
+		}
+		valid(t, text)
+	}
+}
+
+// valid decodes each object with the types of its API, which have no unknown and no doubled fields.
+// The objects of others, for which there are no types here, are only YAML.
+func valid(t *testing.T, text string) {
+	t.Helper()
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	g.Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	others := map[string]bool{"ServiceMonitor": true, "PrometheusRule": true, "HTTPRoute": true, "Certificate": true}
+	for key, o := range objects(t, text) {
+		if others[o.GetKind()] || o.GetAPIVersion() == "" {
+			continue
+		}
+		raw, err := o.MarshalJSON()
+		g.Expect(err).NotTo(HaveOccurred())
+		_, _, err = decoder.Decode(raw, nil, nil)
+		g.Expect(err).NotTo(HaveOccurred(), key)
+	}
+}
+
+// Each value has its schema, and each schema its value, at every depth.
 func TestSchemaHasEveryValue(t *testing.T) {
 	g := NewWithT(t)
 	raw, err := os.ReadFile(path("config", "chart", "values.yaml"))
@@ -320,10 +481,31 @@ func TestSchemaHasEveryValue(t *testing.T) {
 	g.Expect(yaml.Unmarshal(raw, &values)).To(Succeed())
 	raw, err = os.ReadFile(path("config", "chart", "values.schema.json"))
 	g.Expect(err).NotTo(HaveOccurred())
-	var schema struct{ Properties map[string]any }
+	var schema map[string]any
 	g.Expect(yaml.Unmarshal(raw, &schema)).To(Succeed())
-	delete(schema.Properties, "global") // Helm's own.
-	g.Expect(slices.Sorted(maps.Keys(values))).To(Equal(slices.Sorted(maps.Keys(schema.Properties))))
+	properties, ok := schema["properties"].(map[string]any)
+	g.Expect(ok).To(BeTrue())
+	delete(properties, "global") // Helm's own.
+	compare(t, "", values, schema)
+}
+
+func compare(t *testing.T, at string, values, schema map[string]any) {
+	t.Helper()
+	g := NewWithT(t)
+	properties, ok := schema["properties"].(map[string]any)
+	if !ok || len(values) == 0 {
+		return // A mapping of any keys, or one whose keys are all optional.
+	}
+	g.Expect(schema).To(HaveKeyWithValue("additionalProperties", false), at)
+	g.Expect(slices.Sorted(maps.Keys(values))).To(Equal(slices.Sorted(maps.Keys(properties))), at)
+	for name, value := range values {
+		nested, isMapping := value.(map[string]any)
+		below, isSchema := properties[name].(map[string]any)
+		g.Expect(isSchema).To(BeTrue(), at+name)
+		if isMapping {
+			compare(t, at+name+".", nested, below)
+		}
+	}
 }
 
 // emptyCluster starts an API server of the test's own. It returns the environment of programs

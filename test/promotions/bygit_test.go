@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"html"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,48 @@ func TestAKustomizationDoesNotFeedItself(t *testing.T) {
 	g.Expect(stalled).NotTo(BeNil())
 	g.Expect(stalled.Message).To(ContainSubstring("with the strategy notification"))
 }
+
+// The same repository with a marker that requests the commit: one pull request promotes it. The
+// merge gives dev another commit, which differs in what the promotion wrote, and is not
+// promoted. A change of the application is.
+func TestAKustomizationIsPromotedByItsCommitOnce(t *testing.T) {
+	t.Parallel()
+	g, ctx := NewWithT(t), t.Context()
+	w, h := kustomized(t, ctx, "main@sha1:"+strings.Repeat("1", 40), "sha1:"+strings.Repeat("0", 40))
+	first := w.forge.Commit(gittest.Base, "an application", map[string]string{
+		"apps/web.yaml":    "replicas: 1\n",
+		manifestOf("prod"): fmt.Sprintf("kind: GitRepository\nspec:\n  ref:\n    commit: \"%040x\" # {\"$promotion\": \"%s:web:prod:commit\"}\n", 0, w.ns),
+	})
+	deployed := func() { // What Flux deploys: dev follows the branch, prod the commit in its manifest.
+		t.Helper()
+		for range 4 {
+			w.runsKustomization("dev", "main@sha1:"+head(g, w))
+			h.rest(ctx)
+			w.runsKustomization("prod", "sha1:"+commitLine.FindStringSubmatch(w.forge.File(gittest.Base, manifestOf("prod")))[1])
+			h.rest(ctx)
+		}
+	}
+	deployed()
+	g.Expect(w.forge.PullRequests()).To(HaveLen(1))
+	g.Expect(w.forge.File(gittest.Base, manifestOf("prod"))).To(ContainSubstring("commit: \"" + first + "\" #"))
+	merged := head(g, w)
+	g.Expect(merged).NotTo(Equal(first))
+	all := w.into(ctx, "prod")
+	g.Expect(all).To(HaveLen(2))
+	g.Expect(all[1].Spec.Revision).To(Equal("main@sha1:" + merged))
+	g.Expect(all[1].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(all[1].Status.Reason).To(Equal("NothingNew"))
+	g.Expect(all[1].Status.Message).To(HaveSuffix(`from what Git has for environment "prod" only in what promotions wrote; no pull request is needed`))
+	g.Expect(meta.IsStatusConditionTrue(w.pipeline(ctx, "web").Status.Conditions, pipelinesv1.StalledCondition)).To(BeFalse())
+
+	second := w.forge.Commit(gittest.Base, "a change", map[string]string{"apps/web.yaml": "replicas: 2\n"})
+	deployed()
+	g.Expect(w.forge.PullRequests()).To(HaveLen(2))
+	g.Expect(w.forge.File(gittest.Base, manifestOf("prod"))).To(ContainSubstring("commit: \"" + second + "\" #"))
+	g.Expect(w.into(ctx, "prod")).To(HaveLen(4))
+}
+
+var commitLine = regexp.MustCompile(`commit: "([0-9a-f]{40})"`)
 
 func head(g *WithT, w *world) string {
 	commit, ok := w.forge.Head(gittest.Base)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/strategy"
 	"github.com/capstan-hub/capstan/strategy/pullrequest"
 	"github.com/capstan-hub/capstan/strategy/pullrequest/gitrepo"
@@ -43,6 +44,8 @@ type hosted struct {
 	t    *testing.T
 	kind pipelinesv1.GitProviderType
 	dir  string
+	// proxy of the hub's administrator; nil for none.
+	proxy *egress.Proxy
 	// killer of the hub that calls; nil for one that lives.
 	killer atomic.Pointer[killer]
 	// before is called before each request takes effect; nil for none.
@@ -154,7 +157,7 @@ func (w *world) pulling(c client.Client) strategy.Registry {
 	if err != nil {
 		w.Fatalf("%v", err)
 	}
-	pulls := pullrequest.New(pullrequest.Options{Reader: c, Workspace: workspace, AllowLoopback: true, Deadline: pullrequest.MinDeadline, Clock: w.clock})
+	pulls := pullrequest.New(pullrequest.Options{Reader: c, Workspace: workspace, AllowLoopback: true, Proxy: w.hosted.proxy, Deadline: pullrequest.MinDeadline, Clock: w.clock})
 	w.hosted.t.Cleanup(func() {
 		pulls.Close()
 		if err := workspace.Close(); err != nil {

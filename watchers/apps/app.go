@@ -20,6 +20,8 @@ import (
 var (
 	HelmRelease   = schema.GroupKind{Group: helmv2.GroupVersion.Group, Kind: helmv2.HelmReleaseKind}
 	Kustomization = schema.GroupKind{Group: "kustomize.toolkit.fluxcd.io", Kind: "Kustomization"}
+	// Application is that of Argo CD.
+	Application = schema.GroupKind{Group: "argoproj.io", Kind: "Application"}
 )
 
 // DefaultKinds returns the kinds that Pipelines may use if the administrator configures
@@ -48,11 +50,11 @@ func (a *App) DeepCopyObject() runtime.Object {
 
 // Kind returns how a kind of application is read.
 func Kind(kind schema.GroupKind) watchers.Kind {
-	versions, read := reading(kind)
+	versions, fields, read := reading(kind)
 	return watchers.Kind{
 		GroupKind: kind,
 		Versions:  versions,
-		Reads:     reads,
+		Reads:     fields,
 		Reduce: func(u *unstructured.Unstructured) (client.Object, error) {
 			return &App{ObjectMeta: metadata(u), Observation: read(u)}, nil
 		},
@@ -66,21 +68,24 @@ func Kind(kind schema.GroupKind) watchers.Kind {
 	}
 }
 
-// reads are the fields that the readers of all kinds read.
+// reads are the fields that the readers of Flux's kinds and of unknown kinds read.
 var reads = []string{
 	"metadata.generation", "metadata.deletionTimestamp", "spec.suspend",
 	"status.observedGeneration", "status.conditions", "status.lastAppliedRevision", "status.history",
 }
 
-// reading returns the preferred versions of a kind, and the function that reads any version.
-func reading(kind schema.GroupKind) ([]string, func(*unstructured.Unstructured) index.Observation) {
+// reading returns the preferred versions of a kind, the fields that are read, and the function
+// that reads any version.
+func reading(kind schema.GroupKind) (versions, fields []string, read func(*unstructured.Unstructured) index.Observation) {
 	switch kind {
 	case HelmRelease:
-		return []string{helmv2.GroupVersion.Version, v2beta2, v2beta1}, helmRelease
+		return []string{helmv2.GroupVersion.Version, v2beta2, v2beta1}, reads, helmRelease
 	case Kustomization:
-		return []string{"v1"}, kustomization
+		return []string{"v1"}, reads, kustomization
+	case Application:
+		return []string{"v1alpha1"}, applicationReads, application
 	default:
-		return nil, generic
+		return nil, reads, generic
 	}
 }
 

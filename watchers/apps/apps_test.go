@@ -39,6 +39,13 @@ const deployed = `
   ],
   "lastAttemptedGeneration": 2, "lastAttemptedRevision": "6.6.1", "lastAttemptedReleaseAction": "upgrade", "lastAttemptedConfigDigest": "sha256:2222"`
 
+// argoStatus is a status of Argo CD: 1.0.0 was deployed, and 1.1.0 is what it compares with.
+func argoStatus(health, sync, operation string) string {
+	return `"health": {"status": "` + health + `", "message": "2 of 3"}, "sync": {"status": "` + sync + `", "revision": "1.1.0", "comparedTo": {"destination": {}}},
+		"operationState": {"phase": "` + operation + `", "message": "one or more tasks"},
+		"history": [{"id": 0, "revision": "0.9.0"}, {"id": 1, "revision": "1.0.0"}]`
+}
+
 func ready(status string) string {
 	return `"conditions": [{"type": "Ready", "status": "` + status + `", "reason": "Why", "message": "because"}]`
 }
@@ -50,6 +57,7 @@ func TestObservations(t *testing.T) {
 		helm2b1   = "helm.toolkit.fluxcd.io/v2beta1"
 		kustomize = "kustomize.toolkit.fluxcd.io/v1"
 		fake      = "example.org/v1"
+		argo      = "argoproj.io/v1alpha1"
 	)
 	fine := func(revision, digest string) index.Observation {
 		return index.Observation{Found: true, Ready: true, Revision: revision, Digest: digest}
@@ -69,7 +77,7 @@ func TestObservations(t *testing.T) {
 	}
 	kinds := map[string]schema.GroupKind{
 		helm2: HelmRelease, helm2b2: HelmRelease, helm2b1: HelmRelease, kustomize: Kustomization,
-		fake: {Group: "example.org", Kind: "Fake"},
+		fake: {Group: "example.org", Kind: "Fake"}, argo: Application,
 	}
 	for _, tc := range []struct {
 		name, version, meta, spec, status string
@@ -125,6 +133,26 @@ func TestObservations(t *testing.T) {
 		{"other kind", fake, "", "", `"lastAppliedRevision": "7", ` + ready("True"), fine("7", "")},
 		{"other kind behind", fake, "", "", `"observedGeneration": 1, "lastAppliedRevision": "7", ` + ready("True"), underWay(not("7", "has not reconciled generation 2 yet (observed: 1)"))},
 		{"other kind without revision", fake, "", "", ready("True"), because("", "NoRevision", "is Ready, but status.lastAppliedRevision is empty")},
+		{"Argo CD", argo, "", "", argoStatus("Healthy", "Synced", "Succeeded"), fine("1.1.0", "")},
+		{"Argo CD, new", argo, "", "", "", not("", "has not reported its health and sync status yet")},
+		{"Argo CD, being deleted", argo, `"deletionTimestamp": "2026-01-02T03:04:05Z",`, "", argoStatus("Healthy", "Synced", "Succeeded"), not("1.1.0", "is being deleted")},
+		{"Argo CD, no operation yet", argo, "", "", argoStatus("Healthy", "Synced", ""), fine("1.1.0", "")},
+		{"Argo CD, out of sync: the deployed revision", argo, "", "", argoStatus("Healthy", "OutOfSync", "Succeeded"), because("1.0.0", "OutOfSync", "its sync status is OutOfSync")},
+		{"Argo CD, syncing", argo, "", "", argoStatus("Healthy", "OutOfSync", "Running"), underWay(because("1.0.0", "SyncRunning", "one or more tasks"))},
+		{"Argo CD, sync failed", argo, "", "", argoStatus("Healthy", "OutOfSync", "Failed"), because("1.0.0", "SyncFailed", "one or more tasks")},
+		{"Argo CD, failed hook", argo, "", "", argoStatus("Healthy", "Synced", "Error"), because("1.1.0", "SyncError", "one or more tasks")},
+		{"Argo CD, progressing", argo, "", "", argoStatus("Progressing", "Synced", "Succeeded"), underWay(because("1.1.0", "Progressing", "2 of 3"))},
+		{"Argo CD, degraded", argo, "", "", argoStatus("Degraded", "Synced", "Succeeded"), because("1.1.0", "Degraded", "2 of 3")},
+		{"Argo CD, suspended", argo, "", "", `"health": {"status": "Suspended"}, "sync": {"status": "Synced", "revision": "1"}`, because("1", "Suspended", "its health is Suspended")},
+		{"Argo CD, health not known", argo, "", "", `"sync": {"status": "Synced", "revision": "1"}`, because("1", "Unknown", "its health is Unknown")},
+		{"Argo CD, not comparable", argo, "", "", `"health": {"status": "Healthy"}, "sync": {"status": "Unknown"}, "conditions": [{"type": "SharedResourceWarning", "message": "x"}, {"type": "ComparisonError", "message": "no such\nrepository"}]`,
+			because("", "Unknown", "ComparisonError: no such repository")},
+		{"Argo CD, without revision", argo, "", "", `"health": {"status": "Healthy"}, "sync": {"status": "Synced"}`, because("", "NoRevision", "is Ready, but status.sync.revision is empty")},
+		{"Argo CD, a chart and its values", argo, "", `"sources": [{"repoURL": "r", "ref": "values"}, {"repoURL": "c", "chart": "web"}]`, `"health": {"status": "Healthy"}, "sync": {"status": "Synced", "revisions": ["abc", "1.1.0"]}`, fine("1.1.0", "")},
+		{"Argo CD, one repository twice", argo, "", `"sources": [{"path": "a"}, {"path": "b"}]`, `"health": {"status": "Healthy"}, "sync": {"status": "Synced", "revisions": ["abc", "abc"]}`, fine("abc", "")},
+		{"Argo CD, two charts", argo, "", `"sources": [{"chart": "a"}, {"chart": "b"}]`, `"health": {"status": "Healthy"}, "sync": {"status": "Synced", "revisions": ["1.0.0", "2.0.0"]}`, fine("1.0.0,2.0.0", "")},
+		{"Argo CD, a source more than was compared", argo, "", `"sources": [{"chart": "a"}, {"chart": "b"}]`, `"health": {"status": "Healthy"}, "sync": {"status": "Synced", "revisions": ["1.0.0"]}`, fine("1.0.0", "")},
+		{"Argo CD, malformed", argo, "", `"sources": "x"`, `"health": "x", "sync": {"status": "Synced", "revisions": [1, {}]}, "history": {}, "conditions": 7, "operationState": []`, because("", "Unknown", "its health is Unknown")},
 		{"without reason and message", fake, "", "", `"conditions": [{"type": "Ready", "status": "False"}]`, not("", "is not Ready, and gives no reason")},
 		{"with a reason and no message", fake, "", "", `"conditions": [{"type": "Ready", "status": "False", "reason": "Why", "message": ""}]`, because("", "Why", "")},
 	} {

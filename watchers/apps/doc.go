@@ -9,6 +9,10 @@
 // status.lastAppliedRevision. What the revisions of two applications have to have in common
 // to be the same is in package internal/revision.
 //
+// An Application of Argo CD has neither: it is ready if it is Synced and Healthy and its last
+// operation did not fail. Its revision is status.sync.revision while it is Synced, and else that
+// of the newest entry of status.history, because status.sync then has what is to be deployed.
+//
 // # Contract
 //
 // All functions are pure. For any JSON of a workload cluster, the result is an observation,

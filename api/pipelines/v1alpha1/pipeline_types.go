@@ -255,6 +255,11 @@ type PipelineStatus struct {
 	// clusters, such as prod/canary, and one that counts the targets of all of them.
 	// +optional
 	Environments map[string]*EnvironmentStatus `json:"environments,omitempty"`
+
+	// DryRun is what a hub in dry run (--dry-run) would promote. It is absent if the hub promotes, or has not
+	// observed the pipeline yet.
+	// +optional
+	DryRun *DryRunStatus `json:"dryRun,omitempty"`
 }
 
 // EnvironmentStatus is the observed state of one environment.

@@ -66,33 +66,41 @@ func (a *annotatorSettings) apply(o *hub.Annotator) error {
 	return errors.Join(errs...)
 }
 
-// newCapaAnnotator returns the command that runs only the annotator, with the flags and
+// newCapaAnnotator returns the program that runs only the annotator, with the flags and
 // defaults of the tool capa-annotator.
 func newCapaAnnotator() *cobra.Command {
+	c := newAnnotator()
+	c.Use = "capa-annotator [flags]"
+	c.Long = c.Name() + strings.TrimPrefix(c.Long, "It")
+	c.Example = `  capa-annotator --leader-elect
+  capa-annotator --kubeconfig=$HOME/.kube/management --namespace=team-a --aws-auth=default`
+	c.Version = version()
+	c.SilenceUsage, c.SilenceErrors = true, true
+	return c
+}
+
+// newAnnotator returns the same as a command of capstan, so that one image holds both.
+func newAnnotator() *cobra.Command {
 	s := defaultSettings()
 	s.annotator = defaultAnnotatorSettings(awsconfig.AuthIRSA)
 	s.hub.LeaderElectionLease = hub.AnnotatorLease
-	root := &cobra.Command{
-		Use:   "capa-annotator [flags]",
+	c := &cobra.Command{
+		Use:   "annotator [flags]",
 		Short: "Annotate node groups with the capacity of a node",
-		Long: `capa-annotator annotates the MachineDeployments, MachineSets without owner and
-MachinePools of Cluster API Provider AWS with the capacity of one of their nodes, so
-that cluster-autoscaler can scale them from zero. It reads the capacity from EC2. This
-program runs only Capstan's annotator, for the management cluster; capstan runs the
-annotator, too.`,
-		Example: `  capa-annotator --leader-elect
-  capa-annotator --kubeconfig=$HOME/.kube/management --namespace=team-a --aws-auth=default`,
-		Version:       version(),
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Long: `It annotates the MachineDeployments, MachineSets without owner and MachinePools of
+Cluster API Provider AWS with the capacity of one of their nodes, so that
+cluster-autoscaler can scale them from zero. It reads the capacity from EC2. This runs
+only Capstan's annotator, for the management cluster; the hub runs the annotator, too.`,
+		Example: `  capstan annotator --leader-elect
+  capstan annotator --kubeconfig=$HOME/.kube/management --namespace=team-a --aws-auth=default`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return run(c.Context(), "capa-annotator", s, c.ErrOrStderr(), func(o hub.Options) (program, error) { return hub.NewAlone(o) })
 		},
 	}
-	f := root.Flags()
+	f := c.Flags()
 	s.registerProcess(f)
 	s.annotator.register(f)
 	s.registerLogging(f)
-	return root
+	return c
 }

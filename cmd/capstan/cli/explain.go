@@ -43,7 +43,7 @@ func newExplain() *cobra.Command {
 func newExplainPipeline() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
-		Use:   "pipeline NAMESPACE/NAME",
+		Use:   "pipeline NAMESPACE/NAME|NAME",
 		Short: "Explain a Pipeline",
 		Long: `Explain what each environment of a Pipeline runs, which promotions are in progress,
 and in one sentence why the next step does not happen. The command reads the Pipeline,
@@ -51,18 +51,18 @@ its Promotions and the ClusterConnections, which you need permission to read; it
 connects to no workload cluster. The exit code is 0 when there is an explanation, 1 when
 there is not.`,
 		Example: `  capstan explain pipeline apps/shop
-  capstan explain pipeline apps/shop --kubeconfig=$HOME/.kube/management`,
+  capstan explain pipeline shop -n apps --kubeconfig=$HOME/.kube/management`,
 		Args: cobra.ExactArgs(1),
 	}
 	c.RunE = s.explaining(explainPipeline)
-	s.registerReading(c.Flags())
+	s.registerObject(c.Flags())
 	return c
 }
 
 func newExplainBackend() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
-		Use:   "eventingbackend NAMESPACE/NAME",
+		Use:   "eventingbackend NAMESPACE/NAME|NAME",
 		Short: "Explain an EventingBackend",
 		Long: `Explain whether an EventingBackend is ready, how many events wait and since when, when
 the last one got through, how many were refused or given up, and in one sentence why it is
@@ -73,7 +73,7 @@ there is not.`,
 		Args:    cobra.ExactArgs(1),
 	}
 	c.RunE = s.explaining(explainBackend)
-	s.registerReading(c.Flags())
+	s.registerObject(c.Flags())
 	return c
 }
 
@@ -98,7 +98,7 @@ func explainBackend(ctx context.Context, config *rest.Config, key client.ObjectK
 // from the management cluster of the settings.
 func (s *settings) explaining(explain func(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		key, err := namespacedName(args[0])
+		key, err := objectKey(args[0], s.objectNamespace)
 		if err != nil {
 			return err
 		}
@@ -112,11 +112,18 @@ func (s *settings) explaining(explain func(ctx context.Context, config *rest.Con
 	}
 }
 
-// namespacedName parses NAMESPACE/NAME.
-func namespacedName(given string) (client.ObjectKey, error) {
-	namespace, name, ok := strings.Cut(given, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return client.ObjectKey{}, fmt.Errorf("%q is not NAMESPACE/NAME, such as apps/shop", given)
+// objectKey parses NAMESPACE/NAME, or NAME where flag, the value of --namespace, is the
+// namespace. Both together must name the same namespace.
+func objectKey(given, flag string) (client.ObjectKey, error) {
+	namespace, name, both := strings.Cut(given, "/")
+	if !both && flag != "" {
+		namespace, name = flag, given
+	}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return client.ObjectKey{}, fmt.Errorf("%q is neither NAMESPACE/NAME, such as apps/shop, nor NAME with --namespace", given)
+	}
+	if flag != "" && namespace != flag {
+		return client.ObjectKey{}, fmt.Errorf("%q is in namespace %s, and --namespace is %s: omit one of the two", given, namespace, flag)
 	}
 	return client.ObjectKey{Namespace: namespace, Name: name}, nil
 }

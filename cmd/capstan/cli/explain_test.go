@@ -119,6 +119,10 @@ func (from *readFrom) explainPipeline(t *testing.T) {
 		ContainSubstring("prod         1.0.0                1/1    1.1.0 AwaitingRollout\n"),
 		ContainSubstring("has been Unreachable"), ContainSubstring("still runs 1.0.0")))
 
+	code, byName, errOut := command(t, from.admin, "explain", "pipeline", "shop", "-n", "explained")
+	g.Expect(code).To(BeZero(), errOut)
+	g.Expect(byName).To(HavePrefix("Pipeline explained/shop (HelmRelease web)\n"))
+
 	code, out, errOut = explain("explained/other", from.admin)
 	g.Expect(code).To(Equal(1))
 	g.Expect(out).To(BeEmpty())

@@ -41,7 +41,7 @@ var whose = map[annotation.Whose]string{
 func newExplainNodeGroup(kind schema.GroupKind) *cobra.Command {
 	var s settings
 	c := &cobra.Command{
-		Use:   strings.ToLower(kind.Kind) + " NAMESPACE/NAME",
+		Use:   strings.ToLower(kind.Kind) + " NAMESPACE/NAME|NAME",
 		Short: "Explain why a " + kind.Kind + " has capacity annotations or not",
 		Long: `Explain which instance types and region a ` + kind.Kind + ` has, who wrote each of its
 capacity annotations, and in one sentence why it has them or not. The command reads the
@@ -54,7 +54,7 @@ there is an explanation, 1 when there is not.`,
 	c.RunE = s.explaining(func(ctx context.Context, config *rest.Config, key client.ObjectKey, out, errOut io.Writer) error {
 		return explainNodeGroup(ctx, config, kind, key, s.annotator.region, out, errOut)
 	})
-	s.registerReading(c.Flags())
+	s.registerObject(c.Flags())
 	c.Flags().StringVar(&s.annotator.region, "default-region", "", "value of the hub's flag --default-region")
 	return c
 }

@@ -93,7 +93,7 @@ workload cluster. Without a command it runs the hub until SIGTERM or SIGINT.`,
 		},
 	}
 	s.register(root.Flags())
-	root.AddCommand(newStatus(), newExplain(), newSign(), newAWSEventing(), newVersion())
+	root.AddCommand(newStatus(), newExplain(), newAnnotator(), newSign(), newAWSEventing(), newVersion())
 	return root
 }
 

@@ -50,12 +50,14 @@ const (
 
 // settings are the values of the hub's flags.
 type settings struct {
-	hub        hub.Options
-	annotator  annotatorSettings
-	eventing   eventingSettings
-	appKinds   []string
-	endpoints  []string
-	kubeconfig string
+	objectNamespace string // of the object that an argument names by its name only
+	hub             hub.Options
+	annotator       annotatorSettings
+	eventing        eventingSettings
+	appKinds        []string
+	proxies         proxySettings
+	endpoints       []string
+	kubeconfig      string
 	// context of the kubeconfig; empty for its current one.
 	context  string
 	level    string
@@ -121,6 +123,12 @@ func (s *settings) registerReading(f *pflag.FlagSet) {
 	f.StringVar(&s.context, "context", "", "context of the kubeconfig to use; when empty, its current one")
 }
 
+// registerObject binds the flags of the commands that read one object.
+func (s *settings) registerObject(f *pflag.FlagSet) {
+	s.registerReading(f)
+	f.StringVarP(&s.objectNamespace, "namespace", "n", "", "namespace of the object, where the argument is its NAME only")
+}
+
 func (s *settings) registerLogging(f *pflag.FlagSet) {
 	f.StringVar(&s.level, "log-level", s.level, "log level: "+strings.Join(levels, ", "))
 	f.StringVar(&s.encoding, "log-encoding", s.encoding, "log encoding: "+strings.Join(encodings, ", "))
@@ -128,6 +136,7 @@ func (s *settings) registerLogging(f *pflag.FlagSet) {
 
 func (s *settings) registerHub(f *pflag.FlagSet) {
 	o := &s.hub
+	f.BoolVar(&o.DryRun, "dry-run", o.DryRun, "observe and decide, and promote nothing: the hub writes only status.dryRun of Pipelines, ClusterConnections and Events, calls no Git provider, sends no notification, publishes no event, annotates and labels nothing, and reads no queue; it can run next to another controller that promotes")
 	f.StringVar(&o.Hook.BindAddress, "promotion-hook-bind-address", o.Hook.BindAddress, "host:port that serves /promotion and /approval, such as :8082; 0 disables them")
 	f.StringVar(&o.Hook.CertFile, "promotion-hook-tls-cert-file", "", "PEM file with the certificate chain that serves /promotion and /approval over TLS; reloaded when it changes; when empty, they are served over plain HTTP")
 	f.StringVar(&o.Hook.KeyFile, "promotion-hook-tls-key-file", "", "PEM file with the key of that certificate")
@@ -154,6 +163,7 @@ func (s *settings) registerHub(f *pflag.FlagSet) {
 	f.DurationVar(&o.PromotionRetention, "promotion-retention", o.PromotionRetention, "how long finished Promotions are kept, such as 720h (30 days); the newest Promotion into each environment, and the newest that succeeded, are always kept")
 	f.IntVar(&o.PromotionKeep, "promotion-keep", o.PromotionKeep, "how many finished Promotions into each environment are kept, the newest first; older ones are deleted before --promotion-retention, but not in the first hour; 0 for no limit by number")
 	f.StringArrayVar(&s.endpoints, measure.EndpointFlag, nil, "Prometheus server that the checks of Pipelines may query, as NAME=URL[,token-file=PATH][,ca-file=PATH][,namespace=NAME]..., such as main=http://prometheus.monitoring:9090; token-file has a bearer token and ca-file the only certificate authorities to trust, both read for each query; only Pipelines of the named namespaces may use it, all if none is named; may be repeated")
+	s.proxies.register(f)
 	f.BoolVar(&o.AllowLoopback, "allow-loopback-clusters", o.AllowLoopback, "allow kubeconfigs with loopback addresses, for a fleet on one machine; by default they are refused")
 	f.StringVar(&o.CloneDir, "clone-dir", o.CloneDir, "directory for clones of Git repositories, which the hub removes after seconds; when empty, the system's directory for temporary files")
 	f.BoolVar(&o.AllowLoopbackGit, "allow-loopback-git", o.AllowLoopbackGit, "allow Pipelines with Git services at loopback addresses, for a fleet on one machine; by default they are refused")
@@ -209,6 +219,7 @@ func (s *settings) options() (hub.Options, error) {
 		}
 	}
 	checkOIDC(o.Dashboard, refuse)
+	s.proxies.apply(&o, refuse)
 	if a := o.Diagnostics.BindAddress; a != addressOff && checkAddress(a) == nil {
 		if err := diagnostics.CheckExposure(a); err != nil {
 			refuse("diagnostics-address", "%v", err)

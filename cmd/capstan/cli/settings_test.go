@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-hub/capstan/hub"
 	"github.com/capstan-hub/capstan/hub/dashboard"
 	"github.com/capstan-hub/capstan/hub/promotion/measure"
+	"github.com/capstan-hub/capstan/internal/egress"
 )
 
 func parse(t *testing.T, args ...string) *settings {
@@ -125,6 +126,11 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"--check-endpoint=main", "--check-endpoint: it must be NAME=URL, such as main=http://prometheus.monitoring:9090"},
 		{"--check-endpoint=main=http://a,token-file=/t", "--check-endpoint: endpoint main: token-file needs an https:// URL"},
 		{"--check-endpoint=main=http://a --check-endpoint=main=http://b", "--check-endpoint: endpoint main is given twice: give each its own name"},
+		{"--git-proxy=proxy:3128", "--git-proxy: the URL of the proxy is not http://host:port or https://host:port"},
+		{"--cluster-proxy=http://robot:canary@proxy:3128", "--cluster-proxy: the URL of the proxy has a user"},
+		{"--cluster-proxy-credentials-file=/file", "--cluster-proxy: credentials are given, but no proxy"},
+		{"--git-proxy=http://proxy:3128 --no-proxy=http://a", `--no-proxy: "http://a" is not a host`},
+		{"--no-proxy=example.com", "--no-proxy: it has no effect without a proxy: set --git-proxy or --cluster-proxy, too"},
 		{"--app-kinds=", "--app-kinds: name at least one kind"},
 		{"--app-kinds=helmreleases.helm.toolkit.fluxcd.io", "is not Kind.group"},
 		{"--app-kinds=*.helm.toolkit.fluxcd.io", "is not Kind.group"},
@@ -135,7 +141,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	} {
 		t.Run(strings.TrimPrefix(tc.flag, "--"), func(t *testing.T) {
 			_, err := parse(t, strings.Fields(tc.flag)...).options()
-			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.says)))
+			NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring(tc.says), Not(ContainSubstring("canary")))))
 		})
 	}
 }
@@ -151,6 +157,23 @@ func TestNamespaceOfTheLease(t *testing.T) {
 	o, err := parse(t).options()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(o.LeaderElectionNamespace).To(Equal("capstan-system"))
+}
+
+func TestProxies(t *testing.T) {
+	g := NewWithT(t)
+	o, err := parse(t).options()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.GitProxy).To(BeNil())
+	g.Expect(o.ClusterProxy).To(BeNil())
+	o, err = parse(t, "--git-proxy=http://git.example.com:3128", "--git-proxy-credentials-file=/git", "--cluster-proxy=https://clusters.example.com", "--no-proxy=.intern.example.com,10.0.0.0/8").options()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(o.GitProxy.String()).To(Equal("http://git.example.com:3128"))
+	g.Expect(o.ClusterProxy.String()).To(Equal("https://clusters.example.com"))
+	for _, p := range []*egress.Proxy{o.GitProxy, o.ClusterProxy} {
+		g.Expect(p.Serves("example.com:443")).To(BeTrue())
+		g.Expect(p.Serves("a.intern.example.com:443")).To(BeFalse())
+		g.Expect(p.Serves("10.1.2.3:6443")).To(BeFalse())
+	}
 }
 
 func TestCheckEndpoints(t *testing.T) {
@@ -218,7 +241,8 @@ func TestExitCodes(t *testing.T) {
 		{"help", []string{"--help"}, 0, "--leader-elect-lease-duration", ""},
 		{"unknown flag", []string{"--leader-election"}, 1, "", "see capstan --help"},
 		{"explain without a name", []string{"explain", "pipeline"}, 1, "", "accepts 1 arg"},
-		{"explain what is no name", []string{"explain", "pipeline", "shop"}, 1, "", `"shop" is not NAMESPACE/NAME, such as apps/shop`},
+		{"explain what is no name", []string{"explain", "pipeline", "shop"}, 1, "", `"shop" is neither NAMESPACE/NAME, such as apps/shop, nor NAME with --namespace`},
+		{"explain in two namespaces", []string{"explain", "pipeline", "apps/shop", "-n", "web"}, 1, "", `"apps/shop" is in namespace apps, and --namespace is web: omit one of the two`},
 		{"explain without credentials", []string{"explain", "pipeline", "apps/shop"}, 1, "", "no credentials of a management cluster"},
 		{"explain shows its help", []string{"explain"}, 0, "Explain a Pipeline", ""},
 		{"bad value", []string{"--stall-after=soon"}, 1, "", "stall-after"},

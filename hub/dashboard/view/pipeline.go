@@ -30,8 +30,18 @@ type PipelineHead struct {
 	Namespace, Name string
 	Mark            Mark
 	Note            string
-	Conditions      []Condition
-	Actions         []ActionLink
+	// DryRun is what the hub would promote; empty if it is not in dry run.
+	DryRun     string
+	Conditions []Condition
+	Actions    []ActionLink
+}
+
+// dryRunOf returns what a hub in dry run would promote; empty if the hub promotes.
+func dryRunOf(p *pipelinesv1.Pipeline) string {
+	if p.Status.DryRun == nil {
+		return ""
+	}
+	return p.Status.DryRun.Message
 }
 
 // Condition of an object.
@@ -82,7 +92,7 @@ func Pipeline(f *Facts, scope Scope, namespace, name string) (Page, bool) {
 
 	frame := PipelineFrame{Namespace: namespace, Name: name, App: row.App, All: Query{Search: namespace + "/" + name}.At(PromotionsPath)}
 	page := Page{Template: "pipeline", Title: namespace + "/" + name}
-	page.add("head", "head", "pipeline-head", PipelineHead{Namespace: namespace, Name: name, Mark: row.Mark, Note: row.Note, Conditions: conditions(p.Status.Conditions), Actions: f.ActionsOn(p, scope)})
+	page.add("head", "head", "pipeline-head", PipelineHead{Namespace: namespace, Name: name, Mark: row.Mark, Note: row.Note, DryRun: dryRunOf(p), Conditions: conditions(p.Status.Conditions), Actions: f.ActionsOn(p, scope)})
 	for _, c := range cells {
 		page.add("environment/"+c.Environment, "environments", "environment", c)
 	}

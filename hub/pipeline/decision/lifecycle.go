@@ -16,6 +16,8 @@ const (
 	OutcomeNone Outcome = ""
 	// OutcomeDone: the strategy is done; the roll-out follows.
 	OutcomeDone Outcome = "Done"
+	// OutcomeUnchanged: the revision brings nothing new; nothing was done.
+	OutcomeUnchanged Outcome = "Unchanged"
 	// OutcomeOpen: a pull request is open.
 	OutcomeOpen Outcome = "Open"
 	// OutcomeMerged: the pull request was merged.
@@ -116,6 +118,7 @@ const (
 	MergedWhileClosed  PhaseReason = "MergedWhileClosed"
 	PullRequestClosed  PhaseReason = "PullRequestClosed"
 	CarriedOut         PhaseReason = "CarriedOut"
+	NothingNew         PhaseReason = "NothingNew"
 	Impossible         PhaseReason = "Impossible"
 	Retried            PhaseReason = "Retried"
 	SecretChanged      PhaseReason = "SecretChanged"
@@ -218,6 +221,8 @@ var lifecycleTable = []lifecycleRow{
 		func(f Facts) bool { return f.Outcome == OutcomeMerged }},
 	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge), "a user closed the pull request", capstanv1.PhaseRejected, PullRequestClosed,
 		func(f Facts) bool { return f.Outcome == OutcomeClosed }},
+	{in(capstanv1.PhasePromoting, capstanv1.PhaseAwaitingMerge, capstanv1.PhaseFailed), "the revision differs from what Git has only in what promotions wrote", capstanv1.PhaseSuperseded, NothingNew,
+		func(f Facts) bool { return f.Outcome == OutcomeUnchanged }},
 	{in(capstanv1.PhasePromoting), "it was carried out", capstanv1.PhaseAwaitingRollout, CarriedOut,
 		func(f Facts) bool { return f.Outcome == OutcomeDone }},
 	{in(capstanv1.PhasePromoting), "a gate is closed, and a pull request is open since before the Secret was changed", capstanv1.PhaseAwaitingMerge, PullRequestOpened,

@@ -327,9 +327,9 @@ var Table = []Class{
 	},
 	{
 		Name: ReasonUnwritableRevision, Pace: NoRetry, Ends: AtOnce,
-		Evidence: []Evidence{{"", "the revision cannot be written as one YAML scalar, or it is what Flux reports of a source (main@sha1:...), which no field takes"}},
-		Fix:      "the strategy notification, or a promotion of a HelmRelease",
-		edits:    []error{manifest.ErrValue},
+		Evidence: []Evidence{{"", "the revision cannot be written as one YAML scalar; it is what Flux reports of a source (main@sha1:...) and the marker has no part; or it does not have the part of the marker"}},
+		Fix:      "the part tag, digest or commit in the marker, or the strategy notification",
+		edits:    []error{manifest.ErrValue, manifest.ErrPart},
 	},
 }
 

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -106,7 +105,7 @@ func NewWorkspace(dir string, limits Limits) (*Workspace, error) {
 	}
 	claim, err := os.OpenFile(filepath.Join(own, claimFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
-		err = syscall.Flock(int(claim.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err = lock(claim)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("claiming the folder for clones: %w", err), os.RemoveAll(own))
@@ -131,7 +130,7 @@ func removeLeftovers(dir string) error {
 		if err != nil {
 			continue
 		}
-		if syscall.Flock(int(claim.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		if lock(claim) == nil {
 			err = os.RemoveAll(left)
 		}
 		_ = claim.Close()

@@ -46,7 +46,7 @@ func BenchmarkEdit(b *testing.B) {
 	b.SetBytes(int64(len(content)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := Edit(content, prod, revision); err != nil {
+		if _, _, err := Edit(content, prod, newVersion); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -40,9 +40,9 @@ func TestClusters(t *testing.T) {
 			g := NewWithT(t)
 			want := content
 			for _, key := range tc.edited {
-				want = strings.Replace(want, key+": 6.0.0", key+": "+revision, 1)
+				want = strings.Replace(want, key+": 6.0.0", key+": "+newVersion, 1)
 			}
-			edited, changes, err := Edit([]byte(content), tc.marker, revision)
+			edited, changes, err := Edit([]byte(content), tc.marker, newVersion)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(edited)).To(Equal(want))
 			var clusters [][]string
@@ -54,7 +54,7 @@ func TestClusters(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(Mentions([]byte(content), ofClusters("asia"))).To(BeFalse())
-	_, _, err := Edit([]byte(content), ofClusters("asia"), revision)
+	_, _, err := Edit([]byte(content), ofClusters("asia"), newVersion)
 	g.Expect(err).To(MatchError(ErrNoMarker))
 }
 
@@ -62,12 +62,12 @@ func TestClusters(t *testing.T) {
 func TestOneValueOfTwoClusters(t *testing.T) {
 	g := NewWithT(t)
 	content := []byte("# {\"$promotion\": \"apps:podinfo:prod\", \"cluster\": \"eu\"}\na: 6.0.0 # {\"$promotion\": \"apps:podinfo:prod\", \"cluster\": \"us\"}\n")
-	edited, changes, err := Edit(content, ofClusters("eu", "us"), revision)
+	edited, changes, err := Edit(content, ofClusters("eu", "us"), newVersion)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(edited)).To(ContainSubstring("a: " + revision + " #"))
+	g.Expect(string(edited)).To(ContainSubstring("a: " + newVersion + " #"))
 	g.Expect(changes).To(HaveExactElements(HaveField("Clusters", []string{"eu", "us"})))
 	for _, one := range []string{"eu", "us"} {
-		_, _, err = Edit(content, ofClusters(one), revision)
+		_, _, err = Edit(content, ofClusters(one), newVersion)
 		g.Expect(err).To(MatchError(ErrTwoMarkers))
 	}
 }

@@ -52,6 +52,18 @@
 // clusters. A scalar with the markers of two clusters belongs to both; if only one of them is meant, that is an
 // error (ErrTwoMarkers).
 //
+// # Parts
+//
+// A marker may have a fourth part that says which part of the revision is written (package internal/revision), as
+// Flux's $imagepolicy does:
+//
+//	commit: 9f86d081... # {"$promotion": "<namespace>:<pipeline>:<environment>:commit"}
+//
+// Namespaces and names of Pipelines have no colon, and the environment of a Marker is known: what follows it is nothing or
+// one of the parts. A Pipeline with the environments "prod" and "prod:tag" is refused elsewhere, so no text of a marker
+// belongs to two environments. A part that the revision does not have is an error (ErrPart). OnlyCommits
+// compares files without the values of markers with the part commit.
+//
 // # How the value is written
 //
 // Quotes stay as they are. A plain scalar stays plain where every reader reads it as

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // MaxBytes is the size of the largest file that is edited. A manifest with a marker is
@@ -30,15 +34,18 @@ type Change struct {
 	Object string
 	// Clusters of the markers of the scalar; an empty one for a marker without a cluster.
 	Clusters []string
+	// Part of the revision that the marker requests; empty for all of it.
+	Part revision.Part
 }
 
-// Edit writes the value into every scalar of the content that has the marker.
+// Edit writes a revision into every scalar of the content that has the marker, or the part
+// of it that the marker requests.
 //
-// edited is content itself when all marked scalars have the value already. changes has an
+// edited is content itself when all marked scalars have their value already. changes has an
 // entry for every marked scalar, also for an unchanged one, and is never empty without an
 // error. content is not modified. Every error is an *Error.
-func Edit(content []byte, m Marker, value string) (edited []byte, changes []Change, err error) {
-	if err := check(value); err != nil {
+func Edit(content []byte, m Marker, of string) (edited []byte, changes []Change, err error) {
+	if err := check(of); err != nil {
 		return nil, nil, err
 	}
 	if !Mentions(content, m) {
@@ -56,7 +63,7 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 	if err != nil {
 		return nil, nil, err
 	}
-	marked, clusters, err := targets(content, lexemes, m)
+	marked, marks, err := targets(content, lexemes, m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -65,9 +72,15 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 	}
 
 	line, counted, copied := 1, 0, 0
+	values := make(map[*yaml.Node]string, len(marked))
 	for i, l := range marked {
 		line += bytes.Count(content[counted:l.start], []byte("\n"))
 		counted = l.start
+		value, err := revision.Value(of, marks[l].part)
+		if err != nil {
+			return nil, nil, &Error{Line: line, Err: ErrPart, Detail: err.Error()}
+		}
+		values[l.node] = value
 		replacement, from, err := replace(content, l, value, shared(marked, i))
 		switch {
 		case errors.Is(err, ErrTwoMarkers):
@@ -75,7 +88,7 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 		case err != nil:
 			return nil, nil, &Error{Line: line, Err: err, Detail: "write the value plainly, without tag"}
 		}
-		changes = append(changes, Change{Line: line, Field: l.key, From: from, To: value, Object: object(documents[l.document]), Clusters: clusters[l]})
+		changes = append(changes, Change{Line: line, Field: l.key, From: from, To: value, Part: marks[l].part, Object: object(documents[l.document]), Clusters: marks[l].clusters})
 		if replacement != "" {
 			edited = append(append(edited, content[copied:l.start]...), replacement...)
 			copied = l.end
@@ -85,7 +98,7 @@ func Edit(content []byte, m Marker, value string) (edited []byte, changes []Chan
 		return content, changes, nil
 	}
 	edited = append(edited, content[copied:]...)
-	if err := verify(edited, documents, marked, value); err != nil {
+	if err := verify(edited, documents, values); err != nil {
 		return nil, nil, err
 	}
 	return edited, changes, nil

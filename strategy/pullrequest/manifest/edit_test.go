@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"go.yaml.in/yaml/v3"
 )
 
 // marked replaces "$M" by the marker of prod and "$S" by that of staging.
@@ -115,7 +116,7 @@ func TestErrors(t *testing.T) {
 			value := tc.value
 			switch value {
 			case "":
-				value = revision
+				value = newVersion
 			case "-":
 				value = ""
 			}
@@ -167,7 +168,7 @@ func TestEnvironmentsOfAnyName(t *testing.T) {
 			m := Marker{Namespace: "apps", Pipeline: "podinfo", Environment: environment}
 			comment, err := json.Marshal(map[string]string{"$promotion": m.String()})
 			g.Expect(err).NotTo(HaveOccurred())
-			edited, _, err := Edit([]byte("version: 6.0.0 # "+string(comment)+"\n"), m, revision)
+			edited, _, err := Edit([]byte("version: 6.0.0 # "+string(comment)+"\n"), m, newVersion)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(edited)).To(Equal("version: 6.1.0 # " + string(comment) + "\n"))
 		})
@@ -183,32 +184,32 @@ func TestChanges(t *testing.T) {
 		want           []Change
 	}{
 		"of an object": {
-			"kind: HelmRelease\nmetadata: {name: podinfo, namespace: apps}\nversion: 6.0.0 $M\n", revision,
-			[]Change{{3, "version", "6.0.0", revision, "HelmRelease apps/podinfo", noCluster}},
+			"kind: HelmRelease\nmetadata: {name: podinfo, namespace: apps}\nversion: 6.0.0 $M\n", newVersion,
+			[]Change{{3, "version", "6.0.0", newVersion, "HelmRelease apps/podinfo", noCluster, ""}},
 		},
 		"of an object without namespace": {
-			"kind: Cluster\nmetadata: {name: a}\nversion: '6.0.0' $M\n", revision,
-			[]Change{{3, "version", "6.0.0", revision, "Cluster a", noCluster}},
+			"kind: Cluster\nmetadata: {name: a}\nversion: '6.0.0' $M\n", newVersion,
+			[]Change{{3, "version", "6.0.0", newVersion, "Cluster a", noCluster, ""}},
 		},
 		"of several": {
-			"kind: A\nmetadata: {name: a}\nv: 6.0.0 $M\n---\nv: 6.1.0 $M\n---\nmetadata: [name]\nv: \"5\" $M\n", revision,
-			[]Change{{3, "v", "6.0.0", revision, "A a", noCluster}, {5, "v", revision, revision, "", noCluster}, {8, "v", "5", revision, "", noCluster}},
+			"kind: A\nmetadata: {name: a}\nv: 6.0.0 $M\n---\nv: 6.1.0 $M\n---\nmetadata: [name]\nv: \"5\" $M\n", newVersion,
+			[]Change{{3, "v", "6.0.0", newVersion, "A a", noCluster, ""}, {5, "v", newVersion, newVersion, "", noCluster, ""}, {8, "v", "5", newVersion, "", noCluster, ""}},
 		},
 		"of several in one object": {
-			"kind: A\nmetadata: {name: a}\nspec:\n  chart: 6.0.0 $M\n  image: {name: web, tag: 'v5', $M\n   digest: x}\n  flags: [on, \"4\", $M\n   off]\n", revision,
-			[]Change{{4, "chart", "6.0.0", revision, "A a", noCluster}, {5, "tag", "v5", revision, "A a", noCluster}, {7, "", "4", revision, "A a", noCluster}},
+			"kind: A\nmetadata: {name: a}\nspec:\n  chart: 6.0.0 $M\n  image: {name: web, tag: 'v5', $M\n   digest: x}\n  flags: [on, \"4\", $M\n   off]\n", newVersion,
+			[]Change{{4, "chart", "6.0.0", newVersion, "A a", noCluster, ""}, {5, "tag", "v5", newVersion, "A a", noCluster, ""}, {7, "", "4", newVersion, "A a", noCluster, ""}},
 		},
 		"of two on a line": {
-			"[\n$M\n5, 4 $M\n]", "7", []Change{{3, "", "5", "7", "", noCluster}, {3, "", "4", "7", "", noCluster}},
+			"[\n$M\n5, 4 $M\n]", "7", []Change{{3, "", "5", "7", "", noCluster, ""}, {3, "", "4", "7", "", noCluster, ""}},
 		},
-		"of what is no object": {"- 6.0.0 $M\n", revision, []Change{{1, "", "6.0.0", revision, "", noCluster}}},
-		"from a number":        {"v: 7 $M\n", "8", []Change{{1, "v", "7", "8", "", noCluster}}},
-		"from a fraction":      {"v: 1.10 $M\n", "1.10", []Change{{1, "v", "1.10 (number)", "1.10", "", noCluster}}},
-		"from other digits":    {"v: 0x10 $M\n", "16", []Change{{1, "v", "0x10 (number)", "16", "", noCluster}}},
-		"from a boolean":       {"v: yes $M\n", "yes", []Change{{1, "v", "yes (boolean)", "yes", "", noCluster}}},
-		"from null":            {"v: ~ $M\n", "1", []Change{{1, "v", "~ (null)", "1", "", noCluster}}},
-		"from nothing":         {"v: $M\n", "1", []Change{{1, "v", "(null)", "1", "", noCluster}}},
-		"from an escape":       {`v: "\u0036" $M`, "7", []Change{{1, "v", "6", "7", "", noCluster}}},
+		"of what is no object": {"- 6.0.0 $M\n", newVersion, []Change{{1, "", "6.0.0", newVersion, "", noCluster, ""}}},
+		"from a number":        {"v: 7 $M\n", "8", []Change{{1, "v", "7", "8", "", noCluster, ""}}},
+		"from a fraction":      {"v: 1.10 $M\n", "1.10", []Change{{1, "v", "1.10 (number)", "1.10", "", noCluster, ""}}},
+		"from other digits":    {"v: 0x10 $M\n", "16", []Change{{1, "v", "0x10 (number)", "16", "", noCluster, ""}}},
+		"from a boolean":       {"v: yes $M\n", "yes", []Change{{1, "v", "yes (boolean)", "yes", "", noCluster, ""}}},
+		"from null":            {"v: ~ $M\n", "1", []Change{{1, "v", "~ (null)", "1", "", noCluster, ""}}},
+		"from nothing":         {"v: $M\n", "1", []Change{{1, "v", "(null)", "1", "", noCluster, ""}}},
+		"from an escape":       {`v: "\u0036" $M`, "7", []Change{{1, "v", "6", "7", "", noCluster, ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -251,9 +252,9 @@ func TestAliasBomb(t *testing.T) {
 	}
 	bomb.WriteString("self: &self [*self]\n")
 	content := append([]byte(bomb.String()), marked("version: 6.0.0 $M\n")...)
-	edited, _, err := Edit(content, prod, revision)
+	edited, _, err := Edit(content, prod, newVersion)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(edited).To(Equal(bytes.Replace(content, []byte("6.0.0"), []byte(revision), 1)))
+	g.Expect(edited).To(Equal(bytes.Replace(content, []byte("6.0.0"), []byte(newVersion), 1)))
 }
 
 // worstRatio is how much longer an edit may take than parsing the same file once,
@@ -291,7 +292,7 @@ func TestWorstFiles(t *testing.T) {
 			parsed := time.Since(began)
 
 			began = time.Now()
-			edited, _, err := Edit([]byte(content), prod, revision)
+			edited, _, err := Edit([]byte(content), prod, newVersion)
 			g.Expect(time.Since(began)).To(BeNumerically("<", worstRatio*parsed))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(edited) == begin+"---\nversion: 6.1.0 "+mark).To(BeTrue())
@@ -304,9 +305,9 @@ func TestLargestFile(t *testing.T) {
 	g := NewWithT(t)
 	end := string(marked("version: 6.0.0 $M\n"))
 	content := "# " + strings.Repeat("x", MaxBytes-len(end)-3) + "\n" + end
-	_, _, err := Edit([]byte(content), prod, revision)
+	_, _, err := Edit([]byte(content), prod, newVersion)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, _, err = Edit([]byte("#"+content), prod, revision)
+	_, _, err = Edit([]byte("#"+content), prod, newVersion)
 	g.Expect(err).To(MatchError(ErrTooLarge))
 }
 
@@ -337,9 +338,9 @@ func TestVerify(t *testing.T) {
 			g := NewWithT(t)
 			documents, err := parse([]byte(before))
 			g.Expect(err).NotTo(HaveOccurred())
-			at := &lexeme{node: documents[0].Content[0].Content[3]}
-			g.Expect(at.node.Value).To(Equal("6.0.0"))
-			err = verify([]byte(tc.after), documents, []*lexeme{at}, revision)
+			at := documents[0].Content[0].Content[3]
+			g.Expect(at.Value).To(Equal("6.0.0"))
+			err = verify([]byte(tc.after), documents, map[*yaml.Node]string{at: newVersion})
 			if tc.fails {
 				g.Expect(err).To(MatchError(ErrUnverified))
 			} else {

@@ -25,6 +25,8 @@ var (
 	ErrNotString = errors.New("the tag of the marked scalar is not that of a string")
 	// ErrValue: the revision is empty or has unprintable characters.
 	ErrValue = errors.New("revision cannot be written")
+	// ErrPart: the revision does not have the part that the marker requests.
+	ErrPart = errors.New("the marker requests a part that the revision does not have")
 	// ErrUnverified: the edited file, parsed again, differs from the expected one. No edit
 	// was made; this is a defect of this package or of the parser.
 	ErrUnverified = errors.New("the edited file does not parse as expected")

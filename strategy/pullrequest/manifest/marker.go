@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
+
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
 // Marker names the environment whose revision a scalar holds.
@@ -18,12 +22,37 @@ type Marker struct {
 	Selects func(cluster string) bool
 }
 
-// is returns whether a mention is the marker.
+// is returns whether a mention is the marker, with any part or none.
 func (m Marker) is(of mention) bool {
-	return of.identity == m.String() && (m.Selects == nil || m.Selects(of.cluster))
+	_, ok := m.partOf(of)
+	return ok && (m.Selects == nil || m.Selects(of.cluster))
 }
 
-// String returns "<namespace>:<pipeline>:<environment>", as written in comments.
+// partOf returns the part of the revision that a mention of the marker requests; empty for
+// all of it. It is false if the mention is of another environment.
+func (m Marker) partOf(of mention) (part revision.Part, ok bool) {
+	rest, ok := strings.CutPrefix(of.identity, m.String())
+	if !ok || rest == "" {
+		return "", ok
+	}
+	i := slices.IndexFunc(revision.Parts, func(one revision.Part) bool { return rest == ":"+string(one) })
+	if i < 0 {
+		return "", false
+	}
+	return revision.Parts[i], true
+}
+
+// Forms returns the values that the key of the marker's JSON object may have.
+func (m Marker) Forms() []string {
+	forms := []string{m.String()}
+	for _, part := range revision.Parts {
+		forms = append(forms, m.String()+":"+string(part))
+	}
+	return forms
+}
+
+// String returns "<namespace>:<pipeline>:<environment>", as written in comments. A part of
+// the revision may follow it.
 func (m Marker) String() string {
 	return m.Namespace + ":" + m.Pipeline + ":" + m.Environment
 }

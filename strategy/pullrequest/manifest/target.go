@@ -7,14 +7,24 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/capstan-hub/capstan/internal/revision"
 )
 
-// targets returns the scalars that have the marker, in the order of the file, and the clusters of their markers.
-func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, map[*lexeme][]string, error) {
+// mark is what the markers of a scalar say.
+type mark struct {
+	// part of the revision; empty for all of it.
+	part revision.Part
+	// clusters of the markers; an empty one for a marker without a cluster.
+	clusters []string
+}
+
+// targets returns the scalars that have the marker, in the order of the file, and what their markers say.
+func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, map[*lexeme]*mark, error) {
 	p := places{content: content, lexemes: lexemes, below: -1}
 	var found []*lexeme
 	foreign := map[*lexeme]string{} // another marker at a scalar
-	clusters := map[*lexeme][]string{}
+	marks := map[*lexeme]*mark{}
 	for mention := range mentions(content) {
 		target, err := p.target(mention)
 		if !m.is(mention) {
@@ -30,7 +40,14 @@ func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, map[*lexeme
 		if target == nil {
 			continue
 		}
-		clusters[target] = append(clusters[target], mention.cluster)
+		part, _ := m.partOf(mention)
+		if marks[target] == nil {
+			marks[target] = &mark{part: part}
+		}
+		if marks[target].part != part {
+			return nil, nil, p.err(target.start, ErrTwoMarkers, "the scalar has markers with different parts of the revision; keep one of them")
+		}
+		marks[target].clusters = append(marks[target].clusters, mention.cluster)
 		if len(found) > 0 && found[len(found)-1] == target {
 			continue // One scalar, with markers above it and behind it.
 		}
@@ -42,7 +59,7 @@ func targets(content []byte, lexemes []lexeme, m Marker) ([]*lexeme, map[*lexeme
 				"the scalar also has the marker of %s, but can belong to one environment, and to one of its waves, only; remove one of them", other))
 		}
 	}
-	return found, clusters, nil
+	return found, marks, nil
 }
 
 // places finds the scalars that markers refer to.

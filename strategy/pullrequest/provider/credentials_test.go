@@ -203,7 +203,7 @@ func TestForbiddenAddresses(t *testing.T) {
 	}
 }
 
-// A proxy resolves names itself, so there is none, for the API and for Git.
+// A proxy of the environment is not used, for the API and for Git.
 func TestNoProxy(t *testing.T) {
 	g := NewWithT(t)
 	s := providertest.New(t, providertest.Options{Type: pipelinesv1.Gitea})

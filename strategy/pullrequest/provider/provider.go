@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/egress"
 )
 
 // State of a pull request.
@@ -215,7 +216,7 @@ type Provider interface {
 	ForgetToken()
 
 	// Transport returns the transport for Git at the same service. It has the trusted CAs,
-	// the address guard and the timeout until a response begins of the API, but no
+	// the proxy, the address guard and the timeout until a response begins of the API, but no
 	// credentials, and no bounds on the time or size of a response.
 	Transport() http.RoundTripper
 
@@ -240,6 +241,8 @@ type Options struct {
 	// AllowLoopback permits a service on a loopback address. It is off in production,
 	// where loopback is the hub itself.
 	AllowLoopback bool
+	// Proxy of the administrator for the API and for Git; nil for none.
+	Proxy *egress.Proxy
 	// Timeout of one request; 30 s when 0.
 	Timeout time.Duration
 	// UserAgent names the caller; "capstan" when empty.

@@ -3,10 +3,10 @@ package provider
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"net/http"
 	"time"
 
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/internal/netguard"
 )
 
@@ -32,12 +32,9 @@ func newTransport(o Options) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{
-		Timeout: dialTimeout,
-		// No proxy is used, also not that of the environment: a proxy resolves names itself, so
-		// the policy could not check the address.
-		Control: netguard.Policy{AllowLoopback: o.AllowLoopback}.Control,
-	}
+	// A proxy of the environment is not used: http.Transport would check its address instead of the
+	// service's.
+	dialer := egress.Dialer{Proxy: o.Proxy, Policy: netguard.Policy{AllowLoopback: o.AllowLoopback}, Timeout: dialTimeout}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	pipelinesv1 "github.com/capstan-hub/capstan/api/pipelines/v1alpha1"
+	"github.com/capstan-hub/capstan/internal/egress"
 	"github.com/capstan-hub/capstan/internal/netguard"
 	"github.com/capstan-hub/capstan/internal/truncate"
 )
@@ -175,6 +176,7 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 	var hostname x509.HostnameError
 	var certificate x509.CertificateInvalidError
 	var verification *tls.CertificateVerificationError
+	var between *egress.Error
 	switch {
 	case parent.Err() != nil:
 		failure.Err, failure.Message = parent.Err(), parent.Err().Error()
@@ -182,6 +184,7 @@ func (w *wire) network(parent, ctx context.Context, err error) error {
 	case errors.Is(context.Cause(ctx), errSlow):
 		failure.Message, failure.TimedOut = fmt.Sprintf("%s did not respond within %s", w.host, w.timeout), true
 		return failure
+	case errors.As(err, &between): // Also its certificate is not the service's.
 	case errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &certificate), errors.As(err, &verification):
 		failure.Class = Untrusted
 		failure.Remedy = "put the CA that signed its certificate under caFile of the Secret"
