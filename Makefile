@@ -117,7 +117,7 @@ push: ## Push the images and the chart in dist/ to the registries that dist/imag
 ##@ Develop
 
 .PHONY: test
-test: controlplane crds crds-old gitea helm-controller helm ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
+test: controlplane crds crds-old gitea helm-controller notification-controller helm ## Test everything but test/e2e and test/browser with the race detector; PKG and FLAGS narrow it
 	@$(if $(HAVE_CC),,echo "no C compiler: testing WITHOUT the race detector" >&2;) \
 	$(TEST) $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS)
 	@$(if $(filter ./...,$(PKG)),$(MAKE) --no-print-directory search)
@@ -127,13 +127,13 @@ search: ## Search every interleaving of two hubs, up to a depth; part of `make t
 	@$(GO) test -vet=off ./hub/promotion -run TestEveryInterleaving -v -count=1 | { grep -E '(states|FAIL|ok|twice|lost|at the end)' || true; }
 
 .PHONY: test-times
-test-times: controlplane crds crds-old gitea helm-controller helm ## Run the tests without the test cache and print the slowest packages and tests, as in docs/testing.md
+test-times: controlplane crds crds-old gitea helm-controller notification-controller helm ## Run the tests without the test cache and print the slowest packages and tests, as in docs/testing.md
 	@mkdir -p $(BIN)
 	@status=0; $(TEST) -json -count=1 $(TESTFLAGS) $(if $(filter ./...,$(PKG)),$(SLOWEST)) $(PKG) $(FLAGS) >$(BIN)/test.json || status=$$?; \
 	hack/slowest.sh $(BIN)/test.json; exit $$status
 
 .PHONY: e2e
-e2e: controlplane crds crds-old gitea helm-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, while the hub is killed and restarted; run the demo's story with the chart's rights
+e2e: controlplane crds crds-old gitea helm-controller notification-controller helm ## Promote from dev to prod by pull requests, with real Flux and Gitea, while the hub is killed and restarted; run the demo's story with the chart's rights
 	@CAPSTAN_E2E=1 $(TEST) -count=1 -v -timeout $(TEST_TIMEOUT) -p 1 ./test/e2e ./test/install $(FLAGS)
 
 .PHONY: goaws
@@ -175,7 +175,7 @@ bench: controlplane crds crds-old ## Measure the budgets and run all benchmarks,
 	@$(GO) test -run '^$$' -bench . -benchmem -p 1 -timeout $(SOAK_TIMEOUT) $(PKG) $(FLAGS) | { grep -vE 'no test files|^PASS$$' || true; }
 
 .PHONY: soak
-soak: controlplane crds crds-old gitea helm-controller helm ## Run property tests and tests with a full count, with many repetitions: hours
+soak: controlplane crds crds-old gitea helm-controller notification-controller helm ## Run property tests and tests with a full count, with many repetitions: hours
 	@CGO_ENABLED=$(if $(RACE),1,0) hack/soak.sh $(SOAK_CHECKS) $(PKG) -- $(RACE) -timeout $(SOAK_TIMEOUT) $(FLAGS)
 
 .PHONY: clean
@@ -203,6 +203,10 @@ gitea: ## Use the Gitea that CAPSTAN_GITEA names, a Git provider, or build it on
 .PHONY: helm-controller
 helm-controller: ## Build Flux's helm-controller once (minutes)
 	@hack/tool.sh flux github.com/fluxcd/helm-controller
+
+.PHONY: notification-controller
+notification-controller: ## Build Flux's notification-controller, which the tests of Flux Alerts run, once (minutes)
+	@hack/tool.sh notification github.com/fluxcd/notification-controller
 
 .PHONY: helm
 helm: ## Build Helm, which renders the chart in tests, once (minutes)

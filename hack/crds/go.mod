@@ -9,6 +9,7 @@ require (
 	github.com/argoproj/argo-cd/v3 v3.3.17
 	github.com/fluxcd/helm-controller v1.6.4
 	github.com/fluxcd/kustomize-controller v1.9.5
+	github.com/fluxcd/notification-controller v1.9.2
 	github.com/fluxcd/source-controller v1.9.0
 	github.com/weaveworks/cluster-controller v1.3.0
 	sigs.k8s.io/cluster-api v1.13.6

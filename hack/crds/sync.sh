@@ -55,6 +55,7 @@ current() {
   copy cluster-api-provider-aws . sigs.k8s.io/cluster-api-provider-aws/v2 controlplane.cluster.x-k8s.io awsmanagedcontrolplanes rosacontrolplanes
   copy helm-controller . github.com/fluxcd/helm-controller helm.toolkit.fluxcd.io helmreleases
   copy kustomize-controller . github.com/fluxcd/kustomize-controller kustomize.toolkit.fluxcd.io kustomizations
+  copy notification-controller . github.com/fluxcd/notification-controller notification.toolkit.fluxcd.io '*'
   copy source-controller . github.com/fluxcd/source-controller source.toolkit.fluxcd.io '*'
   copy cluster-controller . github.com/weaveworks/cluster-controller gitops.weave.works gitopsclusters
   copy_file argo-cd . github.com/argoproj/argo-cd/v3 manifests/crds/application-crd.yaml

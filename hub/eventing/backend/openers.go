@@ -9,6 +9,7 @@ import (
 	"github.com/capstan-hub/capstan/hub/eventing/schema"
 	"github.com/capstan-hub/capstan/hub/eventing/sink"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/beb"
+	"github.com/capstan-hub/capstan/hub/eventing/sink/flux"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/nats"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/sqs"
 	"github.com/capstan-hub/capstan/hub/eventing/sink/webhook"
@@ -22,6 +23,9 @@ type SinkOptions struct {
 	HubID string
 	// AWS configures the calls to SQS; nil when it is not configured.
 	AWS *awsconfig.Config
+	// DashboardURL is the external address of the dashboard, for links to it; empty when it is not
+	// known.
+	DashboardURL string
 	// AllowLoopback allows brokers on this machine.
 	AllowLoopback bool
 	Clock         clock.PassiveClock
@@ -44,6 +48,9 @@ func Openers(w SinkOptions) map[string]Opener {
 		},
 		"http": func(o Opening) (sink.Sink, error) {
 			return webhook.Open(webhook.Options{Config: o.Config, Secret: o.Secret, Origin: w.Hub, Clock: w.Clock, AllowLoopback: w.AllowLoopback})
+		},
+		"flux": func(o Opening) (sink.Sink, error) {
+			return flux.Open(flux.Options{Config: o.Config, DashboardURL: w.DashboardURL, Clock: w.Clock, AllowLoopback: w.AllowLoopback})
 		},
 		schema.TypeSQS: func(o Opening) (sink.Sink, error) {
 			if w.AWS == nil {

@@ -25,6 +25,9 @@ func secretOf(c schema.Config) string {
 	if c.Type == schema.TypeSQS { // It uses the hub's own credentials.
 		return ""
 	}
+	if !c.Has(keySecret) {
+		return "" // Flux' own receiver takes no credentials.
+	}
 	return c.String(keySecret)
 }
 

@@ -19,6 +19,9 @@ type Config struct {
 	set    map[string]bool
 }
 
+// Has reports whether the type has the key.
+func (c Config) Has(name string) bool { return c.schema.key(name) != nil }
+
 // IsSet reports whether the manifest itself sets the key.
 func (c Config) IsSet(name string) bool {
 	c.declared(name)

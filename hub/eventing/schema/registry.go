@@ -142,6 +142,8 @@ func (n Namespaces) String() string {
 type Options struct {
 	// NATSURL is the value of --nats-url.
 	NATSURL string
+	// EventsAddress is the value of --events-addr. It is no default if it has a user and password.
+	EventsAddress string
 	// SQSSourceNamespaces are the namespaces in which an EventingBackend of type sqs may have
 	// role source: its queue labels and remediates machines of every namespace.
 	// SQSSinkNamespaces are those in which it may have role sink. Both use the hub's AWS
@@ -159,7 +161,12 @@ func Types(o Options) (*Registry, error) {
 		}
 		nats = NATS(o.NATSURL)
 	}
-	r := NewRegistry(nats, BEB(), SQS(), HTTP())
+	flux := Flux("")
+	// The flag may have a user and a password, which a default must not show.
+	if o.EventsAddress != "" && flux.key("url").check(o.EventsAddress) == "" {
+		flux = Flux(o.EventsAddress)
+	}
+	r := NewRegistry(nats, BEB(), SQS(), HTTP(), flux)
 	r.sources, r.sinks = o.SQSSourceNamespaces, o.SQSSinkNamespaces
 	return r, nil
 }

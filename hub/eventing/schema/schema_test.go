@@ -99,8 +99,8 @@ func TestResolve(t *testing.T) {
 	}{
 		"empty list":           {"type: nats\nconfig: []", one(value, "url", "", "must be set: required for backend type nats")},
 		"missing keys by name": {"type: beb", one(value, "secretRef", "", "must be set: required for backend type beb")},
-		"unknown type":         {"type: kafka\nconfig: [{a: b}]", one(value, "type", "kafka", "must be one of nats, beb, sqs, http")},
-		"no type":              {"type: ''", one(value, "type", "", "must be one of nats, beb, sqs, http")},
+		"unknown type":         {"type: kafka\nconfig: [{a: b}]", one(value, "type", "kafka", "must be one of nats, beb, sqs, http, flux")},
+		"no type":              {"type: ''", one(value, "type", "", "must be one of nats, beb, sqs, http, flux")},
 		"case of the type":     {"type: NATS\nconfig: [{url: 'nats://a:4222, tls://b'}]", nil},
 		"integral float":       {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1e1}]", nil},
 		"fraction":             {"type: nats\nconfig: [{url: 'nats://a'}, {maxInFlightMessages: 1.5}]", one(dataType, "maxInFlightMessages", "1.5", "should be of type int")},
@@ -234,7 +234,7 @@ func TestNATSURLIsChecked(t *testing.T) {
 func TestDiscovery(t *testing.T) {
 	g := NewWithT(t)
 	r := types(t, "")
-	g.Expect(r.Types()).To(Equal([]string{"nats", "beb", "sqs", "http"}))
+	g.Expect(r.Types()).To(Equal([]string{"nats", "beb", "sqs", "http", "flux"}))
 	d, known := r.Describe("nats")
 	g.Expect(known).To(BeTrue())
 	raw, err := json.Marshal(d)

@@ -70,3 +70,19 @@ func httpIsMeant(c Config) (key, text string) {
 	}
 	return "", ""
 }
+
+// Flux returns the schema of type flux: Flux's notification-controller. defaultURL is the value
+// of --events-addr; empty when the flag is not set.
+func Flux(defaultURL string) Schema {
+	keys := []Key{{
+		Name: "url", Type: URL, Required: defaultURL == "", Default: defaultURL, Example: "http://notification-controller.flux-system.svc/",
+		Description: "URL of the events endpoint of notification-controller; by default that of --events-addr, if that has no user and password.",
+		Constraints: []Constraint{Schemes("https", "http")},
+	}}
+	s := Schema{Type: "flux", Title: "Flux Alerts", Keys: append(keys, publishing()...), Rules: []Rule{backoffGrows}}
+	return s.With(Key{
+		Name: "eventTypes", Type: List, Default: `["promotion.*"]`, Example: `["promotion.failed.v1"]`,
+		Description: "Which events of promotions are sent: patterns of the type without its prefix, where * matches any text.",
+		Constraints: []Constraint{NotEmpty(), Matching(`^promotion\.[A-Za-z0-9.*]{1,118}$`, "entries must begin with promotion. and hold letters, digits, dots and * only")},
+	})
+}

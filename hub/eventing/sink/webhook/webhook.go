@@ -114,29 +114,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 	if proxy := s.o.Config.String("proxyUrl"); proxy != "" {
 		to, _ = url.Parse(proxy) // Open has parsed it.
 	}
-	conn, err := s.dialer.DialContext(ctx, "tcp", hostPort(to))
-	if err != nil {
-		return wire.CallError(to.Host, err)
-	}
-	defer conn.Close()
-	if to.Scheme != "https" {
-		return nil
-	}
-	config := s.tls.Clone()
-	config.ServerName = to.Hostname()
-	if err := tls.Client(conn, config).HandshakeContext(ctx); err != nil {
-		return wire.CallError(to.Host, err)
-	}
-	return nil
-}
-
-// hostPort of a URL, with the port of its scheme.
-func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = u.Scheme
-	}
-	return net.JoinHostPort(u.Hostname(), port)
+	return wire.Connect(ctx, s.dialer, s.tls, to)
 }
 
 // handshake requests the permission of the receiver and keeps the result.

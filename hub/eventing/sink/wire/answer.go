@@ -20,16 +20,26 @@ const maxDrain = 64 << 10
 // Do sends a request and returns the headers of a 2xx answer. The error is a CallError or a
 // StatusError.
 func Do(client *http.Client, request *http.Request, now clock.PassiveClock) (http.Header, error) {
+	answer, err := Send(client, request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode/100 != 2 {
+		return nil, StatusError(request.URL.Host, answer, now)
+	}
+	return answer.Header, nil
+}
+
+// Send sends a request and returns the answer, whatever its status is. Its body is read and
+// closed. The error is a CallError.
+func Send(client *http.Client, request *http.Request) (*http.Response, error) {
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, CallError(request.URL.Host, err)
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxDrain))
 	_ = answer.Body.Close()
-	if answer.StatusCode/100 != 2 {
-		return nil, StatusError(request.URL.Host, answer, now)
-	}
-	return answer.Header, nil
+	return answer, nil
 }
 
 // CallError returns the Error of a call without an answer.

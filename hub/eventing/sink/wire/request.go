@@ -41,8 +41,24 @@ func Request(ctx context.Context, to *url.URL, e ce.Event, structured bool) (*ht
 			return nil, nil, malformed(err)
 		}
 	}
-	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	// GetBody lets net/http send again if an idle connection was closed.
-	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	setBody(request, body)
 	return request, body, nil
+}
+
+// Post returns a request that posts a document of a media type. The error is a CallError.
+func Post(ctx context.Context, to *url.URL, mediaType string, body []byte) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), nil)
+	if err != nil {
+		return nil, CallError(to.Host, err)
+	}
+	request.Header.Set("Content-Type", mediaType)
+	setBody(request, body)
+	return request, nil
+}
+
+// setBody sets the body of a request so that net/http can send it again if an idle connection was
+// closed.
+func setBody(request *http.Request, body []byte) {
+	request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 }

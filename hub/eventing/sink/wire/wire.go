@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -74,6 +75,30 @@ func TLS(secret map[string][]byte) (*tls.Config, bool, error) {
 		return nil, false, Secretf(KeyCert, "is missing: %s needs it", KeyKey)
 	}
 	return config, len(ca)+len(cert)+len(key) > 0, nil
+}
+
+// Connect makes a connection to the host of a URL, with the TLS handshake of https, and closes it.
+// It tests whether a receiver is reachable that must only answer a POST. The error is a
+// CallError.
+func Connect(ctx context.Context, dialer *net.Dialer, secure *tls.Config, to *url.URL) error {
+	port := to.Port()
+	if port == "" {
+		port = to.Scheme
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(to.Hostname(), port))
+	if err != nil {
+		return CallError(to.Host, err)
+	}
+	defer conn.Close()
+	if to.Scheme != "https" {
+		return nil
+	}
+	config := secure.Clone()
+	config.ServerName = to.Hostname()
+	if err := tls.Client(conn, config).HandshakeContext(ctx); err != nil {
+		return CallError(to.Host, err)
+	}
+	return nil
 }
 
 // HTTPOptions of a client.
