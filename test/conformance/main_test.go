@@ -186,6 +186,7 @@ func logger() logr.Logger { return zap.New(zap.WriteTo(logs), zap.UseDevMode(tru
 func startReplica(o hub.Options) (func() error, error) {
 	o.Config = management.Config()
 	o.AllowLoopback = true
+	o.ClusterSecretNamespaces = []string{namespace}
 	o.AppKinds = append(apps.DefaultKinds(), apps.Application)
 	o.Registerer = prometheus.NewRegistry()
 	o.Logger = logger()
