@@ -14,7 +14,8 @@
 // Ref.ClusterName). The empty name is the management cluster, which is always connected.
 // Resolve follows the reference in a Pipeline. The objects are read from the management
 // cluster: Cluster of cluster.x-k8s.io in the served version, as metadata, and
-// GitopsCluster of gitops.weave.works. Neither kind must be installed. A Secret with
+// GitopsCluster of gitops.weave.works. None of these kinds must be installed. A ClusterProfile
+// names the server, and a Secret with its name and a label has the token. A Secret with
 // pipelinesv1.ClusterSecretLabel is a cluster object, too; its metadata are read in
 // Options.SecretNamespaces, and nowhere else. kinds.go has the differences between the kinds.
 //

@@ -21,8 +21,8 @@ func (k *keeper) readSecretIfDue(ctx context.Context, object clusterObject) {
 		return
 	}
 	secret := source.NamespacedName
-	if secret != k.creds.secret {
-		k.creds.read, k.creds.secret = false, secret
+	if secret != k.creds.secret || source.endpoint != k.creds.endpoint {
+		k.creds.read, k.creds.secret, k.creds.endpoint = false, secret, source.endpoint
 	}
 	k.m.secrets.Want(k.name, secret)
 	// The watch may have an older version than the one that was read. So only a version
@@ -62,7 +62,7 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 		return false
 	case apierrors.IsNotFound(err):
 		k.creds.read, k.creds.readVersion = true, ""
-		k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s does not exist: create it with the kubeconfig under the key %q", name, keys[0]))
+		k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s does not exist: create it with the %s under the key %q%s", name, source.holds, keys[0], source.labelled()))
 		return false
 	case apierrors.IsForbidden(err):
 		k.creds.read = true
@@ -78,15 +78,23 @@ func (k *keeper) readSecret(ctx context.Context) bool {
 	}
 	k.creds.read, k.creds.readVersion, k.creds.forbidden = true, secret.ResourceVersion, 0
 	if !source.labels.AsSelector().Matches(labels.Set(secret.Labels)) { // The watch has not reported it yet.
-		k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s does not have the label %s, without which it is not used", name, source.labels))
+		k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s does not have the label %s, without which it is not used: kubectl label secret -n %s %s %s", name, source.labels, name.Namespace, name.Name, source.labels))
 		return false
 	}
 	for _, key := range keys {
 		if raw, ok := secret.Data[key]; ok {
-			return k.accept(ctx, raw, fmt.Sprintf("Secret %s, key %q", name, key))
+			from := fmt.Sprintf("Secret %s, key %q", name, key)
+			if source.kubeconfig != nil {
+				if raw, err = source.kubeconfig(raw); err != nil {
+					k.unusable(eventRefused, fmt.Sprintf("%s, with %s: %s", k.ref, from, err))
+					return false
+				}
+				from = k.ref.String() + ", with " + from
+			}
+			return k.accept(ctx, raw, from)
 		}
 	}
-	k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", name, keys[0]))
+	k.unusable(eventSecretMissing, fmt.Sprintf("Secret %s has no key %q: put the %s there", name, keys[0], source.holds))
 	return false
 }
 

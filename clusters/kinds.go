@@ -32,11 +32,19 @@ type clusterKind struct {
 // credentialSource is the Secret with the credentials of a cluster.
 type credentialSource struct {
 	types.NamespacedName
-	// keys of the kubeconfig, in the order of preference.
+	// holds says what is under the key, for users.
+	holds string
+	// keys of it, in the order of preference.
 	keys []string
 	// labels that the Secret must have.
 	labels labels.Set
+	// endpoint is what the object says about the server. The Secret is read again when it changes.
+	endpoint access
+	// kubeconfig makes one of the value under the key; nil if the value is one.
+	kubeconfig func(value []byte) ([]byte, error)
 }
+
+const aKubeconfig = "kubeconfig"
 
 // gitopsKubeconfigKey is the key of the kubeconfig in the Secret of a GitopsCluster, and in one that names a cluster itself.
 const gitopsKubeconfigKey = "kubeconfig"
@@ -46,8 +54,9 @@ var clusterKinds = func() map[string]clusterKind {
 	const absent, remedy = "does not exist", "create it or correct the reference"
 	permitted := labels.Set{pipelinesv1.ClusterSecretLabel: "true"}
 	all := map[string]clusterKind{
-		pipelinesv1.ClusterKindCluster:       {absent: absent, remedy: remedy, credentials: capiCredentials},
-		pipelinesv1.ClusterKindGitopsCluster: {absent: absent, remedy: remedy, content: true, credentials: gitopsCredentials},
+		pipelinesv1.ClusterKindCluster:        {absent: absent, remedy: remedy, credentials: capiCredentials},
+		pipelinesv1.ClusterKindGitopsCluster:  {absent: absent, remedy: remedy, content: true, credentials: gitopsCredentials},
+		pipelinesv1.ClusterKindClusterProfile: {absent: absent, remedy: remedy, content: true, credentials: profileCredentials},
 		pipelinesv1.ClusterKindSecret: {
 			perNamespace: true, labels: permitted,
 			credentials: func(ref Ref, _ clusterObject) (credentialSource, error) {
@@ -93,6 +102,7 @@ func capiCredentials(ref Ref, _ clusterObject) (credentialSource, error) {
 func capiSecret(namespace, name string) credentialSource {
 	return credentialSource{
 		NamespacedName: types.NamespacedName{Namespace: namespace, Name: secret.Name(name, secret.Kubeconfig)},
+		holds:          aKubeconfig,
 		keys:           []string{secret.KubeconfigDataName},
 	}
 }
@@ -110,6 +120,7 @@ func gitopsCredentials(ref Ref, object clusterObject) (credentialSource, error) 
 func kubeconfigSecret(namespace, name string) credentialSource {
 	return credentialSource{
 		NamespacedName: types.NamespacedName{Namespace: namespace, Name: name},
+		holds:          aKubeconfig,
 		keys:           []string{gitopsKubeconfigKey, secret.KubeconfigDataName},
 	}
 }

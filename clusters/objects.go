@@ -24,6 +24,8 @@ type clusterObject struct {
 	SelfManaged bool
 	// SecretRef and CAPIRef are the names in the references of a GitopsCluster.
 	SecretRef, CAPIRef string
+	// Access is how a ClusterProfile says that its cluster is reached.
+	Access access
 	// Unready is true for a GitopsCluster with Ready=False. Problem is the message.
 	Unready bool
 	Problem string
@@ -42,7 +44,7 @@ func (o clusterObject) alias(ref Ref) Ref {
 
 func (o clusterObject) equal(p clusterObject) bool {
 	return o.APIVersion == p.APIVersion && o.UID == p.UID && o.Created.Equal(p.Created) && o.Deleting == p.Deleting && o.SelfManaged == p.SelfManaged &&
-		o.SecretRef == p.SecretRef && o.CAPIRef == p.CAPIRef && o.Unready == p.Unready && o.Problem == p.Problem && maps.Equal(o.Labels, p.Labels)
+		o.SecretRef == p.SecretRef && o.Access == p.Access && o.CAPIRef == p.CAPIRef && o.Unready == p.Unready && o.Problem == p.Problem && maps.Equal(o.Labels, p.Labels)
 }
 
 // presence of an object, as far as the hub knows.

@@ -71,7 +71,7 @@ func TestResolve(t *testing.T) {
 		{ref: gitops("dangling"), err: ErrNotFound, says: "Cluster ns/nowhere, which GitopsCluster ns/dangling points to"},
 		{ref: gitops("nowhere"), err: ErrNotFound, says: "GitopsCluster ns/nowhere does not exist"},
 		{ref: capi("going"), err: ErrNotFound, says: "is being deleted"},
-		{ref: Ref{"Pod", "ns", "x"}, err: ErrInvalid, says: "use Cluster, GitopsCluster or Secret"},
+		{ref: Ref{"Pod", "ns", "x"}, err: ErrInvalid, says: "use Cluster, ClusterProfile, GitopsCluster or Secret"},
 		{ref: labelled("prod"), want: labelled("prod")},
 		{ref: labelled("plain"), err: ErrNotFound, says: `Secret ns/plain does not exist, or does not have the label capstan.dev/cluster: "true": create it, label it`},
 		{ref: Ref{"Secret", "unread", "prod"}, err: ErrNotSynced, says: "has not read the Secrets of namespace unread yet"},

@@ -179,6 +179,7 @@ func reduceObject(o any) (any, error) {
 				_ = unstructured.SetNestedField(reduced.Object, name, "spec", field, "name")
 			}
 		}
+		reduceAccess(reduced, object)
 		if ready := readyCondition(object); ready != nil {
 			_ = unstructured.SetNestedSlice(reduced.Object, []any{ready}, "status", "conditions")
 		}
@@ -235,6 +236,7 @@ func objectOf(object metav1.Object, kind schema.GroupVersionKind) clusterObject 
 	}
 	read.SecretRef, _, _ = unstructured.NestedString(content.Object, "spec", "secretRef", "name")
 	read.CAPIRef, _, _ = unstructured.NestedString(content.Object, "spec", "capiClusterRef", "name")
+	read.Access = accessOf(content)
 	if ready := readyCondition(content); ready != nil && ready["status"] == string(metav1.ConditionFalse) {
 		read.Unready = true
 		read.Problem, _ = ready["message"].(string)

@@ -85,7 +85,7 @@ func serve(m *testing.M) (code int, err error) {
 	klog.SetLogger(logger())
 	ctrllog.SetLogger(logger())
 	management, err = controlplane.Start(controlplane.Options{CRDs: controlplane.CRDs(
-		"capstan", "cluster-api", "cluster-controller", "helm-controller", "kustomize-controller", "argo-cd")})
+		"capstan", "cluster-api", "cluster-controller", "cluster-inventory-api", "helm-controller", "kustomize-controller", "argo-cd")})
 	if err != nil {
 		return 1, err
 	}

@@ -24,6 +24,8 @@ const (
 	ClusterKindGitopsCluster = "GitopsCluster"
 	// ClusterKindCluster is cluster.x-k8s.io Cluster.
 	ClusterKindCluster = "Cluster"
+	// ClusterKindClusterProfile is multicluster.x-k8s.io ClusterProfile, of the SIG Multicluster's cluster inventory API.
+	ClusterKindClusterProfile = "ClusterProfile"
 	// ClusterKindSecret is a Secret with a kubeconfig and ClusterSecretLabel.
 	ClusterKindSecret = "Secret"
 )
@@ -31,6 +33,10 @@ const (
 // ClusterSecretLabel on a Secret, with the value "true", permits that the Secret names a cluster. A Secret without it
 // is not used, whatever it contains.
 const ClusterSecretLabel = "capstan.dev/cluster"
+
+// ClusterProfileSecretLabel on a Secret, with the value "true", permits that its token is sent to the cluster of the
+// ClusterProfile with the same namespace and name.
+const ClusterProfileSecretLabel = "capstan.dev/cluster-profile"
 
 // ClusterKind is a kind of objects that name clusters.
 // +kubebuilder:object:generate=false
@@ -40,6 +46,7 @@ type ClusterKind struct{ Group, Kind, Resource string }
 func ClusterKinds() []ClusterKind {
 	return []ClusterKind{
 		{"cluster.x-k8s.io", ClusterKindCluster, "clusters"},
+		{"multicluster.x-k8s.io", ClusterKindClusterProfile, "clusterprofiles"},
 		{GitopsClusterGroup, ClusterKindGitopsCluster, "gitopsclusters"},
 		{"", ClusterKindSecret, "secrets"},
 	}
@@ -77,7 +84,7 @@ type CrossNamespaceClusterReference struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 
 	// Kind of the cluster object. A Secret must have the label capstan.dev/cluster: "true".
-	// +kubebuilder:validation:Enum=GitopsCluster;Cluster;Secret
+	// +kubebuilder:validation:Enum=GitopsCluster;Cluster;Secret;ClusterProfile
 	// +required
 	Kind string `json:"kind"`
 
