@@ -55,7 +55,7 @@ func (d draw) ref() *pipelinesv1.CrossNamespaceClusterReference {
 	if d.yes("local") {
 		return nil
 	}
-	return &pipelinesv1.CrossNamespaceClusterReference{Kind: d.of("kind", "Cluster", "GitopsCluster", "Secret"), Namespace: d.of("namespace of the cluster", "", "a", "b"), Name: d.name()}
+	return &pipelinesv1.CrossNamespaceClusterReference{Kind: d.of("kind", "Cluster", "GitopsCluster", "Secret", "ClusterProfile"), Namespace: d.of("namespace of the cluster", "", "a", "b"), Name: d.name()}
 }
 
 func (d draw) environment(p *pipelinesv1.Pipeline, name string, shared bool) {

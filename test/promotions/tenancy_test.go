@@ -63,6 +63,15 @@ func TestNoCrossNamespaceRefs(t *testing.T) {
 		"Cluster, another namespace": {func(string) pipelinesv1.Target {
 			return pipelinesv1.Target{Namespace: "shop", ClusterRef: cluster("Cluster", other)}
 		}, `environment "prod": invalid target: targets[0] is in Cluster another-team/prod, but --no-cross-namespace-refs allows only clusters of the Pipeline's own namespace NS; move the Pipeline or the cluster`},
+		"Secret, own namespace": {func(string) pipelinesv1.Target {
+			return pipelinesv1.Target{Namespace: "shop", ClusterRef: cluster("Secret", "")}
+		}, ""},
+		"Secret, another namespace": {func(string) pipelinesv1.Target {
+			return pipelinesv1.Target{Namespace: "shop", ClusterRef: cluster("Secret", other)}
+		}, `environment "prod": invalid target: targets[0] is in Secret another-team/prod, but --no-cross-namespace-refs allows only clusters of the Pipeline's own namespace NS; move the Pipeline or the cluster`},
+		"ClusterProfile, another namespace": {func(string) pipelinesv1.Target {
+			return pipelinesv1.Target{Namespace: "shop", ClusterRef: cluster("ClusterProfile", other)}
+		}, `environment "prod": invalid target: targets[0] is in ClusterProfile another-team/prod, but --no-cross-namespace-refs allows only clusters of the Pipeline's own namespace NS; move the Pipeline or the cluster`},
 		"GitopsCluster, own namespace": {func(string) pipelinesv1.Target {
 			return pipelinesv1.Target{Namespace: "shop", ClusterRef: cluster("GitopsCluster", "")}
 		}, ""},
