@@ -161,7 +161,7 @@ fmt: $(BIN)/golangci-lint ## Format the code as lint requires
 	@$(BIN)/golangci-lint fmt $(filter-out $(API),$(PKG))
 
 .PHONY: generate
-generate: $(BIN)/controller-gen controlplane crds helm ## Generate deep copies, CRDs (with the chart's copies) and documents
+generate: $(BIN)/controller-gen controlplane crds crds-old helm ## Generate deep copies, CRDs (with the chart's copies) and documents
 	@$(BIN)/controller-gen object paths=./api/...
 	@$(BIN)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	@rm -f config/chart/files/crds/*.yaml
