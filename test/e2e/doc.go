@@ -14,6 +14,8 @@
 // The third part promotes to a fleet in two waves: clusters that are selected by labels, each with a manifest and a
 // marker of its own.
 //
+// The fourth part promotes through HTTP proxies: only they resolve the names of Gitea and of the clusters.
+//
 // `make e2e` runs it. Without CAPSTAN_E2E or CAPSTAN_SOAK, as in `make test`, it is
 // only compiled: it takes a minute and a gigabyte and a half.
 package e2e

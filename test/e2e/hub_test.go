@@ -18,8 +18,13 @@ type hubProcess struct {
 	health string
 }
 
-// startHub starts the released program, and does not wait until it is ready.
-func (w *world) startHub() {
+// direct are the flags of a hub that connects to the clusters and Gitea directly. Without them it
+// does not connect to an address of loopback.
+var direct = []string{"--allow-loopback-clusters", "--allow-loopback-git"}
+
+// startHub starts the released program with flags that say how it connects, and does not wait
+// until it is ready.
+func (w *world) startHub(flags ...string) {
 	w.Helper()
 	health, err := ports.Free()
 	w.g.Expect(err).NotTo(HaveOccurred())
@@ -32,10 +37,10 @@ func (w *world) startHub() {
 	w.g.Expect(os.MkdirAll(temporary, mode)).To(Succeed())
 	p, err := process.Start(process.Options{
 		Path: os.Args[0],
-		Args: []string{
+		Args: append([]string{
 			"--kubeconfig=" + w.file("hub.kubeconfig", kubeconfig), "--metrics-bind-address=0", "--promotion-hook-bind-address=0", "--dashboard-bind-address=0",
-			"--health-addr=" + health, "--allow-loopback-clusters", "--allow-loopback-git", "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
-		},
+			"--health-addr=" + health, "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
+		}, flags...),
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
 		Dir: w.dir, Log: filepath.Join(w.dir, "hub.log"),
 	})

@@ -102,10 +102,14 @@ func (w *world) startPlanes() {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for name, paths := range crds {
+		options := controlplane.Options{CRDs: paths}
+		if name != management {
+			options.Names = []string{clusterBehind(name)}
+		}
 		plane := make(chan *controlplane.ControlPlane, 1)
 		planes[name] = plane
 		group.Go(func() error {
-			p, err := controlplane.Start(controlplane.Options{CRDs: paths})
+			p, err := controlplane.Start(options)
 			if err != nil {
 				return fmt.Errorf("cluster %s: %w", name, err)
 			}
@@ -156,7 +160,7 @@ func (w *world) clientOf(plane *controlplane.ControlPlane, scheme *runtime.Schem
 func (w *world) startGitea() {
 	w.Helper()
 	var err error
-	w.gitea, err = git.Start(w.Context())
+	w.gitea, err = git.Start(w.Context(), gitBehind)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.Cleanup(func() {
 		if w.Failed() {
