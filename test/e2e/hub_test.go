@@ -16,6 +16,8 @@ import (
 type hubProcess struct {
 	*process.Process
 	health string
+	// log is its log file, and clones the directory for its clones.
+	log, clones string
 }
 
 // direct are the flags of a hub that connects to the clusters and Gitea directly. Without them it
@@ -35,6 +37,7 @@ func (w *world) startHub(flags ...string) {
 	temporary := filepath.Join(w.dir, "tmp")
 	const mode = 0o700
 	w.g.Expect(os.MkdirAll(temporary, mode)).To(Succeed())
+	log := filepath.Join(w.dir, "hub.log")
 	p, err := process.Start(process.Options{
 		Path: os.Args[0],
 		Args: append([]string{
@@ -42,10 +45,10 @@ func (w *world) startHub(flags ...string) {
 			"--health-addr=" + health, "--pull-request-deadline=1m", "--log-level=debug", "--log-encoding=console",
 		}, flags...),
 		Env: []string{asCapstan + "=1", "TMPDIR=" + temporary},
-		Dir: w.dir, Log: filepath.Join(w.dir, "hub.log"),
+		Dir: w.dir, Log: log,
 	})
 	w.g.Expect(err).NotTo(HaveOccurred())
-	w.hub = &hubProcess{Process: p, health: health}
+	w.hub = &hubProcess{Process: p, health: health, log: log, clones: temporary}
 }
 
 // hubReady waits until /readyz of the hub answers 200.
@@ -81,13 +84,13 @@ func (w *world) stopHub() {
 	w.hubReady()
 	w.g.Expect(w.hub.Stop()).To(Succeed())
 	w.g.Expect(w.hub.ExitCode()).To(BeZero(), w.hub.Tail())
-	log, err := os.ReadFile(filepath.Join(w.dir, "hub.log"))
+	log, err := os.ReadFile(w.hub.log)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(string(log)).NotTo(Or(ContainSubstring("DATA RACE"), ContainSubstring("panic:")))
 	for _, secret := range []string{w.robot.Token, w.robot.Password} {
 		w.g.Expect(string(log)).NotTo(ContainSubstring(secret))
 	}
-	left, err := os.ReadDir(filepath.Join(w.dir, "tmp"))
+	left, err := os.ReadDir(w.hub.clones)
 	w.g.Expect(err).NotTo(HaveOccurred())
 	w.g.Expect(left).To(BeEmpty(), "the hub removes its clones, and those of a killed hub")
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,31 +145,13 @@ func (w *world) declareKiosk() {
 	w.g.Expect(w.admin.Create(w.Context(), w.kioskPipeline(kiosk, repositorySecret))).To(Succeed())
 }
 
-// kioskPipeline returns a Pipeline from dev to prod for the application.
+// kioskPipeline returns a Pipeline from dev to prod for the application, whose repository is behind
+// the proxy.
 func (w *world) kioskPipeline(name, secret string) *pipelinesv1.Pipeline {
-	p := &pipelinesv1.Pipeline{
-		ObjectMeta: metav1.ObjectMeta{Namespace: appsNamespace, Name: name},
-		Spec: pipelinesv1.PipelineSpec{
-			AppRef: pipelinesv1.LocalAppReference{APIVersion: helmv2.GroupVersion.String(), Kind: helmv2.HelmReleaseKind, Name: kiosk},
-			Promotion: &pipelinesv1.Promotion{Strategy: pipelinesv1.Strategy{PullRequest: &pipelinesv1.PullRequestPromotion{
-				Type:       pipelinesv1.Gitea,
-				URL:        w.behind(w.repository.URL()),
-				BaseBranch: git.Main,
-				SecretRef:  pipelinesv1.LocalObjectReference{Name: secret},
-			}}},
-		},
-	}
-	for _, env := range []string{dev, prod} {
-		p.Spec.Environments = append(p.Spec.Environments, pipelinesv1.Environment{Name: env, Targets: []pipelinesv1.Target{onCluster(env)}})
-	}
+	p := w.pipeline(name, helmRelease(kiosk), dev, prod)
+	p.Spec.Promotion.Strategy.PullRequest.URL = w.behind(w.repository.URL())
+	p.Spec.Promotion.Strategy.PullRequest.SecretRef.Name = secret
 	return p
-}
-
-// onCluster returns kiosk's target in a cluster.
-func onCluster(name string) pipelinesv1.Target {
-	return pipelinesv1.Target{Namespace: kiosk, ClusterRef: &pipelinesv1.CrossNamespaceClusterReference{
-		Kind: pipelinesv1.ClusterKindCluster, Namespace: fleetNamespace, Name: name,
-	}}
 }
 
 const (
@@ -203,7 +184,7 @@ func (w *world) declareTenant(proxy string) {
 		Data:       map[string][]byte{"value": raw},
 	})).To(Succeed())
 	inAnnex := w.kioskPipeline(annex, repositorySecret)
-	inAnnex.Spec.Environments[1].Targets = []pipelinesv1.Target{onCluster(annex)}
+	inAnnex.Spec.Environments[1].Targets = []pipelinesv1.Target{target(annex, kiosk)}
 	w.g.Expect(w.admin.Create(w.Context(), inAnnex)).To(Succeed())
 
 	credentials := &corev1.Secret{}
