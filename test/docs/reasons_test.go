@@ -51,13 +51,6 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		g.Expect(explained).To(HaveKey(reason), "%s: give it a row in docs/troubleshooting.md", where)
 	}
 
-	// The names of alerts are entries, too.
-	raw, err = os.ReadFile(filepath.Join(root, "config/monitoring/prometheus_rule.yaml"))
-	g.Expect(err).NotTo(HaveOccurred())
-	for _, alert := range regexp.MustCompile(`(?m)alert: (\w+)$`).FindAllStringSubmatch(string(raw), -1) {
-		g.Expect(explained).To(HaveKey(alert[1]), "give the alert a row in docs/troubleshooting.md")
-		reasons[alert[1]] = "an alert"
-	}
 	for _, word := range slices.Sorted(maps.Keys(explained)) {
 		g.Expect(reasons).To(HaveKey(word), "docs/troubleshooting.md explains what nothing says")
 	}
