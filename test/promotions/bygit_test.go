@@ -260,8 +260,9 @@ func TestACommitGoesOnAlthoughItsMergeMovedTheSource(t *testing.T) {
 	w.forge.Commit(gittest.Base, "manifests", map[string]string{manifestOf("staging"): marked("staging"), manifestOf("prod"): marked("prod")})
 	w.runsKustomization("staging", deployed("staging"))
 	w.runsKustomization("prod", deployed("prod"))
+	var commit string
 	for n, version := range []string{"1", "2"} {
-		commit := w.forge.Commit(gittest.Base, "a change", map[string]string{"apps/web.yaml": "replicas: " + version + "\n"})
+		commit = w.forge.Commit(gittest.Base, "a change", map[string]string{"apps/web.yaml": "replicas: " + version + "\n"})
 		for range 4 { // dev follows the branch, and is always faster than the others.
 			for range 2 {
 				w.runsKustomization("dev", "main@sha1:"+head(g, w))
@@ -276,6 +277,15 @@ func TestACommitGoesOnAlthoughItsMergeMovedTheSource(t *testing.T) {
 		g.Expect(deployed("prod")).To(Equal("sha1:"+commit), "%v", w.newest(ctx, "staging").Status.Message)
 		g.Expect(w.forge.PullRequests()).To(HaveLen(2*(n+1)), "one for each environment and release")
 	}
+
+	h.promotions.Keep = 1
+	w.clock.Step(2 * time.Hour)
+	h.settle(ctx)
+	kept := w.into(ctx, "staging")
+	g.Expect(kept).To(HaveLen(2), "the one that brought what staging runs, and the newest")
+	g.Expect(kept[0].Spec.Revision).To(Equal("main@sha1:" + commit))
+	g.Expect(kept[0].Status.Phase).To(Equal(capstanv1.PhaseSuperseded))
+	g.Expect(kept[1].Status.Reason).To(Equal("NothingNew"))
 }
 
 var commitLine = regexp.MustCompile(`commit: "([0-9a-f]{40})"`)
