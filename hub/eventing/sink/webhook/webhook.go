@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -21,6 +20,7 @@ const (
 	keyUsername = "username"
 	keyPassword = "password"
 	keyHMAC     = "hmac-key"
+	keyPrevious = "hmac-key-previous"
 )
 
 // Headers of the abuse protection of CloudEvents webhooks.
@@ -47,7 +47,7 @@ type Sink struct {
 	o         Options
 	endpoint  *wire.Endpoint
 	authorize func(*http.Request)
-	hmac      []byte
+	sign      signer
 	// allowed is set when the receiver has given its permission.
 	allowed atomic.Bool
 }
@@ -63,7 +63,10 @@ func Open(o Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, endpoint: endpoint, hmac: bytes.TrimSpace(o.Secret[keyHMAC])}
+	s := &Sink{o: o, endpoint: endpoint}
+	if s.sign, err = signature(o.Config.String("signature"), o.Secret); err != nil {
+		return nil, err
+	}
 	if s.authorize, err = authorization(o.Secret); err != nil {
 		return nil, err
 	}
@@ -137,8 +140,8 @@ func (s *Sink) Publish(ctx context.Context, e ce.Event) error {
 		return err
 	}
 	s.authorize(request)
-	if len(s.hmac) > 0 {
-		sign(request, s.hmac, s.o.Clock.Now(), body)
+	if err := s.sign(request, e.ID(), s.o.Clock.Now(), body); err != nil {
+		return err
 	}
 	_, err = wire.Do(s.endpoint.Client, request, s.o.Clock)
 	return err
