@@ -47,7 +47,8 @@ var matrix = []struct {
 	{"Applications", []tested{
 		{"Flux helm-controller", "hack/flux/go.mod", "github.com/fluxcd/helm-controller", "helm-controller", "HelmRelease", "the program", []string{"test/e2e"}},
 		{"Flux helm-controller, the oldest", "hack/crds/helm-old/go.mod", "github.com/fluxcd/helm-controller/api", "helm-controller-old", "HelmRelease", "its CRD, and statuses of its API versions", []string{"playground/controlplane", "watchers/apps"}},
-		{"Flux kustomize-controller", "hack/crds/go.mod", "github.com/fluxcd/kustomize-controller", "kustomize-controller", "Kustomization", "its CRD", []string{"test/promotions"}},
+		{"Flux kustomize-controller", "hack/kustomize/go.mod", "github.com/fluxcd/kustomize-controller", "kustomize-controller", "Kustomization", "the program", []string{"test/e2e"}},
+		{"Flux source-controller", "hack/source/go.mod", "github.com/fluxcd/source-controller", "source-controller", "GitRepository", "the program", []string{"test/e2e"}},
 		{"Flux notification-controller", "hack/notification/go.mod", "github.com/fluxcd/notification-controller", "notification-controller", "Alert", "the program", []string{"test/alerts"}},
 		{"Argo CD", "hack/crds/go.mod", "github.com/argoproj/argo-cd/v3", "argo-cd", "Application", "its CRD", []string{"test/conformance"}},
 	}},
